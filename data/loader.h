@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "data/sampler.h"
+#include "data/token_data.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// Inputs and targets of one step of one rank, each (accumulation, batch, seq_len) int32 in pinned
+// host memory: targets are the inputs shifted by one. Row b of micro-step a on rank r is row
+// g = (a * world + r) * batch + b of the step.
+struct Batch {
+  Tensor inputs;
+  Tensor targets;
+};
+
+struct LoaderOptions {
+  int rank = 0;
+  int world = 1;
+  std::int64_t batch = 1;  // rows per rank and micro-step
+  std::int64_t seq_len = 1;
+  std::int64_t accumulation = 1;
+  std::int64_t first_step = 0;
+};
+
+// Fills a ring of slots on its own thread, ahead of the consumer. `slots` is pinned memory of a
+// multiple of slot_bytes(options) bytes, at least two slots; it outlives the loader.
+class Loader {
+ public:
+  Loader(const TokenData& data, const RowSampler& sampler, const LoaderOptions& options,
+         std::span<std::byte> slots);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  static std::int64_t slot_bytes(const LoaderOptions& options);
+
+  // The next step's batch, in order; waits for the thread, and rethrows its error. The caller
+  // holds one batch at a time, until release().
+  [[nodiscard]] Batch next();
+  void release();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muo

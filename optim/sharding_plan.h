@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "optim/update_groups.h"
+#include "runtime/communicator.h"
+#include "runtime/parameter.h"
+
+namespace muo {
+
+// A strategy is data: this table, run by one executor (ShardedStep). Plans are pure functions of
+// parameters, world and strategy; nothing else in the program knows a strategy's name.
+
+enum class Reduction : std::uint8_t { kAllReduce, kReduceScatter, kReduceToOwner };
+enum class StateAt : std::uint8_t { kEveryRank, kOwner, kElements };
+enum class Exchange : std::uint8_t { kNone, kAllGather, kGatherToOwner, kAllToAll };
+enum class ComputeAt : std::uint8_t { kEveryRank, kOwner };
+enum class Return : std::uint8_t { kNone, kOwnSlice, kScatter, kAllToAll };
+enum class Publish : std::uint8_t { kNone, kAllGather, kAllGatherV };
+// Where the weights that forward reads live. One value today; fully sharded weights, gathered per
+// layer inside the graph, will be another.
+enum class ReplicaAt : std::uint8_t { kEveryRank };
+
+inline constexpr int kEveryRank = -1;
+
+// A run of elements of one parameter that is updated as a whole: a whole matrix for Muon, whole
+// rows of a row-sliced AdamW parameter, or a whole small parameter.
+struct Unit {
+  std::size_t param = 0;   // index into the ParamSpecs
+  std::int64_t begin = 0;  // elements of the parameter, flat
+  std::int64_t end = 0;
+  int owner = kEveryRank;   // computes it, and is the only writer of its master
+  std::int64_t offset = 0;  // of `begin`, in elements of the bucket's full space
+};
+
+// A bucket's full space is `world` segments of segment(r) elements each; gradients, weight replica
+// and the collectives' buffers have its layout. A parameter is contiguous in it. Elements that no
+// unit covers are padding, and hold zero.
+struct Bucket {
+  std::string name;  // for people, NVTX and errors
+  UpdateRule rule = UpdateRule::kAdamW;
+  int adam_group = 0;
+  std::vector<Unit> units;             // ascending by offset
+  std::vector<std::int64_t> segments;  // elements of rank r's part of the full space
+  Reduction reduction = Reduction::kReduceScatter;
+  StateAt state = StateAt::kOwner;
+  Exchange exchange = Exchange::kNone;
+  ComputeAt compute = ComputeAt::kOwner;
+  Return returns = Return::kNone;
+  Publish publish = Publish::kAllGather;
+  ReplicaAt replica = ReplicaAt::kEveryRank;
+  DType gradient_wire = DType::kF32;
+  DType weight_wire = DType::kF32;
+  Tag reduce_tag = 0, exchange_tag = 0, return_tag = 0, publish_tag = 0;
+
+  [[nodiscard]] std::int64_t full_elements() const;  // sum of segments
+  [[nodiscard]] std::int64_t segment_begin(int rank) const;
+};
+
+struct ShardingPlan {
+  int world = 1;
+  std::string strategy;
+  std::vector<Bucket> buckets;             // in the order of reduction and compute
+  std::vector<std::size_t> publish_order;  // bucket indices, in the order of the next forward
+};
+
+// The strategies of this program: "balanced" (default), "ddp", "stacked".
+std::span<const std::string_view> strategy_names();
+
+// Throws InputError for an unknown strategy, naming the known ones.
+ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
+                                std::string_view strategy);
+
+// The rules of a valid plan (spec/plan, last notes): every element of every parameter updated
+// exactly once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered.
+// Throws Error.
+void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
+
+// FLOPs of one Newton-Schulz of an (r, c) matrix: 5 iterations of X X^T, A A and B X with
+// n = min(r, c), m = max(r, c): 5 (4 n^2 m + 2 n^3).
+double newton_schulz_flops(const Shape& shape);
+
+// What `muograph plan` prints per rank, and the balance tests check.
+struct PlanCost {
+  std::vector<double> muon_flops;        // per rank
+  std::vector<std::int64_t> sent_bytes;  // per rank, true sizes
+  double balance = 1;                    // ideal over the sum of per-bucket maxima; 1 is best
+  std::int64_t padding_elements = 0;
+};
+PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params);
+
+}  // namespace muo

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace muo {
+
+// The run failed: device, numerics, disk, or a defect of ours. The program exits with 3.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Bad usage, configuration or input, found before any training. The program exits with 2. The text
+// is one line for the user: what, where, the value, what to do. It carries no source position.
+class InputError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::ostringstream out;
+  static_cast<void>((out << ... << parts));
+  return out.str();
+}
+
+// Macros, not std::source_location: clang 14, which clang-tidy 14 parses with, lacks the latter.
+#define MUO_FAIL(...) throw ::muo::Error(::muo::concat(__FILE__, ":", __LINE__, ": ", __VA_ARGS__))
+
+// For callers' mistakes and for what the outside world may break; the message parts are only
+// formatted on failure.
+#define MUO_CHECK(condition, ...)                                           \
+  do {                                                                      \
+    if (!(condition)) [[unlikely]]                                          \
+      MUO_FAIL("check failed: " #condition " " __VA_OPT__(, ) __VA_ARGS__); \
+  } while (false)
+
+}  // namespace muo

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace muo {
+
+// kBytes is for plain structs in device memory (StepScalars, HyperParameters).
+enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64, kBytes };
+
+// A bfloat16 value as stored: the upper half of an IEEE float.
+struct BF16 {
+  std::uint16_t bits = 0;
+};
+
+constexpr std::int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kI32:
+      return 4;
+    case DType::kBF16:
+      return 2;
+    case DType::kF64:
+    case DType::kI64:
+      return 8;
+    case DType::kBytes:
+      return 1;
+  }
+  return 0;
+}
+
+constexpr std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "fp32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF64:
+      return "fp64";
+    case DType::kI32:
+      return "int32";
+    case DType::kI64:
+      return "int64";
+    case DType::kBytes:
+      return "bytes";
+  }
+  return "?";
+}
+
+template <class T>
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "no DType for this type");
+  return DType::kF32;
+}();
+template <>
+inline constexpr DType dtype_of<float> = DType::kF32;
+template <>
+inline constexpr DType dtype_of<BF16> = DType::kBF16;
+template <>
+inline constexpr DType dtype_of<double> = DType::kF64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::kI32;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::kI64;
+template <>
+inline constexpr DType dtype_of<std::byte> = DType::kBytes;
+
+}  // namespace muo

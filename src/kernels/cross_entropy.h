@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// Soft-cap, log-softmax and cross-entropy of a chunk of rows, and the gradient in place:
+//   z = softcap * tanh(logits / softcap) over columns [0, vocab); softcap 0: z = logits
+//   losses[i] = logsumexp(z[i]) - z[i, targets[i]]                       nats
+//   logits[i, j] <- gradient_scale * (softmax(z)[i, j] - [j == targets[i]]) * (1 - (z/softcap)^2)
+// Columns from `vocab` on are padding: they take no part and get gradient zero. A row whose target
+// is -1 has loss 0 and gradient 0. The caller cuts the batch into chunks, so that logits for the
+// whole batch never exist.
+struct CrossEntropyArgs {
+  Tensor losses;   // (n) out, fp32
+  Tensor logits;   // (n, padded vocab) in; the gradient on return if write_gradient, else undefined
+  Tensor targets;  // (n) int32
+  std::int64_t vocab = 0;
+  float softcap = 0.0F;
+  float gradient_scale = 1.0F;
+  bool write_gradient = true;
+};
+void cross_entropy(Stream& stream, const CrossEntropyArgs& args);
+
+// In place z = softcap * tanh(logits / softcap), for sampling.
+struct SoftCapArgs {
+  Tensor logits;  // any shape, in-out
+  float softcap = 0.0F;
+};
+void soft_cap(Stream& stream, const SoftCapArgs& args);
+
+}  // namespace muo

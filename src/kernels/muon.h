@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// nanochat's Muon at HEAD (spec/optimizer 1.2-1.5) around the Newton-Schulz GEMMs, on a batch of
+// `k` matrices of one shape (R, C). long = max(R, C), n = min(R, C). Compute, then commit
+// (decision 11): only muon_commit writes state.
+//
+// lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w).
+
+// Steps 1-5. m' = lerp(momentum, grad, 1 - mu); x = lerp(grad, m', mu) (Nesterov); every row of x
+// scaled to the norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * 1.01 + 1e-6.
+// A zero gradient and momentum give x = 0.
+struct MuonInputArgs {
+  Tensor x;         // (k, R, C) out
+  Tensor grad;      // (k, R, C)
+  Tensor momentum;  // (k, R, C)
+  Tensor scalars;   // StepScalars
+};
+void muon_input(Stream& stream, const MuonInputArgs& args);
+
+// Steps 8-9 after the iterations. u *= sqrt(n) / max(|u|_F, 1e-6) (Muon+); then NorMuon with norm
+// preservation: q = mean(u^2) over the short side per index of the long side (R >= C: per row),
+// s' = lerp(variance, q, 1 - beta2), z = 1 / sqrt(max(s', 1e-10)),
+// u *= z * |u|_F / max(sqrt(sum(n q z^2)), 1e-10).
+struct MuonScaleArgs {
+  Tensor u;             // (k, R, C) in-out
+  Tensor new_variance;  // (k, long) out: s'
+  Tensor variance;      // (k, long)
+  Tensor scalars;       // StepScalars
+};
+void muon_scale(Stream& stream, const MuonScaleArgs& args);
+
+// Steps 1 and 10, if scalars.commit, else nothing. lr = float(scalars.muon_lr *
+// sqrt(max(1, R / C))). weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum,
+// grad, 1 - mu); variance = new_variance.
+struct MuonCommitArgs {
+  Tensor weight;        // (k, R, C) in-out, fp32 master
+  Tensor momentum;      // (k, R, C) in-out
+  Tensor variance;      // (k, long) in-out
+  Tensor u;             // (k, R, C)
+  Tensor grad;          // (k, R, C)
+  Tensor new_variance;  // (k, long)
+  Tensor scalars;       // StepScalars
+};
+void muon_commit(Stream& stream, const MuonCommitArgs& args);
+
+}  // namespace muo

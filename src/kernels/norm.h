@@ -1,0 +1,32 @@
+#pragma once
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// torch.nn.functional.rms_norm's default, fp32's machine epsilon.
+inline constexpr float kRmsNormEps = 1.1920929e-7F;
+
+// y = x * rstd, rstd = 1 / sqrt(mean(x^2, last axis) + eps); no learned weight.
+// Zhang & Sennrich 2019, "Root mean square layer normalization". y may be x.
+struct RmsNormArgs {
+  Tensor y;     // (n, c) out
+  Tensor rstd;  // (n) out, fp32
+  Tensor x;     // (n, c)
+  float eps = kRmsNormEps;
+};
+void rms_norm(Stream& stream, const RmsNormArgs& args);
+
+// dx <- [dx if accumulate] + rstd * (dy - y * mean(dy * y, last axis)). Needs y, not x, so that the
+// forward may overwrite x. Exact for eps > 0 too, as rstd carries it. dx may be dy.
+struct RmsNormBackwardArgs {
+  Tensor dx;    // (n, c) out, or in-out if accumulate
+  Tensor dy;    // (n, c)
+  Tensor y;     // (n, c) forward output
+  Tensor rstd;  // (n)
+  bool accumulate = false;
+};
+void rms_norm_backward(Stream& stream, const RmsNormBackwardArgs& args);
+
+}  // namespace muo

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+#ifdef __CUDACC__
+#  define MUO_HOST_DEVICE __host__ __device__
+#else
+#  define MUO_HOST_DEVICE
+#endif
+
+namespace muo {
+
+inline constexpr int kMaxAdamGroups = 8;
+
+// One AdamW group: constants of the run.
+struct AdamHyper {
+  double lr = 0;  // initial; the step's is lr * lr_multiplier
+  double beta1 = 0, beta2 = 0;
+  double eps = 0;
+  double weight_decay = 0;  // not scheduled
+};
+
+// Everything of the optimizer that a run, or a run of a sweep, may set: the schedules as data. In
+// device memory; changing it needs no new capture.
+struct HyperParameters {
+  std::int64_t iterations = 1;  // N, the horizon of the schedules
+  std::int64_t warmup_steps = 40;
+  std::int64_t warmdown_steps = 0;  // W = rint(warmdown_ratio * N), half to even
+  double final_lr_frac = 0.05;
+  double muon_lr = 0.02;            // initial
+  double muon_beta2 = 0.9;          // NorMuon's factored variance
+  double muon_weight_decay = 0.28;  // initial; cosine to zero
+  double muon_momentum_start = 0.85, muon_momentum_peak = 0.97, muon_momentum_end = 0.90;
+  std::int64_t muon_momentum_ramp = 400;  // steps from start to peak
+  AdamHyper adam[kMaxAdamGroups] = {};
+};
+
+// What this step uses; every optimizer kernel reads it on the device. State is `step` and `updates`
+// only (both are saved in checkpoints); the rest is recomputed from them by advance_step.
+struct StepScalars {
+  std::int64_t step = 0;     // consumed batches; the schedules' position
+  std::int64_t updates = 0;  // committed updates; Adam's t is updates + 1
+  std::int32_t commit = 0;   // 1: every rank agreed that this step is finite
+  float lr_multiplier = 0;
+  float muon_momentum = 0;
+  float muon_beta2 = 0;
+  double muon_lr = 0;  // double: each shape multiplies sqrt(max(1, rows / columns)) before rounding
+  float muon_weight_decay = 0;
+  struct Adam {
+    float lr, beta1, beta2, eps, weight_decay;
+    float correction1, correction2;  // 1 - beta^t, in fp32 as nanochat computes them
+  } adam[kMaxAdamGroups] = {};
+};
+
+// The schedules of nanochat's base_train.py (spec/optimizer 1.9), in double. `it` is the 0-based
+// step. Used by the kernel and by the logger: there is no second copy.
+MUO_HOST_DEVICE double lr_multiplier_at(const HyperParameters& hyper, std::int64_t it);
+MUO_HOST_DEVICE double muon_momentum_at(const HyperParameters& hyper, std::int64_t it);
+MUO_HOST_DEVICE double muon_weight_decay_at(const HyperParameters& hyper, std::int64_t it);
+// All of a step's scalars from `step` and `updates`.
+MUO_HOST_DEVICE void fill_step_scalars(const HyperParameters& hyper, StepScalars& scalars);
+
+// First node of a step's graph: fill_step_scalars on the device.
+struct AdvanceStepArgs {
+  Tensor scalars;  // StepScalars, in-out
+  Tensor hyper;    // HyperParameters
+};
+void advance_step(Stream& stream, const AdvanceStepArgs& args);
+
+// After the ranks' totals were all-reduced: commit <- every total is finite.
+struct AgreeCommitArgs {
+  Tensor scalars;  // StepScalars, in-out
+  Tensor totals;   // (n) fp64: the loss and the sum of squared gradients over all ranks
+};
+void agree_commit(Stream& stream, const AgreeCommitArgs& args);
+
+// Last: ++step; updates += commit.
+struct FinishStepArgs {
+  Tensor scalars;  // StepScalars, in-out
+};
+void finish_step(Stream& stream, const FinishStepArgs& args);
+
+}  // namespace muo

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+enum class MemoryCategory : std::uint8_t {
+  kWeights,
+  kGradients,
+  kMasters,
+  kMomentum,
+  kAdamState,
+  kUpdate,
+  kStaging,
+  kActivations,
+  kWorkspace,
+  kInput,
+  kMetrics,
+};
+inline constexpr int kMemoryCategories = 11;
+std::string_view name_of(MemoryCategory category);
+
+// kRun: holds its contents between launches, shares with nobody. kStep: holds nothing between
+// launches of a graph, so it may share memory with other kStep tensors that the captured graphs
+// never use at the same time.
+enum class Lifespan : std::uint8_t { kRun, kStep };
+
+struct TensorSpec {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::kF32;
+  MemoryCategory category = MemoryCategory::kActivations;
+  Lifespan lifespan = Lifespan::kStep;
+};
+
+// Where the parts of a training run get their tensors. The run is built twice: first on a
+// TraceArena, to see what it needs and when, then on a PlannedArena.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  [[nodiscard]] virtual Tensor tensor(const TensorSpec& spec) = 0;
+};
+
+// Hands out address ranges that no memory backs, and remembers who got which.
+class TraceArena final : public Arena {
+ public:
+  explicit TraceArena(int device) : device_(device) {}
+  [[nodiscard]] Tensor tensor(const TensorSpec& spec) override;
+  [[nodiscard]] std::span<const TensorSpec> specs() const { return specs_; }
+  [[nodiscard]] std::span<const Tensor> tensors() const { return tensors_; }
+
+ private:
+  int device_;
+  std::vector<TensorSpec> specs_;
+  std::vector<Tensor> tensors_;
+};
+
+// Offsets into one allocation for every tensor of a TraceArena, in its order.
+struct MemoryPlan {
+  std::vector<TensorSpec> specs;
+  std::vector<std::int64_t> offsets;  // multiples of kAlignment
+  std::int64_t bytes = 0;             // what to allocate, once
+  std::int64_t run_bytes = 0;         // of it, kRun tensors
+  // Sizes before sharing, by category.
+  [[nodiscard]] std::int64_t category_bytes(MemoryCategory category) const;
+};
+
+// Two kStep tensors share bytes only if in each graph every use of one happens before every use of
+// the other (decision 14). Greedy by size (Pisarchyk & Lee 2020, "Efficient memory management for
+// deep neural net inference"). `graphs` were captured on this arena and never run at the same time.
+MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs);
+
+// Hands out the planned tensors; throws Error if it is asked for others, or in another order.
+class PlannedArena final : public Arena {
+ public:
+  PlannedArena(Device& device, MemoryPlan plan);  // allocates plan.bytes, zero-filled
+  [[nodiscard]] Tensor tensor(const TensorSpec& spec) override;
+
+ private:
+  int device_;
+  MemoryPlan plan_;
+  std::unique_ptr<Buffer> buffer_;
+  std::size_t next_ = 0;
+};
+
+// Throws Error, naming both nodes and the bytes, if two nodes of the trace touch the same bytes, at
+// least one writes, and no path of dependencies orders them: a forgotten event (FastTrack,
+// Flanagan & Freund 2009, with one clock per stream).
+void check_races(const GraphTrace& trace);
+
+}  // namespace muo

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+enum class Backend : std::uint8_t { kHost, kCuda };
+
+// Owns a range of device or pinned host memory, zero-filled, aligned to kAlignment.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  [[nodiscard]] virtual std::byte* data() const = 0;
+  [[nodiscard]] virtual std::int64_t bytes() const = 0;
+};
+
+inline constexpr std::int64_t kAlignment = 256;  // cudaMalloc's; enough for 128-bit loads and TMA
+
+enum class StreamPriority : std::uint8_t { kNormal, kHigh, kLow };
+
+// One device as seen by the one thread that drives it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual int rank() const = 0;  // in the DeviceGroup
+  // `what` names the memory in the error when there is not enough. After seal(), or while a stream
+  // of this device captures, allocating is an error.
+  [[nodiscard]] virtual std::unique_ptr<Buffer> allocate(std::int64_t bytes,
+                                                         std::string_view what) = 0;
+  // Host memory that the device can copy from and to.
+  [[nodiscard]] virtual std::unique_ptr<Buffer> allocate_pinned(std::int64_t bytes,
+                                                                std::string_view what) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  virtual void seal() = 0;                                     // start-up is over
+  [[nodiscard]] virtual std::int64_t allocations() const = 0;  // so far, both kinds
+};
+
+}  // namespace muo

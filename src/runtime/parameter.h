@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// What a parameter is to the model; the optimizer maps roles to update rules and groups
+// (spec of nanochat's GPT.setup_optimizer), the model knows nothing of those.
+enum class ParamRole : std::uint8_t {
+  kMatrix,
+  kEmbedding,
+  kUnembedding,
+  kValueEmbedding,
+  kResidLambda,
+  kX0Lambda,
+  kSmear,
+};
+
+struct ParamSpec {
+  std::string name;  // nanochat's state-dict name, "transformer.h.3.attn.c_q.weight"
+  Shape shape;       // logical: what a checkpoint holds
+  ParamRole role = ParamRole::kMatrix;
+  int ready = 0;  // backward order: gradients with a smaller value are final earlier
+  int use = 0;    // forward order: weights with a smaller value are read earlier
+};
+
+// A part of a logical tensor that this rank holds: what checkpoints are made of. Padding is never
+// part of an entry.
+struct StateEntry {
+  std::string name;        // "transformer.wte.weight", "transformer.wte.weight.adam_m", ...
+  Shape shape;             // of the whole logical tensor
+  std::int64_t begin = 0;  // first element of `values` in it, flat
+  Tensor values;           // flat, contiguous, in device memory
+  bool writer = true;      // false: another rank holds the same part and writes it
+};
+
+}  // namespace muo
