@@ -15,8 +15,9 @@ void require(bool condition, const Bucket& bucket, const char* what) {
 }
 
 void check_combination(const Bucket& b) {
-  require(b.exchange != Exchange::kAllToAll && b.returns != Return::kAllToAll, b,
-          "all-to-all needs parameters that are not contiguous, which the executor does not support");
+  require(
+      b.exchange != Exchange::kAllToAll && b.returns != Return::kAllToAll, b,
+      "all-to-all needs parameters that are not contiguous, which the executor does not support");
   require(b.gradient_wire == DType::kF32 && b.weight_wire == DType::kF32, b,
           "wires other than fp32 are not supported");
   const bool equal = std::all_of(b.segments.begin(), b.segments.end(),
@@ -141,8 +142,7 @@ void check_tags(const ShardingPlan& plan) {
             "exchanged before it is reduced");
     require(bucket.return_tag == 0 || bucket.return_tag > bucket.exchange_tag, bucket,
             "returned before it is exchanged");
-    require(std::max({bucket.reduce_tag, bucket.exchange_tag, bucket.return_tag}) <
-                plan.totals_tag,
+    require(std::max({bucket.reduce_tag, bucket.exchange_tag, bucket.return_tag}) < plan.totals_tag,
             bucket, "a gradient that comes after the totals");
     require(bucket.publish_tag == 0 || bucket.publish_tag > plan.totals_tag, bucket,
             "published before the totals are agreed");

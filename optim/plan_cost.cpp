@@ -54,10 +54,10 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
       cost.muon_flops[r] += flops[r];
       if (plan.world == 1) continue;
       const int rank = static_cast<int>(r);
-      cost.sent_bytes[r] += size_of(bucket.gradient_wire) *
-                            (reduced_elements(bucket, rank, plan.world) +
-                             exchanged_elements(bucket, rank, plan.world) +
-                             returned_elements(bucket, rank));
+      cost.sent_bytes[r] +=
+          size_of(bucket.gradient_wire) *
+          (reduced_elements(bucket, rank, plan.world) +
+           exchanged_elements(bucket, rank, plan.world) + returned_elements(bucket, rank));
       if (bucket.publish != Publish::kNone)
         cost.sent_bytes[r] +=
             size_of(bucket.weight_wire) * gathered_elements(bucket, rank, plan.world);

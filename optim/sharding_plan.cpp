@@ -124,9 +124,8 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
   }
   for (const Strategy& known : kStrategies) {
     if (known.name != strategy) continue;
-    ShardingPlan plan{.world = world,
-                      .strategy = std::string(strategy),
-                      .buckets = known.make(params, world)};
+    ShardingPlan plan{
+        .world = world, .strategy = std::string(strategy), .buckets = known.make(params, world)};
     sort_by_completion(plan.buckets, params);
     plan.publish_order = order_of_use(plan.buckets, params);
     assign_tags(plan);
@@ -135,8 +134,7 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
   std::string names;
   for (const std::string_view name : kNames)
     names += (names.empty() ? "" : ", ") + std::string(name);
-  throw InputError(
-      concat("unknown sharding strategy '", strategy, "': use one of ", names));
+  throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
 }
 
 double newton_schulz_flops(const Shape& shape) {

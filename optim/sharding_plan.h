@@ -45,8 +45,8 @@ struct Unit {
 struct Bucket {
   std::string name;  // for people, NVTX and errors
   UpdateRule rule = UpdateRule::kAdamW;
-  std::vector<Unit> units;             // ascending by offset
-  std::vector<std::int64_t> segments;  // elements of rank r's part of the full space
+  std::vector<Unit> units = {};             // ascending by offset
+  std::vector<std::int64_t> segments = {};  // elements of rank r's part of the full space
   Reduction reduction = Reduction::kReduceScatter;
   StateAt state = StateAt::kOwner;
   Exchange exchange = Exchange::kNone;
@@ -83,9 +83,9 @@ Range intersection(Range a, Range b);               // empty: begin == end
 struct ShardingPlan {
   int world = 1;
   std::string strategy;
-  std::vector<Bucket> buckets;             // in the order of reduction and compute
-  std::vector<std::size_t> publish_order;  // bucket indices, in the order of the next forward
-  Tag totals_tag = 0;                      // after all reductions, before all publications
+  std::vector<Bucket> buckets = {};             // in the order of reduction and compute
+  std::vector<std::size_t> publish_order = {};  // bucket indices, in the order of the next forward
+  Tag totals_tag = 0;                           // after all reductions, before all publications
 };
 
 // The strategies of this program: "balanced" (default), "ddp", "stacked".

@@ -51,10 +51,9 @@ Dealt deal(Params params, const Members& members, const std::vector<std::size_t>
       chosen = loads.top();
       loads.pop();
     } else {
-      const auto emptiest = std::min_element(full.begin(), full.end(), [](const Load& a,
-                                                                          const Load& b) {
-        return std::get<1>(a) < std::get<1>(b);
-      });
+      const auto emptiest = std::min_element(
+          full.begin(), full.end(),
+          [](const Load& a, const Load& b) { return std::get<1>(a) < std::get<1>(b); });
       chosen = *emptiest;
       full.erase(emptiest);
     }
@@ -91,8 +90,7 @@ Dealt best_deal(Params params, const Members& members, int world) {
   Dealt best;
   for (const double slack : {1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 1e9}) {
     Dealt dealt = deal(params, members, longest_first, world, ideal * slack);
-    if (best.owners.empty() ||
-        dealt.time(flops / world, ideal) < best.time(flops / world, ideal))
+    if (best.owners.empty() || dealt.time(flops / world, ideal) < best.time(flops / world, ideal))
       best = std::move(dealt);
     if (best.segment <= ideal && best.busiest_flops * world <= flops) break;  // nothing is better
   }
@@ -182,8 +180,7 @@ Buckets balanced(Params params, int world) {
     elements += static_cast<double>(params[i].shape.numel());
   }
   const auto time = [&](const Layout& layout) {
-    return layout.busiest_flops * world / flops +
-           kWireWeight * layout.segments * world / elements;
+    return layout.busiest_flops * world / flops + kWireWeight * layout.segments * world / elements;
   };
 
   Dealer dealer(params, world);

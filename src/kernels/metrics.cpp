@@ -13,8 +13,7 @@ void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   static_cast<void>(args.ring.as_struct<MetricsRecord>());
   MUO_CHECK(args.totals.dtype == DType::kF64 && args.totals.numel() == 2);
-  kWriteMetrics.submit(stream, args,
-                       {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
+  kWriteMetrics.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
 }
 
 }  // namespace muo

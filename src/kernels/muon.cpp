@@ -40,9 +40,9 @@ void muon_input(Stream& stream, const MuonInputArgs& args) {
   check_numel(args.grad, args.x.numel(), "grad");
   if (args.momentum) check_numel(args.momentum, args.x.numel(), "momentum");
   check_numel(args.row_norms, args.x.shape[0] * args.x.shape[1], "row_norms");
-  kMuonInput.submit(stream, args,
-                    {.writes = {args.x, args.row_norms},
-                     .reads = {args.grad, args.momentum, args.scalars}});
+  kMuonInput.submit(
+      stream, args,
+      {.writes = {args.x, args.row_norms}, .reads = {args.grad, args.momentum, args.scalars}});
 }
 
 void muon_scale(Stream& stream, const MuonScaleArgs& args) {
@@ -51,8 +51,9 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
   const std::int64_t n = args.u.shape[0] * std::max(args.u.shape[1], args.u.shape[2]);
   check_numel(args.variance, n, "variance");
   check_numel(args.new_variance, n, "new_variance");
-  kMuonScale.submit(stream, args,
-                    {.writes = {args.u, args.new_variance}, .reads = {args.variance, args.scalars}});
+  kMuonScale.submit(
+      stream, args,
+      {.writes = {args.u, args.new_variance}, .reads = {args.variance, args.scalars}});
 }
 
 void muon_commit(Stream& stream, const MuonCommitArgs& args) {

@@ -29,11 +29,11 @@ void muon_nesterov(Stream& stream, const MuonNesterovArgs& args);
 // Steps 1-5. x = as above; every row of x scaled to the norm |x|_F / sqrt(R) with rows clamped at
 // 1e-6 (MuonEq); x /= |x|_F * 1.01 + 1e-6. A zero gradient and momentum give x = 0.
 struct MuonInputArgs {
-  Tensor x;          // (k, R, C) out
-  Tensor row_norms;  // (k, R) out, scratch: norms before scaling
-  Tensor grad;       // (k, R, C)
-  Tensor momentum;   // (k, R, C), or absent: grad already is the Nesterov input
-  Tensor scalars;    // StepScalars
+  Tensor x;              // (k, R, C) out
+  Tensor row_norms;      // (k, R) out, scratch: norms before scaling
+  Tensor grad;           // (k, R, C)
+  Tensor momentum = {};  // (k, R, C), or absent: grad already is the Nesterov input
+  Tensor scalars;        // StepScalars
 };
 void muon_input(Stream& stream, const MuonInputArgs& args);
 
@@ -54,14 +54,14 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args);
 // variance = new_variance. A rank that holds only elements, or only the variance, of a matrix
 // leaves the other tensors out.
 struct MuonCommitArgs {
-  Tensor weight;    // (n) in-out, fp32 master
-  Tensor momentum;  // (n) in-out
-  Tensor variance;  // (l) in-out
-  Tensor u;         // (n)
-  Tensor grad;      // (n)
-  Tensor new_variance;  // (l)
-  Tensor scalars;       // StepScalars
-  double rate = 1;      // muon_rate of the whole matrix
+  Tensor weight = {};        // (n) in-out, fp32 master
+  Tensor momentum = {};      // (n) in-out
+  Tensor variance = {};      // (l) in-out
+  Tensor u = {};             // (n)
+  Tensor grad = {};          // (n)
+  Tensor new_variance = {};  // (l)
+  Tensor scalars = {};       // StepScalars
+  double rate = 1;           // muon_rate of the whole matrix
 };
 void muon_commit(Stream& stream, const MuonCommitArgs& args);
 

@@ -9,9 +9,7 @@ class Lerp {
  public:
   explicit Lerp(float weight)
       : from_a_(weight < 0.5F ? 1.0F : 0.0F), factor_(weight < 0.5F ? weight : weight - 1.0F) {}
-  float operator()(float a, float b) const {
-    return (from_a_ != 0.0F ? a : b) + factor_ * (b - a);
-  }
+  float operator()(float a, float b) const { return (from_a_ != 0.0F ? a : b) + factor_ * (b - a); }
 
  private:
   float from_a_;

@@ -9,10 +9,10 @@
 namespace muo::host {
 namespace {
 
-constexpr double kRowFloor = 1e-6;       // MuonEq's clamp of a row's norm
-constexpr double kNormFactor = 1.01;     // keeps the spectral norm of the input under 1
-constexpr double kNormEps = 1e-6;        // added to the norm that divides
-constexpr double kUpdateFloor = 1e-6;    // Muon+'s clamp of |u|
+constexpr double kRowFloor = 1e-6;        // MuonEq's clamp of a row's norm
+constexpr double kNormFactor = 1.01;      // keeps the spectral norm of the input under 1
+constexpr double kNormEps = 1e-6;         // added to the norm that divides
+constexpr double kUpdateFloor = 1e-6;     // Muon+'s clamp of |u|
 constexpr float kVarianceFloor = 1e-10F;  // NorMuon's clamps
 constexpr double kRescaleFloor = 1e-10;
 
