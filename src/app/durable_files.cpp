@@ -104,7 +104,10 @@ void move_directory(const std::filesystem::path& from, const std::filesystem::pa
     return;
   }
   if (replaces && ::rename(to.c_str(), aside.c_str()) != 0) fail("replace", to, errno);
-  if (::rename(from.c_str(), to.c_str()) != 0) fail("create", to, errno);
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  const int error = errno;
+  if (replaces) std::filesystem::rename(aside, to, ignored);  // else it would be lost
+  fail("create", to, error);
 }
 
 }  // namespace muo

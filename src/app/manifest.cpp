@@ -1,9 +1,9 @@
 #include "app/manifest.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
@@ -81,10 +81,10 @@ class Reader {
   }
   [[nodiscard]] Shape shape(const char* key) const {
     const json& value = at(key);
-    const bool ok = value.is_array() && value.size() <= 4 &&
-                    std::ranges::all_of(value, [](const json& extent) {
-                      return extent.is_number_unsigned() && extent.get<std::int64_t>() >= 0;
-                    });
+    const bool ok =
+        value.is_array() && value.size() <= 4 && std::ranges::all_of(value, [](const json& extent) {
+          return extent.is_number_unsigned() && extent.get<std::int64_t>() >= 0;
+        });
     if (!ok) fail(concat("has a \"", key, "\" that is not a shape"));
     const auto d = [&value](std::size_t i) { return value[i].get<std::int64_t>(); };
     switch (value.size()) {
@@ -102,8 +102,8 @@ class Reader {
   }
   [[nodiscard]] DType dtype(const char* key) const {
     const std::string name = text(key);
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64, DType::kI32, DType::kI64,
-                              DType::kBytes})
+    for (const DType dtype :
+         {DType::kF32, DType::kBF16, DType::kF64, DType::kI32, DType::kI64, DType::kBytes})
       if (name == name_of(dtype)) return dtype;
     fail(concat("has the unknown dtype ", json(name).dump()));
   }
@@ -166,8 +166,7 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   if (const std::int64_t version = top.count("version"); version != kVersion)
     top.fail(concat("has format version ", version, "; this program reads version ", kVersion));
   const std::size_t key_at = text.find(kChecksumKey);
-  if (key_at == std::string_view::npos ||
-      text.size() < key_at + kChecksumKey.size() + kDigits ||
+  if (key_at == std::string_view::npos || text.size() < key_at + kChecksumKey.size() + kDigits ||
       top.checksum("checksum") != text_checksum(std::string(text), key_at + kChecksumKey.size()))
     top.fail("does not match its own checksum: it is damaged or was edited");
 
@@ -189,8 +188,8 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
     file.head_checksum = entry.checksum("head_checksum");
     if (!entry.at("tensors").is_array()) entry.fail("has \"tensors\" that are not a list");
     for (const json& item : entry.at("tensors")) {
-      const Reader tensor(item, concat(where, ": tensor ", file.tensors.size(), " of ",
-                                       kCheckpointFiles[f]));
+      const Reader tensor(
+          item, concat(where, ": tensor ", file.tensors.size(), " of ", kCheckpointFiles[f]));
       file.tensors.push_back({.name = tensor.text("name"),
                               .dtype = tensor.dtype("dtype"),
                               .shape = tensor.shape("shape")});

@@ -16,22 +16,23 @@ struct CheckpointInfo {
   std::int64_t step = 0;     // batches consumed
   std::int64_t updates = 0;  // commits; at most `step`
   std::uint64_t seed = 0;
-  std::int64_t tokens = 0;      // consumed, by all ranks together
-  std::string data = "{}";      // JSON object of the caller: to recognise the data it continues
-  std::string config = "{}";    // JSON object of the caller: the resolved configuration
-  int world = 1;                // of the run that wrote it; information only, set by the saver
+  std::int64_t tokens = 0;    // consumed, by all ranks together
+  std::string data = "{}";    // JSON object of the caller: to recognise the data it continues
+  std::string config = "{}";  // JSON object of the caller: the resolved configuration
+  int world = 1;              // of the run that wrote it; information only, set by the saver
 };
 
 // Of model.safetensors or optimizer.safetensors.
 struct ManifestFile {
   std::int64_t bytes = 0;
-  std::uint64_t head_checksum = 0;        // tensor_checksum of the head's bytes
-  std::vector<SafetensorsSpec> tensors;   // by offset
-  std::vector<std::uint64_t> checksums;   // tensor_checksum of each
+  std::uint64_t head_checksum = 0;       // tensor_checksum of the head's bytes
+  std::vector<SafetensorsSpec> tensors;  // by offset
+  std::vector<std::uint64_t> checksums;  // tensor_checksum of each
 };
 
 // manifest.json, version 1:
-//   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>", "step", "updates",
+//   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>", "step",
+//   "updates",
 //    "seed", "tokens", "world", "data": {...}, "config": {...}, "files": {"model.safetensors":
 //    {"bytes", "head_checksum", "tensors": [{"name", "dtype", "shape", "checksum"}]}, ...}}
 // The first checksum is tensor_checksum of this text's bytes with its own digits as zeros.
