@@ -1,14 +1,14 @@
 #include "app/cli.h"
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
 #include <string_view>
 #include <vector>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "app/commands.h"
 #include "app/config_file.h"
@@ -70,8 +70,9 @@ class Parser {
     app_.get_option("--help")->group("Help");
     app_.allow_extras();
     for (const OptionRow& row : rows_) {
-      CLI::Option* option = app_.add_option("--" + std::string(row.name), std::string(row.help));
-      option->group(std::string(row.group))
+      CLI::Option* option = app_.add_option("--" + std::string(row.name));
+      option->description(std::string(row.help))
+          ->group(std::string(row.group))
           ->type_name(std::string(row.value))
           ->default_str(option_text(row))
           ->required(row.required);
@@ -118,8 +119,8 @@ class Parser {
     load_config(file, rows_, [&](std::string_view name) {
       for (std::size_t i = 0; i < rows_.size(); ++i) {
         if (options_[i]->count() == 0) continue;
-        if (rows_[i].name == name || std::ranges::find(rows_[i].replaces, name) !=
-                                         rows_[i].replaces.end())
+        if (rows_[i].name == name ||
+            std::ranges::find(rows_[i].replaces, name) != rows_[i].replaces.end())
           return true;
       }
       return false;
@@ -131,8 +132,8 @@ class Parser {
   static std::string with_dashes(std::string argument) {
     if (argument.rfind("--", 0) == 0)
       std::replace(argument.begin(),
-                   argument.begin() + static_cast<std::ptrdiff_t>(
-                                          std::min(argument.find('='), argument.size())),
+                   argument.begin() +
+                       static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
                    '_', '-');
     return argument;
   }
@@ -148,12 +149,12 @@ class Parser {
     std::vector<std::string_view> names;
     for (const CLI::Option* option : app_.get_options())
       if (!option->get_lnames().empty()) names.emplace_back(option->get_lnames()[0]);
-    const std::string_view near =
-        nearest_name(std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
-    throw InputError(fmt::format(
-        "{}: unknown option {}{}", app_.get_name(), name,
-        near.empty() ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
-                     : fmt::format("; did you mean --{}?", near)));
+    const std::string_view near = nearest_name(
+        std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
+    throw InputError(
+        fmt::format("{}: unknown option {}{}", app_.get_name(), name,
+                    near.empty() ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
+                                 : fmt::format("; did you mean --{}?", near)));
   }
 
   CLI::App app_;

@@ -1,11 +1,12 @@
 #include "app/config_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fmt/format.h>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "app/toml.h"
 #include "base/check.h"
@@ -18,9 +19,10 @@ std::string read_text(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file, error))
     throw InputError(fmt::format("--config {}: is a directory", file.string()));
   std::ifstream in(file, std::ios::binary);
-  if (!in)
-    throw InputError(fmt::format("--config {}: {}", file.string(), std::strerror(errno)));
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in) throw InputError(fmt::format("--config {}: {}", file.string(), std::strerror(errno)));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 std::string value_text(const OptionRow& row) {

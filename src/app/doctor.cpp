@@ -2,11 +2,11 @@
 
 #include <cblas.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 
 #include <cstdio>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 #include <string_view>
 #include <vector>
@@ -71,9 +71,9 @@ std::string disk() {
   std::error_code error;
   const std::string here = std::filesystem::current_path(error).string();
   if (error || statvfs(here.c_str(), &stat) != 0) return "unknown";
-  return fmt::format(
-      "{:.1f} GiB free in {}",
-      static_cast<double>(stat.f_bavail) * static_cast<double>(stat.f_frsize) / kGiB, here);
+  return fmt::format("{:.1f} GiB free in {}",
+                     static_cast<double>(stat.f_bavail) * static_cast<double>(stat.f_frsize) / kGiB,
+                     here);
 }
 
 bool loads(const char* library) {
@@ -106,8 +106,7 @@ std::string cuda_libraries() {
   std::string out;
   for (const char* library :
        {"libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2"})
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", library,
-                       loads(library) ? "yes" : "no");
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", library, loads(library) ? "yes" : "no");
   return out;
 }
 
@@ -129,8 +128,8 @@ Diagnosis diagnose() {
   out.text += line("cores", fmt::format("{} usable: --devices {} is enough", cores, cores));
   out.text += line("memory", memory());
   out.text += line("disk", disk());
-  out.text += line("BLAS", fmt::format("{}, core {}", openblas_get_config(),
-                                       openblas_get_corename()));
+  out.text +=
+      line("BLAS", fmt::format("{}, core {}", openblas_get_config(), openblas_get_corename()));
   try {
     require_safe_blas();
   } catch (const std::exception& error) {

@@ -1,6 +1,8 @@
 #include "app/logger.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -8,10 +10,8 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
-#include <fmt/format.h>
 #include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -32,15 +32,24 @@ struct TrainItem {
 struct EvalItem {
   std::int64_t step = 0;
   double loss = 0;
-  std::optional<double> bpb;
+  double bpb = -1;
 };
 struct TextItem {
   std::string text;
 };
 using Item = std::variant<TrainItem, EvalItem, TextItem>;
 
-// A resumed run repeats the steps after its checkpoint: what an earlier attempt wrote of them, and
-// a line that it could not finish, goes.
+// What a run that starts at `step` will write itself. Its checkpoint was evaluated before, if at
+// all.
+bool comes_again(const nlohmann::json& record, std::int64_t step) {
+  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
+    return true;  // a line that an earlier attempt could not finish
+  const auto at = record["step"].get<std::int64_t>();
+  const bool evaluation = record.value("kind", "") == "eval";
+  return evaluation && step > 0 ? at > step : at >= step;
+}
+
+// A resumed run repeats the steps after its checkpoint: what an earlier attempt wrote of them goes.
 void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   std::ifstream in(file);
   if (!in) return;
@@ -48,9 +57,7 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   bool dropped = false;
   for (std::string line; std::getline(in, line);) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
-    const bool keep = record.is_object() && record.contains("step") &&
-                      record["step"].is_number_integer() &&
-                      record["step"].get<std::int64_t>() < step && !in.eof();
+    const bool keep = !comes_again(record, step) && !in.eof();
     if (keep) kept += line + '\n';
     dropped = dropped || !keep;
   }
@@ -59,7 +66,8 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   std::ofstream out(temporary, std::ios::trunc);
   out << kept;
   out.close();
-  if (!out) throw Error(fmt::format("cannot write {}: {}", temporary.string(), std::strerror(errno)));
+  if (!out)
+    throw Error(fmt::format("cannot write {}: {}", temporary.string(), std::strerror(errno)));
   std::filesystem::rename(temporary, file);
 }
 
@@ -136,8 +144,7 @@ class Logger::Impl {
 
   void show(const TrainItem& item) {
     const MetricsRecord& record = item.record;
-    const double tokens_per_s =
-        static_cast<double>(options_.tokens_per_step) * 1000 / item.step_ms;
+    const double tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / item.step_ms;
     const bool last = record.step + 1 == options_.iterations;
     if (record.step % options_.log_every == 0 || last) {
       std::optional<double> mfu;
@@ -150,8 +157,7 @@ class Logger::Impl {
     if (skipped && !skipping_)
       terminal_.lines(fmt::format(
           "step {}: loss or gradient is not finite; weights stay as they are", record.step));
-    if (!skipped && skipping_)
-      terminal_.lines(fmt::format("step {}: finite again", record.step));
+    if (!skipped && skipping_) terminal_.lines(fmt::format("step {}: finite again", record.step));
     skipping_ = skipped;
     // Over about ten steps; the correction makes the first ones count fully.
     constexpr double kKeep = 0.9;
@@ -168,9 +174,10 @@ class Logger::Impl {
   }
 
   void show(const EvalItem& item) {
-    append(eval_line(item.step, item.loss, item.bpb));
+    const auto bpb = item.bpb < 0 ? std::nullopt : std::optional(item.bpb);
+    append(eval_line(item.step, item.loss, bpb));
     std::string text = fmt::format("step {}: held-out loss {:.4f}", item.step, item.loss);
-    if (item.bpb) text += fmt::format(", {:.4f} bits/byte", *item.bpb);
+    if (bpb) text += fmt::format(", {:.4f} bits/byte", *bpb);
     terminal_.lines(text);
   }
 
@@ -225,7 +232,7 @@ Logger::~Logger() {
 void Logger::train(const MetricsRecord& record, double step_ms) {
   impl_->submit(TrainItem{record, step_ms});
 }
-void Logger::eval(std::int64_t step, double val_loss, std::optional<double> val_bpb) {
+void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
   impl_->submit(EvalItem{step, val_loss, val_bpb});
 }
 void Logger::note(std::string_view text) { impl_->submit(TextItem{std::string(text)}); }

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,9 +11,9 @@
 namespace muo {
 
 struct LoggerOptions {
-  std::filesystem::path metrics;    // metrics.jsonl, appended to; empty: none
-  std::int64_t first_step = 0;      // a resumed run's; records from there on are dropped first
-  std::int64_t iterations = 0;      // the run's last step, for progress
+  std::filesystem::path metrics;  // metrics.jsonl, appended to; empty: none
+  std::int64_t first_step = 0;    // a resumed run's; later records are dropped first
+  std::int64_t iterations = 0;    // the run's last step, for progress
   std::int64_t tokens_per_step = 0;
   double bytes_per_token = 0;  // for bits per byte; 0: not shown
   double flops_per_token = 0;
@@ -38,8 +37,8 @@ class Logger {
 
   // One training step and how long it took.
   void train(const MetricsRecord& record, double step_ms);
-  // val_bpb: empty where the data is no text.
-  void eval(std::int64_t step, double val_loss, std::optional<double> val_bpb);
+  // val_bpb: below zero where the tokens' bytes are unknown.
+  void eval(std::int64_t step, double val_loss, double val_bpb);
   // A line, or a block of lines, for people; control characters are made harmless.
   void note(std::string_view text);
   void sample(std::int64_t step, std::string_view text);

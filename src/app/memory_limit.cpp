@@ -1,5 +1,6 @@
-#include <algorithm>
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -35,8 +36,8 @@ std::int64_t available_memory() {
   const std::int64_t used = first_number("/sys/fs/cgroup/memory.current");
   if (limit >= 0 && used >= 0) {
     const std::int64_t cache = find_number("/sys/fs/cgroup/memory.stat", "inactive_file");
-    available = std::min(available, std::max<std::int64_t>(
-                                        0, limit - used + std::max<std::int64_t>(0, cache)));
+    available = std::min(
+        available, std::max<std::int64_t>(0, limit - used + std::max<std::int64_t>(0, cache)));
   }
   return available;
 }
@@ -49,9 +50,9 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
       "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
       "available: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
       "({} layers of width {}), or fewer --devices",
-      config.world, config.world == 1 ? "" : "s", config.world == 1 ? "s" : "",
-      each * config.world, each, static_cast<double>(available) / kGiB, config.batch,
-      config.model.seq_len, config.model.n_layer, config.model.n_embd));
+      config.world, config.world == 1 ? "" : "s", config.world == 1 ? "s" : "", each * config.world,
+      each, static_cast<double>(available) / kGiB, config.batch, config.model.seq_len,
+      config.model.n_layer, config.model.n_embd));
 }
 
 }  // namespace muo

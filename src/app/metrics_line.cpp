@@ -1,7 +1,8 @@
 #include "app/metrics_line.h"
 
-#include <cmath>
 #include <fmt/format.h>
+
+#include <cmath>
 #include <string_view>
 
 namespace muo {

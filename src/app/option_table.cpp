@@ -1,9 +1,10 @@
 #include "app/option_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 
 #include "base/check.h"
 

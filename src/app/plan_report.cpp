@@ -1,11 +1,12 @@
 #include "app/plan_report.h"
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fmt/format.h>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
 #include <vector>
@@ -101,10 +102,9 @@ std::string mib(std::int64_t bytes) {
 }
 
 std::int64_t unit_elements(const Bucket& bucket) {
-  return std::accumulate(bucket.units.begin(), bucket.units.end(), std::int64_t{0},
-                         [](std::int64_t sum, const Unit& unit) {
-                           return sum + unit.end - unit.begin;
-                         });
+  return std::accumulate(
+      bucket.units.begin(), bucket.units.end(), std::int64_t{0},
+      [](std::int64_t sum, const Unit& unit) { return sum + unit.end - unit.begin; });
 }
 
 struct RankShare {
@@ -163,8 +163,8 @@ std::string parameters_text(const RunConfig& run, const std::vector<ParamSpec>& 
   for (const auto& [role, count] : by_role(params))
     table.add({std::string(name_of(role)), std::string(name_of(update_group(role).rule)),
                grouped(count.tensors), grouped(count.elements)});
-  table.add({"total", "", grouped(static_cast<std::int64_t>(params.size())),
-             grouped(run.parameters)});
+  table.add(
+      {"total", "", grouped(static_cast<std::int64_t>(params.size())), grouped(run.parameters)});
   return "\nParameters\n" + table.text();
 }
 
@@ -205,9 +205,10 @@ std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
   table.add({"sum", mib(sum)});
   table.add({"allocated", mib(memory.bytes)});
   return "\nMemory\n" + table.text() +
-         fmt::format("  Tensors that are never in use together share memory: {} saved.\n"
-                     "  All {} devices: {}\n",
-                     mib(sum - memory.bytes), run.world, mib(memory.bytes * run.world));
+         fmt::format(
+             "  Tensors that are never in use together share memory: {} saved.\n"
+             "  All {} devices: {}\n",
+             mib(sum - memory.bytes), run.world, mib(memory.bytes * run.world));
 }
 
 Json buckets_json(const ShardingPlan& plan) {
@@ -241,8 +242,7 @@ std::string plan_json(const PlanReport& report) {
   const PlanCost cost = plan_cost(report.sharding, params);
   Json groups;
   for (const auto& [role, count] : by_role(params))
-    groups[std::string(name_of(role))] = {{"tensors", count.tensors},
-                                          {"elements", count.elements}};
+    groups[std::string(name_of(role))] = {{"tensors", count.tensors}, {"elements", count.elements}};
   Json ranks = Json::array();
   const std::vector<RankShare> share = shares(report.sharding);
   for (std::size_t rank = 0; rank < share.size(); ++rank)

@@ -1,10 +1,10 @@
 #include "app/run_config.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -18,8 +18,8 @@ constexpr std::int64_t kDefaultBatchTokens = 8192;  // per step: small models le
                                                     // from many small steps
 constexpr std::int64_t kMicroStepTokens = 4096;     // per device: GEMMs are efficient, memory small
 constexpr std::int64_t kDefaultIterations = 1000;
-constexpr double kDefaultRatio = 12;                // nanochat's
-constexpr std::int64_t kDefaultEvalEvery = 250;     // nanochat's
+constexpr double kDefaultRatio = 12;             // nanochat's
+constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
 constexpr int kMostDefaultDevices = 4;
 
@@ -158,8 +158,8 @@ class Resolver {
     const auto by_ratio = [&](double ratio) {
       const auto tokens = static_cast<double>(run_.scaling_parameters) * ratio;
       if (tokens > 1e18)
-        throw InputError(fmt::format("--target-param-data-ratio {}: {:.3g} tokens are too many",
-                                     ratio, tokens));
+        throw InputError(
+            fmt::format("--target-param-data-ratio {}: {:.3g} tokens are too many", ratio, tokens));
       return std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens) / batch);
     };
     if (!o.num_iterations && o.target_flops) {
@@ -168,8 +168,7 @@ class Resolver {
       if (steps < 1 || steps > 1e12)
         throw InputError(
             fmt::format("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
-                        *o.target_flops, steps,
-                        run_.flops_per_token * static_cast<double>(batch)));
+                        *o.target_flops, steps, run_.flops_per_token * static_cast<double>(batch)));
       o.num_iterations = static_cast<std::int64_t>(steps);
       note("num-iterations: {} (--target-flops {:.3g})", *o.num_iterations, *o.target_flops);
     } else if (!o.num_iterations && o.target_param_data_ratio) {
@@ -194,11 +193,10 @@ class Resolver {
     reference.n_embd = kReferenceDepth * 64;
     reference.n_head = reference.n_kv_head = reference.n_embd / kTile;
     // B / (lr wd D) stays constant; D / D_REF is the ratio of the parameters that D counts.
-    const double decay =
-        o.weight_decay *
-        std::sqrt(static_cast<double>(run_.total_batch_tokens) / kReferenceBatch) *
-        static_cast<double>(scaling_parameters(reference)) /
-        static_cast<double>(run_.scaling_parameters);
+    const double decay = o.weight_decay *
+                         std::sqrt(static_cast<double>(run_.total_batch_tokens) / kReferenceBatch) *
+                         static_cast<double>(scaling_parameters(reference)) /
+                         static_cast<double>(run_.scaling_parameters);
     run_.optimizer = {.iterations = run_.iterations,
                       .total_batch_tokens = run_.total_batch_tokens,
                       .n_embd = run_.model.n_embd,
@@ -222,23 +220,21 @@ class Resolver {
     if (!o.sample_every) o.sample_every = corpus_.is_text ? *o.eval_every : -1;
     if (!o.save_every) o.save_every = -1;
     if (*o.sample_every > 0 && !corpus_.is_text)
-      throw InputError("--sample-every: token shards have no tokenizer to print samples with: "
-                       "give -1");
+      throw InputError(
+          "--sample-every: token shards have no tokenizer to print samples with: "
+          "give -1");
     run_.eval_every = every(*o.eval_every);
     run_.save_every = every(*o.save_every);
     run_.sample_every = every(*o.sample_every);
     run_.verify_sync_every = every(o.verify_sync_every);
-    const std::int64_t unit = run_.batch * run_.world * run_.model.seq_len;
-    std::int64_t tokens = o.eval_tokens.value_or(kDefaultEvalTokens);
-    if (corpus_.val != nullptr && run_.eval_every > 0) {
-      need_tokens(corpus_.val.get(), "held-out data", "--val-data");
-      tokens = std::min(tokens, corpus_.val->size() - 1);
+    if (run_.eval_every > 0) need_tokens(corpus_.val.get(), "held-out data", "--val-data");
+    if (!o.eval_tokens) {
+      o.eval_tokens = kDefaultEvalTokens;
+      if (corpus_.val != nullptr)
+        o.eval_tokens = std::clamp<std::int64_t>(corpus_.val->size() - 1, 1, kDefaultEvalTokens);
+      note("eval-tokens: {} of the held-out data per evaluation", *o.eval_tokens);
     }
-    run_.eval_steps = std::max<std::int64_t>(1, tokens / unit);
-    if (!o.eval_tokens || *o.eval_tokens != run_.eval_steps * unit)
-      note("eval-tokens: {} per evaluation ({} micro-steps)", run_.eval_steps * unit,
-           run_.eval_steps);
-    o.eval_tokens = run_.eval_steps * unit;
+    run_.eval_rows = (*o.eval_tokens + run_.model.seq_len - 1) / run_.model.seq_len;
     run_.bytes_per_token = mean_bytes();
   }
 

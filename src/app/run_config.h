@@ -17,11 +17,11 @@ struct RunConfig {
   GptConfig model;
   OptimizerOptions optimizer;
   int world = 1;
-  std::int64_t batch = 1;         // rows per device and micro-step
-  std::int64_t accumulation = 1;  // micro-steps
+  std::int64_t batch = 1;               // rows per device and micro-step
+  std::int64_t accumulation = 1;        // micro-steps
   std::int64_t total_batch_tokens = 0;  // world * batch * seq_len * accumulation
   std::int64_t iterations = 0;
-  std::int64_t eval_steps = 0;  // of batch * world rows each
+  std::int64_t eval_rows = 0;  // of an evaluation, at most: whatever the world
   // In steps, 0: never.
   std::int64_t eval_every = 0, save_every = 0, sample_every = 0, verify_sync_every = 0;
   std::int64_t parameters = 0;          // elements, all of them

@@ -1,13 +1,13 @@
 #include "app/run_directory.h"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <ctime>
-#include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fstream>
 #include <optional>
 #include <vector>
@@ -122,8 +122,8 @@ void create_run_directory(const RunDirectory& run, const TrainOptions& resolved)
   std::error_code error;
   fs::create_directories(run.checkpoints(), error);
   if (error)
-    throw InputError(fmt::format("--out {}: cannot make it: {}", run.root.string(),
-                                 error.message()));
+    throw InputError(
+        fmt::format("--out {}: cannot make it: {}", run.root.string(), error.message()));
   TrainOptions options = resolved;
   std::ofstream out(run.config(), std::ios::trunc);
   out << "# Every option of this run, as resolved: muograph train --config reads it back.\n\n"

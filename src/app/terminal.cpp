@@ -1,5 +1,6 @@
 #include "app/terminal.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -7,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace muo {
 namespace {

@@ -1,8 +1,9 @@
 #include "app/toml.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
-#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -16,9 +17,7 @@ bool is_bare(char c) {
 
 std::string utf8(std::uint32_t code) {
   std::string out;
-  const auto tail = [&](int shift) {
-    out += static_cast<char>(0x80U | ((code >> shift) & 0x3FU));
-  };
+  const auto tail = [&](int shift) { out += static_cast<char>(0x80U | ((code >> shift) & 0x3FU)); };
   if (code < 0x80) {
     out += static_cast<char>(code);
   } else if (code < 0x800) {
