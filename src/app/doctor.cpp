@@ -128,14 +128,16 @@ Diagnosis diagnose() {
   out.text += line("cores", fmt::format("{} usable: --devices {} is enough", cores, cores));
   out.text += line("memory", memory());
   out.text += line("disk", disk());
-  out.text +=
-      line("BLAS", fmt::format("{}, core {}", openblas_get_config(), openblas_get_corename()));
+  std::string broken;
   try {
     require_safe_blas();
   } catch (const std::exception& error) {
     out.healthy = false;
-    out.text += line("", fmt::format("BROKEN: {}", error.what()));
+    broken = line("", fmt::format("BROKEN: {}", error.what()));
   }
+  out.text +=
+      line("BLAS", fmt::format("{}, core {}", openblas_get_config(), openblas_get_corename()));
+  out.text += broken;
   out.text += line("GPU", gpu_devices());
   out.text += line("driver", driver());
   out.text += line("CUDA", cuda_libraries());
