@@ -1,6 +1,5 @@
 #include "app/doctor.h"
 
-#include <cblas.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
@@ -135,8 +134,7 @@ Diagnosis diagnose() {
     out.healthy = false;
     broken = line("", fmt::format("BROKEN: {}", error.what()));
   }
-  out.text +=
-      line("BLAS", fmt::format("{}, core {}", openblas_get_config(), openblas_get_corename()));
+  out.text += line("BLAS", describe_blas());
   out.text += broken;
   out.text += line("GPU", gpu_devices());
   out.text += line("driver", driver());

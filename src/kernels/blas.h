@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 namespace muo {
 
 // Makes the BLAS library safe for one calling thread per device: one thread per call, and kernels
@@ -8,5 +10,8 @@ namespace muo {
 // flavour of OpenBLAS: its buffers are not locked, so two devices that multiply at once get wrong
 // numbers, silently. Cheap after the first call.
 void require_safe_blas();
+
+// Library, version, and whose kernels it runs: "OpenBLAS 0.3.21 ..., kernels for Haswell".
+std::string describe_blas();
 
 }  // namespace muo

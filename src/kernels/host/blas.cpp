@@ -53,4 +53,8 @@ void require_safe_blas() {
   static_cast<void>(kSafe);
 }
 
+std::string describe_blas() {
+  return concat(openblas_get_config(), ", kernels for ", openblas_get_corename());
+}
+
 }  // namespace muo
