@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Checks that need no test run: format, layers, house rules, shell scripts. Seconds.
+#   scripts/check.sh                  all of these
+#   scripts/check.sh --tidy [FILE...] clang-tidy on the files, or on what changed since MUO_BASE
+#                                     (default: where the branch left origin/main, else HEAD~1)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+listed() { git ls-files -z --cached --others --exclude-standard -- "$@"; }
+
+check_all() {
+  scripts/setup.sh --dev
+  listed '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror
+  echo "format: ok"
+  scripts/check_layers.py
+  listed '*.sh' .ci/run | xargs -0 shellcheck
+  echo "shellcheck: ok"
+  scripts/check_tree.py
+  if python3 -c 'import torch' 2>/dev/null; then
+    python3 scripts/make_golden.py --check
+  else
+    echo "golden files not recomputed: python3 has no PyTorch"
+  fi
+}
+
+# Translation units to look at for the changes since the base: changed sources, and for a changed
+# header the source of the same name.
+changed_sources() {
+  local base=${MUO_BASE:-}
+  if [ -z "$base" ]; then
+    base=$(git merge-base HEAD origin/main 2>/dev/null || true)
+    if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
+      base=$(git rev-parse --verify --quiet 'HEAD~1' || git hash-object -t tree /dev/null)
+    fi
+  fi
+  {
+    git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h'
+    git ls-files --others --exclude-standard -- '*.cpp' '*.h'
+  } | sed 's/\.h$/.cpp/' | sort -u | while read -r file; do
+    if [ -f "$file" ]; then printf '%s\n' "$file"; fi
+  done
+}
+
+tidy() {
+  scripts/setup.sh --dev
+  [ -f build/dev/compile_commands.json ] || cmake --preset dev --log-level=WARNING
+  local files=("$@")
+  if [ ${#files[@]} -eq 0 ]; then mapfile -t files < <(changed_sources); fi
+  if [ ${#files[@]} -eq 0 ]; then
+    echo "tidy: no changed sources"
+    return
+  fi
+  echo "tidy: ${#files[@]} files"
+  # The compile database carries flags that only g++ knows. The counts of suppressed warnings in
+  # system headers are noise; what clang-tidy finds is on standard output.
+  printf '%s\0' "${files[@]}" |
+    xargs -0 -n 1 -P 2 timeout 120 clang-tidy -p build/dev --quiet \
+      --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings\? generated\.$' >&2)
+  echo "tidy: ok"
+}
+
+case "${1:-}" in
+  "") check_all ;;
+  --tidy) shift; tidy "$@" ;;
+  *) echo "check.sh: unknown option '$1'; see the head of the script" >&2; exit 2 ;;
+esac

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Fails if the tree breaks a house rule that no compiler sees: lengths, READMEs, stray tests,
+missing golden files, unfinished words, options in the documents that no command offers."""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOMS = ("src/base", "src/runtime", "src/kernels", "src/app", "model", "optim", "graphs", "data",
+         "tests", "scripts", "configs")
+CODE = {".h", ".cuh", ".cpp", ".cu", ".py", ".sh", ".cmake"}
+MAX_LINES, MAX_README_LINES, MAX_GOLDEN_BYTES = 400, 20, 2_000_000
+GOLDEN = ("plain", "gqa", "window", "softcap")
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+COMMANDS = ("train", "eval", "sample", "plan", "doctor")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+# Options of our scripts and of tools that the documents show.
+OTHER_OPTIONS = {"--slow", "--tidy", "--dev", "--check", "--preset", "--target", "--help"}
+
+
+def tracked():
+    """Every file that is, or would be, in the repository."""
+    names = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard"],
+                           check=True, capture_output=True, text=True).stdout.split("\0")
+    return sorted(ROOT / name for name in set(names) if name and (ROOT / name).is_file())
+
+
+def lengths(files):
+    for path in files:
+        lines = path.read_bytes().count(b"\n")
+        if (path.suffix in CODE or path.name == "CMakeLists.txt") and lines > MAX_LINES:
+            yield f"{path.relative_to(ROOT)}: {lines} lines, at most {MAX_LINES}"
+
+
+def readmes():
+    for room in ROOMS:
+        readme = ROOT / room / "README.md"
+        if not readme.is_file():
+            yield f"{room}: has no README.md"
+        elif (lines := readme.read_bytes().count(b"\n")) > MAX_README_LINES:
+            yield f"{room}/README.md: {lines} lines, at most {MAX_README_LINES}"
+
+
+def tests(files):
+    """CMake builds tests/<room>/*_test.cpp and *_bench.cpp of tests/bench: nothing else runs."""
+    for path in files:
+        parts = path.relative_to(ROOT).parts
+        if parts[0] != "tests" or path.suffix != ".cpp" or parts[1] == "support":
+            continue
+        ending = "_bench.cpp" if parts[1] == "bench" else "_test.cpp"
+        if len(parts) != 3 or not path.name.endswith(ending):
+            yield f"{'/'.join(parts)}: is not tests/<room>/*{ending}, so CMake does not build it"
+        elif ending == "_test.cpp" and not re.search(r"^(TYPED_)?TEST(_[FP])?\(", path.read_text(),
+                                                     re.M):
+            yield f"{'/'.join(parts)}: holds no test"
+
+
+def golden():
+    for name in GOLDEN:
+        if not (ROOT / f"tests/golden/gpt_{name}.safetensors").is_file():
+            yield f"tests/golden/gpt_{name}.safetensors: missing; run scripts/make_golden.py"
+    size = sum(path.stat().st_size for path in (ROOT / "tests/golden").rglob("*"))
+    if size > MAX_GOLDEN_BYTES:
+        yield f"tests/golden: {size} bytes, at most {MAX_GOLDEN_BYTES}"
+
+
+def words(files):
+    for path in files:
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # binary
+        for number, line in enumerate(text.split("\n"), 1):
+            if UNFINISHED.search(line):
+                yield f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+
+
+def run_bits(files):
+    for path in files:
+        if path.read_bytes()[:2] == b"#!" and not path.stat().st_mode & 0o100:
+            yield f"{path.relative_to(ROOT)}: has no run bit (chmod +x)"
+
+
+def options(files):
+    program = next((p for build in ("dev", "release")
+                    if (p := ROOT / "build" / build / "muograph").is_file()), None)
+    if program is None:
+        print("tree: options in documents not compared, as nothing is built")
+        return
+    known = set(OTHER_OPTIONS)
+    for command in COMMANDS:
+        shown = subprocess.run([program, command, "--help"], capture_output=True, text=True)
+        if shown.returncode != 0:
+            yield f"muograph {command} --help: exit {shown.returncode}"
+        known |= set(OPTION.findall(shown.stdout))
+    for path in files:
+        if path.suffix not in {".md", ".toml"}:
+            continue
+        for option in sorted(set(OPTION.findall(path.read_text())) - known):
+            yield f"{path.relative_to(ROOT)}: {option} is in no command's --help"
+
+
+def main():
+    files = tracked()
+    errors = [*lengths(files), *readmes(), *tests(files), *golden(), *words(files),
+              *run_bits(files), *options(files)]
+    print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
+    return bool(errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

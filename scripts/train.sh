@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds for this CPU, trains. Without --data: a small model on the C and
+# C++ headers of this machine, sized by configs/quick.toml.
+#   scripts/train.sh [options of `muograph train`]
+# e.g. scripts/train.sh --data my.txt --num-iterations 500
+set -euo pipefail
+here=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+
+scripts/setup.sh
+cmake --preset release --log-level=WARNING -DMUO_NATIVE=ON
+cmake --build --preset release --target muograph
+
+defaults=(--config "$root/configs/quick.toml")
+# On every machine that can build; the order is the shell's, whatever the language of the user.
+export LC_COLLATE=C
+text=(--data /usr/include/*.h /usr/include/asm-generic /usr/include/linux
+      /usr/include/x86_64-linux-gnu/{asm,bits,sys} /usr/include/c++/12 --data-max-bytes 12000000)
+for argument in "$@"; do
+  case "$argument" in
+    --data | --data=*) text=() ;;
+    --config | --config=*) defaults=() text=() ;;
+  esac
+done
+cd "$here"  # the paths of the user are relative to where they are
+exec "$root/build/release/muograph" train "${defaults[@]}" "${text[@]}" "$@"

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/mapped_file.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// The safetensors format (github.com/huggingface/safetensors, README "Format"): 8 bytes
+// little-endian header length, a JSON header padded with spaces to 8 bytes, then the tensors'
+// bytes, little-endian, row-major, without holes. Of its dtypes: F32, BF16, F64, I32, I64, and U8
+// for DType::kBytes; at most four axes.
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+struct SafetensorsSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+struct SafetensorsEntry {
+  SafetensorsSpec spec;
+  std::int64_t begin = 0;  // of its bytes in the file
+  std::int64_t end = 0;
+};
+
+// Where everything goes: a pure function, so that any number of writers agree on offsets.
+struct SafetensorsLayout {
+  std::vector<std::byte> head;            // all that precedes the tensors
+  std::vector<SafetensorsEntry> entries;  // by offset: wide dtypes first, then by name
+  std::int64_t file_bytes = 0;
+};
+
+// Throws Error for duplicate or unusable names (see SafetensorsFile) and negative extents.
+SafetensorsLayout layout_safetensors(std::span<const SafetensorsSpec> specs,
+                                     const SafetensorsMetadata& metadata);
+
+// A file of this format, memory-mapped. Everything is checked on opening, whatever the bytes:
+// throws InputError naming the file and the tensor. Names are refused if, taken as a path, they
+// would lead elsewhere ("", "/x", "a/../b"), or hold control characters.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(std::filesystem::path path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::span<const SafetensorsEntry> entries() const { return entries_; }  // by offset
+  [[nodiscard]] const SafetensorsMetadata& metadata() const { return metadata_; }
+  // nullptr if there is no such tensor.
+  [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const;
+  // The bytes of a tensor; they need not be aligned for its dtype.
+  [[nodiscard]] std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  // All that precedes the tensors.
+  [[nodiscard]] std::span<const std::byte> head() const;
+
+ private:
+  std::filesystem::path path_;
+  MappedFile file_;
+  std::size_t head_bytes_ = 0;
+  SafetensorsMetadata metadata_;
+  std::vector<SafetensorsEntry> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+}  // namespace muo

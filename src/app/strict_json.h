@@ -1,0 +1,14 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string_view>
+
+namespace muo {
+
+// Parses JSON that may be hostile: throws InputError, "WHAT: reason", for a syntax error, a number
+// that does not fit, invalid UTF-8, nesting beyond 64 levels, and for a key that an object holds
+// twice (which parsers otherwise resolve each in its own way).
+nlohmann::json parse_strict_json(std::string_view text, std::string_view what);
+
+}  // namespace muo

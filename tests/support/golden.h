@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/safetensors.h"
+
+namespace muo::test {
+
+// Reference values from tests/golden/NAME. Whatever is missing or of another kind throws Error or
+// InputError naming it, so a test cannot pass by reading nothing.
+class Golden {
+ public:
+  explicit Golden(std::string_view name) : file_(directory() + std::string(name)) {}
+
+  [[nodiscard]] static std::string directory() { return MUO_SOURCE_DIR "/tests/golden/"; }
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool has(std::string_view name) const { return file_.find(name) != nullptr; }
+  [[nodiscard]] Shape shape(std::string_view name) const { return entry(name).spec.shape; }
+
+  [[nodiscard]] std::vector<float> floats(std::string_view name) const;           // of F32, F64
+  [[nodiscard]] std::vector<double> doubles(std::string_view name) const;         // of F32, F64
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view name) const;  // of I32, I64
+
+  [[nodiscard]] bool has_metadata(const std::string& key) const;
+  [[nodiscard]] const std::string& metadata(const std::string& key) const;
+  [[nodiscard]] std::int64_t metadata_integer(const std::string& key) const;
+  [[nodiscard]] double metadata_double(const std::string& key) const;
+
+ private:
+  [[nodiscard]] const SafetensorsEntry& entry(std::string_view name) const;
+  template <class Out, class Narrow, class Wide>
+  [[nodiscard]] std::vector<Out> values(std::string_view name) const;
+
+  SafetensorsFile file_;
+};
+
+}  // namespace muo::test

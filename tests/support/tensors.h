@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/philox.h"
+#include "runtime/tensor.h"
+
+namespace muo::test {
+
+// Owns the memory of one tensor, aligned as device memory is; zero at first. A tensor without
+// elements has a valid address too.
+class HostTensor {
+ public:
+  HostTensor() = default;
+  explicit HostTensor(const Shape& shape, DType dtype = DType::kF32, int device = 0) {
+    tensor_.shape = shape;
+    tensor_.dtype = dtype;
+    tensor_.device = device;
+    // The exact size, so that AddressSanitizer sees an access beyond the last element.
+    const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(tensor_.bytes(), 1));
+    memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{256})));
+    std::fill_n(memory_.get(), bytes, std::byte{0});
+    tensor_.data = memory_.get();
+  }
+  template <class T>
+  HostTensor(const Shape& shape, const std::vector<T>& values) : HostTensor(shape, dtype_of<T>) {
+    MUO_CHECK(static_cast<std::int64_t>(values.size()) == shape.numel());
+    std::copy(values.begin(), values.end(), tensor_.as<T>());
+  }
+
+  // A view of this tensor, as operations take it.
+  operator Tensor() const { return tensor_; }  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] const Tensor& tensor() const { return tensor_; }
+
+  template <class T = float>
+  [[nodiscard]] std::span<T> values() const {
+    return {tensor_.as<T>(), static_cast<std::size_t>(tensor_.numel())};
+  }
+  [[nodiscard]] std::vector<double> doubles() const {  // of fp32
+    const std::span<const float> v = values();
+    return {v.begin(), v.end()};
+  }
+  [[nodiscard]] HostTensor copy() const {
+    HostTensor out(tensor_.shape, tensor_.dtype, tensor_.device);
+    std::copy_n(tensor_.data, tensor_.bytes(), out.tensor_.data);
+    return out;
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{256}); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  Tensor tensor_;
+};
+
+// Normal values times `scale`; each `name` gives others.
+inline void fill_normal(const HostTensor& tensor, std::string_view name, float scale = 1.0F,
+                        std::uint64_t seed = 1) {
+  const CounterRandom random(seed, name);
+  std::uint64_t i = 0;
+  for (float& v : tensor.values())
+    v = scale * random.normal(i++);
+}
+
+inline HostTensor random_tensor(const Shape& shape, std::string_view name, float scale = 1.0F,
+                                std::uint64_t seed = 1) {
+  HostTensor out(shape);
+  fill_normal(out, name, scale, seed);
+  return out;
+}
+
+// Integers, uniform in [0, bound).
+inline HostTensor random_tokens(std::int64_t n, std::int32_t bound, std::string_view name,
+                                std::uint64_t seed = 1) {
+  HostTensor out({n}, DType::kI32);
+  const CounterRandom random(seed, name);
+  std::uint64_t i = 0;
+  for (std::int32_t& v : out.values<std::int32_t>())
+    v = static_cast<std::int32_t>(random.bits(i++) % static_cast<std::uint64_t>(bound));
+  return out;
+}
+
+}  // namespace muo::test
