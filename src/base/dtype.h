@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -13,6 +14,15 @@ enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64, kBytes };
 struct BF16 {
   std::uint16_t bits = 0;
 };
+
+constexpr float to_f32(BF16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+// Round to nearest, ties to even; a NaN stays one.
+constexpr BF16 to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
+  return {static_cast<std::uint16_t>((nan ? bits | 0x400000U : rounded) >> 16)};
+}
 
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {

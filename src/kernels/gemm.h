@@ -13,8 +13,8 @@ namespace muo {
 // be d itself, or may be a separate tensor that does not overlap d. d overlaps neither a nor b. For
 // a linear layer y = x W^T use transpose_b; for dx = dy W neither; for dW = dy^T x transpose_a.
 struct GemmArgs {
-  Tensor d;  // out
-  Tensor c;
+  Tensor d;    // out
+  Tensor c{};  // optional
   Tensor a;
   Tensor b;
   float alpha = 1.0F;

@@ -34,8 +34,8 @@ std::string_view name_of(MemoryCategory category);
 enum class Lifespan : std::uint8_t { kRun, kStep };
 
 struct TensorSpec {
-  std::string name;
-  Shape shape;
+  std::string name = {};
+  Shape shape = {};
   DType dtype = DType::kF32;
   MemoryCategory category = MemoryCategory::kActivations;
   Lifespan lifespan = Lifespan::kStep;
@@ -52,13 +52,14 @@ class Arena {
 // Hands out address ranges that no memory backs, and remembers who got which.
 class TraceArena final : public Arena {
  public:
-  explicit TraceArena(int device) : device_(device) {}
+  explicit TraceArena(int device);
   [[nodiscard]] Tensor tensor(const TensorSpec& spec) override;
   [[nodiscard]] std::span<const TensorSpec> specs() const { return specs_; }
   [[nodiscard]] std::span<const Tensor> tensors() const { return tensors_; }
 
  private:
   int device_;
+  std::uintptr_t next_address_;
   std::vector<TensorSpec> specs_;
   std::vector<Tensor> tensors_;
 };

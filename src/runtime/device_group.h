@@ -28,7 +28,7 @@ struct GroupOptions {
   int world = 1;
   // Host backend: graphs replay their nodes in a pseudo-random topological order, anew at each
   // launch, so that a forgotten event is a wrong result. Without it, in capture order.
-  std::optional<std::uint64_t> random_order_seed;
+  std::optional<std::uint64_t> random_order_seed = {};
 };
 
 // The local ranks: a thread, a device and a communicator each.

@@ -5,6 +5,8 @@
 #include <functional>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 namespace muo {
 
@@ -21,19 +23,27 @@ class Rendezvous {
   explicit Rendezvous(int world) : world_(world) {}
 
   // Returns when all ranks have arrived; throws PeerFailed once broken. `leader` runs once, in the
-  // last rank to arrive, while the others wait; if it throws, the barrier breaks.
-  void arrive(const std::function<void()>& leader = {});
+  // last rank to arrive, while the others wait; if it throws, the barrier breaks. `leader` does not
+  // use this object. `site` says what the rank waits in; if ranks meet in different sites, or one
+  // has left, that is an Error on every rank that waits, never a hang.
+  void arrive(const std::function<void()>& leader = {}, std::string_view site = "barrier");
+  // This rank's thread ends in good order and arrives no more. When all have left, all are back.
+  void leave() noexcept;
   void break_all() noexcept;
 
  private:
   void throw_if_broken() const;
+  void break_with(std::string reason);
 
   const int world_;
   std::mutex mutex_;
   std::condition_variable condition_;
   int arrived_ = 0;
+  int left_ = 0;
   std::uint64_t generation_ = 0;
   bool broken_ = false;
+  std::string site_;    // of those who wait
+  std::string reason_;  // empty: a peer failed
 };
 
 }  // namespace muo

@@ -1,0 +1,51 @@
+#include "kernels/argument_check.h"
+
+namespace muo {
+namespace {
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a && b && a.data < b.data + b.bytes() && b.data < a.data + a.bytes();
+}
+
+}  // namespace
+
+void ArgumentCheck::any_shape(std::string_view name, const Tensor& t, DType dtype) {
+  MUO_CHECK(t || t.numel() == 0, operation_, ": ", name, " is missing");
+  MUO_CHECK(t.dtype == dtype, operation_, ": ", name, " is ", name_of(t.dtype), ", expected ",
+            name_of(dtype));
+  if (!has_device_) device_ = t.device;
+  has_device_ = true;
+  MUO_CHECK(t.device == device_, operation_, ": ", name, " is on device ", t.device,
+            ", expected device ", device_);
+}
+
+void ArgumentCheck::tensor(std::string_view name, const Tensor& t, const Shape& shape,
+                           DType dtype) {
+  any_shape(name, t, dtype);
+  MUO_CHECK(t.shape == shape, operation_, ": ", name, " is ", t.shape.text(), ", expected ",
+            shape.text());
+}
+
+void ArgumentCheck::rank(std::string_view name, const Tensor& t, std::size_t rank,
+                         std::string_view meaning, DType dtype) {
+  any_shape(name, t, dtype);
+  MUO_CHECK(t.shape.rank() == rank, operation_, ": ", name, " is ", t.shape.text(), ", expected ",
+            meaning);
+}
+
+void ArgumentCheck::apart(std::string_view name, const Tensor& t, std::string_view other_name,
+                          const Tensor& other) const {
+  MUO_CHECK(!overlap(t, other), operation_, ": ", name, " overlaps ", other_name);
+}
+
+void ArgumentCheck::same_or_apart(std::string_view name, const Tensor& t,
+                                  std::string_view other_name, const Tensor& other) const {
+  MUO_CHECK(t.data == other.data || !overlap(t, other), operation_, ": ", name, " overlaps ",
+            other_name, " without being the same");
+}
+
+void ArgumentCheck::that(bool condition, std::string_view what) const {
+  MUO_CHECK(condition, operation_, ": ", what);
+}
+
+}  // namespace muo

@@ -1,0 +1,7 @@
+#pragma once
+
+#include "kernels/gemm.h"
+
+namespace muo::host {
+void gemm(const GemmArgs& args);
+}

@@ -1,0 +1,88 @@
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/arena.h"
+#include "runtime/trace_order.h"
+
+namespace muo {
+namespace {
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+// Who touched a range of bytes last: the node that wrote it, and since then, per stream, the last
+// node that read it (an earlier reader of the same stream is ordered by the stream).
+struct History {
+  std::uint32_t writer = kNone;
+  std::vector<std::uint32_t> readers;  // empty, or one per stream
+};
+
+class RaceFinder {
+ public:
+  explicit RaceFinder(const GraphTrace& trace) : trace_(trace), order_(trace) {}
+
+  void run() {
+    for (std::uint32_t node = 0; node < trace_.nodes.size(); ++node) {
+      // Reads first: a node that reads and writes the same bytes has a reader's duties as well.
+      for (const bool write : {false, true})
+        for (const Access& access : trace_.nodes[node].accesses)
+          if (access.write == write && access.bytes > 0) touch(node, access);
+    }
+  }
+
+ private:
+  using Map = std::map<const std::byte*, History>;  // key: first byte; up to the next key
+
+  void touch(std::uint32_t node, const Access& access) {
+    const std::byte* end = access.data + access.bytes;
+    const auto first = split(access.data);
+    const auto last = split(end);
+    for (auto it = first; it != last; ++it) {
+      History& history = it->second;
+      check(history.writer, node, access, it->first);
+      if (access.write) {
+        for (const std::uint32_t reader : history.readers)
+          check(reader, node, access, it->first);
+      } else {
+        history.readers.resize(order_.streams(), kNone);
+        history.readers[order_.stream(node)] = node;
+      }
+    }
+    if (!access.write) return;
+    // One range again, so that the map does not grow with the number of views.
+    first->second.writer = node;
+    first->second.readers.clear();
+    ranges_.erase(std::next(first), last);
+  }
+
+  // The range that begins at `at`, made by cutting the one around it.
+  Map::iterator split(const std::byte* at) {
+    const auto next = ranges_.lower_bound(at);
+    if (next != ranges_.end() && next->first == at) return next;
+    History history = next == ranges_.begin() ? History{} : std::prev(next)->second;
+    return ranges_.emplace_hint(next, at, std::move(history));
+  }
+
+  void check(std::uint32_t earlier, std::uint32_t node, const Access& access,
+             const std::byte* at) const {
+    if (earlier == kNone || earlier == node || order_.before(earlier, node)) return;
+    const auto& a = trace_.nodes[earlier];
+    const auto& b = trace_.nodes[node];
+    MUO_FAIL("no event orders '", a.name, "' (node ", earlier, ", stream ", a.stream, ") and '",
+             b.name, "' (node ", node, ", stream ", b.stream, "), which ",
+             access.write ? "writes" : "reads", " the same bytes: ", access.bytes, " bytes from ",
+             static_cast<const void*>(access.data), ", first at offset ", at - access.data);
+  }
+
+  const GraphTrace& trace_;
+  TraceOrder order_;
+  Map ranges_;
+};
+
+}  // namespace
+
+void check_races(const GraphTrace& trace) { RaceFinder(trace).run(); }
+
+}  // namespace muo

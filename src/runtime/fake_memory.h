@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/device.h"
+
+namespace muo {
+
+// Addresses for memory that does not exist, for tracing: outside what x86-64 and arm64 can map, so
+// that touching one faults and none equals a real address. Each owner has 16 TiB of its own.
+enum class FakeOwner : std::uint8_t { kDevice, kArena };
+
+inline std::uintptr_t fake_base(int device, FakeOwner owner) {
+  const auto index = static_cast<std::uintptr_t>(device) * 2 + (owner == FakeOwner::kArena);
+  return (std::uintptr_t{1} << 62) + (index << 44);
+}
+
+// The next `bytes` aligned bytes at `next`, with a gap behind them, so that an access that crosses
+// an end touches nothing else.
+inline std::byte* take_fake(std::uintptr_t& next, std::int64_t bytes) {
+  constexpr auto kStep = static_cast<std::uintptr_t>(kAlignment);
+  auto* data = reinterpret_cast<std::byte*>(next);
+  next += (static_cast<std::uintptr_t>(bytes) + 2 * kStep - 1) / kStep * kStep;
+  return data;
+}
+
+}  // namespace muo

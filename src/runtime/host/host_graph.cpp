@@ -1,0 +1,47 @@
+#include "runtime/host/host_graph.h"
+
+#include <utility>
+
+namespace muo {
+
+HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_order)
+    : trace_(std::move(trace)), tasks_(std::move(tasks)) {
+  if (!random_order) return;
+  const std::size_t nodes = trace_.nodes.size();
+  first_.assign(nodes + 1, 0);
+  for (const GraphTrace::Node& node : trace_.nodes)
+    for (const std::uint32_t before : node.after)
+      ++first_[before + 1];
+  for (std::size_t i = 0; i < nodes; ++i)
+    first_[i + 1] += first_[i];
+  successors_.resize(first_[nodes]);
+  std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
+  for (std::size_t i = 0; i < nodes; ++i)
+    for (const std::uint32_t before : trace_.nodes[i].after)
+      successors_[next[before]++] = static_cast<std::uint32_t>(i);
+  missing_.resize(nodes);
+  ready_.reserve(nodes);
+}
+
+void HostGraph::run() {
+  for (const HostTask& task : tasks_)
+    task();
+}
+
+void HostGraph::run_shuffled(std::mt19937_64& random) {
+  ready_.clear();
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    missing_[i] = static_cast<std::uint32_t>(trace_.nodes[i].after.size());
+    if (missing_[i] == 0) ready_.push_back(static_cast<std::uint32_t>(i));
+  }
+  while (!ready_.empty()) {
+    std::swap(ready_[random() % ready_.size()], ready_.back());
+    const std::uint32_t node = ready_.back();
+    ready_.pop_back();
+    tasks_[node]();
+    for (std::uint32_t s = first_[node]; s < first_[node + 1]; ++s)
+      if (--missing_[successors_[s]] == 0) ready_.push_back(successors_[s]);
+  }
+}
+
+}  // namespace muo

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "runtime/stream.h"
+
+namespace muo {
+
+// Replays without allocating: what a random order needs is made at capture.
+class HostGraph final : public Graph {
+ public:
+  HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_order);
+  [[nodiscard]] const GraphTrace& trace() const override { return trace_; }
+
+  void run();                                  // in capture order
+  void run_shuffled(std::mt19937_64& random);  // in a random topological order
+
+ private:
+  GraphTrace trace_;
+  std::vector<HostTask> tasks_;
+  // Successors of node i: successors_[first_[i], first_[i + 1]).
+  std::vector<std::uint32_t> first_;
+  std::vector<std::uint32_t> successors_;
+  std::vector<std::uint32_t> missing_;  // per node: predecessors that have not run
+  std::vector<std::uint32_t> ready_;
+};
+
+}  // namespace muo

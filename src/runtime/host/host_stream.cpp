@@ -1,0 +1,190 @@
+#include "runtime/host/host_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/arena.h"
+#include "runtime/host/host_graph.h"
+
+namespace muo {
+namespace {
+
+struct Capture {
+  GraphTrace trace;
+  std::vector<HostTask> tasks;
+  int streams = 0;
+  bool open = true;
+};
+
+class HostEvent final : public Event {
+ public:
+  // Work runs at once, so an event recorded outside a capture has always passed.
+  void synchronize() override {
+    MUO_CHECK(!capture, "synchronize with an event that was recorded in a capture");
+  }
+
+  bool recorded = false;
+  std::shared_ptr<Capture> capture;  // the one that it was recorded in
+  std::vector<std::uint32_t> after;  // nodes of the capture that waiting for it means
+};
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + b.bytes() && b.data < a.data + a.bytes();
+}
+
+class HostStream final : public Stream {
+ public:
+  explicit HostStream(std::shared_ptr<HostDeviceState> device) : device_(std::move(device)) {}
+
+  void record(Event& event) override {
+    auto& host = dynamic_cast<HostEvent&>(event);
+    host.recorded = true;
+    host.capture = capturing() ? capture_ : nullptr;
+    host.after = capturing() ? frontier_ : std::vector<std::uint32_t>{};
+  }
+
+  void wait(Event& event) override {
+    auto& host = dynamic_cast<HostEvent&>(event);
+    if (!host.capture) {
+      MUO_CHECK(!capturing(), host.recorded
+                                  ? "a capture waits for an event that was recorded outside it"
+                                  : "a capture waits for an event that was never recorded");
+      return;  // work runs at once: there is nothing to wait for
+    }
+    MUO_CHECK(host.capture->open, "waiting for an event of a finished capture");
+    if (!capturing()) {
+      capture_ = host.capture;  // joins the capture, as a CUDA stream does
+      index_ = capture_->streams++;
+      frontier_.clear();
+    }
+    MUO_CHECK(capture_ == host.capture, "waiting for an event of another capture");
+    frontier_.insert(frontier_.end(), host.after.begin(), host.after.end());
+  }
+
+  void synchronize() override { check_outside_capture("synchronize"); }
+
+  void launch(Graph& graph) override {
+    check_outside_capture("launch");
+    check_can_run("launch");
+    auto& host = dynamic_cast<HostGraph&>(graph);
+    if (device_->options.random_order_seed)
+      host.run_shuffled(device_->random);
+    else
+      host.run();
+  }
+
+  [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
+    check_outside_capture("capture");
+    const auto mine = std::make_shared<Capture>();
+    const Closing closing(*mine, *device_);  // releases the streams that joined, too
+    capture_ = mine;
+    index_ = mine->streams++;
+    frontier_.clear();
+    body();
+    check_joined();
+    if (device_->options.check_races) check_races(mine->trace);
+    return std::make_unique<HostGraph>(std::move(mine->trace), std::move(mine->tasks),
+                                       device_->options.random_order_seed.has_value());
+  }
+
+  void copy(Tensor dst, Tensor src) override {
+    MUO_CHECK(dst && src && dst.numel() == src.numel() && dst.dtype == src.dtype, "copy of ",
+              src.shape.text(), " ", name_of(src.dtype), " to ", dst.shape.text(), " ",
+              name_of(dst.dtype));
+    MUO_CHECK(!overlap(dst, src), "copy of ", src.bytes(), " bytes onto themselves");
+    const std::array<Access, 2> accesses = {Access{dst.data, dst.bytes(), true},
+                                            Access{src.data, src.bytes(), false}};
+    enqueue_host("copy", accesses, [dst, src] {
+      std::memcpy(dst.data, src.data, static_cast<std::size_t>(dst.bytes()));
+    });
+  }
+
+  void zero(Tensor dst) override {
+    MUO_CHECK(dst, "no tensor to zero");
+    const std::array<Access, 1> accesses = {Access{dst.data, dst.bytes(), true}};
+    enqueue_host("zero", accesses,
+                 [dst] { std::memset(dst.data, 0, static_cast<std::size_t>(dst.bytes())); });
+  }
+
+  void enqueue_host(std::string_view name, std::span<const Access> accesses,
+                    HostTask task) override {
+    if (!capturing()) {
+      MUO_CHECK(!device_->capturing, "'", name,
+                "' on a stream that is not part of the capture under way");
+      check_can_run(name);
+      task();
+      return;
+    }
+    std::sort(frontier_.begin(), frontier_.end());
+    frontier_.erase(std::unique(frontier_.begin(), frontier_.end()), frontier_.end());
+    auto& nodes = capture_->trace.nodes;
+    const auto node = static_cast<std::uint32_t>(nodes.size());
+    nodes.push_back({.name = std::string(name),
+                     .stream = index_,
+                     .after = std::exchange(frontier_, {node}),
+                     .accesses = {accesses.begin(), accesses.end()}});
+    capture_->tasks.push_back(std::move(task));
+  }
+
+  [[nodiscard]] NativeStream native() const override { return nullptr; }
+  [[nodiscard]] bool is_host() const override { return true; }
+
+ private:
+  class Closing {
+   public:
+    Closing(Capture& capture, HostDeviceState& device) : capture_(capture), device_(device) {
+      device_.capturing = true;
+    }
+    ~Closing() {
+      capture_.open = false;
+      device_.capturing = false;
+    }
+    Closing(const Closing&) = delete;
+    Closing& operator=(const Closing&) = delete;
+
+   private:
+    Capture& capture_;
+    HostDeviceState& device_;
+  };
+
+  [[nodiscard]] bool capturing() const { return capture_ && capture_->open; }
+  void check_outside_capture(std::string_view what) const {
+    MUO_CHECK(!device_->capturing, what, " during a capture");
+  }
+  void check_can_run(std::string_view what) const {
+    MUO_CHECK(!device_->options.trace_only, "'", what, "' on a device that only traces");
+  }
+
+  // The rule behind cudaErrorStreamCaptureUnjoined: every branch leads back to this stream.
+  void check_joined() const {
+    const auto& nodes = capture_->trace.nodes;
+    std::vector<bool> has_successor(nodes.size(), false);
+    for (const GraphTrace::Node& node : nodes)
+      for (const std::uint32_t i : node.after)
+        has_successor[i] = true;
+    for (const std::uint32_t i : frontier_)
+      has_successor[i] = true;
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      MUO_CHECK(has_successor[i], "the branch that ends in '", nodes[i].name, "' on stream ",
+                nodes[i].stream, " does not lead back to the captured stream");
+  }
+
+  std::shared_ptr<HostDeviceState> device_;
+  std::shared_ptr<Capture> capture_;
+  int index_ = 0;                        // of this stream in capture_
+  std::vector<std::uint32_t> frontier_;  // what the next node on this stream must follow
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_host_stream(std::shared_ptr<HostDeviceState> device) {
+  return std::make_unique<HostStream>(std::move(device));
+}
+std::unique_ptr<Event> make_host_event() { return std::make_unique<HostEvent>(); }
+
+}  // namespace muo

@@ -1,0 +1,195 @@
+#include "kernels/gemm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/blas.h"
+#include "support/errors.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+#include "support/tolerance.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::random_tensor;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Case {
+  std::int64_t batch, m, n, k;
+  bool transpose_a, transpose_b;
+  float alpha, beta;
+  enum class C { kAbsent, kIsD, kSeparate } c;
+};
+
+struct Reference {
+  std::vector<double> value;
+  std::vector<double> magnitude;  // what the rounding errors are relative to
+};
+
+Reference multiply(const Case& s, const HostTensor& a, const HostTensor& b,
+                   const std::vector<double>& c) {
+  const auto size = static_cast<std::size_t>(s.batch * s.m * s.n);
+  Reference out{std::vector<double>(size), std::vector<double>(size)};
+  for (std::int64_t l = 0; l < s.batch; ++l)
+    for (std::int64_t i = 0; i < s.m; ++i)
+      for (std::int64_t j = 0; j < s.n; ++j) {
+        double sum = 0;
+        double magnitude = 0;
+        for (std::int64_t p = 0; p < s.k; ++p) {
+          const std::int64_t ia = l * s.m * s.k + (s.transpose_a ? p * s.m + i : i * s.k + p);
+          const std::int64_t ib = l * s.k * s.n + (s.transpose_b ? j * s.k + p : p * s.n + j);
+          const double term = double{a.values()[static_cast<std::size_t>(ia)]} *
+                              double{b.values()[static_cast<std::size_t>(ib)]};
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        const auto o = static_cast<std::size_t>((l * s.m + i) * s.n + j);
+        const double old = s.c == Case::C::kAbsent ? 0.0 : double{s.beta} * c[o];
+        out.value[o] = double{s.alpha} * sum + old;
+        out.magnitude[o] = std::abs(double{s.alpha}) * magnitude + std::abs(old) + 1e-30;
+      }
+  return out;
+}
+
+Shape shape_of(const Case& s, std::int64_t rows, std::int64_t columns) {
+  return s.batch == 1 ? Shape{rows, columns} : Shape{s.batch, rows, columns};
+}
+
+void expect_agrees(const Case& s) {
+  SCOPED_TRACE(concat(s.batch, "x", s.m, "x", s.n, "x", s.k, " ta ", s.transpose_a, " tb ",
+                      s.transpose_b, " beta ", s.beta, " c ", static_cast<int>(s.c)));
+  test::ImmediateStream stream;
+  const HostTensor a =
+      random_tensor(s.transpose_a ? shape_of(s, s.k, s.m) : shape_of(s, s.m, s.k), "a");
+  const HostTensor b =
+      random_tensor(s.transpose_b ? shape_of(s, s.n, s.k) : shape_of(s, s.k, s.n), "b");
+  const HostTensor c = random_tensor(shape_of(s, s.m, s.n), "c");
+  const HostTensor d = s.c == Case::C::kIsD ? c.copy() : HostTensor(shape_of(s, s.m, s.n));
+  if (s.c != Case::C::kIsD)  // what d held does not matter
+    std::ranges::fill(d.values(), std::numeric_limits<float>::quiet_NaN());
+  const Reference want = multiply(s, a, b, c.doubles());
+  gemm(stream, {.d = d,
+                .c = s.c == Case::C::kAbsent ? Tensor{}
+                     : s.c == Case::C::kIsD  ? d
+                                             : c,
+                .a = a,
+                .b = b,
+                .alpha = s.alpha,
+                .beta = s.beta,
+                .transpose_a = s.transpose_a,
+                .transpose_b = s.transpose_b});
+  // k products and sums, alpha, beta and the last sum.
+  EXPECT_LE(test::worst_element<float>(d.values(), want.value, want.magnitude),
+            test::worst_case(2 * s.k + 3));
+}
+
+TEST(Gemm, AgreesWithFloat64ForEveryTransposeAndUseOfC) {
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true})
+      for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
+        for (const float beta : {0.0F, 1.0F, -0.75F})
+          expect_agrees({1, 37, 29, 53, transpose_a, transpose_b, 1.5F, beta, c});
+}
+
+TEST(Gemm, AgreesWithFloat64ForSizesAroundTheBlocks) {
+  for (const std::int64_t m : {1, 17, 130})
+    for (const std::int64_t n : {1, 33, 257})
+      for (const std::int64_t k : {1, 5, 385}) {
+        expect_agrees({1, m, n, k, false, true, 1.0F, 0.0F, Case::C::kAbsent});
+        expect_agrees({1, m, n, k, true, false, 1.0F, 1.0F, Case::C::kIsD});
+      }
+}
+
+TEST(Gemm, AgreesWithFloat64InBatches) {
+  for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate}) {
+    expect_agrees({3, 11, 7, 19, false, true, 1.0F, 0.5F, c});
+    expect_agrees({3, 11, 7, 19, true, false, 2.0F, 0.5F, c});
+  }
+}
+
+TEST(Gemm, WithoutTermsScalesC) {
+  for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
+    for (const std::int64_t batch : {1, 2})
+      expect_agrees({batch, 4, 5, 0, false, false, 1.0F, 0.5F, c});
+}
+
+TEST(Gemm, AcceptsEmptyResults) {
+  expect_agrees({1, 0, 5, 3, false, true, 1.0F, 1.0F, Case::C::kIsD});
+  expect_agrees({1, 5, 0, 3, true, false, 1.0F, 1.0F, Case::C::kIsD});
+}
+
+TEST(Gemm, GivesTheSameBitsWithConcurrentCallers) {
+  const HostTensor a = random_tensor({104, 96}, "a");
+  const HostTensor b = random_tensor({104, 96}, "b");
+  const HostTensor want({104, 104});
+  const auto multiply_into = [&](const HostTensor& d) {
+    test::ImmediateStream stream;
+    gemm(stream, {.d = d, .a = a, .b = b, .transpose_b = true});
+  };
+  multiply_into(want);
+  constexpr int kCallers = 3;
+  std::vector<int> wrong(kCallers);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kCallers; ++i)
+    callers.emplace_back([&, i] {
+      const HostTensor d({104, 104});
+      for (int call = 0; call < 200; ++call) {
+        multiply_into(d);
+        wrong[static_cast<std::size_t>(i)] += !std::ranges::equal(d.values(), want.values());
+      }
+    });
+  for (std::thread& caller : callers)
+    caller.join();
+  EXPECT_EQ(wrong, std::vector<int>(kCallers, 0));
+}
+
+TEST(Gemm, NamesWhatDoesNotFit) {
+  test::ImmediateStream stream;
+  const HostTensor d({3, 4});
+  const HostTensor a({3, 5});
+  const HostTensor b({5, 4});
+  const auto message = [&](const GemmArgs& args) {
+    return test::message_of<Error>([&] { gemm(stream, args); });
+  };
+  EXPECT_THAT(message({.d = d, .a = a, .b = b, .transpose_b = true}),
+              AllOf(HasSubstr("gemm: b is (5, 4)"), HasSubstr("expected (4, 5)")));
+  EXPECT_THAT(message({.d = d, .a = a, .b = b, .transpose_a = true}),
+              AllOf(HasSubstr("gemm: a is (3, 5)"), HasSubstr("expected (3, 3)")));
+  EXPECT_THAT(message({.d = d, .c = a, .a = a, .b = b}), HasSubstr("gemm: c is (3, 5)"));
+  EXPECT_THAT(message({.d = d, .a = Tensor{}, .b = b}), HasSubstr("gemm: a is"));
+  EXPECT_THAT(message({.d = d.tensor().view({12}), .a = a, .b = b}), HasSubstr("gemm: d is (12)"));
+  const HostTensor doubles({5, 4}, DType::kF64);
+  EXPECT_THAT(message({.d = d, .a = a, .b = doubles}), HasSubstr("gemm: b is fp64"));
+  const HostTensor elsewhere({5, 4}, DType::kF32, 1);
+  EXPECT_THAT(message({.d = d, .a = a, .b = elsewhere}), HasSubstr("gemm: b is on device 1"));
+}
+
+TEST(Gemm, RefusesOverlap) {
+  test::ImmediateStream stream;
+  const HostTensor memory({7, 4});
+  const HostTensor square({4, 4});
+  const auto message = [&](const GemmArgs& args) {
+    return test::message_of<Error>([&] { gemm(stream, args); });
+  };
+  const Tensor d = memory.tensor().rows(0, 4);
+  EXPECT_THAT(message({.d = d, .a = memory.tensor().rows(3, 7), .b = square}),
+              HasSubstr("gemm: d overlaps a"));
+  EXPECT_THAT(message({.d = d, .a = square, .b = d}), HasSubstr("gemm: d overlaps b"));
+  EXPECT_THAT(message({.d = d, .c = memory.tensor().rows(1, 5), .a = square, .b = square}),
+              HasSubstr("gemm: d overlaps c"));
+}
+
+TEST(SafeBlas, IsTheLibraryThatTheTestsLinkTo) { EXPECT_NO_THROW(require_safe_blas()); }
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace muo::test {
+
+// The message of the Exception that `body` throws; "no exception" if it throws none. Other types
+// pass through and fail the test.
+template <class Exception, class Body>
+std::string message_of(const Body& body) {
+  try {
+    body();
+  } catch (const Exception& e) {
+    return e.what();
+  }
+  return "no exception";
+}
+
+}  // namespace muo::test
