@@ -83,13 +83,14 @@ void StepGraph::capture() {
     part.graph = rank_.compute.capture([&] { enqueue(part); });
 }
 
-void StepGraph::run(Tensor inputs, Tensor targets) {
+void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
   std::int64_t begin = 0;
   for (const Part& part : parts_)
     for (std::int64_t i = 0; i < part.repeats; ++i) {
       const std::int64_t end = begin + part.micro_steps;
       rank_.compute.copy(inputs_.rows(0, part.micro_steps), inputs.rows(begin, end));
       rank_.compute.copy(targets_.rows(0, part.micro_steps), targets.rows(begin, end));
+      if (part.closes) rank_.compute.record(copied);
       if (part.graph != nullptr)
         rank_.compute.launch(*part.graph);
       else

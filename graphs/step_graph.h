@@ -34,8 +34,8 @@ class StepGraph {
 
   void capture();
   // Enqueues one step on compute. inputs, targets: (accumulation, batch, seq_len) int32 in pinned
-  // memory, free again when the work enqueued here is done.
-  void run(Tensor inputs, Tensor targets);
+  // memory; `copied` is recorded when they are free again, before the last replay.
+  void run(Tensor inputs, Tensor targets, Event& copied);
 
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
 

@@ -112,11 +112,15 @@ void RunState::initialize_weights() {
   }
 }
 
+bool RunState::has_metrics(std::int64_t index) const {
+  const volatile MetricsRecord& record =
+      reinterpret_cast<const MetricsRecord*>(ring.data)[index % kRingSlots];
+  return record.sequence == index + 1;
+}
+
 MetricsRecord RunState::metrics(std::int64_t index) const {
-  const auto* records = reinterpret_cast<const MetricsRecord*>(ring.data);
-  const MetricsRecord record = records[index % kRingSlots];
-  MUO_CHECK(record.sequence == index + 1, "metrics of step ", index, " are not in the ring");
-  return record;
+  MUO_CHECK(has_metrics(index), "metrics of step ", index, " are not in the ring");
+  return reinterpret_cast<const MetricsRecord*>(ring.data)[index % kRingSlots];
 }
 
 void RunState::verify_sync() {
@@ -141,7 +145,7 @@ void RunState::verify_sync() {
 
 MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
                             const ShardingPlan& plan, int rank) {
-  TraceRank trace(rank, config.world);
+  TracingRank trace(rank, config.world);
   TraceArena arena(rank);
   RunState state(trace.context(), config, params, plan, arena);
   state.capture();

@@ -29,7 +29,8 @@ class RunState {
   void initialize(const std::vector<std::int32_t>& token_bytes);
   void initialize_weights();
 
-  // The record of a step whose work is done, at most kRingSlots steps ago.
+  // Whether a step's record is in the ring, and the record; at most kRingSlots steps ago.
+  [[nodiscard]] bool has_metrics(std::int64_t step) const;
   [[nodiscard]] MetricsRecord metrics(std::int64_t step) const;
   // Throws Error, naming the tensor and the ranks, if replicas differ. Every rank calls it.
   void verify_sync();
