@@ -27,8 +27,12 @@ struct LoaderOptions {
   std::int64_t first_step = 0;
 };
 
-// Fills a ring of slots on its own thread, ahead of the consumer. `slots` is pinned memory of a
-// multiple of slot_bytes(options) bytes, at least two slots; it outlives the loader.
+// Fills a ring of slots on its own thread, ahead of the consumer; step first_step comes first, so a
+// run resumes by saying where. `slots` is pinned memory of a multiple of slot_bytes(options) bytes,
+// at least two slots, aligned to 64 bytes; it, `data` and `sampler` outlive the loader, and the
+// sampler's rows per step and sequence length are those of the options. One thread consumes.
+// Nothing is allocated after construction. The destructor may be called at any time, with or
+// without a batch held; it waits for at most one row to be read.
 class Loader {
  public:
   Loader(const TokenData& data, const RowSampler& sampler, const LoaderOptions& options,
@@ -39,8 +43,8 @@ class Loader {
 
   static std::int64_t slot_bytes(const LoaderOptions& options);
 
-  // The next step's batch, in order; waits for the thread, and rethrows its error. The caller
-  // holds one batch at a time, until release().
+  // The next step's batch, in order; waits for the thread, and rethrows its error once the batches
+  // before it are consumed. The caller holds one batch at a time, until release().
   [[nodiscard]] Batch next();
   void release();
 

@@ -23,9 +23,11 @@ inline constexpr std::int32_t kBosToken = 256;
 inline constexpr std::int64_t kByteVocab = 257;
 
 struct DataOptions {
-  std::vector<std::filesystem::path> paths;      // text files, directories of text, or .bin shards
+  // Text files, directories of text, or .bin shards; patterns (*, ?, [) that the shell left alone.
+  std::vector<std::filesystem::path> paths;
   std::vector<std::filesystem::path> val_paths;  // empty: hold out a part of `paths`
-  std::int64_t max_bytes = 0;   // of text, 0: all; whole files, in path order, until it is reached
+  std::int64_t max_bytes =
+      0;  // of training text, 0: all; whole files, in order, until it is reached
   double val_fraction = 0.1;    // of the held-out part, when val_paths is empty
   std::int64_t vocab_size = 0;  // for .bin shards: ids must be below; 0: byte tokenizer's
 };
@@ -34,16 +36,24 @@ struct Corpus {
   std::unique_ptr<TokenData> train;
   std::unique_ptr<TokenData> val;
   std::int64_t vocab_size = 0;
-  std::vector<std::int32_t> token_bytes;  // bytes of text per token (bits per byte); BOS: 0
+  std::vector<std::int32_t> token_bytes;  // bytes of text per token, BOS: 0. Empty for shards:
+                                          // unknown, so there are no bits per byte
   std::string description;                // one line for the user: files, bytes, tokens, split
   bool is_text = true;                    // byte tokenizer: samples can be printed
 };
 
-// Opens, checks and splits. Text: every file is a document, in sorted path order; with many files
-// every k-th document is held out, with few the tail of the stream is. Binary files (with a NUL
-// byte) in a directory are skipped and counted. Throws InputError with one clear line for
+// Opens, checks and splits.
+// - Order: paths as given; a directory stands for the files below it, sorted by the bytes of their
+//   paths, without hidden ones. Links are followed; no file or directory is taken twice.
+// - Text: every file is a document. With 20 or more every k-th is held out, k = round(1 /
+//   val_fraction), with fewer the tail of the stream is. Held-out documents equal to one that is
+//   trained on are dropped. Binary (with a zero byte) and empty files in a directory are skipped.
+// - Shards: held out are those with "val" in their names, else the last, or the tail of a single
+//   one. In a directory they are recognised by their ending, and, beside text, by their magic.
+// - A file of val_paths that is also among paths is not trained on.
+// All that is left out is counted in the description. Throws InputError with one clear line for
 // everything that is missing, empty, too short, malformed, truncated, of a wrong version or out of
-// vocabulary.
+// vocabulary, for shards and text together, and for what cannot be read.
 Corpus open_corpus(const DataOptions& options);
 
 }  // namespace muo

@@ -6,7 +6,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-listed() { git ls-files -z --cached --others --exclude-standard -- "$@"; }
+# Tracked and new files of these patterns, each ended by a zero byte.
+listed() {
+  git ls-files -z --cached --others --exclude-standard -- "$@" | while IFS= read -r -d '' file; do
+    if [ -f "$file" ]; then printf '%s\0' "$file"; fi
+  done
+}
 
 check_all() {
   scripts/setup.sh --dev
@@ -16,11 +21,14 @@ check_all() {
   listed '*.sh' .ci/run | xargs -0 shellcheck
   echo "shellcheck: ok"
   scripts/check_tree.py
-  if python3 -c 'import torch' 2>/dev/null; then
-    python3 scripts/make_golden.py --check
-  else
-    echo "golden files not recomputed: python3 has no PyTorch"
-  fi
+  local python
+  for python in python3 /usr/bin/python3; do  # Debian's PyTorch belongs to the latter
+    if "$python" -c 'import torch' 2>/dev/null; then
+      "$python" scripts/make_golden.py --check
+      return
+    fi
+  done
+  echo "golden files not recomputed: python3 has no PyTorch"
 }
 
 # Translation units to look at for the changes since the base: changed sources, and for a changed

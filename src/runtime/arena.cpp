@@ -56,6 +56,11 @@ Tensor TraceArena::tensor(const TensorSpec& spec) {
   return tensor;
 }
 
+bool TraceArena::owns(const std::byte* address) const {
+  const auto value = reinterpret_cast<std::uintptr_t>(address);
+  return value >= fake_base(device_, FakeOwner::kArena) && value < next_address_;
+}
+
 PlannedArena::PlannedArena(Device& device, MemoryPlan plan)
     : device_(device.rank()), plan_(std::move(plan)) {
   MUO_CHECK(plan_.offsets.size() == plan_.specs.size());

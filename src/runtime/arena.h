@@ -56,6 +56,7 @@ class TraceArena final : public Arena {
   [[nodiscard]] Tensor tensor(const TensorSpec& spec) override;
   [[nodiscard]] std::span<const TensorSpec> specs() const { return specs_; }
   [[nodiscard]] std::span<const Tensor> tensors() const { return tensors_; }
+  [[nodiscard]] bool owns(const std::byte* address) const;
 
  private:
   int device_;
@@ -77,7 +78,19 @@ struct MemoryPlan {
 // Two kStep tensors share bytes only if in each graph every use of one happens before every use of
 // the other (decision 14). Greedy by size (Pisarchyk & Lee 2020, "Efficient memory management for
 // deep neural net inference"). `graphs` were captured on this arena and never run at the same time.
+// A tensor that no graph uses shares with nobody. Throws Error as check_step_tensors() does.
 MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs);
+
+// Throws Error, naming tensor and node, if a node reads bytes of a kStep tensor that no earlier
+// node of the graph has written (they hold garbage), or touches bytes beyond the end of any tensor
+// of the arena. A write that also reads (Access) counts as a write.
+void check_step_tensors(const TraceArena& arena, const GraphTrace& graph);
+
+// Throws Error, naming both tensors and the node, if a graph that runs in the places of the plan
+// would use a tensor again after another has taken bytes of it, or in no order with another. It
+// judges bytes and nodes, not the reasoning by which plan_memory() placed them.
+void check_plan(const MemoryPlan& plan, const TraceArena& arena,
+                std::span<const GraphTrace* const> graphs);
 
 // Hands out the planned tensors; throws Error if it is asked for others, or in another order.
 class PlannedArena final : public Arena {

@@ -1,0 +1,170 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+constexpr std::int64_t kSlotAlignment = 64;  // a cache line: neighbouring slots share none
+
+Shape batch_shape(const LoaderOptions& options) {
+  return {options.accumulation, options.batch, options.seq_len};
+}
+
+// Of the inputs, or the targets, of one slot.
+std::int64_t half_bytes(const LoaderOptions& options) {
+  const std::int64_t bytes = batch_shape(options).numel() * size_of(DType::kI32);
+  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
+}  // namespace
+
+class Loader::Impl {
+ public:
+  Impl(const TokenData& data, const RowSampler& sampler, const LoaderOptions& options,
+       std::span<std::byte> slots)
+      : data_(data),
+        sampler_(sampler),
+        options_(options),
+        slots_(slots),
+        slot_count_(static_cast<std::int64_t>(slots.size()) / slot_bytes(options)),
+        thread_([this] { run(); }) {}
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Batch next() {
+    std::unique_lock lock(mutex_);
+    MUO_CHECK(!held_, "release() the batch before the next one");
+    changed_.wait(lock, [this] { return filled_ > released_ || error_; });
+    if (filled_ == released_) std::rethrow_exception(error_);
+    held_ = true;
+    return slot(released_);
+  }
+
+  void release() {
+    {
+      const std::lock_guard lock(mutex_);
+      MUO_CHECK(held_, "no batch is held");
+      held_ = false;
+      ++released_;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  [[nodiscard]] Batch slot(std::int64_t index) const {
+    std::byte* const begin = slots_.data() + index % slot_count_ * slot_bytes(options_);
+    const Tensor inputs{.data = begin, .shape = batch_shape(options_), .dtype = DType::kI32};
+    Tensor targets = inputs;
+    targets.data += half_bytes(options_);
+    return {.inputs = inputs, .targets = targets};
+  }
+
+  void run() {
+    try {
+      for (std::int64_t index = 0; wait_for_room(index); ++index) {
+        if (!fill(options_.first_step + index, slot(index))) return;
+        {
+          const std::lock_guard lock(mutex_);
+          filled_ = index + 1;
+        }
+        changed_.notify_all();
+      }
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex_);
+        error_ = std::current_exception();
+      }
+      changed_.notify_all();
+    }
+  }
+
+  // False when the loader is being destroyed.
+  bool wait_for_room(std::int64_t index) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return stop_ || index - released_ < slot_count_; });
+    return !stop_;
+  }
+
+  bool fill(std::int64_t step, const Batch& batch) {
+    const auto length = static_cast<std::size_t>(options_.seq_len);
+    std::int32_t* inputs = batch.inputs.as<std::int32_t>();
+    std::int32_t* targets = batch.targets.as<std::int32_t>();
+    for (std::int64_t a = 0; a < options_.accumulation; ++a) {
+      for (std::int64_t b = 0; b < options_.batch; ++b) {
+        if (stop_) return false;
+        const std::int64_t g = (a * options_.world + options_.rank) * options_.batch + b;
+        const std::int64_t begin = sampler_.position(step, g);
+        data_.read(begin, {inputs, length});
+        std::copy(inputs + 1, inputs + length, targets);
+        data_.read(begin + options_.seq_len, {targets + length - 1, 1});
+        inputs += length;
+        targets += length;
+      }
+    }
+    return true;
+  }
+
+  const TokenData& data_;
+  const RowSampler& sampler_;
+  const LoaderOptions options_;
+  const std::span<std::byte> slots_;
+  const std::int64_t slot_count_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // either side waits for the other, so never both at once
+  // Batches since the start. Slot index % slot_count_ is the thread's from the release of batch
+  // index - slot_count_ until filled_ passes index.
+  std::int64_t filled_ = 0;
+  std::int64_t released_ = 0;
+  bool held_ = false;
+  std::exception_ptr error_;
+  std::atomic<bool> stop_ = false;  // atomic: also read between rows, without the mutex
+
+  std::thread thread_;  // last: everything above exists when it starts
+};
+
+Loader::Loader(const TokenData& data, const RowSampler& sampler, const LoaderOptions& options,
+               std::span<std::byte> slots) {
+  MUO_CHECK(0 <= options.rank && options.rank < options.world, "rank ", options.rank, " of ",
+            options.world);
+  MUO_CHECK(options.batch > 0 && options.seq_len > 0 && options.accumulation > 0 &&
+                options.first_step >= 0,
+            "batch ", options.batch, ", sequence ", options.seq_len, ", accumulation ",
+            options.accumulation, ", first step ", options.first_step);
+  const std::int64_t rows = options.accumulation * options.world * options.batch;
+  MUO_CHECK(rows == sampler.rows_per_step() && options.seq_len == sampler.seq_len(), rows,
+            " rows of ", options.seq_len, " per step, but the sampler has ",
+            sampler.rows_per_step(), " of ", sampler.seq_len());
+  const auto bytes = static_cast<std::int64_t>(slots.size());
+  MUO_CHECK(bytes % slot_bytes(options) == 0 && bytes / slot_bytes(options) >= 2, bytes,
+            " bytes for slots of ", slot_bytes(options));
+  MUO_CHECK(reinterpret_cast<std::uintptr_t>(slots.data()) % kSlotAlignment == 0);
+  impl_ = std::make_unique<Impl>(data, sampler, options, slots);
+}
+
+Loader::~Loader() = default;
+
+std::int64_t Loader::slot_bytes(const LoaderOptions& options) { return 2 * half_bytes(options); }
+
+Batch Loader::next() { return impl_->next(); }
+
+void Loader::release() { impl_->release(); }
+
+}  // namespace muo

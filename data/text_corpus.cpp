@@ -1,0 +1,177 @@
+#include "data/text_corpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "data/file_bytes.h"
+#include "data/pieces.h"
+
+namespace muo {
+namespace {
+
+constexpr std::size_t kManyDocuments = 20;  // from here on whole documents are held out
+
+// A document, or the part of one on one side of the split.
+struct TextPiece {
+  std::string_view text;
+  bool starts = true;  // with BOS
+
+  [[nodiscard]] std::int64_t size() const {
+    return static_cast<std::int64_t>(text.size()) + (starts ? 1 : 0);
+  }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const {
+    if (starts && begin == 0 && !out.empty()) {
+      out.front() = kBosToken;
+      out = out.subspan(1);
+    } else if (starts) {
+      --begin;
+    }
+    const auto from = text.substr(static_cast<std::size_t>(begin), out.size());
+    std::transform(from.begin(), from.end(), out.begin(),
+                   [](char c) { return std::int32_t{static_cast<unsigned char>(c)}; });
+  }
+};
+using Pieces = std::vector<TextPiece>;
+using Store = std::deque<FileBytes>;  // a deque, so that views of its files stay valid
+
+struct Skipped {
+  std::int64_t binary = 0;
+  std::int64_t empty = 0;
+};
+
+std::string readable(std::int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return bytes < 10'000      ? fmt::format("{} bytes", bytes)
+         : bytes < 1'000'000 ? fmt::format("{:.1f} kB", value * 1e-3)
+                             : fmt::format("{:.1f} MB", value * 1e-6);
+}
+
+std::int64_t text_bytes(const Pieces& pieces) {
+  std::int64_t bytes = 0;
+  for (const TextPiece& piece : pieces)
+    bytes += static_cast<std::int64_t>(piece.text.size());
+  return bytes;
+}
+
+Pieces read_documents(std::span<const InputFile> files, std::int64_t max_bytes, Store& store,
+                      Skipped& skipped) {
+  Pieces documents;
+  std::int64_t total = 0;
+  for (const InputFile& file : files) {
+    if (max_bytes > 0 && total >= max_bytes) break;
+    const auto bytes = store.emplace_back(file.path).bytes();
+    const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    const std::size_t nul = text.find('\0');
+    if (file.named && text.empty())
+      throw InputError(concat(file.path.native(), ": the file is empty; give one with text"));
+    if (file.named && nul != std::string_view::npos)
+      throw InputError(concat(file.path.native(), ": not text (a zero byte at offset ", nul,
+                              "); give text, as UTF-8 if it is UTF-16, or .bin token shards"));
+    if (text.empty() || nul != std::string_view::npos) {
+      ++(text.empty() ? skipped.empty : skipped.binary);
+      store.pop_back();
+      continue;
+    }
+    documents.push_back({.text = text});
+    total += static_cast<std::int64_t>(text.size());
+  }
+  return documents;
+}
+
+// Moves the held-out part of `train` into the result; says how in `method`.
+Pieces hold_out(Pieces& train, double fraction, std::string& method) {
+  Pieces val;
+  if (train.size() >= kManyDocuments) {
+    const auto every = static_cast<std::size_t>(std::max(2L, std::lround(1 / fraction)));
+    Pieces kept;
+    for (std::size_t i = 0; i < train.size(); ++i)
+      (i % every == every - 1 ? val : kept).push_back(train[i]);
+    train = std::move(kept);
+    method = fmt::format("one file in {}", every);
+    return val;
+  }
+  std::int64_t tokens = 0;
+  for (const TextPiece& piece : train)
+    tokens += piece.size();
+  auto left = std::llround(static_cast<double>(tokens) * fraction);
+  for (; left > 0; left -= val.front().size()) {
+    TextPiece& last = train.back();
+    if (left >= last.size()) {
+      val.insert(val.begin(), last);
+      train.pop_back();
+    } else {
+      const auto cut = last.text.size() - static_cast<std::size_t>(left);
+      val.insert(val.begin(), {.text = last.text.substr(cut), .starts = false});
+      last.text = last.text.substr(0, cut);
+    }
+  }
+  method = "the end";
+  return val;
+}
+
+std::size_t drop_known(Pieces& val, const Pieces& train) {
+  std::unordered_set<std::string_view> known;
+  for (const TextPiece& piece : train)
+    known.insert(piece.text);
+  return std::erase_if(val, [&](const TextPiece& piece) { return known.contains(piece.text); });
+}
+
+std::string left_out(const Skipped& skipped, std::size_t dropped) {
+  std::string out;
+  const auto add = [&](auto count, std::string_view what) {
+    if (count > 0) out += fmt::format("{}{} {}", out.empty() ? "; left out: " : ", ", count, what);
+  };
+  add(dropped, "held-out duplicates of training text");
+  add(skipped.binary, "binary");
+  add(skipped.empty, "empty");
+  return out;
+}
+
+}  // namespace
+
+Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
+                 std::span<const InputFile> val_files) {
+  const auto store = std::make_shared<Store>();
+  Skipped skipped;
+  Pieces train = read_documents(files, options.max_bytes, *store, skipped);
+  Pieces val = read_documents(val_files, 0, *store, skipped);
+  if (train.empty() || (val.empty() && !val_files.empty()))
+    throw InputError(concat((train.empty() ? options.paths : options.val_paths).front().native(),
+                            ": no text here (", skipped.binary, " binary and ", skipped.empty,
+                            " empty files); give a directory that holds text"));
+  const std::size_t file_count = train.size() + val.size();
+  const std::int64_t file_bytes = text_bytes(train) + text_bytes(val);
+  std::string method = "--val-data";
+  if (val_files.empty()) val = hold_out(train, options.val_fraction, method);
+  const std::size_t dropped = drop_known(val, train);
+  if (dropped > 0 && val.empty())
+    throw InputError(concat(
+        (val_files.empty() ? options.paths : options.val_paths).front().native(), ": all ", dropped,
+        " held-out documents equal documents that are "
+        "trained on; give other text as --val-data"));
+
+  Corpus corpus{.train = std::make_unique<PieceData<TextPiece>>(std::move(train), store),
+                .val = std::make_unique<PieceData<TextPiece>>(std::move(val), store),
+                .vocab_size = kByteVocab,
+                .token_bytes = std::vector<std::int32_t>(kByteVocab, 1),
+                .description = {},
+                .is_text = true};
+  corpus.description =
+      fmt::format("text: {} file{}, {}: {} tokens to train on, {} held out ({}){}", file_count,
+                  file_count == 1 ? "" : "s", readable(file_bytes), corpus.train->size(),
+                  corpus.val->size(), method, left_out(skipped, dropped));
+  corpus.token_bytes.at(kBosToken) = 0;
+  return corpus;
+}
+
+}  // namespace muo

@@ -1,0 +1,81 @@
+#include "data/token_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "data/input_files.h"
+#include "data/shards.h"
+#include "data/text_corpus.h"
+
+namespace muo {
+namespace {
+
+bool has_shard_name(const InputFile& file) { return file.path.extension() == ".bin"; }
+
+// Whether the files are shards; throws if some are and some are not. In a directory of text a
+// .bin file without a shard's magic number is a binary file like any other.
+bool are_shards(std::span<const InputFile> files) {
+  const auto other = std::find_if_not(files.begin(), files.end(), has_shard_name);
+  if (other == files.end()) return true;
+  const auto shard = std::find_if(files.begin(), files.end(), [](const InputFile& file) {
+    return has_shard_name(file) && (file.named || looks_like_shard(file.path));
+  });
+  if (shard == files.end()) return false;
+  throw InputError(concat(shard->path.native(), " is a token shard and ", other->path.native(),
+                          " is not; give either .bin shards or text"));
+}
+
+}  // namespace
+
+Corpus open_corpus(const DataOptions& options) {
+  MUO_CHECK(options.max_bytes >= 0 && options.vocab_size >= 0 && options.val_fraction > 0 &&
+                options.val_fraction < 1,
+            "at most ", options.max_bytes, " bytes, vocabulary ", options.vocab_size,
+            ", held-out fraction ", options.val_fraction);
+  if (options.paths.empty())
+    throw InputError(
+        "no training data; give --data a text file, a directory of text, or .bin "
+        "token shards");
+  FileList train = list_files(options.paths);
+  const FileList val = list_files(options.val_paths);
+
+  // What is named as held-out data and lies among the training data is not trained on.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> held_out;
+  for (const InputFile& file : val.files)
+    held_out.insert(file.identity);
+  const auto excluded = std::erase_if(
+      train.files, [&](const InputFile& file) { return held_out.contains(file.identity); });
+  if (train.files.empty())
+    throw InputError(concat(options.val_paths.front().native(),
+                            ": every file of --data is also in --val-data; nothing is left to "
+                            "train on"));
+
+  const bool shards = are_shards(train.files);
+  if (!val.files.empty() && are_shards(val.files) != shards)
+    throw InputError(concat(
+        options.val_paths.front().native(), ": --val-data is ",
+        shards ? "text but --data is .bin token shards" : ".bin token shards but --data is text",
+        "; give the same kind"));
+  Corpus corpus = shards ? open_shards(options, train.files, val.files)
+                         : open_text(options, train.files, val.files);
+  if (excluded > 0)
+    corpus.description += fmt::format("; {} files of --data are in --val-data", excluded);
+  if (const auto repeated = train.repeated + val.repeated; repeated > 0)
+    corpus.description += fmt::format("; {} met again through links and taken once", repeated);
+  if (const auto special = train.special + val.special; special > 0)
+    corpus.description += fmt::format("; {} fifos, devices or broken links skipped", special);
+
+  // A row has at least one input and its target.
+  for (const auto& [data, name] :
+       {std::pair{corpus.train.get(), "training"}, std::pair{corpus.val.get(), "held-out"}})
+    if (data->size() < 2)
+      throw InputError(concat(options.paths.front().native(), ": too short: ", data->size(),
+                              " tokens of ", name, " data; give more, or --val-data"));
+  return corpus;
+}
+
+}  // namespace muo

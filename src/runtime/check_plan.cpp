@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/arena.h"
+#include "runtime/tensor_uses.h"
+
+namespace muo {
+namespace {
+
+// Disjoint ranges of bytes that a predicate holds for.
+class ByteSet {
+ public:
+  void add(std::int64_t begin, std::int64_t end) {
+    auto it = ranges_.upper_bound(begin);
+    if (it != ranges_.begin() && std::prev(it)->second >= begin) --it;
+    while (it != ranges_.end() && it->first <= end) {
+      begin = std::min(begin, it->first);
+      end = std::max(end, it->second);
+      it = ranges_.erase(it);
+    }
+    ranges_.emplace_hint(it, begin, end);
+  }
+  [[nodiscard]] bool contains(std::int64_t begin, std::int64_t end) const {
+    const auto it = ranges_.upper_bound(begin);
+    return it != ranges_.begin() && std::prev(it)->second >= end;
+  }
+
+ private:
+  std::map<std::int64_t, std::int64_t> ranges_;  // begin: end
+};
+
+// Which tensor touched each byte of the planned memory last, in capture order.
+class Ownership {
+ public:
+  Ownership(const MemoryPlan& plan, const GraphTrace& graph)
+      : plan_(plan), graph_(graph), taken_by_(plan.specs.size(), kNobody) {}
+
+  void use(std::uint32_t node, std::size_t tensor, std::int64_t begin, std::int64_t end) {
+    MUO_CHECK(taken_by_[tensor] == kNobody, "'", graph_.nodes[node].name, "' (node ", node,
+              ") uses '", plan_.specs[tensor].name, "' after '",
+              plan_.specs[taken_by_[tensor]].name, "' has taken bytes of it");
+    const auto first = split(begin);
+    const auto last = split(end);
+    for (auto it = first; it != last; ++it)
+      if (it->second != kNobody && it->second != tensor) taken_by_[it->second] = tensor;
+    first->second = tensor;
+    owners_.erase(std::next(first), last);
+  }
+
+ private:
+  static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
+  using Map = std::map<std::int64_t, std::size_t>;  // first byte: owner, up to the next key
+
+  Map::iterator split(std::int64_t at) {
+    const auto next = owners_.lower_bound(at);
+    if (next != owners_.end() && next->first == at) return next;
+    const std::size_t owner = next == owners_.begin() ? kNobody : std::prev(next)->second;
+    return owners_.emplace_hint(next, at, owner);
+  }
+
+  const MemoryPlan& plan_;
+  const GraphTrace& graph_;
+  std::vector<std::size_t> taken_by_;
+  Map owners_;
+};
+
+}  // namespace
+
+void check_step_tensors(const TraceArena& arena, const GraphTrace& graph) {
+  std::vector<ByteSet> written(arena.specs().size());
+  for_each_use(
+      arena, graph,
+      [&](std::uint32_t node, std::size_t tensor, std::int64_t offset, const Access& access) {
+        const TensorSpec& spec = arena.specs()[tensor];
+        if (spec.lifespan != Lifespan::kStep) return;
+        if (access.write) return written[tensor].add(offset, offset + access.bytes);
+        MUO_CHECK(
+            written[tensor].contains(offset, offset + access.bytes), "'", graph.nodes[node].name,
+            "' (node ", node, ") reads '", spec.name,
+            "', which holds nothing between steps, before the graph has written all of bytes [",
+            offset, ", ", offset + access.bytes, ")");
+      });
+}
+
+void check_plan(const MemoryPlan& plan, const TraceArena& arena,
+                std::span<const GraphTrace* const> graphs) {
+  MUO_CHECK(plan.specs.size() == arena.specs().size() &&
+            plan.offsets.size() == arena.specs().size());
+  // Any address will do that tells the planned memory from all that the graphs use beside it.
+  const std::byte* memory = arena.tensors().empty() ? nullptr : arena.tensors()[0].data;
+  for (const GraphTrace* graph : graphs) {
+    Ownership ownership(plan, *graph);
+    GraphTrace placed;
+    placed.nodes.reserve(graph->nodes.size());
+    for (const GraphTrace::Node& node : graph->nodes)
+      placed.nodes.push_back(
+          {.name = node.name, .stream = node.stream, .after = node.after, .accesses = {}});
+    for_each_use(
+        arena, *graph,
+        [&](std::uint32_t node, std::size_t tensor, std::int64_t offset, const Access& access) {
+          const std::int64_t begin = plan.offsets[tensor] + offset;
+          ownership.use(node, tensor, begin, begin + access.bytes);
+          placed.nodes[node].accesses.push_back({memory + begin, access.bytes, access.write});
+        });
+    check_races(placed);
+  }
+}
+
+}  // namespace muo

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/arena.h"
+#include "runtime/tensor_uses.h"
+#include "runtime/trace_order.h"
+
+namespace muo {
+namespace {
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// When the nodes of one graph use each tensor, seen by the clocks of its streams.
+class Lifetimes {
+ public:
+  Lifetimes(const TraceArena& arena, const GraphTrace& graph)
+      : order_(graph),
+        last_(arena.specs().size() * order_.streams(), 0),
+        first_(last_.size(), std::numeric_limits<std::uint32_t>::max()),
+        used_(arena.specs().size(), false) {
+    for_each_use(arena, graph,
+                 [&](std::uint32_t node, std::size_t tensor, std::int64_t, const Access&) {
+                   use(node, tensor);
+                 });
+  }
+
+  [[nodiscard]] bool used(std::size_t tensor) const { return used_[tensor]; }
+  // No order between some use of `a` and some use of `b`.
+  [[nodiscard]] bool meet(std::size_t a, std::size_t b) const {
+    return used_[a] && used_[b] && !before(a, b) && !before(b, a);
+  }
+
+ private:
+  void use(std::uint32_t node, std::size_t tensor) {
+    used_[tensor] = true;
+    const std::size_t row = tensor * order_.streams();
+    std::uint32_t& last = last_[row + order_.stream(node)];
+    last = std::max(last, order_.position(node));
+    for (std::size_t s = 0; s < order_.streams(); ++s)
+      first_[row + s] = std::min(first_[row + s], order_.clock(node)[s]);
+  }
+  // Every use of `a` has run when any use of `b` starts.
+  [[nodiscard]] bool before(std::size_t a, std::size_t b) const {
+    const std::size_t n = order_.streams();
+    for (std::size_t s = 0; s < n; ++s)
+      if (last_[a * n + s] > first_[b * n + s]) return false;
+    return true;
+  }
+
+  TraceOrder order_;
+  // Tensors x streams: the place of the last use on the stream, or 0; and how much of the stream
+  // has run, at least, when a use starts.
+  std::vector<std::uint32_t> last_;
+  std::vector<std::uint32_t> first_;
+  std::vector<bool> used_;
+};
+
+bool is_run(const TensorSpec& spec) { return spec.lifespan == Lifespan::kRun; }
+
+}  // namespace
+
+MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs) {
+  std::vector<Lifetimes> lifetimes;
+  for (const GraphTrace* graph : graphs) {
+    check_step_tensors(arena, *graph);
+    lifetimes.emplace_back(arena, *graph);
+  }
+  const auto never_used = [&](std::size_t tensor) {
+    return std::none_of(lifetimes.begin(), lifetimes.end(),
+                        [&](const Lifetimes& graph) { return graph.used(tensor); });
+  };
+  const auto meet = [&](std::size_t a, std::size_t b) {
+    return std::any_of(lifetimes.begin(), lifetimes.end(),
+                       [&](const Lifetimes& graph) { return graph.meet(a, b); });
+  };
+
+  const auto tensors = arena.tensors();
+  MemoryPlan plan;
+  plan.specs.assign(arena.specs().begin(), arena.specs().end());
+  plan.offsets.resize(tensors.size());
+  std::vector<std::size_t> shared;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_run(plan.specs[i]) && !never_used(i)) {
+      shared.push_back(i);
+      continue;
+    }
+    plan.offsets[i] = plan.bytes;
+    plan.bytes += aligned(tensors[i].bytes());
+    if (is_run(plan.specs[i])) plan.run_bytes += aligned(tensors[i].bytes());
+  }
+  const std::int64_t base = plan.bytes;
+  std::stable_sort(shared.begin(), shared.end(), [&](std::size_t a, std::size_t b) {
+    return tensors[a].bytes() > tensors[b].bytes();
+  });
+
+  std::vector<std::size_t> placed;  // by offset
+  for (const std::size_t i : shared) {
+    const std::int64_t bytes = aligned(tensors[i].bytes());
+    std::int64_t offset = base;
+    for (const std::size_t j : placed) {
+      if (plan.offsets[j] + tensors[j].bytes() <= offset || !meet(i, j)) continue;
+      if (offset + bytes <= plan.offsets[j]) break;
+      offset = plan.offsets[j] + aligned(tensors[j].bytes());
+    }
+    plan.offsets[i] = offset;
+    plan.bytes = std::max(plan.bytes, offset + bytes);
+    const auto at =
+        std::upper_bound(placed.begin(), placed.end(), offset,
+                         [&](std::int64_t o, std::size_t j) { return o < plan.offsets[j]; });
+    placed.insert(at, i);
+  }
+  check_plan(plan, arena, graphs);
+  return plan;
+}
+
+std::int64_t MemoryPlan::category_bytes(MemoryCategory category) const {
+  std::int64_t sum = 0;
+  for (const TensorSpec& spec : specs)
+    if (spec.category == category) sum += aligned(spec.shape.numel() * size_of(spec.dtype));
+  return sum;
+}
+
+}  // namespace muo

@@ -1,0 +1,272 @@
+#include "data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+// Token i is i, so that a batch says where it was read.
+class Counting : public TokenData {
+ public:
+  explicit Counting(std::int64_t size) : size_(size) {}
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    MUO_CHECK(begin >= 0 && begin + static_cast<std::int64_t>(out.size()) <= size_);
+    for (auto& token : out)
+      token = static_cast<std::int32_t>(begin++);
+  }
+
+ private:
+  std::int64_t size_;
+};
+
+class Slots {
+ public:
+  Slots(const LoaderOptions& options, std::int64_t count)
+      : bytes_(static_cast<std::size_t>(count * Loader::slot_bytes(options))),
+        data_(static_cast<std::byte*>(::operator new (bytes_, std::align_val_t{64}))) {
+    std::fill_n(data_.get(), bytes_, std::byte{0xEE});
+  }
+  [[nodiscard]] std::span<std::byte> span() const { return {data_.get(), bytes_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{64}); }
+  };
+  std::size_t bytes_;
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+RowSampler sampler_for(const TokenData& data, const LoaderOptions& o) {
+  return {data.size(), o.seq_len, o.accumulation * o.world * o.batch, 42};
+}
+
+std::vector<std::int32_t> values(const Tensor& tensor) {
+  const auto* begin = tensor.as<std::int32_t>();
+  return {begin, begin + tensor.numel()};
+}
+
+TEST(Loader, RowsFollowTheMappingAndTargetsAreShifted) {
+  const Counting data(5'000);
+  for (int rank = 0; rank < 3; ++rank) {
+    const LoaderOptions options{
+        .rank = rank, .world = 3, .batch = 2, .seq_len = 7, .accumulation = 4};
+    const RowSampler sampler = sampler_for(data, options);
+    const Slots slots(options, 3);
+    Loader loader(data, sampler, options, slots.span());
+    // Rows per epoch: 713, per step 24: this crosses the borders of three epochs.
+    ASSERT_LT(3 * sampler.rows_per_epoch(), 100 * sampler.rows_per_step());
+    for (std::int64_t step = 0; step < 100; ++step) {
+      const Batch batch = loader.next();
+      ASSERT_EQ(batch.inputs.shape, (Shape{4, 2, 7}));
+      ASSERT_EQ(batch.targets.shape, (Shape{4, 2, 7}));
+      const auto inputs = values(batch.inputs);
+      const auto targets = values(batch.targets);
+      std::size_t i = 0;
+      for (std::int64_t a = 0; a < 4; ++a)
+        for (std::int64_t b = 0; b < 2; ++b)
+          for (std::int64_t t = 0; t < 7; ++t, ++i) {
+            const std::int64_t g = (a * 3 + rank) * 2 + b;
+            ASSERT_EQ(inputs[i], sampler.position(step, g) + t);
+            ASSERT_EQ(targets[i], sampler.position(step, g) + t + 1);
+          }
+      loader.release();
+    }
+  }
+}
+
+TEST(Loader, AStepHasTheSameRowsWhateverTheWorld) {
+  const Counting data(20'000);
+  constexpr std::int64_t kRows = 180;
+  std::map<int, std::vector<std::int32_t>> rows;  // per world, the first tokens of one step
+  for (const int world : {1, 2, 3, 4, 5}) {
+    for (int rank = 0; rank < world; ++rank) {
+      const LoaderOptions options{.rank = rank,
+                                  .world = world,
+                                  .batch = 3,
+                                  .seq_len = 16,
+                                  .accumulation = kRows / 3 / world,
+                                  .first_step = 37};
+      const RowSampler sampler = sampler_for(data, options);
+      const Slots slots(options, 2);
+      Loader loader(data, sampler, options, slots.span());
+      const auto inputs = values(loader.next().inputs);
+      for (std::size_t i = 0; i < inputs.size(); i += 16)
+        rows[world].push_back(inputs[i]);
+    }
+    std::sort(rows[world].begin(), rows[world].end());
+    EXPECT_EQ(rows[world].size(), static_cast<std::size_t>(kRows));
+    EXPECT_EQ(rows[world], rows[1]) << world;
+  }
+}
+
+TEST(Loader, ResumesExactly) {
+  const Counting data(10'000);
+  LoaderOptions options{.rank = 1, .world = 2, .batch = 4, .seq_len = 8, .accumulation = 2};
+  const RowSampler sampler = sampler_for(data, options);
+  const Slots slots(options, 2);
+  std::vector<std::vector<std::int32_t>> whole;
+  {
+    Loader loader(data, sampler, options, slots.span());
+    for (int step = 0; step < 60; ++step, loader.release())
+      whole.push_back(values(loader.next().targets));
+  }
+  options.first_step = 23;
+  Loader loader(data, sampler, options, slots.span());
+  for (std::size_t step = 23; step < 60; ++step, loader.release())
+    EXPECT_EQ(values(loader.next().targets), whole[step]);
+}
+
+TEST(Loader, ABatchStaysUntouchedWhileItIsHeld) {
+  const Counting data(10'000);
+  const LoaderOptions options{.batch = 4, .seq_len = 32};
+  const RowSampler sampler = sampler_for(data, options);
+  const Slots slots(options, 2);
+  Loader loader(data, sampler, options, slots.span());
+  for (int step = 0; step < 20; ++step) {
+    const Batch batch = loader.next();
+    const auto before = values(batch.inputs);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the thread fills what it may
+    EXPECT_EQ(values(batch.inputs), before);
+    loader.release();
+  }
+}
+
+// Counts its reads.
+class Watched final : public Counting {
+ public:
+  using Counting::Counting;
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    Counting::read(begin, out);
+    ++reads;
+  }
+  mutable std::atomic<std::int64_t> reads = 0;
+};
+
+TEST(Loader, ReadsAheadAsFarAsThereAreSlots) {
+  const Watched data(10'000);
+  const LoaderOptions options{.batch = 1, .seq_len = 32};
+  const RowSampler sampler = sampler_for(data, options);
+  const Slots slots(options, 3);
+  Loader loader(data, sampler, options, slots.span());
+  const auto settled = [&](std::int64_t reads) {
+    for (int i = 0; i < 5'000 && data.reads < reads; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for one too many
+    return data.reads.load();
+  };
+  EXPECT_EQ(settled(6), 6);  // two reads a row
+  static_cast<void>(loader.next());
+  EXPECT_EQ(settled(6), 6);
+  loader.release();
+  EXPECT_EQ(settled(8), 8);
+}
+
+class Breaking final : public Counting {
+ public:
+  Breaking(std::int64_t size, std::int64_t reads) : Counting(size), reads_(reads) {}
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    if (reads_-- == 0) throw std::runtime_error("disk gone");
+    Counting::read(begin, out);
+  }
+
+ private:
+  mutable std::int64_t reads_;
+};
+
+TEST(Loader, AnErrorOfTheThreadArrivesAfterTheBatchesBeforeIt) {
+  const LoaderOptions options{.batch = 1, .seq_len = 8};
+  const Breaking data(1'000, 2 * 5);
+  const RowSampler sampler = sampler_for(data, options);
+  const Slots slots(options, 4);
+  Loader loader(data, sampler, options, slots.span());
+  for (int step = 0; step < 5; ++step, loader.release())
+    EXPECT_EQ(values(loader.next().inputs)[0], sampler.position(step, 0));
+  for (int again = 0; again < 2; ++again) {
+    try {
+      static_cast<void>(loader.next());
+      FAIL() << "the sixth batch cannot be read";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "disk gone");
+    }
+  }
+}
+
+// A read takes as long as the test wants.
+class Slow final : public Counting {
+ public:
+  using Counting::Counting;
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    Counting::read(begin, out);
+  }
+};
+
+TEST(Loader, EndsPromptlyInEveryState) {
+  const LoaderOptions large{.batch = 60'000, .seq_len = 2};  // two minutes for one slot
+  const Slow slow(1'000'000);
+  const Counting fast(1'000'000);
+  const LoaderOptions small{.batch = 1, .seq_len = 2};
+  const Slots large_slots(large, 2);
+  const Slots small_slots(small, 2);
+  const RowSampler large_sampler = sampler_for(slow, large);
+  const RowSampler small_sampler = sampler_for(fast, small);
+  const auto start = std::chrono::steady_clock::now();
+  { const Loader at_once(fast, small_sampler, small, small_slots.span()); }
+  {
+    const Loader filling(slow, large_sampler, large, large_slots.span());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  {
+    Loader holding(fast, small_sampler, small, small_slots.span());
+    static_cast<void>(holding.next());
+  }
+  {
+    const Loader full(fast, small_sampler, small, small_slots.span());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  {
+    const Breaking broken(1'000, 0);
+    const Loader failed(broken, small_sampler, small, small_slots.span());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Loader, RefusesMisuse) {
+  const Counting data(1'000);
+  const LoaderOptions options{.batch = 2, .seq_len = 8};
+  const RowSampler sampler = sampler_for(data, options);
+  const Slots slots(options, 2);
+  EXPECT_THROW(Loader(data, sampler, options, slots.span().first(slots.span().size() / 2)), Error);
+  EXPECT_THROW(Loader(data, sampler, options, slots.span().first(slots.span().size() - 1)), Error);
+  LoaderOptions other = options;
+  other.batch = 1;  // not the rows per step of the sampler
+  EXPECT_THROW(Loader(data, sampler, other, slots.span()), Error);
+  other = options;
+  other.rank = 1;
+  EXPECT_THROW(Loader(data, sampler, other, slots.span()), Error);
+
+  Loader loader(data, sampler, options, slots.span());
+  EXPECT_THROW(loader.release(), Error);
+  static_cast<void>(loader.next());
+  EXPECT_THROW(static_cast<void>(loader.next()), Error);
+  loader.release();
+  EXPECT_THROW(loader.release(), Error);
+}
+
+}  // namespace
+}  // namespace muo
