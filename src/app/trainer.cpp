@@ -66,8 +66,11 @@ class RankTrainer {
 
  private:
   [[nodiscard]] LoaderOptions loader_options() const {
-    return {.rank = rank_.rank, .world = rank_.world, .batch = config_.batch,
-            .seq_len = config_.model.seq_len, .accumulation = config_.accumulation,
+    return {.rank = rank_.rank,
+            .world = rank_.world,
+            .batch = config_.batch,
+            .seq_len = config_.model.seq_len,
+            .accumulation = config_.accumulation,
             .first_step = 0};
   }
   static LoaderOptions loading_from(LoaderOptions options, std::int64_t step) {

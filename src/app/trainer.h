@@ -26,7 +26,7 @@ struct TrainingRun {
   Logger& logger;
   const volatile std::sig_atomic_t& signal;  // a signal that asks the run to stop, or 0
 
-  int stop = 0;  // the signal that all ranks agreed to stop for
+  int stop = 0;                       // the signal that all ranks agreed to stop for
   double val_loss = 0, val_bpb = -1;  // of the last evaluation
 };
 
