@@ -112,6 +112,21 @@ void RunState::initialize_weights() {
   }
 }
 
+void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
+  StepScalars scalars;
+  scalars.step = step_count;
+  scalars.updates = update_count;
+  rank_.compute.copy(update.scalars(), host_view(&scalars, {sizeof(scalars)}, DType::kBytes));
+  rank_.compute.synchronize();
+}
+
+std::int64_t RunState::updates() const {
+  StepScalars scalars;
+  rank_.compute.copy(host_view(&scalars, {sizeof(scalars)}, DType::kBytes), update.scalars());
+  rank_.compute.synchronize();
+  return scalars.updates;
+}
+
 bool RunState::has_metrics(std::int64_t index) const {
   const volatile MetricsRecord& record =
       reinterpret_cast<const MetricsRecord*>(ring.data)[index % kRingSlots];

@@ -28,6 +28,9 @@ class RunState {
   // Host calls before the first step. `token_bytes` may be empty.
   void initialize(const std::vector<std::int32_t>& token_bytes);
   void initialize_weights();
+  // Where a resumed run goes on: batches consumed and updates committed.
+  void set_counts(std::int64_t step, std::int64_t updates);
+  [[nodiscard]] std::int64_t updates() const;  // committed; waits
 
   // Whether a step's record is in the ring, and the record; at most kRingSlots steps ago.
   [[nodiscard]] bool has_metrics(std::int64_t step) const;

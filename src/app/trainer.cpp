@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "app/evaluator.h"
+#include "app/model_json.h"
 #include "app/run_state.h"
 #include "app/sampler.h"
-#include "app/training_state.h"
 #include "data/loader.h"
 
 namespace muo {
@@ -84,7 +84,11 @@ class RankTrainer {
       state_.initialize_weights();
       return 0;
     }
-    return restore_training_state(rank_, *run_.resume, state_, run_.params);
+    run_.resume->load(rank_.compute, state_.update.state());
+    run_.resume->load_weights(rank_.compute, run_.params,
+                              [this](std::size_t i) { return state_.weights[i]; });
+    state_.set_counts(run_.resume->info().step, run_.resume->info().updates);
+    return run_.resume->info().step;
   }
 
   // All ranks see the same answer: the last to arrive asks.
@@ -158,7 +162,14 @@ class RankTrainer {
   }
 
   void save() {
-    save_training_state(rank_, run_.directory.checkpoints(), config_, run_.params, state_, step_);
+    CheckpointInfo info;
+    info.step = step_;
+    info.updates = state_.updates();
+    info.seed = config_.options.seed;
+    info.tokens = step_ * config_.total_batch_tokens;
+    info.data = data_identity(run_.corpus);
+    info.config = checkpoint_config(config_);
+    run_.saver.save(rank_, info, state_.update.state());
     if (is_logger()) run_.logger.note(concat("step ", step_, ": checkpoint saved"));
   }
 

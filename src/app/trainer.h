@@ -1,14 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <csignal>
 #include <string>
 #include <vector>
 
-#include "app/checkpoint.h"
+#include "app/checkpoint_saver.h"
 #include "app/logger.h"
 #include "app/run_config.h"
-#include "app/run_directory.h"
 #include "data/token_data.h"
 #include "optim/sharding_plan.h"
 #include "runtime/device_group.h"
@@ -21,7 +19,7 @@ struct TrainingRun {
   const std::vector<ParamSpec>& params;
   const ShardingPlan& plan;
   const Corpus& corpus;
-  const RunDirectory& directory;
+  CheckpointSaver& saver;
   const Checkpoint* resume = nullptr;  // null: from the start
   Logger& logger;
   const volatile std::sig_atomic_t& signal;  // a signal that asks the run to stop, or 0
