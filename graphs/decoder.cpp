@@ -8,14 +8,6 @@ namespace {
 
 constexpr std::int64_t kShortest = 32;  // below it a GEMM is no cheaper
 
-// A view of host memory, as Stream::copy takes it.
-Tensor host_view(const void* data, Shape shape, DType dtype) {
-  return {.data = static_cast<std::byte*>(const_cast<void*>(data)),
-          .shape = shape,
-          .dtype = dtype,
-          .device = -1};
-}
-
 }  // namespace
 
 Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
@@ -60,13 +52,13 @@ void Decoder::next_logits(std::span<const std::int32_t> context, std::span<float
   Stream& stream = rank_.compute;
   stream.zero(length->tokens);
   stream.copy(length->tokens.view({length->t}).elements(0, count),
-              host_view(context.data(), {count}, DType::kI32));
+              host_tensor(context.data(), {count}));
   if (length->graph != nullptr)
     stream.launch(*length->graph);
   else
     forward(*length);
   const Tensor logits = length->gpt->logits(stream, weights_, count - 1, count);
-  stream.copy(host_view(out.data(), {config_.vocab_size}, DType::kF32),
+  stream.copy(host_tensor(out.data(), {config_.vocab_size}),
               logits.row(0).elements(0, config_.vocab_size));
   stream.synchronize();
 }

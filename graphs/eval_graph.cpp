@@ -19,6 +19,19 @@ Tensor run_tensor(Arena& arena, const char* name, Shape shape, DType dtype,
 
 }  // namespace
 
+Tensor make_token_bytes(const GptConfig& config, Arena& arena) {
+  return run_tensor(arena, "token_bytes", {config.vocab_size}, DType::kI32, MemoryCategory::kInput);
+}
+
+void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::int32_t> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  MUO_CHECK(count <= token_bytes.numel(), count, " token sizes, vocabulary of ",
+            token_bytes.numel());
+  stream.zero(token_bytes);
+  if (count > 0) stream.copy(token_bytes.elements(0, count), host_tensor(values.data(), {count}));
+  stream.synchronize();
+}
+
 EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch,
                      std::int64_t seq_len, const RotaryTables& rotary,
                      std::span<const Tensor> weights, Tensor token_bytes, Arena& arena)
@@ -63,11 +76,7 @@ LossTotals EvalGraph::finish() {
     rank_.comm.synchronize();
   }
   double values[4] = {};
-  rank_.compute.copy({.data = reinterpret_cast<std::byte*>(values),
-                      .shape = {4},
-                      .dtype = DType::kF64,
-                      .device = -1},
-                     totals_);
+  rank_.compute.copy(host_tensor(values, {4}), totals_);
   rank_.compute.synchronize();
   return {.nats = values[0], .targets = values[1], .text_nats = values[2], .text_bytes = values[3]};
 }

@@ -19,11 +19,15 @@ struct LossTotals {
   double text_bytes = 0;
 };
 
+// (vocab) int32 in device memory, as LossTotalsArgs::bytes wants it: bytes of text per token.
+// Filling waits; tokens beyond `values` count none.
+Tensor make_token_bytes(const GptConfig& config, Arena& arena);
+void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::int32_t> values);
+
 // A rank's forward pass and loss on one batch of (batch, seq_len), captured once and replayed.
 class EvalGraph {
  public:
-  // `token_bytes` (vocab) int32 in device memory, see LossTotalsArgs. Everything given must
-  // outlive this.
+  // Everything given must outlive this.
   EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch, std::int64_t seq_len,
             const RotaryTables& rotary, std::span<const Tensor> weights, Tensor token_bytes,
             Arena& arena);

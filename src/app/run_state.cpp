@@ -4,20 +4,13 @@
 #include <string>
 
 #include "app/run_memory.h"
+#include "app/traced_plan.h"
 #include "kernels/fingerprint.h"
-#include "runtime/trace.h"
 
 namespace muo {
 namespace {
 
 constexpr Tag kVerifyTag = 0xF0000000;  // between steps, apart from the plan's tags
-
-Tensor host_view(const void* data, Shape shape, DType dtype) {
-  return {.data = static_cast<std::byte*>(const_cast<void*>(data)),
-          .shape = shape,
-          .dtype = dtype,
-          .device = -1};
-}
 
 std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
   std::vector<Tensor> out;
@@ -31,15 +24,6 @@ StepShape step_shape(const RunConfig& config) {
       .batch = config.batch, .seq_len = config.model.seq_len, .accumulation = config.accumulation};
 }
 
-Tensor run_tensor(Arena& arena, const char* name, Shape shape, DType dtype,
-                  MemoryCategory category) {
-  return arena.tensor({.name = name,
-                       .shape = shape,
-                       .dtype = dtype,
-                       .category = category,
-                       .lifespan = Lifespan::kRun});
-}
-
 }  // namespace
 
 RunState::RunState(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
@@ -51,11 +35,12 @@ RunState::RunState(RankContext& rank, const RunConfig& config, const std::vector
            .shape = {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
            .dtype = DType::kBytes,
            .device = rank.rank},
-      token_bytes(run_tensor(arena, "token_bytes", {config.model.vocab_size}, DType::kI32,
-                             MemoryCategory::kInput)),
-      fingerprints(run_tensor(arena, "fingerprints",
-                              {rank.world, static_cast<std::int64_t>(params.size())}, DType::kI64,
-                              MemoryCategory::kMetrics)),
+      token_bytes(make_token_bytes(config.model, arena)),
+      fingerprints(arena.tensor({.name = "fingerprints",
+                                 .shape = {rank.world, static_cast<std::int64_t>(params.size())},
+                                 .dtype = DType::kI64,
+                                 .category = MemoryCategory::kMetrics,
+                                 .lifespan = Lifespan::kRun})),
       update(rank, plan, params, arena, StepGraph::spans_graphs(step_shape(config))),
       weights(all_weights(update, params.size())),
       step(rank, config.model, step_shape(config), rotary, update, ring, arena),
@@ -83,15 +68,9 @@ std::vector<const GraphTrace*> RunState::traces() const {
 void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   Stream& stream = rank_.compute;
   fill_rotary_tables(stream, config_.model, rotary);
-  if (!bytes_of_token.empty()) {
-    const auto count = static_cast<std::int64_t>(bytes_of_token.size());
-    MUO_CHECK(count <= token_bytes.numel(), count, " token sizes, vocabulary of ",
-              token_bytes.numel());
-    stream.copy(token_bytes.elements(0, count),
-                host_view(bytes_of_token.data(), {count}, DType::kI32));
-  }
+  fill_token_bytes(stream, token_bytes, bytes_of_token);
   const HyperParameters hyper = make_hyper_parameters(config_.optimizer);
-  stream.copy(update.hyper(), host_view(&hyper, {sizeof(hyper)}, DType::kBytes));
+  stream.copy(update.hyper(), host_struct(hyper));
   stream.synchronize();
 }
 
@@ -103,7 +82,7 @@ void RunState::initialize_weights() {
     values.resize(static_cast<std::size_t>(spec.shape.numel()));
     init_parameter(config_.model, spec, config_.options.seed, 0, spec.shape.numel(), values.data());
     const auto load = [&](Tensor to, std::int64_t begin) {
-      rank_.compute.copy(to, host_view(values.data() + begin, {to.numel()}, DType::kF32));
+      rank_.compute.copy(to, host_tensor(values.data() + begin, {to.numel()}));
     };
     load(weights[i].view({weights[i].numel()}), 0);
     for (const StateEntry& entry : state)
@@ -116,13 +95,13 @@ void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
   StepScalars scalars;
   scalars.step = step_count;
   scalars.updates = update_count;
-  rank_.compute.copy(update.scalars(), host_view(&scalars, {sizeof(scalars)}, DType::kBytes));
+  rank_.compute.copy(update.scalars(), host_struct(scalars));
   rank_.compute.synchronize();
 }
 
 std::int64_t RunState::updates() const {
   StepScalars scalars;
-  rank_.compute.copy(host_view(&scalars, {sizeof(scalars)}, DType::kBytes), update.scalars());
+  rank_.compute.copy(host_struct(scalars), update.scalars());
   rank_.compute.synchronize();
   return scalars.updates;
 }
@@ -149,7 +128,7 @@ void RunState::verify_sync() {
   rank_.communicator.all_gather(rank_.comm, kVerifyTag, fingerprints, mine);
   rank_.comm.synchronize();
   std::vector<std::int64_t> all(static_cast<std::size_t>(fingerprints.numel()));
-  rank_.compute.copy(host_view(all.data(), fingerprints.shape, DType::kI64), fingerprints);
+  rank_.compute.copy(host_tensor(all.data(), fingerprints.shape), fingerprints);
   rank_.compute.synchronize();
   for (std::int64_t r = 1; r < rank_.world; ++r)
     for (std::int64_t i = 0; i < count; ++i)
@@ -160,12 +139,9 @@ void RunState::verify_sync() {
 
 MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
                             const ShardingPlan& plan, int rank) {
-  TracingRank trace(rank, config.world);
-  TraceArena arena(rank);
-  RunState state(trace.context(), config, params, plan, arena);
-  state.capture();
-  const auto traces = state.traces();
-  return plan_memory(arena, traces);
+  return traced_plan(rank, config.world, [&](RankContext& context, Arena& arena) {
+    return std::make_unique<RunState>(context, config, params, plan, arena);
+  });
 }
 
 MemoryPlan plan_run_memory(const RunConfig& config) {

@@ -49,12 +49,13 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   if (!checkpoint) return std::nullopt;
   const std::string name = checkpoint->path().string();
   if (checkpoint->info().step >= config.iterations)
-    throw InputError(fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "
-                                 "left to train; give more iterations",
-                                 name, checkpoint->info().step, config.iterations));
+    throw InputError(
+        fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "
+                    "left to train; give more iterations",
+                    name, checkpoint->info().step, config.iterations));
   if (checkpoint->info().data != data_identity(corpus))
-    notes.push_back(fmt::format("the data is not that of {}: the run goes on with other text",
-                                name));
+    notes.push_back(
+        fmt::format("the data is not that of {}: the run goes on with other text", name));
   notes.push_back(fmt::format("resuming from {} at step {}", name, checkpoint->info().step));
   return checkpoint;
 }
@@ -93,8 +94,13 @@ int run_train(const TrainOptions& options) {
 
   CheckpointSaver saver(directory.root, config.world);
   const SignalScope signals;
-  TrainingRun run{.config = config, .params = params, .plan = plan, .corpus = corpus,
-                  .saver = saver, .resume = resume ? &*resume : nullptr, .logger = logger,
+  TrainingRun run{.config = config,
+                  .params = params,
+                  .plan = plan,
+                  .corpus = corpus,
+                  .saver = saver,
+                  .resume = resume ? &*resume : nullptr,
+                  .logger = logger,
                   .signal = stop_signal};
   DeviceGroup group({.backend = Backend::kHost, .world = config.world});
   group.run([&](RankContext& rank) { train_rank(rank, run); });
