@@ -32,9 +32,13 @@ std::string_view kind_of(mode_t mode) {
   return "of an unknown kind";
 }
 
+bool is_pattern(const std::filesystem::path& path) {
+  return path.native().find_first_of("*?[") != std::string::npos;
+}
+
 // Paths that match, sorted by bytes; none if `pattern` is no pattern.
 std::vector<std::filesystem::path> match(const std::filesystem::path& pattern) {
-  if (pattern.native().find_first_of("*?[") == std::string::npos) return {};
+  if (!is_pattern(pattern)) return {};
   glob_t found{};
   std::vector<std::filesystem::path> out;
   if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
@@ -57,9 +61,10 @@ class Walk {
         add_named(one);
       if (!matches.empty()) return;
       if (error == ENOENT || error == ENOTDIR)
-        throw InputError(concat(path.native(), path.empty() ? "an empty path" : "",
-                                ": no such file or directory; give a text file, a directory of "
-                                "text, or .bin token shards"));
+        throw InputError(
+            concat(path.empty() ? "an empty path: " : path.native() + ": ",
+                   is_pattern(path) ? "nothing matches this pattern" : "no such file or directory",
+                   "; give a text file, a directory of text, or .bin token shards"));
       fail(path, error);
     }
     if (S_ISDIR(status.st_mode)) {

@@ -24,10 +24,10 @@ inline constexpr std::int64_t kByteVocab = 257;
 
 struct DataOptions {
   // Text files, directories of text, or .bin shards; patterns (*, ?, [) that the shell left alone.
-  std::vector<std::filesystem::path> paths;
-  std::vector<std::filesystem::path> val_paths;  // empty: hold out a part of `paths`
-  std::int64_t max_bytes =
-      0;  // of training text, 0: all; whole files, in order, until it is reached
+  std::vector<std::filesystem::path> paths = {};
+  std::vector<std::filesystem::path> val_paths = {};  // empty: hold out a part of `paths`
+  // Of training text, 0: all. Whole files are taken, in order, until it is reached.
+  std::int64_t max_bytes = 0;
   double val_fraction = 0.1;    // of the held-out part, when val_paths is empty
   std::int64_t vocab_size = 0;  // for .bin shards: ids must be below; 0: byte tokenizer's
 };

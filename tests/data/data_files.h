@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "data/token_data.h"
 
 namespace muo::test {
@@ -36,6 +37,7 @@ class TempDir {
   std::filesystem::path write(const std::string& name, std::string_view content) const {
     const auto path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
+    std::filesystem::remove(path);  // ext4 flushes a file that is cut and written again: slow
     std::ofstream out(path, std::ios::binary);
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
@@ -66,6 +68,16 @@ inline std::vector<std::int32_t> all_tokens(const TokenData& data) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(data.size()));
   data.read(0, out);
   return out;
+}
+
+// The text of the InputError that opening throws; empty if it throws none.
+inline std::string input_error(const DataOptions& options) {
+  try {
+    static_cast<void>(open_corpus(options));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return {};
 }
 
 // What the byte tokenizer makes of a document.

@@ -88,6 +88,13 @@ inline F32 copy_sign(F32 magnitude, F32 sign) {  // magnitude >= 0
 inline F32 scale_by_power(F32 a, F32 n) {
   return {_mm512_mask_scalef_ps(a.v, static_cast<__mmask16>(-1), a.v, n.v)};
 }
+// 2^n for the integer n in the low bits of `shifted`; bits above the ninth do not count.
+inline F32 power_of_low_bits(F32 shifted) {
+  const __m512i one = _mm512_castps_si512(_mm512_set1_ps(1.0F));
+  const __m512i bits = _mm512_castps_si512(shifted.v);
+  return {_mm512_castsi512_ps(
+      _mm512_add_epi32(_mm512_mask_slli_epi32(bits, static_cast<__mmask16>(-1), bits, 23), one))};
+}
 
 namespace detail {
 // Masked forms: g++ 12's plain ones read an undefined register and warn about it.
@@ -215,6 +222,19 @@ inline F32 scale_by_power(F32 a, F32 n) {
   return {detail::scale_by_power(a.lo, n.lo), detail::scale_by_power(a.hi, n.hi)};
 }
 
+namespace detail {
+inline __m256 power_of_low_bits(__m256 shifted) {
+  const __m256i one = _mm256_castps_si256(_mm256_set1_ps(1.0F));
+  const __m256i bits = _mm256_castps_si256(shifted);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(bits, 23), one));
+}
+}  // namespace detail
+
+// 2^n for the integer n in the low bits of `shifted`; bits above the ninth do not count.
+inline F32 power_of_low_bits(F32 shifted) {
+  return {detail::power_of_low_bits(shifted.lo), detail::power_of_low_bits(shifted.hi)};
+}
+
 inline F64 zero_f64() {
   const __m256d zero = _mm256_setzero_pd();
   return {zero, zero, zero, zero};
@@ -270,6 +290,21 @@ inline F32 exp(F32 x) {
   p = fma(p, r, broadcast(5.0000001201e-1F));
   p = fma(p, r * r, r) + broadcast(1.0F);
   return select_less(x, broadcast(-87.33F), broadcast(0.0F), scale_by_power(p, n));
+}
+
+// 2^x for x < 127.5, within 1 ulp; 0 for x < -126, NaN for NaN. Cheaper than exp().
+inline F32 exp2(F32 x) {
+  const F32 magic = broadcast(12582912.0F);  // 1.5 2^23: the low bits of the sum are round(x)
+  const F32 shifted = x + magic;
+  const F32 r = x - (shifted - magic);
+  F32 p = broadcast(1.535336188319500e-4F);  // Cephes, exp2f
+  p = fma(p, r, broadcast(1.339887440266574e-3F));
+  p = fma(p, r, broadcast(9.618437357674640e-3F));
+  p = fma(p, r, broadcast(5.550332471162809e-2F));
+  p = fma(p, r, broadcast(2.402264791363012e-1F));
+  p = fma(p, r, broadcast(6.931472028550421e-1F));
+  p = fma(p, r, broadcast(1.0F));
+  return select_less(x, broadcast(-126.0F), broadcast(0.0F), p * power_of_low_bits(shifted));
 }
 
 // Within 2 ulp; NaN for NaN. Near zero the polynomial of Cephes' tanhf.

@@ -1,0 +1,97 @@
+#include "kernels/attention.h"
+
+#include <initializer_list>
+#include <string_view>
+
+#include "kernels/argument_check.h"
+#include "kernels/attention_impl.h"
+#include "kernels/operation.h"
+
+namespace muo {
+namespace {
+
+Operation<AttentionArgs> forward_operation("attention", &host::attention);
+Operation<AttentionBackwardArgs> backward_operation("attention_backward",
+                                                    &host::attention_backward);
+
+constexpr std::int64_t kMaxHead = 256;
+
+struct Named {
+  std::string_view name;
+  Tensor tensor;
+};
+
+void check_apart(const ArgumentCheck& check, std::initializer_list<Named> outputs,
+                 std::initializer_list<Named> inputs) {
+  for (const Named& out : outputs) {
+    for (const Named& in : inputs)
+      check.apart(out.name, out.tensor, in.name, in.tensor);
+    for (const Named& other : outputs)
+      if (&other != &out) check.apart(out.name, out.tensor, other.name, other.tensor);
+  }
+}
+
+// What both directions share: q, k, v, out, lse, workspace and window.
+template <class Args>
+void check_common(ArgumentCheck& check, const Args& args) {
+  check.rank("q", args.q, 4, "(b, t, heads, h)");
+  check.rank("k", args.k, 4, "(b, t, kv_heads, h)");
+  const std::int64_t b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
+                     h = args.q.shape[3], kv_heads = args.k.shape[2];
+  check.that(b > 0 && t > 0 && heads > 0 && h > 0,
+             "q is " + args.q.shape.text() + ", expected extents above 0");
+  check.that(h <= kMaxHead, concat("head size ", h, ", expected at most ", kMaxHead));
+  check.that(kv_heads > 0 && heads % kv_heads == 0,
+             concat(heads, " query heads cannot share ", kv_heads,
+                    " key-value heads; the second must divide the first"));
+  check.that(args.window >= 0,
+             concat("window is ", args.window, ", expected 0 (a query sees itself only) or more"));
+  check.tensor("k", args.k, {b, t, kv_heads, h});
+  check.tensor("v", args.v, {b, t, kv_heads, h});
+  check.tensor("out", args.out, {b, t, heads, h});
+  check.tensor("lse", args.lse, {b, heads, t});
+  check.any_shape("workspace", args.workspace);
+  const std::int64_t needed = attention_workspace(b, t, heads, kv_heads, h);
+  check.that(args.workspace && args.workspace.numel() >= needed,
+             concat("workspace has ", args.workspace.numel(), " elements, needs ", needed,
+                    " (attention_workspace)"));
+}
+
+}  // namespace
+
+std::int64_t attention_workspace(std::int64_t /*b*/, std::int64_t t, std::int64_t /*heads*/,
+                                 std::int64_t /*kv_heads*/, std::int64_t h) {
+  return host::attention_workspace(t, h);
+}
+
+void attention(Stream& stream, const AttentionArgs& args) {
+  ArgumentCheck check("attention");
+  check_common(check, args);
+  check_apart(check, {{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
+              {{"q", args.q}, {"k", args.k}, {"v", args.v}});
+  forward_operation.submit(
+      stream, args,
+      {.writes = {args.out, args.lse, args.workspace}, .reads = {args.q, args.k, args.v}});
+}
+
+void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
+  ArgumentCheck check("attention_backward");
+  check_common(check, args);
+  check.tensor("dout", args.dout, args.q.shape);
+  check.tensor("dq", args.dq, args.q.shape);
+  check.tensor("dk", args.dk, args.k.shape);
+  check.tensor("dv", args.dv, args.k.shape);
+  check_apart(check,
+              {{"dq", args.dq}, {"dk", args.dk}, {"dv", args.dv}, {"workspace", args.workspace}},
+              {{"dout", args.dout},
+               {"out", args.out},
+               {"lse", args.lse},
+               {"q", args.q},
+               {"k", args.k},
+               {"v", args.v}});
+  backward_operation.submit(stream, args,
+                            {.writes = {args.dq, args.dk, args.dv, args.workspace},
+                             .reads = {args.dout, args.out, args.lse, args.q, args.k, args.v}});
+}
+
+}  // namespace muo

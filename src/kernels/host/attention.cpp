@@ -1,0 +1,138 @@
+#include <cmath>
+
+#include "kernels/attention_impl.h"
+#include "kernels/host/attention_tile.h"
+
+namespace muo::host {
+namespace {
+
+// Scratch of one (batch row, key-value head); every row has `width` elements.
+struct Scratch {
+  Index width;
+  float* k;       // (t, width)
+  float* v;       // (t, width)
+  float* q;       // (kQueries, width)
+  float* q_t;     // (width, kQueries), times scale log2(e): scores are exponents of 2
+  float* out_t;   // (width, kQueries)
+  float* scores;  // (kKeys, kQueries)
+};
+
+struct Softmax {
+  F32 maximum[kQueryVectors];
+  F32 sum[kQueryVectors];
+};
+
+// Scores become probabilities relative to the running maximum. Returns by what earlier sums are
+// to be multiplied.
+F32 update(float* scores, Index count, F32& maximum, F32& sum) {
+  F32 high = maximum;
+  for (Index j = 0; j < count; ++j)
+    high = simd::max(high, load(scores + j * kQueries));
+  F32 total = simd::broadcast(0.0F);
+  for (Index j = 0; j < count; ++j) {
+    const F32 p = simd::exp2(load(scores + j * kQueries) - high);
+    store(scores + j * kQueries, p);
+    total = total + p;
+  }
+  const F32 factor = simd::exp2(maximum - high);
+  sum = sum * factor + total;
+  maximum = high;
+  return factor;
+}
+
+// Adds the keys [begin, end) to the running softmax and to out_t.
+void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end, Index h,
+              Softmax& softmax) {
+  block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
+    product<false>(s.scores + (from - begin) * kQueries + low * kLanes, kQueries,
+                   s.k + from * s.width, s.width, s.q_t + low * kLanes, kQueries, to - from,
+                   high - low, h, false);
+  });
+  for (Index v = 0; v < block.vectors(); ++v) {
+    const auto [from, to] = block.keys_of(v, begin, end);
+    if (from >= to) continue;
+    block.mask(s.scores, begin, v, from, to);
+    const F32 factor = update(s.scores + (from - begin) * kQueries + v * kLanes, to - from,
+                              softmax.maximum[v], softmax.sum[v]);
+    for (Index d = 0; d < h; ++d) {
+      float* p = s.out_t + d * kQueries + v * kLanes;
+      store(p, load(p) * factor);
+    }
+  }
+  block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
+    product<true>(s.out_t + low * kLanes, kQueries, s.v + from * s.width, s.width,
+                  s.scores + (from - begin) * kQueries + low * kLanes, kQueries, h, high - low,
+                  to - from, true);
+  });
+}
+
+void attend(const Scratch& s, const QueryBlock& block, const float* q, float* out, float* lse,
+            Index stride, Index h, float scale) {
+  pack(s.q, s.width, kQueries, q, stride, block.count, h);
+  for (Index v = 0; v < block.vectors(); ++v)
+    for (Index d = 0; d < s.width; d += kLanes)
+      transpose_tile(s.q_t + d * kQueries + v * kLanes, kQueries, s.q + v * kLanes * s.width + d,
+                     s.width, scale * kLog2E);
+  std::fill(s.out_t, s.out_t + s.width * kQueries, 0.0F);
+  Softmax softmax;
+  for (Index v = 0; v < kQueryVectors; ++v) {
+    softmax.maximum[v] = simd::broadcast(std::numeric_limits<float>::lowest());
+    softmax.sum[v] = simd::broadcast(0.0F);
+  }
+  for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
+    add_tile(s, block, j, std::min(j + kKeys, block.keys_end()), h, softmax);
+
+  for (Index v = 0; v < block.vectors(); ++v) {
+    const F32 inverse = simd::broadcast(1.0F) / softmax.sum[v];
+    for (Index d = 0; d < h; ++d) {
+      float* p = s.out_t + d * kQueries + v * kLanes;
+      store(p, load(p) * inverse);
+    }
+    for (Index d = 0; d < s.width; d += kLanes)
+      transpose_tile(s.q + v * kLanes * s.width + d, s.width, s.out_t + d * kQueries + v * kLanes,
+                     kQueries, 1.0F);
+  }
+  float maximum[kQueries];
+  float sum[kQueries];
+  for (Index v = 0; v < kQueryVectors; ++v) {
+    store(maximum + v * kLanes, softmax.maximum[v]);
+    store(sum + v * kLanes, softmax.sum[v]);
+  }
+  for (Index i = 0; i < block.count; ++i) {
+    std::memcpy(out + i * stride, s.q + i * s.width, static_cast<std::size_t>(h) * sizeof(float));
+    lse[i] = maximum[i] * kLn2 + std::log(sum[i]);
+  }
+}
+
+}  // namespace
+
+void attention(const AttentionArgs& args) {
+  const Index b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
+              h = args.q.shape[3], kv_heads = args.k.shape[2], group = heads / kv_heads;
+  const Index stride = heads * h, kv_stride = kv_heads * h;
+  Workspace workspace(args.workspace.as<float>());
+  Scratch s{};
+  s.width = round_up(h, kLanes);
+  s.k = workspace.take(t * s.width);
+  s.v = workspace.take(t * s.width);
+  s.q = workspace.take(kQueries * s.width);
+  s.q_t = workspace.take(kQueries * s.width);
+  s.out_t = workspace.take(kQueries * s.width);
+  s.scores = workspace.take(kKeys * kQueries);
+  for (Index row = 0; row < b; ++row) {
+    for (Index kv = 0; kv < kv_heads; ++kv) {
+      const Index kv_offset = (row * t * kv_heads + kv) * h;
+      pack(s.k, s.width, t, args.k.as<float>() + kv_offset, kv_stride, t, h);
+      pack(s.v, s.width, t, args.v.as<float>() + kv_offset, kv_stride, t, h);
+      for (Index head = kv * group; head < (kv + 1) * group; ++head)
+        for (Index first = 0; first < t; first += kQueries) {
+          const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
+          const Index offset = ((row * t + first) * heads + head) * h;
+          attend(s, block, args.q.as<float>() + offset, args.out.as<float>() + offset,
+                 args.lse.as<float>() + (row * heads + head) * t + first, stride, h, args.scale);
+        }
+    }
+  }
+}
+
+}  // namespace muo::host

@@ -1,0 +1,155 @@
+#include "kernels/attention_impl.h"
+#include "kernels/host/attention_tile.h"
+
+namespace muo::host {
+namespace {
+
+// Scratch of one (batch row, key-value head); every row has `width` elements.
+struct Scratch {
+  Index width;
+  float* k;       // (t, width)
+  float* v;       // (t, width)
+  float* dk;      // (t, width), without the factor `scale`
+  float* dv;      // (t, width)
+  float* q;       // (kQueries, width)
+  float* dout;    // (kQueries, width)
+  float* q_t;     // (width, kQueries), times scale log2(e): scores are exponents of 2
+  float* dout_t;  // (width, kQueries)
+  float* dq_t;    // (width, kQueries), without the factor `scale`
+  float* p;       // (kKeys, kQueries) scores, then probabilities
+  float* ds;      // (kKeys, kQueries) gradient of the probabilities, then of the scaled scores
+};
+
+struct Rows {
+  float lse[kQueries];  // in units of log(2)
+  float dot[kQueries];  // sum over features of dout * out
+};
+
+void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end, Index h,
+              const Rows& rows) {
+  const auto at = [&](float* tile, Index key, Index v) {
+    return tile + (key - begin) * kQueries + v * kLanes;
+  };
+  block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
+    product<false>(at(s.p, from, low), kQueries, s.k + from * s.width, s.width,
+                   s.q_t + low * kLanes, kQueries, to - from, high - low, h, false);
+    product<false>(at(s.ds, from, low), kQueries, s.v + from * s.width, s.width,
+                   s.dout_t + low * kLanes, kQueries, to - from, high - low, h, false);
+  });
+  for (Index v = 0; v < block.vectors(); ++v) {
+    const auto [from, to] = block.keys_of(v, begin, end);
+    if (from >= to) continue;
+    block.mask(s.p, begin, v, from, to);
+    const F32 lse = load(rows.lse + v * kLanes);
+    const F32 dot = load(rows.dot + v * kLanes);
+    for (Index j = from; j < to; ++j) {
+      const F32 p = simd::exp2(load(at(s.p, j, v)) - lse);
+      store(at(s.p, j, v), p);
+      store(at(s.ds, j, v), p * (load(at(s.ds, j, v)) - dot));
+    }
+  }
+  block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
+    const Index queries = (high - low) * kLanes;
+    product<false>(s.dv + from * s.width, s.width, at(s.p, from, low), kQueries,
+                   s.dout + low * kLanes * s.width, s.width, to - from, s.width / kLanes, queries,
+                   true);
+    product<false>(s.dk + from * s.width, s.width, at(s.ds, from, low), kQueries,
+                   s.q + low * kLanes * s.width, s.width, to - from, s.width / kLanes, queries,
+                   true);
+    product<true>(s.dq_t + low * kLanes, kQueries, s.k + from * s.width, s.width,
+                  at(s.ds, from, low), kQueries, h, high - low, to - from, true);
+  });
+}
+
+// One block of queries of one head; all pointers are at its first query.
+struct BlockPointers {
+  const float* q;
+  const float* out;
+  const float* dout;
+  const float* lse;
+  float* dq;
+};
+
+void attend(const Scratch& s, const QueryBlock& block, const BlockPointers& x, Index stride,
+            Index h, float scale) {
+  pack(s.q, s.width, kQueries, x.q, stride, block.count, h);
+  pack(s.dout, s.width, kQueries, x.dout, stride, block.count, h);
+  for (Index v = 0; v < block.vectors(); ++v)
+    for (Index d = 0; d < s.width; d += kLanes) {
+      const Index from = v * kLanes * s.width + d, to = d * kQueries + v * kLanes;
+      transpose_tile(s.q_t + to, kQueries, s.q + from, s.width, scale * kLog2E);
+      transpose_tile(s.dout_t + to, kQueries, s.dout + from, s.width, 1.0F);
+    }
+  std::fill(s.dq_t, s.dq_t + s.width * kQueries, 0.0F);
+  Rows rows{};
+  for (Index i = 0; i < block.count; ++i) {
+    F32 sum = simd::broadcast(0.0F);
+    simd::for_lanes(h, [&](Index d, auto lanes) {
+      sum = simd::fma(load(x.out + i * stride + d, lanes), load(s.dout + i * s.width + d, lanes),
+                      sum);
+    });
+    rows.dot[i] = simd::sum(sum);
+    rows.lse[i] = x.lse[i] * kLog2E;
+  }
+  for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
+    add_tile(s, block, j, std::min(j + kKeys, block.keys_end()), h, rows);
+
+  for (Index v = 0; v < block.vectors(); ++v)
+    for (Index d = 0; d < s.width; d += kLanes)
+      transpose_tile(s.q + v * kLanes * s.width + d, s.width, s.dq_t + d * kQueries + v * kLanes,
+                     kQueries, scale);
+  for (Index i = 0; i < block.count; ++i)
+    std::memcpy(x.dq + i * stride, s.q + i * s.width, static_cast<std::size_t>(h) * sizeof(float));
+}
+
+}  // namespace
+
+void attention_backward(const AttentionBackwardArgs& args) {
+  const Index b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
+              h = args.q.shape[3], kv_heads = args.k.shape[2], group = heads / kv_heads;
+  const Index stride = heads * h, kv_stride = kv_heads * h;
+  Workspace workspace(args.workspace.as<float>());
+  Scratch s{};
+  s.width = round_up(h, kLanes);
+  for (float** p : {&s.k, &s.v, &s.dk, &s.dv})
+    *p = workspace.take(t * s.width);
+  for (float** p : {&s.q, &s.dout, &s.q_t, &s.dout_t, &s.dq_t})
+    *p = workspace.take(kQueries * s.width);
+  for (float** p : {&s.p, &s.ds})
+    *p = workspace.take(kKeys * kQueries);
+  for (Index row = 0; row < b; ++row) {
+    for (Index kv = 0; kv < kv_heads; ++kv) {
+      const Index kv_offset = (row * t * kv_heads + kv) * h;
+      pack(s.k, s.width, t, args.k.as<float>() + kv_offset, kv_stride, t, h);
+      pack(s.v, s.width, t, args.v.as<float>() + kv_offset, kv_stride, t, h);
+      std::fill(s.dk, s.dk + t * s.width, 0.0F);
+      std::fill(s.dv, s.dv + t * s.width, 0.0F);
+      for (Index head = kv * group; head < (kv + 1) * group; ++head)
+        for (Index first = 0; first < t; first += kQueries) {
+          const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
+          const Index offset = ((row * t + first) * heads + head) * h;
+          attend(s, block,
+                 {.q = args.q.as<float>() + offset,
+                  .out = args.out.as<float>() + offset,
+                  .dout = args.dout.as<float>() + offset,
+                  .lse = args.lse.as<float>() + (row * heads + head) * t + first,
+                  .dq = args.dq.as<float>() + offset},
+                 stride, h, args.scale);
+        }
+      float* dk = args.dk.as<float>() + kv_offset;
+      float* dv = args.dv.as<float>() + kv_offset;
+      for (Index j = 0; j < t; ++j)
+        for (Index d = 0; d < h; ++d) {
+          dk[j * kv_stride + d] = s.dk[j * s.width + d] * args.scale;
+          dv[j * kv_stride + d] = s.dv[j * s.width + d];
+        }
+    }
+  }
+}
+
+std::int64_t attention_workspace(std::int64_t t, std::int64_t h) {
+  const Index width = round_up(h, kLanes);
+  return Workspace::kSlack + 4 * t * width + 5 * kQueries * width + 2 * kKeys * kQueries;
+}
+
+}  // namespace muo::host

@@ -1,0 +1,158 @@
+#include "data/input_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "data/data_files.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::input_error;
+using test::TempDir;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> names(const FileList& list, const fs::path& base) {
+  std::vector<std::string> out;
+  for (const InputFile& file : list.files)
+    out.push_back(file.path.lexically_relative(base).native());
+  return out;
+}
+
+FileList list(std::vector<fs::path> paths) { return list_files(paths); }
+
+TEST(InputFiles, DirectoryLoopsEndAndNothingIsTakenTwice) {
+  const TempDir dir;
+  dir.write("a/one", "1");
+  dir.write("b/two", "2");
+  fs::create_directory_symlink("..", dir.path() / "a/up");
+  fs::create_directory_symlink(".", dir.path() / "b/here");
+  fs::create_directory_symlink(dir.path() / "a", dir.path() / "c");
+  fs::create_symlink(dir.path() / "a/one", dir.path() / "one_again");
+  const FileList found = list({dir.path()});
+  EXPECT_THAT(names(found, dir.path()), ElementsAre("a/one", "b/two"));
+  EXPECT_EQ(found.repeated, 4);
+}
+
+TEST(InputFiles, LinksLeadToFilesAndDirectoriesElsewhere) {
+  const TempDir dir;
+  const TempDir elsewhere;
+  const auto file = elsewhere.write("file", "1");
+  elsewhere.write("sub/inner", "2");
+  fs::create_symlink(file, dir.path() / "link");
+  fs::create_directory_symlink(elsewhere.path() / "sub", dir.path() / "tree");
+  EXPECT_THAT(names(list({dir.path()}), dir.path()), ElementsAre("link", "tree/inner"));
+}
+
+TEST(InputFiles, AFileNamedTwiceIsTakenOnce) {
+  const TempDir dir;
+  const auto file = dir.write("a", "1");
+  const FileList found = list({file, file, dir.path(), dir.path()});
+  EXPECT_THAT(names(found, dir.path()), ElementsAre("a"));
+  EXPECT_EQ(found.repeated, 3);
+}
+
+TEST(InputFiles, PatternsAreExpandedInTheOrderOfBytes) {
+  const TempDir dir;
+  dir.write("t_2.bin", "");
+  dir.write("t_10.bin", "");
+  dir.write("t_1.txt", "");
+  dir.write("T_3.bin", "");
+  EXPECT_THAT(names(list({dir.path() / "?_*.bin"}), dir.path()),
+              ElementsAre("T_3.bin", "t_10.bin", "t_2.bin"));
+  const auto literal = dir.write("star*", "x");  // a name that exists is no pattern
+  dir.write("starling", "x");
+  EXPECT_THAT(names(list({literal}), dir.path()), ElementsAre("star*"));
+  const auto none = dir.path() / "*.none";
+  EXPECT_THAT(input_error({.paths = {none}}),
+              AllOf(HasSubstr(none.native()), HasSubstr("nothing matches this pattern")));
+}
+
+TEST(InputFiles, SpecialFilesInDirectoriesAreSkippedAndCounted) {
+  const TempDir dir;
+  dir.write("text", "some text that is long enough");
+  ASSERT_EQ(::mkfifo((dir.path() / "fifo").c_str(), 0600), 0);
+  fs::create_symlink("nowhere", dir.path() / "dangling");
+  fs::create_symlink("self", dir.path() / "self");
+  EXPECT_EQ(list({dir.path()}).special, 3);
+  EXPECT_THAT(open_corpus({.paths = {dir.path()}}).description,
+              HasSubstr("3 fifos, devices or broken links skipped"));
+}
+
+TEST(InputFiles, RefusesNamedPathsThatHoldNoFile) {
+  const TempDir dir;
+  const auto error_of = [](const fs::path& path) { return input_error({.paths = {path}}); };
+  const auto missing = dir.path() / "missing.txt";
+  EXPECT_THAT(error_of(missing),
+              AllOf(HasSubstr(missing.native()), HasSubstr("no such file or directory")));
+  const auto below_file = dir.write("file", "text") / "x";
+  EXPECT_THAT(error_of(below_file),
+              AllOf(HasSubstr(below_file.native()), HasSubstr("no such file")));
+  EXPECT_THAT(error_of(""), HasSubstr("an empty path"));
+  const auto fifo = dir.path() / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(error_of(fifo), AllOf(HasSubstr(fifo.native()), HasSubstr("is a fifo")));
+  EXPECT_THAT(error_of("/dev/zero"), AllOf(HasSubstr("/dev/zero"), HasSubstr("is a device")));
+  const auto empty = dir.path() / "empty";
+  fs::create_directory(empty);
+  EXPECT_THAT(error_of(empty),
+              AllOf(HasSubstr(empty.native()), HasSubstr("no file in this directory")));
+  std::ofstream(empty / ".hidden") << "text";
+  EXPECT_THAT(error_of(empty), HasSubstr("no file in this directory"));
+  const auto loop = dir.path() / "loop";
+  fs::create_symlink("loop", loop);
+  EXPECT_THAT(error_of(loop),
+              AllOf(HasSubstr(loop.native()), HasSubstr("Too many levels of symbolic links")));
+  EXPECT_THAT(error_of(std::string(5000, 'n')), HasSubstr("File name too long"));
+}
+
+// Acts as a user without rights while it lives, if the tests run as root.
+class Unprivileged {
+ public:
+  Unprivileged() {
+    if (was_root_ && ::seteuid(65534) != 0) throw std::runtime_error("seteuid");
+  }
+  ~Unprivileged() {
+    if (was_root_ && ::seteuid(0) != 0) std::abort();  // the tests after it need their rights
+  }
+  Unprivileged(const Unprivileged&) = delete;
+  Unprivileged& operator=(const Unprivileged&) = delete;
+
+ private:
+  bool was_root_ = ::geteuid() == 0;
+};
+
+TEST(InputFiles, RefusesWhatMayNotBeRead) {
+  const TempDir dir;
+  fs::permissions(dir.path(), fs::perms(0755));
+  const auto file = dir.write("file.txt", "text");
+  const auto shard = dir.write("shard.bin", test::shard_bytes({1, 2, 3}));
+  const auto inside = dir.write("closed/inside.txt", "text");
+  fs::permissions(file, fs::perms::none);
+  fs::permissions(shard, fs::perms::none);
+  fs::permissions(dir.path() / "closed", fs::perms::none);
+  {
+    const Unprivileged user;
+    for (const auto& [given, named] :
+         {std::pair{file, file}, std::pair{shard, shard}, std::pair{inside, inside},
+          std::pair{dir.path() / "closed", dir.path() / "closed"},
+          std::pair{dir.path(), dir.path() / "closed"}})
+      EXPECT_THAT(input_error({.paths = {given}}),
+                  AllOf(HasSubstr(named.native()),
+                        HasSubstr("cannot be read: Permission denied; make it readable")));
+  }
+  fs::permissions(dir.path() / "closed", fs::perms(0700));  // so that it can be removed
+}
+
+}  // namespace
+}  // namespace muo

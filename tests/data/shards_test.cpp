@@ -1,0 +1,216 @@
+#include "data/shards.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/philox.h"
+#include "data/data_files.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::all_tokens;
+using test::input_error;
+using test::shard_bytes;
+using test::TempDir;
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Tokens = std::vector<std::int32_t>;
+
+std::vector<std::uint16_t> ramp(std::size_t count, std::uint16_t first) {
+  std::vector<std::uint16_t> out;
+  for (std::size_t i = 0; i < count; ++i)
+    out.push_back(static_cast<std::uint16_t>(first + i));
+  return out;
+}
+
+Tokens wide(const std::vector<std::uint16_t>& tokens) { return {tokens.begin(), tokens.end()}; }
+
+Tokens operator+(Tokens a, const Tokens& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(Shards, TheLastOfSeveralIsHeldOut) {
+  const TempDir dir;
+  dir.write("t_000.bin", shard_bytes(ramp(100, 0)));
+  dir.write("t_001.bin", shard_bytes(ramp(50, 200)));
+  dir.write("t_002.bin", shard_bytes(ramp(30, 400)));
+  for (const fs::path& path : {dir.path(), dir.path() / "t_*.bin"}) {
+    const Corpus corpus = open_corpus({.paths = {path}, .vocab_size = 500});
+    EXPECT_EQ(all_tokens(*corpus.train), wide(ramp(100, 0)) + wide(ramp(50, 200)));
+    EXPECT_EQ(all_tokens(*corpus.val), wide(ramp(30, 400)));
+    EXPECT_EQ(corpus.vocab_size, 500);
+    EXPECT_TRUE(corpus.token_bytes.empty());
+    EXPECT_FALSE(corpus.is_text);
+    EXPECT_EQ(corpus.description,
+              "token shards: 2 shards, 150 tokens to train on; 30 tokens held out (1 shard)");
+  }
+}
+
+TEST(Shards, ValInANameSaysWhichIsHeldOut) {
+  const TempDir dir;
+  dir.write("fineweb_train_000001.bin", shard_bytes(ramp(100, 0)));
+  dir.write("fineweb_train_000002.bin", shard_bytes(ramp(50, 0)));
+  dir.write("edu_val_000000.bin", shard_bytes(ramp(10, 100)));
+  const Corpus corpus = open_corpus({.paths = {dir.path()}});
+  EXPECT_EQ(all_tokens(*corpus.val), wide(ramp(10, 100)));
+  EXPECT_EQ(corpus.train->size(), 150);
+  EXPECT_EQ(corpus.vocab_size, 257);
+
+  const Corpus all_val =
+      open_corpus({.paths = {dir.write("v/val_0.bin", shard_bytes(ramp(9, 0))),
+                             dir.write("v/val_1.bin", shard_bytes(ramp(8, 0)))}});
+  EXPECT_EQ(all_val.train->size(), 9);
+  EXPECT_EQ(all_val.val->size(), 8);
+}
+
+TEST(Shards, TheTailOfASingleOneIsHeldOut) {
+  const TempDir dir;
+  const auto path = dir.write("only_val.bin", shard_bytes(ramp(200, 0)));
+  const Corpus corpus = open_corpus({.paths = {path}, .val_fraction = 0.2});
+  EXPECT_EQ(corpus.val->size(), 40);
+  EXPECT_EQ(all_tokens(*corpus.train) + all_tokens(*corpus.val), wide(ramp(200, 0)));
+}
+
+TEST(Shards, NamedHeldOutShardsAreTakenWhole) {
+  const TempDir dir;
+  dir.write("a.bin", shard_bytes(ramp(100, 0)));
+  const auto b = dir.write("b.bin", shard_bytes(ramp(50, 50)));
+  dir.write("c_val.bin", shard_bytes(ramp(30, 0)));
+  const Corpus corpus = open_corpus({.paths = {dir.path()}, .val_paths = {b}});
+  EXPECT_EQ(all_tokens(*corpus.val), wide(ramp(50, 50)));
+  EXPECT_EQ(all_tokens(*corpus.train), wide(ramp(100, 0)) + wide(ramp(30, 0)));
+  EXPECT_THAT(corpus.description, HasSubstr("1 files of --data are in --val-data"));
+}
+
+TEST(Shards, LargeShardsAreMapped) {
+  const TempDir dir;
+  const auto tokens = ramp(1'500'000, 0);
+  const auto path = dir.write("large.bin", shard_bytes(tokens));
+  const Corpus corpus = open_corpus({.paths = {path}, .vocab_size = 65'536});
+  EXPECT_TRUE(all_tokens(*corpus.train) + all_tokens(*corpus.val) == wide(tokens));
+}
+
+TEST(Shards, TheLargestIdOfTheVocabularyIsInside) {
+  const TempDir dir;
+  auto tokens = ramp(100, 0);
+  tokens[70] = 50'256;
+  const auto path = dir.write("a.bin", shard_bytes(tokens));
+  EXPECT_EQ(input_error({.paths = {path}, .vocab_size = 50'257}), "");
+  tokens[30] = 50'255;
+  EXPECT_THAT(input_error({.paths = {path}, .vocab_size = 50'256}),
+              AllOf(HasSubstr(path.native()), HasSubstr("token 50256 at position 70"),
+                    HasSubstr("vocabulary of 50256"), HasSubstr("--vocab-size")));
+  tokens[20] = 60'000;
+  tokens[90] = std::numeric_limits<std::uint16_t>::max();
+  dir.write("a.bin", shard_bytes(tokens));
+  EXPECT_THAT(input_error({.paths = {path}, .vocab_size = 50'257}),
+              AllOf(HasSubstr("token 60000 at position 20"), HasSubstr("largest id in this file is "
+                                                                       "65535")));
+  EXPECT_THAT(input_error({.paths = {path}}), HasSubstr("vocabulary of 257"));
+  EXPECT_THAT(input_error({.paths = {path}, .vocab_size = 65'535}),
+              HasSubstr("token 65535 at position 90"));
+  EXPECT_EQ(input_error({.paths = {path}, .vocab_size = 65'536}), "");
+  EXPECT_EQ(input_error({.paths = {path}, .vocab_size = 1'000'000}), "");
+}
+
+TEST(Shards, RefusesWhatIsMalformed) {
+  const TempDir dir;
+  const auto tokens = ramp(100, 0);
+  const auto error_of = [&](const std::string& content) {
+    const auto path = dir.write("s.bin", content);
+    const std::string error = input_error({.paths = {path}});
+    EXPECT_THAT(error, AllOf(HasSubstr(path.native()), testing::Not(HasSubstr("\n"))));
+    return error;
+  };
+  const std::string good = shard_bytes(tokens);
+  EXPECT_THAT(error_of(""), HasSubstr("the file is empty"));
+  EXPECT_THAT(error_of(good.substr(0, 1000)),
+              AllOf(HasSubstr("truncated: 1000 bytes"), HasSubstr("1024")));
+  EXPECT_THAT(error_of(good.substr(0, 1024)),
+              AllOf(HasSubstr("truncated: 1024 bytes"), HasSubstr("100 tokens, so 1224 bytes")));
+  EXPECT_THAT(error_of(good.substr(0, good.size() - 1)), HasSubstr("truncated: 1223 bytes"));
+  EXPECT_THAT(error_of(good + "x"), HasSubstr("bytes after the last token: 1225 bytes"));
+  EXPECT_THAT(error_of(shard_bytes(tokens, 100, 77)),
+              AllOf(HasSubstr("first number is 77, not 20240520")));
+  EXPECT_THAT(error_of(shard_bytes(tokens, 100, 20240801)), HasSubstr("uint32"));
+  EXPECT_THAT(error_of(shard_bytes(tokens, 100, 20240520, 2)),
+              AllOf(HasSubstr("shard version 2, but only version 1")));
+  EXPECT_THAT(error_of(shard_bytes(tokens, -100)), HasSubstr("the header says -100 tokens"));
+  EXPECT_THAT(error_of(shard_bytes({}, 0)), HasSubstr("the header says 0 tokens"));
+  EXPECT_THAT(error_of(shard_bytes({1})), HasSubstr("too short: 1 tokens of training data"));
+  // Twice this count does not fit in 32 bits.
+  EXPECT_THAT(error_of(shard_bytes(tokens, 2'147'483'647)), HasSubstr("so 4294968318 bytes"));
+}
+
+TEST(Shards, EveryShardIsChecked) {
+  const TempDir dir;
+  dir.write("a.bin", shard_bytes(ramp(100, 0)));
+  const auto bad = dir.write("b.bin", shard_bytes(ramp(100, 0)).substr(0, 1100));
+  dir.write("c.bin", shard_bytes(ramp(100, 0)));
+  EXPECT_THAT(input_error({.paths = {dir.path()}}),
+              AllOf(HasSubstr(bad.native()), HasSubstr("truncated")));
+  const TempDir good;
+  good.write("a.bin", shard_bytes(ramp(100, 0)));
+  EXPECT_THAT(input_error({.paths = {good.path()}, .val_paths = {bad}}),
+              AllOf(HasSubstr(bad.native()), HasSubstr("truncated")));
+}
+
+TEST(Shards, RandomDamageIsRefusedOrHarmless) {
+  const TempDir dir;
+  const std::string good = shard_bytes(ramp(64, 0));
+  const CounterRandom random(7, "damage");
+  std::uint64_t draw = 0;
+  const auto below = [&](std::size_t bound) { return random.bits(draw++) % bound; };
+  int refused = 0;
+  constexpr int kTrials = 2'000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::string bytes = good;
+    for (std::size_t edits = 1 + below(4); edits > 0 && !bytes.empty(); --edits) {
+      // Half of them in the first numbers, where the structure is.
+      const std::size_t at =
+          below(2) == 0 ? below(std::min<std::size_t>(12, bytes.size())) : below(bytes.size());
+      switch (below(5)) {
+        case 0:
+          bytes[at] = static_cast<char>(below(256));
+          break;
+        case 1:
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+          break;
+        case 2:
+          bytes.resize(at);
+          break;
+        case 3:
+          bytes.insert(at, below(40), static_cast<char>(below(256)));
+          break;
+        default:
+          bytes.erase(at, below(40));
+      }
+    }
+    const auto path = dir.write("s.bin", bytes);
+    try {
+      const Shard shard = open_shard(path, 100);
+      ASSERT_EQ(bytes.size(), 1024 + 2 * shard.tokens.size());
+      for (const std::uint16_t token : shard.tokens)
+        ASSERT_LT(token, 100);
+    } catch (const InputError& error) {
+      ++refused;
+      ASSERT_THAT(error.what(), HasSubstr(path.native()));
+    }
+  }
+  EXPECT_GT(refused, kTrials / 2);
+  EXPECT_LT(refused, kTrials);  // some damage lies where nothing is looked at, or is a valid id
+}
+
+}  // namespace
+}  // namespace muo
