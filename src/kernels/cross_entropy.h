@@ -25,7 +25,7 @@ struct CrossEntropyArgs {
 };
 void cross_entropy(Stream& stream, const CrossEntropyArgs& args);
 
-// In place z = softcap * tanh(logits / softcap), for sampling.
+// In place z = softcap * tanh(logits / softcap), for sampling; softcap 0 changes nothing.
 struct SoftCapArgs {
   Tensor logits;  // any shape, in-out
   float softcap = 0.0F;

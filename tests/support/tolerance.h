@@ -46,18 +46,22 @@ double frobenius(std::span<const T> values) {
   return std::sqrt(sum);
 }
 
-// |got - want| / |want|, Frobenius norms. Infinite if a value is not a number or the lengths
-// differ; if want is zero, |got|.
+// Frobenius norm of got - want; infinite if a value is not a number or the lengths differ.
 template <class T>
-double relative_error(std::span<const T> got, std::span<const double> want) {
+double distance(std::span<const T> got, std::span<const double> want) {
   if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
   std::vector<double> difference(got.size());
   for (std::size_t i = 0; i < got.size(); ++i)
     difference[i] = static_cast<double>(got[i]) - want[i];
+  const double out = frobenius<double>(difference);
+  return std::isnan(out) ? std::numeric_limits<double>::infinity() : out;
+}
+
+// distance / |want|; if want is zero, the distance.
+template <class T>
+double relative_error(std::span<const T> got, std::span<const double> want) {
   const double size = frobenius<double>(want);
-  const double distance = frobenius<double>(difference);
-  const double error = size > 0 ? distance / size : distance;
-  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+  return size > 0 ? distance(got, want) / size : distance(got, want);
 }
 
 template <class T>

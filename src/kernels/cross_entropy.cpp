@@ -1,0 +1,40 @@
+#include "kernels/cross_entropy.h"
+
+#include <string>
+
+#include "kernels/argument_check.h"
+#include "kernels/cross_entropy_impl.h"
+#include "kernels/operation.h"
+
+namespace muo {
+namespace {
+
+Operation<CrossEntropyArgs> cross_entropy_operation("cross_entropy", &host::cross_entropy);
+Operation<SoftCapArgs> soft_cap_operation("soft_cap", &host::soft_cap);
+
+}  // namespace
+
+void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
+  ArgumentCheck check("cross_entropy");
+  check.rank("logits", args.logits, 2, "(n, padded vocab)");
+  check.tensor("losses", args.losses, {args.logits.shape[0]});
+  check.tensor("targets", args.targets, {args.logits.shape[0]}, DType::kI32);
+  check.apart("losses", args.losses, "logits", args.logits);
+  check.apart("targets", args.targets, "logits", args.logits);
+  check.apart("losses", args.losses, "targets", args.targets);
+  check.that(
+      0 < args.vocab && args.vocab <= args.logits.shape[1],
+      "vocab " + std::to_string(args.vocab) + " does not fit logits " + args.logits.shape.text());
+  check.that(args.softcap >= 0.0F, "softcap is negative or not a number");
+  cross_entropy_operation.submit(stream, args,
+                                 {.writes = {args.losses, args.logits}, .reads = {args.targets}});
+}
+
+void soft_cap(Stream& stream, const SoftCapArgs& args) {
+  ArgumentCheck check("soft_cap");
+  check.any_shape("logits", args.logits);
+  check.that(args.softcap >= 0.0F, "softcap is negative or not a number");
+  soft_cap_operation.submit(stream, args, {.writes = {args.logits}, .reads = {}});
+}
+
+}  // namespace muo

@@ -1,0 +1,35 @@
+#include "kernels/embedding.h"
+
+#include "kernels/argument_check.h"
+#include "kernels/embedding_impl.h"
+#include "kernels/operation.h"
+
+namespace muo {
+namespace {
+
+Operation<EmbeddingArgs> forward("embedding", &host::embedding);
+Operation<EmbeddingBackwardArgs> backward("embedding_backward", &host::embedding_backward);
+
+}  // namespace
+
+void embedding(Stream& stream, const EmbeddingArgs& args) {
+  ArgumentCheck check("embedding");
+  check.rank("table", args.table, 2, "(v, c)");
+  check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
+  check.tensor("y", args.y, {args.tokens.shape[0], args.table.shape[1]});
+  check.apart("y", args.y, "table", args.table);
+  check.apart("y", args.y, "tokens", args.tokens);
+  forward.submit(stream, args, {.writes = {args.y}, .reads = {args.table, args.tokens}});
+}
+
+void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
+  ArgumentCheck check("embedding_backward");
+  check.rank("dtable", args.dtable, 2, "(v, c)");
+  check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
+  check.tensor("dy", args.dy, {args.tokens.shape[0], args.dtable.shape[1]});
+  check.apart("dtable", args.dtable, "dy", args.dy);
+  check.apart("dtable", args.dtable, "tokens", args.tokens);
+  backward.submit(stream, args, {.writes = {args.dtable}, .reads = {args.dy, args.tokens}});
+}
+
+}  // namespace muo

@@ -1,0 +1,67 @@
+#include "kernels/host/simd.h"
+#include "kernels/reduce_impl.h"
+
+namespace muo::host {
+namespace {
+
+// The sum of term(x) in doubles. `add(accumulator, x)` returns the new accumulator; a zero lane
+// adds nothing.
+template <class Add>
+double reduce(const float* x, std::int64_t n, const Add& add) {
+  constexpr std::int64_t kStep = 2 * simd::kLanes;
+  simd::F64 a = simd::zero_f64();
+  simd::F64 b = simd::zero_f64();
+  std::int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    a = add(a, simd::widen(simd::load(x + i)));
+    b = add(b, simd::widen(simd::load(x + i + simd::kLanes)));
+  }
+  simd::for_lanes(n - i, [&](std::int64_t j, auto lanes) {
+    a = add(a, simd::widen(simd::load(x + i + j, lanes)));
+  });
+  return simd::sum(a + b);
+}
+
+void put(double* out, bool accumulate, double value) { *out = accumulate ? *out + value : value; }
+
+}  // namespace
+
+void sum(const SumArgs& args) {
+  const auto add = [](simd::F64 a, simd::F64 x) { return a + x; };
+  put(args.out.as<double>(), args.accumulate,
+      args.scale * reduce(args.x.as<float>(), args.x.numel(), add));
+}
+
+void sum_squares(const SumSquaresArgs& args) {
+  const auto add = [](simd::F64 a, simd::F64 x) { return simd::fma(x, x, a); };
+  put(args.out.as<double>(), args.accumulate, reduce(args.x.as<float>(), args.x.numel(), add));
+}
+
+void loss_totals(const LossTotalsArgs& args) {
+  const std::int64_t vocab = args.bytes.shape[0];
+  const auto* losses = args.losses.as<float>();
+  const auto* targets = args.targets.as<std::int32_t>();
+  const auto* bytes = args.bytes.as<std::int32_t>();
+  double nats = 0;
+  double nats_of_text = 0;
+  std::int64_t count = 0;
+  std::int64_t text = 0;
+  for (std::int64_t i = 0; i < args.losses.shape[0]; ++i) {
+    if (targets[i] < 0) continue;
+    MUO_CHECK(targets[i] < vocab, "loss_totals: target ", targets[i], " at position ", i,
+              " is outside the table of bytes, ", args.bytes.shape.text());
+    const double loss{losses[i]};
+    nats += loss;
+    ++count;
+    if (bytes[targets[i]] <= 0) continue;
+    nats_of_text += loss;
+    text += bytes[targets[i]];
+  }
+  auto* out = args.out.as<double>();
+  out[0] += nats;
+  out[1] += static_cast<double>(count);
+  out[2] += nats_of_text;
+  out[3] += static_cast<double>(text);
+}
+
+}  // namespace muo::host

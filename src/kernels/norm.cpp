@@ -1,0 +1,38 @@
+#include "kernels/norm.h"
+
+#include "kernels/argument_check.h"
+#include "kernels/norm_impl.h"
+#include "kernels/operation.h"
+
+namespace muo {
+namespace {
+
+Operation<RmsNormArgs> forward("rms_norm", &host::rms_norm);
+Operation<RmsNormBackwardArgs> backward("rms_norm_backward", &host::rms_norm_backward);
+
+}  // namespace
+
+void rms_norm(Stream& stream, const RmsNormArgs& args) {
+  ArgumentCheck check("rms_norm");
+  check.rank("x", args.x, 2, "(n, c)");
+  check.tensor("y", args.y, args.x.shape);
+  check.tensor("rstd", args.rstd, {args.x.shape[0]});
+  check.same_or_apart("y", args.y, "x", args.x);
+  check.apart("rstd", args.rstd, "x", args.x);
+  check.apart("rstd", args.rstd, "y", args.y);
+  forward.submit(stream, args, {.writes = {args.y, args.rstd}, .reads = {args.x}});
+}
+
+void rms_norm_backward(Stream& stream, const RmsNormBackwardArgs& args) {
+  ArgumentCheck check("rms_norm_backward");
+  check.rank("y", args.y, 2, "(n, c)");
+  check.tensor("dx", args.dx, args.y.shape);
+  check.tensor("dy", args.dy, args.y.shape);
+  check.tensor("rstd", args.rstd, {args.y.shape[0]});
+  check.same_or_apart("dx", args.dx, "dy", args.dy);
+  check.apart("dx", args.dx, "y", args.y);
+  check.apart("dx", args.dx, "rstd", args.rstd);
+  backward.submit(stream, args, {.writes = {args.dx}, .reads = {args.dy, args.y, args.rstd}});
+}
+
+}  // namespace muo

@@ -1,0 +1,45 @@
+#include "kernels/reduce.h"
+
+#include "kernels/argument_check.h"
+#include "kernels/operation.h"
+#include "kernels/reduce_impl.h"
+
+namespace muo {
+namespace {
+
+Operation<SumArgs> sum_operation("sum", &host::sum);
+Operation<SumSquaresArgs> sum_squares_operation("sum_squares", &host::sum_squares);
+Operation<LossTotalsArgs> loss_totals_operation("loss_totals", &host::loss_totals);
+
+}  // namespace
+
+void sum(Stream& stream, const SumArgs& args) {
+  ArgumentCheck check("sum");
+  check.any_shape("x", args.x);
+  check.tensor("out", args.out, {}, DType::kF64);
+  check.apart("out", args.out, "x", args.x);
+  sum_operation.submit(stream, args, {.writes = {args.out}, .reads = {args.x}});
+}
+
+void sum_squares(Stream& stream, const SumSquaresArgs& args) {
+  ArgumentCheck check("sum_squares");
+  check.any_shape("x", args.x);
+  check.tensor("out", args.out, {}, DType::kF64);
+  check.apart("out", args.out, "x", args.x);
+  sum_squares_operation.submit(stream, args, {.writes = {args.out}, .reads = {args.x}});
+}
+
+void loss_totals(Stream& stream, const LossTotalsArgs& args) {
+  ArgumentCheck check("loss_totals");
+  check.rank("losses", args.losses, 1, "(n)");
+  check.tensor("targets", args.targets, args.losses.shape, DType::kI32);
+  check.rank("bytes", args.bytes, 1, "(vocab)", DType::kI32);
+  check.tensor("out", args.out, {4}, DType::kF64);
+  check.apart("out", args.out, "losses", args.losses);
+  check.apart("out", args.out, "targets", args.targets);
+  check.apart("out", args.out, "bytes", args.bytes);
+  loss_totals_operation.submit(
+      stream, args, {.writes = {args.out}, .reads = {args.losses, args.targets, args.bytes}});
+}
+
+}  // namespace muo

@@ -1,0 +1,97 @@
+#include "kernels/activation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+#include "support/tolerance.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::random_tensor;
+using ::testing::HasSubstr;
+
+double f(double x) { return x > 0 ? x * x : 0.0; }
+
+const std::vector<Shape> kShapes = {{0}, {1}, {15}, {16}, {3, 37}, {2, 5, 129}};
+
+TEST(ReluSquared, AgreesWithFloat64) {
+  test::ImmediateStream stream;
+  for (const Shape& shape : kShapes) {
+    const HostTensor x = random_tensor(shape, "x");
+    const HostTensor y(shape);
+    relu_squared(stream, {.y = y, .x = x});
+    for (std::size_t i = 0; i < x.values().size(); ++i)
+      EXPECT_EQ(y.values()[i], static_cast<float>(f(double{x.values()[i]}))) << i;
+  }
+}
+
+TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
+  test::ImmediateStream stream;
+  for (const Shape& shape : kShapes) {
+    const HostTensor x = random_tensor(shape, "x");
+    const HostTensor dy = random_tensor(shape, "dy");
+    const HostTensor dx(shape);
+    relu_squared_backward(stream, {.dx = dx, .dy = dy, .x = x});
+    constexpr double kStep = 0x1p-20;  // exact for a parabola but for the roundings, of u / step
+    for (std::size_t i = 0; i < x.values().size(); ++i) {
+      const double at{x.values()[i]};
+      if (std::abs(at) < kStep) continue;  // the kink
+      const double want = (f(at + kStep) - f(at - kStep)) / (2 * kStep) * double{dy.values()[i]};
+      const double rounding =
+          (at * at + 1) * test::kUnitF64 / kStep * std::abs(double{dy.values()[i]});
+      EXPECT_NEAR(double{dx.values()[i]}, want, rounding + test::worst_case(2) * std::abs(want));
+    }
+  }
+}
+
+TEST(ReluSquaredBackward, InPlaceGivesTheSameBits) {
+  test::ImmediateStream stream;
+  const HostTensor x = random_tensor({77}, "x");
+  const HostTensor dy = random_tensor({77}, "dy");
+  const HostTensor dx({77});
+  relu_squared_backward(stream, {.dx = dx, .dy = dy, .x = x});
+  relu_squared_backward(stream, {.dx = dy, .dy = dy, .x = x});
+  EXPECT_TRUE(std::ranges::equal(dy.values(), dx.values()));
+}
+
+TEST(ReluSquared, LetsNotANumberThrough) {
+  test::ImmediateStream stream;
+  const HostTensor x({20});
+  x.values()[3] = x.values()[18] = std::numeric_limits<float>::quiet_NaN();
+  const HostTensor y({20});
+  relu_squared(stream, {.y = y, .x = x});
+  EXPECT_TRUE(std::isnan(y.values()[3]));
+  EXPECT_TRUE(std::isnan(y.values()[18]));
+  EXPECT_EQ(y.values()[4], 0.0F);
+}
+
+TEST(ReluSquared, NamesWhatDoesNotFit) {
+  test::ImmediateStream stream;
+  const HostTensor x({6});
+  const HostTensor y({2, 3});
+  EXPECT_THAT(test::message_of<Error>([&] { relu_squared(stream, {.y = y, .x = x}); }),
+              HasSubstr("relu_squared: y is (2, 3)"));
+  EXPECT_THAT(test::message_of<Error>([&] { relu_squared(stream, {.y = x, .x = x}); }),
+              HasSubstr("relu_squared: y overlaps x"));
+  EXPECT_THAT(test::message_of<Error>(
+                  [&] { relu_squared_backward(stream, {.dx = x, .dy = y, .x = HostTensor({6})}); }),
+              HasSubstr("relu_squared_backward: dy is (2, 3)"));
+  EXPECT_THAT(test::message_of<Error>(
+                  [&] { relu_squared_backward(stream, {.dx = x, .dy = HostTensor({6}), .x = x}); }),
+              HasSubstr("relu_squared_backward: dx overlaps x"));
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,121 @@
+#include "kernels/embedding.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+#include "support/tolerance.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::random_tensor;
+using test::random_tokens;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Embedding, CopiesTheRowsOfTheTokens) {
+  test::ImmediateStream stream;
+  constexpr std::int64_t kC = 37;
+  const HostTensor table = random_tensor({11, kC}, "table");
+  const HostTensor tokens({4}, std::vector<std::int32_t>{10, 0, 7, 0});
+  const HostTensor y({4, kC});
+  embedding(stream, {.y = y, .table = table, .tokens = tokens});
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t j = 0; j < kC; ++j) {
+      const auto token = static_cast<std::size_t>(tokens.values<std::int32_t>()[i]);
+      EXPECT_EQ(y.values()[i * kC + j], table.values()[token * kC + j]);
+    }
+}
+
+TEST(EmbeddingBackward, SumsRepeatedTokensAndZeroesAbsentOnes) {
+  test::ImmediateStream stream;
+  for (const bool accumulate : {false, true})
+    for (const std::int64_t c : {1, 16, 37})
+      for (const std::int64_t n : {0, 1, 200}) {
+        constexpr std::int64_t kVocab = 13;
+        const HostTensor tokens = random_tokens(n, kVocab - 1, "tokens");  // the last is absent
+        const HostTensor dy = random_tensor({n, c}, "dy");
+        const HostTensor dtable = random_tensor({kVocab, c}, "old");
+        const auto size = static_cast<std::size_t>(kVocab * c);
+        std::vector<double> want(size);
+        std::vector<double> magnitude(size, std::numeric_limits<double>::min());
+        if (accumulate) want = dtable.doubles();
+        for (std::size_t i = 0; i < size; ++i)
+          magnitude[i] += std::abs(want[i]);
+        for (std::int64_t i = 0; i < n; ++i)
+          for (std::int64_t j = 0; j < c; ++j) {
+            const auto token = tokens.values<std::int32_t>()[static_cast<std::size_t>(i)];
+            const double term{dy.values()[static_cast<std::size_t>(i * c + j)]};
+            want[static_cast<std::size_t>(token * c + j)] += term;
+            magnitude[static_cast<std::size_t>(token * c + j)] += std::abs(term);
+          }
+        embedding_backward(
+            stream, {.dtable = dtable, .dy = dy, .tokens = tokens, .accumulate = accumulate});
+        EXPECT_LE(test::worst_element<float>(dtable.values(), want, magnitude),
+                  test::worst_case(n + 1))
+            << "accumulate " << accumulate << " c " << c << " n " << n;
+      }
+}
+
+TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
+  // 1 vanishes beside 2^25: only the order (2^25 - 2^25) + 1 leaves it.
+  test::ImmediateStream stream;
+  const HostTensor tokens({3}, std::vector<std::int32_t>{2, 2, 2});
+  const HostTensor dtable({3, 1});
+  embedding_backward(stream, {.dtable = dtable,
+                              .dy = HostTensor({3, 1}, std::vector<float>{0x1p25F, -0x1p25F, 1.0F}),
+                              .tokens = tokens});
+  EXPECT_EQ(dtable.values()[2], 1.0F);
+  embedding_backward(stream, {.dtable = dtable,
+                              .dy = HostTensor({3, 1}, std::vector<float>{0x1p25F, 1.0F, -0x1p25F}),
+                              .tokens = tokens});
+  EXPECT_EQ(dtable.values()[2], 0.0F);
+}
+
+TEST(Embedding, NamesATokenOutsideTheTable) {
+  test::ImmediateStream stream;
+  const HostTensor table({5, 2});
+  const HostTensor y({3, 2});
+  for (const std::int32_t bad : {-1, 5}) {
+    const HostTensor tokens({3}, std::vector<std::int32_t>{0, bad, 1});
+    const auto expected =
+        AllOf(HasSubstr(concat("token ", bad, " at position 1")), HasSubstr("outside [0, 5)"));
+    EXPECT_THAT(test::message_of<Error>(
+                    [&] { embedding(stream, {.y = y, .table = table, .tokens = tokens}); }),
+                expected);
+    EXPECT_THAT(test::message_of<Error>([&] {
+                  embedding_backward(stream, {.dtable = table, .dy = y, .tokens = tokens});
+                }),
+                expected);
+  }
+}
+
+TEST(Embedding, NamesWhatDoesNotFit) {
+  test::ImmediateStream stream;
+  const HostTensor table({5, 2});
+  const HostTensor y({3, 2});
+  const HostTensor tokens({4}, DType::kI32);
+  EXPECT_THAT(test::message_of<Error>(
+                  [&] { embedding(stream, {.y = y, .table = table, .tokens = tokens}); }),
+              AllOf(HasSubstr("embedding: y is (3, 2)"), HasSubstr("expected (4, 2)")));
+  EXPECT_THAT(test::message_of<Error>(
+                  [&] { embedding(stream, {.y = y, .table = table, .tokens = HostTensor({3})}); }),
+              HasSubstr("embedding: tokens is fp32"));
+  EXPECT_THAT(test::message_of<Error>([&] {
+                embedding_backward(stream, {.dtable = table, .dy = y, .tokens = tokens});
+              }),
+              HasSubstr("embedding_backward: dy is (3, 2)"));
+}
+
+}  // namespace
+}  // namespace muo
