@@ -202,6 +202,14 @@ void BucketRun::exchange(Stream& comm) const {
 }
 
 void BucketRun::compute(Stream& update) const {
+  if (bucket_.returns == Return::kScatter && world_ > 1) {
+    // Scattering reads the gaps between batches too: they must not hold what shared memory held.
+    std::int64_t end = compute_.begin;
+    for (const Batch& batch : batches_) {
+      if (end < batch.range.begin) update.zero(part(u_, compute_.begin, {end, batch.range.begin}));
+      end = batch.range.end;
+    }
+  }
   for (const Batch& batch : batches_) {
     const bool exchanged = bucket_.exchange != Exchange::kNone;
     muon_input(update,

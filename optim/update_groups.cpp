@@ -46,7 +46,7 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
       std::llrint(options.warmdown_ratio * static_cast<double>(options.iterations));
   hyper.final_lr_frac = options.final_lr_frac;
   hyper.muon_lr = options.matrix_lr * batch;
-  hyper.muon_weight_decay = options.weight_decay;
+  hyper.muon_weight_decay = options.weight_decay * options.weight_decay_scale;
   const auto adam = [](double lr, double beta1, double beta2, double weight_decay) {
     return AdamHyper{
         .lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = kEps, .weight_decay = weight_decay};

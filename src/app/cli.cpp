@@ -15,6 +15,7 @@
 #include "app/option_table.h"
 #include "app/run_directory.h"
 #include "base/check.h"
+#include "kernels/blas.h"
 
 namespace muo {
 namespace {
@@ -207,9 +208,18 @@ Command parse_doctor(const CommandRow& command, std::span<const char* const> arg
 }
 
 struct Run {
-  int operator()(const TrainOptions& options) const { return run_train(options); }
-  int operator()(const EvalOptions& options) const { return run_eval(options); }
-  int operator()(const SampleOptions& options) const { return run_sample(options); }
+  int operator()(const TrainOptions& options) const {
+    require_safe_blas();  // while there is only this thread
+    return run_train(options);
+  }
+  int operator()(const EvalOptions& options) const {
+    require_safe_blas();
+    return run_eval(options);
+  }
+  int operator()(const SampleOptions& options) const {
+    require_safe_blas();
+    return run_sample(options);
+  }
   int operator()(const PlanOptions& options) const {
     return run_plan(options.train, options.format);
   }

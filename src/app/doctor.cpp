@@ -1,6 +1,5 @@
 #include "app/doctor.h"
 
-#include <cblas.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
@@ -128,14 +127,15 @@ Diagnosis diagnose() {
   out.text += line("cores", fmt::format("{} usable: --devices {} is enough", cores, cores));
   out.text += line("memory", memory());
   out.text += line("disk", disk());
-  out.text +=
-      line("BLAS", fmt::format("{}, core {}", openblas_get_config(), openblas_get_corename()));
+  std::string broken;
   try {
     require_safe_blas();
   } catch (const std::exception& error) {
     out.healthy = false;
-    out.text += line("", fmt::format("BROKEN: {}", error.what()));
+    broken = line("", fmt::format("BROKEN: {}", error.what()));
   }
+  out.text += line("BLAS", describe_blas());
+  out.text += broken;
   out.text += line("GPU", gpu_devices());
   out.text += line("driver", driver());
   out.text += line("CUDA", cuda_libraries());

@@ -192,10 +192,10 @@ class Resolver {
     reference.n_embd = kReferenceDepth * 64;
     reference.n_head = reference.n_kv_head = reference.n_embd / kTile;
     // B / (lr wd D) stays constant; D / D_REF is the ratio of the parameters that D counts.
-    const double decay = o.weight_decay *
-                         std::sqrt(static_cast<double>(run_.total_batch_tokens) / kReferenceBatch) *
-                         static_cast<double>(scaling_parameters(reference)) /
-                         static_cast<double>(run_.scaling_parameters);
+    const double decay_scale =
+        std::sqrt(static_cast<double>(run_.total_batch_tokens) / kReferenceBatch) *
+        static_cast<double>(scaling_parameters(reference)) /
+        static_cast<double>(run_.scaling_parameters);
     run_.optimizer = {.iterations = run_.iterations,
                       .total_batch_tokens = run_.total_batch_tokens,
                       .n_embd = run_.model.n_embd,
@@ -203,7 +203,8 @@ class Resolver {
                       .embedding_lr = o.embedding_lr,
                       .unembedding_lr = o.unembedding_lr,
                       .scalar_lr = o.scalar_lr,
-                      .weight_decay = decay,
+                      .weight_decay = o.weight_decay,
+                      .weight_decay_scale = decay_scale,
                       .warmup_steps = o.warmup_steps,
                       .warmdown_ratio = o.warmdown_ratio,
                       .final_lr_frac = o.final_lr_frac};

@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/logger.h"
 #include "app/model_json.h"
+#include "app/run_directory.h"
 #include "app/run_memory.h"
 #include "app/trainer.h"
 #include "kernels/blas.h"
@@ -43,7 +45,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   if (directory.resume.empty()) return std::nullopt;
   std::optional<Checkpoint> checkpoint;
   if (config.options.resume == "auto")
-    checkpoint = newest_checkpoint(directory.resume, notes);
+    checkpoint = newest_checkpoint(directory.root, notes);
   else
     checkpoint.emplace(directory.resume);
   if (!checkpoint) return std::nullopt;

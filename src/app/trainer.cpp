@@ -31,7 +31,7 @@ class RankTrainer {
         arena_(rank.device, plan_rank_memory(config_, run.params, run.plan, rank.rank)),
         state_(rank, config_, run.params, run.plan, arena_),
         evaluator_(rank, state_.eval, *run.corpus.val, config_.batch, config_.model.seq_len,
-                   config_.eval_steps * config_.batch * rank.world),
+                   config_.eval_rows),
         sampler_(run.corpus.train->size(), config_.model.seq_len, config_.rows_per_step(),
                  config_.options.seed),
         copied_(rank.device.make_event()) {}
