@@ -60,7 +60,7 @@ void StepGraph::micro_step(std::int64_t index, bool accumulate, bool last) {
   gpt.forward(stream, weights_, inputs_.row(index));
   gpt.losses_and_backward(stream, weights_, inputs_.row(index), targets_.row(index), loss_scale_,
                           sink);
-  sum(stream, {.out = update_.totals().elements(0, 1),
+  sum(stream, {.out = update_.totals().row(0),
                .x = gpt.row_losses(),
                .scale = static_cast<double>(loss_scale_),
                .accumulate = accumulate});
