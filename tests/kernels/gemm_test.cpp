@@ -189,6 +189,12 @@ TEST(Gemm, RefusesOverlap) {
               HasSubstr("gemm: d overlaps c"));
 }
 
+// OpenBLAS takes CPUs that it does not know for one of 2004, and runs at a fifth of the speed.
+TEST(SafeBlas, UsesTheVectorsOfThisCpu) {
+  require_safe_blas();
+  EXPECT_THAT(describe_blas(), testing::Not(testing::HasSubstr("for Prescott")));
+}
+
 TEST(SafeBlas, IsTheLibraryThatTheTestsLinkTo) { EXPECT_NO_THROW(require_safe_blas()); }
 
 }  // namespace
