@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -190,6 +191,12 @@ TEST(Gemm, RefusesOverlap) {
 }
 
 TEST(SafeBlas, IsTheLibraryThatTheTestsLinkTo) { EXPECT_NO_THROW(require_safe_blas()); }
+
+TEST(SafeBlas, UsesTheVectorsOfACpuThatTheLibraryDoesNotKnow) {
+  if (__builtin_cpu_supports("avx2") == 0) GTEST_SKIP() << "needs a CPU with AVX2";
+  EXPECT_THAT(std::string(blas_core()), ::testing::AnyOf("Haswell", "Zen", "Excavator", "SkylakeX",
+                                                         "Cooperlake", "SapphireRapids"));
+}
 
 }  // namespace
 }  // namespace muo
