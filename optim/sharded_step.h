@@ -1,6 +1,8 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,8 +22,13 @@ namespace muo {
 //   micro-step), then finish.
 class ShardedStep {
  public:
+  // `gradients`: kRun where they must survive between launches of graphs, as they must when the
+  // micro-steps of an accumulation are several launches. Throws Error for an invalid plan.
   ShardedStep(const RankContext& rank, const ShardingPlan& plan, std::span<const ParamSpec> params,
-              Arena& arena);
+              Arena& arena, Lifespan gradients = Lifespan::kStep);
+  ~ShardedStep();
+  ShardedStep(const ShardedStep&) = delete;
+  ShardedStep& operator=(const ShardedStep&) = delete;
 
   // The replica that forward reads; logical shape.
   [[nodiscard]] Tensor weight(std::size_t param) const;
@@ -44,9 +51,17 @@ class ShardedStep {
   // agreement and step's increment.
   void finish(const std::function<void(Stream&)>& before_counting = {});
 
+  // Makes every replica equal to the masters, which someone (a checkpoint) wrote. Ordered after
+  // earlier and before later work on compute.
+  void publish();
+
   // Parts of this rank: weights under their names (masters), ".momentum" and ".variance" for Muon,
   // ".adam_m" and ".adam_v" for AdamW.
   [[nodiscard]] std::vector<StateEntry> state() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace muo

@@ -36,6 +36,7 @@ struct Unit {
   std::int64_t end = 0;
   int owner = kEveryRank;   // computes it, and is the only writer of its master
   std::int64_t offset = 0;  // of `begin`, in elements of the bucket's full space
+  int adam_group = 0;       // of AdamW: index into HyperParameters::adam
 };
 
 // A bucket's full space is `world` segments of segment(r) elements each; gradients, weight replica
@@ -44,9 +45,8 @@ struct Unit {
 struct Bucket {
   std::string name;  // for people, NVTX and errors
   UpdateRule rule = UpdateRule::kAdamW;
-  int adam_group = 0;
-  std::vector<Unit> units;             // ascending by offset
-  std::vector<std::int64_t> segments;  // elements of rank r's part of the full space
+  std::vector<Unit> units = {};             // ascending by offset
+  std::vector<std::int64_t> segments = {};  // elements of rank r's part of the full space
   Reduction reduction = Reduction::kReduceScatter;
   StateAt state = StateAt::kOwner;
   Exchange exchange = Exchange::kNone;
@@ -56,17 +56,36 @@ struct Bucket {
   ReplicaAt replica = ReplicaAt::kEveryRank;
   DType gradient_wire = DType::kF32;
   DType weight_wire = DType::kF32;
+  // Together with ShardingPlan::totals_tag, ascending tags are the one order of all collectives:
+  // the executor enqueues them in it. 0: there is none. Reductions, exchanges and returns with an
+  // owner are one collective per rank, with tags from this one on.
   Tag reduce_tag = 0, exchange_tag = 0, return_tag = 0, publish_tag = 0;
 
   [[nodiscard]] std::int64_t full_elements() const;  // sum of segments
   [[nodiscard]] std::int64_t segment_begin(int rank) const;
 };
 
+// How many collectives of each kind a bucket has.
+int reduce_collectives(const Bucket& bucket);
+int exchange_collectives(const Bucket& bucket);
+int return_collectives(const Bucket& bucket);
+int publish_collectives(const Bucket& bucket);
+
+// A part of a bucket's full space.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+Range segment_range(const Bucket& bucket, int rank);
+Range owner_range(const Bucket& bucket, int rank);  // from its first unit to the end of its last
+Range intersection(Range a, Range b);               // empty: begin == end
+
 struct ShardingPlan {
   int world = 1;
   std::string strategy;
-  std::vector<Bucket> buckets;             // in the order of reduction and compute
-  std::vector<std::size_t> publish_order;  // bucket indices, in the order of the next forward
+  std::vector<Bucket> buckets = {};             // in the order of reduction and compute
+  std::vector<std::size_t> publish_order = {};  // bucket indices, in the order of the next forward
+  Tag totals_tag = 0;                           // after all reductions, before all publications
 };
 
 // The strategies of this program: "balanced" (default), "ddp", "stacked".
@@ -75,6 +94,10 @@ std::span<const std::string_view> strategy_names();
 // Throws InputError for an unknown strategy, naming the known ones.
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy);
+
+// Numbers all collectives of a plan whose other fields are set, in the order of its buckets and of
+// publish_order.
+void assign_tags(ShardingPlan& plan);
 
 // The rules of a valid plan (spec/plan, last notes): every element of every parameter updated
 // exactly once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered.

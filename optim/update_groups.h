@@ -24,6 +24,7 @@ struct OptimizerOptions {
   std::int64_t n_embd = 768;                 // embedding rates scale with sqrt(768 / n_embd)
   double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5;
   double weight_decay = 0.28;
+  double weight_decay_scale = 1;  // sqrt(B / 2^19) D_ref / D (spec/optimizer 1.10): 0.28 is for d12
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65;
   double final_lr_frac = 0.05;

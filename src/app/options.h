@@ -1,43 +1,72 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace muo {
 
-// Everything `train` can be told; resolved values go to the run's config.toml. Fields of -1 or ""
-// mean automatic and are replaced by resolve(). Names follow nanochat's base_train.
+// What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
+// the run's config.toml holds the filled values. Names follow nanochat's base_train.
 struct TrainOptions {
-  std::vector<std::string> data;
-  std::vector<std::string> val_data;
-  std::int64_t data_max_bytes = 0;
+  std::vector<std::string> data;      // text files, directories of text, or .bin shards
+  std::vector<std::string> val_data;  // empty: hold out a part of `data`
+  std::int64_t data_max_bytes = 0;    // of text; 0: all
   std::string tokenizer = "byte";
-  std::string backend = "auto";
-  int devices = 0;
-  int depth = 4;
-  std::int64_t n_layer = -1, n_embd = -1, n_head = -1, n_kv_head = -1;
-  std::int64_t vocab_size = -1;  // of .bin shards
+  std::int64_t vocab_size = 0;  // of .bin shards; 0: the byte tokenizer's
+
+  std::int64_t depth = 4;  // sets width and heads as nanochat does; n_* override
+  std::optional<std::int64_t> n_layer, n_embd, n_head, n_kv_head;
   std::int64_t max_seq_len = 256;
   std::string window_pattern = "L";
-  double softcap = 15.0;
-  std::int64_t device_batch_size = -1;
-  std::int64_t total_batch_size = -1;  // tokens per step
-  std::int64_t num_iterations = -1;
-  double target_param_data_ratio = -1;
+  double softcap = 15.0;  // 0: off
+
+  std::optional<std::int64_t> device_batch_size;  // rows per device and micro-step
+  std::optional<std::int64_t> total_batch_size;   // tokens per step
+  std::optional<std::int64_t> num_iterations;     // else target_flops, else the ratio
+  std::optional<double> target_flops;
+  std::optional<double> target_param_data_ratio;
+
   double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5;
   double weight_decay = 0.28;
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
+
+  std::string backend = "auto";
+  std::optional<std::int64_t> devices;
   std::string strategy = "balanced";
-  bool graph = true;
+  bool graph = true;  // false: the same calls, eagerly
   std::uint64_t seed = 42;
-  std::string out;     // run directory
-  std::string resume;  // "", "auto" or a checkpoint or run directory
-  std::int64_t eval_every = -1, eval_tokens = -1, save_every = -1, sample_every = -1;
-  std::int64_t verify_sync_every = -1;
+  std::int64_t verify_sync_every = -1;  // steps; -1: never
+
+  std::string out;     // run directory; empty: runs/<date>-<time>-<pid>
+  std::string resume;  // empty, "auto", a run directory or a checkpoint
+  // In steps; -1: never.
+  std::optional<std::int64_t> eval_every, save_every, sample_every;
+  std::optional<std::int64_t> eval_tokens;
   std::int64_t log_every = 1;
 };
+
+struct EvalOptions {
+  std::string checkpoint;         // a checkpoint, or a run directory: its newest
+  std::vector<std::string> data;  // empty: the held-out data of the run
+  std::int64_t data_max_bytes = 0;
+  std::optional<std::int64_t> eval_tokens;  // empty: all
+  std::optional<std::int64_t> devices;
+  std::optional<std::int64_t> device_batch_size;
+};
+
+struct SampleOptions {
+  std::string checkpoint;
+  std::string prompt;
+  std::int64_t num_samples = 1;
+  std::int64_t max_tokens = 256;  // of each sample, after the prompt
+  double temperature = 0.8;       // 0: always the most likely token
+  std::int64_t top_k = 0;         // 0: all tokens
+  std::uint64_t seed = 42;
+};
+
+enum class ReportFormat : std::uint8_t { kTable, kJson };
 
 }  // namespace muo

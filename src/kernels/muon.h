@@ -13,14 +13,27 @@ namespace muo {
 //
 // lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w).
 
-// Steps 1-5. m' = lerp(momentum, grad, 1 - mu); x = lerp(grad, m', mu) (Nesterov); every row of x
-// scaled to the norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * 1.01 + 1e-6.
-// A zero gradient and momentum give x = 0.
-struct MuonInputArgs {
-  Tensor x;         // (k, R, C) out
-  Tensor grad;      // (k, R, C)
-  Tensor momentum;  // (k, R, C)
+// What a matrix' shape does to the learning rate.
+double muon_rate(std::int64_t rows, std::int64_t columns);  // sqrt(max(1, rows / columns))
+
+// Steps 1-2 alone, element-wise, for matrices that are spread over ranks: m' = lerp(momentum, grad,
+// 1 - mu); x = lerp(grad, m', mu) (Nesterov).
+struct MuonNesterovArgs {
+  Tensor x;         // (n) out
+  Tensor grad;      // (n)
+  Tensor momentum;  // (n)
   Tensor scalars;   // StepScalars
+};
+void muon_nesterov(Stream& stream, const MuonNesterovArgs& args);
+
+// Steps 1-5. x = as above; every row of x scaled to the norm |x|_F / sqrt(R) with rows clamped at
+// 1e-6 (MuonEq); x /= |x|_F * 1.01 + 1e-6. A zero gradient and momentum give x = 0.
+struct MuonInputArgs {
+  Tensor x;              // (k, R, C) out
+  Tensor row_norms;      // (k, R) out, scratch: norms before scaling
+  Tensor grad;           // (k, R, C)
+  Tensor momentum = {};  // (k, R, C), or absent: grad already is the Nesterov input
+  Tensor scalars;        // StepScalars
 };
 void muon_input(Stream& stream, const MuonInputArgs& args);
 
@@ -36,17 +49,19 @@ struct MuonScaleArgs {
 };
 void muon_scale(Stream& stream, const MuonScaleArgs& args);
 
-// Steps 1 and 10, if scalars.commit, else nothing. lr = float(scalars.muon_lr *
-// sqrt(max(1, R / C))). weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum,
-// grad, 1 - mu); variance = new_variance.
+// Steps 1 and 10, if scalars.commit, else nothing. With lr = float(scalars.muon_lr * rate):
+// weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum, grad, 1 - mu);
+// variance = new_variance. A rank that holds only elements, or only the variance, of a matrix
+// leaves the other tensors out.
 struct MuonCommitArgs {
-  Tensor weight;        // (k, R, C) in-out, fp32 master
-  Tensor momentum;      // (k, R, C) in-out
-  Tensor variance;      // (k, long) in-out
-  Tensor u;             // (k, R, C)
-  Tensor grad;          // (k, R, C)
-  Tensor new_variance;  // (k, long)
-  Tensor scalars;       // StepScalars
+  Tensor weight = {};        // (n) in-out, fp32 master
+  Tensor momentum = {};      // (n) in-out
+  Tensor variance = {};      // (l) in-out
+  Tensor u = {};             // (n)
+  Tensor grad = {};          // (n)
+  Tensor new_variance = {};  // (l)
+  Tensor scalars = {};       // StepScalars
+  double rate = 1;           // muon_rate of the whole matrix
 };
 void muon_commit(Stream& stream, const MuonCommitArgs& args);
 

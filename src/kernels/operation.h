@@ -20,6 +20,7 @@ class OperationBase {
   OperationBase(std::string_view name, std::type_index arguments);
   OperationBase(const OperationBase&) = delete;
   OperationBase& operator=(const OperationBase&) = delete;
+  ~OperationBase() = default;
 
   [[nodiscard]] std::string_view name() const { return name_; }
   [[nodiscard]] std::type_index arguments() const { return arguments_; }

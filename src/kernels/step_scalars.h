@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "runtime/stream.h"
@@ -56,12 +57,60 @@ struct StepScalars {
 };
 
 // The schedules of nanochat's base_train.py (spec/optimizer 1.9), in double. `it` is the 0-based
-// step. Used by the kernel and by the logger: there is no second copy.
-MUO_HOST_DEVICE double lr_multiplier_at(const HyperParameters& hyper, std::int64_t it);
-MUO_HOST_DEVICE double muon_momentum_at(const HyperParameters& hyper, std::int64_t it);
-MUO_HOST_DEVICE double muon_weight_decay_at(const HyperParameters& hyper, std::int64_t it);
+// step; beyond the horizon the final values hold. Inline, so that every backend's kernel and the
+// logger evaluate the same code.
+MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std::int64_t it) {
+  if (it < hyper.warmup_steps)
+    return static_cast<double>(it + 1) / static_cast<double>(hyper.warmup_steps);
+  const std::int64_t left = hyper.iterations - it;
+  if (left >= hyper.warmdown_steps) return 1.0;
+  const double p =
+      left > 0 ? static_cast<double>(left) / static_cast<double>(hyper.warmdown_steps) : 0.0;
+  return p + (1.0 - p) * hyper.final_lr_frac;
+}
+
+MUO_HOST_DEVICE inline double muon_momentum_at(const HyperParameters& hyper, std::int64_t it) {
+  if (it < hyper.muon_momentum_ramp) {  // first: in a short run the ramp wins over the warmdown
+    const double p = static_cast<double>(it) / static_cast<double>(hyper.muon_momentum_ramp);
+    return (1.0 - p) * hyper.muon_momentum_start + p * hyper.muon_momentum_peak;
+  }
+  const std::int64_t into = it - (hyper.iterations - hyper.warmdown_steps);
+  if (into < 0) return hyper.muon_momentum_peak;
+  const double p = into < hyper.warmdown_steps
+                       ? static_cast<double>(into) / static_cast<double>(hyper.warmdown_steps)
+                       : 1.0;
+  return hyper.muon_momentum_peak * (1.0 - p) + hyper.muon_momentum_end * p;
+}
+
+MUO_HOST_DEVICE inline double muon_weight_decay_at(const HyperParameters& hyper, std::int64_t it) {
+  if (it >= hyper.iterations) return 0.0;
+  constexpr double kPi = 3.14159265358979323846;
+  const double p = static_cast<double>(it) / static_cast<double>(hyper.iterations);
+  return hyper.muon_weight_decay * 0.5 * (1.0 + cos(kPi * p));
+}
+
 // All of a step's scalars from `step` and `updates`.
-MUO_HOST_DEVICE void fill_step_scalars(const HyperParameters& hyper, StepScalars& scalars);
+MUO_HOST_DEVICE inline void fill_step_scalars(const HyperParameters& hyper, StepScalars& scalars) {
+  const double multiplier = lr_multiplier_at(hyper, scalars.step);
+  scalars.commit = 0;
+  scalars.lr_multiplier = static_cast<float>(multiplier);
+  scalars.muon_momentum = static_cast<float>(muon_momentum_at(hyper, scalars.step));
+  scalars.muon_beta2 = static_cast<float>(hyper.muon_beta2);
+  scalars.muon_lr = hyper.muon_lr * multiplier;
+  scalars.muon_weight_decay = static_cast<float>(muon_weight_decay_at(hyper, scalars.step));
+  const auto t = static_cast<float>(scalars.updates + 1);
+  for (int i = 0; i < kMaxAdamGroups; ++i) {
+    const AdamHyper& from = hyper.adam[i];
+    StepScalars::Adam& to = scalars.adam[i];
+    to.lr = static_cast<float>(from.lr * multiplier);
+    to.beta1 = static_cast<float>(from.beta1);
+    to.beta2 = static_cast<float>(from.beta2);
+    to.eps = static_cast<float>(from.eps);
+    to.weight_decay = static_cast<float>(from.weight_decay);
+    to.correction1 = 1.0F - powf(to.beta1, t);
+    to.correction2 = 1.0F - powf(to.beta2, t);
+  }
+}
 
 // First node of a step's graph: fill_step_scalars on the device.
 struct AdvanceStepArgs {

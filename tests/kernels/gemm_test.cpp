@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -190,13 +189,13 @@ TEST(Gemm, RefusesOverlap) {
               HasSubstr("gemm: d overlaps c"));
 }
 
-TEST(SafeBlas, IsTheLibraryThatTheTestsLinkTo) { EXPECT_NO_THROW(require_safe_blas()); }
-
-TEST(SafeBlas, UsesTheVectorsOfACpuThatTheLibraryDoesNotKnow) {
-  if (__builtin_cpu_supports("avx2") == 0) GTEST_SKIP() << "needs a CPU with AVX2";
-  EXPECT_THAT(std::string(blas_core()), ::testing::AnyOf("Haswell", "Zen", "Excavator", "SkylakeX",
-                                                         "Cooperlake", "SapphireRapids"));
+// OpenBLAS takes CPUs that it does not know for one of 2004, and runs at a fifth of the speed.
+TEST(SafeBlas, UsesTheVectorsOfThisCpu) {
+  require_safe_blas();
+  EXPECT_THAT(describe_blas(), testing::Not(testing::HasSubstr("for Prescott")));
 }
+
+TEST(SafeBlas, IsTheLibraryThatTheTestsLinkTo) { EXPECT_NO_THROW(require_safe_blas()); }
 
 }  // namespace
 }  // namespace muo

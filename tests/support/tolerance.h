@@ -15,7 +15,7 @@
 namespace muo::test {
 
 inline constexpr double kUnitF32 = 0x1p-24;  // unit roundoff: half the spacing at 1
-inline constexpr double kUnitBF16 = 0x1p-9;  // 8 significant bits
+inline constexpr double kUnitBF16 = 0x1p-8;  // 8 significant bits
 inline constexpr double kUnitF64 = 0x1p-53;
 
 constexpr double unit_of(DType dtype) {

@@ -209,8 +209,8 @@ class HostCommunicator final : public Communicator {
 
   void run(const CollectivePost& mine) {
     group_.posts[static_cast<std::size_t>(rank_)] = mine;
-    meet();
-    check_paired();
+    if (world() > 1) group_.rendezvous.arrive([this] { check_paired(); }, kSite);
+    if (!group_.mispaired.empty()) throw Error(group_.mispaired);
     if (group_.faults.before_reading) group_.faults.before_reading(rank_);
     move(mine);
     if (!group_.faults.skip_exit_barrier) meet();  // nobody leaves while a peer reads its buffers
@@ -220,12 +220,14 @@ class HostCommunicator final : public Communicator {
     if (world() > 1) group_.rendezvous.arrive({}, kSite);
   }
 
-  // Every rank sees the same posts, so every rank finds the same fault.
-  void check_paired() const {
+  // By one rank for all: a rank that throws takes its post's counts with it.
+  void check_paired() {
     const auto& posts = group_.posts;
-    for (std::size_t peer = 1; peer < posts.size(); ++peer)
-      MUO_CHECK(pairs_with(posts[0], posts[peer]), "collectives are mispaired: rank 0 enters ",
-                text(posts[0]), ", rank ", peer, " enters ", text(posts[peer]));
+    group_.mispaired.clear();
+    for (std::size_t peer = 1; peer < posts.size() && group_.mispaired.empty(); ++peer)
+      if (!pairs_with(posts[0], posts[peer]))
+        group_.mispaired = concat("collectives are mispaired: rank 0 enters ", text(posts[0]),
+                                  ", rank ", peer, " enters ", text(posts[peer]));
   }
 
   [[nodiscard]] const CollectivePost& peer(int rank) const {

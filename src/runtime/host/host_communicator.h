@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/communicator.h"
@@ -49,6 +50,7 @@ struct HostCommunicatorGroup {
   Rendezvous& rendezvous;
   const CommunicatorFaults faults;
   std::vector<CollectivePost> posts;  // by rank; a rank's own entry changes only outside barriers
+  std::string mispaired;              // why the posts do not match; written by a barrier's leader
 };
 
 // `group` outlives the communicator and every graph that holds its collectives, which keep the

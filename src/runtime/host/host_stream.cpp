@@ -66,7 +66,10 @@ class HostStream final : public Stream {
     frontier_.insert(frontier_.end(), host.after.begin(), host.after.end());
   }
 
-  void synchronize() override { check_outside_capture("synchronize"); }
+  void synchronize() override {
+    check_outside_capture("synchronize");
+    check_can_run("synchronize");
+  }
 
   void launch(Graph& graph) override {
     check_outside_capture("launch");

@@ -1,0 +1,323 @@
+#include "optim/bucket_run.h"
+
+#include <algorithm>
+
+#include "kernels/adamw.h"
+#include "kernels/muon.h"
+#include "kernels/reduce.h"
+
+namespace muo {
+
+BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket,
+                     std::span<const ParamSpec> params, Arena& arena, Lifespan gradients,
+                     Tensor scalars)
+    : bucket_(bucket),
+      params_(params),
+      communicator_(rank.communicator),
+      rank_(rank.rank),
+      world_(rank.world),
+      scalars_(scalars),
+      segment_(segment_range(bucket, rank.rank)) {
+  const std::int64_t full = bucket.full_elements();
+  compute_ = bucket.exchange == Exchange::kAllGather ? Range{0, full} : owner_range(bucket, rank_);
+  state_ = bucket.state == StateAt::kElements ? segment_ : compute_;
+  const auto run = [&](const char* what, std::int64_t n, MemoryCategory category) {
+    return arena.tensor({.name = bucket.name + what,
+                         .shape = {n},
+                         .category = category,
+                         .lifespan = Lifespan::kRun});
+  };
+  weights_ = run(".weights", full, MemoryCategory::kWeights);
+  gradient_ = arena.tensor({.name = bucket.name + ".gradient",
+                            .shape = {full},
+                            .category = MemoryCategory::kGradients,
+                            .lifespan = gradients});
+  if (world_ == 1 || bucket.reduction == Reduction::kAllReduce) {
+    reduced_ = gradient_;
+  } else {
+    reduced_begin_ = segment_.begin;
+    reduced_ = arena.tensor({.name = bucket.name + ".reduced",
+                             .shape = {segment_.size()},
+                             .category = MemoryCategory::kStaging});
+  }
+  find_pieces();
+  if (bucket.rule == UpdateRule::kAdamW) {
+    adam_m_ = run(".adam_m", state_.size(), MemoryCategory::kAdamState);
+    adam_v_ = run(".adam_v", state_.size(), MemoryCategory::kAdamState);
+  } else {
+    momentum_ = run(".momentum", state_.size(), MemoryCategory::kMomentum);
+    allocate_muon(arena);
+  }
+}
+
+bool BucketRun::is_local(const Unit& unit) const {
+  return bucket_.compute == ComputeAt::kEveryRank || unit.owner == rank_;
+}
+
+void BucketRun::allocate_muon(Arena& arena) {
+  const auto step = [&](const char* what, std::int64_t n, MemoryCategory category) {
+    return arena.tensor({.name = bucket_.name + what, .shape = {n}, .category = category});
+  };
+  u_ = step(".u", compute_.size(), MemoryCategory::kUpdate);
+  if (bucket_.exchange != Exchange::kNone) {
+    nesterov_ = step(".nesterov", segment_.size(), MemoryCategory::kStaging);
+    exchanged_ = world_ == 1 ? part(nesterov_, segment_.begin, compute_)
+                             : step(".exchanged", compute_.size(), MemoryCategory::kStaging);
+  }
+  if (bucket_.returns == Return::kScatter && world_ > 1)
+    returned_ = step(".returned", segment_.size(), MemoryCategory::kStaging);
+
+  const std::vector<Unit>& units = bucket_.units;
+  for (std::size_t i = 0; i < units.size();) {
+    std::size_t j = i + 1;
+    while (j < units.size() && units[j].owner == units[i].owner &&
+           params_[units[j].param].shape == params_[units[i].param].shape &&
+           units[j].offset == units[j - 1].offset + units[j - 1].end)
+      ++j;
+    if (is_local(units[i])) add_batch(i, j, arena);
+    i = j;
+  }
+}
+
+void BucketRun::add_batch(std::size_t first, std::size_t last, Arena& arena) {
+  const Unit& unit = bucket_.units[first];
+  const ParamSpec& param = params_[unit.param];
+  const std::int64_t rows = param.shape[0];
+  const std::int64_t columns = param.shape[1];
+  const auto k = static_cast<std::int64_t>(last - first);
+  const std::int64_t length = std::max(rows, columns);
+  const Range range{unit.offset, unit.offset + k * rows * columns};
+  const Tensor u = part(u_, compute_.begin, range).view({k, rows, columns});
+  const std::string& name = param.name;
+  const Tensor row_norms = arena.tensor(
+      {.name = name + ".row_norms", .shape = {k, rows}, .category = MemoryCategory::kWorkspace});
+  const Tensor variance = arena.tensor({.name = name + ".variance",
+                                        .shape = {k, length},
+                                        .category = MemoryCategory::kMomentum,
+                                        .lifespan = Lifespan::kRun});
+  const Tensor new_variance = arena.tensor(
+      {.name = name + ".new_variance", .shape = {k, length}, .category = MemoryCategory::kUpdate});
+  batches_.push_back(Batch{.first_unit = first,
+                           .count = k,
+                           .range = range,
+                           .u = u,
+                           .row_norms = row_norms,
+                           .variance = variance,
+                           .new_variance = new_variance,
+                           .iteration = NewtonSchulz(name, u, arena),
+                           .rate = muon_rate(rows, columns)});
+}
+
+void BucketRun::find_pieces() {
+  for (const Unit& unit : bucket_.units) {
+    if (bucket_.state != StateAt::kElements && !is_local(unit)) continue;
+    const Range held = intersection({unit.offset, unit.offset + unit.end - unit.begin}, state_);
+    if (held.size() == 0) continue;
+    const Shape& shape = params_[unit.param].shape;
+    const double rate = bucket_.rule == UpdateRule::kMuon ? muon_rate(shape[0], shape[1]) : 1.0;
+    const Piece piece{.range = held, .rate = rate, .adam_group = unit.adam_group};
+    if (!pieces_.empty() && pieces_.back().range.end == held.begin &&
+        !(pieces_.back().rate < rate || rate < pieces_.back().rate) &&
+        pieces_.back().adam_group == unit.adam_group)
+      pieces_.back().range.end = held.end;
+    else
+      pieces_.push_back(piece);
+  }
+}
+
+Tensor BucketRun::part(const Tensor& tensor, std::int64_t base, Range range) {
+  return tensor.elements(range.begin - base, range.size());
+}
+
+Tensor BucketRun::weight(const Unit& unit, std::int64_t count) const {
+  return weights_.elements(unit.offset, count);
+}
+
+Tensor BucketRun::gradient(const Unit& unit, std::int64_t count) const {
+  return gradient_.elements(unit.offset, count);
+}
+
+void BucketRun::zero_padding(Stream& stream) const {
+  std::int64_t end = 0;
+  const auto zero_until = [&](std::int64_t begin) {
+    if (end < begin) stream.zero(part(gradient_, 0, {end, begin}));
+  };
+  for (const Unit& unit : bucket_.units) {
+    zero_until(unit.offset);
+    end = unit.offset + unit.end - unit.begin;
+  }
+  zero_until(gradient_.numel());
+}
+
+void BucketRun::reduce(Stream& comm) const {
+  if (world_ == 1) return;
+  switch (bucket_.reduction) {
+    case Reduction::kAllReduce:
+      communicator_.all_reduce(comm, bucket_.reduce_tag, gradient_, gradient_);
+      return;
+    case Reduction::kReduceScatter:
+      communicator_.reduce_scatter(comm, bucket_.reduce_tag, reduced_, gradient_);
+      return;
+    case Reduction::kReduceToOwner:
+      for (int r = 0; r < world_; ++r) {
+        const Range to = segment_range(bucket_, r);
+        if (to.size() == 0) continue;
+        communicator_.reduce(comm, bucket_.reduce_tag + static_cast<Tag>(r),
+                             r == rank_ ? reduced_ : Tensor{}, part(gradient_, 0, to), r);
+      }
+      return;
+  }
+}
+
+void BucketRun::add_squares(Stream& update, Tensor total, bool first) const {
+  Tensor counted = reduced_;
+  if (bucket_.reduction == Reduction::kAllReduce) {  // all hold it: each counts an equal part
+    const std::int64_t n = reduced_.numel();
+    counted = part(reduced_, 0, {n * rank_ / world_, n * (rank_ + 1) / world_});
+  }
+  sum_squares(update, {.out = total, .x = counted, .accumulate = !first});
+}
+
+void BucketRun::prepare(Stream& update) const {
+  if (bucket_.exchange == Exchange::kNone || segment_.size() == 0) return;
+  muon_nesterov(update, {.x = nesterov_,
+                         .grad = part(reduced_, reduced_begin_, segment_),
+                         .momentum = momentum_,
+                         .scalars = scalars_});
+}
+
+void BucketRun::exchange(Stream& comm) const {
+  if (world_ == 1) return;
+  if (bucket_.exchange == Exchange::kAllGather)
+    communicator_.all_gather(comm, bucket_.exchange_tag, exchanged_, nesterov_);
+  if (bucket_.exchange != Exchange::kGatherToOwner) return;
+  for (int owner = 0; owner < world_; ++owner) {
+    const Range range = owner_range(bucket_, owner);
+    if (range.size() == 0) continue;
+    communicator_.gather(comm, bucket_.exchange_tag + static_cast<Tag>(owner),
+                         owner == rank_ ? exchanged_ : Tensor{},
+                         part(nesterov_, segment_.begin, intersection(segment_, range)),
+                         counts_of(range), owner);
+  }
+}
+
+void BucketRun::compute(Stream& update) const {
+  if (bucket_.returns == Return::kScatter && world_ > 1) {
+    // Scattering reads the gaps between batches too: they must not hold what shared memory held.
+    std::int64_t end = compute_.begin;
+    for (const Batch& batch : batches_) {
+      if (end < batch.range.begin) update.zero(part(u_, compute_.begin, {end, batch.range.begin}));
+      end = batch.range.end;
+    }
+  }
+  for (const Batch& batch : batches_) {
+    const bool exchanged = bucket_.exchange != Exchange::kNone;
+    muon_input(update,
+               {.x = batch.iteration.input(),
+                .row_norms = batch.row_norms,
+                .grad = exchanged ? part(exchanged_, compute_.begin, batch.range)
+                                  : part(reduced_, reduced_begin_, batch.range),
+                .momentum = exchanged ? Tensor{} : part(momentum_, state_.begin, batch.range),
+                .scalars = scalars_});
+    batch.iteration.run(update);
+    muon_scale(update, {.u = batch.u,
+                        .new_variance = batch.new_variance,
+                        .variance = batch.variance,
+                        .scalars = scalars_});
+  }
+}
+
+void BucketRun::return_updates(Stream& comm) const {
+  if (world_ == 1 || bucket_.returns != Return::kScatter) return;
+  for (int owner = 0; owner < world_; ++owner) {
+    const Range range = owner_range(bucket_, owner);
+    if (range.size() == 0) continue;
+    communicator_.scatter(comm, bucket_.return_tag + static_cast<Tag>(owner),
+                          part(returned_, segment_.begin, intersection(segment_, range)),
+                          owner == rank_ ? u_ : Tensor{}, counts_of(range), owner);
+  }
+}
+
+void BucketRun::commit(Stream& update) const {
+  const bool scattered = bucket_.returns == Return::kScatter && world_ > 1;
+  for (const Piece& piece : pieces_) {
+    const Tensor weight = part(weights_, 0, piece.range);
+    const Tensor grad = part(reduced_, reduced_begin_, piece.range);
+    if (bucket_.rule == UpdateRule::kAdamW)
+      adamw(update, {.weight = weight,
+                     .m = part(adam_m_, state_.begin, piece.range),
+                     .v = part(adam_v_, state_.begin, piece.range),
+                     .grad = grad,
+                     .scalars = scalars_,
+                     .group = piece.adam_group});
+    else
+      muon_commit(update, {.weight = weight,
+                           .momentum = part(momentum_, state_.begin, piece.range),
+                           .u = scattered ? part(returned_, segment_.begin, piece.range)
+                                          : part(u_, compute_.begin, piece.range),
+                           .grad = grad,
+                           .scalars = scalars_,
+                           .rate = piece.rate});
+  }
+  for (const Batch& batch : batches_)
+    muon_commit(
+        update,
+        {.variance = batch.variance, .new_variance = batch.new_variance, .scalars = scalars_});
+}
+
+void BucketRun::publish(Stream& comm) const {
+  if (world_ == 1 || bucket_.publish == Publish::kNone) return;
+  const Tensor own = part(weights_, 0, segment_);
+  if (bucket_.publish == Publish::kAllGather)
+    communicator_.all_gather(comm, bucket_.publish_tag, weights_, own);
+  else
+    communicator_.all_gather_v(comm, bucket_.publish_tag, weights_, own, bucket_.segments);
+}
+
+std::vector<std::int64_t> BucketRun::counts_of(Range range) const {
+  std::vector<std::int64_t> counts;
+  for (int r = 0; r < world_; ++r)
+    counts.push_back(intersection(segment_range(bucket_, r), range).size());
+  return counts;
+}
+
+void BucketRun::append_state(std::vector<StateEntry>& entries) const {
+  const bool writer = bucket_.state != StateAt::kEveryRank || rank_ == 0;
+  for (const Unit& unit : bucket_.units) {
+    if (bucket_.state != StateAt::kElements && !is_local(unit)) continue;
+    const Range held = intersection({unit.offset, unit.offset + unit.end - unit.begin}, state_);
+    if (held.size() == 0) continue;
+    const ParamSpec& param = params_[unit.param];
+    const auto add = [&](const char* suffix, const Tensor& tensor, std::int64_t base) {
+      entries.push_back({.name = param.name + suffix,
+                         .shape = param.shape,
+                         .begin = unit.begin + held.begin - unit.offset,
+                         .values = part(tensor, base, held),
+                         .writer = writer});
+    };
+    add("", weights_, 0);
+    if (bucket_.rule == UpdateRule::kAdamW) {
+      add(".adam_m", adam_m_, state_.begin);
+      add(".adam_v", adam_v_, state_.begin);
+    } else {
+      add(".momentum", momentum_, state_.begin);
+    }
+  }
+  append_variances(entries);
+}
+
+void BucketRun::append_variances(std::vector<StateEntry>& entries) const {
+  const bool writer = bucket_.compute == ComputeAt::kOwner || rank_ == 0;
+  for (const Batch& batch : batches_)
+    for (std::int64_t i = 0; i < batch.count; ++i) {
+      const Unit& unit = bucket_.units[batch.first_unit + static_cast<std::size_t>(i)];
+      const Tensor values = batch.variance.row(i);
+      entries.push_back({.name = params_[unit.param].name + ".variance",
+                         .shape = values.shape,
+                         .begin = 0,
+                         .values = values,
+                         .writer = writer});
+    }
+}
+
+}  // namespace muo

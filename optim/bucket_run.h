@@ -1,0 +1,96 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "optim/newton_schulz.h"
+#include "optim/sharding_plan.h"
+#include "runtime/arena.h"
+#include "runtime/device_group.h"
+#include "runtime/parameter.h"
+
+namespace muo {
+
+// One rank's tensors of one bucket, and the calls that its table asks for. Each function enqueues
+// on the one stream it is given and synchronises with nothing: ShardedStep orders the streams.
+class BucketRun {
+ public:
+  BucketRun(const RankContext& rank, const Bucket& bucket, std::span<const ParamSpec> params,
+            Arena& arena, Lifespan gradients, Tensor scalars);
+
+  // Flat, of `unit` and the units after it that continue its parameter.
+  [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
+  [[nodiscard]] Tensor gradient(const Unit& unit, std::int64_t count) const;
+
+  // Before reduce: padding must not carry what shared memory held.
+  void zero_padding(Stream& stream) const;
+  void reduce(Stream& comm) const;
+  // Adds this rank's part of the squared reduced gradient, counted on one rank only, to `total`.
+  void add_squares(Stream& update, Tensor total, bool first) const;
+  // Nesterov input of this rank's elements, where the plan exchanges it.
+  void prepare(Stream& update) const;
+  void exchange(Stream& comm) const;
+  void compute(Stream& update) const;  // updates, touching no state
+  void return_updates(Stream& comm) const;
+  void commit(Stream& update) const;  // if scalars.commit
+  void publish(Stream& comm) const;
+
+  [[nodiscard]] const Bucket& bucket() const { return bucket_; }
+  void append_state(std::vector<StateEntry>& entries) const;
+
+ private:
+  // Adjacent units of one shape that this rank computes as one.
+  struct Batch {
+    std::size_t first_unit = 0;
+    std::int64_t count = 0;
+    Range range;          // of the bucket's full space
+    Tensor u;             // (k, R, C)
+    Tensor row_norms;     // (k, R)
+    Tensor variance;      // (k, long)
+    Tensor new_variance;  // (k, long)
+    NewtonSchulz iteration;
+    double rate = 1;
+  };
+  // A run of elements that this rank commits with one call.
+  struct Piece {
+    Range range;
+    double rate = 1;     // Muon
+    int adam_group = 0;  // AdamW
+  };
+
+  [[nodiscard]] bool is_local(const Unit& unit) const;  // computed here
+  void allocate_muon(Arena& arena);
+  void add_batch(std::size_t first, std::size_t last, Arena& arena);
+  void find_pieces();
+  void append_variances(std::vector<StateEntry>& entries) const;
+  // What each rank's segment has of the range.
+  [[nodiscard]] std::vector<std::int64_t> counts_of(Range range) const;
+  // What of a reduced-like tensor that starts at `base` in the full space covers `range`.
+  static Tensor part(const Tensor& tensor, std::int64_t base, Range range);
+
+  const Bucket& bucket_;
+  std::span<const ParamSpec> params_;
+  Communicator& communicator_;
+  int rank_;
+  int world_;
+  Tensor scalars_;
+  Range segment_;  // this rank's
+  Range state_;    // where this rank holds state and masters
+  Range compute_;  // where it computes
+
+  Tensor weights_;   // full space: the replica; the master is this rank's part of it
+  Tensor gradient_;  // full space
+  Tensor reduced_;   // from reduced_begin_ on
+  std::int64_t reduced_begin_ = 0;
+  Tensor momentum_;   // Muon; over state_
+  Tensor adam_m_;     // AdamW; over state_
+  Tensor adam_v_;     // AdamW; over state_
+  Tensor u_;          // Muon; over compute_
+  Tensor nesterov_;   // over segment_, where the plan exchanges
+  Tensor exchanged_;  // over compute_, where the plan exchanges
+  Tensor returned_;   // over segment_, where updates are scattered
+  std::vector<Batch> batches_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace muo

@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <string>
+
+#include "optim/sharding_plan.h"
+
+namespace muo {
+namespace {
+
+[[noreturn]] void fail(const Bucket& bucket, const std::string& what) {
+  MUO_FAIL("sharding plan, bucket '", bucket.name, "': ", what);
+}
+
+void require(bool condition, const Bucket& bucket, const char* what) {
+  if (!condition) fail(bucket, what);
+}
+
+void check_combination(const Bucket& b) {
+  require(
+      b.exchange != Exchange::kAllToAll && b.returns != Return::kAllToAll, b,
+      "all-to-all needs parameters that are not contiguous, which the executor does not support");
+  require(b.gradient_wire == DType::kF32 && b.weight_wire == DType::kF32, b,
+          "wires other than fp32 are not supported");
+  const bool equal = std::all_of(b.segments.begin(), b.segments.end(),
+                                 [&](std::int64_t s) { return s == b.segments[0]; });
+  require(equal || b.reduction != Reduction::kReduceScatter, b,
+          "reduce-scatter needs equal segments");
+  require(equal || b.publish != Publish::kAllGather, b, "all-gather needs equal segments");
+  switch (b.state) {
+    case StateAt::kEveryRank:
+      require(b.reduction == Reduction::kAllReduce && b.exchange == Exchange::kNone &&
+                  b.compute == ComputeAt::kEveryRank && b.returns == Return::kNone &&
+                  b.publish == Publish::kNone,
+              b, "state at every rank means all-reduce, and nothing to exchange or publish");
+      return;
+    case StateAt::kOwner:
+      require(b.exchange == Exchange::kNone && b.compute == ComputeAt::kOwner &&
+                  b.returns == Return::kNone && b.publish != Publish::kNone,
+              b, "state at the owner means that the owner computes and publishes");
+      return;
+    case StateAt::kElements:
+      require(b.rule == UpdateRule::kMuon, b, "state by elements is for Muon; AdamW slices rows");
+      require(b.reduction == Reduction::kReduceScatter && equal && b.publish != Publish::kNone, b,
+              "state by elements means reduce-scatter, and publication");
+      if (b.compute == ComputeAt::kEveryRank)
+        require(b.exchange == Exchange::kAllGather && b.returns == Return::kOwnSlice, b,
+                "compute at every rank from elements means all-gather and own slice");
+      else
+        require(b.exchange == Exchange::kGatherToOwner && b.returns == Return::kScatter, b,
+                "compute at the owner from elements means gather to owner and scatter");
+      return;
+  }
+}
+
+void check_unit(const Bucket& bucket, const Unit& unit, const ShardingPlan& plan,
+                std::span<const ParamSpec> params) {
+  require(unit.param < params.size(), bucket, "a unit of no parameter");
+  const ParamSpec& param = params[unit.param];
+  const UpdateGroup group = update_group(param.role);
+  require(group.rule == bucket.rule, bucket, "a unit of another update rule");
+  require(0 <= unit.begin && unit.begin < unit.end && unit.end <= param.shape.numel(), bucket,
+          "a unit beyond its parameter");
+  if (bucket.rule == UpdateRule::kMuon)
+    require(param.shape.rank() == 2 && unit.end - unit.begin == param.shape.numel(), bucket,
+            "a Muon unit that is not a whole matrix");
+  else
+    require(unit.adam_group == group.adam_group, bucket, "a unit in a foreign AdamW group");
+  const bool owned = bucket.compute == ComputeAt::kOwner;
+  require(owned ? 0 <= unit.owner && unit.owner < plan.world : unit.owner == kEveryRank, bucket,
+          "a unit whose owner contradicts who computes");
+}
+
+// Units ascend without overlap, inside the space and, where the owner holds them, in its segment.
+void check_space(const Bucket& bucket) {
+  const std::int64_t full = bucket.full_elements();
+  std::int64_t end = 0;
+  std::vector<Range> segments;
+  std::int64_t begin = 0;
+  for (const std::int64_t size : bucket.segments) {
+    segments.push_back({begin, begin + size});
+    begin += size;
+  }
+  for (const Unit& unit : bucket.units) {
+    require(unit.offset >= end, bucket, "units overlap, or do not ascend");
+    end = unit.offset + unit.end - unit.begin;
+    require(end <= full, bucket, "a unit beyond the segments");
+    if (bucket.state != StateAt::kOwner) continue;
+    const Range& segment = segments[static_cast<std::size_t>(unit.owner)];
+    require(segment.begin <= unit.offset && end <= segment.end, bucket,
+            "a unit in a foreign segment");
+  }
+  if (bucket.exchange != Exchange::kGatherToOwner) return;
+  std::vector<bool> seen(bucket.segments.size(), false);
+  for (std::size_t i = 0; i < bucket.units.size(); ++i) {
+    const auto owner = static_cast<std::size_t>(bucket.units[i].owner);
+    if (i > 0 && bucket.units[i - 1].owner == bucket.units[i].owner) continue;
+    require(!seen[owner], bucket, "the units of an owner are not adjacent");
+    seen[owner] = true;
+  }
+}
+
+// Every element once, and each parameter contiguous in one bucket.
+void check_coverage(const ShardingPlan& plan, std::span<const ParamSpec> params) {
+  struct Part {
+    const Bucket* bucket;
+    const Unit* unit;
+  };
+  std::vector<std::vector<Part>> parts(params.size());
+  for (const Bucket& bucket : plan.buckets)
+    for (const Unit& unit : bucket.units)
+      parts[unit.param].push_back({&bucket, &unit});
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    std::int64_t end = 0;
+    for (const Part& part : parts[i]) {  // ascending: so are the units of a bucket
+      require(part.unit->begin == end, *part.bucket, "a parameter with a gap, or updated twice");
+      end = part.unit->end;
+      const Part& first = parts[i].front();
+      require(part.bucket == first.bucket &&
+                  part.unit->offset - part.unit->begin == first.unit->offset - first.unit->begin,
+              *part.bucket, "a parameter that is not contiguous");
+    }
+    MUO_CHECK(end == params[i].shape.numel(), "sharding plan: nobody updates ", params[i].name,
+              " from element ", end);
+  }
+}
+
+void check_tags(const ShardingPlan& plan) {
+  struct Use {
+    Tag tag;
+    int count;
+    std::string what;
+  };
+  std::vector<Use> uses;
+  const auto add = [&](const Bucket& bucket, Tag tag, int count, const char* what) {
+    if ((tag != 0) != (count > 0)) fail(bucket, concat("tag ", tag, " for ", count, " ", what));
+    if (count > 0) uses.push_back({tag, count, concat(what, " of '", bucket.name, "'")});
+  };
+  Tag last_reduce = 0;
+  for (const Bucket& bucket : plan.buckets) {
+    require(bucket.reduce_tag > last_reduce, bucket, "reduced out of the order of the buckets");
+    last_reduce = bucket.reduce_tag;
+    require(bucket.exchange_tag == 0 || bucket.exchange_tag > bucket.reduce_tag, bucket,
+            "exchanged before it is reduced");
+    require(bucket.return_tag == 0 || bucket.return_tag > bucket.exchange_tag, bucket,
+            "returned before it is exchanged");
+    require(std::max({bucket.reduce_tag, bucket.exchange_tag, bucket.return_tag}) < plan.totals_tag,
+            bucket, "a gradient that comes after the totals");
+    require(bucket.publish_tag == 0 || bucket.publish_tag > plan.totals_tag, bucket,
+            "published before the totals are agreed");
+    add(bucket, bucket.reduce_tag, reduce_collectives(bucket), "reductions");
+    add(bucket, bucket.exchange_tag, exchange_collectives(bucket), "exchanges");
+    add(bucket, bucket.return_tag, return_collectives(bucket), "returns");
+    add(bucket, bucket.publish_tag, publish_collectives(bucket), "publications");
+  }
+  uses.push_back({plan.totals_tag, 1, "totals"});
+  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.tag < b.tag; });
+  for (std::size_t i = 1; i < uses.size(); ++i)
+    MUO_CHECK(uses[i - 1].tag + static_cast<Tag>(uses[i - 1].count) <= uses[i].tag,
+              "sharding plan: ", uses[i - 1].what, " and ", uses[i].what, " share tag ",
+              uses[i].tag);
+}
+
+void check_publish_order(const ShardingPlan& plan) {
+  std::vector<bool> seen(plan.buckets.size(), false);
+  Tag last = 0;
+  for (const std::size_t b : plan.publish_order) {
+    MUO_CHECK(b < plan.buckets.size() && !seen[b], "sharding plan: publish_order has ", b,
+              " twice, or there is no such bucket");
+    seen[b] = true;
+    const Tag tag = plan.buckets[b].publish_tag;
+    if (tag == 0) continue;
+    require(tag > last, plan.buckets[b], "published out of publish_order");
+    last = tag;
+  }
+  MUO_CHECK(plan.publish_order.size() == plan.buckets.size(),
+            "sharding plan: publish_order lacks a bucket");
+}
+
+}  // namespace
+
+void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params) {
+  MUO_CHECK(plan.world >= 1, "sharding plan for world ", plan.world);
+  for (const Bucket& bucket : plan.buckets) {
+    require(!bucket.units.empty(), bucket, "no units");
+    require(static_cast<int>(bucket.segments.size()) == plan.world, bucket,
+            "not one segment per rank");
+    require(std::all_of(bucket.segments.begin(), bucket.segments.end(),
+                        [](std::int64_t s) { return s >= 0; }),
+            bucket, "a negative segment");
+    check_combination(bucket);
+    for (const Unit& unit : bucket.units)
+      check_unit(bucket, unit, plan, params);
+    check_space(bucket);
+  }
+  check_coverage(plan, params);
+  check_tags(plan);
+  check_publish_order(plan);
+}
+
+}  // namespace muo

@@ -1,0 +1,44 @@
+#include "optim/newton_schulz.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/gemm.h"
+
+namespace muo {
+
+NewtonSchulz::NewtonSchulz(const std::string& name, Tensor u, Arena& arena) : u_(u) {
+  const std::int64_t n = std::min(u.shape[1], u.shape[2]);
+  const Shape square{u.shape[0], n, n};
+  const auto scratch = [&](const char* what, const Shape& shape) {
+    return arena.tensor(
+        {.name = name + what, .shape = shape, .category = MemoryCategory::kWorkspace});
+  };
+  x_ = scratch(".x", u.shape);
+  gram_ = scratch(".gram", square);
+  polynomial_ = scratch(".polynomial", square);
+}
+
+void NewtonSchulz::run(Stream& stream) const {
+  static_assert(kPolarExpress.size() % 2 == 1, "the result ends in u");
+  const bool tall = u_.shape[1] > u_.shape[2];
+  Tensor from = x_;
+  Tensor to = u_;
+  for (const PolarExpress& p : kPolarExpress) {
+    gemm(stream, {.d = gram_, .a = from, .b = from, .transpose_a = tall, .transpose_b = !tall});
+    gemm(stream, {.d = polynomial_,
+                  .c = gram_,
+                  .a = gram_,
+                  .b = gram_,
+                  .alpha = static_cast<float>(p.c),
+                  .beta = static_cast<float>(p.b)});
+    gemm(stream, {.d = to,
+                  .c = from,
+                  .a = tall ? from : polynomial_,
+                  .b = tall ? polynomial_ : from,
+                  .beta = static_cast<float>(p.a)});
+    std::swap(from, to);
+  }
+}
+
+}  // namespace muo

@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <numeric>
+
+#include "optim/sharding_plan.h"
+#include "optim/strategies/strategies.h"
+
+namespace muo {
+namespace {
+
+// Elements that `rank` sends to others.
+std::int64_t reduced_elements(const Bucket& bucket, int rank, int world) {
+  const std::int64_t full = bucket.full_elements();
+  if (bucket.reduction == Reduction::kAllReduce) return 2 * full * (world - 1) / world;
+  return full - bucket.segments[static_cast<std::size_t>(rank)];
+}
+
+std::int64_t gathered_elements(const Bucket& bucket, int rank, int world) {
+  return bucket.segments[static_cast<std::size_t>(rank)] * (world - 1);
+}
+
+std::int64_t exchanged_elements(const Bucket& bucket, int rank, int world) {
+  if (bucket.exchange == Exchange::kAllGather) return gathered_elements(bucket, rank, world);
+  if (bucket.exchange != Exchange::kGatherToOwner) return 0;
+  const Range mine = owner_range(bucket, rank);
+  const Range segment = segment_range(bucket, rank);
+  return segment.size() - intersection(mine, segment).size();
+}
+
+std::int64_t returned_elements(const Bucket& bucket, int rank) {
+  if (bucket.returns != Return::kScatter) return 0;
+  const Range mine = owner_range(bucket, rank);
+  return mine.size() - intersection(mine, segment_range(bucket, rank)).size();
+}
+
+}  // namespace
+
+PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) {
+  const auto world = static_cast<std::size_t>(plan.world);
+  PlanCost cost;
+  cost.muon_flops.assign(world, 0.0);
+  cost.sent_bytes.assign(world, 0);
+  double busiest = 0;
+  double needed = 0;  // every matrix once
+  for (const Bucket& bucket : plan.buckets) {
+    const std::vector<double> flops = strategies::flops_by_rank(bucket, params, plan.world);
+    busiest += *std::max_element(flops.begin(), flops.end());
+    std::int64_t covered = 0;
+    for (const Unit& unit : bucket.units) {
+      covered += unit.end - unit.begin;
+      if (bucket.rule == UpdateRule::kMuon) needed += newton_schulz_flops(params[unit.param].shape);
+    }
+    cost.padding_elements += bucket.full_elements() - covered;
+    for (std::size_t r = 0; r < world; ++r) {
+      cost.muon_flops[r] += flops[r];
+      if (plan.world == 1) continue;
+      const int rank = static_cast<int>(r);
+      cost.sent_bytes[r] +=
+          size_of(bucket.gradient_wire) *
+          (reduced_elements(bucket, rank, plan.world) +
+           exchanged_elements(bucket, rank, plan.world) + returned_elements(bucket, rank));
+      if (bucket.publish != Publish::kNone)
+        cost.sent_bytes[r] +=
+            size_of(bucket.weight_wire) * gathered_elements(bucket, rank, plan.world);
+    }
+  }
+  if (busiest > 0) cost.balance = needed / plan.world / busiest;
+  return cost;
+}
+
+}  // namespace muo

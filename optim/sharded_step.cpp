@@ -1,0 +1,268 @@
+#include "optim/sharded_step.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "kernels/step_scalars.h"
+#include "optim/bucket_run.h"
+
+namespace muo {
+
+class ShardedStep::Impl {
+ public:
+  Impl(const RankContext& rank, const ShardingPlan& plan, std::span<const ParamSpec> params,
+       Arena& arena, Lifespan gradients);
+
+  // Where a parameter lies.
+  struct Place {
+    std::size_t bucket = 0;
+    const Unit* first = nullptr;
+  };
+  [[nodiscard]] const BucketRun& run_of(const Place& place) const {
+    return *buckets_[place.bucket].run;
+  }
+
+  void begin();
+  void gradient_ready(std::size_t param);
+  void finish(const std::function<void(Stream&)>& before_counting);
+  void publish();
+
+  std::vector<Place> places_;
+  std::span<const ParamSpec> params_;
+  Tensor scalars_;
+  Tensor hyper_;
+  Tensor totals_;
+  struct BucketState {
+    std::unique_ptr<BucketRun> run;
+    std::size_t parameters = 0;
+    std::size_t missing = 0;  // gradients of this step
+    std::unique_ptr<Event> ready, reduced, prepared, exchanged, computed, committed;
+  };
+  std::vector<BucketState> buckets_;
+
+ private:
+  // The collectives before the totals, in the order of their tags.
+  enum class Phase : std::uint8_t { kReduce, kExchange, kReturn };
+  struct Call {
+    Tag tag = 0;
+    Phase phase = Phase::kReduce;
+    std::size_t bucket = 0;
+  };
+
+  void advance();
+  void reduce(BucketState& bucket);
+  void exchange(std::size_t index);
+  void return_updates(BucketState& bucket);
+  void compute_exchanged();
+  static void order(Stream& before, Event& event, Stream& after) {
+    before.record(event);
+    after.wait(event);
+  }
+
+  RankContext rank_;
+  const ShardingPlan& plan_;
+  std::vector<Call> calls_;
+  std::size_t next_call_ = 0;
+  std::vector<bool> announced_;           // gradients of this step
+  bool counting_ = false;                 // a bucket's squares were added in this step
+  std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
+  std::unique_ptr<Event> loss_, updated_, totalled_, agreed_, all_committed_, published_;
+};
+
+ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
+                        std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
+    : places_(params.size()),
+      params_(params),
+      rank_(rank),
+      plan_(plan),
+      announced_(params.size(), true) {
+  check_plan(plan, params);
+  MUO_CHECK(plan.world == rank.world, "a plan for world ", plan.world, " at world ", rank.world);
+  const auto bytes = [&](const char* name, std::size_t size) {
+    return arena.tensor({.name = name,
+                         .shape = {static_cast<std::int64_t>(size)},
+                         .dtype = DType::kBytes,
+                         .category = MemoryCategory::kMetrics,
+                         .lifespan = Lifespan::kRun});
+  };
+  scalars_ = bytes("step_scalars", sizeof(StepScalars));
+  hyper_ = bytes("hyper_parameters", sizeof(HyperParameters));
+  totals_ = arena.tensor({.name = "totals",
+                          .shape = {2},
+                          .dtype = DType::kF64,
+                          .category = MemoryCategory::kMetrics,
+                          .lifespan = Lifespan::kRun});
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const Bucket& bucket = plan.buckets[b];
+    BucketState state;
+    state.run = std::make_unique<BucketRun>(rank, bucket, params, arena, gradients, scalars_);
+    for (std::unique_ptr<Event>* event : {&state.ready, &state.reduced, &state.prepared,
+                                          &state.exchanged, &state.computed, &state.committed})
+      *event = rank.device.make_event();
+    for (const Unit& unit : bucket.units) {
+      Place& place = places_[unit.param];
+      if (place.first != nullptr) continue;
+      place = {.bucket = b, .first = &unit};
+      ++state.parameters;
+    }
+    state.missing = state.parameters;
+    buckets_.push_back(std::move(state));
+    calls_.push_back({bucket.reduce_tag, Phase::kReduce, b});
+    if (bucket.exchange_tag != 0) calls_.push_back({bucket.exchange_tag, Phase::kExchange, b});
+    if (bucket.return_tag != 0) calls_.push_back({bucket.return_tag, Phase::kReturn, b});
+  }
+  std::sort(calls_.begin(), calls_.end(),
+            [](const Call& a, const Call& b) { return a.tag < b.tag; });
+  next_call_ = calls_.size();
+  for (std::unique_ptr<Event>* event :
+       {&loss_, &updated_, &totalled_, &agreed_, &all_committed_, &published_})
+    *event = rank.device.make_event();
+}
+
+void ShardedStep::Impl::begin() {
+  advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
+  for (BucketState& bucket : buckets_)
+    bucket.missing = bucket.parameters;
+  announced_.assign(announced_.size(), false);
+  next_call_ = 0;
+  counting_ = false;
+  exchanged_bucket_ = -1;
+}
+
+void ShardedStep::Impl::gradient_ready(std::size_t param) {
+  MUO_CHECK(param < announced_.size() && !announced_[param], "gradient ", param,
+            " is announced twice in a step, or before it begins");
+  announced_[param] = true;
+  BucketState& bucket = buckets_[places_[param].bucket];
+  if (--bucket.missing > 0) return;
+  bucket.run->zero_padding(rank_.compute);
+  rank_.compute.record(*bucket.ready);
+  advance();
+}
+
+// As far as the order of the tags and the gradients so far allow.
+void ShardedStep::Impl::advance() {
+  for (; next_call_ < calls_.size(); ++next_call_) {
+    const Call& call = calls_[next_call_];
+    BucketState& bucket = buckets_[call.bucket];
+    switch (call.phase) {
+      case Phase::kReduce:
+        if (bucket.missing > 0) return;
+        reduce(bucket);
+        break;
+      case Phase::kExchange:
+        exchange(call.bucket);
+        break;
+      case Phase::kReturn:
+        return_updates(bucket);
+        break;
+    }
+  }
+}
+
+void ShardedStep::Impl::reduce(BucketState& bucket) {
+  rank_.comm.wait(*bucket.ready);
+  bucket.run->reduce(rank_.comm);
+  order(rank_.comm, *bucket.reduced, rank_.update);
+  bucket.run->add_squares(rank_.update, totals_.row(1), !counting_);
+  counting_ = true;
+  if (bucket.run->bucket().exchange == Exchange::kNone)
+    bucket.run->compute(rank_.update);
+  else
+    bucket.run->prepare(rank_.update);
+}
+
+void ShardedStep::Impl::exchange(std::size_t index) {
+  BucketState& bucket = buckets_[index];
+  order(rank_.update, *bucket.prepared, rank_.comm);
+  bucket.run->exchange(rank_.comm);
+  rank_.comm.record(*bucket.exchanged);
+  // Only now: the next bucket's input travels while the previous bucket computes.
+  compute_exchanged();
+  exchanged_bucket_ = static_cast<std::ptrdiff_t>(index);
+}
+
+void ShardedStep::Impl::compute_exchanged() {
+  if (exchanged_bucket_ < 0) return;
+  BucketState& bucket = buckets_[static_cast<std::size_t>(exchanged_bucket_)];
+  rank_.update.wait(*bucket.exchanged);
+  bucket.run->compute(rank_.update);
+  rank_.update.record(*bucket.computed);
+  exchanged_bucket_ = -1;
+}
+
+void ShardedStep::Impl::return_updates(BucketState& bucket) {
+  if (exchanged_bucket_ >= 0 && &buckets_[static_cast<std::size_t>(exchanged_bucket_)] == &bucket)
+    compute_exchanged();
+  rank_.comm.wait(*bucket.computed);
+  bucket.run->return_updates(rank_.comm);
+}
+
+void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counting) {
+  for (std::size_t i = 0; i < announced_.size(); ++i)
+    MUO_CHECK(announced_[i], "no gradient of ", params_[i].name, " in this step");
+  MUO_CHECK(next_call_ == calls_.size());
+  compute_exchanged();
+  order(rank_.update, *updated_, rank_.comm);
+  order(rank_.compute, *loss_, rank_.comm);  // and the last use of the old weights
+  if (rank_.world > 1)
+    rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
+  order(rank_.comm, *totalled_, rank_.compute);
+  agree_commit(rank_.compute, {.scalars = scalars_, .totals = totals_});
+  order(rank_.compute, *agreed_, rank_.update);
+  for (const std::size_t b : plan_.publish_order) {
+    BucketState& bucket = buckets_[b];
+    bucket.run->commit(rank_.update);
+    order(rank_.update, *bucket.committed, rank_.comm);
+    bucket.run->publish(rank_.comm);
+  }
+  if (before_counting) before_counting(rank_.compute);
+  order(rank_.update, *all_committed_, rank_.compute);
+  order(rank_.comm, *published_, rank_.compute);
+  finish_step(rank_.compute, {.scalars = scalars_});
+}
+
+void ShardedStep::Impl::publish() {
+  order(rank_.compute, *agreed_, rank_.comm);
+  for (const std::size_t b : plan_.publish_order)
+    buckets_[b].run->publish(rank_.comm);
+  order(rank_.comm, *published_, rank_.compute);
+}
+
+ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
+                         std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
+    : impl_(std::make_unique<Impl>(rank, plan, params, arena, gradients)) {}
+ShardedStep::~ShardedStep() = default;
+
+Tensor ShardedStep::weight(std::size_t param) const {
+  const Impl::Place& place = impl_->places_.at(param);
+  const Shape& shape = impl_->params_[param].shape;
+  return impl_->run_of(place).weight(*place.first, shape.numel()).view(shape);
+}
+
+Tensor ShardedStep::gradient(std::size_t param) const {
+  const Impl::Place& place = impl_->places_.at(param);
+  const Shape& shape = impl_->params_[param].shape;
+  return impl_->run_of(place).gradient(*place.first, shape.numel()).view(shape);
+}
+
+Tensor ShardedStep::scalars() const { return impl_->scalars_; }
+Tensor ShardedStep::hyper() const { return impl_->hyper_; }
+Tensor ShardedStep::totals() const { return impl_->totals_; }
+
+void ShardedStep::begin() { impl_->begin(); }
+void ShardedStep::gradient_ready(std::size_t param) { impl_->gradient_ready(param); }
+void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
+  impl_->finish(before_counting);
+}
+void ShardedStep::publish() { impl_->publish(); }
+
+std::vector<StateEntry> ShardedStep::state() const {
+  std::vector<StateEntry> entries;
+  for (const Impl::BucketState& bucket : impl_->buckets_)
+    bucket.run->append_state(entries);
+  return entries;
+}
+
+}  // namespace muo

@@ -1,0 +1,146 @@
+#include "optim/sharding_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "optim/strategies/strategies.h"
+
+namespace muo {
+namespace {
+
+using strategies::Params;
+
+struct Strategy {
+  std::string_view name;
+  std::vector<Bucket> (*make)(Params params, int world);
+};
+constexpr std::array kStrategies = {
+    Strategy{"balanced", strategies::balanced},
+    Strategy{"ddp", strategies::ddp},
+    Strategy{"stacked", strategies::stacked},
+};
+constexpr std::array kNames = {kStrategies[0].name, kStrategies[1].name, kStrategies[2].name};
+static_assert(kNames.size() == kStrategies.size());
+
+void sort_by_completion(std::vector<Bucket>& buckets, Params params) {
+  std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
+    return strategies::last_ready(a, params) < strategies::last_ready(b, params);
+  });
+}
+
+std::vector<std::size_t> order_of_use(const std::vector<Bucket>& buckets, Params params) {
+  std::vector<std::size_t> order(buckets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return strategies::first_use(buckets[a], params) < strategies::first_use(buckets[b], params);
+  });
+  return order;
+}
+
+}  // namespace
+
+void assign_tags(ShardingPlan& plan) {
+  Tag next = 1;
+  const auto take = [&](int count) {
+    const Tag tag = count > 0 ? next : 0;
+    next += static_cast<Tag>(count);
+    return tag;
+  };
+  // An exchange goes out before the previous bucket's updates return: while that bucket computes,
+  // the next one's input travels.
+  Bucket* computing = nullptr;
+  const auto return_previous = [&] {
+    if (computing != nullptr) computing->return_tag = take(return_collectives(*computing));
+    computing = nullptr;
+  };
+  for (Bucket& bucket : plan.buckets) {
+    bucket.reduce_tag = take(reduce_collectives(bucket));
+    bucket.exchange_tag = take(exchange_collectives(bucket));
+    return_previous();
+    computing = &bucket;
+  }
+  return_previous();
+  plan.totals_tag = take(1);
+  for (const std::size_t b : plan.publish_order)
+    plan.buckets[b].publish_tag = take(publish_collectives(plan.buckets[b]));
+}
+
+std::int64_t Bucket::full_elements() const {
+  return std::accumulate(segments.begin(), segments.end(), std::int64_t{0});
+}
+
+std::int64_t Bucket::segment_begin(int rank) const {
+  return std::accumulate(segments.begin(), segments.begin() + rank, std::int64_t{0});
+}
+
+Range segment_range(const Bucket& bucket, int rank) {
+  const std::int64_t begin = bucket.segment_begin(rank);
+  return {begin, begin + bucket.segments[static_cast<std::size_t>(rank)]};
+}
+
+Range owner_range(const Bucket& bucket, int rank) {
+  Range range;
+  for (const Unit& unit : bucket.units) {
+    if (unit.owner != rank && unit.owner != kEveryRank) continue;
+    if (range.size() == 0) range.begin = unit.offset;
+    range.end = unit.offset + unit.end - unit.begin;
+  }
+  return range;
+}
+
+Range intersection(Range a, Range b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+int reduce_collectives(const Bucket& bucket) {
+  return bucket.reduction == Reduction::kReduceToOwner ? static_cast<int>(bucket.segments.size())
+                                                       : 1;
+}
+
+int exchange_collectives(const Bucket& bucket) {
+  if (bucket.exchange == Exchange::kNone) return 0;
+  return bucket.exchange == Exchange::kGatherToOwner ? static_cast<int>(bucket.segments.size()) : 1;
+}
+
+int return_collectives(const Bucket& bucket) {
+  if (bucket.returns == Return::kScatter) return static_cast<int>(bucket.segments.size());
+  return bucket.returns == Return::kAllToAll ? 1 : 0;
+}
+
+int publish_collectives(const Bucket& bucket) { return bucket.publish == Publish::kNone ? 0 : 1; }
+
+std::span<const std::string_view> strategy_names() { return kNames; }
+
+ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
+                                std::string_view strategy) {
+  MUO_CHECK(world >= 1, "world ", world);
+  for (const ParamSpec& param : params) {
+    MUO_CHECK(param.shape.rank() >= 1 && param.shape.numel() > 0, param.name, " has shape ",
+              param.shape.text());
+    MUO_CHECK(update_group(param.role).rule != UpdateRule::kMuon || param.shape.rank() == 2,
+              "Muon updates matrices; ", param.name, " has shape ", param.shape.text());
+  }
+  for (const Strategy& known : kStrategies) {
+    if (known.name != strategy) continue;
+    ShardingPlan plan{
+        .world = world, .strategy = std::string(strategy), .buckets = known.make(params, world)};
+    sort_by_completion(plan.buckets, params);
+    plan.publish_order = order_of_use(plan.buckets, params);
+    assign_tags(plan);
+    return plan;
+  }
+  std::string names;
+  for (const std::string_view name : kNames)
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
+}
+
+double newton_schulz_flops(const Shape& shape) {
+  const auto n = static_cast<double>(std::min(shape[0], shape[1]));
+  const auto m = static_cast<double>(std::max(shape[0], shape[1]));
+  return 5.0 * (4.0 * n * n * m + 2.0 * n * n * n);
+}
+
+}  // namespace muo

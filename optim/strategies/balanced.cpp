@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "optim/strategies/strategies.h"
+
+namespace muo::strategies {
+namespace {
+
+// One way of dealing some matrices out to ranks.
+struct Dealt {
+  std::vector<int> owners;
+  double busiest_flops = 0;
+  double segment = 0;  // elements
+  [[nodiscard]] double time(double ideal_flops, double ideal_segment) const;
+};
+
+// A bucket takes as long as its busiest owner computes, and its wires carry equal segments. How
+// much a byte of padding costs against a FLOP depends on the machine; half is between a box with
+// fast links and one without.
+constexpr double kWireWeight = 0.5;
+
+double Dealt::time(double ideal_flops, double ideal_segment) const {
+  return busiest_flops / ideal_flops + kWireWeight * segment / ideal_segment;
+}
+
+// Longest processing time first (Graham 1969) among the ranks that have room for the matrix; where
+// none has, the emptiest takes it.
+Dealt deal(Params params, const Members& members, const std::vector<std::size_t>& longest_first,
+           int world, double room) {
+  using Load = std::tuple<double, double, int>;  // FLOPs, elements, rank
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  for (int r = 0; r < world; ++r)
+    loads.push({0, 0, r});
+  Dealt dealt;
+  dealt.owners.resize(members.size());
+  std::vector<Load> full;
+  for (const std::size_t i : longest_first) {
+    const Shape& shape = params[members[i]].shape;
+    const auto elements = static_cast<double>(shape.numel());
+    while (!loads.empty() && std::get<1>(loads.top()) + elements > room) {
+      full.push_back(loads.top());
+      loads.pop();
+    }
+    Load chosen;
+    if (!loads.empty()) {
+      chosen = loads.top();
+      loads.pop();
+    } else {
+      const auto emptiest = std::min_element(
+          full.begin(), full.end(),
+          [](const Load& a, const Load& b) { return std::get<1>(a) < std::get<1>(b); });
+      chosen = *emptiest;
+      full.erase(emptiest);
+    }
+    for (const Load& load : full)
+      loads.push(load);
+    full.clear();
+    std::get<0>(chosen) += newton_schulz_flops(shape);
+    std::get<1>(chosen) += elements;
+    dealt.owners[i] = std::get<2>(chosen);
+    dealt.busiest_flops = std::max(dealt.busiest_flops, std::get<0>(chosen));
+    dealt.segment = std::max(dealt.segment, std::get<1>(chosen));
+    loads.push(chosen);
+  }
+  return dealt;
+}
+
+Dealt best_deal(Params params, const Members& members, int world) {
+  std::vector<std::size_t> longest_first(members.size());
+  double flops = 0;
+  double elements = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const Shape& shape = params[members[i]].shape;
+    longest_first[i] = i;
+    flops += newton_schulz_flops(shape);
+    elements += static_cast<double>(shape.numel());
+    largest = std::max(largest, static_cast<double>(shape.numel()));
+  }
+  std::stable_sort(longest_first.begin(), longest_first.end(), [&](std::size_t a, std::size_t b) {
+    return newton_schulz_flops(params[members[a]].shape) >
+           newton_schulz_flops(params[members[b]].shape);
+  });
+  const double ideal = std::max(elements / world, largest);
+  Dealt best;
+  for (const double slack : {1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 1e9}) {
+    Dealt dealt = deal(params, members, longest_first, world, ideal * slack);
+    if (best.owners.empty() || dealt.time(flops / world, ideal) < best.time(flops / world, ideal))
+      best = std::move(dealt);
+    if (best.segment <= ideal && best.busiest_flops * world <= flops) break;  // nothing is better
+  }
+  return best;
+}
+
+// Matrices with the same number in their names ("transformer.h.3.attn.c_q.weight") are a layer;
+// layers in the order in which backward completes them.
+std::vector<Members> layers_backward(Params params) {
+  std::map<std::string, Members> by_name;
+  for (const std::size_t i : muon_members(params)) {
+    const std::string& name = params[i].name;
+    std::size_t digit = 0;
+    while (digit < name.size() && std::isdigit(static_cast<unsigned char>(name[digit])) == 0)
+      ++digit;
+    while (digit < name.size() && std::isdigit(static_cast<unsigned char>(name[digit])) != 0)
+      ++digit;
+    by_name[name.substr(0, digit)].push_back(i);
+  }
+  std::vector<Members> layers;
+  for (const auto& entry : by_name)
+    layers.push_back(entry.second);
+  const auto last = [&](const Members& layer) {
+    int ready = params[layer.front()].ready;
+    for (const std::size_t i : layer)
+      ready = std::max(ready, params[i].ready);
+    return ready;
+  };
+  std::stable_sort(layers.begin(), layers.end(),
+                   [&](const Members& a, const Members& b) { return last(a) < last(b); });
+  return layers;
+}
+
+// A candidate for the whole model.
+struct Layout {
+  std::vector<Members> buckets;
+  std::vector<std::vector<int>> owners;
+  double busiest_flops = 0;  // sums over buckets
+  double segments = 0;
+};
+
+// Remembers deals by shapes: the layers of most models are alike.
+class Dealer {
+ public:
+  Dealer(Params params, int world) : params_(params), world_(world) {}
+
+  Layout layout(const std::vector<Members>& layers, std::size_t layers_per_bucket) {
+    Layout layout;
+    for (std::size_t begin = 0; begin < layers.size(); begin += layers_per_bucket) {
+      Members members;
+      for (std::size_t l = begin; l < std::min(begin + layers_per_bucket, layers.size()); ++l)
+        members.insert(members.end(), layers[l].begin(), layers[l].end());
+      std::vector<std::int64_t> key;
+      for (const std::size_t i : members)
+        key.insert(key.end(), {params_[i].shape[0], params_[i].shape[1]});
+      auto found = known_.find(key);
+      if (found == known_.end())
+        found = known_.emplace(key, best_deal(params_, members, world_)).first;
+      layout.busiest_flops += found->second.busiest_flops;
+      layout.segments += found->second.segment;
+      layout.owners.push_back(found->second.owners);
+      layout.buckets.push_back(std::move(members));
+    }
+    return layout;
+  }
+
+ private:
+  Params params_;
+  int world_;
+  std::map<std::vector<std::int64_t>, Dealt> known_;
+};
+
+}  // namespace
+
+// Whole matrices dealt out longest first under equal bytes per segment. A bucket is as few layers
+// as come within 2% of the best balance: small buckets are reduced and computed earlier.
+Buckets balanced(Params params, int world) {
+  constexpr double kGoodEnough = 1.02;
+  Buckets buckets = sharded_adamw(params, world);
+  const std::vector<Members> layers = layers_backward(params);
+  if (layers.empty()) return buckets;
+
+  double flops = 0;
+  double elements = 0;
+  for (const std::size_t i : muon_members(params)) {
+    flops += newton_schulz_flops(params[i].shape);
+    elements += static_cast<double>(params[i].shape.numel());
+  }
+  const auto time = [&](const Layout& layout) {
+    return layout.busiest_flops * world / flops + kWireWeight * layout.segments * world / elements;
+  };
+
+  Dealer dealer(params, world);
+  std::vector<Layout> candidates;
+  for (std::size_t count = 1; count < layers.size(); count += std::max(count / 3, std::size_t{1}))
+    candidates.push_back(dealer.layout(layers, count));
+  candidates.push_back(dealer.layout(layers, layers.size()));
+  double best = time(candidates.front());
+  for (const Layout& layout : candidates)
+    best = std::min(best, time(layout));
+
+  // Longest first is a heuristic: where dealing each shape out evenly leaves the busiest ranks less
+  // to do, that is the plan.
+  Buckets by_shape = stacked(params, world);
+  double limit = 0;
+  for (const Bucket& bucket : by_shape)
+    limit += busiest_flops(bucket, params, world);
+  for (const Layout& layout : candidates) {
+    if (time(layout) > kGoodEnough * best || layout.busiest_flops > limit * (1 + 1e-12)) continue;
+    for (std::size_t b = 0; b < layout.buckets.size(); ++b)
+      buckets.push_back(owned_bucket(params, layout.buckets[b], layout.owners[b], world));
+    return buckets;
+  }
+  return by_shape;
+}
+
+}  // namespace muo::strategies

@@ -1,0 +1,63 @@
+#include "optim/update_groups.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+enum AdamGroup : int { kHead, kTokens, kValues, kResid, kX0, kSmear };
+}  // namespace
+
+UpdateGroup update_group(ParamRole role) {
+  switch (role) {
+    case ParamRole::kMatrix:
+      return {.rule = UpdateRule::kMuon};
+    case ParamRole::kUnembedding:
+      return {.adam_group = kHead};
+    case ParamRole::kEmbedding:
+      return {.adam_group = kTokens};
+    case ParamRole::kValueEmbedding:
+      return {.adam_group = kValues};
+    case ParamRole::kResidLambda:
+      return {.adam_group = kResid};
+    case ParamRole::kX0Lambda:
+      return {.adam_group = kX0};
+    case ParamRole::kSmear:
+      return {.adam_group = kSmear};
+  }
+  MUO_FAIL("parameter role ", static_cast<int>(role));
+}
+
+HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
+  constexpr double kReferenceBatch = 524288;  // tokens, 2^19
+  constexpr double kReferenceWidth = 768;
+  constexpr double kEps = 1e-10;
+  constexpr double kSmearLr = 0.2;  // scaled by neither batch nor width
+  const double batch = std::sqrt(static_cast<double>(options.total_batch_tokens) / kReferenceBatch);
+  const double width = std::sqrt(kReferenceWidth / static_cast<double>(options.n_embd));
+  const double embedding = options.embedding_lr * batch * width;
+  const double scalar = options.scalar_lr * batch;
+
+  HyperParameters hyper;
+  hyper.iterations = options.iterations;
+  hyper.warmup_steps = options.warmup_steps;
+  hyper.warmdown_steps =
+      std::llrint(options.warmdown_ratio * static_cast<double>(options.iterations));
+  hyper.final_lr_frac = options.final_lr_frac;
+  hyper.muon_lr = options.matrix_lr * batch;
+  hyper.muon_weight_decay = options.weight_decay * options.weight_decay_scale;
+  const auto adam = [](double lr, double beta1, double beta2, double weight_decay) {
+    return AdamHyper{
+        .lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = kEps, .weight_decay = weight_decay};
+  };
+  hyper.adam[kHead] = adam(options.unembedding_lr * batch * width, 0.8, 0.96, 0.01);
+  hyper.adam[kTokens] = adam(embedding, 0.8, 0.995, 0.001);
+  hyper.adam[kValues] = adam(embedding * 0.5, 0.8, 0.995, 0.01);
+  hyper.adam[kResid] = adam(scalar * 0.01, 0.8, 0.95, 0.05);
+  hyper.adam[kX0] = adam(scalar, 0.96, 0.95, 0.0);
+  hyper.adam[kSmear] = adam(kSmearLr, 0.8, 0.95, 0.0);
+  return hyper;
+}
+
+}  // namespace muo

@@ -1,0 +1,276 @@
+#include "app/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <string_view>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/config_file.h"
+#include "app/option_table.h"
+#include "app/run_directory.h"
+#include "base/check.h"
+#include "kernels/blas.h"
+
+namespace muo {
+namespace {
+
+struct CommandRow {
+  std::string_view name;
+  std::string_view help;
+};
+constexpr std::array kCommands = {
+    CommandRow{"train", "train a GPT on text files, folders or token shards"},
+    CommandRow{"eval", "loss and bits per byte of a checkpoint on held-out data"},
+    CommandRow{"sample", "let a checkpoint write text"},
+    CommandRow{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
+    CommandRow{"doctor", "what this machine has and what is missing"},
+};
+
+std::string general_help() {
+  std::string out =
+      "muograph trains GPTs on one machine, fast.\n\nUsage: muograph COMMAND [OPTIONS]\n\n";
+  for (const CommandRow& command : kCommands)
+    out += fmt::format("  {:<8} {}\n", command.name, command.help);
+  return out + "\nmuograph COMMAND --help tells a command's options.\n";
+}
+
+// "--depth N    layers [4]": the default behind the text, where it reads as one.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(36); }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string value = option->get_type_name();
+    return value.empty() ? "" : " " + value;
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string text = option->get_default_str();
+    const std::string tail = option->get_required() ? " (required)"
+                             : text.empty()         ? ""
+                                                    : " [" + text + "]";
+    return option->get_description() + tail;
+  }
+  std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
+    return "Usage: muograph " + app->get_name() + " [OPTIONS]\n";
+  }
+};
+
+// One command's options in CLI11's hands: it splits the command line and formats help; the table
+// keeps parsing, ranges and defaults, which config files need as well.
+class Parser {
+ public:
+  Parser(const CommandRow& command, std::vector<OptionRow> rows)
+      : app_(std::string(command.help), std::string(command.name)), rows_(std::move(rows)) {
+    app_.formatter(std::make_shared<HelpFormatter>());
+    app_.set_help_flag("-h,--help", "print this and exit");
+    app_.get_option("--help")->group("Help");
+    app_.allow_extras();
+    for (const OptionRow& row : rows_) {
+      CLI::Option* option = app_.add_option("--" + std::string(row.name));
+      option->description(std::string(row.help))
+          ->group(std::string(row.group))
+          ->type_name(std::string(row.value))
+          ->default_str(option_text(row))
+          ->required(row.required);
+      option->expected(1, is_list(row) ? CLI::detail::expected_max_vector_size : 1);
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      options_.push_back(option);
+    }
+  }
+
+  CLI::App& app() { return app_; }
+
+  // False: help was asked for.
+  bool parse(std::span<const char* const> arguments) {
+    std::vector<std::string> reversed;  // as CLI11 wants them
+    for (const char* argument : arguments)
+      reversed.push_back(with_dashes(argument));
+    std::ranges::reverse(reversed);
+    try {
+      app_.parse(std::move(reversed));
+    } catch (const CLI::CallForHelp&) {
+      return false;
+    } catch (const CLI::ArgumentMismatch& error) {
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    } catch (const CLI::RequiredError& error) {
+      refuse_unknown();
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    } catch (const CLI::ParseError& error) {
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    }
+    refuse_unknown();
+    return true;
+  }
+
+  // Fills the rows' fields with what the command line gave.
+  void apply() const {
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (options_[i]->count() == 0) continue;
+      set_option(rows_[i], options_[i]->results(), "--" + std::string(rows_[i].name));
+    }
+  }
+
+  // Fills the others from a file.
+  void apply_config(const std::filesystem::path& file) const {
+    load_config(file, rows_, [&](std::string_view name) {
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        if (options_[i]->count() == 0) continue;
+        if (rows_[i].name == name ||
+            std::ranges::find(rows_[i].replaces, name) != rows_[i].replaces.end())
+          return true;
+      }
+      return false;
+    });
+  }
+
+ private:
+  // nanochat writes --device_batch_size in places.
+  static std::string with_dashes(std::string argument) {
+    if (argument.rfind("--", 0) == 0)
+      std::replace(argument.begin(),
+                   argument.begin() +
+                       static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
+                   '_', '-');
+    return argument;
+  }
+
+  void refuse_unknown() const {
+    const std::vector<std::string> extras = app_.remaining();
+    if (extras.empty()) return;
+    const auto first = std::ranges::find_if(
+        extras, [](const std::string& extra) { return extra.rfind('-', 0) == 0; });
+    if (first == extras.end())
+      throw InputError(fmt::format("{}: '{}' belongs to no option", app_.get_name(), extras[0]));
+    const std::string name = first->substr(0, first->find('='));
+    std::vector<std::string_view> names;
+    for (const CLI::Option* option : app_.get_options())
+      if (!option->get_lnames().empty()) names.emplace_back(option->get_lnames()[0]);
+    const std::string_view near = nearest_name(
+        std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
+    throw InputError(
+        fmt::format("{}: unknown option {}{}", app_.get_name(), name,
+                    near.empty() ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
+                                 : fmt::format("; did you mean --{}?", near)));
+  }
+
+  CLI::App app_;
+  std::vector<OptionRow> rows_;
+  std::vector<CLI::Option*> options_;
+};
+
+// `extend` adds options of the command itself.
+template <class Options>
+Command parse_simple(const CommandRow& command, std::span<const char* const> arguments) {
+  Options options;
+  Parser parser(command, option_table(options));
+  if (!parser.parse(arguments)) return Answer{parser.app().help()};
+  parser.apply();
+  return options;
+}
+
+Command parse_train(const CommandRow& command, std::span<const char* const> arguments) {
+  const bool plan = command.name == "plan";
+  PlanOptions options;
+  TrainOptions& train = options.train;
+  Parser parser(command, option_table(train));
+  std::string config;
+  bool json = false;
+  parser.app()
+      .add_option("--config", config, "options from a file, `name = value` lines; these here win")
+      ->type_name("FILE.toml")
+      ->group("Help");
+  if (plan) parser.app().add_flag("--json", json, "for programs")->group("Help");
+  if (!parser.parse(arguments)) return Answer{parser.app().help()};
+  parser.apply();
+  if (!config.empty()) {
+    parser.apply_config(config);
+  } else if (!train.resume.empty()) {
+    const RunDirectory run = find_run_directory(train);
+    if (!run.resume.empty() && std::filesystem::exists(run.config()))
+      parser.apply_config(run.config());
+  }
+  if (!plan && train.data.empty())
+    throw InputError("train: --data is required: text files, folders of text, or .bin shards");
+  if (!plan) return train;
+  options.format = json ? ReportFormat::kJson : ReportFormat::kTable;
+  return options;
+}
+
+Command parse_doctor(const CommandRow& command, std::span<const char* const> arguments) {
+  Parser parser(command, {});
+  if (!parser.parse(arguments)) return Answer{parser.app().help()};
+  return DoctorOptions{};
+}
+
+struct Run {
+  int operator()(const TrainOptions& options) const {
+    require_safe_blas();  // while there is only this thread
+    return run_train(options);
+  }
+  int operator()(const EvalOptions& options) const {
+    require_safe_blas();
+    return run_eval(options);
+  }
+  int operator()(const SampleOptions& options) const {
+    require_safe_blas();
+    return run_sample(options);
+  }
+  int operator()(const PlanOptions& options) const {
+    return run_plan(options.train, options.format);
+  }
+  int operator()(const DoctorOptions& /*options*/) const { return run_doctor(); }
+  int operator()(const Answer& answer) const {
+    static_cast<void>(std::fputs(answer.text.c_str(), stdout));
+    return 0;
+  }
+};
+
+int report(std::string text, int code) {
+  std::ranges::replace(text, '\n', ' ');
+  static_cast<void>(std::fflush(stdout));
+  static_cast<void>(std::fprintf(stderr, "muograph: error: %s\n", text.c_str()));
+  return code;
+}
+
+}  // namespace
+
+Command parse_command_line(std::span<const char* const> arguments) {
+  constexpr std::string_view kHint = "give train, eval, sample, plan or doctor (muograph --help)";
+  if (arguments.empty()) throw InputError(fmt::format("no command: {}", kHint));
+  const std::string_view name = arguments.front();
+  if (name == "--help" || name == "-h" || name == "help") return Answer{general_help()};
+  if (name == "--version") return Answer{"muograph " MUO_VERSION "\n"};
+  const auto command = std::ranges::find(kCommands, name, &CommandRow::name);
+  if (command == kCommands.end()) {
+    std::array<std::string_view, kCommands.size()> names;
+    std::ranges::transform(kCommands, names.begin(), &CommandRow::name);
+    const std::string_view near = nearest_name(name, names);
+    throw InputError(
+        fmt::format("unknown command '{}': {}", name,
+                    near.empty() ? std::string(kHint) : fmt::format("did you mean {}?", near)));
+  }
+  const auto rest = arguments.subspan(1);
+  if (name == "eval") return parse_simple<EvalOptions>(*command, rest);
+  if (name == "sample") return parse_simple<SampleOptions>(*command, rest);
+  if (name == "doctor") return parse_doctor(*command, rest);
+  return parse_train(*command, rest);
+}
+
+int run_program(std::span<const char* const> arguments) {
+  try {
+    return std::visit(Run{}, parse_command_line(arguments));
+  } catch (const InputError& error) {
+    return report(error.what(), 2);
+  } catch (const std::exception& error) {
+    return report(error.what(), 3);
+  } catch (...) {
+    return report("unknown exception", 3);
+  }
+}
+
+}  // namespace muo

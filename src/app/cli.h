@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <variant>
+
+#include "app/options.h"
+
+namespace muo {
+
+struct PlanOptions {
+  TrainOptions train;
+  ReportFormat format = ReportFormat::kTable;
+};
+struct DoctorOptions {};
+// Text to print instead of running anything: --help, --version.
+struct Answer {
+  std::string text;
+};
+using Command =
+    std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, DoctorOptions, Answer>;
+
+// `arguments` without the program's name. Throws InputError for everything that is not understood.
+Command parse_command_line(std::span<const char* const> arguments);
+
+// The whole program: parses, runs, and turns exceptions into one line on stderr and an exit code
+// (2: InputError, 3: anything else).
+int run_program(std::span<const char* const> arguments);
+
+}  // namespace muo

@@ -1,0 +1,249 @@
+#include <string_view>
+
+#include "app/option_table.h"
+#include "optim/sharding_plan.h"
+
+namespace muo {
+namespace {
+
+// Bounds that keep every product of sizes in 64 bits; what a machine can hold is far below.
+constexpr double kMostRows = 1 << 20;
+constexpr double kMostTokens = 1LL << 40;
+constexpr double kMostLayers = 1024;
+constexpr double kMostWidth = 1 << 16;
+constexpr double kMostDevices = 256;
+constexpr double kMostVocab = 1 << 24;
+constexpr double kMostSteps = 1LL << 40;
+
+constexpr std::string_view kData = "Data";
+constexpr std::string_view kModel = "Model";
+constexpr std::string_view kBatch = "Batch and length";
+constexpr std::string_view kOptimizer = "Optimizer";
+constexpr std::string_view kDevices = "Devices";
+constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
+
+std::vector<OptionRow> data_rows(TrainOptions& o) {
+  return {
+      {"data", kData, "PATH...", "text files, folders of text, or .bin token shards", &o.data},
+      {"val-data", kData, "PATH...", "held-out data; without it a tenth of --data is held out",
+       &o.val_data},
+      {"data-max-bytes", kData, "BYTES", "use whole text files until this many bytes; 0: all",
+       &o.data_max_bytes, 0, kMostTokens},
+      {.name = "tokenizer",
+       .group = kData,
+       .value = "NAME",
+       .help = "of text; byte: 256 bytes and a start-of-document token",
+       .field = &o.tokenizer,
+       .choices = {"byte"}},
+      {"vocab-size", kData, "N", "of .bin shards: token ids are below; 0: the byte tokenizer's",
+       &o.vocab_size, 0, kMostVocab},
+  };
+}
+
+std::vector<OptionRow> model_rows(TrainOptions& o) {
+  return {
+      {.name = "depth",
+       .group = kModel,
+       .value = "N",
+       .help = "layers; width is 64 per layer rounded up to heads of 128",
+       .field = &o.depth,
+       .low = 1,
+       .high = kMostLayers,
+       .replaces = {"n-layer", "n-embd", "n-head", "n-kv-head"}},
+      {"n-layer", kModel, "N", "layers, instead of --depth", &o.n_layer, 1, kMostLayers},
+      {.name = "n-embd",
+       .group = kModel,
+       .value = "N",
+       .help = "width, instead of --depth's",
+       .field = &o.n_embd,
+       .low = 1,
+       .high = kMostWidth,
+       .replaces = {"n-head", "n-kv-head"}},
+      {.name = "n-head",
+       .group = kModel,
+       .value = "N",
+       .help = "query heads; must divide the width into even head sizes",
+       .field = &o.n_head,
+       .low = 1,
+       .high = kMostWidth,
+       .replaces = {"n-kv-head"}},
+      {"n-kv-head", kModel, "N", "key and value heads; must divide the query heads", &o.n_kv_head,
+       1, kMostWidth},
+      {.name = "max-seq-len",
+       .group = kModel,
+       .value = "TOKENS",
+       .help = "length of a row, T",
+       .field = &o.max_seq_len,
+       .low = 2,
+       .high = kMostRows,
+       .replaces = {"device-batch-size"}},
+      {"window-pattern", kModel, "LETTERS",
+       "attention of each layer, repeated: L sees all of T, S a quarter", &o.window_pattern},
+      {"softcap", kModel, "X", "logits are X tanh(logits / X); 0: off", &o.softcap, 0, 1e6},
+  };
+}
+
+std::vector<OptionRow> batch_rows(TrainOptions& o) {
+  return {
+      {"device-batch-size", kBatch, "ROWS", "rows per device and micro-step", &o.device_batch_size,
+       1, kMostRows},
+      {"total-batch-size", kBatch, "TOKENS",
+       "per step, over all devices and micro-steps; must be a multiple of rows x T x devices",
+       &o.total_batch_size, 1, kMostTokens},
+      {.name = "num-iterations",
+       .group = kBatch,
+       .value = "STEPS",
+       .help = "steps to train; goes before --target-flops",
+       .field = &o.num_iterations,
+       .low = 1,
+       .high = kMostSteps,
+       .replaces = {"target-flops", "target-param-data-ratio"}},
+      {.name = "target-flops",
+       .group = kBatch,
+       .value = "FLOPS",
+       .help = "as many steps as this compute allows; goes before the ratio",
+       .field = &o.target_flops,
+       .low = 1,
+       .high = 1e30,
+       .replaces = {"num-iterations", "target-param-data-ratio"}},
+      {.name = "target-param-data-ratio",
+       .group = kBatch,
+       .value = "RATIO",
+       .help = "tokens to train on, per weight of matrices and head",
+       .field = &o.target_param_data_ratio,
+       .low = 1e-9,
+       .high = 1e9,
+       .replaces = {"num-iterations", "target-flops"}},
+  };
+}
+
+std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
+  return {
+      {"matrix-lr", kOptimizer, "LR", "of Muon; all rates scale with sqrt(batch / 524288)",
+       &o.matrix_lr, 0, 1e3},
+      {"embedding-lr", kOptimizer, "LR", "of the embedding, AdamW", &o.embedding_lr, 0, 1e3},
+      {"unembedding-lr", kOptimizer, "LR", "of the head, AdamW", &o.unembedding_lr, 0, 1e3},
+      {"scalar-lr", kOptimizer, "LR", "of scalar weights, AdamW", &o.scalar_lr, 0, 1e3},
+      {"weight-decay", kOptimizer, "X", "of Muon, at depth 12 and 524288 tokens per step; scaled",
+       &o.weight_decay, 0, 1e3},
+      {"warmup-steps", kOptimizer, "STEPS", "learning rates rise from 0", &o.warmup_steps, 0,
+       kMostSteps},
+      {"warmdown-ratio", kOptimizer, "PART", "last part of the run, where they fall",
+       &o.warmdown_ratio, 0, 1},
+      {"final-lr-frac", kOptimizer, "PART", "of the rates at the end", &o.final_lr_frac, 0, 1},
+  };
+}
+
+std::vector<OptionRow> device_rows(TrainOptions& o) {
+  const auto strategies = strategy_names();
+  return {
+      {.name = "backend",
+       .group = kDevices,
+       .value = "NAME",
+       .help = "auto or host: virtual devices on the CPU, a thread each",
+       .field = &o.backend,
+       .choices = {"auto", "host"}},
+      {.name = "devices",
+       .group = kDevices,
+       .value = "N",
+       .help = "auto: the cores, at most 4",
+       .field = &o.devices,
+       .low = 1,
+       .high = kMostDevices,
+       .replaces = {"device-batch-size"}},
+      {.name = "strategy",
+       .group = kDevices,
+       .value = "NAME",
+       .help = "who updates which weights",
+       .field = &o.strategy,
+       .choices = {strategies.begin(), strategies.end()}},
+      {.name = "graph",
+       .group = kDevices,
+       .value = "on|off",
+       .help = "capture the step once and replay it; off: the same calls each step",
+       .field = &o.graph},
+      {.name = "seed",
+       .group = kDevices,
+       .value = "N",
+       .help = "of initial weights and data order",
+       .field = &o.seed},
+      {"verify-sync-every", kDevices, "STEPS", "compare the devices' weights; -1: never",
+       &o.verify_sync_every, 1, kMostSteps, true},
+  };
+}
+
+std::vector<OptionRow> run_rows(TrainOptions& o) {
+  return {
+      {.name = "out",
+       .group = kRun,
+       .value = "DIR",
+       .help = "run directory; without it runs/<date>-<time>-<pid>",
+       .field = &o.out,
+       .saved = false},
+      {.name = "resume",
+       .group = kRun,
+       .value = "auto|DIR",
+       .help = "continue a run: its directory, a checkpoint, or auto (newest, if any)",
+       .field = &o.resume,
+       .saved = false},
+      {"eval-every", kRun, "STEPS", "-1: never", &o.eval_every, 1, kMostSteps, true},
+      {"eval-tokens", kRun, "TOKENS", "of held-out data per evaluation", &o.eval_tokens, 1,
+       kMostTokens},
+      {"save-every", kRun, "STEPS", "checkpoints besides the last; -1: never", &o.save_every, 1,
+       kMostSteps, true},
+      {"sample-every", kRun, "STEPS", "print a sample (text only); -1: never", &o.sample_every, 1,
+       kMostSteps, true},
+      {"log-every", kRun, "STEPS", "between lines of metrics.jsonl", &o.log_every, 1, kMostSteps},
+  };
+}
+
+}  // namespace
+
+std::vector<OptionRow> option_table(TrainOptions& o) {
+  std::vector<OptionRow> table;
+  for (const auto& rows :
+       {data_rows(o), model_rows(o), batch_rows(o), optimizer_rows(o), device_rows(o), run_rows(o)})
+    table.insert(table.end(), rows.begin(), rows.end());
+  return table;
+}
+
+std::vector<OptionRow> option_table(EvalOptions& o) {
+  return {
+      {.name = "checkpoint",
+       .group = kRun,
+       .value = "DIR",
+       .help = "a checkpoint, or a run directory (its newest)",
+       .field = &o.checkpoint,
+       .required = true},
+      {"data", kData, "PATH...", "without it, the held-out data of the run", &o.data},
+      {"data-max-bytes", kData, "BYTES", "use whole text files until this many bytes; 0: all",
+       &o.data_max_bytes, 0, kMostTokens},
+      {"eval-tokens", kData, "TOKENS", "auto: all of it", &o.eval_tokens, 1, kMostTokens},
+      {"devices", kDevices, "N", "auto: the cores, at most 4", &o.devices, 1, kMostDevices},
+      {"device-batch-size", kDevices, "ROWS", "rows per device at a time", &o.device_batch_size, 1,
+       kMostRows},
+  };
+}
+
+std::vector<OptionRow> option_table(SampleOptions& o) {
+  return {
+      {.name = "checkpoint",
+       .group = kRun,
+       .value = "DIR",
+       .help = "a checkpoint, or a run directory (its newest)",
+       .field = &o.checkpoint,
+       .required = true},
+      {.name = "prompt",
+       .group = "Text",
+       .value = "TEXT",
+       .help = "what the samples continue; without it they start a document",
+       .field = &o.prompt},
+      {"num-samples", "Text", "N", "how many", &o.num_samples, 1, 1000},
+      {"max-tokens", "Text", "N", "length of each, after the prompt", &o.max_tokens, 1, kMostRows},
+      {"temperature", "Text", "X", "0: always the most likely token", &o.temperature, 0, 100},
+      {"top-k", "Text", "N", "draw from the N most likely tokens; 0: all", &o.top_k, 0, kMostVocab},
+      {.name = "seed", .group = "Text", .value = "N", .help = "of the draws", .field = &o.seed},
+  };
+}
+
+}  // namespace muo

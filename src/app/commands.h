@@ -1,0 +1,17 @@
+#pragma once
+
+#include "app/options.h"
+
+namespace muo {
+
+// What the commands of the program do, after parsing: each returns its exit code and throws
+// InputError or Error.
+int run_train(const TrainOptions& options);
+int run_eval(const EvalOptions& options);
+int run_sample(const SampleOptions& options);
+// Prints parameters, ownership, memory and wire bytes of a run without running it. Without `data`,
+// the vocabulary is --vocab-size, or the byte tokenizer's.
+int run_plan(const TrainOptions& options, ReportFormat format);
+int run_doctor();
+
+}  // namespace muo

@@ -1,0 +1,72 @@
+#include "app/config_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "app/toml.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+std::string read_text(const std::filesystem::path& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error))
+    throw InputError(fmt::format("--config {}: is a directory", file.string()));
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw InputError(fmt::format("--config {}: {}", file.string(), std::strerror(errno)));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string value_text(const OptionRow& row) {
+  if (is_list(row)) {
+    std::string out;
+    for (const std::string& value : *std::get<std::vector<std::string>*>(row.field))
+      out += (out.empty() ? "" : ", ") + toml_string(value);
+    return "[" + out + "]";
+  }
+  const std::string text = option_text(row);
+  if (std::holds_alternative<std::string*>(row.field) || text == "auto") return toml_string(text);
+  if (std::holds_alternative<bool*>(row.field)) return text == "on" ? "true" : "false";
+  return text;
+}
+
+}  // namespace
+
+void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
+                 const std::function<bool(std::string_view)>& skip) {
+  std::vector<std::string_view> names(rows.size());
+  std::ranges::transform(rows, names.begin(), &OptionRow::name);
+  for (TomlEntry& entry : parse_toml(read_text(file), file.string())) {
+    std::ranges::replace(entry.key, '_', '-');
+    const std::string where = fmt::format("{}:{}: {}", file.string(), entry.line, entry.key);
+    const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
+    if (row == rows.end()) {
+      const std::string_view near = nearest_name(entry.key, names);
+      throw InputError(fmt::format("{}: unknown key{}", where,
+                                   near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+    }
+    if (!skip(row->name)) set_option(*row, entry.values, where);
+  }
+}
+
+std::string config_text(std::span<const OptionRow> rows) {
+  std::string out;
+  std::string_view group;
+  for (const OptionRow& row : rows) {
+    if (!row.saved) continue;
+    if (row.group != group) out += fmt::format("{}# {}\n", out.empty() ? "" : "\n", row.group);
+    group = row.group;
+    out += fmt::format("{} = {}\n", row.name, value_text(row));
+  }
+  return out;
+}
+
+}  // namespace muo

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "app/option_table.h"
+
+namespace muo {
+
+// Sets the rows that the file names, except those that `skip` says (given on the command line).
+// Throws InputError naming file, line and key for what is unknown or wrong.
+void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
+                 const std::function<bool(std::string_view)>& skip);
+
+// The rows as a file that load_config reads back to the same values.
+std::string config_text(std::span<const OptionRow> rows);
+
+}  // namespace muo

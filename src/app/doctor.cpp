@@ -1,0 +1,153 @@
+#include "app/doctor.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/run_config.h"
+#include "app/run_memory.h"
+#include "base/check.h"
+#include "kernels/blas.h"
+
+namespace muo {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+std::string line(std::string_view what, std::string_view fact) {
+  return fmt::format("{:<14}{}\n", what, fact);
+}
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string text; std::getline(in, text);)
+    if (text.rfind("model name", 0) == 0) return text.substr(text.find(':') + 2);
+  return "unknown";
+}
+
+std::string instruction_sets() {
+  std::string out;
+  const auto add = [&](bool has, std::string_view name) {
+    if (has) out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
+  };
+  add(__builtin_cpu_supports("avx2") != 0, "AVX2");
+  add(__builtin_cpu_supports("fma") != 0, "FMA");
+  add(__builtin_cpu_supports("avx512f") != 0, "AVX-512");
+  add(__builtin_cpu_supports("avx512vnni") != 0, "AVX-512 VNNI");
+  add(__builtin_cpu_supports("avx512bf16") != 0, "AVX-512 BF16");
+  return out.empty() ? "none of AVX2 and later" : out;
+}
+
+std::string build_target() {
+#ifdef __AVX512F__
+  return "AVX-512, for this CPU";
+#else
+  return __builtin_cpu_supports("avx512f") != 0
+             ? "AVX2 (x86-64-v3); configured with -DMUO_NATIVE=ON it uses AVX-512"
+             : "AVX2 (x86-64-v3)";
+#endif
+}
+
+std::string memory() {
+  std::ifstream in("/proc/meminfo");
+  std::string key;
+  std::int64_t total_kib = 0;
+  in >> key >> total_kib;
+  return fmt::format("{:.1f} GiB, {:.1f} GiB available",
+                     static_cast<double>(total_kib) * 1024 / kGiB,
+                     static_cast<double>(available_memory()) / kGiB);
+}
+
+std::string disk() {
+  struct statvfs stat {};
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string();
+  if (error || statvfs(here.c_str(), &stat) != 0) return "unknown";
+  return fmt::format("{:.1f} GiB free in {}",
+                     static_cast<double>(stat.f_bavail) * static_cast<double>(stat.f_frsize) / kGiB,
+                     here);
+}
+
+bool loads(const char* library) {
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) return false;
+  dlclose(handle);
+  return true;
+}
+
+std::string gpu_devices() {
+  std::string out;
+  std::error_code error;
+  for (int i = 0; i < 64; ++i) {
+    const std::string device = fmt::format("/dev/nvidia{}", i);
+    if (std::filesystem::exists(device, error)) out += (out.empty() ? "" : ", ") + device;
+  }
+  return out.empty() ? "none (no /dev/nvidia*)" : out;
+}
+
+std::string driver() {
+  std::ifstream in("/proc/driver/nvidia/version");
+  std::string version;
+  std::getline(in, version);
+  const bool library = loads("libcuda.so.1");
+  if (!library) return version.empty() ? "none" : version + "; libcuda.so.1 does not load";
+  return version.empty() ? "libcuda.so.1 loads" : version;
+}
+
+std::string cuda_libraries() {
+  std::string out;
+  for (const char* library :
+       {"libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2"})
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", library, loads(library) ? "yes" : "no");
+  return out;
+}
+
+}  // namespace
+
+Diagnosis diagnose() {
+  Diagnosis out;
+  out.text += line("CPU", cpu_model());
+  out.text += line("", instruction_sets());
+  out.text += line("this program", build_target());
+  out.text += line("compiled by", fmt::format("{} {}",
+#ifdef __clang__
+                                              "clang",
+#else
+                                              "gcc",
+#endif
+                                              __VERSION__));
+  const int cores = usable_cores();
+  out.text += line("cores", fmt::format("{} usable: --devices {} is enough", cores, cores));
+  out.text += line("memory", memory());
+  out.text += line("disk", disk());
+  std::string broken;
+  try {
+    require_safe_blas();
+  } catch (const std::exception& error) {
+    out.healthy = false;
+    broken = line("", fmt::format("BROKEN: {}", error.what()));
+  }
+  out.text += line("BLAS", describe_blas());
+  out.text += broken;
+  out.text += line("GPU", gpu_devices());
+  out.text += line("driver", driver());
+  out.text += line("CUDA", cuda_libraries());
+  out.text += "\nThis version trains on the host backend (CPU) only; a GPU stays unused.\n";
+  out.text += out.healthy ? "Ready to train.\n" : "Not ready: see BROKEN above.\n";
+  return out;
+}
+
+int run_doctor() {
+  const Diagnosis diagnosis = diagnose();
+  static_cast<void>(std::fputs(diagnosis.text.c_str(), stdout));
+  return diagnosis.healthy ? 0 : 3;
+}
+
+}  // namespace muo

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace muo {
+
+// Writing that survives a crash: what these functions throw is Error with path, reason and advice.
+
+// A new file of a fixed size, for any number of writers.
+class OutputFile {
+ public:
+  // Creates the file and reserves its space, so that a full disk shows before the first write.
+  OutputFile(std::filesystem::path path, std::int64_t bytes);
+  ~OutputFile();  // closes; what was not synced may be lost
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  // Thread-safe for ranges that do not overlap.
+  void write(std::int64_t offset, std::span<const std::byte> bytes) const;
+  void sync() const;  // contents and size are on the disk
+
+ private:
+  std::filesystem::path path_;
+  int file_ = -1;
+};
+
+// A directory of this process: others that ask try_lock do not get it until this object or this
+// process ends, however it ends.
+class DirectoryLock {
+ public:
+  DirectoryLock() = default;  // holds nothing
+  ~DirectoryLock();
+  DirectoryLock(DirectoryLock&& other) noexcept;
+  DirectoryLock& operator=(DirectoryLock&& other) noexcept;
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+  [[nodiscard]] static DirectoryLock try_lock(const std::filesystem::path& directory) noexcept;
+  explicit operator bool() const { return file_ >= 0; }
+
+ private:
+  int file_ = -1;
+};
+
+void make_directory(const std::filesystem::path& directory);  // an error if it exists
+void sync_directory(const std::filesystem::path& directory);
+
+enum class Replace : std::uint8_t { kExchange, kTwoRenames };
+// Moves directory `from` to `to`. One that is there already ends up under `aside`, which must not
+// exist. kExchange makes this one atomic step; on a file system that cannot (NFS), it falls back to
+// kTwoRenames, where a crash in between leaves `to` absent.
+void move_directory(const std::filesystem::path& from, const std::filesystem::path& to,
+                    const std::filesystem::path& aside, Replace how = Replace::kExchange);
+
+}  // namespace muo

@@ -1,0 +1,244 @@
+#include "app/logger.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "app/metrics_line.h"
+#include "app/terminal.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+constexpr std::size_t kQueued = 4096;  // records: minutes of the shortest steps
+
+struct TrainItem {
+  MetricsRecord record;
+  double step_ms = 0;
+};
+struct EvalItem {
+  std::int64_t step = 0;
+  double loss = 0;
+  double bpb = -1;
+};
+struct TextItem {
+  std::string text;
+};
+using Item = std::variant<TrainItem, EvalItem, TextItem>;
+
+// What a run that starts at `step` will write itself. Its checkpoint was evaluated before, if at
+// all.
+bool comes_again(const nlohmann::json& record, std::int64_t step) {
+  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
+    return true;  // a line that an earlier attempt could not finish
+  const auto at = record["step"].get<std::int64_t>();
+  const bool evaluation = record.value("kind", "") == "eval";
+  return evaluation && step > 0 ? at > step : at >= step;
+}
+
+// A resumed run repeats the steps after its checkpoint: what an earlier attempt wrote of them goes.
+void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
+  std::ifstream in(file);
+  if (!in) return;
+  std::string kept;
+  bool dropped = false;
+  for (std::string line; std::getline(in, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    const bool keep = !comes_again(record, step) && !in.eof();
+    if (keep) kept += line + '\n';
+    dropped = dropped || !keep;
+  }
+  if (!dropped) return;
+  const std::filesystem::path temporary = file.string() + ".tmp";
+  std::ofstream out(temporary, std::ios::trunc);
+  out << kept;
+  out.close();
+  if (!out)
+    throw Error(fmt::format("cannot write {}: {}", temporary.string(), std::strerror(errno)));
+  std::filesystem::rename(temporary, file);
+}
+
+}  // namespace
+
+class Logger::Impl {
+ public:
+  explicit Impl(const LoggerOptions& options)
+      : options_(options), terminal_(options.terminal), queue_(kQueued) {
+    if (!options.metrics.empty()) {
+      drop_records_from(options.metrics, options.first_step);
+      fd_ = open(options.metrics.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+      if (fd_ < 0)
+        throw Error(
+            fmt::format("cannot open {}: {}", options.metrics.string(), std::strerror(errno)));
+    }
+    // Signals are the main thread's business.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { work(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void submit(Item item) {
+    {
+      const std::lock_guard lock(mutex_);
+      MUO_CHECK(thread_.joinable(), "the logger is closed");
+      throw_if_failed();
+      if (count_ == queue_.size())
+        throw Error(fmt::format("{} records wait for {}: the disk does not keep up", count_,
+                                options_.metrics.string()));
+      queue_[(begin_ + count_++) % queue_.size()] = std::move(item);
+    }
+    condition_.notify_one();
+  }
+
+  void close() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    condition_.notify_one();
+    thread_.join();
+    terminal_.close();
+    if (fd_ >= 0 && ::close(fd_) != 0 && error_.empty()) fail(errno);
+    throw_if_failed();
+  }
+
+ private:
+  void throw_if_failed() const {
+    if (!error_.empty()) throw Error(error_);
+  }
+  void fail(int code) {
+    error_ = fmt::format("cannot write {}: {}", options_.metrics.string(), std::strerror(code));
+  }
+
+  void work() {
+    for (;;) {
+      Item item;
+      {
+        std::unique_lock lock(mutex_);
+        condition_.wait(lock, [&] { return count_ > 0 || stop_; });
+        if (count_ == 0) return;
+        item = std::move(queue_[begin_]);
+        begin_ = (begin_ + 1) % queue_.size();
+        --count_;
+      }
+      std::visit([this](const auto& what) { show(what); }, item);
+    }
+  }
+
+  void show(const TrainItem& item) {
+    const MetricsRecord& record = item.record;
+    const double tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / item.step_ms;
+    const bool last = record.step + 1 == options_.iterations;
+    if (record.step % options_.log_every == 0 || last) {
+      std::optional<double> mfu;
+      if (options_.peak_flops > 0)
+        mfu = options_.flops_per_token * tokens_per_s / options_.peak_flops;
+      append(train_line(record, (record.step + 1) * options_.tokens_per_step, item.step_ms,
+                        tokens_per_s, mfu));
+    }
+    const bool skipped = record.committed == 0;
+    if (skipped && !skipping_)
+      terminal_.lines(fmt::format(
+          "step {}: loss or gradient is not finite; weights stay as they are", record.step));
+    if (!skipped && skipping_) terminal_.lines(fmt::format("step {}: finite again", record.step));
+    skipping_ = skipped;
+    // Over about ten steps; the correction makes the first ones count fully.
+    constexpr double kKeep = 0.9;
+    weight_ = kKeep * weight_ + (1 - kKeep);
+    mean_ms_ += (1 - kKeep) / weight_ * (item.step_ms - mean_ms_);
+    const Progress progress{
+        .done = record.step + 1,
+        .iterations = options_.iterations,
+        .loss = record.loss,
+        .bytes_per_token = options_.bytes_per_token,
+        .tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / mean_ms_,
+        .step_ms = mean_ms_};
+    terminal_.progress(progress_text(progress), last);
+  }
+
+  void show(const EvalItem& item) {
+    const auto bpb = item.bpb < 0 ? std::nullopt : std::optional(item.bpb);
+    append(eval_line(item.step, item.loss, bpb));
+    std::string text = fmt::format("step {}: held-out loss {:.4f}", item.step, item.loss);
+    if (bpb) text += fmt::format(", {:.4f} bits/byte", *bpb);
+    terminal_.lines(text);
+  }
+
+  void show(const TextItem& item) { terminal_.lines(item.text); }
+
+  // A line is one write: whoever reads along, or after a crash, sees whole lines.
+  void append(std::string line) {
+    if (fd_ < 0) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!error_.empty()) return;
+    }
+    line += '\n';
+    std::string_view rest = line;
+    while (!rest.empty()) {
+      const ssize_t written = ::write(fd_, rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        const int code = errno;
+        const std::lock_guard lock(mutex_);
+        return fail(code);
+      }
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  const LoggerOptions options_;
+  int fd_ = -1;
+  // Of the logger's thread.
+  Terminal terminal_;
+  double mean_ms_ = 0, weight_ = 0;
+  bool skipping_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  std::vector<Item> queue_;  // a ring: count_ items from begin_
+  std::size_t begin_ = 0, count_ = 0;
+  bool stop_ = false;
+  std::string error_;
+  std::thread thread_;
+};
+
+Logger::Logger(const LoggerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+
+Logger::~Logger() {
+  try {
+    impl_->close();
+  } catch (const Error&) {  // NOLINT: whoever wanted to know has called close()
+  }
+}
+
+void Logger::train(const MetricsRecord& record, double step_ms) {
+  impl_->submit(TrainItem{record, step_ms});
+}
+void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
+  impl_->submit(EvalItem{step, val_loss, val_bpb});
+}
+void Logger::note(std::string_view text) { impl_->submit(TextItem{std::string(text)}); }
+void Logger::sample(std::int64_t step, std::string_view text) {
+  impl_->submit(TextItem{fmt::format("step {}: sample\n{}", step, text)});
+}
+void Logger::close() { impl_->close(); }
+
+}  // namespace muo

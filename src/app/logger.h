@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kernels/metrics.h"
+
+namespace muo {
+
+struct LoggerOptions {
+  std::filesystem::path metrics;  // metrics.jsonl, appended to; empty: none
+  std::int64_t first_step = 0;    // a resumed run's; later records are dropped first
+  std::int64_t iterations = 0;    // the run's last step, for progress
+  std::int64_t tokens_per_step = 0;
+  double bytes_per_token = 0;  // for bits per byte; 0: not shown
+  double flops_per_token = 0;
+  double peak_flops = 0;       // of all devices together; 0: unknown, mfu is null
+  std::int64_t log_every = 1;  // steps between train records in metrics.jsonl
+  int terminal = 1;            // file descriptor of progress and messages; -1: silent
+};
+
+// The run's voice: metrics.jsonl and the terminal, written by a thread of its own. Every call only
+// copies into a queue that was allocated at the start; it never waits for disk or terminal, so
+// devices never wait for the logger. One thread calls.
+//
+// What cannot be written to metrics.jsonl is an Error of the next call, at the latest of close().
+// A terminal that goes away is ignored: a run outlives its window.
+class Logger {
+ public:
+  explicit Logger(const LoggerOptions& options);
+  ~Logger();  // close(), where an error has nobody left to go to
+  Logger(const Logger&) = delete;
+  Logger& operator=(const Logger&) = delete;
+
+  // One training step and how long it took.
+  void train(const MetricsRecord& record, double step_ms);
+  // val_bpb: below zero where the tokens' bytes are unknown.
+  void eval(std::int64_t step, double val_loss, double val_bpb);
+  // A line, or a block of lines, for people; control characters are made harmless.
+  void note(std::string_view text);
+  void sample(std::int64_t step, std::string_view text);
+  // Writes all that was submitted and ends the thread. Idempotent.
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muo

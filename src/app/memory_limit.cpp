@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "app/run_memory.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+// The number after `key` in a file of "key value" lines; -1: none.
+std::int64_t find_number(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  std::string word;
+  for (std::int64_t value = 0; in >> word;)
+    if (word == key && in >> value) return value;
+  return -1;
+}
+
+std::int64_t first_number(const char* file) {
+  std::ifstream in(file);
+  std::int64_t value = 0;
+  return in >> value ? value : -1;  // "max" is no number: no limit
+}
+
+}  // namespace
+
+std::int64_t available_memory() {
+  std::int64_t available = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t system_kib = find_number("/proc/meminfo", "MemAvailable:");
+  if (system_kib >= 0) available = system_kib * 1024;
+  const std::int64_t limit = first_number("/sys/fs/cgroup/memory.max");
+  const std::int64_t used = first_number("/sys/fs/cgroup/memory.current");
+  if (limit >= 0 && used >= 0) {
+    const std::int64_t cache = find_number("/sys/fs/cgroup/memory.stat", "inactive_file");
+    available = std::min(
+        available, std::max<std::int64_t>(0, limit - used + std::max<std::int64_t>(0, cache)));
+  }
+  return available;
+}
+
+void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
+  if (plan.bytes <= available / config.world) return;
+  constexpr double kGiB = 1 << 30;
+  const double each = static_cast<double>(plan.bytes) / kGiB;
+  throw InputError(fmt::format(
+      "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
+      "available: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
+      "({} layers of width {}), or fewer --devices",
+      config.world, config.world == 1 ? "" : "s", config.world == 1 ? "s" : "", each * config.world,
+      each, static_cast<double>(available) / kGiB, config.batch, config.model.seq_len,
+      config.model.n_layer, config.model.n_embd));
+}
+
+}  // namespace muo

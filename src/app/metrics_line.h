@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernels/metrics.h"
+
+namespace muo {
+
+// Lines of metrics.jsonl, without the new line. Valid JSON always: a number that is not finite is
+// null, and then "nonfinite" is true; what is unknown (no text, no peak) is null without it.
+
+// {"kind":"train","step":..,"tokens":..,"loss":..,"lr_multiplier":..,"muon_momentum":..,
+//  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..}
+// `tokens`: of the run, this step included. `mfu`: a fraction of the peak.
+std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
+                       double tokens_per_s, std::optional<double> mfu);
+
+// {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
+std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
+
+}  // namespace muo

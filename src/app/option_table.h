@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "app/options.h"
+
+namespace muo {
+
+// One option of a command: command line, config file, help and config.toml all follow this table,
+// so that none of them can disagree with another.
+struct OptionRow {
+  using Field =
+      std::variant<std::string*, std::vector<std::string>*, bool*, std::int64_t*, std::uint64_t*,
+                   double*, std::optional<std::int64_t>*, std::optional<double>*>;
+
+  std::string_view name;  // without dashes: "device-batch-size"
+  std::string_view group;
+  std::string_view value;  // placeholder in help, with the unit: "TOKENS"
+  std::string_view help;
+  Field field;
+  // Of numbers; `never` also admits -1.
+  double low = 0, high = std::numeric_limits<double>::max();
+  bool never = false;
+  std::vector<std::string_view> choices = {};
+  // Options whose values from a config file lose their meaning when this one is given on the
+  // command line.
+  std::vector<std::string_view> replaces = {};
+  bool required = false;
+  bool saved = true;  // in config.toml
+};
+
+// The tables of the commands, bound to the fields of `options`, with defaults in them.
+std::vector<OptionRow> option_table(TrainOptions& options);
+std::vector<OptionRow> option_table(EvalOptions& options);
+std::vector<OptionRow> option_table(SampleOptions& options);
+
+// Parses `values` into the row's field. `where` leads the message of the InputError that wrong
+// ones cause: "--depth" or "run.toml:3: depth".
+void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where);
+
+[[nodiscard]] bool is_list(const OptionRow& row);
+// The field's value as people write it: "0.02", "on", "auto".
+[[nodiscard]] std::string option_text(const OptionRow& row);
+
+// The candidate that is most like `name`; empty if none is close.
+[[nodiscard]] std::string_view nearest_name(std::string_view name,
+                                            std::span<const std::string_view> candidates);
+
+}  // namespace muo

@@ -1,0 +1,293 @@
+#include "app/plan_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/run_memory.h"
+#include "app/terminal.h"
+
+namespace muo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view name_of(ParamRole role) {
+  switch (role) {
+    case ParamRole::kMatrix:
+      return "matrices";
+    case ParamRole::kEmbedding:
+      return "embedding";
+    case ParamRole::kUnembedding:
+      return "head";
+    case ParamRole::kValueEmbedding:
+      return "value embeddings";
+    case ParamRole::kResidLambda:
+      return "residual scales";
+    case ParamRole::kX0Lambda:
+      return "input scales";
+    case ParamRole::kSmear:
+      return "smear";
+  }
+  return "?";
+}
+
+std::string_view name_of(UpdateRule rule) { return rule == UpdateRule::kMuon ? "Muon" : "AdamW"; }
+
+std::string_view name_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kAllReduce:
+      return "all-reduce";
+    case Reduction::kReduceScatter:
+      return "reduce-scatter";
+    case Reduction::kReduceToOwner:
+      return "reduce to owner";
+  }
+  return "?";
+}
+
+std::string_view name_of(Publish publish) {
+  switch (publish) {
+    case Publish::kNone:
+      return "none";
+    case Publish::kAllGather:
+      return "all-gather";
+    case Publish::kAllGatherV:
+      return "all-gather-v";
+  }
+  return "?";
+}
+
+// Columns as wide as their widest cell; the first is text, the others are numbers.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  [[nodiscard]] std::string text() const {
+    std::vector<std::size_t> width(rows_.front().size());
+    for (const auto& row : rows_)
+      for (std::size_t i = 0; i < row.size(); ++i)
+        width[i] = std::max(width[i], row[i].size());
+    std::string out;
+    for (const auto& row : rows_) {
+      out += fmt::format("  {:<{}}", row[0], width[0]);
+      for (std::size_t i = 1; i < row.size(); ++i)
+        out += fmt::format("  {:>{}}", row[i], width[i]);
+      out += '\n';
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string grouped(std::int64_t number) {  // 1,234,567
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+std::string mib(std::int64_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+std::int64_t unit_elements(const Bucket& bucket) {
+  return std::accumulate(
+      bucket.units.begin(), bucket.units.end(), std::int64_t{0},
+      [](std::int64_t sum, const Unit& unit) { return sum + unit.end - unit.begin; });
+}
+
+struct RankShare {
+  std::int64_t units = 0;
+  std::int64_t elements = 0;
+};
+
+// What each rank computes; a unit of every rank counts for each.
+std::vector<RankShare> shares(const ShardingPlan& plan) {
+  std::vector<RankShare> out(static_cast<std::size_t>(plan.world));
+  for (const Bucket& bucket : plan.buckets)
+    for (const Unit& unit : bucket.units)
+      for (int rank = 0; rank < plan.world; ++rank)
+        if (unit.owner == kEveryRank || unit.owner == rank) {
+          RankShare& share = out[static_cast<std::size_t>(rank)];
+          ++share.units;
+          share.elements += unit.end - unit.begin;
+        }
+  return out;
+}
+
+struct RoleCount {
+  std::int64_t tensors = 0;
+  std::int64_t elements = 0;
+};
+std::map<ParamRole, RoleCount> by_role(const std::vector<ParamSpec>& params) {
+  std::map<ParamRole, RoleCount> out;
+  for (const ParamSpec& spec : params) {
+    ++out[spec.role].tensors;
+    out[spec.role].elements += spec.shape.numel();
+  }
+  return out;
+}
+
+std::string run_text(const RunConfig& run) {
+  const GptConfig& m = run.model;
+  std::string out = fmt::format(
+      "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
+      "vocabulary {} (padded {})\n"
+      "Step: {} tokens = {} devices x {} micro-steps x {} rows x {}; {} steps, {} tokens\n"
+      "Compute: {} FLOPs per token, {} FLOPs in all, without the optimizer\n",
+      m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
+      m.vocab_size, m.padded_vocab(), run.total_batch_tokens, run.world, run.accumulation,
+      run.batch, m.seq_len, run.iterations,
+      count_text(static_cast<double>(run.iterations) * static_cast<double>(run.total_batch_tokens)),
+      count_text(run.flops_per_token),
+      fmt::format("{:.3g}", run.flops_per_token * static_cast<double>(run.iterations) *
+                                static_cast<double>(run.total_batch_tokens)));
+  for (const std::string& note : run.notes)
+    out += fmt::format("  {}\n", note);
+  return out;
+}
+
+std::string parameters_text(const RunConfig& run, const std::vector<ParamSpec>& params) {
+  Table table({"", "rule", "tensors", "elements"});
+  for (const auto& [role, count] : by_role(params))
+    table.add({std::string(name_of(role)), std::string(name_of(update_group(role).rule)),
+               grouped(count.tensors), grouped(count.elements)});
+  table.add(
+      {"total", "", grouped(static_cast<std::int64_t>(params.size())), grouped(run.parameters)});
+  return "\nParameters\n" + table.text();
+}
+
+std::string buckets_text(const ShardingPlan& plan) {
+  Table table({"bucket", "rule", "units", "elements", "padding", "reduction", "publish"});
+  for (const Bucket& bucket : plan.buckets) {
+    const std::int64_t elements = unit_elements(bucket);
+    table.add({bucket.name, std::string(name_of(bucket.rule)),
+               grouped(static_cast<std::int64_t>(bucket.units.size())), grouped(elements),
+               grouped(bucket.full_elements() - elements), std::string(name_of(bucket.reduction)),
+               std::string(name_of(bucket.publish))});
+  }
+  return fmt::format("\nSharding: {}, {} device{}\n", plan.strategy, plan.world,
+                     plan.world == 1 ? "" : "s") +
+         table.text();
+}
+
+std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
+  Table table({"rank", "units", "elements", "Newton-Schulz", "sent per step"});
+  const std::vector<RankShare> share = shares(plan);
+  for (std::size_t rank = 0; rank < share.size(); ++rank)
+    table.add({std::to_string(rank), grouped(share[rank].units), grouped(share[rank].elements),
+               count_text(cost.muon_flops.at(rank)) + "FLOP", mib(cost.sent_bytes.at(rank))});
+  return "\nWho updates what\n" + table.text() +
+         fmt::format("  balance {:.3f} (1: no rank waits for another), padding {} elements\n",
+                     cost.balance, grouped(cost.padding_elements));
+}
+
+std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
+  Table table({"", "per device"});
+  std::int64_t sum = 0;
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    const std::int64_t bytes = memory.category_bytes(category);
+    sum += bytes;
+    if (bytes > 0) table.add({std::string(muo::name_of(category)), mib(bytes)});
+  }
+  table.add({"sum", mib(sum)});
+  table.add({"allocated", mib(memory.bytes)});
+  return "\nMemory\n" + table.text() +
+         fmt::format(
+             "  Tensors that are never in use together share memory: {} saved.\n"
+             "  All {} devices: {}\n",
+             mib(sum - memory.bytes), run.world, mib(memory.bytes * run.world));
+}
+
+Json buckets_json(const ShardingPlan& plan) {
+  Json out = Json::array();
+  for (const Bucket& bucket : plan.buckets) {
+    const std::int64_t elements = unit_elements(bucket);
+    out.push_back({{"name", bucket.name},
+                   {"rule", name_of(bucket.rule)},
+                   {"units", bucket.units.size()},
+                   {"elements", elements},
+                   {"padding", bucket.full_elements() - elements},
+                   {"reduction", name_of(bucket.reduction)},
+                   {"publish", name_of(bucket.publish)}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string plan_table(const PlanReport& report) {
+  const auto params = gpt_parameters(report.config.model);
+  return run_text(report.config) + parameters_text(report.config, params) +
+         buckets_text(report.sharding) +
+         ranks_text(report.sharding, plan_cost(report.sharding, params)) +
+         memory_text(report.config, report.memory);
+}
+
+std::string plan_json(const PlanReport& report) {
+  const RunConfig& run = report.config;
+  const auto params = gpt_parameters(run.model);
+  const PlanCost cost = plan_cost(report.sharding, params);
+  Json groups;
+  for (const auto& [role, count] : by_role(params))
+    groups[std::string(name_of(role))] = {{"tensors", count.tensors}, {"elements", count.elements}};
+  Json ranks = Json::array();
+  const std::vector<RankShare> share = shares(report.sharding);
+  for (std::size_t rank = 0; rank < share.size(); ++rank)
+    ranks.push_back({{"units", share[rank].units},
+                     {"elements", share[rank].elements},
+                     {"muon_flops", cost.muon_flops.at(rank)},
+                     {"sent_bytes", cost.sent_bytes.at(rank)}});
+  Json memory;
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    memory[std::string(muo::name_of(category))] = report.memory.category_bytes(category);
+  }
+  const Json out = {{"parameters", run.parameters},
+                    {"scaling_parameters", run.scaling_parameters},
+                    {"parameter_groups", groups},
+                    {"flops_per_token", run.flops_per_token},
+                    {"iterations", run.iterations},
+                    {"total_batch_tokens", run.total_batch_tokens},
+                    {"world", run.world},
+                    {"accumulation", run.accumulation},
+                    {"device_batch_size", run.batch},
+                    {"strategy", report.sharding.strategy},
+                    {"balance", cost.balance},
+                    {"padding_elements", cost.padding_elements},
+                    {"buckets", buckets_json(report.sharding)},
+                    {"ranks", ranks},
+                    {"memory_bytes_by_category", memory},
+                    {"memory_bytes_per_device", report.memory.bytes},
+                    {"memory_bytes", report.memory.bytes * run.world},
+                    {"notes", run.notes}};
+  return out.dump(2) + "\n";
+}
+
+int run_plan(const TrainOptions& options, ReportFormat format) {
+  Corpus corpus;
+  corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
+  if (!options.data.empty()) corpus = open_corpus(data_options(options));
+  const RunConfig config = resolve(options, corpus);
+  const PlanReport report{
+      config, make_sharding_plan(gpt_parameters(config.model), config.world, options.strategy),
+      plan_run_memory(config)};
+  const std::string text = format == ReportFormat::kJson ? plan_json(report) : plan_table(report);
+  static_cast<void>(std::fputs(text.c_str(), stdout));
+  require_memory(config, report.memory, available_memory());
+  return 0;
+}
+
+}  // namespace muo

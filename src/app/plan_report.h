@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "app/run_config.h"
+#include "optim/sharding_plan.h"
+#include "runtime/arena.h"
+
+namespace muo {
+
+// What `muograph plan` says, for people and for programs.
+struct PlanReport {
+  RunConfig config;
+  ShardingPlan sharding;
+  MemoryPlan memory;  // of one device
+};
+std::string plan_table(const PlanReport& report);
+std::string plan_json(const PlanReport& report);
+
+}  // namespace muo

@@ -1,0 +1,302 @@
+#include "app/run_config.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+constexpr std::int64_t kTile = 128;                 // width of a head where nothing else is asked
+constexpr double kReferenceBatch = 524288;          // nanochat tuned at 2^19 tokens per step
+constexpr std::int64_t kReferenceDepth = 12;        // and this depth
+constexpr std::int64_t kDefaultBatchTokens = 8192;  // per step: small models learn more per token
+                                                    // from many small steps
+constexpr std::int64_t kMicroStepTokens = 4096;     // per device: GEMMs are efficient, memory small
+constexpr std::int64_t kDefaultIterations = 1000;
+constexpr double kDefaultRatio = 12;             // nanochat's
+constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
+constexpr std::int64_t kDefaultEvalTokens = 131072;
+constexpr int kMostDefaultDevices = 4;
+
+std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
+  for (std::int64_t d = std::min(value, most); d > 1; --d)
+    if (value % d == 0) return d;
+  return 1;
+}
+
+// The head count nearest to width / 128 that gives whole, even head sizes.
+std::int64_t choose_heads(std::int64_t width) {
+  const auto wanted = static_cast<double>(width) / static_cast<double>(kTile);
+  std::int64_t best = 1;
+  for (std::int64_t heads = 1; heads <= width / 2; ++heads) {
+    if (width % heads != 0 || (width / heads) % 2 != 0) continue;
+    if (std::abs(static_cast<double>(heads) - wanted) <
+        std::abs(static_cast<double>(best) - wanted))
+      best = heads;
+  }
+  return best;
+}
+
+class Resolver {
+ public:
+  Resolver(const TrainOptions& options, const Corpus& corpus) : corpus_(corpus) {
+    run_.options = options;
+  }
+
+  RunConfig run() {
+    model();
+    devices();
+    batch();
+    iterations();
+    optimizer();
+    evaluation();
+    return std::move(run_);
+  }
+
+ private:
+  template <class... Parts>
+  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
+    run_.notes.push_back(fmt::format(format, std::forward<Parts>(parts)...));
+  }
+
+  void model() {
+    TrainOptions& o = run_.options;
+    run_.model = make_gpt_config(o, corpus_.vocab_size);
+    check_config(run_.model);
+    if (!o.n_layer && !o.n_embd && !o.n_head)
+      note("model: depth {} is {} layers, width {}, {} heads", o.depth, run_.model.n_layer,
+           run_.model.n_embd, run_.model.n_head);
+    o.n_layer = run_.model.n_layer;
+    o.n_embd = run_.model.n_embd;
+    o.n_head = run_.model.n_head;
+    o.n_kv_head = run_.model.n_kv_head;
+    for (const ParamSpec& spec : gpt_parameters(run_.model))
+      run_.parameters += spec.shape.numel();
+    run_.scaling_parameters = scaling_parameters(run_.model);
+    run_.flops_per_token = flops_per_token(run_.model);
+    need_tokens(corpus_.train.get(), "training data", "--data");
+  }
+
+  void need_tokens(const TokenData* data, const char* what, const char* option) const {
+    const std::int64_t row = run_.model.seq_len + 1;
+    if (data != nullptr && data->size() < row)
+      throw InputError(
+          fmt::format("{}: the {} is {} tokens long, shorter than a row of {}: give more, or a "
+                      "smaller --max-seq-len",
+                      option, what, data->size(), row));
+  }
+
+  void devices() {
+    TrainOptions& o = run_.options;
+    if (o.backend == "auto") {
+      note("backend: host (the only one of this version)");
+      o.backend = "host";
+    }
+    if (!o.devices) {
+      const int cores = usable_cores();
+      o.devices = std::min(cores, kMostDefaultDevices);
+      note("devices: {} ({} cores, at most {})", *o.devices, cores, kMostDefaultDevices);
+    }
+    run_.world = static_cast<int>(*o.devices);
+  }
+
+  void batch() {
+    TrainOptions& o = run_.options;
+    const std::int64_t row = run_.model.seq_len * run_.world;  // tokens, a row on every device
+    const bool total_given = o.total_batch_size.has_value();
+    const std::int64_t total = o.total_batch_size.value_or(kDefaultBatchTokens);
+    const std::int64_t most_rows = std::max<std::int64_t>(1, kMicroStepTokens / run_.model.seq_len);
+    if (!o.device_batch_size) {
+      if (total_given) {
+        require_multiple(total, row);
+        o.device_batch_size = largest_divisor(total / row, most_rows);
+      } else {
+        o.device_batch_size = std::clamp<std::int64_t>((total + row / 2) / row, 1, most_rows);
+      }
+      note("device-batch-size: {} rows of {} tokens per device and micro-step",
+           *o.device_batch_size, run_.model.seq_len);
+    }
+    run_.batch = *o.device_batch_size;
+    const std::int64_t unit = row * run_.batch;
+    if (total_given) {
+      require_multiple(total, unit);
+      run_.total_batch_tokens = total;
+    } else {
+      run_.total_batch_tokens = std::max<std::int64_t>(1, (total + unit / 2) / unit) * unit;
+      note("total-batch-size: {} tokens per step (the multiple of {} nearest to {})",
+           run_.total_batch_tokens, unit, total);
+    }
+    o.total_batch_size = run_.total_batch_tokens;
+    run_.accumulation = run_.total_batch_tokens / unit;
+  }
+
+  void require_multiple(std::int64_t total, std::int64_t unit) const {
+    if (total % unit == 0) return;
+    const std::int64_t below = total / unit * unit;
+    const auto& rows = run_.options.device_batch_size;
+    throw InputError(fmt::format(
+        "--total-batch-size {}: not a multiple of {} tokens ({}--max-seq-len {} x --devices {}): "
+        "give {}{}",
+        total, unit, rows ? fmt::format("--device-batch-size {} x ", *rows) : "",
+        run_.model.seq_len, run_.world, below > 0 ? fmt::format("{} or ", below) : "",
+        below + unit));
+  }
+
+  // nanochat's order: explicit steps, then compute, then tokens per parameter.
+  void iterations() {
+    TrainOptions& o = run_.options;
+    const std::int64_t batch = run_.total_batch_tokens;
+    const auto by_ratio = [&](double ratio) {
+      const auto tokens = static_cast<double>(run_.scaling_parameters) * ratio;
+      if (tokens > 1e18)
+        throw InputError(
+            fmt::format("--target-param-data-ratio {}: {:.3g} tokens are too many", ratio, tokens));
+      return std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens) / batch);
+    };
+    if (!o.num_iterations && o.target_flops) {
+      const double steps =
+          std::nearbyint(*o.target_flops / (run_.flops_per_token * static_cast<double>(batch)));
+      if (steps < 1 || steps > 1e12)
+        throw InputError(
+            fmt::format("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
+                        *o.target_flops, steps, run_.flops_per_token * static_cast<double>(batch)));
+      o.num_iterations = static_cast<std::int64_t>(steps);
+      note("num-iterations: {} (--target-flops {:.3g})", *o.num_iterations, *o.target_flops);
+    } else if (!o.num_iterations && o.target_param_data_ratio) {
+      o.num_iterations = by_ratio(*o.target_param_data_ratio);
+      note("num-iterations: {} ({} tokens for each of {} matrix and head weights)",
+           *o.num_iterations, *o.target_param_data_ratio, run_.scaling_parameters);
+    } else if (!o.num_iterations) {
+      const std::int64_t full = by_ratio(kDefaultRatio);
+      o.num_iterations = std::min(full, kDefaultIterations);
+      note("num-iterations: {}{}", *o.num_iterations,
+           full > kDefaultIterations
+               ? fmt::format(" (--target-param-data-ratio {} would take {})", kDefaultRatio, full)
+               : fmt::format(" (--target-param-data-ratio {})", kDefaultRatio));
+    }
+    run_.iterations = *o.num_iterations;
+  }
+
+  void optimizer() {
+    const TrainOptions& o = run_.options;
+    GptConfig reference = run_.model;  // nanochat's d12 with the same vocabulary and length
+    reference.n_layer = kReferenceDepth;
+    reference.n_embd = kReferenceDepth * 64;
+    reference.n_head = reference.n_kv_head = reference.n_embd / kTile;
+    // B / (lr wd D) stays constant; D / D_REF is the ratio of the parameters that D counts.
+    const double decay_scale =
+        std::sqrt(static_cast<double>(run_.total_batch_tokens) / kReferenceBatch) *
+        static_cast<double>(scaling_parameters(reference)) /
+        static_cast<double>(run_.scaling_parameters);
+    run_.optimizer = {.iterations = run_.iterations,
+                      .total_batch_tokens = run_.total_batch_tokens,
+                      .n_embd = run_.model.n_embd,
+                      .matrix_lr = o.matrix_lr,
+                      .embedding_lr = o.embedding_lr,
+                      .unembedding_lr = o.unembedding_lr,
+                      .scalar_lr = o.scalar_lr,
+                      .weight_decay = o.weight_decay,
+                      .weight_decay_scale = decay_scale,
+                      .warmup_steps = o.warmup_steps,
+                      .warmdown_ratio = o.warmdown_ratio,
+                      .final_lr_frac = o.final_lr_frac};
+  }
+
+  void evaluation() {
+    TrainOptions& o = run_.options;
+    const auto every = [](std::int64_t steps) { return std::max<std::int64_t>(0, steps); };
+    if (!o.eval_every) {
+      o.eval_every = std::min(kDefaultEvalEvery, (run_.iterations + 3) / 4);
+      note("eval-every: {} steps", *o.eval_every);
+    }
+    if (!o.sample_every) o.sample_every = corpus_.is_text ? *o.eval_every : -1;
+    if (!o.save_every) o.save_every = -1;
+    if (*o.sample_every > 0 && !corpus_.is_text)
+      throw InputError(
+          "--sample-every: token shards have no tokenizer to print samples with: "
+          "give -1");
+    run_.eval_every = every(*o.eval_every);
+    run_.save_every = every(*o.save_every);
+    run_.sample_every = every(*o.sample_every);
+    run_.verify_sync_every = every(o.verify_sync_every);
+    if (run_.eval_every > 0) need_tokens(corpus_.val.get(), "held-out data", "--val-data");
+    if (!o.eval_tokens) {
+      o.eval_tokens = kDefaultEvalTokens;
+      if (corpus_.val != nullptr)
+        o.eval_tokens = std::clamp<std::int64_t>(corpus_.val->size() - 1, 1, kDefaultEvalTokens);
+      note("eval-tokens: {} of the held-out data per evaluation", *o.eval_tokens);
+    }
+    run_.eval_rows = (*o.eval_tokens + run_.model.seq_len - 1) / run_.model.seq_len;
+    run_.bytes_per_token = mean_bytes();
+  }
+
+  // Of the first million tokens: bits per byte of the training loss are for the eye only.
+  [[nodiscard]] double mean_bytes() const {
+    if (corpus_.train == nullptr || corpus_.token_bytes.empty()) return 0;
+    constexpr std::int64_t kMostTokens = 1 << 20;
+    std::vector<std::int32_t> tokens(
+        static_cast<std::size_t>(std::min(kMostTokens, corpus_.train->size())));
+    corpus_.train->read(0, tokens);
+    double bytes = 0;
+    for (const std::int32_t token : tokens)
+      bytes += corpus_.token_bytes.at(static_cast<std::size_t>(token));
+    return bytes / static_cast<double>(tokens.size());
+  }
+
+  const Corpus& corpus_;
+  RunConfig run_;
+};
+
+}  // namespace
+
+RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
+  return Resolver(options, corpus).run();
+}
+
+std::int64_t scaling_parameters(const GptConfig& model) {
+  std::int64_t count = 0;
+  for (const ParamSpec& spec : gpt_parameters(model))
+    if (spec.role == ParamRole::kMatrix || spec.role == ParamRole::kUnembedding)
+      count += spec.shape.numel();
+  return count;
+}
+
+GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {
+  GptConfig model;
+  model.vocab_size = vocab_size;
+  model.n_layer = o.n_layer.value_or(o.depth);
+  model.n_embd = o.n_embd.value_or(round_up(o.depth * 64, kTile));
+  model.n_head = o.n_head.value_or(choose_heads(model.n_embd));
+  model.n_kv_head = o.n_kv_head.value_or(model.n_head);
+  model.seq_len = o.max_seq_len;
+  model.window_pattern = o.window_pattern;
+  model.softcap = static_cast<float>(o.softcap);
+  return model;
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+DataOptions data_options(const TrainOptions& o) {
+  DataOptions data;
+  data.paths.assign(o.data.begin(), o.data.end());
+  data.val_paths.assign(o.val_data.begin(), o.val_data.end());
+  data.max_bytes = o.data_max_bytes;
+  data.vocab_size = o.vocab_size;
+  return data;
+}
+
+}  // namespace muo

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/options.h"
+#include "data/token_data.h"
+#include "model/gpt_config.h"
+#include "optim/update_groups.h"
+
+namespace muo {
+
+// A run with every decision made.
+struct RunConfig {
+  TrainOptions options;  // no field automatic: what config.toml holds
+  GptConfig model;
+  OptimizerOptions optimizer;
+  int world = 1;
+  std::int64_t batch = 1;               // rows per device and micro-step
+  std::int64_t accumulation = 1;        // micro-steps
+  std::int64_t total_batch_tokens = 0;  // world * batch * seq_len * accumulation
+  std::int64_t iterations = 0;
+  std::int64_t eval_rows = 0;  // of an evaluation, at most: whatever the world
+  // In steps, 0: never.
+  std::int64_t eval_every = 0, save_every = 0, sample_every = 0, verify_sync_every = 0;
+  std::int64_t parameters = 0;          // elements, all of them
+  std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
+  double flops_per_token = 0;
+  double bytes_per_token = 0;      // of the training text, for bits per byte; 0: unknown
+  std::vector<std::string> notes;  // every automatic decision, one line each
+
+  [[nodiscard]] std::int64_t rows_per_step() const {
+    return static_cast<std::int64_t>(world) * batch * accumulation;
+  }
+};
+
+// Fills what is automatic and checks the rest: automatic sizes are rounded to the nearest feasible
+// ones and noted, explicit ones that cannot work are refused with the nearest feasible values
+// (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
+RunConfig resolve(const TrainOptions& options, const Corpus& corpus);
+
+// Parameters that nanochat's data ratios and weight decay count: matrices and lm_head.
+std::int64_t scaling_parameters(const GptConfig& model);
+
+// The model that `options` describe. Heads not given: as many of 128 as divide the width best.
+GptConfig make_gpt_config(const TrainOptions& options, std::int64_t vocab_size);
+
+// Cores that this process may use.
+int usable_cores();
+
+DataOptions data_options(const TrainOptions& options);
+
+}  // namespace muo

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muo {
+
+struct Progress {
+  std::int64_t done = 0;        // steps
+  std::int64_t iterations = 0;  // of the run
+  double loss = 0;              // nats per token
+  double bytes_per_token = 0;   // 0: not a text, no bits per byte
+  double tokens_per_s = 0;
+  double step_ms = 0;  // for the time that is left
+};
+// "step  120/1000  loss 2.3456  3.384 bits/byte  12.3k tokens/s  ETA 3m20s"
+std::string progress_text(const Progress& progress);
+
+// 59s, 3m20s, 2h05m, 3d04h
+std::string duration_text(double seconds);
+// 950, 12.3k, 1.25M, 3.1G
+std::string count_text(double count);
+
+// Text of a model, or of a file name, without what would confuse a terminal: control characters
+// and broken UTF-8 become '?' (new lines and tabs stay).
+std::string printable(std::string_view text);
+
+// A place for lines and one live line below them. Where nobody watches (a file or a pipe) the live
+// line is printed every few seconds instead. Write errors are ignored: a run outlives its window.
+class Terminal {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // fd -1: silent. Without `columns`: what the terminal says; 0: not a terminal.
+  explicit Terminal(int fd, std::optional<int> columns = {});
+
+  // `urgent`: at once; otherwise as often as eyes, or a log, can bear.
+  void progress(std::string_view text, bool urgent, Clock::time_point now = Clock::now());
+  void lines(std::string_view text);
+  void close();  // leaves the live line standing
+
+ private:
+  void write(std::string_view text) const;
+
+  int fd_;
+  int columns_;
+  std::string live_;  // shown now
+  std::optional<Clock::time_point> shown_;
+};
+
+}  // namespace muo

@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/host/lerp.h"
+#include "kernels/muon_impl.h"
+#include "kernels/step_scalars.h"
+
+namespace muo::host {
+namespace {
+
+constexpr double kRowFloor = 1e-6;        // MuonEq's clamp of a row's norm
+constexpr double kNormFactor = 1.01;      // keeps the spectral norm of the input under 1
+constexpr double kNormEps = 1e-6;         // added to the norm that divides
+constexpr double kUpdateFloor = 1e-6;     // Muon+'s clamp of |u|
+constexpr float kVarianceFloor = 1e-10F;  // NorMuon's clamps
+constexpr double kRescaleFloor = 1e-10;
+
+// A fixed number of partial sums makes the order of a sum independent of how it is vectorised.
+constexpr std::int64_t kLanes = 16;
+
+double sum_of_squares(const float* x, std::int64_t n) {
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j) {
+      const auto value = static_cast<double>(x[i + j]);
+      lanes[j] += value * value;
+    }
+  double total = 0;
+  for (; i < n; ++i)
+    total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (const double lane : lanes)
+    total += lane;
+  return total;
+}
+
+void nesterov(float* __restrict x, const float* __restrict g, const float* __restrict m, float mu,
+              std::int64_t n) {
+  const Lerp to_momentum(1.0F - mu);
+  const Lerp look_ahead(mu);
+  for (std::int64_t i = 0; i < n; ++i)
+    x[i] = look_ahead(g[i], to_momentum(m[i], g[i]));
+}
+
+// norms: of the rows of x (rows, columns).
+void equilibrate(float* x, const float* norms, std::int64_t rows, std::int64_t columns) {
+  double total = 0;
+  for (std::int64_t i = 0; i < rows; ++i)
+    total += static_cast<double>(norms[i]) * static_cast<double>(norms[i]);
+  const double target = std::sqrt(total / static_cast<double>(rows));
+  const auto factor = [&](std::int64_t i) {
+    return target / std::max(static_cast<double>(norms[i]), kRowFloor);
+  };
+  double scaled = 0;  // what |x|^2 will be, without another pass over x
+  for (std::int64_t i = 0; i < rows; ++i)
+    scaled += std::pow(static_cast<double>(norms[i]) * factor(i), 2);
+  const double divisor = std::sqrt(scaled) * kNormFactor + kNormEps;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const auto scale = static_cast<float>(factor(i) / divisor);
+    float* row = x + i * columns;
+    for (std::int64_t j = 0; j < columns; ++j)
+      row[j] *= scale;
+  }
+}
+
+// Sums of squares along the short side: out[long].
+void sum_along_short_side(float* out, const float* u, std::int64_t rows, std::int64_t columns) {
+  if (rows >= columns) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      out[i] = static_cast<float>(sum_of_squares(u + i * columns, columns));
+    return;
+  }
+  constexpr std::int64_t kBlock = 64;
+  for (std::int64_t begin = 0; begin < columns; begin += kBlock) {
+    const std::int64_t width = std::min(kBlock, columns - begin);
+    double sums[kBlock] = {};
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float* part = u + i * columns + begin;
+      for (std::int64_t j = 0; j < width; ++j)
+        sums[j] += static_cast<double>(part[j]) * static_cast<double>(part[j]);
+    }
+    for (std::int64_t j = 0; j < width; ++j)
+      out[begin + j] = static_cast<float>(sums[j]);
+  }
+}
+
+void scale_along_long_side(float* u, const float* variance, float scale, std::int64_t rows,
+                           std::int64_t columns) {
+  const auto factor = [=](std::int64_t i) {
+    return scale / std::sqrt(std::max(variance[i], kVarianceFloor));
+  };
+  if (rows >= columns) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float f = factor(i);
+      for (std::int64_t j = 0; j < columns; ++j)
+        u[i * columns + j] *= f;
+    }
+    return;
+  }
+  constexpr std::int64_t kBlock = 512;
+  for (std::int64_t begin = 0; begin < columns; begin += kBlock) {
+    const std::int64_t width = std::min(kBlock, columns - begin);
+    float factors[kBlock];
+    for (std::int64_t j = 0; j < width; ++j)
+      factors[j] = factor(begin + j);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float* part = u + i * columns + begin;
+      for (std::int64_t j = 0; j < width; ++j)
+        part[j] *= factors[j];
+    }
+  }
+}
+
+}  // namespace
+
+void muon_nesterov(const MuonNesterovArgs& args) {
+  nesterov(args.x.as<float>(), args.grad.as<float>(), args.momentum.as<float>(),
+           args.scalars.as_struct<StepScalars>()->muon_momentum, args.x.numel());
+}
+
+void muon_input(const MuonInputArgs& args) {
+  const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
+  const std::int64_t rows = args.x.shape[1];
+  const std::int64_t columns = args.x.shape[2];
+  for (std::int64_t k = 0; k < args.x.shape[0]; ++k) {
+    const std::int64_t begin = k * rows * columns;
+    float* x = args.x.as<float>() + begin;
+    const float* grad = args.grad.as<float>() + begin;
+    float* norms = args.row_norms.as<float>() + k * rows;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float* row = x + i * columns;
+      if (args.momentum)
+        nesterov(row, grad + i * columns, args.momentum.as<float>() + begin + i * columns, mu,
+                 columns);
+      else
+        std::copy_n(grad + i * columns, columns, row);
+      norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
+    }
+    equilibrate(x, norms, rows, columns);
+  }
+}
+
+void muon_scale(const MuonScaleArgs& args) {
+  const std::int64_t rows = args.u.shape[1];
+  const std::int64_t columns = args.u.shape[2];
+  const std::int64_t length = std::max(rows, columns);
+  const auto n = static_cast<double>(std::min(rows, columns));
+  const Lerp lerp(1.0F - args.scalars.as_struct<StepScalars>()->muon_beta2);
+  for (std::int64_t k = 0; k < args.u.shape[0]; ++k) {
+    float* u = args.u.as<float>() + k * rows * columns;
+    const float* old_variance = args.variance.as<float>() + k * length;
+    float* new_variance = args.new_variance.as<float>() + k * length;
+    sum_along_short_side(new_variance, u, rows, columns);
+    double total = 0;
+    for (std::int64_t i = 0; i < length; ++i)
+      total += static_cast<double>(new_variance[i]);
+    const double plus = std::sqrt(n) / std::max(std::sqrt(total), kUpdateFloor);
+    double rescaled = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const double sum = static_cast<double>(new_variance[i]) * plus * plus;
+      const float variance = lerp(old_variance[i], static_cast<float>(sum / n));
+      rescaled += sum / static_cast<double>(std::max(variance, kVarianceFloor));
+      new_variance[i] = variance;
+    }
+    const double norm = plus * std::sqrt(total);
+    const double scale = plus * norm / std::max(std::sqrt(rescaled), kRescaleFloor);
+    scale_along_long_side(u, new_variance, static_cast<float>(scale), rows, columns);
+  }
+}
+
+void muon_commit(const MuonCommitArgs& args) {
+  const auto* scalars = args.scalars.as_struct<StepScalars>();
+  if (scalars->commit == 0) return;
+  if (args.variance)
+    std::memcpy(args.variance.data, args.new_variance.data,
+                static_cast<std::size_t>(args.variance.bytes()));
+  if (!args.weight) return;
+  const auto lr = static_cast<float>(scalars->muon_lr * args.rate);
+  const float decay = lr * scalars->muon_weight_decay;
+  const Lerp to_momentum(1.0F - scalars->muon_momentum);
+  float* __restrict w = args.weight.as<float>();
+  float* __restrict m = args.momentum.as<float>();
+  const float* __restrict u = args.u.as<float>();
+  const float* __restrict g = args.grad.as<float>();
+  const std::int64_t n = args.weight.numel();
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float decayed = u[i] * w[i] >= 0.0F ? decay * w[i] : 0.0F;
+    w[i] -= lr * u[i] + decayed;
+    m[i] = to_momentum(m[i], g[i]);
+  }
+}
+
+}  // namespace muo::host

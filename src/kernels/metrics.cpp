@@ -1,0 +1,19 @@
+#include "kernels/metrics.h"
+
+#include "kernels/metrics_impl.h"
+#include "kernels/operation.h"
+#include "kernels/step_scalars.h"
+
+namespace muo {
+namespace {
+Operation<WriteMetricsArgs> kWriteMetrics("write_metrics", host::write_metrics);
+}  // namespace
+
+void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
+  static_cast<void>(args.scalars.as_struct<StepScalars>());
+  static_cast<void>(args.ring.as_struct<MetricsRecord>());
+  MUO_CHECK(args.totals.dtype == DType::kF64 && args.totals.numel() == 2);
+  kWriteMetrics.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
+}
+
+}  // namespace muo

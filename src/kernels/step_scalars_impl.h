@@ -1,0 +1,9 @@
+#pragma once
+
+#include "kernels/step_scalars.h"
+
+namespace muo::host {
+void advance_step(const AdvanceStepArgs& args);
+void agree_commit(const AgreeCommitArgs& args);
+void finish_step(const FinishStepArgs& args);
+}  // namespace muo::host

@@ -1,0 +1,269 @@
+#include "app/checkpoint_saver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "app/checkpoint.h"
+#include "app/checkpoint_state.h"
+#include "app/durable_files.h"
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+using test::message_of;
+using test::names_in;
+using test::RankState;
+using test::save_state;
+using test::TemporaryDirectory;
+using test::write_file;
+using test::wrong_after_load;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kWorld = 3;
+
+// The newest checkpoint that a resuming run would take; it fails the test if that one is not whole.
+std::int64_t newest_whole_step(const std::filesystem::path& run) {
+  std::vector<std::string> skipped;
+  const std::optional<Checkpoint> newest = newest_checkpoint(run, skipped);
+  EXPECT_THAT(skipped, IsEmpty());
+  if (!newest) return -1;
+  const std::int64_t step = newest->info().step;
+  EXPECT_THAT(wrong_after_load(*newest, 2, static_cast<std::uint64_t>(step)), IsEmpty());
+  return step;
+}
+
+// The changes that saving a second checkpoint makes, in an order that the ranks' threads allow.
+std::vector<std::string> changes_of_a_save() {
+  const TemporaryDirectory run;
+  save_state(run.path(), kWorld, 1, 1);
+  std::vector<std::string> changes;
+  std::mutex mutex;
+  CheckpointSaver saver(run.path(), kWorld);
+  saver.on_change([&](std::string_view change) {
+    const std::lock_guard lock(mutex);
+    changes.emplace_back(change);
+  });
+  save_state(saver, kWorld, {.step = 2}, 2);
+  return changes;
+}
+
+// Index of the change that makes the new checkpoint visible.
+std::size_t renaming(const std::vector<std::string>& changes) {
+  return static_cast<std::size_t>(std::ranges::find(changes, "rename") - changes.begin());
+}
+
+TEST(CheckpointSaver, FailingAtAnyChangeLeavesThePreviousCheckpoint) {
+  const std::vector<std::string> changes = changes_of_a_save();
+  ASSERT_GT(changes.size(), 10U);
+  ASSERT_LT(renaming(changes), changes.size());
+  for (std::size_t k = 0; k < changes.size(); ++k) {
+    const TemporaryDirectory run;
+    save_state(run.path(), kWorld, 1, 1);
+    CheckpointSaver saver(run.path(), kWorld);
+    std::atomic<std::size_t> count = 0;
+    saver.on_change([&](std::string_view) {
+      if (count++ == k) throw Error("planted failure");
+    });
+    std::atomic<int> told = 0;  // ranks that were told
+    DeviceGroup group({.world = kWorld});
+    const std::string message = message_of<Error>([&] {
+      group.run([&](RankContext& rank) {
+        RankState state(rank.rank, kWorld);
+        state.fill(2);
+        try {
+          saver.save(rank, {.step = 2}, state.entries());
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("step 2 not saved: planted failure"));
+          ++told;
+          throw;
+        }
+      });
+    });
+    EXPECT_THAT(message, HasSubstr("planted failure"));
+    EXPECT_EQ(told, kWorld) << changes[k];
+    const bool committed = k > renaming(changes);
+    EXPECT_EQ(newest_whole_step(run.path()), committed ? 2 : 1) << changes[k];
+    EXPECT_EQ(names_in(run.path() / "checkpoints").size(), committed ? 2U : 1U) << changes[k];
+  }
+}
+
+// As if the machine had taken the process away: nothing of it runs any more.
+TEST(CheckpointSaver, DyingAtAnyChangeLeavesThePreviousCheckpointAndTheNextSaveTidiesUp) {
+  const std::vector<std::string> changes = changes_of_a_save();
+  for (std::size_t k = 0; k < changes.size(); ++k) {
+    const TemporaryDirectory run;
+    save_state(run.path(), kWorld, 1, 1);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      CheckpointSaver saver(run.path(), kWorld);
+      std::atomic<std::size_t> count = 0;
+      saver.on_change([&](std::string_view) {
+        if (count++ == k) _exit(42);
+      });
+      save_state(saver, kWorld, {.step = 2}, 2);
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 42) << changes[k];
+    EXPECT_EQ(newest_whole_step(run.path()), k > renaming(changes) ? 2 : 1) << changes[k];
+
+    save_state(run.path(), kWorld, 3, 3);
+    EXPECT_EQ(newest_whole_step(run.path()), 3);
+    for (const std::string& name : names_in(run.path() / "checkpoints"))
+      EXPECT_THAT(name, testing::StartsWith("step_")) << changes[k];
+  }
+}
+
+TEST(CheckpointSaver, ReplacesACheckpointOfTheSameStep) {
+  const TemporaryDirectory run;
+  save_state(run.path(), 2, 5, 1);
+  save_state(run.path(), 3, 5, 2);
+  EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000005"));
+  EXPECT_THAT(wrong_after_load(Checkpoint(run.path()), 1, 2), IsEmpty());
+}
+
+TEST(CheckpointSaver, IsUsedForManySaves) {
+  const TemporaryDirectory run;
+  CheckpointSaver saver(run.path(), kWorld);
+  DeviceGroup group({.world = kWorld});
+  group.run([&](RankContext& rank) {
+    RankState state(rank.rank, kWorld);
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      state.fill(static_cast<std::uint64_t>(step));
+      saver.save(rank, {.step = step}, state.entries());
+    }
+  });
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    const Checkpoint checkpoint(checkpoint_directory(run.path(), step));
+    EXPECT_THAT(wrong_after_load(checkpoint, 2, static_cast<std::uint64_t>(step)), IsEmpty());
+  }
+}
+
+TEST(CheckpointSaver, LeavesTheTemporaryDirectoriesOfLivingSaversAlone) {
+  const TemporaryDirectory run;
+  const auto parent = run.path() / "checkpoints";
+  for (const char* const name :
+       {".step_00000001.tmp-1", ".step_00000002.tmp-1", ".step_00000003.old-1", ".stepson"}) {
+    std::filesystem::create_directories(parent / name);
+    write_file(parent / name / "x", "x");
+  }
+  const DirectoryLock living = DirectoryLock::try_lock(parent / ".step_00000002.tmp-1");
+  ASSERT_TRUE(living);
+  save_state(run.path(), 2, 5, 1);
+  EXPECT_THAT(names_in(parent), ElementsAre(".step_00000002.tmp-1", ".stepson", "step_00000005"));
+}
+
+TEST(CheckpointSaver, ReportsAFullDiskWithPathReasonAndAdvice) {
+  const TemporaryDirectory run;
+  save_state(run.path(), kWorld, 1, 1);
+  CheckpointSaver saver(run.path(), kWorld);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 512;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = message_of<Error>([&] { save_state(saver, kWorld, {.step = 2}, 2); });
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  static_cast<void>(std::signal(SIGXFSZ, handler));
+  EXPECT_THAT(message, AllOf(HasSubstr("model.safetensors"), HasSubstr("File too large"),
+                             HasSubstr("free space or write elsewhere (--out)")));
+  EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
+
+  save_state(saver, kWorld, {.step = 3}, 3);
+  EXPECT_EQ(newest_whole_step(run.path()), 3);
+}
+
+TEST(CheckpointSaver, ReportsAPathThatCannotBeADirectory) {
+  const TemporaryDirectory run;
+  write_file(run.path() / "checkpoints", "");
+  EXPECT_THAT(message_of<Error>([&] { save_state(run.path(), 2, 1, 1); }),
+              AllOf(HasSubstr((run.path() / "checkpoints").string()), HasSubstr("--out")));
+}
+
+TEST(CheckpointSaver, RefusesPartsThatDoNotCoverATensorOnce) {
+  const TemporaryDirectory run;
+  CheckpointSaver saver(run.path(), 2);
+  const test::HostTensor values({3});
+  // The message when rank r writes elements [3 r + shift[r], ...) of a tensor of `numel`.
+  const auto message = [&](std::int64_t shift0, std::int64_t shift1, std::int64_t numel) {
+    return message_of<Error>([&] {
+      DeviceGroup group({.world = 2});
+      group.run([&](RankContext& rank) {
+        const std::int64_t begin = rank.rank == 0 ? shift0 : 3 + shift1;
+        const std::vector<StateEntry> entries = {
+            {.name = "w", .shape = {numel}, .begin = begin, .values = values}};
+        saver.save(rank, {.step = 1}, entries);
+      });
+    });
+  };
+  EXPECT_EQ(message(0, 0, 6), "no exception");
+  EXPECT_THAT(message(0, 1, 7), HasSubstr("w: elements from 3 to 4 have no writer, or two"));
+  EXPECT_THAT(message(0, -1, 5), HasSubstr("w: elements from 3 to 2 have no writer, or two"));
+  EXPECT_THAT(message(1, 1, 7), HasSubstr("w: elements from 0 to 1"));
+  EXPECT_THAT(message(0, 0, 7), HasSubstr("w: elements from 6 to 7 have no writer"));
+  EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
+}
+
+TEST(CheckpointSaver, RemovesWhatABrokenGroupInterrupted) {
+  const TemporaryDirectory run;
+  {
+    CheckpointSaver saver(run.path(), 2);
+    DeviceGroup group({.world = 2});
+    EXPECT_THROW(group.run([&](RankContext& rank) {
+      saver.on_change({});
+      RankState state(rank.rank, 2);
+      rank.barrier.arrive([&] {
+        saver.on_change([&rank](std::string_view change) {
+          if (change == "write a part") rank.barrier.break_all();
+        });
+      });
+      saver.save(rank, {.step = 1}, state.entries());
+    }),
+                 Error);
+    EXPECT_EQ(names_in(run.path() / "checkpoints").size(), 1U);
+  }
+  EXPECT_THAT(names_in(run.path() / "checkpoints"), IsEmpty());
+}
+
+TEST(MoveDirectory, ReplacesWithAndWithoutAnAtomicExchange) {
+  for (const Replace how : {Replace::kExchange, Replace::kTwoRenames}) {
+    const TemporaryDirectory directory;
+    const auto path = [&directory](const char* name) { return directory.path() / name; };
+    make_directory(path("new"));
+    write_file(path("new") / "new", "");
+    move_directory(path("new"), path("target"), path("aside"), how);
+    EXPECT_THAT(names_in(directory.path()), ElementsAre("target"));
+
+    make_directory(path("newer"));
+    write_file(path("newer") / "newer", "");
+    move_directory(path("newer"), path("target"), path("aside"), how);
+    EXPECT_THAT(names_in(directory.path()), ElementsAre("aside", "target"));
+    EXPECT_THAT(names_in(path("target")), ElementsAre("newer"));
+    EXPECT_THAT(names_in(path("aside")), ElementsAre("new"));
+    EXPECT_THROW(move_directory(path("absent"), path("target"), path("aside2"), how), Error);
+    EXPECT_THAT(names_in(directory.path()), ElementsAre("aside", "target"));
+  }
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <vector>
+
+#include "runtime/device_group.h"
+
+namespace muo::test {
+
+// A backend that has to keep the contract. To join, add a line to kBackends below.
+struct TestedBackend {
+  const char* name;
+  Backend backend;
+};
+inline void PrintTo(const TestedBackend& tested, std::ostream* out) { *out << tested.name; }
+
+inline constexpr TestedBackend kBackends[] = {
+    {"host", Backend::kHost},
+};
+
+// Only what every backend offers is used: nothing is read or written but through copies.
+class BackendContract : public testing::TestWithParam<TestedBackend> {
+ public:
+  static void run(int world, const std::function<void(RankContext&)>& body) {
+    DeviceGroup group({.backend = GetParam().backend, .world = world});
+    group.run(body);
+  }
+};
+
+#define MUO_FOR_EVERY_BACKEND(suite)                                                   \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite, testing::ValuesIn(::muo::test::kBackends), \
+                           [](const auto& tested) { return tested.param.name; })
+
+// Memory of one rank's device, and the way of values into it and back.
+template <class T>
+class DeviceVector {
+ public:
+  DeviceVector(RankContext& rank, const std::vector<T>& values)
+      : rank_(rank),
+        buffer_(rank.device.allocate(bytes_of(values.size()), "a test's vector")),
+        staging_(rank.device.allocate_pinned(bytes_of(values.size()), "a test's staging")),
+        size_(static_cast<std::int64_t>(values.size())) {
+    set(values);
+  }
+  DeviceVector(RankContext& rank, std::int64_t size)
+      : DeviceVector(rank, std::vector<T>(static_cast<std::size_t>(size))) {}
+
+  [[nodiscard]] Tensor tensor() const {
+    return {buffer_->data(), {size_}, dtype_of<T>, rank_.rank};
+  }
+  operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
+
+  void set(const std::vector<T>& values) {
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(staging_->data()));
+    rank_.compute.copy(tensor(), staging());
+    rank_.compute.synchronize();
+  }
+  [[nodiscard]] std::vector<T> get() const {
+    rank_.compute.copy(staging(), tensor());
+    rank_.compute.synchronize();
+    const T* first = reinterpret_cast<const T*>(staging_->data());
+    return {first, first + size_};
+  }
+
+ private:
+  static std::int64_t bytes_of(std::size_t size) {
+    return static_cast<std::int64_t>(size * sizeof(T));
+  }
+  [[nodiscard]] Tensor staging() const { return {staging_->data(), {size_}, dtype_of<T>, -1}; }
+
+  RankContext& rank_;
+  std::unique_ptr<Buffer> buffer_;
+  std::unique_ptr<Buffer> staging_;
+  std::int64_t size_;
+};
+
+using Floats = std::vector<float>;
+
+}  // namespace muo::test

@@ -1,0 +1,184 @@
+#include <numeric>
+
+#include "base/check.h"
+#include "contracts/backend_contract.h"
+
+namespace muo::test {
+namespace {
+
+class CommunicatorContract : public BackendContract {};
+MUO_FOR_EVERY_BACKEND(CommunicatorContract);
+
+// Small integers: sums are exact in any order, so every backend has to give these very values.
+float value(int rank, std::size_t i) {
+  return static_cast<float>(10 * (rank + 1)) + static_cast<float>(i);
+}
+Floats values(int rank, std::size_t n) {
+  Floats out(n);
+  for (std::size_t i = 0; i < n; ++i)
+    out[i] = value(rank, i);
+  return out;
+}
+Floats summed(int world, std::size_t n) {
+  Floats out(n);
+  for (int r = 0; r < world; ++r)
+    for (std::size_t i = 0; i < n; ++i)
+      out[i] += value(r, i);
+  return out;
+}
+Floats part(const Floats& whole, std::size_t begin, std::size_t n) {
+  const auto first = whole.begin() + static_cast<std::ptrdiff_t>(begin);
+  return {first, first + static_cast<std::ptrdiff_t>(n)};
+}
+void append(Floats& to, const Floats& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+constexpr std::size_t kSegment = 3;
+
+// Captured and launched twice, so that what a replay leaves behind matters too.
+void collective(RankContext& rank, const std::function<void()>& enqueue) {
+  const auto fork = rank.device.make_event();
+  const auto join = rank.device.make_event();
+  const auto graph = rank.compute.capture([&] {
+    rank.compute.record(*fork);
+    rank.comm.wait(*fork);
+    enqueue();
+    rank.comm.record(*join);
+    rank.compute.wait(*join);
+  });
+  for (int i = 0; i < 2; ++i)
+    rank.compute.launch(*graph);
+  rank.compute.synchronize();
+}
+
+TEST_P(CommunicatorContract, EqualSegmentsGoWhereTheyBelong) {
+  for (const int world : {1, 2, 3}) {
+    const std::size_t n = kSegment * static_cast<std::size_t>(world);
+    run(world, [&](RankContext& rank) {
+      const auto r = static_cast<std::size_t>(rank.rank);
+      const DeviceVector<float> full(rank, values(rank.rank, n));
+      const DeviceVector<float> shard(rank, kSegment);
+      const DeviceVector<float> gathered(rank, static_cast<std::int64_t>(n));
+      const DeviceVector<float> exchanged(rank, static_cast<std::int64_t>(n));
+      collective(rank, [&] {
+        rank.communicator.reduce_scatter(rank.comm, 1, shard, full);
+        rank.communicator.all_gather(rank.comm, 2, gathered, shard);
+        rank.communicator.all_to_all(rank.comm, 3, exchanged, full);
+      });
+      EXPECT_EQ(shard.get(), part(summed(world, n), r * kSegment, kSegment));
+      EXPECT_EQ(gathered.get(), summed(world, n));
+      Floats expected;
+      for (int peer = 0; peer < world; ++peer)
+        append(expected, part(values(peer, n), r * kSegment, kSegment));
+      EXPECT_EQ(exchanged.get(), expected);
+    });
+  }
+}
+
+TEST_P(CommunicatorContract, WholeVectorsReachEveryRankOrTheRoot) {
+  constexpr std::size_t kSize = 7;
+  for (const int world : {1, 2, 3}) {
+    const int root = world - 1;
+    run(world, [&](RankContext& rank) {
+      const DeviceVector<float> in(rank, values(rank.rank, kSize));
+      const DeviceVector<float> sum(rank, kSize);
+      const DeviceVector<float> at_root(rank, kSize);
+      const DeviceVector<float> sent(rank, values(rank.rank, kSize));
+      const bool is_root = rank.rank == root;
+      collective(rank, [&] {
+        rank.communicator.all_reduce(rank.comm, 1, sum, in);
+        rank.communicator.reduce(rank.comm, 2, is_root ? at_root.tensor() : Tensor{}, in, root);
+        rank.communicator.broadcast(rank.comm, 3, sent, root);
+      });
+      EXPECT_EQ(sum.get(), summed(world, kSize));
+      EXPECT_EQ(at_root.get(), is_root ? summed(world, kSize) : Floats(kSize));
+      EXPECT_EQ(sent.get(), values(root, kSize));
+    });
+  }
+}
+
+TEST_P(CommunicatorContract, UnequalPartsGoWhereTheyBelong) {
+  const std::vector<std::int64_t> all_counts = {4, 0, 7};
+  for (const int world : {1, 2, 3}) {
+    const std::vector<std::int64_t> counts(all_counts.begin(), all_counts.begin() + world);
+    const int root = world / 2;
+    run(world, [&](RankContext& rank) {
+      const auto size = [&](int r) {
+        return static_cast<std::size_t>(counts[static_cast<std::size_t>(r)]);
+      };
+      Floats whole;
+      std::size_t begin = 0;
+      for (int r = 0; r < world; ++r) {
+        if (r == rank.rank) begin = whole.size();
+        append(whole, values(r, size(r)));
+      }
+      const auto total = static_cast<std::int64_t>(whole.size());
+      const DeviceVector<float> mine(rank, values(rank.rank, size(rank.rank)));
+      const DeviceVector<float> everywhere(rank, total);
+      const DeviceVector<float> at_root(rank, total);
+      const DeviceVector<float> back(rank, static_cast<std::int64_t>(size(rank.rank)));
+      const Tensor full = rank.rank == root ? at_root.tensor() : Tensor{};
+      collective(rank, [&] {
+        rank.communicator.all_gather_v(rank.comm, 1, everywhere, mine, counts);
+        rank.communicator.gather(rank.comm, 2, full, mine, counts, root);
+        rank.communicator.scatter(rank.comm, 3, back, full, counts, root);
+      });
+      EXPECT_EQ(everywhere.get(), whole);
+      if (rank.rank == root) {
+        EXPECT_EQ(at_root.get(), whole);
+      }
+      EXPECT_EQ(back.get(), part(whole, begin, size(rank.rank)));
+    });
+  }
+}
+
+TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
+  constexpr int kWorld = 3;
+  constexpr std::size_t kSize = kSegment * kWorld;
+  run(kWorld, [&](RankContext& rank) {
+    const DeviceVector<float> sum(rank, values(rank.rank, kSize));
+    const DeviceVector<float> full(rank, values(rank.rank, kSize));
+    rank.communicator.all_reduce(rank.comm, 1, sum, sum);
+    const std::int64_t begin = rank.rank * static_cast<std::int64_t>(kSegment);
+    rank.communicator.all_gather(rank.comm, 2, full, full.tensor().elements(begin, kSegment));
+    rank.comm.synchronize();
+    EXPECT_EQ(sum.get(), summed(kWorld, kSize));
+    Floats expected;
+    for (int peer = 0; peer < kWorld; ++peer)
+      append(expected,
+             part(values(peer, kSize), static_cast<std::size_t>(peer) * kSegment, kSegment));
+    EXPECT_EQ(full.get(), expected);
+  });
+}
+
+TEST_P(CommunicatorContract, WhatCannotBeIsAnErrorBeforeAnythingIsSent) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> four(rank, 4);
+    const DeviceVector<float> three(rank, 3);
+    const DeviceVector<std::int32_t> integers(rank, 4);
+    Communicator& c = rank.communicator;
+    const std::vector<std::int64_t> wrong = {3};
+    EXPECT_THROW(c.reduce_scatter(rank.comm, 1, three, four), Error);
+    EXPECT_THROW(c.all_gather(rank.comm, 1, four, three), Error);
+    EXPECT_THROW(c.all_gather(rank.comm, 1, four, integers), Error);
+    EXPECT_THROW(c.all_gather_v(rank.comm, 1, four, four, wrong), Error);
+    EXPECT_THROW(c.all_reduce(rank.comm, 1, four, three), Error);
+    EXPECT_THROW(c.all_reduce(rank.comm, 1, four, integers), Error);
+    EXPECT_THROW(c.reduce(rank.comm, 1, four, three, 1), Error);
+    EXPECT_THROW(c.reduce(rank.comm, 1, four, four, 0), Error);  // overlap
+    EXPECT_THROW(c.broadcast(rank.comm, 1, four, -1), Error);
+    EXPECT_THROW(c.all_to_all(rank.comm, 1, four, three), Error);
+  });
+}
+
+TEST_P(CommunicatorContract, RankAndWorldAreThoseOfTheGroup) {
+  run(3, [](RankContext& rank) {
+    EXPECT_EQ(rank.world, 3);
+    EXPECT_EQ(rank.communicator.world(), 3);
+    EXPECT_EQ(rank.communicator.rank(), rank.rank);
+    EXPECT_EQ(rank.device.rank(), rank.rank);
+    EXPECT_EQ(rank.communicator.bytes_sent(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace muo::test

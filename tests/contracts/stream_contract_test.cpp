@@ -1,0 +1,246 @@
+#include "base/check.h"
+#include "contracts/backend_contract.h"
+
+namespace muo::test {
+namespace {
+
+class StreamContract : public BackendContract {};
+MUO_FOR_EVERY_BACKEND(StreamContract);
+
+TEST_P(StreamContract, WorkOnOneStreamRunsInOrder) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> a(rank, Floats{1, 2, 3});
+    const DeviceVector<float> b(rank, Floats{7, 7, 7});
+    rank.compute.copy(b, a);
+    rank.compute.zero(a);
+    EXPECT_EQ(b.get(), (Floats{1, 2, 3}));
+    EXPECT_EQ(a.get(), (Floats{0, 0, 0}));
+  });
+}
+
+TEST_P(StreamContract, AnEventOrdersTwoStreams) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> a(rank, Floats{1, 2});
+    const DeviceVector<float> b(rank, 2);
+    const DeviceVector<float> c(rank, 2);
+    const auto copied = rank.device.make_event();
+    rank.compute.copy(b, a);
+    rank.compute.record(*copied);
+    rank.comm.wait(*copied);
+    rank.comm.copy(c, b);
+    rank.comm.record(*copied);
+    copied->synchronize();
+    EXPECT_EQ(c.get(), (Floats{1, 2}));
+  });
+}
+
+TEST_P(StreamContract, ACopyOfAnotherSizeOrTypeIsAnError) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> a(rank, 4);
+    const DeviceVector<float> b(rank, 5);
+    const DeviceVector<std::int32_t> c(rank, 4);
+    EXPECT_THROW(rank.compute.copy(a, b), Error);
+    EXPECT_THROW(rank.compute.copy(a, c), Error);
+    EXPECT_THROW(rank.compute.copy(b.tensor().elements(0, 4), b.tensor().elements(1, 4)), Error);
+    EXPECT_NO_THROW(rank.compute.copy(a, b.tensor().elements(1, 4)));
+  });
+}
+
+TEST_P(StreamContract, CaptureRunsNothingAndAReplayReadsItsInputsAnew) {
+  run(1, [](RankContext& rank) {
+    DeviceVector<float> a(rank, Floats{1, 2});
+    const DeviceVector<float> b(rank, Floats{5, 5});
+    const auto graph = rank.compute.capture([&] { rank.compute.copy(b, a); });
+    EXPECT_EQ(b.get(), (Floats{5, 5}));
+    for (const float value : {3.0F, 4.0F}) {
+      a.set({value, value});
+      rank.compute.launch(*graph);
+      EXPECT_EQ(b.get(), (Floats{value, value}));
+    }
+  });
+}
+
+TEST_P(StreamContract, AForkAndJoinBecomesOneGraph) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> a(rank, Floats{1, 2});
+    const DeviceVector<float> b(rank, 2);
+    const DeviceVector<float> c(rank, 2);
+    const auto fork = rank.device.make_event();
+    const auto join = rank.device.make_event();
+    const auto graph = rank.compute.capture([&] {
+      rank.compute.copy(b, a);
+      rank.compute.record(*fork);
+      rank.comm.wait(*fork);
+      rank.comm.copy(c, b);
+      rank.comm.record(*join);
+      rank.compute.wait(*join);
+      rank.compute.zero(b);
+    });
+    const auto& nodes = graph->trace().nodes;
+    ASSERT_EQ(nodes.size(), 3U);
+    EXPECT_EQ(nodes[0].stream, nodes[2].stream);
+    EXPECT_NE(nodes[0].stream, nodes[1].stream);
+    EXPECT_EQ(nodes[0].after, std::vector<std::uint32_t>{});
+    EXPECT_EQ(nodes[1].after, std::vector<std::uint32_t>{0});
+    EXPECT_EQ(nodes[2].after, (std::vector<std::uint32_t>{0, 1}));
+    ASSERT_EQ(nodes[1].accesses.size(), 2U);
+    for (const Access& access : nodes[1].accesses) {
+      EXPECT_EQ(access.data, access.write ? c.tensor().data : b.tensor().data);
+      EXPECT_EQ(access.bytes, 8);
+    }
+    rank.compute.launch(*graph);
+    EXPECT_EQ(c.get(), (Floats{1, 2}));
+    EXPECT_EQ(b.get(), (Floats{0, 0}));
+  });
+}
+
+// Each makes a mistake while `rank.compute` captures.
+struct Mistake {
+  const char* name;
+  void (*make)(RankContext& rank, const DeviceVector<float>& vector, Event& event, Graph& other);
+};
+constexpr Mistake kMistakes[] = {
+    {"an unjoined branch",
+     [](RankContext& rank, const DeviceVector<float>& vector, Event& event, Graph&) {
+       rank.compute.record(event);
+       rank.comm.wait(event);
+       rank.comm.zero(vector);
+     }},
+    {"a body that throws",
+     [](RankContext& rank, const DeviceVector<float>& vector, Event& event, Graph&) {
+       rank.compute.record(event);
+       rank.comm.wait(event);
+       rank.comm.zero(vector);
+       throw Error("the body's own error");
+     }},
+    {"synchronize", [](RankContext& rank, const DeviceVector<float>&, Event&,
+                       Graph&) { rank.compute.synchronize(); }},
+    {"launch", [](RankContext& rank, const DeviceVector<float>&, Event&,
+                  Graph& other) { rank.compute.launch(other); }},
+    {"a capture inside", [](RankContext& rank, const DeviceVector<float>&, Event&,
+                            Graph&) { (void)rank.compute.capture([] {}); }},
+    {"allocate", [](RankContext& rank, const DeviceVector<float>&, Event&,
+                    Graph&) { (void)rank.device.allocate(256, "a mistake"); }},
+    {"allocate_pinned", [](RankContext& rank, const DeviceVector<float>&, Event&,
+                           Graph&) { (void)rank.device.allocate_pinned(256, "a mistake"); }},
+    {"waiting for an event recorded outside",
+     [](RankContext& rank, const DeviceVector<float>&, Event& event, Graph&) {
+       rank.compute.wait(event);
+     }},
+    {"synchronizing with an event of the capture",
+     [](RankContext& rank, const DeviceVector<float>&, Event& event, Graph&) {
+       rank.compute.record(event);
+       event.synchronize();
+     }},
+    {"synchronizing a stream that joined",
+     [](RankContext& rank, const DeviceVector<float>&, Event& event, Graph&) {
+       rank.compute.record(event);
+       rank.comm.wait(event);
+       rank.comm.synchronize();
+     }},
+};
+
+TEST_P(StreamContract, AMistakeDiscardsTheCaptureAndLeavesEveryStreamUsable) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> a(rank, Floats{1, 2});
+    const DeviceVector<float> b(rank, Floats{5, 5});
+    const auto event = rank.device.make_event();
+    const auto other = rank.compute.capture([&] { rank.compute.copy(b, a); });
+    for (const Mistake& mistake : kMistakes) {
+      SCOPED_TRACE(mistake.name);
+      rank.update.record(*event);
+      EXPECT_THROW((void)rank.compute.capture([&] {
+        rank.compute.zero(a);
+        mistake.make(rank, b, *event, *other);
+      }),
+                   Error);
+      EXPECT_EQ(b.get(), (Floats{5, 5}));
+      EXPECT_EQ(a.get(), (Floats{1, 2}));  // the discarded work never ran
+      rank.comm.zero(b);                   // at once, not into some capture
+      rank.comm.synchronize();
+      EXPECT_EQ(b.get(), (Floats{0, 0}));
+      const auto graph = rank.compute.capture([&] { rank.compute.copy(b, a); });
+      EXPECT_EQ(graph->trace().nodes.size(), 1U);
+      rank.compute.launch(*graph);
+      EXPECT_EQ(b.get(), (Floats{1, 2}));
+      rank.compute.zero(b);
+      const DeviceVector<float> fives(rank, Floats{5, 5});
+      rank.compute.copy(b, fives);
+    }
+  });
+}
+
+TEST_P(StreamContract, TheErrorOfABodyIsKept) {
+  run(1, [](RankContext& rank) {
+    try {
+      (void)rank.compute.capture([] { throw InputError("mine"); });
+      ADD_FAILURE() << "no error";
+    } catch (const InputError& error) {
+      EXPECT_STREQ(error.what(), "mine");
+    }
+  });
+}
+
+TEST_P(StreamContract, AnEventOfAFinishedCaptureIsAnErrorInsideAndOutsideCaptures) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> a(rank, 2);
+    const auto event = rank.device.make_event();
+    (void)rank.compute.capture([&] {
+      rank.compute.zero(a);
+      rank.compute.record(*event);
+    });
+    EXPECT_THROW(rank.comm.wait(*event), Error);
+    EXPECT_THROW(event->synchronize(), Error);
+    EXPECT_THROW((void)rank.compute.capture([&] { rank.compute.wait(*event); }), Error);
+    rank.compute.record(*event);  // outside: an ordinary event again
+    EXPECT_NO_THROW(rank.comm.wait(*event));
+    EXPECT_NO_THROW(event->synchronize());
+  });
+}
+
+class DeviceContract : public BackendContract {};
+MUO_FOR_EVERY_BACKEND(DeviceContract);
+
+TEST_P(DeviceContract, MemoryIsAlignedZeroAndCounted) {
+  run(1, [](RankContext& rank) {
+    const std::int64_t before = rank.device.allocations();
+    const auto memory = rank.device.allocate(1001, "memory");
+    const auto pinned = rank.device.allocate_pinned(1001, "pinned memory");
+    EXPECT_EQ(rank.device.allocations(), before + 2);
+    for (const Buffer* buffer : {memory.get(), pinned.get()}) {
+      EXPECT_EQ(buffer->bytes(), 1001);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % kAlignment, 0U);
+    }
+    std::fill_n(pinned->data(), 1001, std::byte{1});
+    rank.compute.copy({pinned->data(), {1001}, DType::kBytes, -1},
+                      {memory->data(), {1001}, DType::kBytes, rank.rank});
+    rank.compute.synchronize();
+    EXPECT_EQ(std::count(pinned->data(), pinned->data() + 1001, std::byte{0}), 1001);
+  });
+}
+
+TEST_P(DeviceContract, AFailedAllocationSaysWhatAndHowMuch) {
+  run(1, [](RankContext& rank) {
+    try {
+      (void)rank.device.allocate(std::int64_t{1} << 60, "a huge thing");
+      ADD_FAILURE() << "an exbibyte";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("a huge thing"), std::string::npos) << text;
+      EXPECT_NE(text.find(std::to_string(std::int64_t{1} << 60)), std::string::npos) << text;
+    }
+    EXPECT_THROW((void)rank.device.allocate(-1, "less than nothing"), Error);
+  });
+}
+
+TEST_P(DeviceContract, AllocatingAfterStartUpIsAnError) {
+  run(1, [](RankContext& rank) {
+    (void)rank.device.allocate(256, "early");
+    rank.device.seal();
+    EXPECT_THROW((void)rank.device.allocate(256, "late"), Error);
+    EXPECT_THROW((void)rank.device.allocate_pinned(256, "late"), Error);
+  });
+}
+
+}  // namespace
+}  // namespace muo::test

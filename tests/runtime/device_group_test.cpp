@@ -1,0 +1,186 @@
+#include "runtime/device_group.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::message_of;
+
+constexpr int kWorld = 4;
+constexpr int kFailing = 2;
+
+TEST(DeviceGroup, RunsEachRankOnceOnItsOwnThread) {
+  DeviceGroup group({.world = kWorld});
+  std::mutex mutex;
+  std::set<int> ranks;
+  std::set<std::thread::id> threads;
+  group.run([&](RankContext& rank) {
+    rank.barrier.arrive();
+    const std::lock_guard lock(mutex);
+    ranks.insert(rank.rank);
+    threads.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(ranks, (std::set<int>{0, 1, 2, 3}));
+  EXPECT_EQ(threads.size(), 4U);
+}
+
+TEST(DeviceGroup, RunsAgainAfterAGoodEnd) {
+  DeviceGroup group({.world = kWorld});
+  std::atomic<int> count = 0;
+  for (int i = 0; i < 3; ++i)
+    group.run([&](RankContext& rank) {
+      rank.barrier.arrive();
+      ++count;
+    });
+  EXPECT_EQ(count, 3 * kWorld);
+}
+
+TEST(DeviceGroup, RefusesTheBackendThatThisBuildLacks) {
+  const std::string message =
+      message_of<InputError>([] { DeviceGroup group({.backend = Backend::kCuda}); });
+  EXPECT_NE(message.find("only the host backend"), std::string::npos) << message;
+  EXPECT_THROW(DeviceGroup({.world = 0}), Error);
+}
+
+// Where a rank fails while its peers wait for it.
+enum class Phase : std::uint8_t { kEager, kBarrier, kCollective, kReplay, kCapture };
+
+std::string fail_in(Phase phase, const std::function<void()>& failure) {
+  const auto start = std::chrono::steady_clock::now();
+  DeviceGroup group({.world = kWorld});
+  std::string message = message_of<Error>([&] {
+    group.run([&](RankContext& rank) {
+      const bool fails = rank.rank == kFailing;
+      const HostTensor values({8});
+      const auto host_work = [&](std::string_view name) {
+        rank.comm.enqueue_host(name, {}, [&] {
+          if (fails) failure();
+        });
+      };
+      switch (phase) {
+        case Phase::kEager:
+          host_work("work");
+          rank.communicator.all_reduce(rank.comm, 1, values, values);
+          break;
+        case Phase::kBarrier:
+          if (fails) failure();
+          rank.barrier.arrive();
+          break;
+        case Phase::kCollective:
+          if (fails) failure();
+          rank.communicator.all_reduce(rank.comm, 1, values, values);
+          break;
+        case Phase::kReplay: {
+          const auto graph = rank.comm.capture([&] {
+            rank.communicator.all_reduce(rank.comm, 1, values, values);
+            host_work("work");
+            rank.communicator.all_reduce(rank.comm, 2, values, values);
+          });
+          rank.comm.launch(*graph);
+          break;
+        }
+        case Phase::kCapture: {
+          const auto graph = rank.comm.capture([&] {
+            if (fails) failure();
+            rank.communicator.all_reduce(rank.comm, 1, values, values);
+          });
+          rank.comm.launch(*graph);
+          break;
+        }
+      }
+      ADD_FAILURE() << "rank " << rank.rank << " got past the failure";
+    });
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  return message;
+}
+
+TEST(DeviceGroup, ARankThatThrowsInAnyPhaseEndsTheGroupAtOnceWithItsOwnMessage) {
+  for (const Phase phase :
+       {Phase::kEager, Phase::kBarrier, Phase::kCollective, Phase::kReplay, Phase::kCapture}) {
+    SCOPED_TRACE(static_cast<int>(phase));
+    EXPECT_EQ(fail_in(phase, [] { throw Error("it broke"); }), "rank 2: it broke");
+    EXPECT_EQ(fail_in(phase, [] { throw std::out_of_range("too far"); }), "rank 2: too far");
+  }
+}
+
+TEST(DeviceGroup, ASlowRootCauseBeatsTheFailuresItProvokes) {
+  DeviceGroup group({.world = 2});
+  const std::string message = message_of<Error>([&] {
+    group.run([](RankContext& rank) {
+      if (rank.rank == 0) rank.barrier.arrive();  // PeerFailed, and it is back first
+      try {
+        throw Error("first cause");
+      } catch (const Error&) {
+        rank.barrier.break_all();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        throw;
+      }
+    });
+  });
+  EXPECT_EQ(message, "rank 1: first cause");
+}
+
+TEST(DeviceGroup, KeepsTheUsersErrorsAsTheyAre) {
+  DeviceGroup group({.world = kWorld});
+  const std::string message = message_of<InputError>([&] {
+    group.run([](RankContext& rank) {
+      if (rank.rank == kFailing) throw InputError("bad text");
+      rank.barrier.arrive();
+    });
+  });
+  EXPECT_EQ(message, "bad text");
+}
+
+TEST(DeviceGroup, ReportsWhatIsNotAnException) {
+  DeviceGroup group({.world = 1});
+  const std::string message = message_of<Error>([&] { group.run([](RankContext&) { throw 7; }); });
+  EXPECT_EQ(message, "rank 0: an exception of unknown type");
+}
+
+TEST(DeviceGroup, IsUnusableAfterAFailure) {
+  DeviceGroup group({.world = kWorld});
+  EXPECT_THROW(group.run([](RankContext& rank) { MUO_CHECK(rank.rank != kFailing); }), Error);
+  const std::string message = message_of<Error>([&] { group.run([](RankContext&) {}); });
+  EXPECT_NE(message.find("has failed before"), std::string::npos) << message;
+}
+
+TEST(DeviceGroup, ACollectiveThatOneRankLeavesOutIsAnErrorNotAHang) {
+  DeviceGroup group({.world = kWorld});
+  const std::string message = message_of<Error>([&] {
+    group.run([](RankContext& rank) {
+      const HostTensor values({8});
+      if (rank.rank != kFailing) rank.communicator.all_reduce(rank.comm, 1, values, values);
+    });
+  });
+  EXPECT_NE(message.find("waits in a collective, but a rank has"), std::string::npos) << message;
+}
+
+TEST(DeviceGroup, ABarrierWherePeersHaveACollectiveIsAnErrorNotAHang) {
+  DeviceGroup group({.world = 2});
+  const std::string message = message_of<Error>([&] {
+    group.run([](RankContext& rank) {
+      const HostTensor values({8});
+      if (rank.rank == 0)
+        rank.communicator.all_reduce(rank.comm, 1, values, values);
+      else
+        rank.barrier.arrive();
+    });
+  });
+  EXPECT_NE(message.find("ranks wait in a"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/host/host_device.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::message_of;
+
+// y <- scale * y + x: the order of two of these matters.
+void scale_add(Stream& stream, std::string_view name, const Tensor& y, const Tensor& x,
+               float scale) {
+  const Access accesses[] = {{y.data, y.bytes(), true}, {x.data, x.bytes(), false}};
+  stream.enqueue_host(name, accesses, [y, x, scale] {
+    for (std::int64_t i = 0; i < y.numel(); ++i)
+      y.as<float>()[i] = scale * y.as<float>()[i] + x.as<float>()[i];
+  });
+}
+
+// A step with two streams: gradients on `compute`, their reduction on `comm`, then the update on
+// `compute`. Each event can be forgotten.
+struct ToyStep {
+  HostDevice device;
+  std::unique_ptr<Stream> compute = device.make_stream(StreamPriority::kNormal);
+  std::unique_ptr<Stream> comm = device.make_stream(StreamPriority::kHigh);
+  std::unique_ptr<Event> ready = device.make_event();
+  std::unique_ptr<Event> reduced = device.make_event();
+  HostTensor gradient = HostTensor({4}, std::vector<float>{1, 2, 3, 4});
+  HostTensor sum{{4}};
+  HostTensor weight = HostTensor({4}, std::vector<float>{1, 1, 1, 1});
+
+  explicit ToyStep(const HostDeviceOptions& options) : device(0, options) {}
+
+  std::unique_ptr<Graph> capture(bool wait_ready, bool wait_reduced) {
+    return compute->capture([&] {
+      compute->record(*ready);
+      comm->wait(*ready);  // joins the capture, before the gradient is there
+      scale_add(*compute, "backward", gradient, weight, 2.0F);
+      compute->record(*ready);
+      if (wait_ready) comm->wait(*ready);
+      scale_add(*comm, "reduction", sum, gradient, 0.5F);
+      comm->record(*reduced);
+      if (wait_reduced) compute->wait(*reduced);
+      scale_add(*compute, "update", weight, sum, 3.0F);
+      compute->wait(*reduced);
+    });
+  }
+  std::vector<float> train(bool wait_ready, bool wait_reduced) {
+    const auto graph = capture(wait_ready, wait_reduced);
+    for (int step = 0; step < 6; ++step)
+      compute->launch(*graph);
+    const auto values = weight.values();
+    return {values.begin(), values.end()};
+  }
+};
+
+TEST(HostGraph, AnyTopologicalOrderGivesTheSameResult) {
+  const auto expected = ToyStep({}).train(true, true);
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    EXPECT_EQ(ToyStep({.random_order_seed = seed}).train(true, true), expected);
+}
+
+TEST(HostStream, AForgottenEventIsAnErrorAtCaptureThatNamesBothNodes) {
+  ToyStep step({});
+  EXPECT_NO_THROW((void)step.capture(true, true));
+  const std::string first = message_of<Error>([&] { (void)step.capture(false, true); });
+  EXPECT_NE(first.find("'backward'"), std::string::npos) << first;
+  EXPECT_NE(first.find("'reduction'"), std::string::npos) << first;
+  const std::string second = message_of<Error>([&] { (void)step.capture(true, false); });
+  EXPECT_NE(second.find("'reduction'"), std::string::npos) << second;
+  EXPECT_NE(second.find("'update'"), std::string::npos) << second;
+  EXPECT_NO_THROW((void)step.capture(true, true));
+}
+
+TEST(HostGraph, AForgottenEventGivesOtherResultsInRandomOrder) {
+  for (const bool first : {false, true}) {
+    std::set<std::vector<float>> results;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      ToyStep step({.random_order_seed = seed, .check_races = false});
+      results.insert(step.train(!first, first));
+    }
+    EXPECT_GT(results.size(), 1U);
+  }
+}
+
+TEST(HostGraph, TheRandomOrderIsNewAtEveryLaunchAndTheSeedsOwn) {
+  const auto orders = [](std::uint64_t seed) {
+    HostDevice device(0, {.random_order_seed = seed});
+    const auto stream = device.make_stream(StreamPriority::kNormal);
+    const auto side = device.make_stream(StreamPriority::kNormal);
+    const auto fork = device.make_event();
+    const auto join = device.make_event();
+    std::vector<int> order;
+    const auto graph = stream->capture([&] {
+      stream->record(*fork);
+      side->wait(*fork);
+      for (int i = 0; i < 8; ++i)
+        (i % 2 == 0 ? stream : side)->enqueue_host("n", {}, [&order, i] { order.push_back(i); });
+      side->record(*join);
+      stream->wait(*join);
+    });
+    std::vector<std::vector<int>> all;
+    for (int launch = 0; launch < 10; ++launch) {
+      order.clear();
+      stream->launch(*graph);
+      all.push_back(order);
+      EXPECT_EQ(order.size(), 8U);
+      for (std::size_t i = 0; i < order.size(); ++i)  // each stream in its own order
+        for (std::size_t j = 0; j < i; ++j)
+          EXPECT_TRUE(order[j] % 2 != order[i] % 2 || order[j] < order[i]);
+    }
+    return all;
+  };
+  const auto first = orders(1);
+  EXPECT_GT(std::set<std::vector<int>>(first.begin(), first.end()).size(), 1U);
+  EXPECT_EQ(orders(1), first);
+  EXPECT_NE(orders(2), first);
+}
+
+TEST(HostStream, ForgottenStreamsDoNotRunInsideSomebodysCapture) {
+  HostDevice device(0);
+  const auto stream = device.make_stream(StreamPriority::kNormal);
+  const auto other = device.make_stream(StreamPriority::kNormal);
+  const HostTensor a = HostTensor({2}, std::vector<float>{1, 2});
+  const auto graph = stream->capture([&] { stream->zero(a); });
+  EXPECT_THROW((void)stream->capture([&] { other->zero(a); }), Error);
+  EXPECT_THROW((void)stream->capture([&] { other->launch(*graph); }), Error);
+  EXPECT_THROW((void)stream->capture([&] { other->synchronize(); }), Error);
+  EXPECT_THROW((void)stream->capture([&] { (void)other->capture([] {}); }), Error);
+  EXPECT_EQ(a.values()[0], 1.0F);
+}
+
+TEST(HostStream, AnotherDevicesCaptureDoesNotDisturb) {
+  HostDevice one(0);
+  HostDevice two(1);
+  const auto stream = one.make_stream(StreamPriority::kNormal);
+  const auto other = two.make_stream(StreamPriority::kNormal);
+  const HostTensor a = HostTensor({2}, std::vector<float>{1, 2});
+  (void)stream->capture([&] {
+    EXPECT_NO_THROW(other->zero(a));
+    EXPECT_NO_THROW((void)two.allocate(64, "there"));
+  });
+  EXPECT_EQ(a.values()[0], 0.0F);
+}
+
+TEST(HostGraph, OutlivesTheCaptureOfItsArguments) {
+  HostDevice device(0);
+  const auto stream = device.make_stream(StreamPriority::kNormal);
+  const HostTensor a = HostTensor({2}, std::vector<float>{1, 2});
+  std::unique_ptr<Graph> graph;
+  {
+    const auto value = std::make_shared<float>(5.0F);
+    graph = stream->capture([&] {
+      stream->enqueue_host("set", {}, [value, t = a.tensor()] { t.as<float>()[0] = *value; });
+    });
+  }
+  stream->launch(*graph);
+  EXPECT_EQ(a.values()[0], 5.0F);
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,213 @@
+#include <cmath>
+#include <limits>
+
+#include "base/philox.h"
+#include "support/toy_step.h"
+#include "runtime/arena.h"
+#include "runtime/device_group.h"
+#include "runtime/trace.h"
+
+namespace muo::test {
+namespace {
+
+// One rank's step, for tracing and for running.
+class ToyRankStep {
+ public:
+  ToyRankStep(const ToyRun& run, const RankContext& rank, Arena& arena)
+      : run_(run), rank_(rank), step_(rank, run.plan, run.params, arena, run.gradients) {}
+
+  ShardedStep& sharded() { return step_; }
+
+  void enqueue() {
+    step_.begin();
+    std::vector<std::size_t> order(run_.params.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      order[static_cast<std::size_t>(run_.params[i].ready)] = i;
+    for (const std::size_t i : order) {
+      write_gradient(i);
+      step_.gradient_ready(i);
+    }
+    const Tensor totals = step_.totals();
+    const std::vector<Access> accesses = {{totals.data, 8, true}};
+    rank_.compute.enqueue_host("loss", accesses, [totals] { totals.as<double>()[0] = 1.0 / 64; });
+    step_.finish();
+  }
+
+ private:
+  void write_gradient(std::size_t param) {
+    const Tensor gradient = step_.gradient(param);
+    const Tensor scalars = step_.scalars();
+    const std::vector<Access> accesses = {{gradient.data, gradient.bytes(), true},
+                                          {scalars.data, scalars.bytes(), false}};
+    const ToyRun* run = &run_;
+    const int rank = rank_.rank;
+    rank_.compute.enqueue_host("backward", accesses, [=] {
+      const std::span<float> out(gradient.as<float>(), static_cast<std::size_t>(gradient.numel()));
+      const std::int64_t step = scalars.as_struct<StepScalars>()->step;
+      toy_gradient(out, run->params[param].name, step, rank, run->world);
+      if (rank == 0 && run->perturb) {
+        const CounterRandom random(*run->perturb, run->params[param].name);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          const std::uint64_t bits = random.bits((static_cast<std::uint64_t>(step) << 32) + i);
+          const float limit = std::numeric_limits<float>::infinity();
+          out[i] = std::nextafter(out[i], (bits & 1) != 0 ? limit : -limit);
+        }
+      }
+      if (rank == run->bad_rank && param == run->bad_param && step == run->bad_step)
+        out[out.size() / 2] = std::numeric_limits<float>::infinity();
+    });
+  }
+
+  const ToyRun& run_;
+  RankContext rank_;
+  ShardedStep step_;
+};
+
+std::vector<float> values_of(const Tensor& tensor) {
+  const float* data = tensor.as<float>();
+  return {data, data + tensor.numel()};
+}
+
+ToyRank result_of(const ToyRun& run, const ShardedStep& step) {
+  ToyRank result;
+  for (std::size_t i = 0; i < run.params.size(); ++i)
+    result.weights.push_back(values_of(step.weight(i)));
+  for (const StateEntry& entry : step.state())
+    result.state.push_back(
+        {entry.name, entry.shape, entry.begin, values_of(entry.values), entry.writer});
+  result.scalars = *step.scalars().as_struct<StepScalars>();
+  result.squares = step.totals().as<double>()[1];
+  return result;
+}
+
+MemoryPlan plan_rank(const ToyRun& run, int rank) {
+  TracingRank tracing(rank, run.world);
+  TraceArena arena(rank);
+  ToyRankStep step(run, tracing.context(), arena);
+  const std::unique_ptr<Graph> graph = tracing.context().compute.capture([&] { step.enqueue(); });
+  const std::vector<const GraphTrace*> graphs = {&graph->trace()};
+  MemoryPlan plan = plan_memory(arena, graphs);
+  check_plan(plan, arena, graphs);
+  return plan;
+}
+
+ToyRank run_rank(const ToyRun& run, RankContext& rank) {
+  PlannedArena arena(rank.device, plan_rank(run, rank.rank));
+  ToyRankStep step(run, rank, arena);
+  ShardedStep& sharded = step.sharded();
+  for (std::size_t i = 0; i < run.params.size(); ++i) {
+    const std::vector<float> initial = toy_weights(run.params[i]);
+    std::copy(initial.begin(), initial.end(), sharded.weight(i).as<float>());
+  }
+  *sharded.hyper().as_struct<HyperParameters>() = run.hyper ? run.hyper() : toy_hyper();
+  if (run.publish_first) {
+    std::vector<std::vector<float>> masters;
+    std::vector<StateEntry> entries = sharded.state();
+    for (const StateEntry& entry : entries)
+      masters.push_back(values_of(entry.values));
+    for (std::size_t i = 0; i < run.params.size(); ++i) {
+      const Tensor weight = sharded.weight(i);
+      std::fill_n(weight.as<float>(), weight.numel(), std::numeric_limits<float>::quiet_NaN());
+    }
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      std::copy(masters[i].begin(), masters[i].end(), entries[i].values.as<float>());
+    sharded.publish();
+  }
+  std::unique_ptr<Graph> graph;
+  if (run.graph) graph = rank.compute.capture([&] { step.enqueue(); });
+  std::vector<std::int64_t> counts;
+  for (int s = 0; s < run.steps; ++s) {
+    if (graph)
+      rank.compute.launch(*graph);
+    else
+      step.enqueue();
+    rank.compute.synchronize();
+    const auto* scalars = sharded.scalars().as_struct<StepScalars>();
+    counts.push_back(scalars->step);
+    counts.push_back(scalars->updates);
+  }
+  ToyRank result = result_of(run, sharded);
+  result.counts = counts;
+  return result;
+}
+
+}  // namespace
+
+std::vector<ParamSpec> toy_params(int layers) {
+  std::vector<ParamSpec> params;
+  const auto add = [&](const std::string& name, const Shape& shape, ParamRole role) {
+    params.push_back({.name = name, .shape = shape, .role = role});
+  };
+  add("transformer.wte.weight", {37, 32}, ParamRole::kEmbedding);
+  add("resid_lambdas", {layers}, ParamRole::kResidLambda);
+  add("x0_lambdas", {layers}, ParamRole::kX0Lambda);
+  add("smear_gate.weight", {1, 24}, ParamRole::kSmear);
+  for (int l = 0; l < layers; ++l) {
+    const std::string layer = "transformer.h." + std::to_string(l) + ".";
+    add(layer + "attn.c_q.weight", {24, 24}, ParamRole::kMatrix);
+    add(layer + "attn.c_proj.weight", {24, 24}, ParamRole::kMatrix);
+    add(layer + "attn.ve_gate.weight", {6, 12}, ParamRole::kMatrix);
+    add(layer + "mlp.c_fc.weight", {40, 24}, ParamRole::kMatrix);
+    add(layer + "mlp.c_proj.weight", {24, 40}, ParamRole::kMatrix);
+  }
+  add("lm_head.weight", {41, 32}, ParamRole::kUnembedding);
+  const int count = static_cast<int>(params.size());
+  for (int i = 0; i < count; ++i) {
+    params[static_cast<std::size_t>(i)].use = i;
+    params[static_cast<std::size_t>(i)].ready = count - 1 - i;
+  }
+  return params;
+}
+
+HyperParameters toy_hyper() {
+  OptimizerOptions options;
+  options.iterations = 100;
+  options.warmup_steps = 4;
+  options.n_embd = 24;
+  options.matrix_lr = 0.02;
+  options.embedding_lr = 0.05;
+  return make_hyper_parameters(options);
+}
+
+std::vector<float> toy_weights(const ParamSpec& param) {
+  const CounterRandom random(5, param.name);
+  std::vector<float> values(static_cast<std::size_t>(param.shape.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 0.1F * random.normal(i);
+  return values;
+}
+
+void toy_gradient(std::span<float> out, const std::string& name, std::int64_t step, int first,
+                  int stride) {
+  // Two patterns, mixed differently by every row: no rank's gradient is a multiple of another's.
+  const CounterRandom random(9, name);
+  float even = 0;
+  float odd = 0;
+  for (int row = first; row < kToyRows; row += stride)
+    (row % 7 < 3 ? even : odd) += static_cast<float>(1 + row % 5) / 64.0F;
+  const std::uint64_t base = static_cast<std::uint64_t>(step) << 32;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint64_t bits = random.bits(base + i);
+    const auto a = static_cast<float>(static_cast<std::int32_t>(bits)) * 0x1p-31F;
+    const auto b = static_cast<float>(static_cast<std::int32_t>(bits >> 32)) * 0x1p-31F;
+    out[i] = 0.01F * (even * a + odd * b);
+  }
+}
+
+std::vector<ToyRank> run_toy(const ToyRun& run) {
+  std::vector<ToyRank> results(static_cast<std::size_t>(run.world));
+  DeviceGroup group({.world = run.world, .random_order_seed = run.random_order_seed});
+  group.run([&](RankContext& rank) {
+    results[static_cast<std::size_t>(rank.rank)] = run_rank(run, rank);
+  });
+  return results;
+}
+
+std::vector<double> flat(const std::vector<std::vector<float>>& weights) {
+  std::vector<double> all;
+  for (const std::vector<float>& w : weights)
+    all.insert(all.end(), w.begin(), w.end());
+  return all;
+}
+
+}  // namespace muo::test

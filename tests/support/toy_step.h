@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/step_scalars.h"
+#include "optim/sharded_step.h"
+
+namespace muo::test {
+
+// Parameters of every kind and awkward sizes, as a small model would announce them: rows that no
+// world divides, gates, and small vectors of several AdamW groups.
+std::vector<ParamSpec> toy_params(int layers = 3);
+
+// Row `row` of step `step` has a gradient that depends on nothing else; a rank's gradient is the
+// sum of its rows. 60 rows divide among 1 to 6 ranks, so every world sums the same rows.
+inline constexpr int kToyRows = 60;
+
+struct ToyRun {
+  int world = 1;
+  ShardingPlan plan;
+  std::vector<ParamSpec> params = {};
+  int steps = 1;
+  bool graph = true;
+  std::optional<std::uint64_t> random_order_seed = {};
+  // Moves every element of rank 0's gradients to a neighbouring float, up or down by this seed.
+  std::optional<std::uint64_t> perturb = {};
+  // Infinity in this rank's gradient of this parameter at this step.
+  int bad_rank = -1;
+  std::size_t bad_param = 0;
+  std::int64_t bad_step = 0;
+  Lifespan gradients = Lifespan::kStep;
+  bool publish_first = false;  // ranks other than 0 start from wrong weights, then publish()
+  std::function<HyperParameters()> hyper = {};
+};
+
+struct ToyEntry {
+  std::string name;
+  Shape shape;
+  std::int64_t begin = 0;
+  std::vector<float> values;
+  bool writer = true;
+};
+
+struct ToyRank {
+  std::vector<std::vector<float>> weights;  // the replica, by parameter
+  std::vector<ToyEntry> state;
+  StepScalars scalars;
+  double squares = 0;                // of the last step's gradient
+  std::vector<std::int64_t> counts;  // step and updates after each step, alternating
+};
+
+HyperParameters toy_hyper();
+std::vector<float> toy_weights(const ParamSpec& param);
+// Sum over rows [begin, end) with the given stride, in fp32.
+void toy_gradient(std::span<float> out, const std::string& name, std::int64_t step, int first,
+                  int stride);
+
+// Plans memory from a trace, then runs; checks races and memory on the way.
+std::vector<ToyRank> run_toy(const ToyRun& run);
+
+// All of the replica, one parameter after the other.
+std::vector<double> flat(const std::vector<std::vector<float>>& weights);
+
+}  // namespace muo::test
