@@ -102,9 +102,8 @@ class Resolver {
       o.backend = "host";
     }
     if (!o.devices) {
-      const int cores = usable_cores();
-      o.devices = std::min(cores, kMostDefaultDevices);
-      note("devices: {} ({} cores, at most {})", *o.devices, cores, kMostDefaultDevices);
+      o.devices = default_devices();
+      note("devices: {} ({} cores, at most {})", *o.devices, usable_cores(), kMostDefaultDevices);
     }
     run_.world = static_cast<int>(*o.devices);
   }
@@ -289,6 +288,8 @@ int usable_cores() {
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
 }
+
+int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
 
 DataOptions data_options(const TrainOptions& o) {
   DataOptions data;

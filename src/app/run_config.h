@@ -48,6 +48,8 @@ GptConfig make_gpt_config(const TrainOptions& options, std::int64_t vocab_size);
 
 // Cores that this process may use.
 int usable_cores();
+// Host devices where nothing else is asked: the usable cores, at most 4.
+int default_devices();
 
 DataOptions data_options(const TrainOptions& options);
 
