@@ -35,7 +35,7 @@ std::vector<OptionRow> data_rows(TrainOptions& o) {
        .help = "of text; byte: 256 bytes and a start-of-document token",
        .field = &o.tokenizer,
        .choices = {"byte"}},
-      {"vocab-size", kData, "N", "of .bin shards: token ids are below; 0: the byte tokenizer's",
+      {"vocab-size", kData, "N", "of .bin shards: ids are below; 0: the byte tokenizer's",
        &o.vocab_size, 0, kMostVocab},
   };
 }
@@ -77,8 +77,8 @@ std::vector<OptionRow> model_rows(TrainOptions& o) {
        .low = 2,
        .high = kMostRows,
        .replaces = {"device-batch-size"}},
-      {"window-pattern", kModel, "LETTERS",
-       "attention of each layer, repeated: L sees all of T, S a quarter", &o.window_pattern},
+      {"window-pattern", kModel, "LETTERS", "attention of layers, repeated: L sees T, S a quarter",
+       &o.window_pattern},
       {"softcap", kModel, "X", "logits are X tanh(logits / X); 0: off", &o.softcap, 0, 1e6},
   };
 }
@@ -88,8 +88,8 @@ std::vector<OptionRow> batch_rows(TrainOptions& o) {
       {"device-batch-size", kBatch, "ROWS", "rows per device and micro-step", &o.device_batch_size,
        1, kMostRows},
       {"total-batch-size", kBatch, "TOKENS",
-       "per step, over all devices and micro-steps; must be a multiple of rows x T x devices",
-       &o.total_batch_size, 1, kMostTokens},
+       "per step, of all devices; a multiple of rows x T x devices", &o.total_batch_size, 1,
+       kMostTokens},
       {.name = "num-iterations",
        .group = kBatch,
        .value = "STEPS",
