@@ -126,6 +126,7 @@ void BucketRun::find_pieces() {
 }
 
 Tensor BucketRun::part(const Tensor& tensor, std::int64_t base, Range range) {
+  if (range.size() == 0) return tensor.elements(0, 0);  // wherever nothing begins
   return tensor.elements(range.begin - base, range.size());
 }
 

@@ -1,8 +1,9 @@
+#include "support/toy_step.h"
+
 #include <cmath>
 #include <limits>
 
 #include "base/philox.h"
-#include "support/toy_step.h"
 #include "runtime/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/trace.h"

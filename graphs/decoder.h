@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/gpt.h"
+#include "runtime/arena.h"
+#include "runtime/device_group.h"
+
+namespace muo {
+
+// Next-token logits by running the model over the whole context, padded to one of a few captured
+// lengths (causal attention never looks at the padding behind). Used by one rank alone.
+class Decoder {
+ public:
+  // Contexts of up to config.seq_len tokens. Everything given must outlive this.
+  Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
+          std::span<const Tensor> weights, Arena& arena);
+
+  void capture();
+  // out (vocab_size) <- soft-capped logits of the token after `context` (1 to seq_len tokens).
+  // Waits.
+  void next_logits(std::span<const std::int32_t> context, std::span<float> out);
+
+  [[nodiscard]] std::vector<const GraphTrace*> traces() const;
+
+ private:
+  struct Length {
+    std::int64_t t = 0;
+    Tensor tokens;  // (1, t) int32
+    std::unique_ptr<Gpt> gpt;
+    std::unique_ptr<Graph> graph;
+  };
+  void forward(const Length& length);
+
+  RankContext& rank_;
+  const GptConfig& config_;
+  std::span<const Tensor> weights_;
+  std::vector<Length> lengths_;  // ascending
+};
+
+}  // namespace muo

@@ -1,0 +1,84 @@
+#include "graphs/eval_graph.h"
+
+#include "kernels/reduce.h"
+
+namespace muo {
+namespace {
+
+// Collectives of evaluation run between steps, apart from the plan's tags.
+constexpr Tag kEvalTag = 0xE0000000;
+
+Tensor run_tensor(Arena& arena, const char* name, Shape shape, DType dtype,
+                  MemoryCategory category) {
+  return arena.tensor({.name = name,
+                       .shape = shape,
+                       .dtype = dtype,
+                       .category = category,
+                       .lifespan = Lifespan::kRun});
+}
+
+}  // namespace
+
+Tensor make_token_bytes(const GptConfig& config, Arena& arena) {
+  return run_tensor(arena, "token_bytes", {config.vocab_size}, DType::kI32, MemoryCategory::kInput);
+}
+
+void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::int32_t> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  MUO_CHECK(count <= token_bytes.numel(), count, " token sizes, vocabulary of ",
+            token_bytes.numel());
+  stream.zero(token_bytes);
+  if (count > 0) stream.copy(token_bytes.elements(0, count), host_tensor(values.data(), {count}));
+  stream.synchronize();
+}
+
+EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch,
+                     std::int64_t seq_len, const RotaryTables& rotary,
+                     std::span<const Tensor> weights, Tensor token_bytes, Arena& arena)
+    : rank_(rank),
+      weights_(weights),
+      token_bytes_(token_bytes),
+      inputs_(
+          run_tensor(arena, "eval.inputs", {batch, seq_len}, DType::kI32, MemoryCategory::kInput)),
+      targets_(
+          run_tensor(arena, "eval.targets", {batch, seq_len}, DType::kI32, MemoryCategory::kInput)),
+      totals_(run_tensor(arena, "eval.totals", {4}, DType::kF64, MemoryCategory::kMetrics)),
+      gpt_(config, {.b = batch, .t = seq_len, .backward = false}, rotary, "eval.", arena) {}
+
+void EvalGraph::enqueue() {
+  gpt_.forward(rank_.compute, weights_, inputs_);
+  gpt_.losses(rank_.compute, weights_, targets_);
+  loss_totals(rank_.compute, {.out = totals_,
+                              .losses = gpt_.row_losses(),
+                              .targets = targets_.view({targets_.numel()}),
+                              .bytes = token_bytes_});
+}
+
+void EvalGraph::capture() {
+  graph_ = rank_.compute.capture([&] { enqueue(); });
+}
+
+void EvalGraph::reset() { rank_.compute.zero(totals_); }
+
+void EvalGraph::run(Tensor inputs, Tensor targets) {
+  rank_.compute.copy(inputs_, inputs);
+  rank_.compute.copy(targets_, targets);
+  if (graph_ != nullptr)
+    rank_.compute.launch(*graph_);
+  else
+    enqueue();
+}
+
+LossTotals EvalGraph::finish() {
+  rank_.compute.synchronize();
+  if (rank_.world > 1) {
+    rank_.communicator.all_reduce(rank_.comm, kEvalTag, totals_, totals_);
+    rank_.comm.synchronize();
+  }
+  double values[4] = {};
+  rank_.compute.copy(host_tensor(values, {4}), totals_);
+  rank_.compute.synchronize();
+  return {.nats = values[0], .targets = values[1], .text_nats = values[2], .text_bytes = values[3]};
+}
+
+}  // namespace muo

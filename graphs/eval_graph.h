@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/gpt.h"
+#include "runtime/arena.h"
+#include "runtime/device_group.h"
+
+namespace muo {
+
+// What an evaluation adds up, over all ranks.
+struct LossTotals {
+  double nats = 0;       // over all targets
+  double targets = 0;    // how many
+  double text_nats = 0;  // over targets that stand for text
+  double text_bytes = 0;
+};
+
+// (vocab) int32 in device memory, as LossTotalsArgs::bytes wants it: bytes of text per token.
+// Filling waits; tokens beyond `values` count none.
+Tensor make_token_bytes(const GptConfig& config, Arena& arena);
+void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::int32_t> values);
+
+// A rank's forward pass and loss on one batch of (batch, seq_len), captured once and replayed.
+class EvalGraph {
+ public:
+  // Everything given must outlive this.
+  EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch, std::int64_t seq_len,
+            const RotaryTables& rotary, std::span<const Tensor> weights, Tensor token_bytes,
+            Arena& arena);
+
+  void capture();
+  void reset();  // enqueues: totals <- 0
+  // Enqueues; inputs, targets: (batch, seq_len) int32 in pinned memory, targets of -1 are ignored.
+  void run(Tensor inputs, Tensor targets);
+  // Sums over ranks; waits. Every rank calls it.
+  [[nodiscard]] LossTotals finish();
+
+  [[nodiscard]] const GraphTrace& trace() const { return graph_->trace(); }
+
+ private:
+  void enqueue();
+
+  RankContext& rank_;
+  std::span<const Tensor> weights_;
+  Tensor token_bytes_, inputs_, targets_;
+  Tensor totals_;  // (4) fp64
+  Gpt gpt_;
+  std::unique_ptr<Graph> graph_;
+};
+
+}  // namespace muo

@@ -1,0 +1,109 @@
+#include "graphs/step_graph.h"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/metrics.h"
+#include "kernels/reduce.h"
+
+namespace muo {
+
+StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape& shape,
+                     const RotaryTables& rotary, ShardedStep& update, Tensor ring, Arena& arena)
+    : rank_(rank),
+      update_(update),
+      ring_(ring),
+      loss_scale_(1.0F / static_cast<float>(shape.accumulation * rank.world * shape.batch *
+                                            shape.seq_len)) {
+  const std::int64_t full_parts = (shape.accumulation - 1) / kMostUnrolled;
+  const std::int64_t rest = shape.accumulation - full_parts * kMostUnrolled;
+  const auto add = [&](bool opens, bool closes, std::int64_t micro_steps, std::int64_t repeats) {
+    Part part;
+    part.opens = opens;
+    part.closes = closes;
+    part.micro_steps = micro_steps;
+    part.repeats = repeats;
+    parts_.push_back(std::move(part));
+  };
+  if (full_parts >= 1) add(true, false, kMostUnrolled, 1);
+  if (full_parts >= 2) add(false, false, kMostUnrolled, full_parts - 1);
+  add(full_parts == 0, true, rest, 1);
+
+  const std::int64_t longest = std::min(shape.accumulation, kMostUnrolled);
+  const auto input = [&](const char* name) {
+    return arena.tensor({.name = name,
+                         .shape = {longest, shape.batch, shape.seq_len},
+                         .dtype = DType::kI32,
+                         .category = MemoryCategory::kInput,
+                         .lifespan = Lifespan::kRun});
+  };
+  inputs_ = input("inputs");
+  targets_ = input("targets");
+  const std::size_t params = gpt_parameters(config).size();
+  for (std::size_t i = 0; i < params; ++i) {
+    weights_.push_back(update.weight(i));
+    gradients_.push_back(update.gradient(i));
+  }
+  // Each unrolled micro-step has its own activations: the memory plan then sees that those of one
+  // are dead before those of the next begin, and gives them the same memory.
+  for (std::int64_t i = 0; i < longest; ++i)
+    gpts_.push_back(std::make_unique<Gpt>(
+        config, Gpt::Size{.b = shape.batch, .t = shape.seq_len, .backward = true}, rotary,
+        "micro." + std::to_string(i) + ".", arena));
+}
+
+void StepGraph::micro_step(std::int64_t index, bool accumulate, bool last) {
+  Stream& stream = rank_.compute;
+  const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
+  GradientSink sink{.gradients = gradients_, .accumulate = accumulate, .ready = {}};
+  if (last) sink.ready = [this](std::size_t param) { update_.gradient_ready(param); };
+  gpt.forward(stream, weights_, inputs_.row(index));
+  gpt.losses_and_backward(stream, weights_, inputs_.row(index), targets_.row(index), loss_scale_,
+                          sink);
+  sum(stream, {.out = update_.totals().row(0),
+               .x = gpt.row_losses(),
+               .scale = static_cast<double>(loss_scale_),
+               .accumulate = accumulate});
+}
+
+void StepGraph::enqueue(const Part& part) {
+  if (part.opens) update_.begin();
+  for (std::int64_t i = 0; i < part.micro_steps; ++i)
+    micro_step(i, /*accumulate=*/!part.opens || i > 0,
+               /*last=*/part.closes && i + 1 == part.micro_steps);
+  if (part.closes)
+    update_.finish([this](Stream& stream) {
+      write_metrics(stream,
+                    {.ring = ring_, .totals = update_.totals(), .scalars = update_.scalars()});
+    });
+}
+
+void StepGraph::capture() {
+  for (Part& part : parts_)
+    part.graph = rank_.compute.capture([&] { enqueue(part); });
+}
+
+void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
+  std::int64_t begin = 0;
+  for (const Part& part : parts_)
+    for (std::int64_t i = 0; i < part.repeats; ++i) {
+      const std::int64_t end = begin + part.micro_steps;
+      rank_.compute.copy(inputs_.rows(0, part.micro_steps), inputs.rows(begin, end));
+      rank_.compute.copy(targets_.rows(0, part.micro_steps), targets.rows(begin, end));
+      if (part.closes) rank_.compute.record(copied);
+      if (part.graph != nullptr)
+        rank_.compute.launch(*part.graph);
+      else
+        enqueue(part);
+      begin = end;
+    }
+}
+
+std::vector<const GraphTrace*> StepGraph::traces() const {
+  std::vector<const GraphTrace*> out;
+  for (const Part& part : parts_)
+    if (part.graph != nullptr) out.push_back(&part.graph->trace());
+  return out;
+}
+
+}  // namespace muo

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/gpt.h"
+#include "optim/sharded_step.h"
+#include "runtime/arena.h"
+#include "runtime/device_group.h"
+
+namespace muo {
+
+struct StepShape {
+  std::int64_t batch = 1;  // rows per rank and micro-step
+  std::int64_t seq_len = 1;
+  std::int64_t accumulation = 1;  // micro-steps per step
+};
+
+// A rank's whole training step: schedules, micro-steps, reductions inside the last backward,
+// update, commit, publication, metrics. Captured once and replayed; not captured, the same calls
+// run eagerly. Up to kMostUnrolled micro-steps are one graph; beyond, an opening graph and a middle
+// graph of kMostUnrolled micro-steps each are replayed before the closing one.
+class StepGraph {
+ public:
+  static constexpr std::int64_t kMostUnrolled = 8;
+
+  // `ring`: MetricsRecords in pinned memory. Everything given must outlive this.
+  StepGraph(RankContext& rank, const GptConfig& config, const StepShape& shape,
+            const RotaryTables& rotary, ShardedStep& update, Tensor ring, Arena& arena);
+
+  // True if gradients must survive between graphs, which is for ShardedStep to know.
+  static bool spans_graphs(const StepShape& shape) { return shape.accumulation > kMostUnrolled; }
+
+  void capture();
+  // Enqueues one step on compute. inputs, targets: (accumulation, batch, seq_len) int32 in pinned
+  // memory; `copied` is recorded when they are free again, before the last replay.
+  void run(Tensor inputs, Tensor targets, Event& copied);
+
+  [[nodiscard]] std::vector<const GraphTrace*> traces() const;
+
+ private:
+  // A stretch of micro-steps: the first of a step opens it, the last closes it.
+  struct Part {
+    bool opens = false;
+    bool closes = false;
+    std::int64_t micro_steps = 0;
+    std::int64_t repeats = 1;
+    std::unique_ptr<Graph> graph;
+  };
+  void enqueue(const Part& part);
+  void micro_step(std::int64_t index, bool accumulate, bool last);
+
+  RankContext& rank_;
+  ShardedStep& update_;
+  Tensor ring_;
+  float loss_scale_;  // 1 / tokens of the global batch
+  std::vector<Part> parts_;
+  std::vector<Tensor> weights_;
+  std::vector<Tensor> gradients_;
+  Tensor inputs_, targets_;  // (micro-steps of the longest part, batch, seq_len) int32
+  std::vector<std::unique_ptr<Gpt>> gpts_;  // one per unrolled micro-step
+};
+
+}  // namespace muo

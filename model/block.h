@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "model/activations.h"
+#include "model/parameters.h"
+#include "runtime/stream.h"
+
+namespace muo {
+
+// What backward does with a weight's gradient: writes it (first micro-step) or adds to it (others),
+// then says that it is final (last micro-step; `ready` may be empty).
+struct GradientSink {
+  std::span<const Tensor> gradients;  // by parameter index, logical shapes
+  bool accumulate = false;
+  std::function<void(std::size_t param)> ready;
+};
+
+// Tables of cos and sin, (>= t, h/2), shared by all layers.
+struct RotaryTables {
+  Tensor cos, sin;
+};
+
+// What one transformer block works with.
+struct BlockContext {
+  const GptConfig& config;
+  const BlockParams& params;
+  std::span<const Tensor> weights;  // by parameter index
+  const BlockActivations& act;
+  const RotaryTables& rotary;
+  Tensor workspace;
+  std::int64_t layer = 0;
+};
+
+// x += attn(norm(x)); x += mlp(norm(x)), in place on (n, c).
+void block_forward(Stream& stream, const BlockContext& block, Tensor x);
+
+// flow.dx: gradient of the block's output on entry, of its input on return.
+void block_backward(Stream& stream, const BlockContext& block, const GradientActivations& flow,
+                    const GradientSink& sink);
+
+// dW <- [dW +] dy^T x, then the sink is told. dy (n, out), x (n, in).
+void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
+                     const GradientSink& sink);
+
+}  // namespace muo

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "model/block.h"
+
+namespace muo {
+
+// One batch's way through the model: (b, t) tokens, with its own activations. It owns no weights:
+// they are given per call, by parameter index. Enqueues only; the caller synchronises.
+class Gpt {
+ public:
+  struct Size {
+    std::int64_t b = 1, t = 1;  // rows and positions; t may differ from the configured seq_len
+    bool backward = true;
+  };
+  // `prefix` names the activations in the memory plan. `config` and `rotary` must outlive it.
+  Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
+      const std::string& prefix, Arena& arena);
+
+  // Embedding, blocks and final norm. tokens (b, t) int32.
+  void forward(Stream& stream, std::span<const Tensor> weights, Tensor tokens) const;
+
+  // After forward: row_losses() of the whole batch. targets (b, t) int32, -1: ignored.
+  void losses(Stream& stream, std::span<const Tensor> weights, Tensor targets) const;
+
+  // After forward: losses, then every gradient of `scale` * sum of losses.
+  void losses_and_backward(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
+                           Tensor targets, float scale, const GradientSink& sink) const;
+
+  // After forward: soft-capped logits of rows [begin, end) of the batch, (end - begin, padded
+  // vocab), at most head_chunk_rows of them; the tensor is valid until the next call.
+  Tensor logits(Stream& stream, std::span<const Tensor> weights, std::int64_t begin,
+                std::int64_t end) const;
+
+  // (b t) fp32, nats: filled by losses and by losses_and_backward.
+  [[nodiscard]] Tensor row_losses() const { return act_.head.losses; }
+
+ private:
+  void head(Stream& stream, std::span<const Tensor> weights, Tensor targets, float scale,
+            const GradientSink* sink) const;
+  [[nodiscard]] BlockContext block(std::span<const Tensor> weights, std::int64_t layer) const;
+
+  const GptConfig& config_;
+  Size size_;
+  GptParams params_;
+  const RotaryTables& rotary_;
+  Activations act_;
+};
+
+// Makes and fills the tables for positions [0, t).
+RotaryTables make_rotary_tables(const GptConfig& config, std::int64_t t, Arena& arena);
+void fill_rotary_tables(Stream& stream, const GptConfig& config, const RotaryTables& tables);
+
+}  // namespace muo

@@ -1,0 +1,72 @@
+#include "model/gpt_config.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+void require(bool ok, const std::string& message) {
+  if (!ok) throw InputError(message);
+}
+
+std::int64_t short_window(std::int64_t seq_len) {
+  constexpr std::int64_t kTile = 128;  // of flash-attention: nanochat rounds up to it
+  return (seq_len + 4 * kTile - 1) / (4 * kTile) * kTile;
+}
+
+}  // namespace
+
+std::int64_t GptConfig::window(std::int64_t layer) const {
+  if (layer == n_layer - 1) return seq_len;
+  const char kind = window_pattern.at(static_cast<std::size_t>(layer) % window_pattern.size());
+  return kind == 'S' ? short_window(seq_len) : seq_len;
+}
+
+void check_config(const GptConfig& c) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;  // keeps every product below in 64 bits
+  const auto sized = [&](const char* option, std::int64_t value) {
+    require(value >= 1 && value < kMost,
+            concat(option, " is ", value, ": give a value from 1 to ", kMost - 1));
+  };
+  sized("vocabulary size", c.vocab_size);
+  sized("--n-layer", c.n_layer);
+  sized("--n-head", c.n_head);
+  sized("--n-kv-head", c.n_kv_head);
+  sized("--n-embd", c.n_embd);
+  sized("--max-seq-len", c.seq_len);
+  require(c.seq_len >= 2, concat("--max-seq-len is ", c.seq_len, ": give at least 2"));
+  require(c.n_embd % c.n_head == 0,
+          concat("--n-embd ", c.n_embd, " does not divide into --n-head ", c.n_head,
+                 " heads: give --n-embd ", (c.n_embd + c.n_head - 1) / c.n_head * c.n_head));
+  require(
+      c.head_dim() % 2 == 0,
+      concat("head size ", c.head_dim(), " (--n-embd / --n-head) is odd: rotary positions need ",
+             "an even one, as --n-embd ", (c.head_dim() + 1) * c.n_head, " gives"));
+  require(c.head_dim() <= 256,
+          concat("head size ", c.head_dim(), " (--n-embd / --n-head) is over 256: give --n-head ",
+                 (c.n_embd + 255) / 256, " or more"));
+  require(c.n_head % c.n_kv_head == 0,
+          concat("--n-head ", c.n_head, " is not a multiple of ", "--n-kv-head ", c.n_kv_head,
+                 ": give a divisor of ", c.n_head));
+  require(!c.window_pattern.empty() &&
+              std::all_of(c.window_pattern.begin(), c.window_pattern.end(),
+                          [](char kind) { return kind == 'L' || kind == 'S'; }),
+          concat("--window-pattern is '", c.window_pattern,
+                 "': give letters S (short) and L (long), for instance SSSL"));
+  require(c.softcap >= 0, concat("--softcap is ", c.softcap, ": give 0 (off) or more"));
+  require(c.rope_base > 1 && c.qk_scale > 0, "rope_base must be over 1 and qk_scale over 0");
+}
+
+double flops_per_token(const GptConfig& c) {
+  double linear = static_cast<double>(c.padded_vocab() * c.n_embd);
+  double attention = 0;
+  for (const ParamSpec& spec : gpt_parameters(c))
+    if (spec.role == ParamRole::kMatrix) linear += static_cast<double>(spec.shape.numel());
+  for (std::int64_t i = 0; i < c.n_layer; ++i)
+    attention += 12.0 * static_cast<double>(c.n_embd * std::min(c.window(i), c.seq_len));
+  return 6.0 * linear + attention;
+}
+
+}  // namespace muo

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/commands.h"
+#include "app/evaluator.h"
+#include "app/inference.h"
+#include "app/model_json.h"
+#include "app/run_config.h"
+#include "kernels/blas.h"
+
+namespace muo {
+namespace {
+
+constexpr std::int64_t kRowTokens = 4096;  // per device and pass
+
+// The text to evaluate: what the command says, all of it, else what the run held out.
+Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained) {
+  DataOptions data = data_options(trained);
+  if (!options.data.empty()) {
+    data.val_paths.assign(options.data.begin(), options.data.end());
+    data.paths = data.val_paths;
+    data.max_bytes = options.data_max_bytes;
+  }
+  return open_corpus(data);
+}
+
+}  // namespace
+
+int run_eval(const EvalOptions& options) {
+  require_safe_blas();
+  const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
+  const GptConfig config = checkpoint_model(checkpoint);
+  const Corpus corpus = open_eval_corpus(options, checkpoint_options(checkpoint));
+  if (corpus.vocab_size > config.vocab_size)
+    throw InputError(
+        fmt::format("--data: its vocabulary of {} tokens is larger than the model's {}",
+                    corpus.vocab_size, config.vocab_size));
+  const std::vector<ParamSpec> params = gpt_parameters(config);
+  const std::int64_t batch =
+      options.device_batch_size.value_or(std::max<std::int64_t>(1, kRowTokens / config.seq_len));
+  const std::int64_t rows =
+      options.eval_tokens ? (*options.eval_tokens + config.seq_len - 1) / config.seq_len : 0;
+  const int world = static_cast<int>(options.devices.value_or(default_devices()));
+
+  EvalResult result;
+  DeviceGroup group({.backend = Backend::kHost, .world = world});
+  group.run([&](RankContext& rank) {
+    PlannedArena arena(rank.device, plan_inference_memory(config, params, batch, rank.rank, world));
+    InferenceState state(rank, config, params, batch, arena);
+    state.capture();
+    Evaluator evaluator(rank, *state.eval, *corpus.val, batch, config.seq_len, rows);
+    state.load(checkpoint, corpus.token_bytes);
+    const EvalResult mine = evaluator.run();
+    if (rank.rank == 0) result = mine;
+  });
+  fmt::print("{}\n{}: step {}, val_loss {:.6f}{}\n", corpus.description, checkpoint.path().string(),
+             checkpoint.info().step, result.loss,
+             result.bpb < 0 ? "" : fmt::format(", val_bpb {:.6f}", result.bpb));
+  return 0;
+}
+
+}  // namespace muo

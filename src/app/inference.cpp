@@ -1,0 +1,60 @@
+#include "app/inference.h"
+
+#include "app/traced_plan.h"
+
+namespace muo {
+namespace {
+
+std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& arena) {
+  std::vector<Tensor> out;
+  for (const ParamSpec& spec : params)
+    out.push_back(arena.tensor({.name = spec.name,
+                                .shape = spec.shape,
+                                .dtype = DType::kF32,
+                                .category = MemoryCategory::kWeights,
+                                .lifespan = Lifespan::kRun}));
+  return out;
+}
+
+}  // namespace
+
+InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
+                               const std::vector<ParamSpec>& params, std::int64_t eval_batch,
+                               Arena& arena)
+    : rotary(make_rotary_tables(config, config.seq_len, arena)),
+      weights(make_weights(params, arena)),
+      token_bytes(make_token_bytes(config, arena)),
+      rank_(rank),
+      config_(config),
+      params_(params) {
+  if (eval_batch > 0)
+    eval = std::make_unique<EvalGraph>(rank, config, eval_batch, config.seq_len, rotary, weights,
+                                       token_bytes, arena);
+  else
+    decoder = std::make_unique<Decoder>(rank, config, rotary, weights, arena);
+}
+
+void InferenceState::capture() {
+  if (eval) eval->capture();
+  if (decoder) decoder->capture();
+}
+
+std::vector<const GraphTrace*> InferenceState::traces() const {
+  return eval ? std::vector<const GraphTrace*>{&eval->trace()} : decoder->traces();
+}
+
+void InferenceState::load(const Checkpoint& checkpoint,
+                          const std::vector<std::int32_t>& bytes_of_token) {
+  fill_rotary_tables(rank_.compute, config_, rotary);
+  fill_token_bytes(rank_.compute, token_bytes, bytes_of_token);
+  checkpoint.load_weights(rank_.compute, params_, [this](std::size_t i) { return weights[i]; });
+}
+
+MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
+                                 std::int64_t eval_batch, int rank, int world) {
+  return traced_plan(rank, world, [&](RankContext& context, Arena& arena) {
+    return std::make_unique<InferenceState>(context, config, params, eval_batch, arena);
+  });
+}
+
+}  // namespace muo

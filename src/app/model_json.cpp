@@ -1,0 +1,88 @@
+#include "app/model_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "app/config_file.h"
+#include "app/option_table.h"
+#include "app/toml.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+
+// One list of fields for both directions.
+template <class Config, class Visit>
+void for_each_field(Config& c, Visit&& visit) {
+  visit("vocab_size", c.vocab_size);
+  visit("n_layer", c.n_layer);
+  visit("n_head", c.n_head);
+  visit("n_kv_head", c.n_kv_head);
+  visit("n_embd", c.n_embd);
+  visit("seq_len", c.seq_len);
+  visit("window_pattern", c.window_pattern);
+  visit("rope_base", c.rope_base);
+  visit("qk_scale", c.qk_scale);
+  visit("softcap", c.softcap);
+}
+
+[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
+  throw InputError(concat(checkpoint.path().string(), ": ", why,
+                          ": was it written by another version of muograph?"));
+}
+
+json config_of(const Checkpoint& checkpoint) { return json::parse(checkpoint.info().config); }
+
+}  // namespace
+
+std::string checkpoint_config(const RunConfig& config) {
+  json model = json::object();
+  for_each_field(config.model, [&](const char* name, const auto& value) { model[name] = value; });
+  TrainOptions options = config.options;
+  return json{{"model", model}, {"options", config_text(option_table(options))}}.dump();
+}
+
+std::string data_identity(const Corpus& corpus) {
+  return json{{"train_tokens", corpus.train->size()},
+              {"val_tokens", corpus.val->size()},
+              {"vocab_size", corpus.vocab_size}}
+      .dump();
+}
+
+GptConfig checkpoint_model(const Checkpoint& checkpoint) {
+  const json config = config_of(checkpoint);
+  const auto model = config.find("model");
+  if (model == config.end() || !model->is_object()) refuse(checkpoint, "no model in its manifest");
+  GptConfig out;
+  for_each_field(out, [&](const char* name, auto& value) {
+    const auto field = model->find(name);
+    if (field == model->end()) refuse(checkpoint, concat("no model.", name, " in its manifest"));
+    try {
+      field->get_to(value);
+    } catch (const json::exception&) {
+      refuse(checkpoint, concat("model.", name, " is ", field->dump()));
+    }
+  });
+  check_config(out);
+  return out;
+}
+
+TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
+  const json config = config_of(checkpoint);
+  const auto text = config.find("options");
+  if (text == config.end() || !text->is_string()) refuse(checkpoint, "no options in its manifest");
+  TrainOptions options;
+  const std::vector<OptionRow> rows = option_table(options);
+  const std::string name = (checkpoint.path() / kManifestName).string();
+  for (const TomlEntry& entry : parse_toml(text->get<std::string>(), name)) {
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const OptionRow& r) { return r.name == entry.key; });
+    if (row == rows.end()) refuse(checkpoint, concat("unknown option '", entry.key, "'"));
+    set_option(*row, entry.values, concat(name, ": ", entry.key));
+  }
+  return options;
+}
+
+}  // namespace muo

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "app/checkpoint.h"
+#include "app/run_config.h"
+
+namespace muo {
+
+// What a checkpoint's `config` says: {"model": {GptConfig's fields}, "options": the text of the
+// run's config.toml}.
+std::string checkpoint_config(const RunConfig& config);
+// What a checkpoint's `data` says: enough to notice that a run goes on with other data.
+std::string data_identity(const Corpus& corpus);
+
+// The model of a checkpoint. Throws InputError naming the checkpoint for anything missing or
+// impossible.
+GptConfig checkpoint_model(const Checkpoint& checkpoint);
+// The options of the run that wrote it.
+TrainOptions checkpoint_options(const Checkpoint& checkpoint);
+
+}  // namespace muo

@@ -1,0 +1,154 @@
+#include "app/run_state.h"
+
+#include <algorithm>
+#include <string>
+
+#include "app/run_memory.h"
+#include "app/traced_plan.h"
+#include "kernels/fingerprint.h"
+
+namespace muo {
+namespace {
+
+constexpr Tag kVerifyTag = 0xF0000000;  // between steps, apart from the plan's tags
+
+std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
+  std::vector<Tensor> out;
+  for (std::size_t i = 0; i < count; ++i)
+    out.push_back(update.weight(i));
+  return out;
+}
+
+StepShape step_shape(const RunConfig& config) {
+  return {
+      .batch = config.batch, .seq_len = config.model.seq_len, .accumulation = config.accumulation};
+}
+
+}  // namespace
+
+RunState::RunState(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
+                   const ShardingPlan& plan, Arena& arena)
+    : rotary(make_rotary_tables(config.model, config.model.seq_len, arena)),
+      ring_memory(rank.device.allocate_pinned(
+          kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord)), "metrics ring")),
+      ring{.data = ring_memory->data(),
+           .shape = {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
+           .dtype = DType::kBytes,
+           .device = rank.rank},
+      token_bytes(make_token_bytes(config.model, arena)),
+      fingerprints(arena.tensor({.name = "fingerprints",
+                                 .shape = {rank.world, static_cast<std::int64_t>(params.size())},
+                                 .dtype = DType::kI64,
+                                 .category = MemoryCategory::kMetrics,
+                                 .lifespan = Lifespan::kRun})),
+      update(rank, plan, params, arena,
+             StepGraph::spans_graphs(step_shape(config)) ? Lifespan::kRun : Lifespan::kStep),
+      weights(all_weights(update, params.size())),
+      step(rank, config.model, step_shape(config), rotary, update, ring, arena),
+      eval(rank, config.model, config.batch, config.model.seq_len, rotary, weights, token_bytes,
+           arena),
+      decoder(rank, config.model, rotary, weights, arena),
+      rank_(rank),
+      config_(config),
+      params_(params) {}
+
+void RunState::capture() {
+  step.capture();
+  eval.capture();
+  decoder.capture();
+}
+
+std::vector<const GraphTrace*> RunState::traces() const {
+  std::vector<const GraphTrace*> out = step.traces();
+  out.push_back(&eval.trace());
+  const auto decode = decoder.traces();
+  out.insert(out.end(), decode.begin(), decode.end());
+  return out;
+}
+
+void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
+  Stream& stream = rank_.compute;
+  fill_rotary_tables(stream, config_.model, rotary);
+  fill_token_bytes(stream, token_bytes, bytes_of_token);
+  const HyperParameters hyper = make_hyper_parameters(config_.optimizer);
+  stream.copy(update.hyper(), host_struct(hyper));
+  stream.synchronize();
+}
+
+void RunState::initialize_weights() {
+  const std::vector<StateEntry> state = update.state();
+  std::vector<float> values;
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    const ParamSpec& spec = params_[i];
+    values.resize(static_cast<std::size_t>(spec.shape.numel()));
+    init_parameter(config_.model, spec, config_.options.seed, 0, spec.shape.numel(), values.data());
+    const auto load = [&](Tensor to, std::int64_t begin) {
+      rank_.compute.copy(to, host_tensor(values.data() + begin, {to.numel()}));
+    };
+    load(weights[i].view({weights[i].numel()}), 0);
+    for (const StateEntry& entry : state)
+      if (entry.name == spec.name) load(entry.values, entry.begin);
+    rank_.compute.synchronize();  // `values` is used again
+  }
+}
+
+void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
+  StepScalars scalars;
+  scalars.step = step_count;
+  scalars.updates = update_count;
+  rank_.compute.copy(update.scalars(), host_struct(scalars));
+  rank_.compute.synchronize();
+}
+
+std::int64_t RunState::updates() const {
+  StepScalars scalars;
+  rank_.compute.copy(host_struct(scalars), update.scalars());
+  rank_.compute.synchronize();
+  return scalars.updates;
+}
+
+bool RunState::has_metrics(std::int64_t index) const {
+  const volatile MetricsRecord& record =
+      reinterpret_cast<const MetricsRecord*>(ring.data)[index % kRingSlots];
+  return record.sequence == index + 1;
+}
+
+MetricsRecord RunState::metrics(std::int64_t index) const {
+  MUO_CHECK(has_metrics(index), "metrics of step ", index, " are not in the ring");
+  return reinterpret_cast<const MetricsRecord*>(ring.data)[index % kRingSlots];
+}
+
+void RunState::verify_sync() {
+  const std::int64_t count = fingerprints.shape[1];
+  const Tensor mine = fingerprints.row(rank_.rank);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    fingerprint(rank_.compute,
+                {.out = mine.elements(static_cast<std::int64_t>(i), 1), .x = weights[i]});
+  rank_.compute.synchronize();
+  if (rank_.world == 1) return;
+  rank_.communicator.all_gather(rank_.comm, kVerifyTag, fingerprints, mine);
+  rank_.comm.synchronize();
+  std::vector<std::int64_t> all(static_cast<std::size_t>(fingerprints.numel()));
+  rank_.compute.copy(host_tensor(all.data(), fingerprints.shape), fingerprints);
+  rank_.compute.synchronize();
+  for (std::int64_t r = 1; r < rank_.world; ++r)
+    for (std::int64_t i = 0; i < count; ++i)
+      MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],
+                "weights of '", params_[static_cast<std::size_t>(i)].name, "' on rank ", r,
+                " differ from those on rank 0");
+}
+
+MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
+                            const ShardingPlan& plan, int rank) {
+  return traced_plan(rank, config.world, [&](RankContext& context, Arena& arena) {
+    return std::make_unique<RunState>(context, config, params, plan, arena);
+  });
+}
+
+MemoryPlan plan_run_memory(const RunConfig& config) {
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
+  return plan_rank_memory(config, params, plan, 0);
+}
+
+}  // namespace muo

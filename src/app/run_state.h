@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "app/run_config.h"
+#include "graphs/decoder.h"
+#include "graphs/eval_graph.h"
+#include "graphs/step_graph.h"
+#include "kernels/metrics.h"
+#include "optim/sharded_step.h"
+
+namespace muo {
+
+// Everything that one rank of a training run holds on its device. Built on a TraceArena, its graphs
+// tell what memory the run needs; built again, in the same order, on a PlannedArena, it runs.
+class RunState {
+ public:
+  static constexpr std::int64_t kRingSlots = 16;
+
+  // `config`, `params`, `plan` and `rank` must outlive it.
+  RunState(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
+           const ShardingPlan& plan, Arena& arena);
+
+  void capture();
+  [[nodiscard]] std::vector<const GraphTrace*> traces() const;
+
+  // Host calls before the first step. `token_bytes` may be empty.
+  void initialize(const std::vector<std::int32_t>& token_bytes);
+  void initialize_weights();
+  // Where a resumed run goes on: batches consumed and updates committed.
+  void set_counts(std::int64_t step, std::int64_t updates);
+  [[nodiscard]] std::int64_t updates() const;  // committed; waits
+
+  // Whether a step's record is in the ring, and the record; at most kRingSlots steps ago.
+  [[nodiscard]] bool has_metrics(std::int64_t step) const;
+  [[nodiscard]] MetricsRecord metrics(std::int64_t step) const;
+  // Throws Error, naming the tensor and the ranks, if replicas differ. Every rank calls it.
+  void verify_sync();
+
+  RotaryTables rotary;
+  std::unique_ptr<Buffer> ring_memory;
+  Tensor ring;
+  Tensor token_bytes;
+  Tensor fingerprints;  // (world, params) int64
+  ShardedStep update;
+  std::vector<Tensor> weights;
+  StepGraph step;
+  EvalGraph eval;
+  Decoder decoder;
+
+ private:
+  RankContext& rank_;
+  const RunConfig& config_;
+  const std::vector<ParamSpec>& params_;
+};
+
+// The memory plan of `rank` of the run, traced without a device.
+MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
+                            const ShardingPlan& plan, int rank);
+
+}  // namespace muo

@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "app/commands.h"
+#include "app/inference.h"
+#include "app/model_json.h"
+#include "app/sampler.h"
+#include "data/token_data.h"
+#include "kernels/blas.h"
+
+namespace muo {
+
+int run_sample(const SampleOptions& options) {
+  require_safe_blas();
+  const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
+  const GptConfig config = checkpoint_model(checkpoint);
+  if (config.vocab_size != kByteVocab)
+    throw InputError(
+        fmt::format("{}: its vocabulary of {} tokens is not the byte tokenizer's {}: "
+                    "there is no tokenizer to print samples with",
+                    checkpoint.path().string(), config.vocab_size, kByteVocab));
+  const std::vector<ParamSpec> params = gpt_parameters(config);
+  DeviceGroup group({.backend = Backend::kHost, .world = 1});
+  group.run([&](RankContext& rank) {
+    PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
+    InferenceState state(rank, config, params, 0, arena);
+    state.capture();
+    state.load(checkpoint, {});
+    for (std::int64_t i = 0; i < options.num_samples; ++i) {
+      const std::string text = sample_text(*state.decoder, config, options.prompt,
+                                           {.max_tokens = options.max_tokens,
+                                            .temperature = options.temperature,
+                                            .top_k = options.top_k,
+                                            .seed = options.seed + static_cast<std::uint64_t>(i)});
+      if (options.num_samples > 1) fmt::print("--- sample {}\n", i + 1);
+      fmt::print("{}{}\n", options.prompt, text);
+      std::fflush(stdout);
+    }
+  });
+  return 0;
+}
+
+}  // namespace muo

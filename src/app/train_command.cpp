@@ -1,0 +1,114 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <optional>
+
+#include "app/commands.h"
+#include "app/logger.h"
+#include "app/model_json.h"
+#include "app/run_directory.h"
+#include "app/run_memory.h"
+#include "app/trainer.h"
+#include "kernels/blas.h"
+
+namespace muo {
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+// SIGINT and SIGTERM finish the step, save and end the run; a second one ends it at once.
+void request_stop(int signal) {
+  stop_signal = signal;
+  std::signal(signal, SIG_DFL);
+}
+
+class SignalScope {
+ public:
+  SignalScope() {
+    stop_signal = 0;
+    std::signal(SIGINT, request_stop);
+    std::signal(SIGTERM, request_stop);
+  }
+  ~SignalScope() {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+  }
+  SignalScope(const SignalScope&) = delete;
+  SignalScope& operator=(const SignalScope&) = delete;
+};
+
+// The checkpoint to go on from, checked against the run; empty: from the start.
+std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
+                                      const Corpus& corpus, std::vector<std::string>& notes) {
+  if (directory.resume.empty()) return std::nullopt;
+  std::optional<Checkpoint> checkpoint;
+  if (config.options.resume == "auto")
+    checkpoint = newest_checkpoint(directory.root, notes);
+  else
+    checkpoint.emplace(directory.resume);
+  if (!checkpoint) return std::nullopt;
+  const std::string name = checkpoint->path().string();
+  if (checkpoint->info().step >= config.iterations)
+    throw InputError(
+        fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "
+                    "left to train; give more iterations",
+                    name, checkpoint->info().step, config.iterations));
+  if (checkpoint->info().data != data_identity(corpus))
+    notes.push_back(
+        fmt::format("the data is not that of {}: the run goes on with other text", name));
+  notes.push_back(fmt::format("resuming from {} at step {}", name, checkpoint->info().step));
+  return checkpoint;
+}
+
+}  // namespace
+
+int run_train(const TrainOptions& options) {
+  require_safe_blas();
+  const Corpus corpus = open_corpus(data_options(options));
+  RunConfig config = resolve(options, corpus);
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
+  const MemoryPlan memory = plan_run_memory(config);
+  require_memory(config, memory, available_memory());
+  const RunDirectory directory = find_run_directory(config.options);
+  config.options.out = directory.root.string();
+  std::vector<std::string> notes = config.notes;
+  const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
+  create_run_directory(directory, config.options);
+
+  const std::int64_t first_step = resume ? resume->info().step : 0;
+  Logger logger({.metrics = directory.metrics(),
+                 .first_step = first_step,
+                 .iterations = config.iterations,
+                 .tokens_per_step = config.total_batch_tokens,
+                 .bytes_per_token = config.bytes_per_token,
+                 .flops_per_token = config.flops_per_token,
+                 .log_every = config.options.log_every});
+  logger.note(corpus.description);
+  for (const std::string& note : notes)
+    logger.note(note);
+  logger.note(fmt::format(
+      "model: {} parameters; {} steps of {} tokens on {} devices, {}; {:.0f} MiB per device",
+      config.parameters, config.iterations, config.total_batch_tokens, config.world,
+      config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
+
+  CheckpointSaver saver(directory.root, config.world);
+  const SignalScope signals;
+  TrainingRun run{.config = config,
+                  .params = params,
+                  .plan = plan,
+                  .corpus = corpus,
+                  .saver = saver,
+                  .resume = resume ? &*resume : nullptr,
+                  .logger = logger,
+                  .signal = stop_signal};
+  DeviceGroup group({.backend = Backend::kHost, .world = config.world});
+  group.run([&](RankContext& rank) { train_rank(rank, run); });
+  logger.note(fmt::format("run directory: {}", directory.root.string()));
+  logger.close();
+  return run.stop == 0 ? 0 : 128 + run.stop;
+}
+
+}  // namespace muo

@@ -1,0 +1,196 @@
+#include "app/trainer.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "app/evaluator.h"
+#include "app/model_json.h"
+#include "app/run_state.h"
+#include "app/sampler.h"
+#include "data/loader.h"
+
+namespace muo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
+constexpr std::int64_t kSampleTokens = 200;
+
+double milliseconds(Clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+class RankTrainer {
+ public:
+  RankTrainer(RankContext& rank, TrainingRun& run)
+      : rank_(rank),
+        run_(run),
+        config_(run.config),
+        arena_(rank.device, plan_rank_memory(config_, run.params, run.plan, rank.rank)),
+        state_(rank, config_, run.params, run.plan, arena_),
+        evaluator_(rank, state_.eval, *run.corpus.val, config_.batch, config_.model.seq_len,
+                   config_.eval_rows),
+        sampler_(run.corpus.train->size(), config_.model.seq_len, config_.rows_per_step(),
+                 config_.options.seed),
+        copied_(rank.device.make_event()) {}
+
+  void train() {
+    if (config_.options.graph) state_.capture();
+    const LoaderOptions loading = loader_options();
+    const auto slots =
+        rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
+    rank_.device.seal();
+
+    state_.initialize(run_.corpus.token_bytes);
+    step_ = restore_or_initialize();
+    next_logged_ = step_;
+    Loader loader(*run_.corpus.train, sampler_, loading_from(loading, step_),
+                  {slots->data(), static_cast<std::size_t>(slots->bytes())});
+    const std::int64_t first = step_;
+    restart_clock();
+    for (; step_ < config_.iterations && !stop_requested(); ++step_) {
+      between_steps(first);
+      one_step(loader);
+    }
+    rank_.compute.synchronize();
+    log_finished();
+    if (step_ > first || run_.resume == nullptr) save();
+    // Before the evaluation, which may be long: nothing is lost if it fails.
+    if (run_.stop == 0) {
+      if (config_.eval_every > 0) evaluate();
+      if (config_.sample_every > 0) sample();
+    }
+  }
+
+ private:
+  [[nodiscard]] LoaderOptions loader_options() const {
+    return {.rank = rank_.rank,
+            .world = rank_.world,
+            .batch = config_.batch,
+            .seq_len = config_.model.seq_len,
+            .accumulation = config_.accumulation,
+            .first_step = 0};
+  }
+  static LoaderOptions loading_from(LoaderOptions options, std::int64_t step) {
+    options.first_step = step;
+    return options;
+  }
+  [[nodiscard]] bool is_logger() const { return rank_.rank == 0; }
+
+  std::int64_t restore_or_initialize() {
+    if (run_.resume == nullptr) {
+      state_.initialize_weights();
+      return 0;
+    }
+    run_.resume->load(rank_.compute, state_.update.state());
+    run_.resume->load_weights(rank_.compute, run_.params,
+                              [this](std::size_t i) { return state_.weights[i]; });
+    state_.set_counts(run_.resume->info().step, run_.resume->info().updates);
+    return run_.resume->info().step;
+  }
+
+  // All ranks see the same answer: the last to arrive asks.
+  bool stop_requested() {
+    rank_.barrier.arrive([this] { run_.stop = run_.signal; }, "start of a step");
+    return run_.stop != 0;
+  }
+
+  void between_steps(std::int64_t first) {
+    const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
+    const bool saves = due(config_.save_every) && step_ > first;
+    const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
+    const bool samples = due(config_.sample_every) && step_ > first;
+    if (!saves && !evaluates && !samples) return;
+    rank_.compute.synchronize();
+    log_finished();
+    if (saves) save();
+    if (evaluates) evaluate();
+    if (samples) sample();
+    restart_clock();
+  }
+
+  void one_step(Loader& loader) {
+    const Batch batch = loader.next();
+    state_.step.run(batch.inputs, batch.targets, *copied_);
+    // In stream order the copies of this step follow the replay of the one before, so this waits
+    // for that, never for the replay just launched.
+    copied_->synchronize();
+    loader.release();
+    log_finished();
+    if (config_.verify_sync_every > 0 && (step_ + 1) % config_.verify_sync_every == 0)
+      state_.verify_sync();
+  }
+
+  // Reports every step whose metrics are there: on a device that runs behind, all but the last.
+  void log_finished() {
+    if (!is_logger()) return;
+    std::int64_t count = 0;
+    while (state_.has_metrics(next_logged_ + count))
+      ++count;
+    if (count == 0) return;
+    const Clock::time_point now = Clock::now();
+    const double step_ms = milliseconds(now - last_logged_) / static_cast<double>(count);
+    last_logged_ = now;
+    for (; count > 0; --count, ++next_logged_) {
+      const MetricsRecord record = state_.metrics(next_logged_);
+      run_.logger.train(record, step_ms);
+      if (record.committed == 0)
+        run_.logger.note(concat("step ", record.step, ": skipped, its loss or gradients are not ",
+                                "finite; no weight changed"));
+    }
+  }
+  void restart_clock() { last_logged_ = Clock::now(); }
+
+  void evaluate() {
+    const EvalResult result = evaluator_.run();
+    if (!is_logger()) return;
+    run_.logger.eval(step_, result.loss, result.bpb);
+    run_.val_loss = result.loss;
+    run_.val_bpb = result.bpb;
+  }
+
+  void sample() {
+    if (is_logger()) {
+      SamplingOptions options;
+      options.max_tokens = kSampleTokens;
+      options.seed = config_.options.seed;
+      run_.logger.sample(step_, sample_text(state_.decoder, config_.model, "", options));
+    }
+    rank_.barrier.arrive({}, "sample");
+  }
+
+  void save() {
+    CheckpointInfo info;
+    info.step = step_;
+    info.updates = state_.updates();
+    info.seed = config_.options.seed;
+    info.tokens = step_ * config_.total_batch_tokens;
+    info.data = data_identity(run_.corpus);
+    info.config = checkpoint_config(config_);
+    run_.saver.save(rank_, info, state_.update.state());
+    if (is_logger()) run_.logger.note(concat("step ", step_, ": checkpoint saved"));
+  }
+
+  RankContext& rank_;
+  TrainingRun& run_;
+  const RunConfig& config_;
+  PlannedArena arena_;
+  RunState state_;
+  Evaluator evaluator_;
+  RowSampler sampler_;
+  std::unique_ptr<Event> copied_;
+  std::int64_t step_ = 0;
+  std::int64_t next_logged_ = 0;
+  Clock::time_point last_logged_;
+};
+
+}  // namespace
+
+void train_rank(RankContext& rank, TrainingRun& run) {
+  RankTrainer trainer(rank, run);
+  trainer.train();
+}
+
+}  // namespace muo

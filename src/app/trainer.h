@@ -1,0 +1,34 @@
+#pragma once
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "app/checkpoint_saver.h"
+#include "app/logger.h"
+#include "app/run_config.h"
+#include "data/token_data.h"
+#include "optim/sharding_plan.h"
+#include "runtime/device_group.h"
+
+namespace muo {
+
+// What the ranks of a training run share. Only rank 0 uses the logger.
+struct TrainingRun {
+  const RunConfig& config;
+  const std::vector<ParamSpec>& params;
+  const ShardingPlan& plan;
+  const Corpus& corpus;
+  CheckpointSaver& saver;
+  const Checkpoint* resume = nullptr;  // null: from the start
+  Logger& logger;
+  const volatile std::sig_atomic_t& signal;  // a signal that asks the run to stop, or 0
+
+  int stop = 0;                       // the signal that all ranks agreed to stop for
+  double val_loss = 0, val_bpb = -1;  // of the last evaluation
+};
+
+// One rank's training: builds its state, restores or initializes it, steps, evaluates, saves.
+void train_rank(RankContext& rank, TrainingRun& run);
+
+}  // namespace muo

@@ -1,0 +1,185 @@
+#include "graphs/step_graph.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/tolerance.h"
+#include "support/toy_run.h"
+
+namespace muo {
+namespace {
+
+using test::Agreement;
+using test::ToyResult;
+using test::ToyRun;
+
+std::vector<double> doubles(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+// The control runs are the slow part: once for all tests of this program.
+constexpr int kSteps = 100;
+const Agreement& bounds() {
+  static const Agreement agreement = test::agreement({.steps = kSteps});
+  return agreement;
+}
+const ToyResult& reference() {
+  static const ToyResult result = test::train({.steps = kSteps});
+  return result;
+}
+
+void expect_agreement(const ToyResult& got, const std::string& what) {
+  EXPECT_LE(test::curve_distance(got.losses, reference().losses), bounds().losses) << what;
+  EXPECT_LE(test::relative_error(got.weights, doubles(reference().weights)), bounds().weights)
+      << what;
+}
+
+TEST(StepGraph, Learns) {
+  EXPECT_LT(reference().losses.back(), 0.6 * reference().losses.front());
+  EXPECT_NEAR(reference().losses.front(), std::log(61.0), 0.01);  // lm_head starts near zero
+}
+
+TEST(StepGraph, EveryWorldGivesTheSameCurve) {
+  for (const int world : {2, 3, 4, 5})
+    expect_agreement(test::train({.world = world, .steps = kSteps}),
+                     "world " + std::to_string(world));
+}
+
+TEST(StepGraph, EveryStrategyGivesTheSameCurve) {
+  for (const std::string_view strategy : strategy_names())
+    for (const int world : {1, 3})
+      expect_agreement(
+          test::train({.world = world, .strategy = std::string(strategy), .steps = kSteps}),
+          std::string(strategy) + ", world " + std::to_string(world));
+}
+
+TEST(StepGraph, AccumulationGivesTheSameCurveInOneGraphAndInSeveral) {
+  // 5 micro-steps unrolled; 20: an opening, a middle and a closing graph; 10: no middle one.
+  for (const std::int64_t accumulation : {5, 10, 20})
+    for (const int world : {1, 3})
+      expect_agreement(
+          test::train({.world = world, .accumulation = accumulation, .steps = kSteps}),
+          "accumulation " + std::to_string(accumulation) + ", world " + std::to_string(world));
+}
+
+// The bound means something: a run with another learning rate, or another seed of the data, is far
+// outside of it.
+TEST(StepGraph, TheBoundTellsRunsApart) {
+  ToyRun other{.steps = kSteps};
+  other.before_step = [](RankContext&, RunState& state, int step) {
+    if (step == 0) state.update.hyper().as_struct<HyperParameters>()->muon_lr *= 1.001;
+  };
+  EXPECT_GT(test::curve_distance(test::train(other).losses, reference().losses), bounds().losses);
+}
+
+TEST(StepGraph, TheSameRunTwiceIsBitwiseEqual) {
+  for (const int world : {1, 3}) {
+    const ToyResult a = test::train({.world = world});
+    const ToyResult b = test::train({.world = world});
+    EXPECT_EQ(a.losses, b.losses);
+    EXPECT_EQ(a.grad_norms, b.grad_norms);
+    EXPECT_EQ(a.weights, b.weights);
+  }
+}
+
+TEST(StepGraph, ReplayAndEagerWorkAreBitwiseEqual) {
+  for (const std::string_view strategy : strategy_names())
+    for (const std::int64_t accumulation : {1, 20}) {
+      ToyRun run{.world = 3, .strategy = std::string(strategy), .accumulation = accumulation};
+      const ToyResult replayed = test::train(run);
+      run.graph = false;
+      const ToyResult eager = test::train(run);
+      EXPECT_EQ(replayed.losses, eager.losses) << strategy;
+      EXPECT_EQ(replayed.weights, eager.weights) << strategy;
+    }
+}
+
+TEST(StepGraph, AnyTopologicalOrderIsBitwiseEqual) {
+  ToyRun run{.world = 3, .accumulation = 2, .steps = 10};
+  const ToyResult in_order = test::train(run);
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    run.random_order = seed;
+    const ToyResult shuffled = test::train(run);
+    EXPECT_EQ(in_order.losses, shuffled.losses);
+    EXPECT_EQ(in_order.weights, shuffled.weights);
+  }
+}
+
+TEST(StepGraph, NothingIsAllocatedAfterStartUp) {
+  EXPECT_EQ(test::train({.world = 2, .steps = 5}).allocations_while_running, 0);
+}
+
+// The initial weights are those of one rank, whatever the world and the strategy.
+TEST(StepGraph, InitialWeightsDoNotDependOnTheWorld) {
+  const ToyResult one = test::train({.steps = 0});
+  for (const int world : {2, 5})
+    for (const std::string_view strategy : strategy_names())
+      EXPECT_EQ(
+          test::train({.world = world, .strategy = std::string(strategy), .steps = 0}).weights,
+          one.weights);
+}
+
+TEST(StepGraph, ANonFiniteGradientOnOneRankCommitsNowhereAndTheRunGoesOn) {
+  std::vector<float> before;
+  ToyRun run{.world = 3, .steps = 4};
+  run.before_step = [](RankContext& rank, RunState& state, int step) {
+    // A weight that only this rank sees as infinite, for one step: its loss is not finite.
+    static thread_local float saved;
+    float* weight = state.weights[0].as<float>();
+    if (rank.rank != 1) return;
+    if (step == 2) {
+      saved = weight[5];
+      weight[5] = std::numeric_limits<float>::infinity();
+    } else if (step == 3) {
+      weight[5] = saved;
+    }
+  };
+  const ToyResult result = test::train(run);
+  EXPECT_EQ(result.committed, (std::vector<std::int32_t>{1, 1, 0, 1}));
+  EXPECT_TRUE(std::isfinite(result.losses[3]));
+  for (const float w : result.weights)
+    ASSERT_TRUE(std::isfinite(w));
+}
+
+TEST(StepGraph, VerifySyncNamesTheTensorAndTheRank) {
+  ToyRun run{.world = 3, .steps = 1};
+  run.before_step = [](RankContext& rank, RunState& state, int) {
+    if (rank.rank == 2) {
+      float* w = state.weights[3].as<float>();
+      w[7] = std::nextafter(w[7], 1.0F);
+    }
+    state.verify_sync();
+  };
+  try {
+    test::train(run);
+    FAIL() << "a replica that differs by one ulp was not noticed";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("transformer.h.0.attn.c_v.weight"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 2"), std::string::npos) << text;
+  }
+}
+
+TEST(StepGraph, ARankThatFailsEndsTheRunWithItsOwnMessage) {
+  for (const bool graph : {true, false}) {
+    ToyRun run{.world = 4, .graph = graph};
+    run.before_step = [](RankContext& rank, RunState&, int step) {
+      if (rank.rank == 2 && step == 3) throw Error("the disk of rank two is gone");
+    };
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      test::train(run);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()), "rank 2: the disk of rank two is gone");
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  }
+}
+
+}  // namespace
+}  // namespace muo

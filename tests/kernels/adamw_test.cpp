@@ -1,0 +1,95 @@
+#include "kernels/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/step_scalars.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+#include "support/tolerance.h"
+
+namespace muo::test {
+namespace {
+
+struct Tensors {
+  HostTensor weight = random_tensor({1003}, "weight");
+  HostTensor m = random_tensor({1003}, "m", 0.1F);
+  HostTensor v = random_tensor({1003}, "v", 0.1F);
+  HostTensor grad = random_tensor({1003}, "grad");
+  HostTensor scalars{{static_cast<std::int64_t>(sizeof(StepScalars))}, DType::kBytes};
+
+  Tensors() {
+    for (float& x : v.values())
+      x = std::abs(x);
+  }
+  void step(const StepScalars::Adam& group, int commit = 1) const {
+    StepScalars s;
+    s.commit = commit;
+    s.adam[2] = group;
+    *scalars.tensor().as_struct<StepScalars>() = s;
+    ImmediateStream stream;
+    adamw(stream, {.weight = weight, .m = m, .v = v, .grad = grad, .scalars = scalars, .group = 2});
+  }
+};
+
+// beta1 below and above one half: both forms of lerp.
+const StepScalars::Adam kGroups[] = {{0.1F, 0.8F, 0.995F, 1e-10F, 0.01F, 0.2F, 0.005F},
+                                     {0.1F, 0.3F, 0.4F, 1e-10F, 0.0F, 0.7F, 0.6F}};
+
+TEST(Adamw, AgreesWithDouble) {
+  for (const StepScalars::Adam& group : kGroups) {
+    const Tensors t;
+    std::vector<double> w = t.weight.doubles();
+    std::vector<double> m = t.m.doubles();
+    std::vector<double> v = t.v.doubles();
+    const std::vector<double> g = t.grad.doubles();
+    std::vector<double> size_w(w.size());
+    std::vector<double> size_m(w.size());
+    const double b1 = static_cast<double>(1.0F - group.beta1);
+    const double b2 = static_cast<double>(1.0F - group.beta2);
+    const double lr = static_cast<double>(group.lr);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      size_m[i] = std::abs(m[i]) + std::abs(g[i]);
+      w[i] *= 1.0 - lr * static_cast<double>(group.weight_decay);
+      m[i] += b1 * (g[i] - m[i]);
+      v[i] += b2 * (g[i] * g[i] - v[i]);
+      const double d =
+          std::sqrt(v[i] / static_cast<double>(group.correction2)) + static_cast<double>(group.eps);
+      const double rate = lr / static_cast<double>(group.correction1) / d;
+      size_w[i] = std::abs(w[i]) + rate * size_m[i];
+      w[i] -= rate * m[i];
+    }
+    t.step(group);
+    EXPECT_LE(worst_element<float>(t.m.values(), m, size_m), worst_case(4));
+    EXPECT_LE(worst_element<float>(t.v.values(), v, v), worst_case(6) * 4);  // lerp cancels little
+    EXPECT_LE(worst_element<float>(t.weight.values(), w, size_w), worst_case(16));
+  }
+}
+
+TEST(Adamw, UntouchedRowsStayWithoutNan) {
+  const Tensors t;
+  for (const HostTensor* x : {&t.m, &t.v, &t.grad})
+    std::ranges::fill(x->values(), 0.0F);
+  const std::vector<double> before = t.weight.doubles();
+  t.step(kGroups[0]);
+  const float decay = 1.0F - kGroups[0].lr * kGroups[0].weight_decay;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_EQ(t.weight.values()[i], static_cast<float>(before[i]) * decay);
+}
+
+TEST(Adamw, DoesNothingUnlessAgreed) {
+  const Tensors t;
+  const HostTensor weight = t.weight.copy();
+  const HostTensor m = t.m.copy();
+  const HostTensor v = t.v.copy();
+  t.step(kGroups[0], 0);
+  EXPECT_TRUE(std::ranges::equal(t.weight.values(), weight.values()));
+  EXPECT_TRUE(std::ranges::equal(t.m.values(), m.values()));
+  EXPECT_TRUE(std::ranges::equal(t.v.values(), v.values()));
+}
+
+}  // namespace
+}  // namespace muo::test

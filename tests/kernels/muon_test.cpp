@@ -1,0 +1,249 @@
+#include "kernels/muon.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/step_scalars.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+#include "support/tolerance.h"
+
+namespace muo::test {
+namespace {
+
+struct Scalars {
+  HostTensor tensor{{static_cast<std::int64_t>(sizeof(StepScalars))}, DType::kBytes};
+  explicit Scalars(int commit = 1) {
+    StepScalars s;
+    s.commit = commit;
+    s.muon_momentum = 0.9F;
+    s.muon_beta2 = 0.9F;
+    s.muon_lr = 0.02;
+    s.muon_weight_decay = 0.25F;
+    *tensor.tensor().as_struct<StepScalars>() = s;
+  }
+};
+
+// Shapes: tall, square, wide, gates, one row, one column, and lengths that no vector divides.
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = {{2, 40, 24}, {1, 33, 33}, {3, 24, 40}, {2, 6, 12},
+                                         {1, 1, 70},  {1, 70, 1},  {1, 17, 67}};
+  return all;
+}
+
+std::vector<double> input_reference(const Shape& shape, const std::vector<double>& grad,
+                                    const std::vector<double>& momentum) {
+  const double mu = static_cast<double>(0.9F);
+  const auto rows = static_cast<std::size_t>(shape[1]);
+  const auto columns = static_cast<std::size_t>(shape[2]);
+  std::vector<double> x(grad.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double m = momentum[i] + (1 - mu) * (grad[i] - momentum[i]);
+    x[i] = (1 - mu) * grad[i] + mu * m;
+  }
+  for (std::size_t begin = 0; begin < x.size(); begin += rows * columns) {
+    double total = 0;
+    for (std::size_t i = 0; i < rows * columns; ++i)
+      total += x[begin + i] * x[begin + i];
+    const double target = std::sqrt(total / static_cast<double>(rows));
+    double scaled = 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      double norm = 0;
+      for (std::size_t c = 0; c < columns; ++c)
+        norm += x[begin + r * columns + c] * x[begin + r * columns + c];
+      const double factor = target / std::max(std::sqrt(norm), 1e-6);
+      for (std::size_t c = 0; c < columns; ++c) {
+        x[begin + r * columns + c] *= factor;
+        scaled += x[begin + r * columns + c] * x[begin + r * columns + c];
+      }
+    }
+    for (std::size_t i = 0; i < rows * columns; ++i)
+      x[begin + i] /= std::sqrt(scaled) * 1.01 + 1e-6;
+  }
+  return x;
+}
+
+TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
+  ImmediateStream stream;
+  const Scalars scalars;
+  for (const Shape& shape : shapes())
+    for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last: rows at MuonEq's clamp
+      const HostTensor grad = random_tensor(shape, "grad", size);
+      const HostTensor momentum = random_tensor(shape, "momentum", size);
+      const HostTensor x(shape);
+      const HostTensor norms({shape[0], shape[1]});
+      muon_input(stream, {.x = x,
+                          .row_norms = norms,
+                          .grad = grad,
+                          .momentum = momentum,
+                          .scalars = scalars.tensor});
+      const std::vector<double> want = input_reference(shape, grad.doubles(), momentum.doubles());
+      // Per element: six roundings of the lerps, relative to |grad| + |momentum|, which is at most
+      // 20 times the result's norm for mu = 0.9; then the norms and two of the scaling.
+      EXPECT_LE(relative_error<float>(x.values(), want), 20 * worst_case(12)) << shape.text();
+
+      // The same from a Nesterov input that came from elsewhere.
+      const HostTensor nesterov(shape);
+      muon_nesterov(stream,
+                    {.x = nesterov, .grad = grad, .momentum = momentum, .scalars = scalars.tensor});
+      const HostTensor again(shape);
+      muon_input(stream,
+                 {.x = again, .row_norms = norms, .grad = nesterov, .scalars = scalars.tensor});
+      EXPECT_TRUE(std::ranges::equal(again.values(), x.values())) << shape.text();
+    }
+}
+
+TEST(MuonInput, ZeroGradientGivesZero) {
+  ImmediateStream stream;
+  const Scalars scalars;
+  const Shape shape{2, 6, 12};
+  const HostTensor zero(shape);
+  const HostTensor x = random_tensor(shape, "x");
+  const HostTensor norms({2, 6});
+  muon_input(
+      stream,
+      {.x = x, .row_norms = norms, .grad = zero, .momentum = zero, .scalars = scalars.tensor});
+  for (const float v : x.values())
+    EXPECT_EQ(v, 0.0F);
+}
+
+TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
+  ImmediateStream stream;
+  const Scalars scalars;
+  for (const Shape& shape : shapes()) {
+    const auto rows = static_cast<std::size_t>(shape[1]);
+    const auto columns = static_cast<std::size_t>(shape[2]);
+    const std::size_t length = std::max(rows, columns);
+    const auto n = static_cast<double>(std::min(rows, columns));
+    const HostTensor u = random_tensor(shape, "u");
+    const HostTensor variance = random_tensor({shape[0], std::max(shape[1], shape[2])}, "v", 0.01F);
+    for (float& v : variance.values())
+      v = std::abs(v);
+    const HostTensor new_variance(variance.tensor().shape);
+    std::vector<double> want = u.doubles();
+    std::vector<double> want_variance = variance.doubles();
+    for (std::size_t k = 0; k < static_cast<std::size_t>(shape[0]); ++k) {
+      double* x = want.data() + k * rows * columns;
+      double* s = want_variance.data() + k * length;
+      const auto index = [&](std::size_t i) {  // of the long side
+        return rows >= columns ? i / columns : i % columns;
+      };
+      double norm = 0;
+      for (std::size_t i = 0; i < rows * columns; ++i)
+        norm += x[i] * x[i];
+      std::vector<double> q(length, 0.0);
+      for (std::size_t i = 0; i < rows * columns; ++i) {
+        x[i] *= std::sqrt(n) / std::max(std::sqrt(norm), 1e-6);
+        q[index(i)] += x[i] * x[i] / n;
+      }
+      double before = 0;
+      double after = 0;
+      for (std::size_t i = 0; i < length; ++i) {
+        s[i] += (1 - static_cast<double>(0.9F)) * (q[i] - s[i]);
+        before += n * q[i];
+        after += n * q[i] / std::max(s[i], 1e-10);
+      }
+      for (std::size_t i = 0; i < rows * columns; ++i)
+        x[i] *= std::sqrt(before) / std::max(std::sqrt(after), 1e-10) /
+                std::sqrt(std::max(s[index(i)], 1e-10));
+    }
+    muon_scale(
+        stream,
+        {.u = u, .new_variance = new_variance, .variance = variance, .scalars = scalars.tensor});
+    EXPECT_LE(relative_error<float>(u.values(), want), worst_case(12)) << shape.text();
+    EXPECT_LE(relative_error<float>(new_variance.values(), want_variance), worst_case(8));
+    EXPECT_NEAR(frobenius<float>(u.values()), std::sqrt(n * static_cast<double>(shape[0])),
+                std::sqrt(n * static_cast<double>(shape[0])) * worst_case(12));
+  }
+}
+
+struct CommitTensors {
+  Shape shape{1, 24, 16};
+  HostTensor weight = random_tensor(shape, "weight");
+  HostTensor momentum = random_tensor(shape, "momentum");
+  HostTensor variance = random_tensor({1, 24}, "variance");
+  HostTensor u = random_tensor(shape, "u");
+  HostTensor grad = random_tensor(shape, "grad");
+  HostTensor new_variance = random_tensor({1, 24}, "new variance");
+  void commit(const Scalars& scalars) const {
+    ImmediateStream stream;
+    muon_commit(stream, {.weight = weight,
+                         .momentum = momentum,
+                         .variance = variance,
+                         .u = u,
+                         .grad = grad,
+                         .new_variance = new_variance,
+                         .scalars = scalars.tensor,
+                         .rate = muon_rate(24, 16)});
+  }
+};
+
+TEST(MuonCommit, DecaysCautiouslyAndWritesState) {
+  const CommitTensors t;
+  t.weight.values()[3] = 0.0F;  // a product of zero counts as agreement
+  t.u.values()[4] = 0.0F;
+  const std::vector<double> w = t.weight.doubles();
+  const std::vector<double> m = t.momentum.doubles();
+  const std::vector<double> u = t.u.doubles();
+  const std::vector<double> g = t.grad.doubles();
+  t.commit(Scalars());
+  const double lr = static_cast<double>(static_cast<float>(0.02 * std::sqrt(1.5)));
+  std::vector<double> want_w(w.size());
+  std::vector<double> want_m(w.size());
+  std::vector<double> size(w.size());
+  std::size_t decayed = 0;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const double decay = u[i] * w[i] >= 0 ? lr * 0.25 * w[i] : 0.0;
+    decayed += decay != 0.0 ? 1 : 0;
+    want_w[i] = w[i] - (lr * u[i] + decay);
+    want_m[i] = m[i] + static_cast<double>(1.0F - 0.9F) * (g[i] - m[i]);
+    size[i] = std::abs(w[i]) + std::abs(m[i]) + std::abs(u[i]) + std::abs(g[i]);
+  }
+  EXPECT_GT(decayed, w.size() / 4);
+  EXPECT_LT(decayed, 3 * w.size() / 4);
+  EXPECT_LE(worst_element<float>(t.weight.values(), want_w, size), worst_case(4));
+  EXPECT_LE(worst_element<float>(t.momentum.values(), want_m, size), worst_case(3));
+  EXPECT_TRUE(std::ranges::equal(t.variance.values(), t.new_variance.values()));
+}
+
+TEST(MuonCommit, DoesNothingUnlessAgreed) {
+  const CommitTensors t;
+  const HostTensor weight = t.weight.copy();
+  const HostTensor momentum = t.momentum.copy();
+  const HostTensor variance = t.variance.copy();
+  t.commit(Scalars(0));
+  EXPECT_TRUE(std::ranges::equal(t.weight.values(), weight.values()));
+  EXPECT_TRUE(std::ranges::equal(t.momentum.values(), momentum.values()));
+  EXPECT_TRUE(std::ranges::equal(t.variance.values(), variance.values()));
+}
+
+TEST(MuonCommit, ElementsAndVarianceMayBeCommittedApart) {
+  const CommitTensors together;
+  const CommitTensors apart;
+  const Scalars scalars;
+  together.commit(scalars);
+  ImmediateStream stream;
+  const std::int64_t n = apart.shape.numel();
+  for (const std::int64_t begin : {std::int64_t{0}, std::int64_t{101}}) {
+    const std::int64_t count = begin == 0 ? 101 : n - 101;
+    muon_commit(stream, {.weight = apart.weight.tensor().elements(begin, count),
+                         .momentum = apart.momentum.tensor().elements(begin, count),
+                         .u = apart.u.tensor().elements(begin, count),
+                         .grad = apart.grad.tensor().elements(begin, count),
+                         .scalars = scalars.tensor,
+                         .rate = muon_rate(24, 16)});
+  }
+  muon_commit(
+      stream,
+      {.variance = apart.variance, .new_variance = apart.new_variance, .scalars = scalars.tensor});
+  EXPECT_TRUE(std::ranges::equal(together.weight.values(), apart.weight.values()));
+  EXPECT_TRUE(std::ranges::equal(together.momentum.values(), apart.momentum.values()));
+  EXPECT_TRUE(std::ranges::equal(together.variance.values(), apart.variance.values()));
+}
+
+}  // namespace
+}  // namespace muo::test

@@ -1,0 +1,130 @@
+#include "kernels/step_scalars.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "optim/update_groups.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+#include "support/tolerance.h"
+
+namespace muo::test {
+namespace {
+
+constexpr double kSixDigits = 0.5e-6;  // the tables are printed to six decimals
+
+HyperParameters hyper_for(std::int64_t iterations) {
+  OptimizerOptions options;
+  options.iterations = iterations;
+  return make_hyper_parameters(options);
+}
+
+TEST(Schedules, GoldenTableOfAThousandSteps) {
+  struct Row {
+    std::int64_t it;
+    double multiplier, momentum, weight_decay;
+  };
+  const Row rows[] = {{0, 0.025000, 0.850000, 0.280000},   {39, 1.000000, 0.861700, 0.278950},
+                      {100, 1.000000, 0.880000, 0.273148}, {350, 1.000000, 0.955000, 0.203559},
+                      {351, 0.998538, 0.955300, 0.203166}, {399, 0.928385, 0.969700, 0.183680},
+                      {400, 0.926923, 0.964615, 0.183262}, {500, 0.780769, 0.953846, 0.140000},
+                      {750, 0.415385, 0.926923, 0.041005}, {999, 0.051462, 0.900108, 0.000001}};
+  const HyperParameters hyper = hyper_for(1000);
+  for (const Row& row : rows) {
+    EXPECT_NEAR(lr_multiplier_at(hyper, row.it), row.multiplier, kSixDigits) << row.it;
+    EXPECT_NEAR(muon_momentum_at(hyper, row.it), row.momentum, kSixDigits) << row.it;
+    EXPECT_NEAR(muon_weight_decay_at(hyper, row.it), row.weight_decay, kSixDigits) << row.it;
+  }
+}
+
+TEST(Schedules, WarmdownStepsRoundHalfToEven) {
+  EXPECT_EQ(hyper_for(10).warmdown_steps, 6);
+  EXPECT_EQ(hyper_for(30).warmdown_steps, 20);
+  EXPECT_EQ(hyper_for(50).warmdown_steps, 32);
+  EXPECT_EQ(hyper_for(1000).warmdown_steps, 650);
+}
+
+TEST(Schedules, WarmupWinsInShortRuns) {
+  for (std::int64_t it = 0; it < 40; ++it)
+    EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper_for(40), it), static_cast<double>(it + 1) / 40);
+  EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper_for(60), 39), 1.0);
+  EXPECT_NEAR(lr_multiplier_at(hyper_for(60), 40), 0.5372, 0.5e-4);  // printed to four decimals
+  // N - W < 40 up to N = 112: the warmdown has begun when the warmup ends.
+  EXPECT_LT(lr_multiplier_at(hyper_for(112), 40), 1.0);
+  EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper_for(116), 40), 1.0);
+}
+
+TEST(Schedules, MomentumRampWinsAndThenJumps) {
+  for (const std::int64_t n : {401, 800, 1141}) {
+    const HyperParameters hyper = hyper_for(n);
+    EXPECT_GT(muon_momentum_at(hyper, 399), 0.9695) << n;  // the ramp, though in the warmdown
+    // The warmdown has begun by 400, so that the peak is never held.
+    EXPECT_LT(muon_momentum_at(hyper, 400), 0.97) << n;
+  }
+  EXPECT_DOUBLE_EQ(muon_momentum_at(hyper_for(1144), 400), 0.97);
+}
+
+TEST(Schedules, FinalValuesHoldBeyondTheHorizon) {
+  const HyperParameters hyper = hyper_for(1000);
+  for (const std::int64_t it : {1000, 1001, 5000}) {
+    EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper, it), 0.05);
+    EXPECT_DOUBLE_EQ(muon_momentum_at(hyper, it), 0.90);
+    EXPECT_DOUBLE_EQ(muon_weight_decay_at(hyper, it), 0.0);
+  }
+  HyperParameters constant = hyper;
+  constant.warmdown_steps = 0;
+  constant.warmup_steps = 0;
+  EXPECT_DOUBLE_EQ(lr_multiplier_at(constant, 0), 1.0);
+  EXPECT_DOUBLE_EQ(lr_multiplier_at(constant, 999), 1.0);
+}
+
+struct DeviceStructs {
+  HostTensor scalars{{static_cast<std::int64_t>(sizeof(StepScalars))}, DType::kBytes};
+  HostTensor hyper{{static_cast<std::int64_t>(sizeof(HyperParameters))}, DType::kBytes};
+  HostTensor totals{{2}, DType::kF64};
+  ImmediateStream stream;
+  [[nodiscard]] StepScalars& s() const { return *scalars.tensor().as_struct<StepScalars>(); }
+};
+
+TEST(AdvanceStep, RoundsToFloatWhereTheKernelsRead) {
+  DeviceStructs d;
+  *d.hyper.tensor().as_struct<HyperParameters>() = hyper_for(1000);
+  d.s() = StepScalars{};
+  d.s().step = 399;
+  d.s().updates = 397;  // two steps were not finite: Adam's t counts updates, schedules count steps
+  advance_step(d.stream, {.scalars = d.scalars, .hyper = d.hyper});
+  EXPECT_EQ(d.s().step, 399);
+  EXPECT_EQ(d.s().updates, 397);
+  EXPECT_NEAR(d.s().lr_multiplier, 0.928385, kSixDigits);
+  EXPECT_EQ(d.s().muon_momentum, static_cast<float>(muon_momentum_at(hyper_for(1000), 399)));
+  EXPECT_EQ(d.s().adam[1].beta2, 0.995F);
+  EXPECT_EQ(d.s().adam[1].correction2, 1.0F - std::pow(0.995F, 398.0F));
+  EXPECT_EQ(d.s().adam[1].lr, static_cast<float>(0.3 * lr_multiplier_at(hyper_for(1000), 399)));
+  EXPECT_EQ(d.s().adam[1].weight_decay, 0.001F);  // not scheduled
+}
+
+TEST(AgreeCommit, OnlyFiniteTotalsCommit) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  DeviceStructs d;
+  d.s() = StepScalars{};
+  const double rows[][3] = {
+      {2.5, 1e300, 1}, {kNan, 1, 0}, {1, kInfinity, 0}, {1, kNan, 0}, {-kInfinity, 1, 0}};
+  std::int64_t updates = 0;
+  for (const auto& row : rows) {
+    d.totals.values<double>()[0] = row[0];
+    d.totals.values<double>()[1] = row[1];
+    agree_commit(d.stream, {.scalars = d.scalars, .totals = d.totals});
+    EXPECT_EQ(d.s().commit, static_cast<int>(row[2])) << row[0] << " " << row[1];
+    const std::int64_t step = d.s().step;
+    finish_step(d.stream, {.scalars = d.scalars});
+    updates += static_cast<std::int64_t>(row[2]);
+    EXPECT_EQ(d.s().step, step + 1);
+    EXPECT_EQ(d.s().updates, updates);
+  }
+}
+
+}  // namespace
+}  // namespace muo::test

@@ -1,0 +1,150 @@
+#include "model/gpt_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "model/parameters.h"
+
+namespace muo {
+namespace {
+
+GptConfig depth_12() {
+  GptConfig c;
+  c.vocab_size = 32768;
+  c.n_layer = 12;
+  c.n_head = c.n_kv_head = 6;
+  c.n_embd = 768;
+  c.seq_len = 2048;
+  c.window_pattern = "SSSL";
+  return c;
+}
+
+TEST(GptConfig, ShortWindowIsAQuarterRoundedUpToTilesAndTheLastLayerIsLong) {
+  const GptConfig c = depth_12();
+  EXPECT_EQ(c.window(0), 512);
+  EXPECT_EQ(c.window(3), 2048);
+  EXPECT_EQ(c.window(11), 2048);
+  GptConfig odd = c;
+  odd.seq_len = 600;  // 150 -> 256
+  odd.window_pattern = "S";
+  EXPECT_EQ(odd.window(0), 256);
+  EXPECT_EQ(odd.window(11), 600);
+}
+
+// nanochat's d12 at these sizes: the table of its scaling rules without value embeddings and gates.
+TEST(GptConfig, CountsParametersAndFlopsAsNanochatDoes) {
+  const GptConfig c = depth_12();
+  std::int64_t matrices = 0;
+  for (const ParamSpec& spec : gpt_parameters(c))
+    if (spec.role == ParamRole::kMatrix) matrices += spec.shape.numel();
+  EXPECT_EQ(matrices, 84'934'656);
+  // 759,696,048 less 6 weights per value-embedding gate (6 layers of 6 x 12) and smear gate (24).
+  EXPECT_EQ(flops_per_token(c), 759'696'048.0 - 6.0 * (6 * 6 * 12 + 24));
+}
+
+TEST(GptConfig, ParameterOrderIsTheForwardsAndReadinessItsReverse) {
+  GptConfig c = depth_12();
+  c.n_kv_head = 2;
+  const std::vector<ParamSpec> specs = gpt_parameters(c);
+  const GptParams params = index_parameters(c);
+  EXPECT_EQ(specs.size(), 2U + 6U * 12U);
+  EXPECT_EQ(specs[params.wte].name, "transformer.wte.weight");
+  EXPECT_EQ(specs[params.blocks[3].c_k].name, "transformer.h.3.attn.c_k.weight");
+  EXPECT_EQ(specs[params.blocks[3].c_k].shape, (Shape{256, 768}));
+  EXPECT_EQ(specs[params.blocks[11].mlp_proj].shape, (Shape{768, 3072}));
+  EXPECT_EQ(specs[params.lm_head].ready, 0);
+  for (std::size_t i = 1; i < specs.size(); ++i) {
+    EXPECT_GT(specs[i].use, specs[i - 1].use);
+    EXPECT_LT(specs[i].ready, specs[i - 1].ready);
+  }
+}
+
+TEST(GptConfig, ImpossibleSizesAreRefusedWithAFeasibleOne) {
+  const auto message = [](auto&& change) {
+    GptConfig c = depth_12();
+    change(c);
+    try {
+      check_config(c);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(message([](GptConfig&) {}), "");
+  EXPECT_THAT(message([](GptConfig& c) { c.n_head = 5; }), HasSubstr("--n-embd 770"));
+  EXPECT_THAT(message([](GptConfig& c) { c.n_kv_head = 4; }), HasSubstr("divisor of 6"));
+  EXPECT_THAT(message([](GptConfig& c) { c.n_head = c.n_kv_head = 256; }), HasSubstr("odd"));
+  EXPECT_THAT(message([](GptConfig& c) { c.n_head = c.n_kv_head = 2; }), HasSubstr("over 256"));
+  EXPECT_THAT(message([](GptConfig& c) { c.n_layer = 0; }), HasSubstr("--n-layer is 0"));
+  EXPECT_THAT(message([](GptConfig& c) { c.n_embd = -768; }), HasSubstr("--n-embd is -768"));
+  EXPECT_THAT(message([](GptConfig& c) { c.seq_len = 1; }), HasSubstr("--max-seq-len is 1"));
+  EXPECT_THAT(message([](GptConfig& c) { c.seq_len = std::int64_t{1} << 40; }),
+              HasSubstr("--max-seq-len"));
+  EXPECT_THAT(message([](GptConfig& c) { c.window_pattern = "SX"; }), HasSubstr("'SX'"));
+  EXPECT_THAT(message([](GptConfig& c) { c.softcap = -1; }), HasSubstr("--softcap"));
+}
+
+// Mean and deviation of `count` draws; both known to about 1 / sqrt(count).
+struct Moments {
+  double mean = 0, deviation = 0, largest = 0;
+};
+Moments moments(const std::vector<float>& values) {
+  Moments m;
+  double squares = 0;
+  for (const float v : values) {
+    m.mean += static_cast<double>(v);
+    squares += static_cast<double>(v) * static_cast<double>(v);
+    m.largest = std::max(m.largest, std::abs(static_cast<double>(v)));
+  }
+  const auto n = static_cast<double>(values.size());
+  m.mean /= n;
+  m.deviation = std::sqrt(squares / n - m.mean * m.mean);
+  return m;
+}
+
+TEST(Init, DistributionsAreNanochats) {
+  const GptConfig c = depth_12();
+  const double bound = std::sqrt(3.0 / 768.0);
+  for (const ParamSpec& spec : gpt_parameters(c)) {
+    if (spec.name.find(".h.") != std::string::npos && spec.name.find(".h.0.") == std::string::npos)
+      continue;
+    std::vector<float> values(200'000);
+    init_parameter(c, spec, 42, 0, 200'000, values.data());
+    const Moments m = moments(values);
+    double deviation = bound / std::sqrt(3.0);
+    double largest = bound;
+    if (spec.role == ParamRole::kEmbedding) deviation = 0.8;
+    if (spec.role == ParamRole::kUnembedding) deviation = 0.001;
+    if (spec.role != ParamRole::kMatrix) largest = 6.5 * deviation;  // of 200,000 normals
+    if (spec.name.find("c_fc") != std::string::npos) {
+      deviation *= 0.4;
+      largest *= 0.4;
+    }
+    if (spec.name.find("c_proj") != std::string::npos) deviation = largest = 0;
+    const double six_sigma = 6.0 / std::sqrt(200'000.0);
+    EXPECT_NEAR(m.mean, 0, six_sigma * deviation) << spec.name;
+    EXPECT_NEAR(m.deviation, deviation, six_sigma * deviation) << spec.name;
+    EXPECT_LE(m.largest, largest * (1 + 1e-6)) << spec.name;
+  }
+}
+
+TEST(Init, AnElementDependsOnSeedNameAndPlaceOnly) {
+  const GptConfig c = depth_12();
+  const std::vector<ParamSpec> specs = gpt_parameters(c);
+  std::vector<float> whole(1000), part(100), other(1000);
+  init_parameter(c, specs[1], 42, 0, 1000, whole.data());
+  init_parameter(c, specs[1], 42, 333, 100, part.data());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 333));
+  init_parameter(c, specs[1], 43, 0, 1000, other.data());
+  EXPECT_NE(whole, other);
+  init_parameter(c, specs[2], 42, 0, 1000, other.data());
+  EXPECT_NE(whole, other);
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,57 @@
+#include "optim/update_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/muon.h"
+
+namespace muo::test {
+namespace {
+
+TEST(UpdateGroups, TableOfNanochat) {
+  struct Row {
+    ParamRole role;
+    double lr;  // times sqrt(B / 2^19) and, with `width`, sqrt(768 / n_embd)
+    bool batch, width;
+    double beta1, beta2, weight_decay;
+  };
+  const Row rows[] = {
+      {ParamRole::kUnembedding, 0.008, true, true, 0.8, 0.96, 0.01},
+      {ParamRole::kEmbedding, 0.3, true, true, 0.8, 0.995, 0.001},
+      {ParamRole::kValueEmbedding, 0.15, true, true, 0.8, 0.995, 0.01},
+      {ParamRole::kResidLambda, 0.005, true, false, 0.8, 0.95, 0.05},
+      {ParamRole::kX0Lambda, 0.5, true, false, 0.96, 0.95, 0.0},
+      {ParamRole::kSmear, 0.2, false, false, 0.8, 0.95, 0.0},
+  };
+  OptimizerOptions options;
+  options.total_batch_tokens = 1 << 18;
+  options.n_embd = 1536;
+  options.weight_decay_scale = 0.5;
+  const HyperParameters hyper = make_hyper_parameters(options);
+  for (const Row& row : rows) {
+    const UpdateGroup group = update_group(row.role);
+    ASSERT_EQ(group.rule, UpdateRule::kAdamW);
+    const AdamHyper& adam = hyper.adam[group.adam_group];
+    EXPECT_DOUBLE_EQ(adam.lr,
+                     row.lr * (row.batch ? std::sqrt(0.5) : 1) * (row.width ? std::sqrt(0.5) : 1));
+    EXPECT_EQ(adam.beta1, row.beta1);
+    EXPECT_EQ(adam.beta2, row.beta2);
+    EXPECT_EQ(adam.weight_decay, row.weight_decay);
+    EXPECT_EQ(adam.eps, 1e-10);
+  }
+  EXPECT_EQ(update_group(ParamRole::kMatrix).rule, UpdateRule::kMuon);
+  EXPECT_DOUBLE_EQ(hyper.muon_lr, 0.02 * std::sqrt(0.5));  // no width
+  EXPECT_DOUBLE_EQ(hyper.muon_weight_decay, 0.14);
+  EXPECT_EQ(hyper.muon_beta2, 0.9);
+}
+
+TEST(UpdateGroups, TallMatricesLearnFaster) {
+  EXPECT_EQ(muon_rate(3072, 768), 2.0);
+  EXPECT_EQ(muon_rate(768, 3072), 1.0);
+  EXPECT_EQ(muon_rate(768, 768), 1.0);
+  EXPECT_NEAR(muon_rate(16, 12), 1.155, 0.5e-3);  // the gates of d32, printed to three decimals
+}
+
+}  // namespace
+}  // namespace muo::test

@@ -1,0 +1,99 @@
+#include "support/plans.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace muo::test {
+namespace {
+
+// AdamW of `balanced`; Muon from `make`, which gets `per_bucket` matrices at a time.
+template <class Make>
+ShardingPlan with_matrices(std::span<const ParamSpec> params, int world, std::size_t per_bucket,
+                           const Make& make) {
+  ShardingPlan plan = make_sharding_plan(params, world, "balanced");
+  std::erase_if(plan.buckets, [](const Bucket& b) { return b.rule == UpdateRule::kMuon; });
+  std::vector<std::size_t> matrices;
+  for (std::size_t i = params.size(); i-- > 0;)  // backward order
+    if (params[i].role == ParamRole::kMatrix) matrices.push_back(i);
+  for (std::size_t begin = 0; begin < matrices.size(); begin += per_bucket) {
+    const std::size_t end = std::min(begin + per_bucket, matrices.size());
+    std::vector<std::size_t> members(matrices.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     matrices.begin() + static_cast<std::ptrdiff_t>(end));
+    std::stable_sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
+      return params[a].shape.numel() < params[b].shape.numel();
+    });
+    plan.buckets.push_back(make(members));
+  }
+  plan.strategy = "by hand";
+  plan.publish_order.resize(plan.buckets.size());
+  std::iota(plan.publish_order.rbegin(), plan.publish_order.rend(), std::size_t{0});
+  assign_tags(plan);
+  return plan;
+}
+
+// `gap` elements before each unit.
+Bucket by_elements(std::span<const ParamSpec> params, int world,
+                   const std::vector<std::size_t>& members, std::int64_t gap) {
+  Bucket bucket;
+  bucket.name = params[members.front()].name + " by elements";
+  bucket.rule = UpdateRule::kMuon;
+  bucket.state = StateAt::kElements;
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    offset += gap;
+    const std::int64_t n = params[members[i]].shape.numel();
+    bucket.units.push_back({.param = members[i], .end = n, .offset = offset});
+    offset += n;
+  }
+  bucket.segments.assign(static_cast<std::size_t>(world), (offset + world - 1) / world);
+  return bucket;
+}
+
+}  // namespace
+
+ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world, int per_bucket) {
+  return with_matrices(params, world, static_cast<std::size_t>(per_bucket), [&](const auto& m) {
+    Bucket bucket = by_elements(params, world, m, 0);
+    bucket.exchange = Exchange::kAllGather;
+    bucket.compute = ComputeAt::kEveryRank;
+    bucket.returns = Return::kOwnSlice;
+    return bucket;
+  });
+}
+
+ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, int per_bucket) {
+  return with_matrices(params, world, static_cast<std::size_t>(per_bucket), [&](const auto& m) {
+    Bucket bucket = by_elements(params, world, m, 5);
+    bucket.exchange = Exchange::kGatherToOwner;
+    bucket.returns = Return::kScatter;
+    // Owners in descending order, some with several units and, for few units, some with none.
+    const auto count = static_cast<int>(bucket.units.size());
+    for (int i = 0; i < count; ++i)
+      bucket.units[static_cast<std::size_t>(i)].owner = world - 1 - i * world / count;
+    return bucket;
+  });
+}
+
+ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Reduction reduction) {
+  return with_matrices(params, world, 4, [&](const auto& m) {
+    Bucket bucket;
+    bucket.name = params[m.front()].name + " owned";
+    bucket.rule = UpdateRule::kMuon;
+    bucket.reduction = reduction;
+    bucket.publish = Publish::kAllGatherV;
+    bucket.segments.assign(static_cast<std::size_t>(world), 0);
+    const auto count = static_cast<int>(m.size());
+    std::int64_t offset = 0;
+    for (int i = 0; i < count; ++i) {
+      const std::size_t param = m[static_cast<std::size_t>(i)];
+      const int owner = i * world / count;
+      const std::int64_t n = params[param].shape.numel();
+      bucket.units.push_back({.param = param, .end = n, .owner = owner, .offset = offset});
+      bucket.segments[static_cast<std::size_t>(owner)] += n;
+      offset += n;
+    }
+    return bucket;
+  });
+}
+
+}  // namespace muo::test

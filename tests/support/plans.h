@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "optim/sharding_plan.h"
+
+// Plans that no strategy of the program makes: the executor is driven by the table alone.
+namespace muo::test {
+
+// Matrices in buckets of `per_bucket`, reduce-scattered by elements, so that most straddle
+// segments. Exchange: the Nesterov inputs go to all, and each rank keeps its slice of the update.
+ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world, int per_bucket);
+// The same, gathered to an owner whose update is scattered.
+ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, int per_bucket);
+// Whole matrices, dealt out in turn into segments of different lengths.
+ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Reduction reduction);
+
+}  // namespace muo::test

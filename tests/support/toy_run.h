@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/run_config.h"
+#include "app/run_state.h"
+
+namespace muo::test {
+
+// A small training run through the real parts (plan, memory plan, graphs, device group) on made-up
+// data with structure to learn. The global batch is the same for every world that divides 60.
+struct ToyRun {
+  int world = 1;
+  std::string strategy = "balanced";
+  bool graph = true;
+  std::int64_t accumulation = 1;
+  int steps = 20;
+  std::uint64_t perturbation = 0;  // not 0: every initial weight moves by one ulp, up or down
+  std::optional<std::uint64_t> random_order = {};
+  std::int64_t first_step = 0;
+  // Called on every rank's thread, before each step.
+  std::function<void(RankContext&, RunState&, int step)> before_step = {};
+};
+
+struct ToyResult {
+  std::vector<double> losses;      // per step, over the global batch
+  std::vector<double> grad_norms;  // per step
+  std::vector<std::int32_t> committed;
+  std::vector<float> weights;  // all parameters of rank 0's replica, one after another
+  std::int64_t allocations_while_running = 0;  // device allocations after start-up, all ranks
+};
+
+inline constexpr std::int64_t kToyRows = 60;  // per step
+inline constexpr std::int64_t kToySeqLen = 12;
+
+RunConfig toy_config(const ToyRun& run);
+ToyResult train(const ToyRun& run);
+
+// Root mean square of the difference of two curves.
+double curve_distance(const std::vector<double>& a, const std::vector<double>& b);
+
+// What agreement means where only the order of rounding differs (design decision 8): 4 times the
+// median distance of 8 runs, perturbed by one ulp, from the unperturbed one.
+struct Agreement {
+  double losses = 0;
+  double weights = 0;  // relative, Frobenius
+};
+Agreement agreement(const ToyRun& run);
+
+}  // namespace muo::test
