@@ -75,7 +75,7 @@ class Parser {
           ->type_name(std::string(row.value))
           ->default_str(option_text(row))
           ->required(row.required);
-      option->expected(1, is_list(row) ? CLI::detail::expected_max_vector_size : 1);
+      option->expected(1, is_list(row) ? -1 : 1)->allow_extra_args(is_list(row));
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
       options_.push_back(option);
     }

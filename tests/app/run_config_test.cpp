@@ -62,7 +62,7 @@ TEST(RunConfig, DepthSetsSizesAsNanochat) {
   constexpr std::int64_t kVocab = 32768;
   for (const Row& row : {Row{4, 256, 2, 11534336}, Row{6, 384, 3, 23199744},
                          Row{12, 768, 6, 110100480}, Row{20, 1280, 10, 435159040},
-                         Row{26, 1664, 13, 918355968}, Row{32, 2048, 16, 1677721600}}) {
+                         Row{26, 1664, 13, 918421504}, Row{32, 2048, 16, 1677721600}}) {
     TrainOptions options = two_devices();
     options.depth = row.depth;
     const RunConfig run = resolve(options, corpus(kVocab));
@@ -259,7 +259,7 @@ TEST(RunConfig, LargestSizesOverflowNothing) {
   options.max_seq_len = 1 << 20;
   options.device_batch_size = 1 << 20;
   options.num_iterations = 1;
-  const RunConfig run = resolve(options, corpus(1 << 24, std::int64_t{1} << 40));
+  const RunConfig run = resolve(options, corpus(1 << 24, 1 << 21, 1 << 21));
   EXPECT_EQ(run.total_batch_tokens, std::int64_t{1} << 48);
   EXPECT_GT(run.parameters, 0);
 }
