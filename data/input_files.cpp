@@ -41,6 +41,8 @@ std::vector<std::filesystem::path> match(const std::filesystem::path& pattern) {
   if (!is_pattern(pattern)) return {};
   glob_t found{};
   std::vector<std::filesystem::path> out;
+  // Unsafe beside setlocale or setenv only, which nothing here calls.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
   if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
     out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);

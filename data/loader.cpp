@@ -104,8 +104,8 @@ class Loader::Impl {
 
   bool fill(std::int64_t step, const Batch& batch) {
     const auto length = static_cast<std::size_t>(options_.seq_len);
-    std::int32_t* inputs = batch.inputs.as<std::int32_t>();
-    std::int32_t* targets = batch.targets.as<std::int32_t>();
+    auto* inputs = batch.inputs.as<std::int32_t>();
+    auto* targets = batch.targets.as<std::int32_t>();
     for (std::int64_t a = 0; a < options_.accumulation; ++a) {
       for (std::int64_t b = 0; b < options_.batch; ++b) {
         if (stop_) return false;

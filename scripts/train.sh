@@ -17,11 +17,16 @@ defaults=(--config "$root/configs/quick.toml")
 export LC_COLLATE=C
 text=(--data /usr/include/*.h /usr/include/asm-generic /usr/include/linux
       /usr/include/x86_64-linux-gnu/{asm,bits,sys} /usr/include/c++/12 --data-max-bytes 12000000)
+before=
 for argument in "$@"; do
-  case "$argument" in
+  case "$before$argument" in
     --data | --data=*) text=() ;;
     --config | --config=*) defaults=() text=() ;;
+    --resume) before=--resume= && continue ;;
+    --resume=auto) ;;  # repeats a command that may have been started already
+    --resume=*) defaults=() text=() ;;  # a directory brings its options along
   esac
+  before=
 done
 cd "$here"  # the paths of the user are relative to where they are
 exec "$root/build/release/muograph" train "${defaults[@]}" "${text[@]}" "$@"

@@ -75,7 +75,8 @@ class Parser {
           ->type_name(std::string(row.value))
           ->default_str(option_text(row))
           ->required(row.required);
-      option->expected(1, is_list(row) ? -1 : 1)->allow_extra_args(is_list(row));
+      option->expected(1, is_list(row) ? -1 : 1);
+      option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
       options_.push_back(option);
     }

@@ -111,6 +111,11 @@ TEST(Shards, TheLargestIdOfTheVocabularyIsInside) {
   EXPECT_THAT(input_error({.paths = {path}, .vocab_size = 50'256}),
               AllOf(HasSubstr(path.native()), HasSubstr("token 50256 at position 70"),
                     HasSubstr("vocabulary of 50256"), HasSubstr("--vocab-size")));
+  tokens[0] = 50'260;
+  dir.write("a.bin", shard_bytes(tokens));
+  EXPECT_THAT(input_error({.paths = {path}, .vocab_size = 50'257}),
+              HasSubstr("token 50260 at position 0 "));
+  tokens[0] = 0;
   tokens[20] = 60'000;
   tokens[90] = std::numeric_limits<std::uint16_t>::max();
   dir.write("a.bin", shard_bytes(tokens));

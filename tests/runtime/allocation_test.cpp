@@ -12,21 +12,35 @@ namespace {
 
 std::atomic<std::int64_t> allocations = 0;
 
-void* counted(std::size_t bytes) {
+void* counted(std::size_t bytes) noexcept {
   ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* counted_or_throw(std::size_t bytes) {
+  if (void* memory = counted(bytes)) return memory;
   throw std::bad_alloc();
 }
 
 }  // namespace
 
-// The whole test program allocates through these; the shared library too.
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+// The whole test program allocates through these; the shared library too. Not inlined: g++ would
+// see free() on what a new-expression gave and warn of a mismatch.
+void* operator new(std::size_t bytes) { return counted_or_throw(bytes); }
+void* operator new[](std::size_t bytes) { return counted_or_throw(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return counted(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return counted(bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
 
 namespace muo {
 namespace {

@@ -11,7 +11,6 @@ struct Scratch {
   Index width;
   float* k;       // (t, width)
   float* v;       // (t, width)
-  float* q;       // (kQueries, width)
   float* q_t;     // (width, kQueries), times scale log2(e): scores are exponents of 2
   float* out_t;   // (width, kQueries)
   float* scores;  // (kKeys, kQueries)
@@ -25,18 +24,24 @@ struct Softmax {
 // Scores become probabilities relative to the running maximum. Returns by what earlier sums are
 // to be multiplied.
 F32 update(float* scores, Index count, F32& maximum, F32& sum) {
-  F32 high = maximum;
-  for (Index j = 0; j < count; ++j)
-    high = simd::max(high, load(scores + j * kQueries));
+  // Four chains, as one would wait for the latency of each maximum.
+  F32 high[4] = {maximum, maximum, maximum, maximum};
+  Index j = 0;
+  for (; j + 4 <= count; j += 4)
+    for (Index n = 0; n < 4; ++n)
+      high[n] = simd::max(high[n], load(scores + (j + n) * kQueries));
+  for (; j < count; ++j)
+    high[0] = simd::max(high[0], load(scores + j * kQueries));
+  const F32 highest = simd::max(simd::max(high[0], high[1]), simd::max(high[2], high[3]));
   F32 total = simd::broadcast(0.0F);
-  for (Index j = 0; j < count; ++j) {
-    const F32 p = simd::exp2(load(scores + j * kQueries) - high);
+  for (j = 0; j < count; ++j) {
+    const F32 p = simd::exp2(load(scores + j * kQueries) - highest);
     store(scores + j * kQueries, p);
     total = total + p;
   }
-  const F32 factor = simd::exp2(maximum - high);
+  const F32 factor = simd::exp2(maximum - highest);
   sum = sum * factor + total;
-  maximum = high;
+  maximum = highest;
   return factor;
 }
 
@@ -54,6 +59,7 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
     block.mask(s.scores, begin, v, from, to);
     const F32 factor = update(s.scores + (from - begin) * kQueries + v * kLanes, to - from,
                               softmax.maximum[v], softmax.sum[v]);
+    if (begin == block.keys_begin()) continue;  // out_t is still zero
     for (Index d = 0; d < h; ++d) {
       float* p = s.out_t + d * kQueries + v * kLanes;
       store(p, load(p) * factor);
@@ -68,11 +74,7 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
 
 void attend(const Scratch& s, const QueryBlock& block, const float* q, float* out, float* lse,
             Index stride, Index h, float scale) {
-  pack(s.q, s.width, kQueries, q, stride, block.count, h);
-  for (Index v = 0; v < block.vectors(); ++v)
-    for (Index d = 0; d < s.width; d += kLanes)
-      transpose_tile(s.q_t + d * kQueries + v * kLanes, kQueries, s.q + v * kLanes * s.width + d,
-                     s.width, scale * kLog2E);
+  transpose_in(s.q_t, q, stride, block.count, h, scale * kLog2E);
   std::fill(s.out_t, s.out_t + s.width * kQueries, 0.0F);
   Softmax softmax;
   for (Index v = 0; v < kQueryVectors; ++v) {
@@ -88,20 +90,16 @@ void attend(const Scratch& s, const QueryBlock& block, const float* q, float* ou
       float* p = s.out_t + d * kQueries + v * kLanes;
       store(p, load(p) * inverse);
     }
-    for (Index d = 0; d < s.width; d += kLanes)
-      transpose_tile(s.q + v * kLanes * s.width + d, s.width, s.out_t + d * kQueries + v * kLanes,
-                     kQueries, 1.0F);
   }
+  transpose_out(out, stride, s.out_t, block.count, h, 1.0F);
   float maximum[kQueries];
   float sum[kQueries];
   for (Index v = 0; v < kQueryVectors; ++v) {
     store(maximum + v * kLanes, softmax.maximum[v]);
     store(sum + v * kLanes, softmax.sum[v]);
   }
-  for (Index i = 0; i < block.count; ++i) {
-    std::memcpy(out + i * stride, s.q + i * s.width, static_cast<std::size_t>(h) * sizeof(float));
+  for (Index i = 0; i < block.count; ++i)
     lse[i] = maximum[i] * kLn2 + std::log(sum[i]);
-  }
 }
 
 }  // namespace
@@ -115,7 +113,6 @@ void attention(const AttentionArgs& args) {
   s.width = round_up(h, kLanes);
   s.k = workspace.take(t * s.width);
   s.v = workspace.take(t * s.width);
-  s.q = workspace.take(kQueries * s.width);
   s.q_t = workspace.take(kQueries * s.width);
   s.out_t = workspace.take(kQueries * s.width);
   s.scores = workspace.take(kKeys * kQueries);

@@ -74,12 +74,8 @@ void attend(const Scratch& s, const QueryBlock& block, const BlockPointers& x, I
             Index h, float scale) {
   pack(s.q, s.width, kQueries, x.q, stride, block.count, h);
   pack(s.dout, s.width, kQueries, x.dout, stride, block.count, h);
-  for (Index v = 0; v < block.vectors(); ++v)
-    for (Index d = 0; d < s.width; d += kLanes) {
-      const Index from = v * kLanes * s.width + d, to = d * kQueries + v * kLanes;
-      transpose_tile(s.q_t + to, kQueries, s.q + from, s.width, scale * kLog2E);
-      transpose_tile(s.dout_t + to, kQueries, s.dout + from, s.width, 1.0F);
-    }
+  transpose_in(s.q_t, s.q, s.width, kQueries, s.width, scale * kLog2E);
+  transpose_in(s.dout_t, s.dout, s.width, kQueries, s.width, 1.0F);
   std::fill(s.dq_t, s.dq_t + s.width * kQueries, 0.0F);
   Rows rows{};
   for (Index i = 0; i < block.count; ++i) {
@@ -94,12 +90,7 @@ void attend(const Scratch& s, const QueryBlock& block, const BlockPointers& x, I
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
     add_tile(s, block, j, std::min(j + kKeys, block.keys_end()), h, rows);
 
-  for (Index v = 0; v < block.vectors(); ++v)
-    for (Index d = 0; d < s.width; d += kLanes)
-      transpose_tile(s.q + v * kLanes * s.width + d, s.width, s.dq_t + d * kQueries + v * kLanes,
-                     kQueries, scale);
-  for (Index i = 0; i < block.count; ++i)
-    std::memcpy(x.dq + i * stride, s.q + i * s.width, static_cast<std::size_t>(h) * sizeof(float));
+  transpose_out(x.dq, stride, s.dq_t, block.count, h, scale);
 }
 
 }  // namespace

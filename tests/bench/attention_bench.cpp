@@ -1,0 +1,105 @@
+// Attention against sgemm on one thread: GFLOP/s counted over visible pairs only (4 h per pair and
+// head forward, 10 h backward: two and five matrix products), and sgemm's in the same run.
+#include <benchmark/benchmark.h>
+#include <cblas.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+
+namespace muo {
+namespace {
+
+using Index = std::int64_t;
+
+void sgemm(benchmark::State& state) {
+  openblas_set_num_threads(1);
+  const Index n = state.range(0);
+  const test::HostTensor a = test::random_tensor({n, n}, "a"), b = test::random_tensor({n, n}, "b"),
+                         c({n, n});
+  const auto size = static_cast<int>(n);
+  for (auto _ : state)
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, size, size, size, 1.0F, a.values().data(),
+                size, b.values().data(), size, 0.0F, c.values().data(), size);
+  state.counters["flop/s"] = benchmark::Counter(2.0 * static_cast<double>(n * n * n),
+                                                benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(sgemm)->Arg(768)->Unit(benchmark::kMicrosecond);
+
+Index visible_pairs(Index t, Index window) {
+  Index pairs = 0;
+  for (Index i = 0; i < t; ++i)
+    pairs += std::min(i, window) + 1;
+  return pairs;
+}
+
+// Arguments: b, t, heads, kv_heads, h, window.
+void run(benchmark::State& state, bool backward) {
+  const Index b = state.range(0), t = state.range(1), heads = state.range(2),
+              kv_heads = state.range(3), h = state.range(4), window = state.range(5);
+  const auto queries = [&](const char* name) {
+    return test::random_tensor({b, t, heads, h}, name);
+  };
+  const auto keys = [&](const char* name) {
+    return test::random_tensor({b, t, kv_heads, h}, name);
+  };
+  const test::HostTensor q = queries("q"), k = keys("k"), v = keys("v"), dout = queries("dout"),
+                         out = queries("out"), dq = queries("dq"), dk = keys("dk"), dv = keys("dv"),
+                         lse({b, heads, t}),
+                         workspace({attention_workspace(b, t, heads, kv_heads, h)});
+  const float scale = 1.0F / std::sqrt(static_cast<float>(h));
+  test::ImmediateStream stream;
+  const AttentionArgs forward_args{.out = out,
+                                   .lse = lse,
+                                   .q = q,
+                                   .k = k,
+                                   .v = v,
+                                   .workspace = workspace,
+                                   .window = window,
+                                   .scale = scale};
+  attention(stream, forward_args);
+  for (auto _ : state) {
+    if (backward)
+      attention_backward(stream, {.dq = dq,
+                                  .dk = dk,
+                                  .dv = dv,
+                                  .dout = dout,
+                                  .out = out,
+                                  .lse = lse,
+                                  .q = q,
+                                  .k = k,
+                                  .v = v,
+                                  .workspace = workspace,
+                                  .window = window,
+                                  .scale = scale});
+    else
+      attention(stream, forward_args);
+  }
+  state.counters["flop/s"] = benchmark::Counter(
+      (backward ? 10.0 : 4.0) * static_cast<double>(b * heads * h * visible_pairs(t, window)),
+      benchmark::Counter::kIsIterationInvariantRate);
+}
+void attention_forward(benchmark::State& state) { run(state, false); }
+void attention_backward(benchmark::State& state) { run(state, true); }
+
+void shapes(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"b", "t", "heads", "kv", "h", "window"})->Unit(benchmark::kMicrosecond);
+  bench->Args({4, 256, 6, 6, 64, 256});
+  bench->Args({4, 256, 2, 2, 128, 256});
+  bench->Args({4, 512, 2, 2, 128, 512});
+  bench->Args({1, 2048, 6, 6, 64, 2048});
+  for (const Index window : {128, 256, 512, 1024})
+    bench->Args({1, 2048, 6, 6, 64, window});
+}
+BENCHMARK(attention_forward)->Apply(shapes);
+BENCHMARK(attention_backward)->Apply(shapes);
+
+}  // namespace
+}  // namespace muo
+
+BENCHMARK_MAIN();

@@ -1,0 +1,135 @@
+// Bytes per second of the element-wise host kernels at the sizes of a step: 1024 rows, width 384,
+// 6 heads of 64, vocabulary 50257. Bytes are those of the arguments, each read or written once.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "bench/thread_time.h"
+#include "kernels/activation.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/embedding.h"
+#include "kernels/norm.h"
+#include "kernels/reduce.h"
+#include "kernels/rotary.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::random_tensor;
+
+constexpr std::int64_t kRows = 1024;
+constexpr std::int64_t kWidth = 384;
+constexpr std::int64_t kHeads = 6;
+constexpr std::int64_t kHead = 64;
+constexpr std::int64_t kVocab = 50257;
+constexpr std::int64_t kPaddedVocab = 50304;
+
+template <class Step>
+void measure(benchmark::State& state, std::initializer_list<Tensor> traffic, const Step& step) {
+  test::ImmediateStream stream;
+  double bytes = 0;
+  for (const Tensor& tensor : traffic)
+    bytes += static_cast<double>(tensor.bytes());
+  const double begin = bench::thread_seconds();
+  for (auto _ : state)
+    step(stream);
+  state.counters["bytes/cpu-s"] =
+      bytes * static_cast<double>(state.iterations()) / (bench::thread_seconds() - begin);
+}
+
+void rms_norm_forward(benchmark::State& state) {
+  const HostTensor x = random_tensor({kRows, kWidth}, "x");
+  const HostTensor y({kRows, kWidth});
+  const HostTensor rstd({kRows});
+  measure(state, {x, y, rstd},
+          [&](Stream& stream) { rms_norm(stream, {.y = y, .rstd = rstd, .x = x}); });
+}
+BENCHMARK(rms_norm_forward);
+
+void rms_norm_backward_accumulate(benchmark::State& state) {
+  const HostTensor y = random_tensor({kRows, kWidth}, "y");
+  const HostTensor dy = random_tensor({kRows, kWidth}, "dy");
+  const HostTensor dx({kRows, kWidth});
+  const HostTensor rstd({kRows});
+  measure(state, {dx, dx, dy, y, rstd}, [&](Stream& stream) {
+    rms_norm_backward(stream, {.dx = dx, .dy = dy, .y = y, .rstd = rstd, .accumulate = true});
+  });
+}
+BENCHMARK(rms_norm_backward_accumulate);
+
+void relu_squared_forward(benchmark::State& state) {
+  const HostTensor x = random_tensor({kRows, 4 * kWidth}, "x");
+  const HostTensor y({kRows, 4 * kWidth});
+  measure(state, {x, y}, [&](Stream& stream) { relu_squared(stream, {.y = y, .x = x}); });
+}
+BENCHMARK(relu_squared_forward);
+
+void relu_squared_backward_in_place(benchmark::State& state) {
+  const HostTensor x = random_tensor({kRows, 4 * kWidth}, "x");
+  const HostTensor dx({kRows, 4 * kWidth});
+  measure(state, {x, dx, dx},
+          [&](Stream& stream) { relu_squared_backward(stream, {.dx = dx, .dy = dx, .x = x}); });
+}
+BENCHMARK(relu_squared_backward_in_place);
+
+void rotary_norm_both_ways(benchmark::State& state) {
+  constexpr std::int64_t kT = 256;
+  const Shape shape{kRows / kT, kT, kHeads, kHead};
+  const HostTensor x = random_tensor(shape, "x");
+  const HostTensor dx = random_tensor(shape, "dx");
+  const HostTensor rstd({shape[0], shape[1], shape[2]});
+  const HostTensor cos({kT, kHead / 2});
+  const HostTensor sin({kT, kHead / 2});
+  test::ImmediateStream tables;
+  rotary_table(tables, {.cos = cos, .sin = sin});
+  measure(state, {x, x, x, dx, dx, rstd, rstd}, [&](Stream& stream) {
+    rotary_norm(stream, {.x = x, .rstd = rstd, .cos = cos, .sin = sin});
+    rotary_norm_backward(stream, {.dx = dx, .y = x, .rstd = rstd, .cos = cos, .sin = sin});
+  });
+}
+BENCHMARK(rotary_norm_both_ways);
+
+void embedding_both_ways(benchmark::State& state) {
+  const HostTensor table = random_tensor({kPaddedVocab, kWidth}, "table");
+  const HostTensor y({kRows, kWidth});
+  const HostTensor tokens = test::random_tokens(kRows, static_cast<std::int32_t>(kVocab), "tokens");
+  measure(state, {y, y, y, y, y}, [&](Stream& stream) {
+    embedding(stream, {.y = y, .table = table, .tokens = tokens});
+    embedding_backward(stream, {.dtable = table, .dy = y, .tokens = tokens, .accumulate = true});
+  });
+}
+BENCHMARK(embedding_both_ways);
+
+void sum_of_squares(benchmark::State& state) {
+  const HostTensor x = random_tensor({kRows, 4 * kWidth}, "x");
+  const HostTensor out({}, DType::kF64);
+  measure(state, {x}, [&](Stream& stream) { sum_squares(stream, {.out = out, .x = x}); });
+}
+BENCHMARK(sum_of_squares);
+
+// Argument: the soft-cap. The logits of one round are the gradient of the last: the arithmetic
+// does not depend on the values.
+void cross_entropy_with_gradient(benchmark::State& state) {
+  constexpr std::int64_t kChunk = 128;
+  const HostTensor logits = random_tensor({kChunk, kPaddedVocab}, "logits");
+  const HostTensor losses({kChunk});
+  const HostTensor targets =
+      test::random_tokens(kChunk, static_cast<std::int32_t>(kVocab), "targets");
+  measure(state, {logits, logits}, [&](Stream& stream) {
+    cross_entropy(stream, {.losses = losses,
+                           .logits = logits,
+                           .targets = targets,
+                           .vocab = kVocab,
+                           .softcap = static_cast<float>(state.range(0))});
+  });
+}
+BENCHMARK(cross_entropy_with_gradient)->Arg(0)->Arg(15)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace muo
+
+BENCHMARK_MAIN();

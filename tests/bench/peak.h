@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "kernels/blas.h"
+
+// What this machine can do at most, measured in this run: other benchmarks report their share.
+namespace muo::bench {
+
+// Seconds of the fastest of `repeats` rounds: in a round every thread calls work(thread) once, all
+// start together, and the last to finish counts.
+template <class Work>
+double best_seconds(int threads, int repeats, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  struct Span {
+    Clock::time_point begin, end;
+  };
+  std::vector<std::vector<Span>> spans(static_cast<std::size_t>(repeats),
+                                       std::vector<Span>(static_cast<std::size_t>(threads)));
+  std::barrier start(threads);
+  std::vector<std::thread> pool;
+  for (int i = 0; i < threads; ++i)
+    pool.emplace_back([&, i] {
+      for (std::vector<Span>& round : spans) {
+        Span& span = round[static_cast<std::size_t>(i)];
+        start.arrive_and_wait();
+        span.begin = Clock::now();
+        work(i);
+        span.end = Clock::now();
+      }
+    });
+  for (std::thread& thread : pool)
+    thread.join();
+  double best = std::numeric_limits<double>::infinity();
+  for (const std::vector<Span>& round : spans) {
+    Span whole = round[0];
+    for (const Span& span : round) {
+      whole.begin = std::min(whole.begin, span.begin);
+      whole.end = std::max(whole.end, span.end);
+    }
+    best = std::min(best, std::chrono::duration<double>(whole.end - whole.begin).count());
+  }
+  return best;
+}
+
+namespace detail {
+
+// Twelve independent chains hide the latency of a fused multiply-add; the assembler does not care
+// for what the rest is compiled.
+inline void fma_zmm(std::int64_t rounds) {
+  for (std::int64_t i = 0; i < rounds; ++i)
+    asm volatile(
+        "vfmadd231ps %%zmm12, %%zmm13, %%zmm0\n\tvfmadd231ps %%zmm12, %%zmm13, %%zmm1\n\t"
+        "vfmadd231ps %%zmm12, %%zmm13, %%zmm2\n\tvfmadd231ps %%zmm12, %%zmm13, %%zmm3\n\t"
+        "vfmadd231ps %%zmm12, %%zmm13, %%zmm4\n\tvfmadd231ps %%zmm12, %%zmm13, %%zmm5\n\t"
+        "vfmadd231ps %%zmm12, %%zmm13, %%zmm6\n\tvfmadd231ps %%zmm12, %%zmm13, %%zmm7\n\t"
+        "vfmadd231ps %%zmm12, %%zmm13, %%zmm8\n\tvfmadd231ps %%zmm12, %%zmm13, %%zmm9\n\t"
+        "vfmadd231ps %%zmm12, %%zmm13, %%zmm10\n\tvfmadd231ps %%zmm12, %%zmm13, %%zmm11" ::
+            : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+              "xmm10", "xmm11", "xmm12", "xmm13");
+}
+inline void fma_ymm(std::int64_t rounds) {
+  for (std::int64_t i = 0; i < rounds; ++i)
+    asm volatile(
+        "vfmadd231ps %%ymm12, %%ymm13, %%ymm0\n\tvfmadd231ps %%ymm12, %%ymm13, %%ymm1\n\t"
+        "vfmadd231ps %%ymm12, %%ymm13, %%ymm2\n\tvfmadd231ps %%ymm12, %%ymm13, %%ymm3\n\t"
+        "vfmadd231ps %%ymm12, %%ymm13, %%ymm4\n\tvfmadd231ps %%ymm12, %%ymm13, %%ymm5\n\t"
+        "vfmadd231ps %%ymm12, %%ymm13, %%ymm6\n\tvfmadd231ps %%ymm12, %%ymm13, %%ymm7\n\t"
+        "vfmadd231ps %%ymm12, %%ymm13, %%ymm8\n\tvfmadd231ps %%ymm12, %%ymm13, %%ymm9\n\t"
+        "vfmadd231ps %%ymm12, %%ymm13, %%ymm10\n\tvfmadd231ps %%ymm12, %%ymm13, %%ymm11" ::
+            : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+              "xmm10", "xmm11", "xmm12", "xmm13");
+}
+inline void clear_registers() {
+  asm volatile(
+      "vxorps %%xmm0, %%xmm0, %%xmm0\n\tvxorps %%xmm1, %%xmm1, %%xmm1\n\t"
+      "vxorps %%xmm2, %%xmm2, %%xmm2\n\tvxorps %%xmm3, %%xmm3, %%xmm3\n\t"
+      "vxorps %%xmm4, %%xmm4, %%xmm4\n\tvxorps %%xmm5, %%xmm5, %%xmm5\n\t"
+      "vxorps %%xmm6, %%xmm6, %%xmm6\n\tvxorps %%xmm7, %%xmm7, %%xmm7\n\t"
+      "vxorps %%xmm8, %%xmm8, %%xmm8\n\tvxorps %%xmm9, %%xmm9, %%xmm9\n\t"
+      "vxorps %%xmm10, %%xmm10, %%xmm10\n\tvxorps %%xmm11, %%xmm11, %%xmm11\n\t"
+      "vxorps %%xmm12, %%xmm12, %%xmm12\n\tvxorps %%xmm13, %%xmm13, %%xmm13" ::
+          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+            "xmm11", "xmm12", "xmm13");
+}
+
+}  // namespace detail
+
+// Fused multiply-adds in registers, fp32, the widest vectors of this CPU, all threads together.
+inline double fma_peak_gflops(int threads) {
+  constexpr std::int64_t kRounds = 2'000'000;  // about 5 ms
+  const bool wide = __builtin_cpu_supports("avx512f") != 0;
+  const double seconds = best_seconds(threads, 10, [wide](int /*thread*/) {
+    detail::clear_registers();
+    wide ? detail::fma_zmm(kRounds) : detail::fma_ymm(kRounds);
+  });
+  const double flops = 2.0 * 12.0 * (wide ? 16.0 : 8.0) * static_cast<double>(kRounds);
+  return static_cast<double>(threads) * flops / seconds * 1e-9;
+}
+
+// sgemm of 1024 x 1024 x 1024, one caller per thread with matrices of its own, all together.
+inline double sgemm_peak_gflops(int threads) {
+  require_safe_blas();
+  constexpr int kSize = 1024;
+  constexpr std::size_t kElements = std::size_t{kSize} * kSize;
+  std::vector<std::vector<float>> memory(static_cast<std::size_t>(threads),
+                                         std::vector<float>(3 * kElements, 0.5F));
+  const double seconds = best_seconds(threads, 10, [&memory](int thread) {
+    float* a = memory[static_cast<std::size_t>(thread)].data();
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, kSize, kSize, kSize, 1.0F, a, kSize,
+                a + kElements, kSize, 0.0F, a + 2 * kElements, kSize);
+  });
+  return static_cast<double>(threads) * 2.0 * kSize * kSize * kSize / seconds * 1e-9;
+}
+
+}  // namespace muo::bench

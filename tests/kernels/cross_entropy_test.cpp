@@ -1,0 +1,275 @@
+#include "kernels/cross_entropy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+#include "support/tolerance.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::random_tensor;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+double cap_of(double x, double softcap) {
+  return softcap > 0 ? softcap * std::tanh(x / softcap) : x;
+}
+
+double reference_loss(const std::vector<double>& logits, std::size_t target, double softcap) {
+  double most = -std::numeric_limits<double>::infinity();
+  for (const double x : logits)
+    most = std::max(most, cap_of(x, softcap));
+  double sum = 0;
+  for (const double x : logits)
+    sum += std::exp(cap_of(x, softcap) - most);
+  return most + std::log(sum) - cap_of(logits[target], softcap);
+}
+
+std::vector<double> reference_gradient(const std::vector<double>& logits, std::size_t target,
+                                       double softcap, double scale) {
+  std::vector<double> out(logits.size());
+  for (std::size_t j = 0; j < logits.size(); ++j) {
+    const double probability = std::exp(-reference_loss(logits, j, softcap));
+    const double t = softcap > 0 ? std::tanh(logits[j] / softcap) : 0.0;
+    out[j] = scale * (probability - (j == target ? 1.0 : 0.0)) * (1 - t * t);
+  }
+  return out;
+}
+
+std::vector<double> row_of(const HostTensor& logits, std::int64_t row, std::int64_t count) {
+  const std::int64_t padded = logits.tensor().shape[1];
+  const auto begin = logits.values().begin() + row * padded;
+  return {begin, begin + count};
+}
+
+struct Case {
+  std::int64_t n, vocab, padded;
+  float softcap;
+  float spread;  // standard deviation of the logits
+};
+const std::vector<Case> kCases = {
+    {1, 1, 1, 15.0F, 1.0F},       {3, 5, 5, 15.0F, 3.0F},      {2, 16, 16, 0.0F, 1.0F},
+    {3, 37, 64, 15.0F, 10.0F},    {3, 37, 64, 0.0F, 30.0F},    {2, 257, 257, 60.0F, 40.0F},
+    {2, 1063, 1088, 30.0F, 5.0F}, {2, 1063, 1088, 0.0F, 5.0F}, {0, 5, 8, 15.0F, 1.0F},
+};
+
+// The error of a value z that an exponential turns into a relative error: roundings of |z|.
+double exponent_error(const Case& s) {
+  const double largest = s.softcap > 0 ? double{s.softcap} : 6.0 * double{s.spread};
+  return 8 * test::kUnitF32 * (1 + 2 * largest);
+}
+
+std::int32_t target_of(const HostTensor& targets, std::int64_t i) {
+  return targets.values<std::int32_t>()[static_cast<std::size_t>(i)];
+}
+
+TEST(CrossEntropy, AgreesWithFloat64) {
+  test::ImmediateStream stream;
+  for (const Case& s : kCases) {
+    SCOPED_TRACE(concat("vocab ", s.vocab, " softcap ", s.softcap, " spread ", s.spread));
+    const HostTensor original = random_tensor({s.n, s.padded}, "logits", s.spread);
+    const HostTensor targets =
+        test::random_tokens(s.n, static_cast<std::int32_t>(s.vocab), "targets");
+    const HostTensor losses({s.n});
+    const HostTensor logits = original.copy();
+    constexpr float kScale = 0.375F;
+    cross_entropy(stream, {.losses = losses,
+                           .logits = logits,
+                           .targets = targets,
+                           .vocab = s.vocab,
+                           .softcap = s.softcap,
+                           .gradient_scale = kScale});
+    for (std::int64_t i = 0; i < s.n; ++i) {
+      const std::vector<double> x = row_of(original, i, s.vocab);
+      const auto target = static_cast<std::size_t>(target_of(targets, i));
+      const double want = reference_loss(x, target, double{s.softcap});
+      EXPECT_NEAR(double{losses.values()[static_cast<std::size_t>(i)]}, want,
+                  exponent_error(s) + test::worst_case(2) * want);
+      const std::vector<double> got = row_of(logits, i, s.vocab);
+      const std::vector<double> gradient =
+          reference_gradient(x, target, double{s.softcap}, double{kScale});
+      // Elements: relative to scale * probability, and to the derivative of the cap, which
+      // cancels where tanh is near 1.
+      for (std::size_t j = 0; j < got.size(); ++j) {
+        const double probability = std::exp(-reference_loss(x, j, double{s.softcap}));
+        const double size = double{kScale} * (probability + (j == target ? 1.0 : 0.0));
+        EXPECT_NEAR(got[j], gradient[j],
+                    size * (exponent_error(s) + test::worst_case(10)) +
+                        double{std::numeric_limits<float>::min()})
+            << j;
+      }
+      const auto padding = logits.values().subspan(static_cast<std::size_t>(i * s.padded + s.vocab),
+                                                   static_cast<std::size_t>(s.padded - s.vocab));
+      EXPECT_THAT(padding, Each(0.0F));
+    }
+  }
+}
+
+TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
+  test::ImmediateStream stream;
+  for (const float softcap : {0.0F, 5.0F, 50.0F}) {
+    constexpr std::int64_t kVocab = 21;
+    const HostTensor original = random_tensor({1, kVocab}, "logits", 2.0F);
+    const HostTensor logits = original.copy();
+    const HostTensor targets({1}, std::vector<std::int32_t>{17});
+    const HostTensor losses({1});
+    cross_entropy(stream, {.losses = losses,
+                           .logits = logits,
+                           .targets = targets,
+                           .vocab = kVocab,
+                           .softcap = softcap});
+    const double h = std::cbrt(test::kUnitF64);
+    const std::vector<double> want = test::central_differences(
+        [&](const std::vector<double>& x) { return reference_loss(x, 17, double{softcap}); },
+        original.doubles(), h);
+    EXPECT_LE(
+        test::relative_error<float>(logits.values(), want),
+        exponent_error({1, kVocab, kVocab, softcap, 2.0F}) + test::worst_case(10) + 100 * h * h);
+  }
+}
+
+TEST(CrossEntropy, PaddingColumnsTakeNoPart) {
+  test::ImmediateStream stream;
+  for (const float softcap : {0.0F, 15.0F, 60.0F}) {
+    const HostTensor clean = random_tensor({2, 40}, "logits");
+    const HostTensor dirty = clean.copy();
+    for (std::size_t i = 0; i < 2; ++i)
+      for (std::size_t j = 35; j < 40; ++j)
+        dirty.values()[i * 40 + j] = std::numeric_limits<float>::quiet_NaN();
+    const HostTensor targets({2}, std::vector<std::int32_t>{34, 0});
+    const HostTensor a({2});
+    const HostTensor b({2});
+    cross_entropy(
+        stream,
+        {.losses = a, .logits = clean, .targets = targets, .vocab = 35, .softcap = softcap});
+    cross_entropy(
+        stream,
+        {.losses = b, .logits = dirty, .targets = targets, .vocab = 35, .softcap = softcap});
+    EXPECT_TRUE(std::ranges::equal(a.values(), b.values()));
+    EXPECT_TRUE(std::ranges::equal(clean.values(), dirty.values()));
+  }
+}
+
+TEST(CrossEntropy, IgnoredRowsHaveNoLossAndNoGradient) {
+  test::ImmediateStream stream;
+  const HostTensor logits = random_tensor({2, 40}, "logits");
+  logits.values()[3] = std::numeric_limits<float>::quiet_NaN();
+  const HostTensor targets({2}, std::vector<std::int32_t>{-1, 3});
+  const HostTensor losses({2}, std::vector<float>{7.0F, 7.0F});
+  cross_entropy(stream, {.losses = losses, .logits = logits, .targets = targets, .vocab = 33});
+  EXPECT_EQ(losses.values()[0], 0.0F);
+  EXPECT_GT(losses.values()[1], 0.0F);
+  EXPECT_THAT(logits.values().first(40), Each(0.0F));
+}
+
+TEST(CrossEntropy, WithoutGradientGivesTheSameLosses) {
+  test::ImmediateStream stream;
+  for (const float softcap : {0.0F, 15.0F, 60.0F}) {
+    const HostTensor logits = random_tensor({3, 70}, "logits", 4.0F);
+    const HostTensor targets({3}, std::vector<std::int32_t>{-1, 3, 65});
+    const HostTensor a({3});
+    const HostTensor b({3});
+    cross_entropy(stream, {.losses = a,
+                           .logits = logits.copy(),
+                           .targets = targets,
+                           .vocab = 66,
+                           .softcap = softcap});
+    cross_entropy(stream, {.losses = b,
+                           .logits = logits,
+                           .targets = targets,
+                           .vocab = 66,
+                           .softcap = softcap,
+                           .write_gradient = false});
+    EXPECT_TRUE(std::ranges::equal(a.values(), b.values()));
+  }
+}
+
+TEST(CrossEntropy, SurvivesLargeLogits) {
+  test::ImmediateStream stream;
+  for (const float softcap : {0.0F, 15.0F, 60.0F, 1e6F}) {
+    const HostTensor logits({1, 3}, std::vector<float>{1e4F, -1e4F, 1e4F});
+    const HostTensor losses({1});
+    cross_entropy(stream, {.losses = losses,
+                           .logits = logits,
+                           .targets = HostTensor({1}, std::vector<std::int32_t>{2}),
+                           .vocab = 3,
+                           .softcap = softcap});
+    const std::vector<double> x = {1e4, -1e4, 1e4};
+    EXPECT_NEAR(double{losses.values()[0]}, reference_loss(x, 2, double{softcap}),
+                test::worst_case(8) * (1 + std::min(1e4, double{softcap})))
+        << softcap;
+    EXPECT_TRUE(std::isfinite(logits.values()[1])) << softcap;
+  }
+}
+
+TEST(CrossEntropy, LetsNotANumberThrough) {
+  test::ImmediateStream stream;
+  for (const float softcap : {0.0F, 15.0F, 60.0F}) {
+    const HostTensor logits = random_tensor({1, 50}, "logits");
+    logits.values()[10] = std::numeric_limits<float>::quiet_NaN();
+    const HostTensor losses({1});
+    cross_entropy(stream, {.losses = losses,
+                           .logits = logits,
+                           .targets = HostTensor({1}, std::vector<std::int32_t>{2}),
+                           .vocab = 50,
+                           .softcap = softcap});
+    EXPECT_TRUE(std::isnan(losses.values()[0])) << softcap;
+  }
+}
+
+TEST(SoftCap, AgreesWithFloat64) {
+  test::ImmediateStream stream;
+  const HostTensor logits = random_tensor({3, 37}, "logits", 20.0F);
+  std::vector<double> want = logits.doubles();
+  for (double& x : want)
+    x = cap_of(x, 15.0);
+  soft_cap(stream, {.logits = logits, .softcap = 15.0F});
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(double{logits.values()[i]}, want[i], test::worst_case(8) * std::abs(want[i]));
+}
+
+TEST(SoftCap, ZeroChangesNothing) {
+  test::ImmediateStream stream;
+  const HostTensor logits = random_tensor({37}, "logits", 20.0F);
+  const HostTensor before = logits.copy();
+  soft_cap(stream, {.logits = logits, .softcap = 0.0F});
+  EXPECT_TRUE(std::ranges::equal(logits.values(), before.values()));
+}
+
+TEST(CrossEntropy, NamesWhatDoesNotFit) {
+  test::ImmediateStream stream;
+  const HostTensor logits({2, 8});
+  const HostTensor losses({2});
+  const HostTensor targets({2}, std::vector<std::int32_t>{0, 5});
+  const auto message = [&](const CrossEntropyArgs& args) {
+    return test::message_of<Error>([&] { cross_entropy(stream, args); });
+  };
+  EXPECT_THAT(message({.losses = losses, .logits = logits, .targets = targets, .vocab = 9}),
+              HasSubstr("cross_entropy: vocab 9 does not fit logits (2, 8)"));
+  EXPECT_THAT(message({.losses = losses, .logits = logits, .targets = targets}),
+              HasSubstr("cross_entropy: vocab 0"));
+  EXPECT_THAT(message({.losses = losses, .logits = logits, .targets = targets, .vocab = 5}),
+              AllOf(HasSubstr("target 5 at position 1"), HasSubstr("outside [-1, 5)")));
+  EXPECT_THAT(
+      message({.losses = losses, .logits = logits, .targets = targets, .vocab = 6, .softcap = -1}),
+      HasSubstr("cross_entropy: softcap is negative"));
+  EXPECT_THAT(
+      message({.losses = HostTensor({3}), .logits = logits, .targets = targets, .vocab = 6}),
+      HasSubstr("cross_entropy: losses is (3), expected (2)"));
+}
+
+}  // namespace
+}  // namespace muo
