@@ -69,6 +69,22 @@ TEST(SimdExp, HandlesTheEnds) {
   EXPECT_TRUE(std::isnan(one(exp, std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(SimdExp2, IsWithinOneUlpOverTheNormalRange) {
+  const auto reference = [](double x) { return std::exp2(x); };
+  const auto vector = [](F32 x) { return simd::exp2(x); };
+  EXPECT_LE(worst_ulp(floats_between(1e-8F, 127.0F, 1009), vector, reference), 1.0);
+  EXPECT_LE(worst_ulp(floats_between(-1e-8F, -126.0F, 1009), vector, reference), 1.0);
+}
+
+TEST(SimdExp2, HandlesTheEnds) {
+  const auto exp2 = [](F32 x) { return simd::exp2(x); };
+  EXPECT_EQ(one(exp2, 0.0F), 1.0F);
+  EXPECT_EQ(one(exp2, -126.5F), 0.0F);
+  EXPECT_EQ(one(exp2, -1e30F), 0.0F);
+  EXPECT_EQ(one(exp2, -std::numeric_limits<float>::infinity()), 0.0F);
+  EXPECT_TRUE(std::isnan(one(exp2, std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(SimdTanh, IsWithinTwoUlp) {
   const auto reference = [](double x) { return std::tanh(x); };
   const auto vector = [](F32 x) { return simd::tanh(x); };
