@@ -78,6 +78,7 @@ class Parser {
           ->default_str(option_text(row))
           ->required(row.required);
       option->expected(1, is_list(row) ? CLI::detail::expected_max_vector_size : 1);
+      option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
       options_.push_back(option);
     }

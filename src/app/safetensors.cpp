@@ -132,8 +132,7 @@ SafetensorsLayout layout_safetensors(std::span<const SafetensorsSpec> specs,
   // By hand, because the order of the keys is the order of the offsets.
   std::string header = concat("{\"", kMetadataKey, "\":", json(metadata).dump());
   std::int64_t offset = 0;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const SafetensorsSpec& spec = sorted[i];
+  for (const SafetensorsSpec& spec : sorted) {
     MUO_CHECK(objection_to(spec.name).empty(), "tensor \"", spec.name, "\" ",
               objection_to(spec.name));
     const std::optional<std::int64_t> bytes = checked_bytes(spec.dtype, spec.shape);

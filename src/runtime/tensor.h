@@ -110,15 +110,19 @@ static_assert(std::is_trivially_copyable_v<Tensor>);
 // Host memory as a tensor, for Stream::copy; `data` of const type is only ever copied from.
 template <class T>
 Tensor host_tensor(const T* data, const Shape& shape) {
-  return {.data = reinterpret_cast<std::byte*>(const_cast<T*>(data)), .shape = shape,
-          .dtype = dtype_of<T>, .device = -1};
+  return {.data = reinterpret_cast<std::byte*>(const_cast<T*>(data)),
+          .shape = shape,
+          .dtype = dtype_of<T>,
+          .device = -1};
 }
 // A plain struct in host memory.
 template <class T>
 Tensor host_struct(const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
   return {.data = reinterpret_cast<std::byte*>(const_cast<T*>(&value)),
-          .shape = {static_cast<std::int64_t>(sizeof(T))}, .dtype = DType::kBytes, .device = -1};
+          .shape = {static_cast<std::int64_t>(sizeof(T))},
+          .dtype = DType::kBytes,
+          .device = -1};
 }
 
 }  // namespace muo

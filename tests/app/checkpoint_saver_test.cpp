@@ -230,7 +230,6 @@ TEST(CheckpointSaver, RemovesWhatABrokenGroupInterrupted) {
     CheckpointSaver saver(run.path(), 2);
     DeviceGroup group({.world = 2});
     EXPECT_THROW(group.run([&](RankContext& rank) {
-      saver.on_change({});
       RankState state(rank.rank, 2);
       rank.barrier.arrive([&] {
         saver.on_change([&rank](std::string_view change) {

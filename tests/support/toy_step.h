@@ -56,7 +56,8 @@ struct ToyRank {
 
 HyperParameters toy_hyper();
 std::vector<float> toy_weights(const ParamSpec& param);
-// Sum over rows [begin, end) with the given stride, in fp32.
+// Sum of rows first, first + stride, and so on, in fp32. Zero always where the name has "zero" in
+// it, and in the first step where it has "late".
 void toy_gradient(std::span<float> out, const std::string& name, std::int64_t step, int first,
                   int stride);
 
