@@ -20,7 +20,7 @@ inline std::uintptr_t fake_base(int device, FakeOwner owner) {
 // an end touches nothing else.
 inline std::byte* take_fake(std::uintptr_t& next, std::int64_t bytes) {
   constexpr auto kStep = static_cast<std::uintptr_t>(kAlignment);
-  auto* data = reinterpret_cast<std::byte*>(next);
+  auto* data = reinterpret_cast<std::byte*>(next);  // NOLINT(performance-no-int-to-ptr)
   next += (static_cast<std::uintptr_t>(bytes) + 2 * kStep - 1) / kStep * kStep;
   return data;
 }
