@@ -15,7 +15,6 @@
 #include "app/option_table.h"
 #include "app/run_directory.h"
 #include "base/check.h"
-#include "kernels/blas.h"
 
 namespace muo {
 namespace {
@@ -67,8 +66,7 @@ class Parser {
   Parser(const CommandRow& command, std::vector<OptionRow> rows)
       : app_(std::string(command.help), std::string(command.name)), rows_(std::move(rows)) {
     app_.formatter(std::make_shared<HelpFormatter>());
-    app_.set_help_flag("-h,--help", "print this and exit");
-    app_.get_option("--help")->group("Help");
+    app_.set_help_flag();  // CLI11's own would come first
     app_.allow_extras();
     for (const OptionRow& row : rows_) {
       CLI::Option* option = app_.add_option("--" + std::string(row.name));
@@ -77,17 +75,30 @@ class Parser {
           ->type_name(std::string(row.value))
           ->default_str(option_text(row))
           ->required(row.required);
-      option->expected(1, is_list(row) ? CLI::detail::expected_max_vector_size : 1);
+      option->expected(1, is_list(row) ? -1 : 1);
       option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
       options_.push_back(option);
     }
   }
 
-  CLI::App& app() { return app_; }
+  void add_text(const char* name, std::string& field, const char* value, const char* help) {
+    app_.add_option(name, field, help)->type_name(value)->group(kOther);
+  }
+  void add_flag(const char* name, bool& field, const char* help) {
+    app_.add_flag(name, field, help)->group(kOther);
+  }
+  [[nodiscard]] std::string help() const {
+    // CLI11 leaves two blank lines between groups.
+    std::string text = app_.help();
+    for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n"))
+      text.erase(at, 1);
+    return text;
+  }
 
   // False: help was asked for.
   bool parse(std::span<const char* const> arguments) {
+    app_.set_help_flag("-h,--help", "print this and exit")->group(kOther);
     std::vector<std::string> reversed;  // as CLI11 wants them
     for (const char* argument : arguments)
       reversed.push_back(with_dashes(argument));
@@ -130,6 +141,8 @@ class Parser {
   }
 
  private:
+  static constexpr const char* kOther = "Other";
+
   // nanochat writes --device_batch_size in places.
   static std::string with_dashes(std::string argument) {
     if (argument.rfind("--", 0) == 0)
@@ -164,12 +177,11 @@ class Parser {
   std::vector<CLI::Option*> options_;
 };
 
-// `extend` adds options of the command itself.
 template <class Options>
 Command parse_simple(const CommandRow& command, std::span<const char* const> arguments) {
   Options options;
   Parser parser(command, option_table(options));
-  if (!parser.parse(arguments)) return Answer{parser.app().help()};
+  if (!parser.parse(arguments)) return Answer{parser.help()};
   parser.apply();
   return options;
 }
@@ -181,12 +193,10 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
   Parser parser(command, option_table(train));
   std::string config;
   bool json = false;
-  parser.app()
-      .add_option("--config", config, "options from a file, `name = value` lines; these here win")
-      ->type_name("FILE.toml")
-      ->group("Help");
-  if (plan) parser.app().add_flag("--json", json, "for programs")->group("Help");
-  if (!parser.parse(arguments)) return Answer{parser.app().help()};
+  parser.add_text("--config", config, "FILE.toml",
+                  "options from a file, `name = value` lines; the command line wins");
+  if (plan) parser.add_flag("--json", json, "for programs");
+  if (!parser.parse(arguments)) return Answer{parser.help()};
   parser.apply();
   if (!config.empty()) {
     parser.apply_config(config);
@@ -204,23 +214,14 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
 
 Command parse_doctor(const CommandRow& command, std::span<const char* const> arguments) {
   Parser parser(command, {});
-  if (!parser.parse(arguments)) return Answer{parser.app().help()};
+  if (!parser.parse(arguments)) return Answer{parser.help()};
   return DoctorOptions{};
 }
 
 struct Run {
-  int operator()(const TrainOptions& options) const {
-    require_safe_blas();  // while there is only this thread
-    return run_train(options);
-  }
-  int operator()(const EvalOptions& options) const {
-    require_safe_blas();
-    return run_eval(options);
-  }
-  int operator()(const SampleOptions& options) const {
-    require_safe_blas();
-    return run_sample(options);
-  }
+  int operator()(const TrainOptions& options) const { return run_train(options); }
+  int operator()(const EvalOptions& options) const { return run_eval(options); }
+  int operator()(const SampleOptions& options) const { return run_sample(options); }
   int operator()(const PlanOptions& options) const {
     return run_plan(options.train, options.format);
   }

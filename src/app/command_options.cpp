@@ -35,7 +35,7 @@ std::vector<OptionRow> data_rows(TrainOptions& o) {
        .help = "of text; byte: 256 bytes and a start-of-document token",
        .field = &o.tokenizer,
        .choices = {"byte"}},
-      {"vocab-size", kData, "N", "of .bin shards: token ids are below; 0: the byte tokenizer's",
+      {"vocab-size", kData, "N", "of .bin shards: ids are below; 0: the byte tokenizer's",
        &o.vocab_size, 0, kMostVocab},
   };
 }
@@ -77,8 +77,8 @@ std::vector<OptionRow> model_rows(TrainOptions& o) {
        .low = 2,
        .high = kMostRows,
        .replaces = {"device-batch-size"}},
-      {"window-pattern", kModel, "LETTERS",
-       "attention of each layer, repeated: L sees all of T, S a quarter", &o.window_pattern},
+      {"window-pattern", kModel, "LETTERS", "attention of layers, repeated: L sees T, S a quarter",
+       &o.window_pattern},
       {"softcap", kModel, "X", "logits are X tanh(logits / X); 0: off", &o.softcap, 0, 1e6},
   };
 }
@@ -87,8 +87,7 @@ std::vector<OptionRow> batch_rows(TrainOptions& o) {
   return {
       {"device-batch-size", kBatch, "ROWS", "rows per device and micro-step", &o.device_batch_size,
        1, kMostRows},
-      {"total-batch-size", kBatch, "TOKENS",
-       "per step, over all devices and micro-steps; must be a multiple of rows x T x devices",
+      {"total-batch-size", kBatch, "TOKENS", "of a step; a multiple of rows x T x devices",
        &o.total_batch_size, 1, kMostTokens},
       {.name = "num-iterations",
        .group = kBatch,
@@ -101,7 +100,7 @@ std::vector<OptionRow> batch_rows(TrainOptions& o) {
       {.name = "target-flops",
        .group = kBatch,
        .value = "FLOPS",
-       .help = "as many steps as this compute allows; goes before the ratio",
+       .help = "steps by compute; goes before the ratio",
        .field = &o.target_flops,
        .low = 1,
        .high = 1e30,
@@ -160,7 +159,7 @@ std::vector<OptionRow> device_rows(TrainOptions& o) {
       {.name = "graph",
        .group = kDevices,
        .value = "on|off",
-       .help = "capture the step once and replay it; off: the same calls each step",
+       .help = "capture the step once, then replay it",
        .field = &o.graph},
       {.name = "seed",
        .group = kDevices,
@@ -183,7 +182,7 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       {.name = "resume",
        .group = kRun,
        .value = "auto|DIR",
-       .help = "continue a run: its directory, a checkpoint, or auto (newest, if any)",
+       .help = "go on from a run or checkpoint; auto: the newest, if any",
        .field = &o.resume,
        .saved = false},
       {"eval-every", kRun, "STEPS", "-1: never", &o.eval_every, 1, kMostSteps, true},

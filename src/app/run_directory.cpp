@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <fstream>
-#include <optional>
 #include <vector>
 
 #include "app/config_file.h"
@@ -22,18 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRuns = "runs";
 
-std::optional<std::int64_t> checkpoint_step(const fs::path& path) {
-  const std::string name = path.filename().string();
-  constexpr std::string_view kPrefix = "step_";
-  std::error_code error;
-  if (name.rfind(kPrefix, 0) != 0 || !fs::is_directory(path, error)) return {};
-  std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, wrong] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (wrong != std::errc() || stop != end) return {};
-  return step;
-}
-
 std::vector<fs::path> children(const fs::path& directory) {
   std::vector<fs::path> out;
   std::error_code error;
@@ -41,6 +27,16 @@ std::vector<fs::path> children(const fs::path& directory) {
     out.push_back(it->path());
   std::ranges::sort(out);
   return out;
+}
+
+// By name: opening them shows whether they are whole.
+bool is_checkpoint(const fs::path& path) {
+  std::error_code error;
+  return path.filename().string().rfind("step_", 0) == 0 && fs::is_directory(path, error);
+}
+
+bool has_checkpoint(const fs::path& run) {
+  return std::ranges::any_of(children(run / "checkpoints"), is_checkpoint);
 }
 
 // <run>/checkpoints/step_00000100 -> <run>; empty for a checkpoint that lies elsewhere.
@@ -53,9 +49,7 @@ fs::path run_of(const fs::path& checkpoint) {
 // Of runs/: names begin with the date.
 fs::path newest_run_with_checkpoint() {
   const std::vector<fs::path> runs = children(kRuns);
-  const auto found = std::find_if(runs.rbegin(), runs.rend(), [](const fs::path& run) {
-    return !newest_checkpoint(run).empty();
-  });
+  const auto found = std::find_if(runs.rbegin(), runs.rend(), has_checkpoint);
   return found == runs.rend() ? fs::path() : *found;
 }
 
@@ -63,7 +57,7 @@ bool holds_run(const fs::path& directory) {
   const RunDirectory run{directory, {}};
   std::error_code error;
   return fs::exists(run.config(), error) || fs::exists(run.metrics(), error) ||
-         !newest_checkpoint(directory).empty();
+         has_checkpoint(directory);
 }
 
 fs::path fresh_run(const TrainOptions& options) {
@@ -84,38 +78,25 @@ fs::path fresh_run(const TrainOptions& options) {
 
 }  // namespace
 
-fs::path newest_checkpoint(const fs::path& path) {
-  const fs::path clean = path.has_filename() ? path : path.parent_path();
-  if (checkpoint_step(clean)) return clean;
-  fs::path newest;
-  std::int64_t most = -1;
-  for (const fs::path& child : children(clean / "checkpoints")) {
-    const auto step = checkpoint_step(child);
-    if (!step || *step <= most) continue;
-    most = *step;
-    newest = child;
-  }
-  return newest;
-}
-
 RunDirectory find_run_directory(const TrainOptions& options) {
   if (options.resume.empty()) return {fresh_run(options), {}};
   if (options.resume == "auto") {
     const fs::path run = options.out.empty() ? newest_run_with_checkpoint() : fs::path(options.out);
-    if (run.empty()) return {fresh_run(options), {}};
-    return {run, newest_checkpoint(run)};
+    if (run.empty() || !holds_run(run)) return {fresh_run(options), {}};
+    return {run, run};
   }
-  const fs::path checkpoint = newest_checkpoint(options.resume);
-  if (checkpoint.empty())
+  fs::path given = options.resume;
+  if (!given.has_filename()) given = given.parent_path();  // a slash at the end
+  if (!is_checkpoint(given) && !has_checkpoint(given))
     throw InputError(
         fmt::format("--resume {}: no checkpoint there: give a run directory that holds "
                     "checkpoints/step_<number>, or such a checkpoint",
                     options.resume));
-  const fs::path home = run_of(checkpoint);
-  if (home.empty()) return {fresh_run(options), checkpoint};
+  const fs::path home = is_checkpoint(given) ? run_of(given) : given;
   std::error_code error;
-  if (options.out.empty() || fs::equivalent(home, options.out, error)) return {home, checkpoint};
-  return {fresh_run(options), checkpoint};
+  const bool same = options.out.empty() || fs::equivalent(home, options.out, error);
+  if (home.empty() || !same) return {fresh_run(options), given};
+  return {home, given};
 }
 
 void create_run_directory(const RunDirectory& run, const TrainOptions& resolved) {

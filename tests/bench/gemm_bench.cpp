@@ -8,8 +8,10 @@
 #endif
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/peak.h"
@@ -57,10 +59,20 @@ void onednn(const Product& p, Shape3 s, const float* a, const float* b, float* d
 }
 #endif
 
+// Normal values, the first 4096 again and again: the big matrices would take seconds to draw.
+test::HostTensor matrix(int rows, int columns, std::string_view name) {
+  const test::HostTensor pattern = test::random_tensor({4096}, name);
+  test::HostTensor out({rows, columns});
+  std::size_t i = 0;
+  for (float& value : out.values())
+    value = pattern.values()[i++ % 4096];
+  return out;
+}
+
 void run(benchmark::State& state, Sgemm sgemm, const Product& product, Shape3 layer) {
   const Shape3 s = product.sizes(layer);
-  const test::HostTensor a = test::random_tensor({s.m, s.k}, "a");
-  const test::HostTensor b = test::random_tensor({s.k, s.n}, "b");
+  const test::HostTensor a = matrix(s.m, s.k, "a");
+  const test::HostTensor b = matrix(s.k, s.n, "b");
   const test::HostTensor d({s.m, s.n});
   const double begin = bench::thread_seconds();
   for (auto _ : state)

@@ -4,51 +4,41 @@
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <thread>
 #include <vector>
 
+#include "bench/thread_time.h"
 #include "kernels/blas.h"
 
 // What this machine can do at most, measured in this run: other benchmarks report their share.
 namespace muo::bench {
 
-// Seconds of the fastest of `repeats` rounds: in a round every thread calls work(thread) once, all
-// start together, and the last to finish counts.
+// Seconds of the fastest of `repeats` rounds. In a round every thread calls work(thread) once, all
+// start together, and the slowest counts, by its own time: a busy machine does not lower the peak.
 template <class Work>
 double best_seconds(int threads, int repeats, const Work& work) {
-  using Clock = std::chrono::steady_clock;
-  struct Span {
-    Clock::time_point begin, end;
-  };
-  std::vector<std::vector<Span>> spans(static_cast<std::size_t>(repeats),
-                                       std::vector<Span>(static_cast<std::size_t>(threads)));
+  std::vector<std::vector<double>> seconds(static_cast<std::size_t>(repeats),
+                                           std::vector<double>(static_cast<std::size_t>(threads)));
   std::barrier start(threads);
   std::vector<std::thread> pool;
+  pool.reserve(static_cast<std::size_t>(threads));
   for (int i = 0; i < threads; ++i)
     pool.emplace_back([&, i] {
-      for (std::vector<Span>& round : spans) {
-        Span& span = round[static_cast<std::size_t>(i)];
+      for (std::vector<double>& round : seconds) {
         start.arrive_and_wait();
-        span.begin = Clock::now();
+        const double begin = thread_seconds();
         work(i);
-        span.end = Clock::now();
+        round[static_cast<std::size_t>(i)] = thread_seconds() - begin;
       }
     });
   for (std::thread& thread : pool)
     thread.join();
   double best = std::numeric_limits<double>::infinity();
-  for (const std::vector<Span>& round : spans) {
-    Span whole = round[0];
-    for (const Span& span : round) {
-      whole.begin = std::min(whole.begin, span.begin);
-      whole.end = std::max(whole.end, span.end);
-    }
-    best = std::min(best, std::chrono::duration<double>(whole.end - whole.begin).count());
-  }
+  for (const std::vector<double>& round : seconds)
+    best = std::min(best, *std::max_element(round.begin(), round.end()));
   return best;
 }
 

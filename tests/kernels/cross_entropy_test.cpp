@@ -28,25 +28,22 @@ double cap_of(double x, double softcap) {
   return softcap > 0 ? softcap * std::tanh(x / softcap) : x;
 }
 
-double reference_loss(const std::vector<double>& logits, std::size_t target, double softcap) {
+// -log softmax of the capped logits: the loss for every target.
+std::vector<double> reference_losses(const std::vector<double>& logits, double softcap) {
   double most = -std::numeric_limits<double>::infinity();
   for (const double x : logits)
     most = std::max(most, cap_of(x, softcap));
   double sum = 0;
   for (const double x : logits)
     sum += std::exp(cap_of(x, softcap) - most);
-  return most + std::log(sum) - cap_of(logits[target], softcap);
+  std::vector<double> out;
+  for (const double x : logits)
+    out.push_back(most + std::log(sum) - cap_of(x, softcap));
+  return out;
 }
 
-std::vector<double> reference_gradient(const std::vector<double>& logits, std::size_t target,
-                                       double softcap, double scale) {
-  std::vector<double> out(logits.size());
-  for (std::size_t j = 0; j < logits.size(); ++j) {
-    const double probability = std::exp(-reference_loss(logits, j, softcap));
-    const double t = softcap > 0 ? std::tanh(logits[j] / softcap) : 0.0;
-    out[j] = scale * (probability - (j == target ? 1.0 : 0.0)) * (1 - t * t);
-  }
-  return out;
+double reference_loss(const std::vector<double>& logits, std::size_t target, double softcap) {
+  return reference_losses(logits, softcap)[target];
 }
 
 std::vector<double> row_of(const HostTensor& logits, std::int64_t row, std::int64_t count) {
@@ -95,20 +92,20 @@ TEST(CrossEntropy, AgreesWithFloat64) {
     for (std::int64_t i = 0; i < s.n; ++i) {
       const std::vector<double> x = row_of(original, i, s.vocab);
       const auto target = static_cast<std::size_t>(target_of(targets, i));
-      const double want = reference_loss(x, target, double{s.softcap});
-      EXPECT_NEAR(double{losses.values()[static_cast<std::size_t>(i)]}, want,
-                  exponent_error(s) + test::worst_case(2) * want);
+      const std::vector<double> want = reference_losses(x, double{s.softcap});
+      EXPECT_NEAR(double{losses.values()[static_cast<std::size_t>(i)]}, want[target],
+                  exponent_error(s) + test::worst_case(2) * want[target]);
       const std::vector<double> got = row_of(logits, i, s.vocab);
-      const std::vector<double> gradient =
-          reference_gradient(x, target, double{s.softcap}, double{kScale});
-      // Elements: relative to scale * probability, and to the derivative of the cap, which
-      // cancels where tanh is near 1.
       for (std::size_t j = 0; j < got.size(); ++j) {
-        const double probability = std::exp(-reference_loss(x, j, double{s.softcap}));
-        const double size = double{kScale} * (probability + (j == target ? 1.0 : 0.0));
-        EXPECT_NEAR(got[j], gradient[j],
-                    size * (exponent_error(s) + test::worst_case(10)) +
-                        double{std::numeric_limits<float>::min()})
+        const double probability = std::exp(-want[j]);
+        const double hit = j == target ? 1.0 : 0.0;
+        const double t = s.softcap > 0 ? std::tanh(x[j] / double{s.softcap}) : 0.0;
+        // Relative to scale * probability, as the derivative of the cap cancels where tanh is
+        // near 1.
+        EXPECT_NEAR(
+            got[j], double{kScale} * (probability - hit) * (1 - t * t),
+            double{kScale} * (probability + hit) * (exponent_error(s) + test::worst_case(10)) +
+                double{std::numeric_limits<float>::min()})
             << j;
       }
       const auto padding = logits.values().subspan(static_cast<std::size_t>(i * s.padded + s.vocab),

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "support/tensors.h"
@@ -15,7 +16,6 @@
 namespace muo {
 namespace {
 
-using simd::AllLanes;
 using simd::F32;
 using simd::FirstLanes;
 using simd::kLanes;

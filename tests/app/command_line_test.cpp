@@ -1,0 +1,250 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "app/cli.h"
+#include "app/config_file.h"
+#include "app/option_table.h"
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+Command parse(const std::vector<std::string>& arguments) {
+  std::vector<const char*> pointers;
+  for (const std::string& argument : arguments)
+    pointers.push_back(argument.c_str());
+  return parse_command_line(pointers);
+}
+
+TrainOptions train(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"train", "--data", "text"});
+  return std::get<TrainOptions>(parse(arguments));
+}
+
+std::string error_of(const std::vector<std::string>& arguments) {
+  return test::message_of<InputError>([&] { parse(arguments); });
+}
+
+std::string train_error(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"train", "--data", "text"});
+  return error_of(arguments);
+}
+
+TEST(CommandLine, SetsEveryKindOfOption) {
+  const TrainOptions o = train({"a b", "--depth", "6", "--devices=3", "--graph", "off",
+                                "--matrix-lr", "1e-2", "--seed", "18446744073709551615",
+                                "--strategy", "ddp", "--eval-every", "-1", "--val-data", "v"});
+  EXPECT_THAT(o.data, ElementsAre("text", "a b"));
+  EXPECT_THAT(o.val_data, ElementsAre("v"));
+  EXPECT_EQ(o.depth, 6);
+  EXPECT_EQ(o.devices, 3);
+  EXPECT_FALSE(o.graph);
+  EXPECT_EQ(o.matrix_lr, 1e-2);
+  EXPECT_EQ(o.seed, 18446744073709551615U);
+  EXPECT_EQ(o.strategy, "ddp");
+  EXPECT_EQ(o.eval_every, -1);
+  EXPECT_FALSE(o.save_every);
+}
+
+TEST(CommandLine, TakesUnderscoresForDashesInNamesOnly) {
+  const TrainOptions o = train({"--device_batch_size=8", "--out", "my_run"});
+  EXPECT_EQ(o.device_batch_size, 8);
+  EXPECT_EQ(o.out, "my_run");
+}
+
+TEST(CommandLine, AutoMakesAnOptionAutomaticAgain) {
+  test::TemporaryDirectory directory;
+  const std::string file = directory.path() / "c.toml";
+  test::write_file(file, "devices = 3\ndevice-batch-size = \"auto\"");
+  EXPECT_EQ(train({"--config", file}).devices, 3);
+  EXPECT_FALSE(train({"--config", file, "--devices", "auto"}).devices);
+}
+
+TEST(CommandLine, ParsesTheOtherCommands) {
+  const auto eval = std::get<EvalOptions>(parse({"eval", "--checkpoint", "c", "--devices", "2"}));
+  EXPECT_EQ(eval.checkpoint, "c");
+  EXPECT_EQ(eval.devices, 2);
+  const auto sample = std::get<SampleOptions>(
+      parse({"sample", "--checkpoint", "c", "--prompt", "a\nb", "--temperature", "0"}));
+  EXPECT_EQ(sample.prompt, "a\nb");
+  EXPECT_EQ(sample.temperature, 0);
+  const auto plan = std::get<PlanOptions>(parse({"plan", "--json", "--depth", "2"}));
+  EXPECT_EQ(plan.format, ReportFormat::kJson);
+  EXPECT_EQ(plan.train.depth, 2);
+  EXPECT_TRUE(std::holds_alternative<DoctorOptions>(parse({"doctor"})));
+}
+
+TEST(CommandLine, HelpShowsEveryOptionWithDefaultAndPlaceholder) {
+  const std::string help = std::get<Answer>(parse({"train", "--help"})).text;
+  TrainOptions options;
+  for (const OptionRow& row : option_table(options))
+    EXPECT_THAT(help, HasSubstr("--" + std::string(row.name) + " " + std::string(row.value)));
+  EXPECT_THAT(help, HasSubstr("[balanced]"));
+  EXPECT_THAT(help, HasSubstr("[0.65]"));
+  EXPECT_THAT(help, HasSubstr("[auto]"));
+  EXPECT_THAT(help, Not(HasSubstr("\n\n\n")));
+}
+
+TEST(CommandLine, HelpFitsIntoHundredColumns) {
+  for (const char* command : {"train", "eval", "sample", "plan", "doctor"}) {
+    std::istringstream help(std::get<Answer>(parse({command, "--help"})).text);
+    for (std::string line; std::getline(help, line);)
+      EXPECT_LE(line.size(), 100U) << line;
+  }
+}
+
+TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
+  EXPECT_EQ(train_error({"--dept", "4"}), "train: unknown option --dept; did you mean --depth?");
+  EXPECT_EQ(train_error({"--batch-size=4"}),
+            "train: unknown option --batch-size; did you mean --device-batch-size?");
+  EXPECT_EQ(train_error({"--xyzzy", "1"}),
+            "train: unknown option --xyzzy (muograph train --help lists them)");
+  EXPECT_THAT(train_error({"-d", "4"}), HasSubstr("unknown option -d"));
+  EXPECT_THAT(error_of({"eval", "--checkpont", "x"}), HasSubstr("did you mean --checkpoint?"));
+  EXPECT_EQ(error_of({"doctor", "now"}), "doctor: 'now' belongs to no option");
+}
+
+TEST(CommandLine, RefusesOptionsOfLaterVersions) {
+  for (const char* option : {"--comm", "--dtype", "--deterministic", "--accumulate", "--model"})
+    EXPECT_THAT(train_error({option, "auto"}), HasSubstr("unknown option " + std::string(option)));
+  EXPECT_EQ(train_error({"--backend", "cuda"}), "--backend: 'cuda' is unknown: give auto, host");
+}
+
+TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
+  EXPECT_THAT(error_of({"trian"}), HasSubstr("unknown command 'trian': did you mean train?"));
+  EXPECT_THAT(error_of({"42"}), HasSubstr("give train, eval, sample, plan or doctor"));
+  EXPECT_THAT(error_of({}), HasSubstr("no command"));
+}
+
+TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
+  EXPECT_EQ(train_error({"--depth", "0"}), "--depth: '0' is out of range: give from 1 to 1024");
+  EXPECT_EQ(train_error({"--depth", "-4"}), "--depth: '-4' is out of range: give from 1 to 1024");
+  EXPECT_EQ(train_error({"--depth", "four"}), "--depth: 'four' is not a whole number");
+  EXPECT_EQ(train_error({"--depth", "4.5"}), "--depth: '4.5' is not a whole number");
+  EXPECT_EQ(train_error({"--depth", "4x"}), "--depth: '4x' is not a whole number");
+  EXPECT_EQ(train_error({"--depth", ""}), "--depth: '' is not a whole number");
+  EXPECT_EQ(train_error({"--seed", "-1"}), "--seed: '-1' is not a whole number of at least 0");
+  EXPECT_EQ(train_error({"--num-iterations", "99999999999999999999"}),
+            "--num-iterations: '99999999999999999999' is too large");
+  EXPECT_THAT(train_error({"--max-seq-len", "1"}), HasSubstr("give from 2 to"));
+  EXPECT_THAT(train_error({"--matrix-lr", "nan"}), HasSubstr("out of range"));
+  EXPECT_THAT(train_error({"--matrix-lr", "-0.1"}), HasSubstr("out of range"));
+  EXPECT_THAT(train_error({"--warmdown-ratio", "1.5"}), HasSubstr("give from 0 to 1"));
+  EXPECT_THAT(train_error({"--eval-every", "0"}), HasSubstr("or -1 (never)"));
+  EXPECT_EQ(train_error({"--graph", "maybe"}), "--graph: 'maybe' is neither on nor off");
+  EXPECT_THAT(train_error({"--strategy", "best"}), HasSubstr("'best' is unknown: give balanced"));
+  EXPECT_THAT(train_error({"--tokenizer", "gpt2"}), HasSubstr("give byte"));
+}
+
+TEST(CommandLine, RefusesMissingAndRepeatedValues) {
+  EXPECT_THAT(train_error({"--depth"}), HasSubstr("--depth"));
+  EXPECT_EQ(train_error({"--depth", "4", "--depth", "5"}), "--depth: takes one value, not 2");
+  EXPECT_THAT(error_of({"train"}), HasSubstr("--data is required"));
+  EXPECT_THAT(error_of({"eval"}), HasSubstr("--checkpoint"));
+}
+
+TEST(ConfigFile, IsOverruledByTheCommandLine) {
+  test::TemporaryDirectory directory;
+  const std::string file = directory.path() / "c.toml";
+  test::write_file(file,
+                   "depth = 8\nn_embd = 320\nn-head = 5\nmatrix-lr = 0.5\nnum-iterations = 7\n"
+                   "data = ['x', 'y']\ngraph = false\n");
+  const TrainOptions read = std::get<TrainOptions>(parse({"train", "--config", file}));
+  EXPECT_THAT(read.data, ElementsAre("x", "y"));
+  EXPECT_EQ(read.depth, 8);
+  EXPECT_EQ(read.n_embd, 320);
+  EXPECT_FALSE(read.graph);
+  const TrainOptions given = train({"--matrix-lr", "0.25", "--config", file});
+  EXPECT_THAT(given.data, ElementsAre("text"));
+  EXPECT_EQ(given.matrix_lr, 0.25);
+  EXPECT_EQ(given.num_iterations, 7);
+}
+
+TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {
+  test::TemporaryDirectory directory;
+  const std::string file = directory.path() / "c.toml";
+  test::write_file(file, "depth = 8\nn-layer = 8\nn-embd = 512\nn-head = 4\nnum-iterations = 7\n");
+  const TrainOptions deeper = train({"--config", file, "--depth", "4"});
+  EXPECT_FALSE(deeper.n_layer);
+  EXPECT_FALSE(deeper.n_embd);
+  EXPECT_EQ(deeper.num_iterations, 7);
+  EXPECT_FALSE(train({"--config", file, "--target-param-data-ratio", "5"}).num_iterations);
+}
+
+TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
+  test::TemporaryDirectory directory;
+  const std::string file = directory.path() / "c.toml";
+  const auto error = [&](const std::string& text) {
+    test::write_file(file, text);
+    return train_error({"--config", file});
+  };
+  EXPECT_EQ(error("seed = 1\ndeph = 4"), file + ":2: deph: unknown key; did you mean depth?");
+  EXPECT_EQ(error("out = 'x'\nxyzzy = 4"), file + ":2: xyzzy: unknown key");
+  EXPECT_EQ(error("depth = 0"), file + ":1: depth: '0' is out of range: give from 1 to 1024");
+  EXPECT_EQ(error("depth = [1, 2]"), file + ":1: depth: takes one value, not 2");
+  EXPECT_THAT(train_error({"--config", file + "x"}), HasSubstr("No such file"));
+  EXPECT_THAT(train_error({"--config", directory.path()}), HasSubstr("is a directory"));
+}
+
+TEST(ConfigFile, WritesWhatItReadsBack) {
+  TrainOptions options;
+  options.data = {"a \"b\"", "c\\d", "\xC3\xA9"};
+  options.n_embd = 384;
+  options.matrix_lr = 0.1 + 0.2;  // needs 17 digits
+  options.target_flops = 1e18;
+  options.graph = false;
+  options.seed = 18446744073709551615U;
+  options.eval_every = -1;
+  options.out = "elsewhere";
+  test::TemporaryDirectory directory;
+  const auto file = directory.path() / "c.toml";
+  test::write_file(file, config_text(option_table(options)));
+
+  TrainOptions read;
+  load_config(file, option_table(read), [](std::string_view) { return false; });
+  EXPECT_EQ(read.out, "") << "a run that repeats another must not write into its directory";
+  read.out = options.out;
+  EXPECT_EQ(read.data, options.data);
+  const auto expected = option_table(options);
+  const auto actual = option_table(read);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(option_text(actual[i]), option_text(expected[i])) << expected[i].name;
+  EXPECT_EQ(read.matrix_lr, options.matrix_lr);
+}
+
+TEST(OptionTable, HasEachNameOnceAndDefaultsInRange) {
+  TrainOptions options;
+  std::vector<std::string_view> names;
+  for (const OptionRow& row : option_table(options)) {
+    EXPECT_EQ(testing::Value(names, testing::Contains(row.name)), false) << row.name;
+    names.push_back(row.name);
+    if (is_list(row)) continue;
+    const std::vector<std::string> text = {option_text(row)};
+    EXPECT_NO_THROW(set_option(row, text, row.name)) << row.name;
+  }
+  for (const OptionRow& row : option_table(options))
+    for (const std::string_view replaced : row.replaces)
+      EXPECT_THAT(names, testing::Contains(replaced));
+}
+
+TEST(NearestName, FindsTyposAndPartsButNothingUnrelated) {
+  const std::vector<std::string_view> names = {"depth", "devices", "matrix-lr", "embedding-lr"};
+  EXPECT_EQ(nearest_name("dpeth", names), "depth");
+  EXPECT_EQ(nearest_name("device", names), "devices");
+  EXPECT_EQ(nearest_name("embeding-lr", names), "embedding-lr");
+  EXPECT_EQ(nearest_name("embedding", names), "embedding-lr");
+  EXPECT_EQ(nearest_name("quux", names), "");
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,223 @@
+#include "app/logger.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "app/metrics_line.h"
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+MetricsRecord record_of(std::int64_t step) {
+  MetricsRecord record;
+  record.step = step;
+  record.sequence = step + 1;
+  record.committed = 1;
+  record.loss = 2.5;
+  record.lr_multiplier = 0.025F;
+  record.muon_momentum = 0.85F;
+  record.muon_weight_decay = 0.28F;
+  record.grad_norm = 0.1;
+  return record;
+}
+
+std::vector<json> lines_of(const std::filesystem::path& file) {
+  std::istringstream in(test::read_file(file));
+  std::vector<json> out;
+  for (std::string line; std::getline(in, line);)
+    out.push_back(json::parse(line));
+  return out;
+}
+
+TEST(MetricsLine, HasTheKeysInOrder) {
+  EXPECT_EQ(train_line(record_of(7), 8192, 12.5, 655360, 0.5),
+            R"({"kind":"train","step":7,"tokens":8192,"loss":2.5,"lr_multiplier":0.025,)"
+            R"("muon_momentum":0.85,"muon_weight_decay":0.28,"grad_norm":0.1,"step_ms":12.5,)"
+            R"("tokens_per_s":655360,"mfu":0.5})");
+  EXPECT_EQ(eval_line(3, 1.25, 1.5), R"({"kind":"eval","step":3,"val_loss":1.25,"val_bpb":1.5})");
+}
+
+TEST(MetricsLine, IsValidJsonWhateverTheNumbers) {
+  for (const double value : {kNan, std::numeric_limits<double>::infinity(),
+                             -std::numeric_limits<double>::infinity(), 1e308, 5e-324, -0.0, 0.1}) {
+    MetricsRecord record = record_of(1);
+    record.loss = value;
+    record.grad_norm = value;
+    record.muon_momentum = static_cast<float>(value);
+    const json line = json::parse(train_line(record, 1, value, value, value));
+    EXPECT_EQ(line["loss"].is_null(), !std::isfinite(value));
+    EXPECT_EQ(line["mfu"].is_null(), !std::isfinite(value));
+    if (std::isfinite(value)) {
+      EXPECT_EQ(line["loss"].get<double>(), value);
+      continue;
+    }
+    EXPECT_EQ(line["nonfinite"], true);
+    EXPECT_EQ(json::parse(eval_line(1, value, 1.0))["nonfinite"], true);
+  }
+}
+
+TEST(MetricsLine, UnknownIsNullWithoutBeingNonfinite) {
+  const json line = json::parse(train_line(record_of(1), 1, 1, 1, {}));
+  EXPECT_TRUE(line["mfu"].is_null());
+  EXPECT_FALSE(line.contains("nonfinite"));
+  EXPECT_TRUE(json::parse(eval_line(1, 1, {}))["val_bpb"].is_null());
+}
+
+class LoggerTest : public testing::Test {
+ protected:
+  LoggerTest() {
+    options_.metrics = directory_.path() / "metrics.jsonl";
+    options_.iterations = 100;
+    options_.tokens_per_step = 1000;
+    options_.terminal = -1;
+  }
+  [[nodiscard]] std::vector<json> lines() const { return lines_of(options_.metrics); }
+
+  test::TemporaryDirectory directory_;
+  LoggerOptions options_;
+};
+
+TEST_F(LoggerTest, WritesEveryRecordInOrder) {
+  Logger logger(options_);
+  for (std::int64_t step = 0; step < 100; ++step) {
+    logger.train(record_of(step), 500);
+    if (step == 50) logger.eval(step, 2, 2.5);
+    if (step == 51) logger.eval(step, 2, -1);
+  }
+  logger.close();
+  const std::vector<json> written = lines();
+  ASSERT_EQ(written.size(), 102U);
+  EXPECT_EQ(written[50]["step"], 50);
+  EXPECT_EQ(written[50]["tokens"], 51000);
+  EXPECT_EQ(written[50]["tokens_per_s"], 2000);
+  EXPECT_TRUE(written[50]["mfu"].is_null());
+  EXPECT_EQ(written[51]["val_bpb"], 2.5);
+  EXPECT_TRUE(written[53]["val_bpb"].is_null());
+}
+
+TEST_F(LoggerTest, ComputesMfuOfAKnownPeak) {
+  options_.flops_per_token = 1e6;
+  options_.peak_flops = 8e9;
+  Logger logger(options_);
+  logger.train(record_of(0), 500);
+  logger.close();
+  EXPECT_DOUBLE_EQ(lines().at(0)["mfu"].get<double>(), 2000 * 1e6 / 8e9);
+}
+
+TEST_F(LoggerTest, LogEveryKeepsEveryNthAndTheLast) {
+  options_.log_every = 30;
+  Logger logger(options_);
+  for (std::int64_t step = 0; step < 100; ++step)
+    logger.train(record_of(step), 1);
+  logger.close();
+  std::vector<int> steps;
+  for (const json& line : lines())
+    steps.push_back(line["step"].get<int>());
+  EXPECT_THAT(steps, testing::ElementsAre(0, 30, 60, 90, 99));
+}
+
+TEST_F(LoggerTest, AResumedRunReplacesWhatItRepeats) {
+  std::string before;
+  for (std::int64_t step = 0; step < 6; ++step)
+    before += train_line(record_of(step), step, 1, 1, {}) + "\n" + eval_line(step, 1, 1.0) + "\n";
+  test::write_file(options_.metrics, before + R"({"kind":"train","st)");
+  options_.first_step = 4;
+  Logger logger(options_);
+  logger.train(record_of(4), 1);
+  logger.close();
+  std::vector<std::string> seen;
+  for (const json& line : lines())
+    seen.push_back(line["kind"].get<std::string>().front() + line["step"].dump());
+  EXPECT_THAT(seen,
+              testing::ElementsAre("t0", "e0", "t1", "e1", "t2", "e2", "t3", "e3", "e4", "t4"));
+}
+
+TEST_F(LoggerTest, AFullDiskIsAnErrorOfALaterCall) {
+  options_.metrics = "/dev/full";
+  Logger logger(options_);
+  logger.train(record_of(0), 1);
+  const std::string error = test::message_of<Error>([&] { logger.close(); });
+  EXPECT_THAT(error, HasSubstr("cannot write /dev/full: No space left on device"));
+}
+
+TEST_F(LoggerTest, AFullDiskStopsTheRunBeforeItsEnd) {
+  options_.metrics = "/dev/full";
+  Logger logger(options_);
+  EXPECT_THROW(
+      {
+        for (std::int64_t step = 0; step < 1000000; ++step) {
+          logger.train(record_of(step), 1);
+          usleep(100);
+        }
+      },
+      Error);
+}
+
+TEST_F(LoggerTest, ADirectoryThatIsMissingIsAnErrorAtOnce) {
+  options_.metrics = directory_.path() / "no" / "metrics.jsonl";
+  EXPECT_THAT(test::message_of<Error>([&] { const Logger logger(options_); }),
+              HasSubstr("cannot open"));
+}
+
+TEST_F(LoggerTest, NotesSamplesAndEvaluationsHaveLinesOfTheirOwn) {
+  const auto out = directory_.path() / "terminal";
+  options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+  options_.bytes_per_token = 1;
+  {
+    Logger logger(options_);
+    logger.note("hello");
+    logger.train(record_of(0), 500);
+    logger.eval(1, 2, 2.885);
+    logger.sample(1, "to be\x1b[31m\nor not");
+    logger.train(record_of(99), 500);
+    logger.close();
+  }
+  close(options_.terminal);
+  EXPECT_EQ(test::read_file(out),
+            "hello\n"
+            "step   1/100  loss 2.5000  3.607 bits/byte  2.00k tokens/s  ETA 50s\n"
+            "step 1: held-out loss 2.0000, 2.8850 bits/byte\n"
+            "step 1: sample\nto be?[31m\nor not\n"
+            "step 100/100  loss 2.5000  3.607 bits/byte  2.00k tokens/s  ETA 0s\n");
+}
+
+TEST_F(LoggerTest, SaysOnceThatStepsAreSkipped) {
+  const auto out = directory_.path() / "terminal";
+  options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+  {
+    Logger logger(options_);
+    for (std::int64_t step = 0; step < 5; ++step) {
+      MetricsRecord record = record_of(step);
+      record.committed = step == 1 || step == 2 ? 0 : 1;
+      if (record.committed == 0) record.loss = kNan;
+      logger.train(record, 1);
+    }
+    logger.close();
+  }
+  close(options_.terminal);
+  const std::string text = test::read_file(out);
+  EXPECT_THAT(text, HasSubstr("step 1: loss or gradient is not finite"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("step 2: loss")));
+  EXPECT_THAT(text, HasSubstr("step 3: finite again"));
+  EXPECT_EQ(lines().at(1)["nonfinite"], true);
+}
+
+}  // namespace
+}  // namespace muo

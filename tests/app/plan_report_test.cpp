@@ -1,0 +1,79 @@
+#include "app/plan_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <numeric>
+#include <string>
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+PlanReport report_of(const std::string& strategy, std::int64_t devices) {
+  TrainOptions options;
+  options.devices = devices;
+  options.num_iterations = 10;
+  options.strategy = strategy;
+  Corpus corpus;
+  corpus.vocab_size = kByteVocab;
+  PlanReport report;
+  report.config = resolve(options, corpus);
+  report.sharding =
+      make_sharding_plan(gpt_parameters(report.config.model), report.config.world, strategy);
+  report.memory.specs = {{.name = "w", .shape = {1 << 20}, .category = MemoryCategory::kWeights},
+                         {.name = "x", .shape = {1 << 19}}};
+  report.memory.offsets = {0, 0};
+  report.memory.bytes = 5 << 20;
+  return report;
+}
+
+TEST(PlanReport, AccountsForEveryParameterOnce) {
+  for (const std::string_view strategy : strategy_names())
+    for (const std::int64_t devices : {1, 2, 3}) {
+      const json plan = json::parse(plan_json(report_of(std::string(strategy), devices)));
+      std::int64_t in_buckets = 0;
+      for (const json& bucket : plan["buckets"])
+        in_buckets += bucket["elements"].get<std::int64_t>();
+      EXPECT_EQ(in_buckets, plan["parameters"]) << strategy;
+      std::int64_t in_groups = 0;
+      for (const json& group : plan["parameter_groups"])
+        in_groups += group["elements"].get<std::int64_t>();
+      EXPECT_EQ(in_groups, plan["parameters"]) << strategy;
+      ASSERT_EQ(plan["ranks"].size(), static_cast<std::size_t>(devices));
+      for (const json& rank : plan["ranks"])
+        EXPECT_EQ(rank["sent_bytes"] == 0, devices == 1) << strategy;
+    }
+}
+
+TEST(PlanReport, CountsReplicatedUpdatesAtEveryRank) {
+  const json plan = json::parse(plan_json(report_of("ddp", 2)));
+  for (const json& rank : plan["ranks"])
+    EXPECT_EQ(rank["elements"], plan["parameters"]);
+}
+
+TEST(PlanReport, SumsMemoryBeforeAndAfterSharing) {
+  const PlanReport report = report_of("balanced", 2);
+  const json plan = json::parse(plan_json(report));
+  EXPECT_EQ(plan["memory_bytes_per_device"], 5 << 20);
+  EXPECT_EQ(plan["memory_bytes"], 10 << 20);
+  const std::string table = plan_table(report);
+  EXPECT_THAT(table, HasSubstr("4.00 MiB"));
+  EXPECT_THAT(table, HasSubstr("6.00 MiB"));
+  EXPECT_THAT(table, HasSubstr("1.00 MiB saved"));
+  EXPECT_THAT(table, HasSubstr("All devices together: 10.00 MiB"));
+}
+
+TEST(PlanReport, TellsModelParametersAndSharding) {
+  const std::string table = plan_table(report_of("balanced", 2));
+  EXPECT_THAT(table, HasSubstr("4 layers, width 256, 2 heads of 128"));
+  EXPECT_THAT(table, HasSubstr("3,145,728"));  // 4 layers x 12 x 256 x 256
+  EXPECT_THAT(table, HasSubstr("Sharding: balanced, 2 devices"));
+  EXPECT_THAT(table, HasSubstr("Who updates what"));
+}
+
+}  // namespace
+}  // namespace muo

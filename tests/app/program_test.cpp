@@ -1,0 +1,107 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+// The program itself, as a shell runs it.
+Outcome run(const std::string& arguments) {
+  const test::TemporaryDirectory directory;
+  const std::string err = directory.path() / "err";
+  const std::string command = std::string(MUO_PROGRAM) + " " + arguments + " 2>" + err;
+  Outcome outcome;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  for (std::size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    outcome.out.append(buffer, n);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.err = test::read_file(err);
+  return outcome;
+}
+
+void expect_refused(const std::string& arguments, const std::string& text) {
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.code, 2) << arguments;
+  EXPECT_EQ(outcome.out, "") << arguments;
+  EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: ")) << arguments;
+  EXPECT_THAT(outcome.err, HasSubstr(text)) << arguments;
+  EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << "one line: " << outcome.err;
+}
+
+TEST(Program, HelpAndVersionGoToStdout) {
+  for (const char* arguments : {"--help", "train --help", "eval --help", "sample --help",
+                                "plan --help", "doctor --help", "--version"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << arguments;
+    EXPECT_EQ(outcome.err, "") << arguments;
+    EXPECT_THAT(outcome.out, HasSubstr("muograph")) << arguments;
+  }
+}
+
+TEST(Program, BadUsageIsOneLineAndExitTwo) {
+  expect_refused("", "no command");
+  expect_refused("trian", "did you mean train?");
+  expect_refused("train --data x --dept 4", "unknown option --dept; did you mean --depth?");
+  expect_refused("train --data x --depth 0", "--depth: '0' is out of range");
+  expect_refused("train", "--data is required");
+  expect_refused("train --data x --config /nonexistent.toml", "/nonexistent.toml");
+  expect_refused("train --data /nonexistent", "/nonexistent");
+  expect_refused("sample", "--checkpoint");
+  expect_refused("eval --checkpoint /nonexistent", "/nonexistent");
+  expect_refused("plan --total-batch-size 1000", "--total-batch-size 1000: not a multiple");
+  expect_refused("plan --n-embd 100 --n-head 3", "--n-embd 100");
+}
+
+TEST(Program, TextThatIsEmptyOrTooShortIsRefused) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path() / "text";
+  test::write_file(file, "");
+  expect_refused("train --data " + file, file);
+  test::write_file(file, "too short");
+  expect_refused("train --data " + file + " --out " + (directory.path() / "run").string(),
+                 "tokens");
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "run"));
+}
+
+TEST(Program, AConfigKeyThatIsUnknownIsRefusedByName) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path() / "c.toml";
+  test::write_file(file, "data = ['x']\nleyers = 4\n");
+  expect_refused("train --config " + file, file + ":2: leyers: unknown key");
+}
+
+TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
+  const Outcome outcome = run(
+      "plan --devices 2 --depth 64 --vocab-size 65536 --device-batch-size 64 --max-seq-len 2048");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("not enough memory: 2 devices need"));
+  EXPECT_THAT(outcome.err, HasSubstr("--device-batch-size (now 64)"));
+}
+
+TEST(Program, DoctorSaysWhatIsHere) {
+  const Outcome outcome = run("doctor");
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  for (const char* text : {"CPU", "cores", "memory", "disk", "OpenBLAS", "GPU", "CUDA",
+                           "host backend (CPU) only", "Ready to train."})
+    EXPECT_THAT(outcome.out, HasSubstr(text));
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,288 @@
+#include "app/run_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "app/run_memory.h"
+#include "base/check.h"
+#include "support/errors.h"
+
+namespace muo {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+class FakeData final : public TokenData {
+ public:
+  explicit FakeData(std::int64_t tokens) : tokens_(tokens) {}
+  [[nodiscard]] std::int64_t size() const override { return tokens_; }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
+    for (std::int32_t& token : out)  // every fourth is a start of document
+      token = begin++ % 4 == 0 ? kBosToken : 65;
+  }
+
+ private:
+  std::int64_t tokens_;
+};
+
+Corpus corpus(std::int64_t vocab = kByteVocab, std::int64_t train = 1 << 20,
+              std::int64_t val = 1 << 17) {
+  Corpus out;
+  out.train = std::make_unique<FakeData>(train);
+  out.val = std::make_unique<FakeData>(val);
+  out.vocab_size = vocab;
+  out.token_bytes.assign(static_cast<std::size_t>(vocab), 1);
+  if (vocab == kByteVocab) out.token_bytes[kBosToken] = 0;
+  out.is_text = vocab == kByteVocab;
+  return out;
+}
+
+TrainOptions two_devices() {
+  TrainOptions options;
+  options.devices = 2;
+  return options;
+}
+
+std::string error_of(const TrainOptions& options, const Corpus& data = corpus()) {
+  return test::message_of<InputError>([&] { static_cast<void>(resolve(options, data)); });
+}
+
+// nanochat's table by depth (width, heads), and its parameter counts without value embeddings and
+// gates, which the plain model does not have.
+TEST(RunConfig, DepthSetsSizesAsNanochat) {
+  struct Row {
+    std::int64_t depth, width, heads, scaling;
+  };
+  constexpr std::int64_t kVocab = 32768;
+  for (const Row& row : {Row{4, 256, 2, 11534336}, Row{6, 384, 3, 23199744},
+                         Row{12, 768, 6, 110100480}, Row{20, 1280, 10, 435159040},
+                         Row{26, 1664, 13, 918421504}, Row{32, 2048, 16, 1677721600}}) {
+    TrainOptions options = two_devices();
+    options.depth = row.depth;
+    const RunConfig run = resolve(options, corpus(kVocab));
+    EXPECT_EQ(run.model.n_layer, row.depth);
+    EXPECT_EQ(run.model.n_embd, row.width);
+    EXPECT_EQ(run.model.n_head, row.heads);
+    EXPECT_EQ(run.model.n_kv_head, row.heads);
+    EXPECT_EQ(run.scaling_parameters, row.scaling);
+    EXPECT_EQ(run.parameters, row.scaling + kVocab * row.width);
+  }
+}
+
+TEST(RunConfig, OddDepthRoundsTheWidthUpToWholeHeads) {
+  TrainOptions options = two_devices();
+  options.depth = 5;
+  const RunConfig run = resolve(options, corpus());
+  EXPECT_EQ(run.model.n_embd, 384);
+  EXPECT_EQ(run.model.n_head, 3);
+}
+
+TEST(RunConfig, SizesOverrideDepth) {
+  TrainOptions options = two_devices();
+  options.n_layer = 3;
+  options.n_embd = 96;
+  options.n_head = 6;
+  options.n_kv_head = 2;
+  const RunConfig run = resolve(options, corpus());
+  EXPECT_EQ(run.model.n_layer, 3);
+  EXPECT_EQ(run.model.n_embd, 96);
+  EXPECT_EQ(run.model.head_dim(), 16);
+  EXPECT_EQ(run.model.n_kv_head, 2);
+  EXPECT_EQ(run.model.vocab_size, kByteVocab);
+}
+
+TEST(RunConfig, HeadsNotGivenDivideAnyEvenWidth) {
+  for (std::int64_t width = 2; width <= 600; width += 2) {
+    TrainOptions options = two_devices();
+    options.n_embd = width;
+    // Widths that are twice a large prime have no better heads than refused ones of over 256.
+    const GptConfig model = make_gpt_config(options, 10);
+    EXPECT_EQ(width % model.n_head, 0) << width;
+    EXPECT_EQ(model.head_dim() % 2, 0) << width;
+  }
+  TrainOptions options = two_devices();
+  options.n_embd = 640;
+  EXPECT_EQ(make_gpt_config(options, 10).n_head, 5);
+}
+
+TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
+  for (std::int64_t world = 1; world <= 9; ++world)
+    for (const std::int64_t length : {2, 100, 256, 300, 4096, 20000}) {
+      TrainOptions options;
+      options.devices = world;
+      options.max_seq_len = length;
+      const RunConfig run = resolve(options, corpus());
+      const std::int64_t unit = length * world * run.batch;
+      EXPECT_EQ(run.total_batch_tokens, unit * run.accumulation);
+      EXPECT_GE(run.accumulation, 1);
+      // No other accumulation of this batch comes nearer to the default of 8192 tokens.
+      EXPECT_TRUE(std::abs(run.total_batch_tokens - 8192) * 2 <= unit || run.accumulation == 1);
+      EXPECT_THAT(run.notes, Contains(HasSubstr("total-batch-size: ")));
+      EXPECT_EQ(run.options.total_batch_size, run.total_batch_tokens);
+      EXPECT_EQ(run.options.device_batch_size, run.batch);
+    }
+}
+
+TEST(RunConfig, ExplicitTotalFindsItsDeviceBatch) {
+  TrainOptions options = two_devices();
+  options.total_batch_size = 2 * 256 * 24;
+  const RunConfig run = resolve(options, corpus());
+  EXPECT_EQ(run.total_batch_tokens, 2 * 256 * 24);
+  EXPECT_EQ(24 % run.batch, 0);
+  EXPECT_GT(run.batch, 1);
+}
+
+TEST(RunConfig, ExplicitBatchesThatDoNotFitAreRefusedWithTheNearest) {
+  TrainOptions options = two_devices();
+  options.total_batch_size = 5000;
+  EXPECT_EQ(error_of(options),
+            "--total-batch-size 5000: not a multiple of 512 tokens (--max-seq-len 256 x --devices "
+            "2): give 4608 or 5120");
+  options.device_batch_size = 3;
+  options.total_batch_size = 512 * 4;
+  EXPECT_EQ(error_of(options),
+            "--total-batch-size 2048: not a multiple of 1536 tokens (--device-batch-size 3 x "
+            "--max-seq-len 256 x --devices 2): give 1536 or 3072");
+  options.total_batch_size = 512;
+  EXPECT_THAT(error_of(options), HasSubstr("): give 1536"));
+}
+
+TEST(RunConfig, StepsFollowNanochatsOrderOfPrecedence) {
+  TrainOptions options = two_devices();
+  options.target_param_data_ratio = 12;
+  options.total_batch_size = 512;
+  const RunConfig by_ratio = resolve(options, corpus());
+  EXPECT_EQ(by_ratio.iterations, by_ratio.scaling_parameters * 12 / 512);
+  options.target_flops = 100.6 * by_ratio.flops_per_token * 512;
+  EXPECT_EQ(resolve(options, corpus()).iterations, 101);
+  options.num_iterations = 7;
+  EXPECT_EQ(resolve(options, corpus()).iterations, 7);
+  options.num_iterations.reset();
+  options.target_flops = 1;
+  EXPECT_THAT(error_of(options), HasSubstr("--target-flops 1: makes"));
+}
+
+// d12 at 2^19 tokens is where nanochat's constants come from; others scale as its table says.
+TEST(RunConfig, WeightDecayScalesAsNanochat) {
+  constexpr std::int64_t kVocab = 32768;
+  TrainOptions options;
+  options.devices = 1;
+  options.max_seq_len = 2048;
+  options.num_iterations = 1;
+  options.depth = 12;
+  options.total_batch_size = 1 << 19;
+  const OptimizerOptions d12 = resolve(options, corpus(kVocab)).optimizer;
+  EXPECT_DOUBLE_EQ(d12.weight_decay * d12.weight_decay_scale, 0.28);
+  EXPECT_EQ(d12.total_batch_tokens, 1 << 19);
+  EXPECT_EQ(d12.n_embd, 768);
+  options.depth = 20;
+  options.total_batch_size = 1 << 20;
+  const OptimizerOptions d20 = resolve(options, corpus(kVocab)).optimizer;
+  // Plain d12 and d20 have 110100480 and 435159040 scaling parameters.
+  EXPECT_DOUBLE_EQ(d20.weight_decay * d20.weight_decay_scale,
+                   0.28 * std::sqrt(2.0) * 110100480.0 / 435159040.0);
+  EXPECT_NEAR(d20.weight_decay * d20.weight_decay_scale, 0.1002, 0.00005);  // as the table rounds
+}
+
+TEST(RunConfig, DefaultStepsAreBoundedAndSaySo) {
+  const RunConfig run = resolve(two_devices(), corpus());
+  EXPECT_EQ(run.iterations, 1000);
+  EXPECT_THAT(run.notes, Contains(HasSubstr("num-iterations: 1000 (--target-param-data-ratio 12")));
+}
+
+TEST(RunConfig, DefaultDevicesAreTheCoresAtMostFour) {
+  const RunConfig run = resolve(TrainOptions(), corpus());
+  EXPECT_EQ(run.world, std::min(usable_cores(), 4));
+  EXPECT_THAT(run.notes, Contains(HasSubstr("devices: ")));
+}
+
+TEST(RunConfig, ResolvedOptionsResolveToTheSameRunWithoutDecisions) {
+  const RunConfig first = resolve(TrainOptions(), corpus());
+  const RunConfig second = resolve(first.options, corpus());
+  EXPECT_TRUE(second.notes.empty()) << second.notes.front();
+  EXPECT_EQ(second.model.n_embd, first.model.n_embd);
+  EXPECT_EQ(second.batch, first.batch);
+  EXPECT_EQ(second.accumulation, first.accumulation);
+  EXPECT_EQ(second.iterations, first.iterations);
+  EXPECT_EQ(second.eval_rows, first.eval_rows);
+  EXPECT_EQ(second.optimizer.weight_decay_scale, first.optimizer.weight_decay_scale);
+}
+
+TEST(RunConfig, CountsBytesPerTokenOfTheText) {
+  EXPECT_DOUBLE_EQ(resolve(two_devices(), corpus()).bytes_per_token, 0.75);
+}
+
+TEST(RunConfig, RefusesImpossibleModels) {
+  const auto with = [](auto change) {
+    TrainOptions options = two_devices();
+    change(options);
+    return error_of(options);
+  };
+  EXPECT_THAT(with([](TrainOptions& o) { o.n_embd = 100, o.n_head = 3; }),
+              HasSubstr("--n-embd 100 does not divide into --n-head 3"));
+  EXPECT_THAT(with([](TrainOptions& o) { o.n_head = 2, o.n_kv_head = 3; }),
+              HasSubstr("--n-kv-head 3"));
+  EXPECT_THAT(with([](TrainOptions& o) { o.n_embd = 99, o.n_head = 3; }), HasSubstr("odd"));
+  EXPECT_THAT(with([](TrainOptions& o) { o.window_pattern = "LX"; }),
+              HasSubstr("--window-pattern"));
+  EXPECT_THAT(with([](TrainOptions& o) { o.max_seq_len = 1; }), HasSubstr("--max-seq-len"));
+}
+
+TEST(RunConfig, RefusesDataShorterThanARow) {
+  const TrainOptions options = two_devices();
+  EXPECT_EQ(error_of(options, corpus(kByteVocab, 256)),
+            "--data: the training data is 256 tokens long, shorter than a row of 257: give more, "
+            "or a smaller --max-seq-len");
+  EXPECT_THAT(error_of(options, corpus(kByteVocab, 257, 256)), HasSubstr("held-out data"));
+  TrainOptions no_eval = options;
+  no_eval.eval_every = -1;
+  EXPECT_NO_THROW(static_cast<void>(resolve(no_eval, corpus(kByteVocab, 257, 256))));
+}
+
+TEST(RunConfig, ShardsAreNotSampled) {
+  TrainOptions options = two_devices();
+  EXPECT_EQ(resolve(options, corpus(50257)).sample_every, 0);
+  options.sample_every = 10;
+  EXPECT_THAT(error_of(options, corpus(50257)), HasSubstr("--sample-every"));
+}
+
+TEST(RunConfig, LargestSizesOverflowNothing) {
+  TrainOptions options;
+  options.devices = 256;
+  options.depth = 1024;
+  options.max_seq_len = 1 << 20;
+  options.device_batch_size = 1 << 20;
+  options.num_iterations = 1;
+  const RunConfig run = resolve(options, corpus(1 << 24, 1 << 21, 1 << 21));
+  EXPECT_EQ(run.total_batch_tokens, std::int64_t{1} << 48);
+  EXPECT_GT(run.parameters, 0);
+}
+
+TEST(RequireMemory, RefusesWithNumbersAndOptions) {
+  RunConfig config;
+  config.world = 3;
+  config.batch = 7;
+  MemoryPlan plan;
+  plan.bytes = std::int64_t{1} << 30;
+  EXPECT_NO_THROW(require_memory(config, plan, 3 * plan.bytes));
+  const std::string error =
+      test::message_of<InputError>([&] { require_memory(config, plan, 3 * plan.bytes - 1); });
+  EXPECT_THAT(error, HasSubstr("3 devices need 3.00 GiB (1.00 GiB each), 3.00 GiB are available"));
+  EXPECT_THAT(error, HasSubstr("--device-batch-size (now 7)"));
+  plan.bytes = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THROW(require_memory(config, plan, plan.bytes), InputError);
+}
+
+TEST(AvailableMemory, IsPositiveHere) {
+  EXPECT_GT(available_memory(), std::int64_t{1} << 20);
+  EXPECT_LT(available_memory(), std::int64_t{1} << 50);
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,124 @@
+#include "app/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "app/config_file.h"
+#include "app/option_table.h"
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// Each test in a folder of its own, as the current one.
+class RunDirectoryTest : public testing::Test {
+ protected:
+  RunDirectoryTest() : before_(fs::current_path()) { fs::current_path(directory_.path()); }
+  ~RunDirectoryTest() override { fs::current_path(before_); }
+
+  static RunDirectory find(const std::string& out, const std::string& resume = "") {
+    TrainOptions options;
+    options.out = out;
+    options.resume = resume;
+    return find_run_directory(options);
+  }
+  static std::string error_of(const std::string& out, const std::string& resume = "") {
+    return test::message_of<InputError>([&] { find(out, resume); });
+  }
+  static void make_run(const fs::path& root, std::initializer_list<const char*> checkpoints) {
+    create_run_directory({root, {}}, TrainOptions());
+    for (const char* name : checkpoints)
+      fs::create_directory(root / "checkpoints" / name);
+  }
+
+ private:
+  test::TemporaryDirectory directory_;
+  fs::path before_;
+};
+
+TEST_F(RunDirectoryTest, IsNamedAfterTheTimeWhereNothingIsAsked) {
+  const std::string name = find("").root.string();
+  EXPECT_THAT(name, testing::MatchesRegex("runs/20[0-9]+-[0-9]+-[0-9]+"));
+  EXPECT_FALSE(fs::exists("runs"));
+}
+
+TEST_F(RunDirectoryTest, OfAnotherRunIsRefused) {
+  make_run("a", {});
+  EXPECT_THAT(error_of("a"), HasSubstr("--out a: holds a run already"));
+  fs::create_directory("b");
+  test::write_file("b/notes.txt", "mine");
+  EXPECT_EQ(find("b").root, "b");
+  test::write_file("c", "a file");
+  EXPECT_THAT(error_of("c"), HasSubstr("is not a directory"));
+}
+
+TEST_F(RunDirectoryTest, ResumesFromARunOrACheckpoint) {
+  make_run("a", {"step_00000010"});
+  for (const char* given : {"a", "a/"}) {
+    EXPECT_EQ(find("", given).root, "a");
+    EXPECT_EQ(find("", given).resume, "a");
+  }
+  const RunDirectory run = find("", "a/checkpoints/step_00000010/");
+  EXPECT_EQ(run.root, "a");
+  EXPECT_EQ(run.resume, "a/checkpoints/step_00000010");
+  EXPECT_EQ(find("./a", "a").root, "a");
+}
+
+TEST_F(RunDirectoryTest, AnotherOutStartsANewRunFromTheCheckpoint) {
+  make_run("a", {"step_00000010"});
+  const RunDirectory run = find("b", "a");
+  EXPECT_EQ(run.root, "b");
+  EXPECT_EQ(run.resume, "a");
+  make_run("b", {});
+  EXPECT_THAT(error_of("b", "a"), HasSubstr("--out b: holds a run already"));
+}
+
+TEST_F(RunDirectoryTest, ResumingNothingIsRefused) {
+  EXPECT_THAT(error_of("", "nowhere"), HasSubstr("--resume nowhere: no checkpoint there"));
+  make_run("a", {});
+  EXPECT_THAT(error_of("", "a"), HasSubstr("--resume a: no checkpoint there"));
+}
+
+TEST_F(RunDirectoryTest, AutoTakesWhatThereIsOrStarts) {
+  EXPECT_EQ(find("a", "auto").root, "a");
+  EXPECT_EQ(find("a", "auto").resume, "");
+  make_run("a", {});  // died before its first checkpoint
+  EXPECT_EQ(find("a", "auto").root, "a");
+  EXPECT_THAT(find("", "auto").root.string(), HasSubstr("runs/"));
+  make_run("runs/20260101-000000-1", {"step_00000010"});
+  make_run("runs/20260102-000000-1", {"step_00000005"});
+  make_run("runs/20260103-000000-1", {});
+  EXPECT_EQ(find("", "auto").root, "runs/20260102-000000-1");
+  EXPECT_EQ(find("", "auto").resume, "runs/20260102-000000-1");
+}
+
+TEST_F(RunDirectoryTest, HoldsTheOptions) {
+  TrainOptions options;
+  options.depth = 9;
+  options.data = {"x"};
+  create_run_directory({"deep/er", {}}, options);
+  TrainOptions read;
+  load_config("deep/er/config.toml", option_table(read), [](std::string_view) { return false; });
+  EXPECT_EQ(read.depth, 9);
+  EXPECT_EQ(read.data, options.data);
+  EXPECT_TRUE(fs::is_directory("deep/er/checkpoints"));
+}
+
+TEST_F(RunDirectoryTest, ThatCannotBeMadeIsRefused) {
+  test::write_file("file", "");
+  EXPECT_THAT(test::message_of<InputError>([] {
+                create_run_directory({"file/run", {}}, TrainOptions());
+              }),
+              HasSubstr("--out file/run: cannot make it"));
+}
+
+}  // namespace
+}  // namespace muo

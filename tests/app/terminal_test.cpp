@@ -1,0 +1,133 @@
+#include "app/terminal.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A Terminal whose output lands in a file.
+class TerminalTest : public testing::Test {
+ protected:
+  TerminalTest() : fd_(open((directory_.path() / "out").c_str(), O_RDWR | O_CREAT, 0600)) {}
+  ~TerminalTest() override { close(fd_); }
+  [[nodiscard]] std::string written() const { return test::read_file(directory_.path() / "out"); }
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  test::TemporaryDirectory directory_;
+  int fd_;
+};
+
+using TerminalLive = TerminalTest;
+using TerminalLog = TerminalTest;
+constexpr Terminal::Clock::time_point kStart{};
+
+TEST_F(TerminalLive, OverwritesItsLineAndKeepsOthersWhole) {
+  Terminal terminal(fd(), 80);
+  terminal.progress("one", false, kStart);
+  terminal.progress("two", false, kStart + 1s);
+  terminal.lines("note");
+  terminal.progress("three", false, kStart + 2s);
+  terminal.close();
+  EXPECT_EQ(written(), "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[Knote\ntwo\r\x1b[Kthree\n");
+}
+
+TEST_F(TerminalLive, NeverFillsTheWidth) {
+  Terminal terminal(fd(), 6);
+  terminal.progress("123456789", false, kStart);
+  EXPECT_EQ(written(), "\r\x1b[K12345");
+}
+
+TEST_F(TerminalLive, IsNotDrawnMoreOftenThanEyesSee) {
+  Terminal terminal(fd(), 80);
+  terminal.progress("a", false, kStart);
+  terminal.progress("b", false, kStart + 50ms);
+  terminal.progress("c", false, kStart + 100ms);
+  terminal.progress("d", true, kStart + 101ms);
+  EXPECT_EQ(written(), "\r\x1b[Ka\r\x1b[Kc\r\x1b[Kd");
+}
+
+TEST_F(TerminalLog, HasPlainLinesNowAndThen) {
+  Terminal terminal(fd(), 0);
+  terminal.progress("a", false, kStart);
+  terminal.progress("b", false, kStart + 9s);
+  terminal.lines("note\n");
+  terminal.progress("c", false, kStart + 10s);
+  terminal.progress("last", true, kStart + 11s);
+  terminal.close();
+  EXPECT_EQ(written(), "a\nnote\nc\nlast\n");
+}
+
+TEST(Terminal, ThatIsGoneIsIgnored) {
+  Terminal terminal(-1);
+  EXPECT_NO_THROW(terminal.lines("x"));
+  const int closed = open("/dev/full", O_WRONLY);
+  Terminal full(closed, 0);
+  EXPECT_NO_THROW(full.progress("x", true));
+  close(closed);
+}
+
+TEST(ProgressText, SaysStepLossBitsSpeedAndTime) {
+  EXPECT_EQ(progress_text({.done = 12,
+                           .iterations = 1000,
+                           .loss = 2.0 * std::log(2.0),
+                           .bytes_per_token = 0.8,
+                           .tokens_per_s = 12345,
+                           .step_ms = 250}),
+            "step   12/1000  loss 1.3863  2.500 bits/byte  12.3k tokens/s  ETA 4m07s");
+  EXPECT_EQ(progress_text({.done = 10, .iterations = 10, .loss = 3, .tokens_per_s = 900}),
+            "step 10/10  loss 3.0000  900 tokens/s  ETA 0s");
+  EXPECT_EQ(progress_text({.done = 1,
+                           .iterations = 2,
+                           .loss = std::numeric_limits<double>::quiet_NaN(),
+                           .tokens_per_s = 1,
+                           .step_ms = 1}),
+            "step 1/2  loss nan  1 tokens/s  ETA 0s");
+}
+
+TEST(DurationText, UsesTwoUnits) {
+  EXPECT_EQ(duration_text(0.4), "0s");
+  EXPECT_EQ(duration_text(59.6), "1m00s");
+  EXPECT_EQ(duration_text(3599), "59m59s");
+  EXPECT_EQ(duration_text(7500), "2h05m");
+  EXPECT_EQ(duration_text(86400 * 3 + 3600 * 4), "3d04h");
+  EXPECT_EQ(duration_text(std::numeric_limits<double>::infinity()), "?");
+}
+
+TEST(CountText, HasThreeDigits) {
+  EXPECT_EQ(count_text(950), "950");
+  EXPECT_EQ(count_text(999.6), "1.00k");
+  EXPECT_EQ(count_text(1234), "1.23k");
+  EXPECT_EQ(count_text(12345), "12.3k");
+  EXPECT_EQ(count_text(999499), "999k");
+  EXPECT_EQ(count_text(999600), "1.00M");
+  EXPECT_EQ(count_text(3.1e9), "3.10G");
+  EXPECT_EQ(count_text(std::nan("")), "?");
+}
+
+TEST(Printable, KeepsTextAndDisarmsTheRest) {
+  EXPECT_EQ(printable("a\tb\nc"), "a\tb\nc");
+  EXPECT_EQ(printable("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"),
+            "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(printable("x\x1b[2Jy\r\x7F"), "x?[2Jy??");
+  EXPECT_EQ(printable("\xC3"), "?");            // cut short
+  EXPECT_EQ(printable("\x80\xC0\xAF"), "???");  // stray, overlong
+  EXPECT_EQ(printable("\xED\xA0\x80"), "???");  // surrogate
+  EXPECT_EQ(printable("\xC2\x9Bm"), "??m");     // a C1 control sequence introducer
+  EXPECT_EQ(printable("\xF4\x90\x80\x80"), "????");
+}
+
+}  // namespace
+}  // namespace muo
