@@ -7,29 +7,32 @@
 namespace muo {
 namespace {
 
-// Elements that `rank` sends to others.
-std::int64_t reduced_elements(const Bucket& bucket, int rank, int world) {
-  const std::int64_t full = bucket.full_elements();
-  if (bucket.reduction == Reduction::kAllReduce) return 2 * full * (world - 1) / world;
-  return full - bucket.segments[static_cast<std::size_t>(rank)];
+// Bytes that `rank` sends to others.
+std::int64_t reduced_bytes(const Bucket& bucket, int rank, int world) {
+  const std::int64_t full = bucket.full_elements() * size_of(bucket.gradient_wire);
+  if (bucket.reduction == Reduction::kAllReduce) return 2 * (full * (world - 1) / world);
+  return full - segment_range(bucket, rank).size() * size_of(bucket.gradient_wire);
 }
 
-std::int64_t gathered_elements(const Bucket& bucket, int rank, int world) {
-  return bucket.segments[static_cast<std::size_t>(rank)] * (world - 1);
-}
-
-std::int64_t exchanged_elements(const Bucket& bucket, int rank, int world) {
-  if (bucket.exchange == Exchange::kAllGather) return gathered_elements(bucket, rank, world);
-  if (bucket.exchange != Exchange::kGatherToOwner) return 0;
-  const Range mine = owner_range(bucket, rank);
+std::int64_t exchanged_bytes(const Bucket& bucket, int rank, int world) {
   const Range segment = segment_range(bucket, rank);
-  return segment.size() - intersection(mine, segment).size();
+  if (bucket.exchange == Exchange::kAllGather)
+    return segment.size() * (world - 1) * size_of(bucket.gradient_wire);
+  if (bucket.exchange != Exchange::kGatherToOwner) return 0;
+  const std::int64_t kept = intersection(owner_range(bucket, rank), segment).size();
+  return (segment.size() - kept) * size_of(bucket.gradient_wire);
 }
 
-std::int64_t returned_elements(const Bucket& bucket, int rank) {
+std::int64_t returned_bytes(const Bucket& bucket, int rank) {
   if (bucket.returns != Return::kScatter) return 0;
   const Range mine = owner_range(bucket, rank);
-  return mine.size() - intersection(mine, segment_range(bucket, rank)).size();
+  const std::int64_t kept = intersection(mine, segment_range(bucket, rank)).size();
+  return (mine.size() - kept) * size_of(bucket.gradient_wire);
+}
+
+std::int64_t published_bytes(const Bucket& bucket, int rank, int world) {
+  if (bucket.publish == Publish::kNone) return 0;
+  return segment_range(bucket, rank).size() * (world - 1) * size_of(bucket.weight_wire);
 }
 
 }  // namespace
@@ -55,12 +58,8 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
       if (plan.world == 1) continue;
       const int rank = static_cast<int>(r);
       cost.sent_bytes[r] +=
-          size_of(bucket.gradient_wire) *
-          (reduced_elements(bucket, rank, plan.world) +
-           exchanged_elements(bucket, rank, plan.world) + returned_elements(bucket, rank));
-      if (bucket.publish != Publish::kNone)
-        cost.sent_bytes[r] +=
-            size_of(bucket.weight_wire) * gathered_elements(bucket, rank, plan.world);
+          reduced_bytes(bucket, rank, plan.world) + exchanged_bytes(bucket, rank, plan.world) +
+          returned_bytes(bucket, rank) + published_bytes(bucket, rank, plan.world);
     }
   }
   if (busiest > 0) cost.balance = needed / plan.world / busiest;

@@ -51,8 +51,9 @@ bool comes_again(const nlohmann::json& record, std::int64_t step) {
 
 // A resumed run repeats the steps after its checkpoint: what an earlier attempt wrote of them goes.
 void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return;  // a pipe, or /dev/null, has no past
   std::ifstream in(file);
-  if (!in) return;
   std::string kept;
   bool dropped = false;
   for (std::string line; std::getline(in, line);) {

@@ -97,7 +97,9 @@ std::string grouped(std::int64_t number) {  // 1,234,567
   return digits;
 }
 
-std::string mib(std::int64_t bytes) {
+std::string size_text(std::int64_t bytes) {
+  if (bytes >= std::int64_t{10} << 30)
+    return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
@@ -144,7 +146,7 @@ std::string run_text(const RunConfig& run) {
   std::string out = fmt::format(
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
-      "Step: {} tokens = {} devices x {} micro-steps x {} rows x {}; {} steps, {} tokens\n"
+      "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T); {} steps, {} tokens\n"
       "Compute: {} FLOPs per token, {} FLOPs in all, without the optimizer\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
       m.vocab_size, m.padded_vocab(), run.total_batch_tokens, run.world, run.accumulation,
@@ -187,7 +189,7 @@ std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
   const std::vector<RankShare> share = shares(plan);
   for (std::size_t rank = 0; rank < share.size(); ++rank)
     table.add({std::to_string(rank), grouped(share[rank].units), grouped(share[rank].elements),
-               count_text(cost.muon_flops.at(rank)) + "FLOP", mib(cost.sent_bytes.at(rank))});
+               count_text(cost.muon_flops.at(rank)) + "FLOP", size_text(cost.sent_bytes.at(rank))});
   return "\nWho updates what\n" + table.text() +
          fmt::format("  balance {:.3f} (1: no rank waits for another), padding {} elements\n",
                      cost.balance, grouped(cost.padding_elements));
@@ -200,15 +202,15 @@ std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
     const auto category = static_cast<MemoryCategory>(i);
     const std::int64_t bytes = memory.category_bytes(category);
     sum += bytes;
-    if (bytes > 0) table.add({std::string(muo::name_of(category)), mib(bytes)});
+    if (bytes > 0) table.add({std::string(muo::name_of(category)), size_text(bytes)});
   }
-  table.add({"sum", mib(sum)});
-  table.add({"allocated", mib(memory.bytes)});
+  table.add({"sum", size_text(sum)});
+  table.add({"allocated", size_text(memory.bytes)});
   return "\nMemory\n" + table.text() +
          fmt::format(
              "  Tensors that are never in use together share memory: {} saved.\n"
-             "  All {} devices: {}\n",
-             mib(sum - memory.bytes), run.world, mib(memory.bytes * run.world));
+             "  All devices together: {}\n",
+             size_text(sum - memory.bytes), size_text(memory.bytes * run.world));
 }
 
 Json buckets_json(const ShardingPlan& plan) {

@@ -133,13 +133,8 @@ class RankTrainer {
     const Clock::time_point now = Clock::now();
     const double step_ms = milliseconds(now - last_logged_) / static_cast<double>(count);
     last_logged_ = now;
-    for (; count > 0; --count, ++next_logged_) {
-      const MetricsRecord record = state_.metrics(next_logged_);
-      run_.logger.train(record, step_ms);
-      if (record.committed == 0)
-        run_.logger.note(concat("step ", record.step, ": skipped, its loss or gradients are not ",
-                                "finite; no weight changed"));
-    }
+    for (; count > 0; --count, ++next_logged_)
+      run_.logger.train(state_.metrics(next_logged_), step_ms);
   }
   void restart_clock() { last_logged_ = Clock::now(); }
 

@@ -1,6 +1,7 @@
 #include "kernels/adamw.h"
 
 #include "kernels/adamw_impl.h"
+#include "kernels/argument_check.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
@@ -10,11 +11,15 @@ Operation<AdamwArgs> kAdamw("adamw", host::adamw);
 }  // namespace
 
 void adamw(Stream& stream, const AdamwArgs& args) {
+  ArgumentCheck check("adamw");
+  check.any_shape("scalars", args.scalars, DType::kBytes);
   static_cast<void>(args.scalars.as_struct<StepScalars>());
-  const std::int64_t n = args.weight.numel();
-  for (const Tensor& t : {args.weight, args.m, args.v, args.grad})
-    MUO_CHECK(t && t.dtype == DType::kF32 && t.numel() == n, "adamw of ", n, " elements");
-  MUO_CHECK(0 <= args.group && args.group < kMaxAdamGroups, "AdamW group ", args.group);
+  check.any_shape("weight", args.weight);
+  check.tensor("m", args.m, args.weight.shape);
+  check.tensor("v", args.v, args.weight.shape);
+  check.tensor("grad", args.grad, args.weight.shape);
+  check.apart("weight", args.weight, "grad", args.grad);
+  check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");
   kAdamw.submit(stream, args,
                 {.writes = {args.weight, args.m, args.v}, .reads = {args.grad, args.scalars}});
 }

@@ -1,5 +1,6 @@
 #include "kernels/metrics.h"
 
+#include "kernels/argument_check.h"
 #include "kernels/metrics_impl.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
@@ -12,7 +13,7 @@ Operation<WriteMetricsArgs> kWriteMetrics("write_metrics", host::write_metrics);
 void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   static_cast<void>(args.ring.as_struct<MetricsRecord>());
-  MUO_CHECK(args.totals.dtype == DType::kF64 && args.totals.numel() == 2);
+  ArgumentCheck("write_metrics").tensor("totals", args.totals, {2}, DType::kF64);
   kWriteMetrics.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
+#include "kernels/argument_check.h"
 #include "kernels/muon_impl.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
@@ -15,9 +17,14 @@ Operation<MuonInputArgs> kMuonInput("muon_input", host::muon_input);
 Operation<MuonScaleArgs> kMuonScale("muon_scale", host::muon_scale);
 Operation<MuonCommitArgs> kMuonCommit("muon_commit", host::muon_commit);
 
-void check_numel(const Tensor& t, std::int64_t n, const char* what) {
-  MUO_CHECK(t && t.dtype == DType::kF32 && t.numel() == n, what, " has ", t.numel(), " of ", n,
-            " elements");
+void check_count(ArgumentCheck& check, std::string_view name, const Tensor& t, std::int64_t n) {
+  check.any_shape(name, t);
+  MUO_CHECK(t.numel() == n, name, " has ", t.numel(), " of ", n, " elements");
+}
+
+void check_scalars(ArgumentCheck& check, const Tensor& scalars) {
+  check.any_shape("scalars", scalars, DType::kBytes);
+  static_cast<void>(scalars.as_struct<StepScalars>());
 }
 
 }  // namespace
@@ -27,45 +34,54 @@ double muon_rate(std::int64_t rows, std::int64_t columns) {
 }
 
 void muon_nesterov(Stream& stream, const MuonNesterovArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  check_numel(args.grad, args.x.numel(), "grad");
-  check_numel(args.momentum, args.x.numel(), "momentum");
+  ArgumentCheck check("muon_nesterov");
+  check_scalars(check, args.scalars);
+  check_count(check, "grad", args.grad, args.x.numel());
+  check_count(check, "momentum", args.momentum, args.x.numel());
+  check.apart("x", args.x, "grad", args.grad);
   kMuonNesterov.submit(stream, args,
                        {.writes = {args.x}, .reads = {args.grad, args.momentum, args.scalars}});
 }
 
 void muon_input(Stream& stream, const MuonInputArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  MUO_CHECK(args.x.shape.rank() == 3, args.x.shape.text());
-  check_numel(args.grad, args.x.numel(), "grad");
-  if (args.momentum) check_numel(args.momentum, args.x.numel(), "momentum");
-  check_numel(args.row_norms, args.x.shape[0] * args.x.shape[1], "row_norms");
+  ArgumentCheck check("muon_input");
+  check_scalars(check, args.scalars);
+  check.rank("x", args.x, 3, "(k, R, C)");
+  check_count(check, "grad", args.grad, args.x.numel());
+  if (args.momentum) check_count(check, "momentum", args.momentum, args.x.numel());
+  check_count(check, "row_norms", args.row_norms, args.x.shape[0] * args.x.shape[1]);
+  check.apart("x", args.x, "grad", args.grad);
   kMuonInput.submit(
       stream, args,
       {.writes = {args.x, args.row_norms}, .reads = {args.grad, args.momentum, args.scalars}});
 }
 
 void muon_scale(Stream& stream, const MuonScaleArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  MUO_CHECK(args.u.shape.rank() == 3, args.u.shape.text());
+  ArgumentCheck check("muon_scale");
+  check_scalars(check, args.scalars);
+  check.rank("u", args.u, 3, "(k, R, C)");
   const std::int64_t n = args.u.shape[0] * std::max(args.u.shape[1], args.u.shape[2]);
-  check_numel(args.variance, n, "variance");
-  check_numel(args.new_variance, n, "new_variance");
+  check_count(check, "variance", args.variance, n);
+  check_count(check, "new_variance", args.new_variance, n);
+  check.apart("new_variance", args.new_variance, "variance", args.variance);
   kMuonScale.submit(
       stream, args,
       {.writes = {args.u, args.new_variance}, .reads = {args.variance, args.scalars}});
 }
 
 void muon_commit(Stream& stream, const MuonCommitArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  MUO_CHECK(args.weight || args.variance, "muon_commit of nothing");
+  ArgumentCheck check("muon_commit");
+  check_scalars(check, args.scalars);
+  check.that(args.weight || args.variance, "commits nothing");
   if (args.weight) {
     const std::int64_t n = args.weight.numel();
-    check_numel(args.momentum, n, "momentum");
-    check_numel(args.u, n, "u");
-    check_numel(args.grad, n, "grad");
+    check_count(check, "momentum", args.momentum, n);
+    check_count(check, "u", args.u, n);
+    check_count(check, "grad", args.grad, n);
   }
-  if (args.variance) check_numel(args.new_variance, args.variance.numel(), "new_variance");
+  if (args.variance) check_count(check, "new_variance", args.new_variance, args.variance.numel());
+  check.apart("weight", args.weight, "grad", args.grad);
+  check.apart("weight", args.weight, "u", args.u);
   kMuonCommit.submit(stream, args,
                      {.writes = {args.weight, args.momentum, args.variance},
                       .reads = {args.u, args.grad, args.new_variance, args.scalars}});

@@ -1,5 +1,6 @@
 #include "kernels/step_scalars.h"
 
+#include "kernels/argument_check.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars_impl.h"
 
@@ -18,7 +19,7 @@ void advance_step(Stream& stream, const AdvanceStepArgs& args) {
 
 void agree_commit(Stream& stream, const AgreeCommitArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
-  MUO_CHECK(args.totals && args.totals.dtype == DType::kF64);
+  ArgumentCheck("agree_commit").any_shape("totals", args.totals, DType::kF64);
   kAgreeCommit.submit(stream, args, {.writes = {args.scalars}, .reads = {args.totals}});
 }
 

@@ -64,7 +64,7 @@ TEST(PlanReport, SumsMemoryBeforeAndAfterSharing) {
   EXPECT_THAT(table, HasSubstr("4.00 MiB"));
   EXPECT_THAT(table, HasSubstr("6.00 MiB"));
   EXPECT_THAT(table, HasSubstr("1.00 MiB saved"));
-  EXPECT_THAT(table, HasSubstr("All 2 devices: 10.00 MiB"));
+  EXPECT_THAT(table, HasSubstr("All devices together: 10.00 MiB"));
 }
 
 TEST(PlanReport, TellsModelParametersAndSharding) {

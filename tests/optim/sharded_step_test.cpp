@@ -231,6 +231,19 @@ TEST(ShardedStep, PublishMakesReplicasEqualTheMasters) {
   }
 }
 
+TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
+  for (const std::string_view strategy : strategy_names())
+    for (int world = 1; world <= 5; ++world) {
+      const ToyRun run = toy(world, strategy, 2);
+      const PlanCost cost = plan_cost(run.plan, run.params);
+      const std::vector<ToyRank> ranks = run_toy(run);
+      const std::int64_t totals = 2 * (16 * (world - 1) / world);  // two fp64, all-reduced
+      for (std::size_t r = 0; r < ranks.size(); ++r)
+        EXPECT_EQ(ranks[r].sent_bytes, 2 * (cost.sent_bytes[r] + totals))
+            << strategy << ", world " << world << ", rank " << r;
+    }
+}
+
 TEST(ShardedStep, CallsOutOfOrderAreErrors) {
   DeviceGroup group({.world = 1});
   const std::vector<ParamSpec> params = toy_params(1);

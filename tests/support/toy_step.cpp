@@ -130,6 +130,7 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
   }
   ToyRank result = result_of(run, sharded);
   result.counts = counts;
+  result.sent_bytes = rank.communicator.bytes_sent();
   return result;
 }
 

@@ -51,6 +51,7 @@ struct ToyRank {
   std::vector<ToyEntry> state;
   StepScalars scalars;
   double squares = 0;                // of the last step's gradient
+  std::int64_t sent_bytes = 0;       // in all steps, as the communicator counts them
   std::vector<std::int64_t> counts;  // step and updates after each step, alternating
 };
 
