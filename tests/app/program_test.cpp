@@ -1,9 +1,9 @@
+#include "support/program.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "support/files.h"
@@ -13,31 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-// The program itself, as a shell runs it.
-Outcome run(const std::string& arguments) {
-  const test::TemporaryDirectory directory;
-  const std::string err = directory.path() / "err";
-  const std::string command = std::string(MUO_PROGRAM) + " " + arguments + " 2>" + err;
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  for (std::size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-    outcome.out.append(buffer, n);
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.err = test::read_file(err);
-  return outcome;
-}
-
 void expect_refused(const std::string& arguments, const std::string& text) {
-  const Outcome outcome = run(arguments);
+  const test::Outcome outcome = test::run_program(arguments);
   EXPECT_EQ(outcome.code, 2) << arguments;
   EXPECT_EQ(outcome.out, "") << arguments;
   EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: ")) << arguments;
@@ -48,7 +25,7 @@ void expect_refused(const std::string& arguments, const std::string& text) {
 TEST(Program, HelpAndVersionGoToStdout) {
   for (const char* arguments : {"--help", "train --help", "eval --help", "sample --help",
                                 "plan --help", "doctor --help", "--version"}) {
-    const Outcome outcome = run(arguments);
+    const test::Outcome outcome = test::run_program(arguments);
     EXPECT_EQ(outcome.code, 0) << arguments;
     EXPECT_EQ(outcome.err, "") << arguments;
     EXPECT_THAT(outcome.out, HasSubstr("muograph")) << arguments;
@@ -88,7 +65,7 @@ TEST(Program, AConfigKeyThatIsUnknownIsRefusedByName) {
 }
 
 TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
-  const Outcome outcome = run(
+  const test::Outcome outcome = test::run_program(
       "plan --devices 2 --depth 64 --vocab-size 65536 --device-batch-size 64 --max-seq-len 2048");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("not enough memory: 2 devices need"));
@@ -96,7 +73,7 @@ TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
 }
 
 TEST(Program, DoctorSaysWhatIsHere) {
-  const Outcome outcome = run("doctor");
+  const test::Outcome outcome = test::run_program("doctor");
   EXPECT_EQ(outcome.code, 0) << outcome.out;
   for (const char* text : {"CPU", "cores", "memory", "disk", "OpenBLAS", "GPU", "CUDA",
                            "host backend (CPU) only", "Ready to train."})
