@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/blas.h"
 #include "support/immediate_stream.h"
 #include "support/tensors.h"
 
@@ -18,7 +19,7 @@ namespace {
 using Index = std::int64_t;
 
 void sgemm(benchmark::State& state) {
-  openblas_set_num_threads(1);
+  require_safe_blas();
   const Index n = state.range(0);
   const test::HostTensor a = test::random_tensor({n, n}, "a"), b = test::random_tensor({n, n}, "b"),
                          c({n, n});
@@ -26,6 +27,7 @@ void sgemm(benchmark::State& state) {
   for (auto _ : state)
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, size, size, size, 1.0F, a.values().data(),
                 size, b.values().data(), size, 0.0F, c.values().data(), size);
+  state.SetLabel(describe_blas());
   state.counters["flop/s"] = benchmark::Counter(2.0 * static_cast<double>(n * n * n),
                                                 benchmark::Counter::kIsIterationInvariantRate);
 }

@@ -24,6 +24,7 @@ double best_seconds(int threads, int repeats, const Work& work) {
                                            std::vector<double>(static_cast<std::size_t>(threads)));
   std::barrier start(threads);
   std::vector<std::thread> pool;
+  pool.reserve(static_cast<std::size_t>(threads));
   for (int i = 0; i < threads; ++i)
     pool.emplace_back([&, i] {
       for (std::vector<double>& round : seconds) {

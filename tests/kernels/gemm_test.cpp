@@ -140,6 +140,7 @@ TEST(Gemm, GivesTheSameBitsWithConcurrentCallers) {
   constexpr int kCallers = 3;
   std::vector<int> wrong(kCallers);
   std::vector<std::thread> callers;
+  callers.reserve(kCallers);
   for (int i = 0; i < kCallers; ++i)
     callers.emplace_back([&, i] {
       const HostTensor d({104, 104});

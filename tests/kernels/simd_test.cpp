@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "support/tensors.h"
@@ -15,7 +16,6 @@
 namespace muo {
 namespace {
 
-using simd::AllLanes;
 using simd::F32;
 using simd::FirstLanes;
 using simd::kLanes;
@@ -67,6 +67,22 @@ TEST(SimdExp, HandlesTheEnds) {
   EXPECT_EQ(one(exp, infinity), infinity);
   EXPECT_EQ(one(exp, 88.8F), infinity);
   EXPECT_TRUE(std::isnan(one(exp, std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(SimdExp2, IsWithinOneUlpOverTheNormalRange) {
+  const auto reference = [](double x) { return std::exp2(x); };
+  const auto vector = [](F32 x) { return simd::exp2(x); };
+  EXPECT_LE(worst_ulp(floats_between(1e-8F, 127.0F, 1009), vector, reference), 1.0);
+  EXPECT_LE(worst_ulp(floats_between(-1e-8F, -126.0F, 1009), vector, reference), 1.0);
+}
+
+TEST(SimdExp2, HandlesTheEnds) {
+  const auto exp2 = [](F32 x) { return simd::exp2(x); };
+  EXPECT_EQ(one(exp2, 0.0F), 1.0F);
+  EXPECT_EQ(one(exp2, -126.5F), 0.0F);
+  EXPECT_EQ(one(exp2, -1e30F), 0.0F);
+  EXPECT_EQ(one(exp2, -std::numeric_limits<float>::infinity()), 0.0F);
+  EXPECT_TRUE(std::isnan(one(exp2, std::numeric_limits<float>::quiet_NaN())));
 }
 
 TEST(SimdTanh, IsWithinTwoUlp) {
