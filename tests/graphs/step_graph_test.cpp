@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "support/tolerance.h"
-#include "support/toy_run.h"
+#include "support/toy_training.h"
 
 namespace muo {
 namespace {
 
 using test::Agreement;
-using test::ToyResult;
-using test::ToyRun;
+using test::ToyCurves;
+using test::ToyTraining;
 
 std::vector<double> doubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
@@ -27,12 +27,12 @@ const Agreement& bounds() {
   static const Agreement agreement = test::agreement({.steps = kSteps});
   return agreement;
 }
-const ToyResult& reference() {
-  static const ToyResult result = test::train({.steps = kSteps});
+const ToyCurves& reference() {
+  static const ToyCurves result = test::train({.steps = kSteps});
   return result;
 }
 
-void expect_agreement(const ToyResult& got, const std::string& what) {
+void expect_agreement(const ToyCurves& got, const std::string& what) {
   EXPECT_LE(test::curve_distance(got.losses, reference().losses), bounds().losses) << what;
   EXPECT_LE(test::relative_error(got.weights, doubles(reference().weights)), bounds().weights)
       << what;
@@ -69,7 +69,7 @@ TEST(StepGraph, AccumulationGivesTheSameCurveInOneGraphAndInSeveral) {
 // The bound means something: a run with another learning rate, or another seed of the data, is far
 // outside of it.
 TEST(StepGraph, TheBoundTellsRunsApart) {
-  ToyRun other{.steps = kSteps};
+  ToyTraining other{.steps = kSteps};
   other.before_step = [](RankContext&, RunState& state, int step) {
     if (step == 0) state.update.hyper().as_struct<HyperParameters>()->muon_lr *= 1.001;
   };
@@ -78,8 +78,8 @@ TEST(StepGraph, TheBoundTellsRunsApart) {
 
 TEST(StepGraph, TheSameRunTwiceIsBitwiseEqual) {
   for (const int world : {1, 3}) {
-    const ToyResult a = test::train({.world = world});
-    const ToyResult b = test::train({.world = world});
+    const ToyCurves a = test::train({.world = world});
+    const ToyCurves b = test::train({.world = world});
     EXPECT_EQ(a.losses, b.losses);
     EXPECT_EQ(a.grad_norms, b.grad_norms);
     EXPECT_EQ(a.weights, b.weights);
@@ -89,21 +89,21 @@ TEST(StepGraph, TheSameRunTwiceIsBitwiseEqual) {
 TEST(StepGraph, ReplayAndEagerWorkAreBitwiseEqual) {
   for (const std::string_view strategy : strategy_names())
     for (const std::int64_t accumulation : {1, 20}) {
-      ToyRun run{.world = 3, .strategy = std::string(strategy), .accumulation = accumulation};
-      const ToyResult replayed = test::train(run);
+      ToyTraining run{.world = 3, .strategy = std::string(strategy), .accumulation = accumulation};
+      const ToyCurves replayed = test::train(run);
       run.graph = false;
-      const ToyResult eager = test::train(run);
+      const ToyCurves eager = test::train(run);
       EXPECT_EQ(replayed.losses, eager.losses) << strategy;
       EXPECT_EQ(replayed.weights, eager.weights) << strategy;
     }
 }
 
 TEST(StepGraph, AnyTopologicalOrderIsBitwiseEqual) {
-  ToyRun run{.world = 3, .accumulation = 2, .steps = 10};
-  const ToyResult in_order = test::train(run);
+  ToyTraining run{.world = 3, .accumulation = 2, .steps = 10};
+  const ToyCurves in_order = test::train(run);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     run.random_order = seed;
-    const ToyResult shuffled = test::train(run);
+    const ToyCurves shuffled = test::train(run);
     EXPECT_EQ(in_order.losses, shuffled.losses);
     EXPECT_EQ(in_order.weights, shuffled.weights);
   }
@@ -115,7 +115,7 @@ TEST(StepGraph, NothingIsAllocatedAfterStartUp) {
 
 // The initial weights are those of one rank, whatever the world and the strategy.
 TEST(StepGraph, InitialWeightsDoNotDependOnTheWorld) {
-  const ToyResult one = test::train({.steps = 0});
+  const ToyCurves one = test::train({.steps = 0});
   for (const int world : {2, 5})
     for (const std::string_view strategy : strategy_names())
       EXPECT_EQ(
@@ -125,7 +125,7 @@ TEST(StepGraph, InitialWeightsDoNotDependOnTheWorld) {
 
 TEST(StepGraph, ANonFiniteGradientOnOneRankCommitsNowhereAndTheRunGoesOn) {
   std::vector<float> before;
-  ToyRun run{.world = 3, .steps = 4};
+  ToyTraining run{.world = 3, .steps = 4};
   run.before_step = [](RankContext& rank, RunState& state, int step) {
     // A weight that only this rank sees as infinite, for one step: its loss is not finite.
     static thread_local float saved;
@@ -138,7 +138,7 @@ TEST(StepGraph, ANonFiniteGradientOnOneRankCommitsNowhereAndTheRunGoesOn) {
       weight[5] = saved;
     }
   };
-  const ToyResult result = test::train(run);
+  const ToyCurves result = test::train(run);
   EXPECT_EQ(result.committed, (std::vector<std::int32_t>{1, 1, 0, 1}));
   EXPECT_TRUE(std::isfinite(result.losses[3]));
   for (const float w : result.weights)
@@ -146,7 +146,7 @@ TEST(StepGraph, ANonFiniteGradientOnOneRankCommitsNowhereAndTheRunGoesOn) {
 }
 
 TEST(StepGraph, VerifySyncNamesTheTensorAndTheRank) {
-  ToyRun run{.world = 3, .steps = 1};
+  ToyTraining run{.world = 3, .steps = 1};
   run.before_step = [](RankContext& rank, RunState& state, int) {
     if (rank.rank == 2) {
       float* w = state.weights[3].as<float>();
@@ -166,7 +166,7 @@ TEST(StepGraph, VerifySyncNamesTheTensorAndTheRank) {
 
 TEST(StepGraph, ARankThatFailsEndsTheRunWithItsOwnMessage) {
   for (const bool graph : {true, false}) {
-    ToyRun run{.world = 4, .graph = graph};
+    ToyTraining run{.world = 4, .graph = graph};
     run.before_step = [](RankContext& rank, RunState&, int step) {
       if (rank.rank == 2 && step == 3) throw Error("the disk of rank two is gone");
     };

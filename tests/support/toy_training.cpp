@@ -1,4 +1,4 @@
-#include "support/toy_run.h"
+#include "support/toy_training.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr std::int64_t kVocab = 61;
 // Row g of step s: a walk in which the next token follows from the last one, mostly.
 void fill_row(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) {
   const CounterRandom random(7, "toy data");
-  const auto base = static_cast<std::uint64_t>((step * kToyRows + g) * 64);
+  const auto base = static_cast<std::uint64_t>((step * kTrainingRows + g) * 64);
   auto token = static_cast<std::int32_t>(random.bits(base) % kVocab);
   for (std::size_t i = 0; i < row.size(); ++i) {
     row[i] = token;
@@ -62,8 +62,8 @@ void perturb(RunState& state, std::uint64_t seed) {
   }
 }
 
-void run_rank(RankContext& rank, const ToyRun& run, const RunConfig& config,
-              const std::vector<ParamSpec>& params, const ShardingPlan& plan, ToyResult& result,
+void run_rank(RankContext& rank, const ToyTraining& run, const RunConfig& config,
+              const std::vector<ParamSpec>& params, const ShardingPlan& plan, ToyCurves& result,
               std::mutex& mutex) {
   PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank));
   RunState state(rank, config, params, plan, arena);
@@ -103,7 +103,7 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-RunConfig toy_config(const ToyRun& run) {
+RunConfig toy_config(const ToyTraining& run) {
   RunConfig config;
   config.options.strategy = run.strategy;
   config.options.graph = run.graph;
@@ -113,14 +113,14 @@ RunConfig toy_config(const ToyRun& run) {
                   .n_head = 2,
                   .n_kv_head = 1,
                   .n_embd = 20,
-                  .seq_len = kToySeqLen,
+                  .seq_len = kTrainingSeqLen,
                   .window_pattern = "L"};
   config.world = run.world;
   config.accumulation = run.accumulation;
-  config.batch = kToyRows / (run.world * run.accumulation);
-  MUO_CHECK(config.rows_per_step() == kToyRows, "world ", run.world, ", accumulation ",
+  config.batch = kTrainingRows / (run.world * run.accumulation);
+  MUO_CHECK(config.rows_per_step() == kTrainingRows, "world ", run.world, ", accumulation ",
             run.accumulation);
-  config.total_batch_tokens = kToyRows * kToySeqLen;
+  config.total_batch_tokens = kTrainingRows * kTrainingSeqLen;
   config.iterations = 100;
   config.optimizer = {.iterations = 100,
                       .total_batch_tokens = 524288,
@@ -131,11 +131,11 @@ RunConfig toy_config(const ToyRun& run) {
   return config;
 }
 
-ToyResult train(const ToyRun& run) {
+ToyCurves train(const ToyTraining& run) {
   const RunConfig config = toy_config(run);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(params, run.world, run.strategy);
-  ToyResult result;
+  ToyCurves result;
   std::mutex mutex;
   GroupOptions options;
   options.world = run.world;
@@ -153,15 +153,15 @@ double curve_distance(const std::vector<double>& a, const std::vector<double>& b
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
-Agreement agreement(const ToyRun& run) {
-  const ToyResult reference = train(run);
+Agreement agreement(const ToyTraining& run) {
+  const ToyCurves reference = train(run);
   const std::vector<double> weights(reference.weights.begin(), reference.weights.end());
   std::vector<double> losses_apart;
   std::vector<double> weights_apart;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    ToyRun control = run;
+    ToyTraining control = run;
     control.perturbation = seed;
-    const ToyResult other = train(control);
+    const ToyCurves other = train(control);
     losses_apart.push_back(curve_distance(other.losses, reference.losses));
     weights_apart.push_back(relative_error(other.weights, weights));
   }

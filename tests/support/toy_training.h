@@ -13,7 +13,7 @@ namespace muo::test {
 
 // A small training run through the real parts (plan, memory plan, graphs, device group) on made-up
 // data with structure to learn. The global batch is the same for every world that divides 60.
-struct ToyRun {
+struct ToyTraining {
   int world = 1;
   std::string strategy = "balanced";
   bool graph = true;
@@ -26,7 +26,7 @@ struct ToyRun {
   std::function<void(RankContext&, RunState&, int step)> before_step = {};
 };
 
-struct ToyResult {
+struct ToyCurves {
   std::vector<double> losses;      // per step, over the global batch
   std::vector<double> grad_norms;  // per step
   std::vector<std::int32_t> committed;
@@ -34,11 +34,11 @@ struct ToyResult {
   std::int64_t allocations_while_running = 0;  // device allocations after start-up, all ranks
 };
 
-inline constexpr std::int64_t kToyRows = 60;  // per step
-inline constexpr std::int64_t kToySeqLen = 12;
+inline constexpr std::int64_t kTrainingRows = 60;  // per step
+inline constexpr std::int64_t kTrainingSeqLen = 12;
 
-RunConfig toy_config(const ToyRun& run);
-ToyResult train(const ToyRun& run);
+RunConfig toy_config(const ToyTraining& run);
+ToyCurves train(const ToyTraining& run);
 
 // Root mean square of the difference of two curves.
 double curve_distance(const std::vector<double>& a, const std::vector<double>& b);
@@ -49,6 +49,6 @@ struct Agreement {
   double losses = 0;
   double weights = 0;  // relative, Frobenius
 };
-Agreement agreement(const ToyRun& run);
+Agreement agreement(const ToyTraining& run);
 
 }  // namespace muo::test

@@ -1,0 +1,208 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/checkpoint.h"
+#include "support/files.h"
+#include "support/program.h"
+
+// The commands as a user runs them, on a text of a few kilobytes.
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+using test::run_program;
+using testing::HasSubstr;
+
+class Training : public testing::Test {
+ protected:
+  Training() {
+    std::string text;
+    for (int i = 0; i < 900; ++i)
+      text += "line " + std::to_string(i * i % 97) + " of the text;\n";
+    test::write_file(text_, text);
+  }
+
+  [[nodiscard]] fs::path path(const std::string& name) const { return directory_.path() / name; }
+  // The defaults of these tests, except where `more` says otherwise, and `more`.
+  [[nodiscard]] std::string options(const std::string& out, const std::string& more = "") const {
+    std::string command = "train --data " + text_.string() + " --out " + path(out).string();
+    for (const char* option :
+         {"--depth 1", "--n-embd 32", "--n-head 2", "--max-seq-len 32", "--total-batch-size 768",
+          "--device-batch-size 4", "--num-iterations 20", "--warmup-steps 5", "--eval-every 10",
+          "--eval-tokens 640", "--sample-every -1", "--devices 2", "--matrix-lr 0.3",
+          "--embedding-lr 2", "--unembedding-lr 0.2"}) {
+      const std::string text = option;
+      if (more.find(text.substr(0, text.find(' ') + 1)) == std::string::npos) command += " " + text;
+    }
+    return command + " " + more;
+  }
+  Outcome train(const std::string& out, const std::string& more = "") const {
+    Outcome outcome = run_program(options(out, more));
+    if (outcome.code != 0) throw Error("exit code not 0: " + outcome.err + outcome.out);
+    return outcome;
+  }
+  [[nodiscard]] std::vector<json> metrics(const std::string& out, const std::string& kind) const {
+    std::ifstream file(path(out) / "metrics.jsonl");
+    std::vector<json> records;
+    for (std::string line; std::getline(file, line);)
+      if (json record = json::parse(line); record["kind"] == kind) records.push_back(record);
+    return records;
+  }
+  [[nodiscard]] std::vector<double> losses(const std::string& out) const {
+    std::vector<double> values;
+    for (const json& record : metrics(out, "train"))
+      values.push_back(record["loss"]);
+    return values;
+  }
+  [[nodiscard]] std::string tensors(const std::string& out, std::int64_t step) const {
+    const fs::path checkpoint = checkpoint_directory(path(out), step);
+    return test::read_file(checkpoint / "model.safetensors") +
+           test::read_file(checkpoint / "optimizer.safetensors");
+  }
+
+  test::TemporaryDirectory directory_;
+  fs::path text_ = directory_.path() / "text.txt";
+};
+
+TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
+  const Outcome outcome = train("run");
+  EXPECT_THAT(outcome.out, HasSubstr("step 20/20"));
+  EXPECT_THAT(outcome.out, HasSubstr("run directory: " + path("run").string()));
+
+  const std::vector<json> steps = metrics("run", "train");
+  ASSERT_EQ(steps.size(), 20U);
+  EXPECT_EQ(steps[0]["step"], 0);
+  EXPECT_NEAR(steps[0]["loss"].get<double>(), std::log(257.0), 0.01);
+  EXPECT_LT(steps[19]["loss"].get<double>(), 0.8 * steps[0]["loss"].get<double>());
+  const std::vector<json> evals = metrics("run", "eval");
+  ASSERT_EQ(evals.size(), 3U);  // at 0, 10 and 20
+  EXPECT_EQ(evals[2]["step"], 20);
+
+  const std::string run = path("run").string();
+  const Outcome eval = run_program("eval --checkpoint " + run + " --eval-tokens 640");
+  EXPECT_EQ(eval.code, 0) << eval.err;
+  EXPECT_THAT(eval.out, HasSubstr("val_bpb"));
+  const Outcome sample =
+      run_program("sample --checkpoint " + run + " --prompt line --max-tokens 20");
+  EXPECT_EQ(sample.code, 0) << sample.err;
+  EXPECT_THAT(sample.out, testing::StartsWith("line"));
+  EXPECT_EQ(run_program("sample --checkpoint " + run + " --prompt line --max-tokens 20").out,
+            sample.out);
+}
+
+TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {
+  train("run");
+  const double want = metrics("run", "eval").back()["val_loss"];
+  for (const char* devices : {"1", "2", "3"}) {
+    const Outcome eval = run_program("eval --checkpoint " + path("run").string() +
+                                     " --eval-tokens 640 --devices " + devices);
+    ASSERT_EQ(eval.code, 0) << eval.err;
+    const auto at = eval.out.find("val_loss ");
+    ASSERT_NE(at, std::string::npos) << eval.out;
+    EXPECT_NEAR(std::stod(eval.out.substr(at + 9)), want, 1e-6) << devices;  // six digits printed
+  }
+}
+
+TEST_F(Training, TheSameCommandTwiceIsBitwiseEqualAndSoIsEagerWork) {
+  train("a");
+  train("b");
+  train("c", "--graph off");
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(losses("a"), losses("c"));
+  EXPECT_EQ(tensors("a", 20), tensors("b", 20));
+  EXPECT_EQ(tensors("a", 20), tensors("c", 20));
+  train("d", "--seed 43");
+  EXPECT_NE(tensors("a", 20), tensors("d", 20));
+}
+
+TEST_F(Training, AResumedRunIsBitwiseTheRunThatWasNotInterrupted) {
+  train("whole", "--save-every 7");
+  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  const Outcome outcome = train("part", "--resume " + checkpoint);
+  EXPECT_THAT(outcome.out, HasSubstr("at step 7"));
+  EXPECT_EQ(metrics("part", "train").front()["step"], 7);
+  EXPECT_EQ(tensors("whole", 20), tensors("part", 20));
+  const std::vector<double> whole = losses("whole");
+  EXPECT_EQ(std::vector<double>(whole.begin() + 7, whole.end()), losses("part"));
+}
+
+TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
+  train("whole", "--save-every 7");
+  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  for (const char* other : {"--devices 1", "--devices 3 --strategy ddp --device-batch-size 8",
+                            "--devices 4 --strategy stacked --device-batch-size 2"}) {
+    const std::string out = "other" + std::to_string(other[10]);
+    train(out, std::string(other) + " --resume " + checkpoint);
+    // The first step's loss comes from the restored weights: the sum of 768 tokens in another
+    // order.
+    EXPECT_NEAR(losses(out).front(), losses("whole").at(7), 768 * 0x1p-24 * losses("whole").at(7))
+        << other;
+    EXPECT_NEAR(losses(out).back(), losses("whole").back(), 0.02) << other;
+  }
+}
+
+TEST_F(Training, ResumeAutoTakesTheNewestCheckpointThatIsWhole) {
+  train("run", "--save-every 5");
+  const std::string want = tensors("run", 20);
+  fs::remove_all(checkpoint_directory(path("run"), 20));
+  // Damage the newest that is left: one byte of a weight.
+  const fs::path damaged = checkpoint_directory(path("run"), 15) / "model.safetensors";
+  std::string bytes = test::read_file(damaged);
+  bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
+  test::write_file(damaged, bytes);
+  const Outcome outcome = train("run", "--save-every 5 --resume auto");
+  EXPECT_THAT(outcome.out, HasSubstr("step_00000015"));
+  EXPECT_THAT(outcome.out, HasSubstr("at step 10"));
+  EXPECT_EQ(tensors("run", 20), want);
+  EXPECT_EQ(losses("run").size(), 20U) << "metrics of repeated steps are replaced";
+}
+
+TEST_F(Training, ASignalSavesAndTheRunGoesOnBitwise) {
+  const std::string same = "--num-iterations 600 --eval-every -1 --devices 1";
+  train("whole", same);
+  // In the shell: start, wait for the first steps, ask to stop.
+  const Outcome stopped = run_program(options("part", same) + " & pid=$!; until [ -s " +
+                                      (path("part") / "metrics.jsonl").string() +
+                                      " ]; do sleep 0.01; done; kill -TERM $pid; wait $pid");
+  ASSERT_EQ(stopped.code, 143) << stopped.err;
+  const Outcome again = train("part", same + " --resume auto");
+  EXPECT_THAT(again.out, HasSubstr("resuming from"));
+  EXPECT_EQ(tensors("whole", 600), tensors("part", 600));
+}
+
+TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
+  const auto refused = [&](const std::string& more, const std::string& text) {
+    const Outcome outcome = run_program(options("refused", more));
+    EXPECT_EQ(outcome.code, 2) << more << outcome.out << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(text)) << more;
+    EXPECT_FALSE(fs::exists(path("refused"))) << more;
+  };
+  refused("--n-layer 24 --n-embd 65536 --n-head 256", "GiB");
+  refused("--total-batch-size 700", "--total-batch-size 700");
+  refused("--n-head 3", "--n-head");
+  refused("--strategy zero", "balanced");
+  refused("--max-seq-len 100000", "shorter than a row");
+  refused("--resume " + path("nowhere").string(), "nowhere");
+}
+
+TEST_F(Training, AFinishedRunIsNotOverwrittenAndNotResumed) {
+  train("run");
+  const Outcome again = run_program(options("run"));
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, HasSubstr("holds a run already"));
+  const Outcome resumed = run_program(options("run", "--resume auto"));
+  EXPECT_EQ(resumed.code, 2);
+  EXPECT_THAT(resumed.err, HasSubstr("nothing is left to train"));
+}
+
+}  // namespace
+}  // namespace muo

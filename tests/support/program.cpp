@@ -1,0 +1,27 @@
+#include "support/program.h"
+
+#include <sys/wait.h>
+
+#include <cstdio>
+
+#include "support/files.h"
+
+namespace muo::test {
+
+Outcome run_program(const std::string& arguments) {
+  const TemporaryDirectory directory;
+  const std::string err = directory.path() / "err";
+  const std::string command = "{ " + std::string(MUO_PROGRAM) + " " + arguments + "; } 2>" + err;
+  Outcome outcome;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  for (std::size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    outcome.out.append(buffer, n);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.err = read_file(err);
+  return outcome;
+}
+
+}  // namespace muo::test
