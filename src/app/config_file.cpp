@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "app/toml.h"
 #include "base/check.h"
@@ -19,7 +19,9 @@ std::string read_text(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file, error))
     throw InputError(fmt::format("--config {}: is a directory", file.string()));
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw InputError(fmt::format("--config {}: {}", file.string(), std::strerror(errno)));
+  if (!in)
+    throw InputError(
+        fmt::format("--config {}: {}", file.string(), std::generic_category().message(errno)));
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
@@ -32,7 +34,7 @@ std::string value_text(const OptionRow& row) {
       out += (out.empty() ? "" : ", ") + toml_string(value);
     return "[" + out + "]";
   }
-  const std::string text = option_text(row);
+  std::string text = option_text(row);
   if (std::holds_alternative<std::string*>(row.field) || text == "auto") return toml_string(text);
   if (std::holds_alternative<bool*>(row.field)) return text == "on" ? "true" : "false";
   return text;

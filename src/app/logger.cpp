@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
-#include <cstring>
 #include <fstream>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -68,7 +68,8 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   out << kept;
   out.close();
   if (!out)
-    throw Error(fmt::format("cannot write {}: {}", temporary.string(), std::strerror(errno)));
+    throw Error(fmt::format("cannot write {}: {}", temporary.string(),
+                            std::generic_category().message(errno)));
   std::filesystem::rename(temporary, file);
 }
 
@@ -82,8 +83,8 @@ class Logger::Impl {
       drop_records_from(options.metrics, options.first_step);
       fd_ = open(options.metrics.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
       if (fd_ < 0)
-        throw Error(
-            fmt::format("cannot open {}: {}", options.metrics.string(), std::strerror(errno)));
+        throw Error(fmt::format("cannot open {}: {}", options.metrics.string(),
+                                std::generic_category().message(errno)));
     }
     // Signals are the main thread's business.
     sigset_t all;
@@ -125,7 +126,8 @@ class Logger::Impl {
     if (!error_.empty()) throw Error(error_);
   }
   void fail(int code) {
-    error_ = fmt::format("cannot write {}: {}", options_.metrics.string(), std::strerror(code));
+    error_ = fmt::format("cannot write {}: {}", options_.metrics.string(),
+                         std::generic_category().message(code));
   }
 
   void work() {

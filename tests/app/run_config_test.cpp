@@ -129,6 +129,16 @@ TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
     }
 }
 
+TEST(RunConfig, AutomaticTotalIsTheMultipleNearestToTheDefault) {
+  for (std::int64_t rows = 1; rows <= 20; ++rows) {
+    TrainOptions options = two_devices();
+    options.device_batch_size = rows;
+    const RunConfig run = resolve(options, corpus());
+    EXPECT_EQ(run.batch, rows);
+    EXPECT_LE(std::abs(run.total_batch_tokens - 8192) * 2, 512 * rows);
+  }
+}
+
 TEST(RunConfig, ExplicitTotalFindsItsDeviceBatch) {
   TrainOptions options = two_devices();
   options.total_batch_size = 2 * 256 * 24;

@@ -179,6 +179,20 @@ TEST_F(Training, ASignalSavesAndTheRunGoesOnBitwise) {
   EXPECT_EQ(tensors("whole", 600), tensors("part", 600));
 }
 
+TEST_F(Training, AFailureOfARunIsExitThreeWithItsCauseAndKeepsWhatWasWritten) {
+  const fs::path run = path("run");
+  const Outcome outcome = run_program(
+      options("run", "--num-iterations 100000 --save-every 20 --eval-every -1") +
+      " & pid=$!; until [ -d " + checkpoint_directory(run, 20).string() +
+      " ]; do sleep 0.01; done; mv " + (run / "checkpoints").string() + " " +
+      path("saved").string() + "; touch " + (run / "checkpoints").string() + "; wait $pid");
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: "));
+  EXPECT_THAT(outcome.err, HasSubstr("checkpoints"));
+  EXPECT_GE(losses("run").size(), 20U);
+  EXPECT_NO_THROW(Checkpoint(path("saved") / "step_00000020"));
+}
+
 TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
   const auto refused = [&](const std::string& more, const std::string& text) {
     const Outcome outcome = run_program(options("refused", more));

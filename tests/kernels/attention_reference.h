@@ -22,9 +22,9 @@ struct AttentionCase {
   float score_size = 1.0F;  // typical magnitude of a scaled score
 };
 
-inline void PrintTo(const AttentionCase& c, std::ostream* out) {
-  *out << "b " << c.b << ", t " << c.t << ", heads " << c.heads << "/" << c.kv_heads << ", h "
-       << c.h << ", window " << c.window << ", scores about " << c.score_size;
+inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
+  return out << "b " << c.b << ", t " << c.t << ", heads " << c.heads << "/" << c.kv_heads << ", h "
+             << c.h << ", window " << c.window << ", scores about " << c.score_size;
 }
 
 // Arguments and results of both directions.

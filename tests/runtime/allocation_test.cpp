@@ -1,50 +1,15 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
 #include "runtime/device_group.h"
+#include "support/counting_new.h"
 #include "support/tensors.h"
-
-namespace {
-
-std::atomic<std::int64_t> allocations = 0;
-
-void* counted(std::size_t bytes) noexcept {
-  ++allocations;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-void* counted_or_throw(std::size_t bytes) {
-  if (void* memory = counted(bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-// The whole test program allocates through these; the shared library too. Not inlined: g++ would
-// see free() on what a new-expression gave and warn of a mismatch.
-void* operator new(std::size_t bytes) { return counted_or_throw(bytes); }
-void* operator new[](std::size_t bytes) { return counted_or_throw(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return counted(bytes);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
 
 namespace muo {
 namespace {
 
+using test::allocations;
 using test::HostTensor;
 
 // Heap allocations of all ranks during `launches` replays of a graph with every kind of node.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -167,7 +166,7 @@ inline void pack(float* dst, Index width, Index padded_rows, const float* src, I
                  Index rows, Index h) {
   for (Index i = 0; i < padded_rows; ++i, dst += width) {
     const Index filled = i < rows ? h : 0;
-    if (filled > 0) std::memcpy(dst, src + i * stride, static_cast<std::size_t>(h) * sizeof(float));
+    if (filled > 0) std::copy_n(src + i * stride, h, dst);
     std::fill(dst + filled, dst + width, 0.0F);
   }
 }

@@ -100,11 +100,14 @@ class HostStream final : public Stream {
               src.shape.text(), " ", name_of(src.dtype), " to ", dst.shape.text(), " ",
               name_of(dst.dtype));
     MUO_CHECK(!overlap(dst, src), "copy of ", src.bytes(), " bytes onto themselves");
+    const auto run = [dst, src] {
+      std::memcpy(dst.data, src.data, static_cast<std::size_t>(dst.bytes()));
+    };
+    // Not through a HostTask, which would allocate: batches are copied between replays.
+    if (runs_now("copy")) return run();
     const std::array<Access, 2> accesses = {Access{dst.data, dst.bytes(), true},
                                             Access{src.data, src.bytes(), false}};
-    enqueue_host("copy", accesses, [dst, src] {
-      std::memcpy(dst.data, src.data, static_cast<std::size_t>(dst.bytes()));
-    });
+    enqueue_host("copy", accesses, run);
   }
 
   void zero(Tensor dst) override {
@@ -116,13 +119,7 @@ class HostStream final : public Stream {
 
   void enqueue_host(std::string_view name, std::span<const Access> accesses,
                     HostTask task) override {
-    if (!capturing()) {
-      MUO_CHECK(!device_->capturing, "'", name,
-                "' on a stream that is not part of the capture under way");
-      check_can_run(name);
-      task();
-      return;
-    }
+    if (runs_now(name)) return task();
     std::sort(frontier_.begin(), frontier_.end());
     frontier_.erase(std::unique(frontier_.begin(), frontier_.end()), frontier_.end());
     auto& nodes = capture_->trace.nodes;
@@ -161,6 +158,15 @@ class HostStream final : public Stream {
   }
   void check_can_run(std::string_view what) const {
     MUO_CHECK(!device_->options.trace_only, "'", what, "' on a device that only traces");
+  }
+
+  // Whether work enqueued here runs at once; false: it becomes a node.
+  [[nodiscard]] bool runs_now(std::string_view what) const {
+    if (capturing()) return false;
+    MUO_CHECK(!device_->capturing, "'", what,
+              "' on a stream that is not part of the capture under way");
+    check_can_run(what);
+    return true;
   }
 
   // The rule behind cudaErrorStreamCaptureUnjoined: every branch leads back to this stream.

@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/counting_new.h"
+#include "support/toy_training.h"
+
+namespace muo {
+namespace {
+
+// Heap allocations of all ranks during three replayed steps, or eager ones.
+std::int64_t allocations_of_steps(const std::string& strategy, bool graph) {
+  std::int64_t count = 0;
+  test::ToyTraining training{.world = 3, .strategy = strategy, .graph = graph, .steps = 1};
+  training.before_step = [&](RankContext& rank, RunState& state, int /*step*/) {
+    const RunConfig config = test::toy_config(training);
+    const Shape shape{config.accumulation, config.batch, config.model.seq_len};
+    const std::vector<std::int32_t> tokens(static_cast<std::size_t>(shape.numel()), 1);
+    const auto copied = rank.device.make_event();
+    const auto step = [&] {
+      state.step.run(host_tensor(tokens.data(), shape), host_tensor(tokens.data(), shape), *copied);
+    };
+    step();  // what libraries set up at their first call
+    rank.barrier.arrive();
+    const std::int64_t before = test::allocations;
+    rank.barrier.arrive();
+    for (int i = 0; i < 3; ++i)
+      step();
+    rank.barrier.arrive();
+    if (rank.rank == 0) count = test::allocations - before;
+    rank.barrier.arrive();
+  };
+  test::train(training);
+  return count;
+}
+
+TEST(StepAllocations, AReplayedStepAllocatesNothing) {
+  for (const std::string_view strategy : strategy_names())
+    EXPECT_EQ(allocations_of_steps(std::string(strategy), /*graph=*/true), 0) << strategy;
+}
+
+// The count can fail: eager work builds its tasks anew.
+TEST(StepAllocations, EagerWorkIsCounted) {
+  EXPECT_GT(allocations_of_steps("balanced", /*graph=*/false), 0);
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+// Counts what a test program allocates. Include it in exactly one source of the program: it
+// replaces the global operator new.
+
+namespace muo::test {
+
+inline std::atomic<std::int64_t> allocations = 0;  // by operator new, in all threads
+
+inline void* counted(std::size_t bytes) noexcept {
+  ++allocations;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+inline void* counted_or_throw(std::size_t bytes) {
+  if (void* memory = counted(bytes)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace muo::test
+
+// The whole test program allocates through these; the shared library too. Not inlined: g++ would
+// see free() on what a new-expression gave and warn of a mismatch.
+void* operator new(std::size_t bytes) { return muo::test::counted_or_throw(bytes); }
+void* operator new[](std::size_t bytes) { return muo::test::counted_or_throw(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return muo::test::counted(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return muo::test::counted(bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
