@@ -7,6 +7,7 @@ namespace {
 
 std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& arena) {
   std::vector<Tensor> out;
+  out.reserve(params.size());
   for (const ParamSpec& spec : params)
     out.push_back(arena.tensor({.name = spec.name,
                                 .shape = spec.shape,

@@ -69,6 +69,17 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint) {
   return out;
 }
 
+std::string model_difference(const GptConfig& is, const GptConfig& wanted) {
+  json other = json::object();
+  for_each_field(wanted, [&](const char* name, const auto& value) { other[name] = value; });
+  std::string out;
+  for_each_field(is, [&](const char* name, const auto& value) {
+    if (const json mine = value; mine != other[name])
+      out += concat(out.empty() ? "" : "; ", name, " ", mine.dump(), ", not ", other[name].dump());
+  });
+  return out;
+}
+
 TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
   const json config = config_of(checkpoint);
   const auto text = config.find("options");

@@ -25,16 +25,17 @@ class RunState {
   void capture();
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
 
-  // Host calls before the first step. `token_bytes` may be empty.
-  void initialize(const std::vector<std::int32_t>& token_bytes);
+  // Host calls before the first step. `bytes_of_token` may be empty.
+  void initialize(const std::vector<std::int32_t>& bytes_of_token);
   void initialize_weights();
   // Where a resumed run goes on: batches consumed and updates committed.
-  void set_counts(std::int64_t step, std::int64_t updates);
+  void set_counts(std::int64_t step_count, std::int64_t update_count);
   [[nodiscard]] std::int64_t updates() const;  // committed; waits
 
-  // Whether a step's record is in the ring, and the record; at most kRingSlots steps ago.
-  [[nodiscard]] bool has_metrics(std::int64_t step) const;
-  [[nodiscard]] MetricsRecord metrics(std::int64_t step) const;
+  // Whether the record of step `index` is in the ring, and the record; at most kRingSlots steps
+  // ago.
+  [[nodiscard]] bool has_metrics(std::int64_t index) const;
+  [[nodiscard]] MetricsRecord metrics(std::int64_t index) const;
   // Throws Error, naming the tensor and the ranks, if replicas differ. Every rank calls it.
   void verify_sync();
 

@@ -50,6 +50,12 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
     checkpoint.emplace(directory.resume);
   if (!checkpoint) return std::nullopt;
   const std::string name = checkpoint->path().string();
+  if (const std::string difference = model_difference(checkpoint_model(*checkpoint), config.model);
+      !difference.empty())
+    throw InputError(
+        fmt::format("--resume: {} holds another model: {}: give the options it was "
+                    "trained with, or start a new run",
+                    name, difference));
   if (checkpoint->info().step >= config.iterations)
     throw InputError(
         fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "

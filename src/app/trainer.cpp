@@ -85,8 +85,8 @@ class RankTrainer {
       return 0;
     }
     run_.resume->load(rank_.compute, state_.update.state());
-    run_.resume->load_weights(rank_.compute, run_.params,
-                              [this](std::size_t i) { return state_.weights[i]; });
+    state_.update.publish();
+    rank_.compute.synchronize();
     state_.set_counts(run_.resume->info().step, run_.resume->info().updates);
     return run_.resume->info().step;
   }

@@ -45,7 +45,7 @@ class Training : public testing::Test {
     }
     return command + " " + more;
   }
-  Outcome train(const std::string& out, const std::string& more = "") const {
+  Outcome train(const std::string& out, const std::string& more = "") {
     Outcome outcome = run_program(options(out, more));
     if (outcome.code != 0) throw Error("exit code not 0: " + outcome.err + outcome.out);
     return outcome;
@@ -206,6 +206,14 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
   refused("--strategy zero", "balanced");
   refused("--max-seq-len 100000", "shorter than a row");
   refused("--resume " + path("nowhere").string(), "nowhere");
+}
+
+TEST_F(Training, ACheckpointOfAnotherModelIsRefusedWithTheDifference) {
+  train("run", "--save-every 10");
+  const Outcome outcome = run_program(
+      options("other", "--n-embd 64 --resume " + checkpoint_directory(path("run"), 10).string()));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("n_embd 32, not 64"));
 }
 
 TEST_F(Training, AFinishedRunIsNotOverwrittenAndNotResumed) {

@@ -8,6 +8,8 @@
 // Counts what a test program allocates. Include it in exactly one source of the program: it
 // replaces the global operator new.
 
+// NOLINTBEGIN(cppcoreguidelines-no-malloc, misc-definitions-in-headers): that is its purpose
+
 namespace muo::test {
 
 inline std::atomic<std::int64_t> allocations = 0;  // by operator new, in all threads
@@ -41,3 +43,5 @@ void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept 
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t /*bytes*/) noexcept {
   std::free(memory);
 }
+
+// NOLINTEND(cppcoreguidelines-no-malloc, misc-definitions-in-headers)
