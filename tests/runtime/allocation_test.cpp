@@ -41,8 +41,7 @@ std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_
       c.all_to_all(rank.comm, 9, other, full);
       rank.comm.record(*join);
       rank.compute.enqueue_host("beside", {}, [one_in_a_task] {
-        if (one_in_a_task)
-          delete new volatile int(1);  // NOLINT(clang-analyzer-unix.Malloc): freed at once
+        if (one_in_a_task) ::operator delete(::operator new(1));
       });
       rank.compute.wait(*join);
       rank.compute.copy(other, full);
