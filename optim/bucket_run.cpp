@@ -277,6 +277,7 @@ void BucketRun::publish(Stream& comm) const {
 
 std::vector<std::int64_t> BucketRun::counts_of(Range range) const {
   std::vector<std::int64_t> counts;
+  counts.reserve(static_cast<std::size_t>(world_));
   for (int r = 0; r < world_; ++r)
     counts.push_back(intersection(segment_range(bucket_, r), range).size());
   return counts;
