@@ -51,7 +51,7 @@ changed_sources() {
 
 tidy() {
   scripts/setup.sh --dev
-  [ -f build/dev/compile_commands.json ] || cmake --preset dev --log-level=WARNING
+  [ -f build/dev/compile_commands.json ] || cmake --preset dev --log-level=WARNING >/dev/null
   local files=("$@")
   if [ ${#files[@]} -eq 0 ]; then mapfile -t files < <(changed_sources); fi
   if [ ${#files[@]} -eq 0 ]; then

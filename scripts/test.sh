@@ -11,6 +11,6 @@ for argument in "$@"; do
 done
 
 scripts/setup.sh
-cmake --preset dev --log-level=WARNING
+cmake --preset dev --log-level=WARNING >/dev/null
 cmake --build --preset dev
 ctest --preset dev --parallel 2 "${arguments[@]}"

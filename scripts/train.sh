@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 
 scripts/setup.sh
-cmake --preset release --log-level=WARNING -DMUO_NATIVE=ON
+cmake --preset release --log-level=WARNING -DMUO_NATIVE=ON >/dev/null
 cmake --build --preset release --target muograph
 
 defaults=(--config "$root/configs/quick.toml")
