@@ -16,7 +16,9 @@
 namespace muo {
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0;
+// The handler runs on any thread while the ranks read: an atomic, and lock-free as handlers need.
+std::atomic<int> stop_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 // SIGINT and SIGTERM finish the step, save and end the run; a second one ends it at once.
 void request_stop(int signal) {

@@ -150,7 +150,8 @@ class RankTrainer {
     if (is_logger()) {
       SamplingOptions options;
       options.max_tokens = kSampleTokens;
-      options.seed = config_.options.seed;
+      // Another draw each time: one that falls into a loop says nothing of the model.
+      options.seed = config_.options.seed + static_cast<std::uint64_t>(step_);
       run_.logger.sample(step_, sample_text(state_.decoder, config_.model, "", options));
     }
     rank_.barrier.arrive({}, "sample");

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <csignal>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -22,7 +22,7 @@ struct TrainingRun {
   CheckpointSaver& saver;
   const Checkpoint* resume = nullptr;  // null: from the start
   Logger& logger;
-  const volatile std::sig_atomic_t& signal;  // a signal that asks the run to stop, or 0
+  const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
 
   int stop = 0;                       // the signal that all ranks agreed to stop for
   double val_loss = 0, val_bpb = -1;  // of the last evaluation
