@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "model/parameters.h"
 
 namespace muo {
 namespace {
@@ -22,6 +23,13 @@ std::int64_t GptConfig::window(std::int64_t layer) const {
   if (layer == n_layer - 1) return seq_len;
   const char kind = window_pattern.at(static_cast<std::size_t>(layer) % window_pattern.size());
   return kind == 'S' ? short_window(seq_len) : seq_len;
+}
+
+void set_nanochat_extras(GptConfig& config) {
+  config.value_embeddings = config.smear = config.backout = true;
+  config.resid_lambdas = config.x0_lambdas = true;
+  config.window_pattern = "SSSL";
+  config.qk_scale = 1.2F;
 }
 
 void check_config(const GptConfig& c) {
@@ -56,6 +64,14 @@ void check_config(const GptConfig& c) {
           concat("--window-pattern is '", c.window_pattern,
                  "': give letters S (short) and L (long), for instance SSSL"));
   require(c.softcap >= 0, concat("--softcap is ", c.softcap, ": give 0 (off) or more"));
+  require(!c.value_embeddings || c.n_embd >= kValueGateChannels,
+          concat("--n-embd ", c.n_embd, " is too narrow for value embeddings, whose gates read ",
+                 kValueGateChannels, " channels: give --value-embeddings off"));
+  require(!c.smear || c.n_embd >= kSmearGateChannels,
+          concat("--n-embd ", c.n_embd, " is too narrow for smear, whose gate reads ",
+                 kSmearGateChannels, " channels: give --smear off"));
+  require(c.dtype == DType::kF32 || c.dtype == DType::kBF16,
+          concat("dtype ", name_of(c.dtype), " is not one to compute in: give fp32 or bf16"));
   require(c.rope_base > 1 && c.qk_scale > 0, "rope_base must be over 1 and qk_scale over 0");
 }
 
@@ -63,7 +79,8 @@ double flops_per_token(const GptConfig& c) {
   double linear = static_cast<double>(c.padded_vocab() * c.n_embd);
   double attention = 0;
   for (const ParamSpec& spec : gpt_parameters(c))
-    if (spec.role == ParamRole::kMatrix) linear += static_cast<double>(spec.shape.numel());
+    if (spec.role == ParamRole::kMatrix || spec.name == kSmearGateName)
+      linear += static_cast<double>(spec.shape.numel());
   for (std::int64_t i = 0; i < c.n_layer; ++i)
     attention += 12.0 * static_cast<double>(c.n_embd * std::min(c.window(i), c.seq_len));
   return 6.0 * linear + attention;

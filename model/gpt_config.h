@@ -8,7 +8,8 @@
 
 namespace muo {
 
-// The plain GPT of the seed articles; every field is fixed for a run and saved with it.
+// A GPT as nanochat builds it, every extra a switch. The defaults are the plain GPT of the seed
+// articles. Fixed for a run and, but for dtype, saved with it.
 struct GptConfig {
   std::int64_t vocab_size = 257;
   std::int64_t n_layer = 4;
@@ -20,12 +21,31 @@ struct GptConfig {
   double rope_base = 100000.0;
   float qk_scale = 1.0F;  // after QK norm, on q and on k
   float softcap = 15.0F;
+  // nanochat's extras (spec/model 2.4, 2.9-2.11, 2.13, 2.19).
+  bool value_embeddings = false;  // gated token table added to the values of every other layer
+  bool smear = false;             // mixes a part of the previous token's embedding in
+  bool backout = false;           // subtracts a part of the middle layer's output at the end
+  bool resid_lambdas = false;     // learned weight of the residual stream before each block
+  bool x0_lambdas = false;        // learned weight of the embedding added before each block
+  DType dtype = DType::kF32;  // of activations, of matrices and embeddings as forward reads them
 
   [[nodiscard]] std::int64_t head_dim() const { return n_embd / n_head; }
   [[nodiscard]] std::int64_t padded_vocab() const { return (vocab_size + 63) / 64 * 64; }
   // Keys left of the query that layer i sees; the last layer always sees seq_len.
   [[nodiscard]] std::int64_t window(std::int64_t layer) const;
+  // Every other layer, always the last.
+  [[nodiscard]] bool has_value_embedding(std::int64_t layer) const {
+    return value_embeddings && layer % 2 == (n_layer - 1) % 2;
+  }
+  // After which block the stream is kept for backout.
+  [[nodiscard]] std::int64_t backout_layer() const { return n_layer / 2; }
 };
+
+inline constexpr std::int64_t kValueGateChannels = 12;  // of the normed input, read by the gates
+inline constexpr std::int64_t kSmearGateChannels = 24;
+
+// All of nanochat's extras, its windows and attention scale; sizes stay.
+void set_nanochat_extras(GptConfig& config);
 
 // Throws InputError naming the option and the nearest feasible value.
 void check_config(const GptConfig& config);

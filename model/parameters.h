@@ -7,14 +7,22 @@
 
 namespace muo {
 
-// Indices into gpt_parameters(): how the model's code finds its weights.
+inline constexpr const char* kSmearGateName = "smear_gate.weight";
+
+// Indices into gpt_parameters(): how the model's code finds its weights. Those of extras that are
+// off are kAbsent.
+inline constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 struct BlockParams {
+  std::size_t value_embed = kAbsent, ve_gate = kAbsent;
   std::size_t c_q, c_k, c_v, attn_proj, c_fc, mlp_proj;
 };
 struct GptParams {
-  std::size_t wte = 0;
+  std::size_t wte = kAbsent;
+  std::size_t smear_gate = kAbsent, smear_lambda = kAbsent;
+  std::size_t resid_lambdas = kAbsent, x0_lambdas = kAbsent;  // (n_layer)
   std::vector<BlockParams> blocks;
-  std::size_t lm_head = 0;
+  std::size_t backout_lambda = kAbsent;
+  std::size_t lm_head = kAbsent;
 };
 GptParams index_parameters(const GptConfig& config);
 

@@ -23,8 +23,9 @@ struct ParamSpec {
   std::string name;  // nanochat's state-dict name, "transformer.h.3.attn.c_q.weight"
   Shape shape;       // logical: what a checkpoint holds
   ParamRole role = ParamRole::kMatrix;
-  int ready = 0;  // backward order: gradients with a smaller value are final earlier
-  int use = 0;    // forward order: weights with a smaller value are read earlier
+  DType replica = DType::kF32;  // of the copy that forward reads; masters are fp32
+  int ready = 0;                // backward order: gradients with a smaller value are final earlier
+  int use = 0;                  // forward order: weights with a smaller value are read earlier
 };
 
 // A part of a logical tensor that this rank holds: what checkpoints are made of. Padding is never
