@@ -29,6 +29,22 @@ UpdateGroup update_group(ParamRole role) {
   MUO_FAIL("parameter role ", static_cast<int>(role));
 }
 
+NumberClass number_class(ParamRole role) {
+  switch (role) {
+    case ParamRole::kMatrix:
+    case ParamRole::kUnembedding:
+      return NumberClass::kMatrix;
+    case ParamRole::kEmbedding:
+    case ParamRole::kValueEmbedding:
+      return NumberClass::kEmbedding;
+    case ParamRole::kResidLambda:
+    case ParamRole::kX0Lambda:
+    case ParamRole::kSmear:
+      return NumberClass::kScalar;
+  }
+  MUO_FAIL("parameter role ", static_cast<int>(role));
+}
+
 HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
   constexpr double kReferenceBatch = 524288;  // tokens, 2^19
   constexpr double kReferenceWidth = 768;
