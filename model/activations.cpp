@@ -17,45 +17,62 @@ Activations::Activations(const GptConfig& c, std::int64_t b, std::int64_t t, boo
                          const std::string& prefix, Arena& arena) {
   const std::int64_t n = b * t;
   const std::int64_t h = c.head_dim();
-  const auto make = [&](const std::string& name, Shape shape,
-                        MemoryCategory category = MemoryCategory::kActivations) {
+  const auto of = [&](DType dtype, const std::string& name, Shape shape,
+                      MemoryCategory category = MemoryCategory::kActivations) {
     return arena.tensor({.name = prefix + name,
                          .shape = shape,
-                         .dtype = DType::kF32,
+                         .dtype = dtype,
                          .category = category,
                          .lifespan = Lifespan::kStep});
   };
-  x = make("x", {n, c.n_embd});
-  x0 = make("x0", {n, c.n_embd});
-  rstd0 = make("rstd0", {n});
+  const auto make = [&](const std::string& name, Shape shape) { return of(c.dtype, name, shape); };
+  const auto fp32 = [&](const std::string& name, Shape shape) {
+    return of(DType::kF32, name, shape);
+  };
+  embedded = make("embedded", {n, c.n_embd});
+  rstd0 = fp32("rstd0", {n});
+  if (c.smear) smear_gates = fp32("smear_gates", {b, t});
+  x0 = c.smear ? make("x0", {n, c.n_embd}) : embedded;
+  // The gradient of a lambda needs the stream as it was before: mixed blocks have one each.
+  const bool own_stream = backward && (c.resid_lambdas || c.x0_lambdas);
+  const Tensor stream = own_stream ? Tensor{} : make("x", {n, c.n_embd});
   // Without backward nothing outlives its block, so one set serves all.
   const std::int64_t sets = backward ? c.n_layer : 1;
   for (std::int64_t i = 0; i < sets; ++i) {
     const std::string block = "h." + std::to_string(i) + ".";
     BlockActivations a;
+    a.x = own_stream ? make(block + "x", {n, c.n_embd}) : stream;
     a.attn_in = make(block + "attn_in", {n, c.n_embd});
-    a.attn_rstd = make(block + "attn_rstd", {n});
+    a.attn_rstd = fp32(block + "attn_rstd", {n});
     a.q = make(block + "q", {b, t, c.n_head, h});
     a.k = make(block + "k", {b, t, c.n_kv_head, h});
     a.v = make(block + "v", {b, t, c.n_kv_head, h});
-    a.q_rstd = make(block + "q_rstd", {b, t, c.n_head});
-    a.k_rstd = make(block + "k_rstd", {b, t, c.n_kv_head});
+    a.q_rstd = fp32(block + "q_rstd", {b, t, c.n_head});
+    a.k_rstd = fp32(block + "k_rstd", {b, t, c.n_kv_head});
+    if (c.value_embeddings) a.value_gates = fp32(block + "value_gates", {n, c.n_kv_head});
     a.attn_out = make(block + "attn_out", {b, t, c.n_head, h});
-    a.lse = make(block + "lse", {b, c.n_head, t});
+    a.lse = fp32(block + "lse", {b, c.n_head, t});
     a.mlp_in = make(block + "mlp_in", {n, c.n_embd});
-    a.mlp_rstd = make(block + "mlp_rstd", {n});
+    a.mlp_rstd = fp32(block + "mlp_rstd", {n});
     a.hidden = make(block + "hidden", {n, 4 * c.n_embd});
     a.hidden_squared = make(block + "hidden_squared", {n, 4 * c.n_embd});
     blocks.push_back(a);
   }
+  if (c.backout)
+    backout = own_stream ? blocks[static_cast<std::size_t>(c.backout_layer())].x
+                         : make("backout", {n, c.n_embd});
+  const Shape chunk{head_chunk_rows(c, n), c.padded_vocab()};
   head.x = make("head.x", {n, c.n_embd});
-  head.rstd = make("head.rstd", {n});
-  head.logits = make("head.logits", {head_chunk_rows(c, n), c.padded_vocab()});
-  head.losses = make("head.losses", {n});
-  workspace = make("attention.workspace", {attention_workspace(b, t, c.n_head, c.n_kv_head, h)},
-                   MemoryCategory::kWorkspace);
+  head.rstd = fp32("head.rstd", {n});
+  head.logits = make("head.logits", chunk);
+  head.scores = c.dtype == DType::kF32 ? head.logits : fp32("head.scores", chunk);
+  head.losses = fp32("head.losses", {n});
+  workspace = of(DType::kF32, "attention.workspace",
+                 {attention_workspace(b, t, c.n_head, c.n_kv_head, h)}, MemoryCategory::kWorkspace);
   if (!backward) return;
   gradients.dx = make("dx", {n, c.n_embd});
+  if (c.x0_lambdas) gradients.dx0 = make("dx0", {n, c.n_embd});
+  if (c.backout) gradients.dbackout = make("dbackout", {n, c.n_embd});
   gradients.dnormed = make("dnormed", {n, c.n_embd});
   gradients.dq = make("dq", {b, t, c.n_head, h});
   gradients.dk = make("dk", {b, t, c.n_kv_head, h});

@@ -7,28 +7,34 @@
 
 namespace muo {
 
-// THE list of activations. Rows are (batch, position) pairs: n = b * t. All are kStep tensors: the
-// captured graph tells the memory plan how long each lives, so nothing here declares a lifetime.
+// THE list of activations. Rows are (batch, position) pairs: n = b * t. Of the configuration's
+// dtype unless said otherwise. All are kStep tensors: the captured graph tells the memory plan how
+// long each lives, so nothing here declares a lifetime. Those of extras that are off are absent.
 
 struct BlockActivations {
-  Tensor attn_in, attn_rstd;  // (n, c), (n)           normed input of attention
-  Tensor q, k, v;             // (b, t, heads, h)      after rotary and norm (q, k)
-  Tensor q_rstd, k_rstd;      // (b, t, heads)
-  Tensor attn_out, lse;       // (b, t, heads, h), (b, heads, t)
-  Tensor mlp_in, mlp_rstd;    // (n, c), (n)
+  Tensor x;                   // (n, c)  the residual stream, mixed on entry, then added to
+  Tensor attn_in, attn_rstd;  // (n, c), (n) fp32      normed input of attention
+  Tensor q, k, v;             // (b, t, heads, h)      after rotary and norm (q, k); gated value (v)
+  Tensor q_rstd, k_rstd;      // (b, t, heads) fp32
+  Tensor value_gates;         // (n, kv_heads) fp32
+  Tensor attn_out, lse;       // (b, t, heads, h), (b, heads, t) fp32
+  Tensor mlp_in, mlp_rstd;    // (n, c), (n) fp32
   Tensor hidden;              // (n, 4 c)              c_fc's output
   Tensor hidden_squared;      // (n, 4 c)              relu(hidden)^2
 };
 
 struct HeadActivations {
-  Tensor x, rstd;  // (n, c), (n)  normed input of lm_head
+  Tensor x, rstd;  // (n, c), (n) fp32     normed input of lm_head
   Tensor logits;   // (chunk, padded vocab)
-  Tensor losses;   // (n)
+  Tensor scores;   // (chunk, padded vocab) fp32, soft-capped
+  Tensor losses;   // (n) fp32
 };
 
 // Gradients that flow, one of each: blocks use them one after another.
 struct GradientActivations {
   Tensor dx;          // (n, c) of the residual stream
+  Tensor dx0;         // (n, c) of x0, from the blocks that mixed it in
+  Tensor dbackout;    // (n, c) of the kept stream
   Tensor dnormed;     // (n, c)
   Tensor dq, dk, dv;  // as q, k, v
   Tensor dattn_out;   // as attn_out
@@ -36,12 +42,14 @@ struct GradientActivations {
 };
 
 struct Activations {
-  Tensor x;          // (n, c) residual stream, updated in place
-  Tensor x0, rstd0;  // (n, c), (n)  normed embedding
+  Tensor embedded, rstd0;  // (n, c), (n) fp32  normed embedding
+  Tensor smear_gates;      // (b, t) fp32
+  Tensor x0;               // (n, c)  after smear; without it, `embedded`
   std::vector<BlockActivations> blocks;
+  Tensor backout;  // (n, c) stream after the middle block
   HeadActivations head;
   GradientActivations gradients;  // absent without backward
-  Tensor workspace;               // attention's scratch
+  Tensor workspace;               // attention's scratch, fp32
 
   Activations(const GptConfig& config, std::int64_t b, std::int64_t t, bool backward,
               const std::string& prefix, Arena& arena);

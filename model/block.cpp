@@ -1,11 +1,16 @@
 #include "model/block.h"
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/embedding.h"
+#include "kernels/gate.h"
 #include "kernels/gemm.h"
 #include "kernels/norm.h"
+#include "kernels/residual.h"
 #include "kernels/rotary.h"
 
 namespace muo {
@@ -39,6 +44,45 @@ void input_gradient(Stream& stream, Tensor dx, Tensor dy, Tensor w, bool accumul
                 .beta = accumulate ? 1.0F : 0.0F});
 }
 
+const BlockParams& block_params(const BlockContext& block) {
+  return block.params.blocks[static_cast<std::size_t>(block.layer)];
+}
+
+// The block's elements of resid_lambdas and x0_lambdas among weights or gradients; absent where
+// off.
+struct Mix {
+  Tensor alpha, beta;
+};
+Mix mix_of(const BlockContext& block, std::span<const Tensor> tensors) {
+  const auto element = [&](std::size_t param) {
+    return param == kAbsent ? Tensor{} : tensors[param].elements(block.layer, 1);
+  };
+  return {element(block.params.resid_lambdas), element(block.params.x0_lambdas)};
+}
+
+// Of the gates, which also read the normed input, and of the value embeddings.
+void value_gradients(Stream& stream, const BlockContext& block, const GradientActivations& flow,
+                     const GradientSink& sink) {
+  const BlockParams& p = block_params(block);
+  const BlockActivations& a = block.act;
+  value_embedding_backward(stream, {.dx = flow.dnormed,
+                                    .dweight = sink.gradients[p.ve_gate],
+                                    .dv = rows_of(flow.dv),
+                                    .gates = a.value_gates,
+                                    .x = a.attn_in,
+                                    .weight = block.weights[p.ve_gate],
+                                    .table = block.weights[p.value_embed],
+                                    .tokens = block.tokens,
+                                    .accumulate = sink.accumulate});
+  sink.announce(p.ve_gate);
+  embedding_backward(stream, {.dtable = sink.gradients[p.value_embed],
+                              .dy = rows_of(flow.dv),
+                              .tokens = block.tokens,
+                              .scale = a.value_gates,
+                              .accumulate = sink.accumulate});
+  sink.announce(p.value_embed);
+}
+
 }  // namespace
 
 void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
@@ -50,22 +94,40 @@ void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
                 .b = x,
                 .beta = sink.accumulate ? 1.0F : 0.0F,
                 .transpose_a = true});
-  if (sink.ready) sink.ready(param);
+  sink.announce(param);
 }
 
-void block_forward(Stream& stream, const BlockContext& block, Tensor x) {
-  const auto& [config, p, w, a, rotary, workspace, layer] = block;
+void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
+  const auto& [config, params, w, a, rotary, tokens, x0, workspace, layer] = block;
+  const BlockParams& p = block_params(block);
+  const Mix mix = mix_of(block, w);
 
-  rms_norm(stream, {.y = a.attn_in, .rstd = a.attn_rstd, .x = x});
+  if (mix.alpha || mix.beta) {
+    mix_norm(stream, {.y = a.attn_in,
+                      .rstd = a.attn_rstd,
+                      .mixed = a.x,
+                      .x = from,
+                      .z = x0,
+                      .alpha = mix.alpha,
+                      .beta = mix.beta});
+  } else {
+    if (from.data != a.x.data) stream.copy(a.x, from);
+    rms_norm(stream, {.y = a.attn_in, .rstd = a.attn_rstd, .x = a.x});
+  }
   linear(stream, rows_of(a.q), a.attn_in, w[p.c_q]);
   linear(stream, rows_of(a.k), a.attn_in, w[p.c_k]);
   linear(stream, rows_of(a.v), a.attn_in, w[p.c_v]);
-  rotary_norm(
-      stream,
-      {.x = a.q, .rstd = a.q_rstd, .cos = rotary.cos, .sin = rotary.sin, .scale = config.qk_scale});
-  rotary_norm(
-      stream,
-      {.x = a.k, .rstd = a.k_rstd, .cos = rotary.cos, .sin = rotary.sin, .scale = config.qk_scale});
+  if (config.has_value_embedding(layer))
+    value_embedding(stream, {.v = rows_of(a.v),
+                             .gates = a.value_gates,
+                             .x = a.attn_in,
+                             .weight = w[p.ve_gate],
+                             .table = w[p.value_embed],
+                             .tokens = tokens});
+  for (const auto& [x, rstd] : {std::pair{a.q, a.q_rstd}, std::pair{a.k, a.k_rstd}})
+    rotary_norm(
+        stream,
+        {.x = x, .rstd = rstd, .cos = rotary.cos, .sin = rotary.sin, .scale = config.qk_scale});
   attention(stream, {.out = a.attn_out,
                      .lse = a.lse,
                      .q = a.q,
@@ -74,17 +136,18 @@ void block_forward(Stream& stream, const BlockContext& block, Tensor x) {
                      .workspace = workspace,
                      .window = config.window(layer),
                      .scale = attention_scale(config)});
-  linear_residual(stream, x, rows_of(a.attn_out), w[p.attn_proj]);
+  linear_residual(stream, a.x, rows_of(a.attn_out), w[p.attn_proj]);
 
-  rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = x});
+  rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
   linear(stream, a.hidden, a.mlp_in, w[p.c_fc]);
   relu_squared(stream, {.y = a.hidden_squared, .x = a.hidden});
-  linear_residual(stream, x, a.hidden_squared, w[p.mlp_proj]);
+  linear_residual(stream, a.x, a.hidden_squared, w[p.mlp_proj]);
 }
 
-void block_backward(Stream& stream, const BlockContext& block, const GradientActivations& flow,
-                    const GradientSink& sink) {
-  const auto& [config, p, w, a, rotary, workspace, layer] = block;
+void block_backward(Stream& stream, const BlockContext& block, Tensor from,
+                    const GradientActivations& flow, const GradientSink& sink) {
+  const auto& [config, params, w, a, rotary, tokens, x0, workspace, layer] = block;
+  const BlockParams& p = block_params(block);
 
   weight_gradient(stream, p.mlp_proj, flow.dx, a.hidden_squared, sink);
   input_gradient(stream, flow.dhidden, flow.dx, w[p.mlp_proj], false);
@@ -109,27 +172,37 @@ void block_backward(Stream& stream, const BlockContext& block, const GradientAct
                               .workspace = workspace,
                               .window = config.window(layer),
                               .scale = attention_scale(config)});
-  rotary_norm_backward(stream, {.dx = flow.dq,
-                                .y = a.q,
-                                .rstd = a.q_rstd,
-                                .cos = rotary.cos,
-                                .sin = rotary.sin,
-                                .scale = config.qk_scale});
-  rotary_norm_backward(stream, {.dx = flow.dk,
-                                .y = a.k,
-                                .rstd = a.k_rstd,
-                                .cos = rotary.cos,
-                                .sin = rotary.sin,
-                                .scale = config.qk_scale});
+  for (const auto& [dx, y, rstd] :
+       {std::tuple{flow.dq, a.q, a.q_rstd}, std::tuple{flow.dk, a.k, a.k_rstd}})
+    rotary_norm_backward(stream, {.dx = dx,
+                                  .y = y,
+                                  .rstd = rstd,
+                                  .cos = rotary.cos,
+                                  .sin = rotary.sin,
+                                  .scale = config.qk_scale});
   weight_gradient(stream, p.c_v, rows_of(flow.dv), a.attn_in, sink);
   weight_gradient(stream, p.c_k, rows_of(flow.dk), a.attn_in, sink);
   weight_gradient(stream, p.c_q, rows_of(flow.dq), a.attn_in, sink);
   input_gradient(stream, flow.dnormed, rows_of(flow.dq), w[p.c_q], false);
   input_gradient(stream, flow.dnormed, rows_of(flow.dk), w[p.c_k], true);
   input_gradient(stream, flow.dnormed, rows_of(flow.dv), w[p.c_v], true);
+  if (config.has_value_embedding(layer)) value_gradients(stream, block, flow, sink);
   rms_norm_backward(
       stream,
       {.dx = flow.dx, .dy = flow.dnormed, .y = a.attn_in, .rstd = a.attn_rstd, .accumulate = true});
+  const Mix mix = mix_of(block, w);
+  if (!mix.alpha && !mix.beta) return;
+  const Mix gradient = mix_of(block, sink.gradients);
+  mix_backward(stream, {.dx = flow.dx,
+                        .dz = flow.dx0,
+                        .x = from,
+                        .z = x0,
+                        .alpha = mix.alpha,
+                        .beta = mix.beta,
+                        .dalpha = gradient.alpha,
+                        .dbeta = gradient.beta,
+                        .add_dz = layer != config.n_layer - 1,
+                        .accumulate = sink.accumulate});
 }
 
 }  // namespace muo

@@ -15,6 +15,9 @@ struct GradientSink {
   std::span<const Tensor> gradients;  // by parameter index, logical shapes
   bool accumulate = false;
   std::function<void(std::size_t param)> ready;
+  void announce(std::size_t param) const {
+    if (ready) ready(param);
+  }
 };
 
 // Tables of cos and sin, (>= t, h/2), shared by all layers.
@@ -25,20 +28,25 @@ struct RotaryTables {
 // What one transformer block works with.
 struct BlockContext {
   const GptConfig& config;
-  const BlockParams& params;
+  const GptParams& params;
   std::span<const Tensor> weights;  // by parameter index
   const BlockActivations& act;
   const RotaryTables& rotary;
+  Tensor tokens;  // (n) int32
+  Tensor x0;      // (n, c)
   Tensor workspace;
   std::int64_t layer = 0;
 };
 
-// x += attn(norm(x)); x += mlp(norm(x)), in place on (n, c).
-void block_forward(Stream& stream, const BlockContext& block, Tensor x);
+// act.x <- the block's output, from the (n, c) output `from` of the block before (x0 for the
+// first), which may be act.x itself: x = resid_lambda from + x0_lambda x0; x += attn(norm(x)); x +=
+// mlp(norm(x)).
+void block_forward(Stream& stream, const BlockContext& block, Tensor from);
 
-// flow.dx: gradient of the block's output on entry, of its input on return.
-void block_backward(Stream& stream, const BlockContext& block, const GradientActivations& flow,
-                    const GradientSink& sink);
+// flow.dx: gradient of the block's output on entry, of `from` on return. The last block begins
+// flow.dx0, the others add to it.
+void block_backward(Stream& stream, const BlockContext& block, Tensor from,
+                    const GradientActivations& flow, const GradientSink& sink);
 
 // dW <- [dW +] dy^T x, then the sink is told. dy (n, out), x (n, in).
 void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,

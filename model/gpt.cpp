@@ -4,8 +4,10 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
+#include "kernels/gate.h"
 #include "kernels/gemm.h"
 #include "kernels/norm.h"
+#include "kernels/residual.h"
 #include "kernels/rotary.h"
 
 namespace muo {
@@ -18,28 +20,55 @@ Gpt::Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       rotary_(rotary),
       act_(config, size.b, size.t, size.backward, prefix, arena) {}
 
-BlockContext Gpt::block(std::span<const Tensor> weights, std::int64_t layer) const {
-  const auto i = static_cast<std::size_t>(layer);
-  return {.config = config_,
-          .params = params_.blocks[i],
-          .weights = weights,
-          .act = act_.blocks[size_.backward ? i : 0],
-          .rotary = rotary_,
-          .workspace = act_.workspace,
-          .layer = layer};
+Gpt::Place Gpt::place(std::span<const Tensor> weights, Tensor tokens, std::int64_t layer) const {
+  const auto activations = [&](std::int64_t i) -> const BlockActivations& {
+    return act_.blocks[size_.backward ? static_cast<std::size_t>(i) : 0];
+  };
+  return {.block = {.config = config_,
+                    .params = params_,
+                    .weights = weights,
+                    .act = activations(layer),
+                    .rotary = rotary_,
+                    .tokens = tokens.view({tokens.numel()}),
+                    .x0 = act_.x0,
+                    .workspace = act_.workspace,
+                    .layer = layer},
+          .from = layer == 0 ? act_.x0 : activations(layer - 1).x};
 }
 
 void Gpt::forward(Stream& stream, std::span<const Tensor> weights, Tensor tokens) const {
   MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
+  const Tensor raw = act_.blocks.front().x;  // free until the first block begins
   embedding(stream,
-            {.y = act_.x, .table = weights[params_.wte], .tokens = tokens.view({tokens.numel()})});
-  // The residual stream is updated in place; the norm's backward needs its output, so that is kept.
-  rms_norm(stream, {.y = act_.x0, .rstd = act_.rstd0, .x = act_.x});
-  stream.copy(act_.x, act_.x0);
-  for (std::int64_t i = 0; i < config_.n_layer; ++i)
-    block_forward(stream, block(weights, i), act_.x);
-  rms_norm(stream, {.y = act_.head.x, .rstd = act_.head.rstd, .x = act_.x});
+            {.y = raw, .table = weights[params_.wte], .tokens = tokens.view({tokens.numel()})});
+  rms_norm(stream, {.y = act_.embedded, .rstd = act_.rstd0, .x = raw});
+  if (config_.smear)
+    smear(stream, {.y = in_rows(act_.x0),
+                   .gates = act_.smear_gates,
+                   .x = in_rows(act_.embedded),
+                   .weight = weights[params_.smear_gate],
+                   .lambda = weights[params_.smear_lambda]});
+  Tensor x;
+  for (std::int64_t i = 0; i < config_.n_layer; ++i) {
+    const Place at = place(weights, tokens, i);
+    block_forward(stream, at.block, at.from);
+    x = at.block.act.x;
+    if (config_.backout && i == config_.backout_layer() && act_.backout.data != x.data)
+      stream.copy(act_.backout, x);
+  }
+  if (config_.backout)
+    mix_norm(stream, {.y = act_.head.x,
+                      .rstd = act_.head.rstd,
+                      .x = x,
+                      .z = act_.backout,
+                      .beta = weights[params_.backout_lambda],
+                      .sign = -1.0F});
+  else
+    rms_norm(stream, {.y = act_.head.x, .rstd = act_.head.rstd, .x = x});
 }
+
+// (n, c) as (b, t, c).
+Tensor Gpt::in_rows(const Tensor& x) const { return x.view({size_.b, size_.t, config_.n_embd}); }
 
 void Gpt::head(Stream& stream, std::span<const Tensor> weights, Tensor targets, float scale,
                const GradientSink* sink) const {
@@ -82,21 +111,59 @@ void Gpt::losses_and_backward(Stream& stream, std::span<const Tensor> weights, T
                              .y = act_.head.x,
                              .rstd = act_.head.rstd,
                              .accumulate = false});
-  for (std::int64_t i = config_.n_layer - 1; i >= 0; --i)
-    block_backward(stream, block(weights, i), flow, sink);
+  if (config_.backout) {
+    mix_backward(stream, {.dx = flow.dx,
+                          .dz = flow.dbackout,
+                          .z = act_.backout,
+                          .beta = weights[params_.backout_lambda],
+                          .dbeta = sink.gradients[params_.backout_lambda],
+                          .sign = -1.0F,
+                          .accumulate = sink.accumulate});
+    sink.announce(params_.backout_lambda);
+  }
+  for (std::int64_t i = config_.n_layer - 1; i >= 0; --i) {
+    if (config_.backout && i == config_.backout_layer())
+      add(stream, {.y = flow.dx, .x = flow.dbackout});
+    const Place at = place(weights, tokens, i);
+    block_backward(stream, at.block, at.from, flow, sink);
+  }
+  if (config_.x0_lambdas) sink.announce(params_.x0_lambdas);
+  if (config_.resid_lambdas) sink.announce(params_.resid_lambdas);
+  embedding_gradients(stream, weights, tokens, sink);
+}
+
+// From the gradients of x0, as the first block's input and as what later blocks mixed in.
+void Gpt::embedding_gradients(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
+                              const GradientSink& sink) const {
+  const GradientActivations& flow = act_.gradients;
+  Tensor dx = flow.dx;
+  if (config_.x0_lambdas) add(stream, {.y = dx, .x = flow.dx0});
+  if (config_.smear) {
+    smear_backward(stream, {.dx = in_rows(flow.dnormed),
+                            .dweight = sink.gradients[params_.smear_gate],
+                            .dlambda = sink.gradients[params_.smear_lambda],
+                            .dy = in_rows(dx),
+                            .x = in_rows(act_.embedded),
+                            .gates = act_.smear_gates,
+                            .weight = weights[params_.smear_gate],
+                            .lambda = weights[params_.smear_lambda],
+                            .accumulate = sink.accumulate});
+    sink.announce(params_.smear_lambda);
+    sink.announce(params_.smear_gate);
+    dx = flow.dnormed;
+  }
   rms_norm_backward(
-      stream,
-      {.dx = flow.dx, .dy = flow.dx, .y = act_.x0, .rstd = act_.rstd0, .accumulate = false});
+      stream, {.dx = dx, .dy = dx, .y = act_.embedded, .rstd = act_.rstd0, .accumulate = false});
   embedding_backward(stream, {.dtable = sink.gradients[params_.wte],
-                              .dy = flow.dx,
+                              .dy = dx,
                               .tokens = tokens.view({tokens.numel()}),
                               .accumulate = sink.accumulate});
-  if (sink.ready) sink.ready(params_.wte);
+  sink.announce(params_.wte);
 }
 
 Tensor Gpt::logits(Stream& stream, std::span<const Tensor> weights, std::int64_t begin,
                    std::int64_t end) const {
-  const Tensor out = act_.head.logits.rows(0, end - begin);
+  const Tensor out = act_.head.scores.rows(0, end - begin);
   gemm(stream, {.d = out,
                 .c = {},
                 .a = act_.head.x.rows(begin, end),
@@ -110,7 +177,7 @@ RotaryTables make_rotary_tables(const GptConfig& config, std::int64_t t, Arena& 
   const auto make = [&](const char* name) {
     return arena.tensor({.name = name,
                          .shape = {t, config.head_dim() / 2},
-                         .dtype = DType::kF32,
+                         .dtype = config.dtype,
                          .category = MemoryCategory::kWeights,
                          .lifespan = Lifespan::kRun});
   };

@@ -31,8 +31,8 @@ class Gpt {
   void losses_and_backward(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
                            Tensor targets, float scale, const GradientSink& sink) const;
 
-  // After forward: soft-capped logits of rows [begin, end) of the batch, (end - begin, padded
-  // vocab), at most head_chunk_rows of them; the tensor is valid until the next call.
+  // After forward: soft-capped logits, fp32, of rows [begin, end) of the batch, (end - begin,
+  // padded vocab), at most head_chunk_rows of them; the tensor is valid until the next call.
   Tensor logits(Stream& stream, std::span<const Tensor> weights, std::int64_t begin,
                 std::int64_t end) const;
 
@@ -40,9 +40,18 @@ class Gpt {
   [[nodiscard]] Tensor row_losses() const { return act_.head.losses; }
 
  private:
+  // The block's place in the model, and the stream that it takes in.
+  struct Place {
+    BlockContext block;
+    Tensor from;
+  };
+  [[nodiscard]] Place place(std::span<const Tensor> weights, Tensor tokens,
+                            std::int64_t layer) const;
+  [[nodiscard]] Tensor in_rows(const Tensor& x) const;
   void head(Stream& stream, std::span<const Tensor> weights, Tensor targets, float scale,
             const GradientSink* sink) const;
-  [[nodiscard]] BlockContext block(std::span<const Tensor> weights, std::int64_t layer) const;
+  void embedding_gradients(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
+                           const GradientSink& sink) const;
 
   const GptConfig& config_;
   Size size_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace muo {
 
@@ -16,12 +17,21 @@ struct BF16 {
 };
 
 constexpr float to_f32(BF16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+constexpr float to_f32(float value) { return value; }
 // Round to nearest, ties to even; a NaN stays one.
 constexpr BF16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
   const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
   return {static_cast<std::uint16_t>((nan ? bits | 0x400000U : rounded) >> 16)};
+}
+
+template <class T>
+constexpr T from_f32(float value) {
+  if constexpr (std::is_same_v<T, BF16>)
+    return to_bf16(value);
+  else
+    return static_cast<T>(value);
 }
 
 constexpr std::int64_t size_of(DType dtype) {

@@ -14,9 +14,9 @@ Operation<EmbeddingBackwardArgs> backward("embedding_backward", &host::embedding
 
 void embedding(Stream& stream, const EmbeddingArgs& args) {
   ArgumentCheck check("embedding");
-  check.rank("table", args.table, 2, "(v, c)");
+  check.rank("table", args.table, 2, "(v, c)", args.table.dtype);
   check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
-  check.tensor("y", args.y, {args.tokens.shape[0], args.table.shape[1]});
+  check.tensor("y", args.y, {args.tokens.shape[0], args.table.shape[1]}, args.table.dtype);
   check.apart("y", args.y, "table", args.table);
   check.apart("y", args.y, "tokens", args.tokens);
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.table, args.tokens}});
@@ -26,10 +26,17 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
   ArgumentCheck check("embedding_backward");
   check.rank("dtable", args.dtable, 2, "(v, c)");
   check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
-  check.tensor("dy", args.dy, {args.tokens.shape[0], args.dtable.shape[1]});
+  check.tensor("dy", args.dy, {args.tokens.shape[0], args.dtable.shape[1]}, args.dy.dtype);
+  if (args.scale) {
+    check.rank("scale", args.scale, 2, "(n, groups)");
+    check.that(args.scale.shape[0] == args.tokens.shape[0] && args.scale.shape[1] > 0 &&
+                   args.dtable.shape[1] % args.scale.shape[1] == 0,
+               "scale is not (n, groups) with groups that divide c");
+  }
   check.apart("dtable", args.dtable, "dy", args.dy);
   check.apart("dtable", args.dtable, "tokens", args.tokens);
-  backward.submit(stream, args, {.writes = {args.dtable}, .reads = {args.dy, args.tokens}});
+  backward.submit(stream, args,
+                  {.writes = {args.dtable}, .reads = {args.dy, args.tokens, args.scale}});
 }
 
 }  // namespace muo

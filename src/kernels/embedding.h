@@ -7,18 +7,20 @@ namespace muo {
 
 // y[i] = table[tokens[i]].
 struct EmbeddingArgs {
-  Tensor y;       // (n, c) out
+  Tensor y;       // (n, c) out, dtype of the table: fp32 or bf16
   Tensor table;   // (v, c)
   Tensor tokens;  // (n) int32, each in [0, v)
 };
 void embedding(Stream& stream, const EmbeddingArgs& args);
 
 // dtable[v] <- [dtable[v] if accumulate] + sum of dy[i] over tokens[i] == v, in the order of i:
-// deterministic. Without accumulate, rows of absent tokens become zero.
+// deterministic. With `scale`, column group k of dy[i] counts scale[i, k] times. Without
+// accumulate, rows of absent tokens become zero.
 struct EmbeddingBackwardArgs {
-  Tensor dtable;  // (v, c) out, or in-out if accumulate
-  Tensor dy;      // (n, c)
-  Tensor tokens;  // (n) int32
+  Tensor dtable;      // (v, c) fp32 out, or in-out if accumulate
+  Tensor dy;          // (n, c) fp32 or bf16
+  Tensor tokens;      // (n) int32
+  Tensor scale = {};  // (n, groups) fp32, groups divides c
   bool accumulate = false;
 };
 void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args);

@@ -1,0 +1,93 @@
+#include "kernels/gate.h"
+
+#include "kernels/argument_check.h"
+#include "kernels/gate_impl.h"
+#include "kernels/operation.h"
+
+namespace muo {
+namespace {
+
+Operation<ValueEmbeddingArgs> value_forward("value_embedding", &host::value_embedding);
+Operation<ValueEmbeddingBackwardArgs> value_backward("value_embedding_backward",
+                                                     &host::value_embedding_backward);
+Operation<SmearArgs> smear_forward("smear", &host::smear);
+Operation<SmearBackwardArgs> smear_back("smear_backward", &host::smear_backward);
+
+// What both directions of the value embedding read.
+template <class Args>
+void check_value_inputs(ArgumentCheck& check, const Args& args, const Tensor& v) {
+  const DType dtype = args.x.dtype;
+  check.rank("x", args.x, 2, "(n, c)", dtype);
+  check.rank("weight", args.weight, 2, "(kv_heads, g)", dtype);
+  check.rank("table", args.table, 2, "(vocab, kv_heads h)", dtype);
+  const std::int64_t n = args.x.shape[0];
+  const std::int64_t heads = args.weight.shape[0];
+  check.that(args.weight.shape[1] <= args.x.shape[1], "the gate reads more channels than x has");
+  check.that(args.weight.numel() <= kMostGateWeights, "more gate weights than kMostGateWeights");
+  check.that(heads > 0 && args.table.shape[1] % heads == 0,
+             "the table's rows do not divide into heads");
+  check.tensor("v or dv", v, {n, args.table.shape[1]}, dtype);
+  check.tensor("gates", args.gates, {n, heads});
+  check.tensor("tokens", args.tokens, {n}, DType::kI32);
+}
+
+template <class Args>
+void check_smear_inputs(ArgumentCheck& check, const Args& args) {
+  check.rank("x", args.x, 3, "(b, t, c)", args.x.dtype);
+  check.tensor("gates", args.gates, {args.x.shape[0], args.x.shape[1]});
+  check.rank("weight", args.weight, 2, "(1, g)");
+  check.that(args.weight.numel() <= kMostGateWeights, "more gate weights than kMostGateWeights");
+  check.that(args.weight.shape[0] == 1 && args.weight.shape[1] <= args.x.shape[2],
+             "weight is not (1, g) with g up to c");
+  check.tensor("lambda", args.lambda, {1});
+}
+
+}  // namespace
+
+void value_embedding(Stream& stream, const ValueEmbeddingArgs& args) {
+  ArgumentCheck check("value_embedding");
+  check_value_inputs(check, args, args.v);
+  check.apart("v", args.v, "x", args.x);
+  check.apart("v", args.v, "table", args.table);
+  value_forward.submit(
+      stream, args,
+      {.writes = {args.v, args.gates}, .reads = {args.x, args.weight, args.table, args.tokens}});
+}
+
+void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& args) {
+  ArgumentCheck check("value_embedding_backward");
+  check_value_inputs(check, args, args.dv);
+  check.tensor("dx", args.dx, args.x.shape, args.x.dtype);
+  check.tensor("dweight", args.dweight, args.weight.shape);
+  check.apart("dx", args.dx, "x", args.x);
+  check.apart("dx", args.dx, "dv", args.dv);
+  value_backward.submit(
+      stream, args,
+      {.writes = {args.dx, args.dweight},
+       .reads = {args.dv, args.gates, args.x, args.weight, args.table, args.tokens}});
+}
+
+void smear(Stream& stream, const SmearArgs& args) {
+  ArgumentCheck check("smear");
+  check_smear_inputs(check, args);
+  check.tensor("y", args.y, args.x.shape, args.x.dtype);
+  check.apart("y", args.y, "x", args.x);
+  smear_forward.submit(
+      stream, args, {.writes = {args.y, args.gates}, .reads = {args.x, args.weight, args.lambda}});
+}
+
+void smear_backward(Stream& stream, const SmearBackwardArgs& args) {
+  ArgumentCheck check("smear_backward");
+  check_smear_inputs(check, args);
+  check.tensor("dx", args.dx, args.x.shape, args.x.dtype);
+  check.tensor("dy", args.dy, args.x.shape, args.x.dtype);
+  check.tensor("dweight", args.dweight, args.weight.shape);
+  check.tensor("dlambda", args.dlambda, {1});
+  check.apart("dx", args.dx, "dy", args.dy);
+  check.apart("dx", args.dx, "x", args.x);
+  smear_back.submit(stream, args,
+                    {.writes = {args.dx, args.dweight, args.dlambda},
+                     .reads = {args.dy, args.x, args.gates, args.weight, args.lambda}});
+}
+
+}  // namespace muo

@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "kernels/gate_impl.h"
+#include "kernels/host/dispatch.h"
+#include "kernels/host/simd.h"
+#include "kernels/host/tokens.h"
+
+namespace muo::host {
+namespace {
+
+float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
+
+// The gates read a dozen channels: too few for vectors.
+template <class X, class W>
+float short_dot(const X* x, const W* w, std::int64_t n) {
+  float sum = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    sum += to_f32(x[i]) * to_f32(w[i]);
+  return sum;
+}
+
+using WeightSums = std::array<double, kMostGateWeights>;  // over the rows of a batch
+
+// dx[j] += sum over gates k of dz(k) w[k, j]; dw[k, j] += dz(k) x[j].
+template <class T, class W, class Gate>
+void gates_backward(std::int64_t gates, std::int64_t g, const T* x, const W* w, T* dx, double* dw,
+                    const Gate& dz) {
+  std::array<float, kMostGateWeights> sums;
+  std::fill_n(sums.data(), g, 0.0F);
+  for (std::int64_t k = 0; k < gates; ++k) {
+    const float d = dz(k);
+    for (std::int64_t j = 0; j < g; ++j) {
+      dw[k * g + j] += static_cast<double>(d) * static_cast<double>(to_f32(x[j]));
+      sums[static_cast<std::size_t>(j)] += d * to_f32(w[k * g + j]);
+    }
+  }
+  for (std::int64_t j = 0; j < g; ++j)
+    dx[j] = from_f32<T>(to_f32(dx[j]) + sums[static_cast<std::size_t>(j)]);
+}
+
+void put(float* out, const double* values, std::int64_t n, bool accumulate) {
+  for (std::int64_t i = 0; i < n; ++i)
+    out[i] = static_cast<float>(accumulate ? static_cast<double>(out[i]) + values[i] : values[i]);
+}
+
+template <class T>
+void value_embedding_of(const ValueEmbeddingArgs& args) {
+  const std::int64_t heads = args.weight.shape[0];
+  const std::int64_t g = args.weight.shape[1];
+  const std::int64_t c = args.x.shape[1];
+  const std::int64_t width = args.table.shape[1];
+  const std::int64_t h = width / heads;
+  for (std::int64_t i = 0; i < args.x.shape[0]; ++i) {
+    const T* entry = args.table.as<T>() + token_at(args.tokens, i, args.table.shape[0]) * width;
+    for (std::int64_t k = 0; k < heads; ++k) {
+      const float gate =
+          3.0F * sigmoid(short_dot(args.x.as<T>() + i * c, args.weight.as<T>() + k * g, g));
+      args.gates.as<float>()[i * heads + k] = gate;
+      T* v = args.v.as<T>() + i * width + k * h;
+      simd::for_lanes(h, [&](std::int64_t j, auto lanes) {
+        simd::store(v + j,
+                    simd::fma(simd::broadcast(gate), simd::load(entry + k * h + j, lanes),
+                              simd::load(v + j, lanes)),
+                    lanes);
+      });
+    }
+  }
+}
+
+template <class T>
+void value_embedding_backward_of(const ValueEmbeddingBackwardArgs& args) {
+  const std::int64_t heads = args.weight.shape[0];
+  const std::int64_t g = args.weight.shape[1];
+  const std::int64_t c = args.x.shape[1];
+  const std::int64_t width = args.table.shape[1];
+  const std::int64_t h = width / heads;
+  WeightSums dw{};
+  for (std::int64_t i = 0; i < args.x.shape[0]; ++i) {
+    const T* entry = args.table.as<T>() + token_at(args.tokens, i, args.table.shape[0]) * width;
+    const T* dv = args.dv.as<T>() + i * width;
+    gates_backward(heads, g, args.x.as<T>() + i * c, args.weight.as<T>(), args.dx.as<T>() + i * c,
+                   dw.data(), [&](std::int64_t k) {
+                     const float gate = args.gates.as<float>()[i * heads + k];
+                     const float dgate = simd::dot(dv + k * h, entry + k * h, h);
+                     return dgate * gate * (1.0F - gate / 3.0F);
+                   });
+  }
+  put(args.dweight.as<float>(), dw.data(), heads * g, args.accumulate);
+}
+
+template <class T>
+void smear_of(const SmearArgs& args) {
+  const std::int64_t steps = args.x.shape[1];
+  const std::int64_t c = args.x.shape[2];
+  const float lambda = args.lambda.as<float>()[0];
+  for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
+    const T* x = args.x.as<T>() + i * c;
+    const bool first = i % steps == 0;
+    const float gate =
+        first ? 0.0F : sigmoid(short_dot(x, args.weight.as<float>(), args.weight.shape[1]));
+    args.gates.as<float>()[i] = gate;
+    const T* before = first ? x : x - c;
+    T* y = args.y.as<T>() + i * c;
+    const simd::F32 factor = simd::broadcast(lambda * gate);
+    simd::for_lanes(c, [&](std::int64_t j, auto lanes) {
+      simd::store(y + j, simd::fma(factor, simd::load(before + j, lanes), simd::load(x + j, lanes)),
+                  lanes);
+    });
+  }
+}
+
+template <class T>
+void smear_backward_of(const SmearBackwardArgs& args) {
+  const std::int64_t steps = args.x.shape[1];
+  const std::int64_t c = args.x.shape[2];
+  const std::int64_t g = args.weight.shape[1];
+  const float lambda = args.lambda.as<float>()[0];
+  const auto* gates = args.gates.as<float>();
+  WeightSums dw{};
+  double dlambda = 0;
+  for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
+    const std::int64_t position = i % steps;
+    const T* dy = args.dy.as<T>() + i * c;
+    const T* x = args.x.as<T>() + i * c;
+    T* dx = args.dx.as<T>() + i * c;
+    const bool last = position + 1 == steps;
+    const T* after = last ? dy : dy + c;
+    const simd::F32 factor = simd::broadcast(last ? 0.0F : lambda * gates[i + 1]);
+    simd::for_lanes(c, [&](std::int64_t j, auto lanes) {
+      simd::store(dx + j,
+                  simd::fma(factor, simd::load(after + j, lanes), simd::load(dy + j, lanes)),
+                  lanes);
+    });
+    if (position == 0) continue;
+    const float dgate = simd::dot(dy, x - c, c);  // of lambda gate
+    dlambda += static_cast<double>(gates[i]) * static_cast<double>(dgate);
+    gates_backward(1, g, x, args.weight.as<float>(), dx, dw.data(),
+                   [&](std::int64_t) { return dgate * lambda * gates[i] * (1.0F - gates[i]); });
+  }
+  put(args.dweight.as<float>(), dw.data(), g, args.accumulate);
+  put(args.dlambda.as<float>(), &dlambda, 1, args.accumulate);
+}
+
+}  // namespace
+
+void value_embedding(const ValueEmbeddingArgs& args) {
+  dispatch(args.x.dtype, [&]<class T>() { value_embedding_of<T>(args); });
+}
+void value_embedding_backward(const ValueEmbeddingBackwardArgs& args) {
+  dispatch(args.x.dtype, [&]<class T>() { value_embedding_backward_of<T>(args); });
+}
+void smear(const SmearArgs& args) {
+  dispatch(args.x.dtype, [&]<class T>() { smear_of<T>(args); });
+}
+void smear_backward(const SmearBackwardArgs& args) {
+  dispatch(args.x.dtype, [&]<class T>() { smear_backward_of<T>(args); });
+}
+
+}  // namespace muo::host

@@ -1,0 +1,93 @@
+#include <cmath>
+
+#include "kernels/host/dispatch.h"
+#include "kernels/host/simd.h"
+#include "kernels/residual_impl.h"
+
+namespace muo::host {
+namespace {
+
+float value_or(const Tensor& scalar, float absent) {
+  return scalar ? scalar.as<float>()[0] : absent;
+}
+
+// Of the whole tensor: rows in fp32 as everywhere, their sums in fp64.
+template <class T>
+double inner_product(const Tensor& a, const Tensor& b) {
+  const std::int64_t c = a.shape[1];
+  double sum = 0;
+  for (std::int64_t row = 0; row < a.shape[0]; ++row)
+    sum += static_cast<double>(simd::dot(a.as<T>() + row * c, b.as<T>() + row * c, c));
+  return sum;
+}
+
+void put(const Tensor& scalar, double value, bool accumulate) {
+  auto* out = scalar.as<float>();
+  *out = static_cast<float>(accumulate ? static_cast<double>(*out) + value : value);
+}
+
+template <class T>
+void mix_norm_of(const MixNormArgs& args) {
+  const std::int64_t n = args.x.shape[0];
+  const std::int64_t c = args.x.shape[1];
+  const simd::F32 alpha = simd::broadcast(value_or(args.alpha, 1.0F));
+  const simd::F32 beta = simd::broadcast(args.sign * value_or(args.beta, 0.0F));
+  auto* rstd = args.rstd.as<float>();
+  for (std::int64_t row = 0; row < n; ++row) {
+    const T* x = args.x.as<T>() + row * c;
+    const T* z = args.beta ? args.z.as<T>() + row * c : nullptr;
+    T* y = args.y.as<T>() + row * c;  // holds the mixed row until its norm is known
+    simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
+      simd::F32 mixed = alpha * simd::load(x + i, lanes);
+      if (z != nullptr) mixed = simd::fma(beta, simd::load(z + i, lanes), mixed);
+      simd::store(y + i, mixed, lanes);
+      if (args.mixed) simd::store(args.mixed.as<T>() + row * c + i, mixed, lanes);
+    });
+    rstd[row] = 1.0F / std::sqrt(simd::dot(y, y, c) / static_cast<float>(c) + args.eps);
+    const simd::F32 factor = simd::broadcast(rstd[row]);
+    simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
+      simd::store(y + i, simd::load(y + i, lanes) * factor, lanes);
+    });
+  }
+}
+
+template <class T>
+void mix_backward_of(const MixBackwardArgs& args) {
+  const double sign{args.sign};
+  if (args.alpha) put(args.dalpha, inner_product<T>(args.dx, args.x), args.accumulate);
+  if (args.beta) put(args.dbeta, sign * inner_product<T>(args.dx, args.z), args.accumulate);
+  const simd::F32 alpha = simd::broadcast(value_or(args.alpha, 1.0F));
+  const simd::F32 beta = simd::broadcast(args.sign * value_or(args.beta, 0.0F));
+  T* dx = args.dx.as<T>();
+  T* dz = args.beta ? args.dz.as<T>() : nullptr;
+  simd::for_lanes(args.dx.numel(), [&](std::int64_t i, auto lanes) {
+    const simd::F32 d = simd::load(dx + i, lanes);
+    if (dz != nullptr)
+      simd::store(dz + i, args.add_dz ? simd::fma(beta, d, simd::load(dz + i, lanes)) : beta * d,
+                  lanes);
+    if (args.alpha) simd::store(dx + i, alpha * d, lanes);
+  });
+}
+
+template <class T>
+void add_of(const AddArgs& args) {
+  T* y = args.y.as<T>();
+  const T* x = args.x.as<T>();
+  simd::for_lanes(args.y.numel(), [&](std::int64_t i, auto lanes) {
+    simd::store(y + i, simd::load(y + i, lanes) + simd::load(x + i, lanes), lanes);
+  });
+}
+
+}  // namespace
+
+void mix_norm(const MixNormArgs& args) {
+  dispatch(args.x.dtype, [&]<class T>() { mix_norm_of<T>(args); });
+}
+void mix_backward(const MixBackwardArgs& args) {
+  dispatch(args.dx.dtype, [&]<class T>() { mix_backward_of<T>(args); });
+}
+void add(const AddArgs& args) {
+  dispatch(args.y.dtype, [&]<class T>() { add_of<T>(args); });
+}
+
+}  // namespace muo::host

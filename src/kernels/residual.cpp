@@ -1,0 +1,75 @@
+#include "kernels/residual.h"
+
+#include "kernels/argument_check.h"
+#include "kernels/operation.h"
+#include "kernels/residual_impl.h"
+
+namespace muo {
+namespace {
+
+Operation<MixNormArgs> forward("mix_norm", &host::mix_norm);
+Operation<MixBackwardArgs> backward("mix_backward", &host::mix_backward);
+Operation<AddArgs> addition("add", &host::add);
+
+}  // namespace
+
+void mix_norm(Stream& stream, const MixNormArgs& args) {
+  ArgumentCheck check("mix_norm");
+  check.rank("x", args.x, 2, "(n, c)", args.x.dtype);
+  check.tensor("y", args.y, args.x.shape, args.x.dtype);
+  check.tensor("rstd", args.rstd, {args.x.shape[0]});
+  check.apart("y", args.y, "x", args.x);
+  if (args.mixed) {
+    check.tensor("mixed", args.mixed, args.x.shape, args.x.dtype);
+    check.same_or_apart("mixed", args.mixed, "x", args.x);
+    check.apart("mixed", args.mixed, "y", args.y);
+    check.apart("mixed", args.mixed, "z", args.z);
+  }
+  check.that(args.alpha || args.beta, "neither alpha nor beta: that is rms_norm");
+  if (args.alpha) check.tensor("alpha", args.alpha, {1});
+  if (args.beta) {
+    check.tensor("beta", args.beta, {1});
+    check.tensor("z", args.z, args.x.shape, args.x.dtype);
+    check.apart("y", args.y, "z", args.z);
+  }
+  forward.submit(stream, args,
+                 {.writes = {args.y, args.rstd, args.mixed},
+                  .reads = {args.x, args.beta ? args.z : Tensor{}, args.alpha, args.beta}});
+}
+
+void mix_backward(Stream& stream, const MixBackwardArgs& args) {
+  ArgumentCheck check("mix_backward");
+  check.rank("dx", args.dx, 2, "(n, c)", args.dx.dtype);
+  check.that(args.alpha || args.beta, "neither alpha nor beta: nothing was mixed");
+  if (args.alpha) {
+    check.tensor("alpha", args.alpha, {1});
+    check.tensor("dalpha", args.dalpha, {1});
+    check.tensor("x", args.x, args.dx.shape, args.dx.dtype);
+    check.apart("dx", args.dx, "x", args.x);
+  }
+  if (args.beta) {
+    check.tensor("beta", args.beta, {1});
+    check.tensor("dbeta", args.dbeta, {1});
+    check.tensor("z", args.z, args.dx.shape, args.dx.dtype);
+    check.tensor("dz", args.dz, args.dx.shape, args.dx.dtype);
+    check.apart("dx", args.dx, "z", args.z);
+    check.apart("dz", args.dz, "dx", args.dx);
+    check.apart("dz", args.dz, "z", args.z);
+  }
+  const Tensor none;
+  backward.submit(stream, args,
+                  {.writes = {args.alpha ? args.dx : none, args.beta ? args.dz : none,
+                              args.alpha ? args.dalpha : none, args.beta ? args.dbeta : none},
+                   .reads = {args.dx, args.alpha ? args.x : none, args.beta ? args.z : none,
+                             args.alpha, args.beta}});
+}
+
+void add(Stream& stream, const AddArgs& args) {
+  ArgumentCheck check("add");
+  check.any_shape("y", args.y, args.y.dtype);
+  check.tensor("x", args.x, args.y.shape, args.y.dtype);
+  check.apart("y", args.y, "x", args.x);
+  addition.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});
+}
+
+}  // namespace muo

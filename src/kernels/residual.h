@@ -1,0 +1,53 @@
+#pragma once
+
+#include "kernels/norm.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// The residual stream between blocks, with learned weights (nanochat gpt.py: resid_lambdas,
+// x0_lambdas, backout_lambda), fused with the norm that reads it:
+//   mixed = alpha x + sign beta z;   y = rms_norm(mixed)
+// The norm sees `mixed` as it is stored. alpha, beta: one fp32 each, on the device; absent alpha
+// counts as 1, absent beta as 0. fp32 or bf16, all of (n, c) alike.
+struct MixNormArgs {
+  Tensor y;           // (n, c) out
+  Tensor rstd;        // (n) out, fp32
+  Tensor mixed = {};  // (n, c) out, may be x; absent: not kept
+  Tensor x;           // (n, c)
+  Tensor z = {};      // (n, c), given with beta
+  Tensor alpha = {};  // (1)
+  Tensor beta = {};   // (1)
+  float sign = 1.0F;
+  float eps = kRmsNormEps;
+};
+void mix_norm(Stream& stream, const MixNormArgs& args);
+
+// From d(mixed) to the gradients of all that was mixed:
+//   dalpha <- [dalpha +] sum(dx x);   dbeta <- [dbeta +] sign sum(dx z)
+//   dz <- [dz if add_dz] + sign beta dx;   then dx <- alpha dx
+// An absent alpha or beta has no gradient; sums run in a fixed order.
+struct MixBackwardArgs {
+  Tensor dx;           // (n, c) in-out: d(mixed) on entry, d(x) on return
+  Tensor dz = {};      // (n, c), given with beta
+  Tensor x = {};       // (n, c), given with alpha
+  Tensor z = {};       // (n, c), given with beta
+  Tensor alpha = {};   // (1)
+  Tensor beta = {};    // (1)
+  Tensor dalpha = {};  // (1) fp32, given with alpha
+  Tensor dbeta = {};   // (1) fp32, given with beta
+  float sign = 1.0F;
+  bool add_dz = false;
+  bool accumulate = false;  // dalpha and dbeta
+};
+void mix_backward(Stream& stream, const MixBackwardArgs& args);
+
+// y += x: two gradients of one tensor meet.
+struct AddArgs {
+  Tensor y;  // any shape, in-out, fp32 or bf16
+  Tensor x;
+};
+void add(Stream& stream, const AddArgs& args);
+
+}  // namespace muo
