@@ -20,6 +20,7 @@ constexpr std::string_view kModel = "Model";
 constexpr std::string_view kBatch = "Batch and length";
 constexpr std::string_view kOptimizer = "Optimizer";
 constexpr std::string_view kDevices = "Devices";
+constexpr std::string_view kNumbers = "Number formats";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
 
 std::vector<OptionRow> data_rows(TrainOptions& o) {
@@ -72,14 +73,33 @@ std::vector<OptionRow> model_rows(TrainOptions& o) {
       {.name = "max-seq-len",
        .group = kModel,
        .value = "TOKENS",
-       .help = "length of a row, T",
+       .help = "length of a row, T; plain 256, nanochat 2048",
        .field = &o.max_seq_len,
        .low = 2,
        .high = kMostRows,
        .replaces = {"device-batch-size"}},
-      {"window-pattern", kModel, "LETTERS", "attention of layers, repeated: L sees T, S a quarter",
-       &o.window_pattern},
       {"softcap", kModel, "X", "logits are X tanh(logits / X); 0: off", &o.softcap, 0, 1e6},
+      {.name = "model",
+       .group = kModel,
+       .value = "NAME",
+       .help = "nanochat: all extras below; plain: none",
+       .field = &o.model,
+       .choices = {"plain", "nanochat"},
+       .replaces = {"value-embeddings", "smear", "backout", "resid-lambdas", "x0-lambdas",
+                    "qk-scale", "window-pattern"}},
+      {"value-embeddings", kModel, "on|off",
+       "gated token tables added to every other layer's values", &o.value_embeddings},
+      {"smear", kModel, "on|off", "mix a part of the previous token's embedding in", &o.smear},
+      {"backout", kModel, "on|off", "subtract a part of the middle layer's output at the end",
+       &o.backout},
+      {"resid-lambdas", kModel, "on|off", "learned weight of the residual stream at each layer",
+       &o.resid_lambdas},
+      {"x0-lambdas", kModel, "on|off", "learned weight of the embedding added at each layer",
+       &o.x0_lambdas},
+      {"qk-scale", kModel, "X", "of normed queries and keys; plain 1, nanochat 1.2", &o.qk_scale,
+       1e-3, 1e3},
+      {"window-pattern", kModel, "LETTERS", "layers: L sees T, S a quarter; plain L, nanochat SSSL",
+       &o.window_pattern},
   };
 }
 
@@ -171,6 +191,23 @@ std::vector<OptionRow> device_rows(TrainOptions& o) {
   };
 }
 
+std::vector<OptionRow> number_rows(TrainOptions& o) {
+  return {
+      {.name = "dtype",
+       .group = kNumbers,
+       .value = "fp32|bf16",
+       .help = "to compute in; auto: fp32 on the host",
+       .field = &o.dtype,
+       .replaces = {"weight-wire"}},
+      {"gradient-wire", kNumbers, "fp32|bf16", "of gradients on their way to be summed; auto: fp32",
+       &o.gradient_wire},
+      {"weight-wire", kNumbers, "fp32|bf16", "of updated weights on their way; auto: --dtype",
+       &o.weight_wire},
+      {"embedding-state", kNumbers, "fp32|bf16",
+       "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state},
+  };
+}
+
 std::vector<OptionRow> run_rows(TrainOptions& o) {
   return {
       {.name = "out",
@@ -200,8 +237,8 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
 
 std::vector<OptionRow> option_table(TrainOptions& o) {
   std::vector<OptionRow> table;
-  for (const auto& rows :
-       {data_rows(o), model_rows(o), batch_rows(o), optimizer_rows(o), device_rows(o), run_rows(o)})
+  for (const auto& rows : {data_rows(o), model_rows(o), batch_rows(o), optimizer_rows(o),
+                           device_rows(o), number_rows(o), run_rows(o)})
     table.insert(table.end(), rows.begin(), rows.end());
   return table;
 }
@@ -221,6 +258,7 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       {"devices", kDevices, "N", "auto: the cores, at most 4", &o.devices, 1, kMostDevices},
       {"device-batch-size", kDevices, "ROWS", "rows per device at a time", &o.device_batch_size, 1,
        kMostRows},
+      {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
   };
 }
 
@@ -242,6 +280,7 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       {"temperature", "Text", "X", "0: always the most likely token", &o.temperature, 0, 100},
       {"top-k", "Text", "N", "draw from the N most likely tokens; 0: all", &o.top_k, 0, kMostVocab},
       {.name = "seed", .group = "Text", .value = "N", .help = "of the draws", .field = &o.seed},
+      {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
   };
 }
 

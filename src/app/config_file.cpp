@@ -27,6 +27,15 @@ std::string read_text(const std::filesystem::path& file) {
   return text.str();
 }
 
+bool is_number(const OptionRow& row) {
+  return std::visit(
+      []<class Field>(const Field* /*field*/) {
+        return std::is_arithmetic_v<Field> || std::is_same_v<Field, std::optional<std::int64_t>> ||
+               std::is_same_v<Field, std::optional<double>>;
+      },
+      row.field);
+}
+
 std::string value_text(const OptionRow& row) {
   if (is_list(row)) {
     std::string out;
@@ -35,9 +44,10 @@ std::string value_text(const OptionRow& row) {
     return "[" + out + "]";
   }
   std::string text = option_text(row);
-  if (std::holds_alternative<std::string*>(row.field) || text == "auto") return toml_string(text);
-  if (std::holds_alternative<bool*>(row.field)) return text == "on" ? "true" : "false";
-  return text;
+  const bool is_switch = std::holds_alternative<bool*>(row.field) ||
+                         std::holds_alternative<std::optional<bool>*>(row.field);
+  if (is_switch && text != "auto") return text == "on" ? "true" : "false";
+  return is_number(row) && text != "auto" ? text : toml_string(text);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained)
 int run_eval(const EvalOptions& options) {
   require_safe_blas();
   const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
-  const GptConfig config = checkpoint_model(checkpoint);
+  GptConfig config = checkpoint_model(checkpoint);
+  config.dtype = options.dtype.value_or(config.dtype);
   const Corpus corpus = open_eval_corpus(options, checkpoint_options(checkpoint));
   if (corpus.vocab_size > config.vocab_size)
     throw InputError(

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include "app/config_file.h"
 #include "app/option_table.h"
@@ -13,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// One list of fields for both directions.
+// One list of fields for both directions: all that a resumed run must keep, so not dtype.
 template <class Config, class Visit>
 void for_each_field(Config& c, Visit&& visit) {
   visit("vocab_size", c.vocab_size);
@@ -26,6 +27,18 @@ void for_each_field(Config& c, Visit&& visit) {
   visit("rope_base", c.rope_base);
   visit("qk_scale", c.qk_scale);
   visit("softcap", c.softcap);
+  visit("value_embeddings", c.value_embeddings);
+  visit("smear", c.smear);
+  visit("backout", c.backout);
+  visit("resid_lambdas", c.resid_lambdas);
+  visit("x0_lambdas", c.x0_lambdas);
+}
+
+// Switches that the first checkpoints, of plain models only, do not mention: off.
+bool may_be_missing(std::string_view field) {
+  constexpr std::array<std::string_view, 5> kLater = {"value_embeddings", "smear", "backout",
+                                                      "resid_lambdas", "x0_lambdas"};
+  return std::ranges::find(kLater, field) != kLater.end();
 }
 
 [[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
@@ -40,6 +53,7 @@ json config_of(const Checkpoint& checkpoint) { return json::parse(checkpoint.inf
 std::string checkpoint_config(const RunConfig& config) {
   json model = json::object();
   for_each_field(config.model, [&](const char* name, const auto& value) { model[name] = value; });
+  model["dtype"] = name_of(config.model.dtype);
   TrainOptions options = config.options;
   return json{{"model", model}, {"options", config_text(option_table(options))}}.dump();
 }
@@ -58,6 +72,7 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint) {
   GptConfig out;
   for_each_field(out, [&](const char* name, auto& value) {
     const auto field = model->find(name);
+    if (field == model->end() && may_be_missing(name)) return;
     if (field == model->end()) refuse(checkpoint, concat("no model.", name, " in its manifest"));
     try {
       field->get_to(value);
@@ -65,6 +80,12 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint) {
       refuse(checkpoint, concat("model.", name, " is ", field->dump()));
     }
   });
+  if (const auto dtype = model->find("dtype"); dtype != model->end()) {
+    if (*dtype == name_of(DType::kBF16))
+      out.dtype = DType::kBF16;
+    else if (*dtype != name_of(DType::kF32))
+      refuse(checkpoint, concat("model.dtype is ", dtype->dump()));
+  }
   check_config(out);
   return out;
 }

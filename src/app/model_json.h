@@ -13,10 +13,11 @@ std::string checkpoint_config(const RunConfig& config);
 // What a checkpoint's `data` says: enough to notice that a run goes on with other data.
 std::string data_identity(const Corpus& corpus);
 
-// The model of a checkpoint. Throws InputError naming the checkpoint for anything missing or
-// impossible.
+// The model of a checkpoint, with the dtype it was trained in. Throws InputError naming the
+// checkpoint for anything missing or impossible.
 GptConfig checkpoint_model(const Checkpoint& checkpoint);
-// How two models differ, for people: "n_layer 4, not 6; n_embd 256, not 384". Empty: they do not.
+// How two models differ but for dtype, for people: "n_layer 4, not 6; n_embd 256, not 384". Empty:
+// they do not.
 std::string model_difference(const GptConfig& is, const GptConfig& wanted);
 // The options of the run that wrote it.
 TrainOptions checkpoint_options(const Checkpoint& checkpoint);

@@ -56,6 +56,12 @@ bool parse_switch(std::string_view where, std::string_view text) {
   refuse(where, text, "is neither on nor off");
 }
 
+DType parse_dtype(std::string_view where, std::string_view text) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    if (text == name_of(dtype)) return dtype;
+  refuse(where, text, "is neither fp32 nor bf16");
+}
+
 void check_choice(const OptionRow& row, std::string_view where, std::string_view text) {
   if (row.choices.empty() || std::ranges::find(row.choices, text) != row.choices.end()) return;
   refuse(where, text, fmt::format("is unknown: give {}", fmt::join(row.choices, ", ")));
@@ -84,13 +90,14 @@ struct Setter {
   void operator()(double* field) const {
     *field = parse_ranged<double>(row, where, text, "a number");
   }
-  void operator()(std::optional<std::int64_t>* field) const {
+  void operator()(DType* field) const { *field = parse_dtype(where, text); }
+  template <class Value>
+  void operator()(std::optional<Value>* field) const {
     field->reset();
-    if (text != "auto") *field = parse_ranged<std::int64_t>(row, where, text, kWhole);
-  }
-  void operator()(std::optional<double>* field) const {
-    field->reset();
-    if (text != "auto") *field = parse_ranged<double>(row, where, text, "a number");
+    if (text == "auto") return;
+    Value value{};
+    (*this)(&value);
+    *field = std::move(value);
   }
 };
 
@@ -103,11 +110,10 @@ struct Text {
   std::string operator()(const std::int64_t* field) const { return fmt::format("{}", *field); }
   std::string operator()(const std::uint64_t* field) const { return fmt::format("{}", *field); }
   std::string operator()(const double* field) const { return fmt::format("{}", *field); }
-  std::string operator()(const std::optional<std::int64_t>* field) const {
-    return *field ? fmt::format("{}", **field) : "auto";
-  }
-  std::string operator()(const std::optional<double>* field) const {
-    return *field ? fmt::format("{}", **field) : "auto";
+  std::string operator()(const DType* field) const { return std::string(name_of(*field)); }
+  template <class Value>
+  std::string operator()(const std::optional<Value>* field) const {
+    return *field ? (*this)(&**field) : "auto";
   }
 };
 

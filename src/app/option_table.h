@@ -18,7 +18,8 @@ namespace muo {
 struct OptionRow {
   using Field =
       std::variant<std::string*, std::vector<std::string>*, bool*, std::int64_t*, std::uint64_t*,
-                   double*, std::optional<std::int64_t>*, std::optional<double>*>;
+                   double*, DType*, std::optional<std::int64_t>*, std::optional<double>*,
+                   std::optional<bool>*, std::optional<std::string>*, std::optional<DType>*>;
 
   std::string_view name;  // without dashes: "device-batch-size"
   std::string_view group;

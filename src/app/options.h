@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
+
 namespace muo {
 
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
@@ -18,9 +20,13 @@ struct TrainOptions {
 
   std::int64_t depth = 4;  // sets width and heads as nanochat does; n_* override
   std::optional<std::int64_t> n_layer, n_embd, n_head, n_kv_head;
-  std::int64_t max_seq_len = 256;
-  std::string window_pattern = "L";
+  std::optional<std::int64_t> max_seq_len;
   double softcap = 15.0;  // 0: off
+  // "plain" or "nanochat": what the extras below are where they are automatic.
+  std::string model = "nanochat";
+  std::optional<bool> value_embeddings, smear, backout, resid_lambdas, x0_lambdas;
+  std::optional<double> qk_scale;
+  std::optional<std::string> window_pattern;
 
   std::optional<std::int64_t> device_batch_size;  // rows per device and micro-step
   std::optional<std::int64_t> total_batch_size;   // tokens per step
@@ -37,6 +43,8 @@ struct TrainOptions {
   std::optional<std::int64_t> devices;
   std::string strategy = "balanced";
   bool graph = true;  // false: the same calls, eagerly
+  std::optional<DType> dtype, gradient_wire, weight_wire;
+  DType embedding_state = DType::kF32;
   std::uint64_t seed = 42;
   std::int64_t verify_sync_every = -1;  // steps; -1: never
 
@@ -55,6 +63,7 @@ struct EvalOptions {
   std::optional<std::int64_t> eval_tokens;  // empty: all
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> device_batch_size;
+  std::optional<DType> dtype;  // empty: the run's
 };
 
 struct SampleOptions {
@@ -65,6 +74,7 @@ struct SampleOptions {
   double temperature = 0.8;       // 0: always the most likely token
   std::int64_t top_k = 0;         // 0: all tokens
   std::uint64_t seed = 42;
+  std::optional<DType> dtype;  // empty: the run's
 };
 
 enum class ReportFormat : std::uint8_t { kTable, kJson };

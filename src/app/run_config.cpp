@@ -55,6 +55,7 @@ class Resolver {
   RunConfig run() {
     model();
     devices();
+    formats();
     batch();
     iterations();
     optimizer();
@@ -79,6 +80,15 @@ class Resolver {
     o.n_embd = run_.model.n_embd;
     o.n_head = run_.model.n_head;
     o.n_kv_head = run_.model.n_kv_head;
+    o.max_seq_len = run_.model.seq_len;
+    o.value_embeddings = run_.model.value_embeddings;
+    o.smear = run_.model.smear;
+    o.backout = run_.model.backout;
+    o.resid_lambdas = run_.model.resid_lambdas;
+    o.x0_lambdas = run_.model.x0_lambdas;
+    if (!o.qk_scale) o.qk_scale = std::stod(fmt::format("{}", run_.model.qk_scale));  // 1.2, short
+    o.window_pattern = run_.model.window_pattern;
+    o.dtype = run_.model.dtype;
     for (const ParamSpec& spec : gpt_parameters(run_.model))
       run_.parameters += spec.shape.numel();
     run_.scaling_parameters = scaling_parameters(run_.model);
@@ -148,6 +158,15 @@ class Resolver {
         total, unit, rows ? fmt::format("--device-batch-size {} x ", *rows) : "",
         run_.model.seq_len, run_.world, below > 0 ? fmt::format("{} or ", below) : "",
         below + unit));
+  }
+
+  void formats() {
+    TrainOptions& o = run_.options;
+    o.gradient_wire = o.gradient_wire.value_or(DType::kF32);
+    o.weight_wire = o.weight_wire.value_or(run_.model.dtype);
+    run_.formats = {.gradient_wire = *o.gradient_wire,
+                    .weight_wire = *o.weight_wire,
+                    .embedding_state = o.embedding_state};
   }
 
   // nanochat's order: explicit steps, then compute, then tokens per parameter.
@@ -276,9 +295,18 @@ GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {
   model.n_embd = o.n_embd.value_or(round_up(o.depth * 64, kTile));
   model.n_head = o.n_head.value_or(choose_heads(model.n_embd));
   model.n_kv_head = o.n_kv_head.value_or(model.n_head);
-  model.seq_len = o.max_seq_len;
-  model.window_pattern = o.window_pattern;
+  const bool nanochat = o.model == "nanochat";
+  if (nanochat) set_nanochat_extras(model);
+  model.seq_len = o.max_seq_len.value_or(nanochat ? 2048 : 256);
+  model.window_pattern = o.window_pattern.value_or(model.window_pattern);
+  if (o.qk_scale) model.qk_scale = static_cast<float>(*o.qk_scale);
   model.softcap = static_cast<float>(o.softcap);
+  model.value_embeddings = o.value_embeddings.value_or(model.value_embeddings);
+  model.smear = o.smear.value_or(model.smear);
+  model.backout = o.backout.value_or(model.backout);
+  model.resid_lambdas = o.resid_lambdas.value_or(model.resid_lambdas);
+  model.x0_lambdas = o.x0_lambdas.value_or(model.x0_lambdas);
+  model.dtype = o.dtype.value_or(DType::kF32);
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include "app/options.h"
 #include "data/token_data.h"
 #include "model/gpt_config.h"
+#include "optim/number_formats.h"
 #include "optim/update_groups.h"
 
 namespace muo {
@@ -16,6 +17,7 @@ struct RunConfig {
   TrainOptions options;  // no field automatic: what config.toml holds
   GptConfig model;
   OptimizerOptions optimizer;
+  NumberFormats formats;
   int world = 1;
   std::int64_t batch = 1;               // rows per device and micro-step
   std::int64_t accumulation = 1;        // micro-steps

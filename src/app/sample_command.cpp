@@ -14,7 +14,8 @@ namespace muo {
 int run_sample(const SampleOptions& options) {
   require_safe_blas();
   const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
-  const GptConfig config = checkpoint_model(checkpoint);
+  GptConfig config = checkpoint_model(checkpoint);
+  config.dtype = options.dtype.value_or(config.dtype);
   if (config.vocab_size != kByteVocab)
     throw InputError(
         fmt::format("{}: its vocabulary of {} tokens is not the byte tokenizer's {}: "

@@ -56,6 +56,35 @@ TEST(CommandLine, SetsEveryKindOfOption) {
   EXPECT_FALSE(o.save_every);
 }
 
+TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
+  const TrainOptions automatic = train({});
+  EXPECT_EQ(automatic.model, "nanochat");
+  EXPECT_FALSE(automatic.smear || automatic.qk_scale || automatic.window_pattern);
+  EXPECT_FALSE(automatic.dtype || automatic.gradient_wire || automatic.weight_wire);
+  EXPECT_EQ(automatic.embedding_state, DType::kF32);
+  const TrainOptions o =
+      train({"--model", "plain", "--value-embeddings", "on", "--smear=off", "--qk-scale", "1.5",
+             "--window-pattern", "SL", "--dtype", "bf16", "--gradient-wire", "bf16",
+             "--weight-wire", "fp32", "--embedding-state", "bf16", "--backout", "auto"});
+  EXPECT_EQ(o.model, "plain");
+  EXPECT_EQ(o.value_embeddings, true);
+  EXPECT_EQ(o.smear, false);
+  EXPECT_FALSE(o.backout);
+  EXPECT_EQ(o.qk_scale, 1.5);
+  EXPECT_EQ(o.window_pattern, "SL");
+  EXPECT_EQ(o.dtype, DType::kBF16);
+  EXPECT_EQ(o.gradient_wire, DType::kBF16);
+  EXPECT_EQ(o.weight_wire, DType::kF32);
+  EXPECT_EQ(o.embedding_state, DType::kBF16);
+  EXPECT_EQ(train_error({"--dtype", "fp16"}), "--dtype: 'fp16' is neither fp32 nor bf16");
+  EXPECT_EQ(train_error({"--smear", "1"}), "--smear: '1' is neither on nor off");
+  EXPECT_THAT(train_error({"--model", "gpt2"}), HasSubstr("'gpt2' is unknown: give plain"));
+  const auto eval = std::get<EvalOptions>(parse({"eval", "--checkpoint", "c", "--dtype", "bf16"}));
+  EXPECT_EQ(eval.dtype, DType::kBF16);
+  const auto sample = std::get<SampleOptions>(parse({"sample", "--checkpoint", "c"}));
+  EXPECT_FALSE(sample.dtype);
+}
+
 TEST(CommandLine, TakesUnderscoresForDashesInNamesOnly) {
   const TrainOptions o = train({"--device_batch_size=8", "--out", "my_run"});
   EXPECT_EQ(o.device_batch_size, 8);
@@ -115,7 +144,7 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
 }
 
 TEST(CommandLine, RefusesOptionsOfLaterVersions) {
-  for (const char* option : {"--comm", "--dtype", "--deterministic", "--accumulate", "--model"})
+  for (const char* option : {"--comm", "--deterministic", "--accumulate"})
     EXPECT_THAT(train_error({option, "auto"}), HasSubstr("unknown option " + std::string(option)));
   EXPECT_EQ(train_error({"--backend", "cuda"}), "--backend: 'cuda' is unknown: give auto, host");
 }
@@ -179,6 +208,11 @@ TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {
   EXPECT_FALSE(deeper.n_embd);
   EXPECT_EQ(deeper.num_iterations, 7);
   EXPECT_FALSE(train({"--config", file, "--target-param-data-ratio", "5"}).num_iterations);
+  test::write_file(file, "smear = true\nqk-scale = 2\nwindow-pattern = 'S'\nmax-seq-len = 64\n");
+  EXPECT_EQ(train({"--config", file}).smear, true);
+  const TrainOptions plain = train({"--config", file, "--model", "plain"});
+  EXPECT_FALSE(plain.smear || plain.qk_scale || plain.window_pattern);
+  EXPECT_EQ(plain.max_seq_len, 64);
 }
 
 TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
@@ -205,6 +239,12 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   options.graph = false;
   options.seed = 18446744073709551615U;
   options.eval_every = -1;
+  options.model = "plain";
+  options.smear = true;
+  options.backout = false;
+  options.window_pattern = "SSL";
+  options.weight_wire = DType::kBF16;
+  options.embedding_state = DType::kBF16;
   options.out = "elsewhere";
   test::TemporaryDirectory directory;
   const auto file = directory.path() / "c.toml";

@@ -15,6 +15,7 @@ using testing::HasSubstr;
 
 PlanReport report_of(const std::string& strategy, std::int64_t devices) {
   TrainOptions options;
+  options.model = "plain";
   options.devices = devices;
   options.num_iterations = 10;
   options.strategy = strategy;

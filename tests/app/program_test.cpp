@@ -66,7 +66,8 @@ TEST(Program, AConfigKeyThatIsUnknownIsRefusedByName) {
 
 TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
   const test::Outcome outcome = test::run_program(
-      "plan --devices 2 --depth 64 --vocab-size 65536 --device-batch-size 64 --max-seq-len 2048");
+      "plan --model plain --devices 2 --depth 64 --vocab-size 65536 --device-batch-size 64 "
+      "--max-seq-len 2048");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("not enough memory: 2 devices need"));
   EXPECT_THAT(outcome.err, HasSubstr("--device-batch-size (now 64)"));

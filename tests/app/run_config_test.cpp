@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/run_memory.h"
@@ -43,8 +46,14 @@ Corpus corpus(std::int64_t vocab = kByteVocab, std::int64_t train = 1 << 20,
   return out;
 }
 
-TrainOptions two_devices() {
+TrainOptions plain() {
   TrainOptions options;
+  options.model = "plain";
+  return options;
+}
+
+TrainOptions two_devices() {
+  TrainOptions options = plain();
   options.devices = 2;
   return options;
 }
@@ -97,6 +106,70 @@ TEST(RunConfig, SizesOverrideDepth) {
   EXPECT_EQ(run.model.vocab_size, kByteVocab);
 }
 
+TEST(RunConfig, ModelSetsTheExtrasAndEachSwitchOverrulesIt) {
+  const GptConfig nanochat = make_gpt_config(TrainOptions(), 10);
+  EXPECT_TRUE(nanochat.value_embeddings && nanochat.smear && nanochat.backout);
+  EXPECT_TRUE(nanochat.resid_lambdas && nanochat.x0_lambdas);
+  EXPECT_EQ(nanochat.qk_scale, 1.2F);
+  EXPECT_EQ(nanochat.window_pattern, "SSSL");
+  EXPECT_EQ(nanochat.seq_len, 2048);
+  const GptConfig bare = make_gpt_config(plain(), 10);
+  EXPECT_FALSE(bare.value_embeddings || bare.smear || bare.backout);
+  EXPECT_FALSE(bare.resid_lambdas || bare.x0_lambdas);
+  EXPECT_EQ(bare.qk_scale, 1.0F);
+  EXPECT_EQ(bare.window_pattern, "L");
+  EXPECT_EQ(bare.seq_len, 256);
+
+  using Switch = std::optional<bool> TrainOptions::*;
+  constexpr std::array<std::pair<Switch, bool GptConfig::*>, 5> kSwitches = {{
+      {&TrainOptions::value_embeddings, &GptConfig::value_embeddings},
+      {&TrainOptions::smear, &GptConfig::smear},
+      {&TrainOptions::backout, &GptConfig::backout},
+      {&TrainOptions::resid_lambdas, &GptConfig::resid_lambdas},
+      {&TrainOptions::x0_lambdas, &GptConfig::x0_lambdas},
+  }};
+  for (const auto& [option, field] : kSwitches) {
+    TrainOptions with = plain();
+    with.*option = true;
+    TrainOptions without;
+    without.*option = false;
+    for (const auto& [other_option, other] : kSwitches) {
+      EXPECT_EQ(make_gpt_config(with, 10).*other, other == field);
+      EXPECT_EQ(make_gpt_config(without, 10).*other, other != field);
+    }
+  }
+  TrainOptions mixed;
+  mixed.qk_scale = 1.5;
+  mixed.window_pattern = "SL";
+  mixed.max_seq_len = 100;
+  const GptConfig model = make_gpt_config(mixed, 10);
+  EXPECT_EQ(model.qk_scale, 1.5F);
+  EXPECT_EQ(model.window_pattern, "SL");
+  EXPECT_EQ(model.seq_len, 100);
+}
+
+TEST(RunConfig, NumberFormatsFollowTheDtype) {
+  const auto formats = [](std::optional<DType> dtype, std::optional<DType> weights) {
+    TrainOptions options = two_devices();
+    options.dtype = dtype;
+    options.weight_wire = weights;
+    return resolve(options, corpus()).formats;
+  };
+  EXPECT_EQ(resolve(two_devices(), corpus()).model.dtype, DType::kF32);
+  EXPECT_EQ(formats({}, {}).weight_wire, DType::kF32);
+  EXPECT_EQ(formats(DType::kBF16, {}).weight_wire, DType::kBF16);
+  EXPECT_EQ(formats(DType::kBF16, {}).gradient_wire, DType::kF32);
+  EXPECT_EQ(formats(DType::kBF16, {}).embedding_state, DType::kF32);
+  EXPECT_EQ(formats(DType::kBF16, DType::kF32).weight_wire, DType::kF32);
+  TrainOptions options = two_devices();
+  options.dtype = options.gradient_wire = DType::kBF16;
+  options.embedding_state = DType::kBF16;
+  const RunConfig run = resolve(options, corpus());
+  EXPECT_EQ(run.model.dtype, DType::kBF16);
+  EXPECT_EQ(run.formats.gradient_wire, DType::kBF16);
+  EXPECT_EQ(run.formats.embedding_state, DType::kBF16);
+}
+
 TEST(RunConfig, HeadsNotGivenDivideAnyEvenWidth) {
   for (std::int64_t width = 2; width <= 600; width += 2) {
     TrainOptions options = two_devices();
@@ -114,7 +187,7 @@ TEST(RunConfig, HeadsNotGivenDivideAnyEvenWidth) {
 TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
   for (std::int64_t world = 1; world <= 9; ++world)
     for (const std::int64_t length : {2, 100, 256, 300, 4096, 20000}) {
-      TrainOptions options;
+      TrainOptions options = plain();
       options.devices = world;
       options.max_seq_len = length;
       const RunConfig run = resolve(options, corpus());
@@ -181,7 +254,7 @@ TEST(RunConfig, StepsFollowNanochatsOrderOfPrecedence) {
 // d12 at 2^19 tokens is where nanochat's constants come from; others scale as its table says.
 TEST(RunConfig, WeightDecayScalesAsNanochat) {
   constexpr std::int64_t kVocab = 32768;
-  TrainOptions options;
+  TrainOptions options = plain();
   options.devices = 1;
   options.max_seq_len = 2048;
   options.num_iterations = 1;
@@ -207,13 +280,13 @@ TEST(RunConfig, DefaultStepsAreBoundedAndSaySo) {
 }
 
 TEST(RunConfig, DefaultDevicesAreTheCoresAtMostFour) {
-  const RunConfig run = resolve(TrainOptions(), corpus());
+  const RunConfig run = resolve(plain(), corpus());
   EXPECT_EQ(run.world, std::min(usable_cores(), 4));
   EXPECT_THAT(run.notes, Contains(HasSubstr("devices: ")));
 }
 
 TEST(RunConfig, ResolvedOptionsResolveToTheSameRunWithoutDecisions) {
-  const RunConfig first = resolve(TrainOptions(), corpus());
+  const RunConfig first = resolve(plain(), corpus());
   const RunConfig second = resolve(first.options, corpus());
   EXPECT_TRUE(second.notes.empty()) << second.notes.front();
   EXPECT_EQ(second.model.n_embd, first.model.n_embd);
@@ -263,7 +336,7 @@ TEST(RunConfig, ShardsAreNotSampled) {
 }
 
 TEST(RunConfig, LargestSizesOverflowNothing) {
-  TrainOptions options;
+  TrainOptions options = plain();
   options.devices = 256;
   options.depth = 1024;
   options.max_seq_len = 1 << 20;

@@ -36,10 +36,10 @@ class Training : public testing::Test {
   [[nodiscard]] std::string options(const std::string& out, const std::string& more = "") const {
     std::string command = "train --data " + text_.string() + " --out " + path(out).string();
     for (const char* option :
-         {"--depth 1", "--n-embd 32", "--n-head 2", "--max-seq-len 32", "--total-batch-size 768",
-          "--device-batch-size 4", "--num-iterations 20", "--warmup-steps 5", "--eval-every 10",
-          "--eval-tokens 640", "--sample-every -1", "--devices 2", "--matrix-lr 0.3",
-          "--embedding-lr 2", "--unembedding-lr 0.2"}) {
+         {"--model plain", "--depth 1", "--n-embd 32", "--n-head 2", "--max-seq-len 32",
+          "--total-batch-size 768", "--device-batch-size 4", "--num-iterations 20",
+          "--warmup-steps 5", "--eval-every 10", "--eval-tokens 640", "--sample-every -1",
+          "--devices 2", "--matrix-lr 0.3", "--embedding-lr 2", "--unembedding-lr 0.2"}) {
       const std::string text = option;
       if (more.find(text.substr(0, text.find(' ') + 1)) == std::string::npos) command += " " + text;
     }
