@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/host/simd.h"
+#include "kernels/host/simd_bf16.h"
 #include "kernels/norm_impl.h"
 
 namespace muo::host {
