@@ -190,9 +190,11 @@ class Logger::Impl {
     if (steps_ == 0) return;
     const double tokens =
         static_cast<double>(steps_) * static_cast<double>(options_.tokens_per_step);
-    std::string text = fmt::format("trained {} steps, {} tokens, {:.3g} FLOPs in {}: {} tokens/s",
-                                   steps_, count_text(tokens), tokens * options_.flops_per_token,
-                                   duration_text(seconds_), count_text(tokens / seconds_));
+    std::string text =
+        fmt::format("trained {} steps, {} tokens, {:.3g} FLOPs in {}: {} tokens/s", steps_,
+                    count_text(tokens), tokens * options_.flops_per_token,
+                    seconds_ < 10 ? fmt::format("{:.2f}s", seconds_) : duration_text(seconds_),
+                    count_text(tokens / seconds_));
     if (const auto mfu = mfu_at(tokens / seconds_))
       text += fmt::format(", MFU {:.1f} %", 100 * *mfu);
     terminal_.lines(text);

@@ -12,6 +12,7 @@
 #include "app/run_directory.h"
 #include "app/run_memory.h"
 #include "app/scaling.h"
+#include "app/terminal.h"
 #include "app/trainer.h"
 #include "kernels/blas.h"
 
@@ -107,9 +108,14 @@ int run_train(const TrainOptions& options) {
   logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
                           config.options.model, config.parameters, config.world,
                           config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
-  logger.note(
-      fmt::format("peak: {} measured in {} matrix products on all devices; mfu is a share of it",
-                  flops_text(gemm_rate), name_of(config.model.dtype)));
+  const double flops_left = config.flops_per_token *
+                            static_cast<double>(config.iterations - first_step) *
+                            static_cast<double>(config.total_batch_tokens);
+  logger.note(fmt::format(
+      "peak: {} in {} matrix products, all devices together, measured now; mfu is a share of it, "
+      "and {:.3g} FLOPs take {} at it",
+      flops_text(gemm_rate), name_of(config.model.dtype), flops_left,
+      duration_text(flops_left / gemm_rate)));
 
   CheckpointSaver saver(directory.root, config.world);
   const SignalScope signals;

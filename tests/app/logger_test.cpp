@@ -137,8 +137,9 @@ TEST_F(LoggerTest, SummarizesStepsTokensFlopsTimeAndMfu) {
   close(options_.terminal);
   // 2000 tokens in 4 s: 500 a second, of 1e6 FLOPs each; a quarter of 2e9.
   const std::string text = test::read_file(out);
-  EXPECT_THAT(text, HasSubstr("trained 2 steps, 2.00k tokens, 2e+09 FLOPs in 4s: 500 tokens/s, MFU "
-                              "25.0 %\n"));
+  EXPECT_THAT(text,
+              HasSubstr("trained 2 steps, 2.00k tokens, 2e+09 FLOPs in 4.00s: 500 tokens/s, MFU "
+                        "25.0 %\n"));
   EXPECT_EQ(text.find("trained"), text.rfind("trained"));
 }
 
