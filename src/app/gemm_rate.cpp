@@ -1,0 +1,79 @@
+#include "app/gemm_rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "kernels/gemm.h"
+
+namespace muo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 9;  // the first warms caches, pages and clocks up
+
+// Any numbers but zeros, which some chips multiply with less power.
+void fill(Stream& stream, Tensor tensor) {
+  const auto n = static_cast<std::size_t>(tensor.numel());
+  const auto value = [](std::size_t i) { return 1.0F + static_cast<float>(i % 251) / 251.0F; };
+  if (tensor.dtype == DType::kBF16) {
+    std::vector<BF16> values(n);
+    for (std::size_t i = 0; i < n; ++i)
+      values[i] = to_bf16(value(i));
+    stream.copy(tensor, host_tensor(values.data(), tensor.shape));
+    stream.synchronize();
+  } else {
+    std::vector<float> values(n);
+    for (std::size_t i = 0; i < n; ++i)
+      values[i] = value(i);
+    stream.copy(tensor, host_tensor(values.data(), tensor.shape));
+    stream.synchronize();
+  }
+}
+
+}  // namespace
+
+double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size) {
+  Clock::time_point start;
+  double best_seconds = std::numeric_limits<double>::infinity();
+  DeviceGroup group(options);
+  group.run([&](RankContext& rank) {
+    std::vector<std::unique_ptr<Buffer>> memory;
+    const auto matrix = [&] {
+      memory.push_back(rank.device.allocate(size * size * size_of(dtype), "matrix products"));
+      return Tensor{.data = memory.back()->data(),
+                    .shape = {size, size},
+                    .dtype = dtype,
+                    .device = rank.rank};
+    };
+    const GemmArgs args{.d = matrix(), .a = matrix(), .b = matrix(), .transpose_b = true};
+    fill(rank.compute, args.a);
+    fill(rank.compute, args.b);
+    for (int round = 0; round < kRounds; ++round) {
+      rank.barrier.arrive([&] { start = Clock::now(); }, "start of a matrix product");
+      gemm(rank.compute, args);
+      rank.compute.synchronize();
+      rank.barrier.arrive(
+          [&] {
+            const std::chrono::duration<double> seconds = Clock::now() - start;
+            if (round > 0) best_seconds = std::min(best_seconds, seconds.count());
+          },
+          "end of a matrix product");
+    }
+  });
+  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) *
+                       static_cast<double>(size) * options.world;
+  return flops / best_seconds;
+}
+
+std::string flops_text(double flops_per_second) {
+  return flops_per_second < 1e13 ? fmt::format("{:.0f} GFLOP/s", flops_per_second * 1e-9)
+                                 : fmt::format("{:.0f} TFLOP/s", flops_per_second * 1e-12);
+}
+
+}  // namespace muo
