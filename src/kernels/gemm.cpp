@@ -19,25 +19,23 @@ Shape matrix_shape(const Tensor& like, std::int64_t rows, std::int64_t columns) 
 
 void gemm(Stream& stream, const GemmArgs& args) {
   ArgumentCheck check("gemm");
-  const DType dtype = args.a.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
-  const DType d_dtype = args.d.dtype == DType::kF32 ? DType::kF32 : dtype;
-  check.any_shape("d", args.d, d_dtype);
+  check.any_shape("d", args.d);
   const std::size_t rank = args.d.shape.rank();
   check.that(rank == 2 || rank == 3, "d is " + args.d.shape.text() + ", expected 2-D or 3-D");
-  check.rank("a", args.a, rank, "of d's rank", dtype);
+  check.rank("a", args.a, rank, "of d's rank");
   const std::int64_t m = args.d.shape[rank - 2];
   const std::int64_t n = args.d.shape[rank - 1];
   const std::int64_t k = args.a.shape[args.transpose_a ? rank - 2 : rank - 1];
   check.tensor("a", args.a,
-               args.transpose_a ? matrix_shape(args.d, k, m) : matrix_shape(args.d, m, k), dtype);
+               args.transpose_a ? matrix_shape(args.d, k, m) : matrix_shape(args.d, m, k));
   check.tensor("b", args.b,
-               args.transpose_b ? matrix_shape(args.d, n, k) : matrix_shape(args.d, k, n), dtype);
+               args.transpose_b ? matrix_shape(args.d, n, k) : matrix_shape(args.d, k, n));
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // of the BLAS interface
   check.that(m <= kMax && n <= kMax && k <= kMax, "an extent is above 2^31 - 1");
   check.apart("d", args.d, "a", args.a);
   check.apart("d", args.d, "b", args.b);
   if (args.c) {
-    check.tensor("c", args.c, args.d.shape, d_dtype);
+    check.tensor("c", args.c, args.d.shape);
     check.same_or_apart("d", args.d, "c", args.c);
   }
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});

@@ -7,12 +7,11 @@
 
 namespace muo {
 
-// d <- alpha * op(a) op(b) + beta * c, row-major, fp32 accumulation, one rounding. a and b are
-// fp32, or bf16; then d may be bf16, or fp32 (weight gradients). c is of d's dtype. op(a) is (m,
-// k), op(b) is (k, n), c and d are (m, n); all 2-D, or all 3-D with an equal leading batch extent.
-// `c` may be absent (then beta counts as 0 and old contents of d are not read), may be d itself, or
-// may be a separate tensor that does not overlap d. d overlaps neither a nor b. For a linear layer
-// y = x W^T use transpose_b; for dx = dy W neither; for dW = dy^T x transpose_a.
+// d <- alpha * op(a) op(b) + beta * c, row-major, fp32 accumulation.
+// op(a) is (m, k), op(b) is (k, n), c and d are (m, n); all 2-D, or all 3-D with an equal leading
+// batch extent. `c` may be absent (then beta counts as 0 and old contents of d are not read), may
+// be d itself, or may be a separate tensor that does not overlap d. d overlaps neither a nor b. For
+// a linear layer y = x W^T use transpose_b; for dx = dy W neither; for dW = dy^T x transpose_a.
 struct GemmArgs {
   Tensor d;    // out
   Tensor c{};  // optional

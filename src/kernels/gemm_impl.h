@@ -4,5 +4,4 @@
 
 namespace muo::host {
 void gemm(const GemmArgs& args);
-void gemm_bf16(const GemmArgs& args);  // a and b are bf16
-}  // namespace muo::host
+}

@@ -18,7 +18,6 @@ void scale(float* d, const float* c, float beta, std::int64_t count) {
 }  // namespace
 
 void gemm(const GemmArgs& args) {
-  if (args.a.dtype == DType::kBF16) return gemm_bf16(args);
   require_safe_blas();
   const bool batched = args.d.shape.rank() == 3;
   const std::size_t row_axis = batched ? 1 : 0;
