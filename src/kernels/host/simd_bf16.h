@@ -75,6 +75,9 @@ inline void store(BF16* p, F32 a, FirstLanes lanes) {
   std::copy_n(some.data(), lanes.count, p);
 }
 
+// What storing and loading bf16 makes of every lane.
+inline F32 round_to_bf16(F32 a) { return detail::widen_bf16(detail::narrow_bf16(a)); }
+
 // Sum of x[i] y[i] in 64 partial sums, folded in a fixed order.
 template <class X, class Y>
 inline float dot(const X* x, const Y* y, std::int64_t n) {
