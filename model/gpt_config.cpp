@@ -75,15 +75,41 @@ void check_config(const GptConfig& c) {
   require(c.rope_base > 1 && c.qk_scale > 0, "rope_base must be over 1 and qk_scale over 0");
 }
 
+ParameterCounts count_parameters(const GptConfig& c) {
+  ParameterCounts counts;
+  for (const ParamSpec& spec : gpt_parameters(c)) {
+    const auto group = [&]() -> std::int64_t& {
+      switch (spec.role) {
+        case ParamRole::kMatrix:
+          return counts.transformer_matrices;
+        case ParamRole::kEmbedding:
+          return counts.wte;
+        case ParamRole::kUnembedding:
+          return counts.lm_head;
+        case ParamRole::kValueEmbedding:
+          return counts.value_embeds;
+        case ParamRole::kResidLambda:
+        case ParamRole::kX0Lambda:
+        case ParamRole::kSmear:
+          break;
+      }
+      return counts.scalars;
+    };
+    group() += spec.shape.numel();
+  }
+  return counts;
+}
+
 double flops_per_token(const GptConfig& c) {
-  double linear = static_cast<double>(c.padded_vocab() * c.n_embd);
-  double attention = 0;
-  for (const ParamSpec& spec : gpt_parameters(c))
-    if (spec.role == ParamRole::kMatrix || spec.name == kSmearGateName)
-      linear += static_cast<double>(spec.shape.numel());
+  const std::int64_t linear = count_parameters(c).scaling() + (c.smear ? kSmearGateChannels : 0);
+  return 6.0 * static_cast<double>(linear) + attention_flops_per_token(c);
+}
+
+double attention_flops_per_token(const GptConfig& c) {
+  double flops = 0;
   for (std::int64_t i = 0; i < c.n_layer; ++i)
-    attention += 12.0 * static_cast<double>(c.n_embd * std::min(c.window(i), c.seq_len));
-  return 6.0 * linear + attention;
+    flops += 12.0 * static_cast<double>(c.n_embd * std::min(c.window(i), c.seq_len));
+  return flops;
 }
 
 }  // namespace muo

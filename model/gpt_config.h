@@ -58,8 +58,24 @@ std::vector<ParamSpec> gpt_parameters(const GptConfig& config);
 void init_parameter(const GptConfig& config, const ParamSpec& spec, std::uint64_t seed,
                     std::int64_t begin, std::int64_t count, float* values);
 
-// nanochat's accounting (spec/model 2.34): 6 per weight of a linear layer plus
-// 12 heads head_dim min(window, T) per layer.
+// Elements, in nanochat's groups.
+struct ParameterCounts {
+  std::int64_t wte = 0;
+  std::int64_t value_embeds = 0;
+  std::int64_t lm_head = 0;
+  std::int64_t transformer_matrices = 0;  // of the blocks, gates of value embeddings included
+  std::int64_t scalars = 0;               // lambdas and smear's gate
+  [[nodiscard]] std::int64_t total() const {
+    return wte + value_embeds + lm_head + transformer_matrices + scalars;
+  }
+  // What scaling laws count: embeddings only look up.
+  [[nodiscard]] std::int64_t scaling() const { return transformer_matrices + lm_head; }
+};
+ParameterCounts count_parameters(const GptConfig& config);
+
+// nanochat's accounting (spec/model 2.34), forward and backward: 6 per weight of a linear layer,
+// and for attention 12 heads head_dim min(window, T) per layer.
 double flops_per_token(const GptConfig& config);
+double attention_flops_per_token(const GptConfig& config);  // the part of attention in it
 
 }  // namespace muo

@@ -1,5 +1,7 @@
 #include "optim/update_groups.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -30,12 +32,10 @@ UpdateGroup update_group(ParamRole role) {
 }
 
 HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
-  constexpr double kReferenceBatch = 524288;  // tokens, 2^19
-  constexpr double kReferenceWidth = 768;
   constexpr double kEps = 1e-10;
   constexpr double kSmearLr = 0.2;  // scaled by neither batch nor width
-  const double batch = std::sqrt(static_cast<double>(options.total_batch_tokens) / kReferenceBatch);
-  const double width = std::sqrt(kReferenceWidth / static_cast<double>(options.n_embd));
+  const double batch = options.batch_scale;
+  const double width = options.width_scale;
   const double embedding = options.embedding_lr * batch * width;
   const double scalar = options.scalar_lr * batch;
 
@@ -58,6 +58,30 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
   hyper.adam[kX0] = adam(scalar, 0.96, 0.95, 0.0);
   hyper.adam[kSmear] = adam(kSmearLr, 0.8, 0.95, 0.0);
   return hyper;
+}
+
+std::vector<LearningRate> learning_rates(const HyperParameters& hyper,
+                                         std::span<const ParamSpec> params) {
+  struct Row {
+    ParamRole role;
+    std::string_view name;
+  };
+  constexpr std::array<Row, 7> kRows = {{{ParamRole::kUnembedding, "lm_head"},
+                                         {ParamRole::kEmbedding, "wte"},
+                                         {ParamRole::kValueEmbedding, "value_embeds"},
+                                         {ParamRole::kResidLambda, "resid_lambdas"},
+                                         {ParamRole::kX0Lambda, "x0_lambdas"},
+                                         {ParamRole::kSmear, "smear"},
+                                         {ParamRole::kMatrix, "matrices"}}};
+  std::vector<LearningRate> out;
+  for (const Row& row : kRows) {
+    if (std::ranges::find(params, row.role, &ParamSpec::role) == params.end()) continue;
+    const UpdateGroup group = update_group(row.role);
+    out.push_back(
+        {.group = row.name,
+         .lr = group.rule == UpdateRule::kMuon ? hyper.muon_lr : hyper.adam[group.adam_group].lr});
+  }
+  return out;
 }
 
 }  // namespace muo

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "kernels/step_scalars.h"
 #include "runtime/parameter.h"
@@ -17,18 +20,27 @@ struct UpdateGroup {
 // nanochat's grouping (spec/optimizer 1.8): matrices of the blocks by Muon, the rest by AdamW.
 UpdateGroup update_group(ParamRole role);
 
-// What the command line sets, with nanochat's defaults.
+// What the command line sets, with nanochat's defaults, which are for depth 12.
 struct OptimizerOptions {
   std::int64_t iterations = 1;
-  std::int64_t total_batch_tokens = 524288;  // B: learning rates scale with sqrt(B / 2^19)
-  std::int64_t n_embd = 768;                 // embedding rates scale with sqrt(768 / n_embd)
+  double batch_scale = 1;  // of all learning rates but smear's
+  double width_scale = 1;  // of those of embeddings and head, too
   double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5;
   double weight_decay = 0.28;
-  double weight_decay_scale = 1;  // sqrt(B / 2^19) D_ref / D (spec/optimizer 1.10): 0.28 is for d12
+  double weight_decay_scale = 1;
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65;
   double final_lr_frac = 0.05;
 };
 HyperParameters make_hyper_parameters(const OptimizerOptions& options);
+
+// The initial learning rate of a group of parameters, under nanochat's name for it.
+struct LearningRate {
+  std::string_view group;
+  double lr = 0;
+};
+// Of the groups that `params` have, in nanochat's order. Tall matrices learn faster: muon_rate().
+std::vector<LearningRate> learning_rates(const HyperParameters& hyper,
+                                         std::span<const ParamSpec> params);
 
 }  // namespace muo

@@ -10,7 +10,8 @@
 namespace muo {
 
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
-// the run's config.toml holds the filled values. Names follow nanochat's base_train.
+// the run's config.toml holds the filled values; only the scales stay automatic, as they
+// follow from the others. Names follow nanochat's base_train.
 struct TrainOptions {
   std::vector<std::string> data;      // text files, directories of text, or .bin shards
   std::vector<std::string> val_data;  // empty: hold out a part of `data`
@@ -32,10 +33,12 @@ struct TrainOptions {
   std::optional<std::int64_t> total_batch_size;   // tokens per step
   std::optional<std::int64_t> num_iterations;     // else target_flops, else the ratio
   std::optional<double> target_flops;
-  std::optional<double> target_param_data_ratio;
+  double target_param_data_ratio = 12;
 
   double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5;
   double weight_decay = 0.28;
+  // Factors of the above; automatic, they follow from depth and batch (scaling.h).
+  std::optional<double> batch_lr_scale, width_lr_scale, weight_decay_scale;
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
 

@@ -6,39 +6,20 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <map>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/commands.h"
 #include "app/run_memory.h"
+#include "app/scaling.h"
 #include "app/terminal.h"
 
 namespace muo {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string_view name_of(ParamRole role) {
-  switch (role) {
-    case ParamRole::kMatrix:
-      return "matrices";
-    case ParamRole::kEmbedding:
-      return "embedding";
-    case ParamRole::kUnembedding:
-      return "head";
-    case ParamRole::kValueEmbedding:
-      return "value embeddings";
-    case ParamRole::kResidLambda:
-      return "residual scales";
-    case ParamRole::kX0Lambda:
-      return "input scales";
-    case ParamRole::kSmear:
-      return "smear";
-  }
-  return "?";
-}
 
 std::string_view name_of(UpdateRule rule) { return rule == UpdateRule::kMuon ? "Muon" : "AdamW"; }
 
@@ -128,17 +109,28 @@ std::vector<RankShare> shares(const ShardingPlan& plan) {
   return out;
 }
 
-struct RoleCount {
-  std::int64_t tensors = 0;
-  std::int64_t elements = 0;
-};
-std::map<ParamRole, RoleCount> by_role(const std::vector<ParamSpec>& params) {
-  std::map<ParamRole, RoleCount> out;
-  for (const ParamSpec& spec : params) {
-    ++out[spec.role].tensors;
-    out[spec.role].elements += spec.shape.numel();
-  }
-  return out;
+using Group = std::pair<std::string_view, std::int64_t>;
+std::array<Group, 5> groups_of(const ParameterCounts& counts) {
+  return {{{"wte", counts.wte},
+           {"value_embeds", counts.value_embeds},
+           {"lm_head", counts.lm_head},
+           {"transformer_matrices", counts.transformer_matrices},
+           {"scalars", counts.scalars}}};
+}
+
+double total_flops(const RunConfig& run) {
+  return run.flops_per_token * static_cast<double>(run.iterations) *
+         static_cast<double>(run.total_batch_tokens);
+}
+
+std::string extras_text(const GptConfig& m) {
+  std::string out;
+  for (const auto& [on, name] :
+       {std::pair{m.value_embeddings, "value embeddings"}, std::pair{m.smear, "smear"},
+        std::pair{m.backout, "backout"}, std::pair{m.resid_lambdas, "residual lambdas"},
+        std::pair{m.x0_lambdas, "x0 lambdas"}})
+    if (on) out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
+  return out.empty() ? "none" : out;
 }
 
 std::string run_text(const RunConfig& run) {
@@ -146,27 +138,28 @@ std::string run_text(const RunConfig& run) {
   std::string out = fmt::format(
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
-      "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T); {} steps, {} tokens\n"
-      "Compute: {} FLOPs per token, {} FLOPs in all, without the optimizer\n",
+      "Extras: {}; queries and keys times {}; logits capped at {}; computed in {}\n"
+      "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
-      m.vocab_size, m.padded_vocab(), run.total_batch_tokens, run.world, run.accumulation,
-      run.batch, m.seq_len, run.iterations,
-      count_text(static_cast<double>(run.iterations) * static_cast<double>(run.total_batch_tokens)),
-      count_text(run.flops_per_token),
-      fmt::format("{:.3g}", run.flops_per_token * static_cast<double>(run.iterations) *
-                                static_cast<double>(run.total_batch_tokens)));
+      m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, muo::name_of(m.dtype),
+      run.total_batch_tokens, run.world, run.accumulation, run.batch, m.seq_len);
   for (const std::string& note : run.notes)
+    out += fmt::format("  {}\n", note);
+  out += "\nScaling\n";
+  for (const std::string& note : scaling_notes(run))
     out += fmt::format("  {}\n", note);
   return out;
 }
 
-std::string parameters_text(const RunConfig& run, const std::vector<ParamSpec>& params) {
-  Table table({"", "rule", "tensors", "elements"});
-  for (const auto& [role, count] : by_role(params))
-    table.add({std::string(name_of(role)), std::string(name_of(update_group(role).rule)),
-               grouped(count.tensors), grouped(count.elements)});
-  table.add(
-      {"total", "", grouped(static_cast<std::int64_t>(params.size())), grouped(run.parameters)});
+std::string parameters_text(const GptConfig& model) {
+  const ParameterCounts counts = count_parameters(model);
+  Table table({"", "rule", "elements"});
+  for (const auto& [name, elements] : groups_of(counts)) {
+    const bool muon = name == "transformer_matrices";
+    if (elements > 0) table.add({std::string(name), muon ? "Muon" : "AdamW", grouped(elements)});
+  }
+  table.add({"total", "", grouped(counts.total())});
+  table.add({"scaling (matrices, lm_head)", "", grouped(counts.scaling())});
   return "\nParameters\n" + table.text();
 }
 
@@ -232,7 +225,7 @@ Json buckets_json(const ShardingPlan& plan) {
 
 std::string plan_table(const PlanReport& report) {
   const auto params = gpt_parameters(report.config.model);
-  return run_text(report.config) + parameters_text(report.config, params) +
+  return run_text(report.config) + parameters_text(report.config.model) +
          buckets_text(report.sharding) +
          ranks_text(report.sharding, plan_cost(report.sharding, params)) +
          memory_text(report.config, report.memory);
@@ -242,9 +235,13 @@ std::string plan_json(const PlanReport& report) {
   const RunConfig& run = report.config;
   const auto params = gpt_parameters(run.model);
   const PlanCost cost = plan_cost(report.sharding, params);
+  const HyperParameters hyper = make_hyper_parameters(run.optimizer);
   Json groups;
-  for (const auto& [role, count] : by_role(params))
-    groups[std::string(name_of(role))] = {{"tensors", count.tensors}, {"elements", count.elements}};
+  for (const auto& [name, elements] : groups_of(count_parameters(run.model)))
+    groups[std::string(name)] = elements;
+  Json rates;
+  for (const LearningRate& rate : learning_rates(hyper, params))
+    rates[std::string(rate.group)] = rate.lr;
   Json ranks = Json::array();
   const std::vector<RankShare> share = shares(report.sharding);
   for (std::size_t rank = 0; rank < share.size(); ++rank)
@@ -261,6 +258,15 @@ std::string plan_json(const PlanReport& report) {
                     {"scaling_parameters", run.scaling_parameters},
                     {"parameter_groups", groups},
                     {"flops_per_token", run.flops_per_token},
+                    {"attention_flops_per_token", attention_flops_per_token(run.model)},
+                    {"total_flops", total_flops(run)},
+                    {"target_tokens", run.targets.tokens},
+                    {"target_batch_tokens", run.targets.batch_tokens},
+                    {"learning_rates", rates},
+                    {"batch_lr_scale", run.optimizer.batch_scale},
+                    {"width_lr_scale", run.optimizer.width_scale},
+                    {"weight_decay", hyper.muon_weight_decay},
+                    {"weight_decay_scale", run.optimizer.weight_decay_scale},
                     {"iterations", run.iterations},
                     {"total_batch_tokens", run.total_batch_tokens},
                     {"world", run.world},
@@ -274,7 +280,8 @@ std::string plan_json(const PlanReport& report) {
                     {"memory_bytes_by_category", memory},
                     {"memory_bytes_per_device", report.memory.bytes},
                     {"memory_bytes", report.memory.bytes * run.world},
-                    {"notes", run.notes}};
+                    {"notes", run.notes},
+                    {"scaling_notes", scaling_notes(run)}};
   return out.dump(2) + "\n";
 }
 

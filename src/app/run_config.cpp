@@ -6,19 +6,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/scaling.h"
 #include "base/check.h"
 
 namespace muo {
 namespace {
 
-constexpr std::int64_t kTile = 128;                 // width of a head where nothing else is asked
-constexpr double kReferenceBatch = 524288;          // nanochat tuned at 2^19 tokens per step
-constexpr std::int64_t kReferenceDepth = 12;        // and this depth
-constexpr std::int64_t kDefaultBatchTokens = 8192;  // per step: small models learn more per token
-                                                    // from many small steps
-constexpr std::int64_t kMicroStepTokens = 4096;     // per device: GEMMs are efficient, memory small
-constexpr std::int64_t kDefaultIterations = 1000;
-constexpr double kDefaultRatio = 12;             // nanochat's
+constexpr std::int64_t kTile = 128;              // width of a head where nothing else is asked
+constexpr std::int64_t kMicroStepTokens = 4096;  // per device: GEMMs are efficient, memory small
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
 constexpr int kMostDefaultDevices = 4;
@@ -89,10 +84,12 @@ class Resolver {
     if (!o.qk_scale) o.qk_scale = std::stod(fmt::format("{}", run_.model.qk_scale));  // 1.2, short
     o.window_pattern = run_.model.window_pattern;
     o.dtype = run_.model.dtype;
-    for (const ParamSpec& spec : gpt_parameters(run_.model))
-      run_.parameters += spec.shape.numel();
-    run_.scaling_parameters = scaling_parameters(run_.model);
+    const ParameterCounts counts = count_parameters(run_.model);
+    run_.parameters = counts.total();
+    run_.scaling_parameters = counts.scaling();
     run_.flops_per_token = flops_per_token(run_.model);
+    run_.targets = scaling_targets(run_.model, o.target_param_data_ratio);
+    if (corpus_.train != nullptr) run_.train_tokens = corpus_.train->size();
     need_tokens(corpus_.train.get(), "training data", "--data");
   }
 
@@ -122,7 +119,7 @@ class Resolver {
     TrainOptions& o = run_.options;
     const std::int64_t row = run_.model.seq_len * run_.world;  // tokens, a row on every device
     const bool total_given = o.total_batch_size.has_value();
-    const std::int64_t total = o.total_batch_size.value_or(kDefaultBatchTokens);
+    const std::int64_t total = o.total_batch_size.value_or(run_.targets.batch_tokens);
     const std::int64_t most_rows = std::max<std::int64_t>(1, kMicroStepTokens / run_.model.seq_len);
     if (!o.device_batch_size) {
       if (total_given) {
@@ -141,8 +138,10 @@ class Resolver {
       run_.total_batch_tokens = total;
     } else {
       run_.total_batch_tokens = std::max<std::int64_t>(1, (total + unit / 2) / unit) * unit;
-      note("total-batch-size: {} tokens per step (the multiple of {} nearest to {})",
-           run_.total_batch_tokens, unit, total);
+      note("total-batch-size: {} tokens per step{}", run_.total_batch_tokens,
+           run_.total_batch_tokens == total
+               ? ""
+               : fmt::format(" (the multiple of {} nearest to {})", unit, total));
     }
     o.total_batch_size = run_.total_batch_tokens;
     run_.accumulation = run_.total_batch_tokens / unit;
@@ -173,13 +172,6 @@ class Resolver {
   void iterations() {
     TrainOptions& o = run_.options;
     const std::int64_t batch = run_.total_batch_tokens;
-    const auto by_ratio = [&](double ratio) {
-      const auto tokens = static_cast<double>(run_.scaling_parameters) * ratio;
-      if (tokens > 1e18)
-        throw InputError(
-            fmt::format("--target-param-data-ratio {}: {:.3g} tokens are too many", ratio, tokens));
-      return std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens) / batch);
-    };
     if (!o.num_iterations && o.target_flops) {
       const double steps =
           std::nearbyint(*o.target_flops / (run_.flops_per_token * static_cast<double>(batch)));
@@ -189,41 +181,27 @@ class Resolver {
                         *o.target_flops, steps, run_.flops_per_token * static_cast<double>(batch)));
       o.num_iterations = static_cast<std::int64_t>(steps);
       note("num-iterations: {} (--target-flops {:.3g})", *o.num_iterations, *o.target_flops);
-    } else if (!o.num_iterations && o.target_param_data_ratio) {
-      o.num_iterations = by_ratio(*o.target_param_data_ratio);
-      note("num-iterations: {} ({} tokens for each of {} matrix and head weights)",
-           *o.num_iterations, *o.target_param_data_ratio, run_.scaling_parameters);
     } else if (!o.num_iterations) {
-      const std::int64_t full = by_ratio(kDefaultRatio);
-      o.num_iterations = std::min(full, kDefaultIterations);
-      note("num-iterations: {}{}", *o.num_iterations,
-           full > kDefaultIterations
-               ? fmt::format(" (--target-param-data-ratio {} would take {})", kDefaultRatio, full)
-               : fmt::format(" (--target-param-data-ratio {})", kDefaultRatio));
+      o.num_iterations = std::max<std::int64_t>(1, run_.targets.tokens / batch);
+      note("num-iterations: {} (--target-param-data-ratio {})", *o.num_iterations,
+           o.target_param_data_ratio);
     }
     run_.iterations = *o.num_iterations;
   }
 
   void optimizer() {
     const TrainOptions& o = run_.options;
-    GptConfig reference = run_.model;  // nanochat's d12 with the same vocabulary and length
-    reference.n_layer = kReferenceDepth;
-    reference.n_embd = kReferenceDepth * 64;
-    reference.n_head = reference.n_kv_head = reference.n_embd / kTile;
-    // B / (lr wd D) stays constant; D / D_REF is the ratio of the parameters that D counts.
-    const double decay_scale =
-        std::sqrt(static_cast<double>(run_.total_batch_tokens) / kReferenceBatch) *
-        static_cast<double>(scaling_parameters(reference)) /
-        static_cast<double>(run_.scaling_parameters);
+    const std::int64_t batch = run_.total_batch_tokens;
     run_.optimizer = {.iterations = run_.iterations,
-                      .total_batch_tokens = run_.total_batch_tokens,
-                      .n_embd = run_.model.n_embd,
+                      .batch_scale = o.batch_lr_scale.value_or(batch_lr_scale(batch)),
+                      .width_scale = o.width_lr_scale.value_or(width_lr_scale(run_.model.n_embd)),
                       .matrix_lr = o.matrix_lr,
                       .embedding_lr = o.embedding_lr,
                       .unembedding_lr = o.unembedding_lr,
                       .scalar_lr = o.scalar_lr,
                       .weight_decay = o.weight_decay,
-                      .weight_decay_scale = decay_scale,
+                      .weight_decay_scale =
+                          o.weight_decay_scale.value_or(weight_decay_scale(run_.targets, batch)),
                       .warmup_steps = o.warmup_steps,
                       .warmdown_ratio = o.warmdown_ratio,
                       .final_lr_frac = o.final_lr_frac};
@@ -278,14 +256,6 @@ class Resolver {
 
 RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
   return Resolver(options, corpus).run();
-}
-
-std::int64_t scaling_parameters(const GptConfig& model) {
-  std::int64_t count = 0;
-  for (const ParamSpec& spec : gpt_parameters(model))
-    if (spec.role == ParamRole::kMatrix || spec.role == ParamRole::kUnembedding)
-      count += spec.shape.numel();
-  return count;
 }
 
 GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {

@@ -12,10 +12,18 @@
 
 namespace muo {
 
+// D and B of nanochat's scaling rules: scaling.h.
+struct ScalingTargets {
+  std::int64_t tokens = 1;        // D: the whole part of ratio x scaling parameters, at least 1
+  double reference_tokens = 1;    // D of depth 12 with the same vocabulary and extras
+  std::int64_t batch_tokens = 1;  // B, a power of two
+};
+
 // A run with every decision made.
 struct RunConfig {
-  TrainOptions options;  // no field automatic: what config.toml holds
+  TrainOptions options;  // as resolved: what config.toml holds
   GptConfig model;
+  ScalingTargets targets;
   OptimizerOptions optimizer;
   NumberFormats formats;
   int world = 1;
@@ -28,9 +36,10 @@ struct RunConfig {
   std::int64_t eval_every = 0, save_every = 0, sample_every = 0, verify_sync_every = 0;
   std::int64_t parameters = 0;          // elements, all of them
   std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
+  std::int64_t train_tokens = 0;        // in the training data; 0: unknown
   double flops_per_token = 0;
   double bytes_per_token = 0;      // of the training text, for bits per byte; 0: unknown
-  std::vector<std::string> notes;  // every automatic decision, one line each
+  std::vector<std::string> notes;  // every automatic decision, one line each; see scaling_notes()
 
   [[nodiscard]] std::int64_t rows_per_step() const {
     return static_cast<std::int64_t>(world) * batch * accumulation;
@@ -41,9 +50,6 @@ struct RunConfig {
 // ones and noted, explicit ones that cannot work are refused with the nearest feasible values
 // (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
 RunConfig resolve(const TrainOptions& options, const Corpus& corpus);
-
-// Parameters that nanochat's data ratios and weight decay count: matrices and lm_head.
-std::int64_t scaling_parameters(const GptConfig& model);
 
 // The model that `options` describe. Heads not given: as many of 128 as divide the width best.
 GptConfig make_gpt_config(const TrainOptions& options, std::int64_t vocab_size);

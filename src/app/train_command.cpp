@@ -10,6 +10,7 @@
 #include "app/model_json.h"
 #include "app/run_directory.h"
 #include "app/run_memory.h"
+#include "app/scaling.h"
 #include "app/trainer.h"
 #include "kernels/blas.h"
 
@@ -97,10 +98,11 @@ int run_train(const TrainOptions& options) {
   logger.note(corpus.description);
   for (const std::string& note : notes)
     logger.note(note);
-  logger.note(fmt::format(
-      "model: {} parameters; {} steps of {} tokens on {} devices, {}; {:.0f} MiB per device",
-      config.parameters, config.iterations, config.total_batch_tokens, config.world,
-      config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
+  for (const std::string& note : scaling_notes(config))
+    logger.note(note);
+  logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
+                          config.options.model, config.parameters, config.world,
+                          config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
 
   CheckpointSaver saver(directory.root, config.world);
   const SignalScope signals;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/model_json.h"
 #include "app/run_memory.h"
 #include "base/check.h"
 #include "support/errors.h"
@@ -192,23 +193,29 @@ TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
       options.max_seq_len = length;
       const RunConfig run = resolve(options, corpus());
       const std::int64_t unit = length * world * run.batch;
+      const std::int64_t wanted = run.targets.batch_tokens;
+      EXPECT_EQ(wanted, 131072);  // depth 4 of 257 tokens
       EXPECT_EQ(run.total_batch_tokens, unit * run.accumulation);
       EXPECT_GE(run.accumulation, 1);
-      // No other accumulation of this batch comes nearer to the default of 8192 tokens.
-      EXPECT_TRUE(std::abs(run.total_batch_tokens - 8192) * 2 <= unit || run.accumulation == 1);
+      // No other accumulation of this batch comes nearer.
+      EXPECT_TRUE(std::abs(run.total_batch_tokens - wanted) * 2 <= unit || run.accumulation == 1);
       EXPECT_THAT(run.notes, Contains(HasSubstr("total-batch-size: ")));
+      EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 131072"))),
+                run.total_batch_tokens != wanted);
       EXPECT_EQ(run.options.total_batch_size, run.total_batch_tokens);
       EXPECT_EQ(run.options.device_batch_size, run.batch);
+      EXPECT_EQ(run.optimizer.batch_scale,
+                std::sqrt(static_cast<double>(run.total_batch_tokens) / 524288));
     }
 }
 
-TEST(RunConfig, AutomaticTotalIsTheMultipleNearestToTheDefault) {
+TEST(RunConfig, AutomaticTotalIsTheMultipleNearestToTheRule) {
   for (std::int64_t rows = 1; rows <= 20; ++rows) {
     TrainOptions options = two_devices();
     options.device_batch_size = rows;
     const RunConfig run = resolve(options, corpus());
     EXPECT_EQ(run.batch, rows);
-    EXPECT_LE(std::abs(run.total_batch_tokens - 8192) * 2, 512 * rows);
+    EXPECT_LE(std::abs(run.total_batch_tokens - run.targets.batch_tokens) * 2, 512 * rows);
   }
 }
 
@@ -251,34 +258,6 @@ TEST(RunConfig, StepsFollowNanochatsOrderOfPrecedence) {
   EXPECT_THAT(error_of(options), HasSubstr("--target-flops 1: makes"));
 }
 
-// d12 at 2^19 tokens is where nanochat's constants come from; others scale as its table says.
-TEST(RunConfig, WeightDecayScalesAsNanochat) {
-  constexpr std::int64_t kVocab = 32768;
-  TrainOptions options = plain();
-  options.devices = 1;
-  options.max_seq_len = 2048;
-  options.num_iterations = 1;
-  options.depth = 12;
-  options.total_batch_size = 1 << 19;
-  const OptimizerOptions d12 = resolve(options, corpus(kVocab)).optimizer;
-  EXPECT_DOUBLE_EQ(d12.weight_decay * d12.weight_decay_scale, 0.28);
-  EXPECT_EQ(d12.total_batch_tokens, 1 << 19);
-  EXPECT_EQ(d12.n_embd, 768);
-  options.depth = 20;
-  options.total_batch_size = 1 << 20;
-  const OptimizerOptions d20 = resolve(options, corpus(kVocab)).optimizer;
-  // Plain d12 and d20 have 110100480 and 435159040 scaling parameters.
-  EXPECT_DOUBLE_EQ(d20.weight_decay * d20.weight_decay_scale,
-                   0.28 * std::sqrt(2.0) * 110100480.0 / 435159040.0);
-  EXPECT_NEAR(d20.weight_decay * d20.weight_decay_scale, 0.1002, 0.00005);  // as the table rounds
-}
-
-TEST(RunConfig, DefaultStepsAreBoundedAndSaySo) {
-  const RunConfig run = resolve(two_devices(), corpus());
-  EXPECT_EQ(run.iterations, 1000);
-  EXPECT_THAT(run.notes, Contains(HasSubstr("num-iterations: 1000 (--target-param-data-ratio 12")));
-}
-
 TEST(RunConfig, DefaultDevicesAreTheCoresAtMostFour) {
   const RunConfig run = resolve(plain(), corpus());
   EXPECT_EQ(run.world, std::min(usable_cores(), 4));
@@ -286,9 +265,10 @@ TEST(RunConfig, DefaultDevicesAreTheCoresAtMostFour) {
 }
 
 TEST(RunConfig, ResolvedOptionsResolveToTheSameRunWithoutDecisions) {
-  const RunConfig first = resolve(plain(), corpus());
+  const RunConfig first = resolve(TrainOptions(), corpus());
   const RunConfig second = resolve(first.options, corpus());
   EXPECT_TRUE(second.notes.empty()) << second.notes.front();
+  EXPECT_EQ(model_difference(second.model, first.model), "");
   EXPECT_EQ(second.model.n_embd, first.model.n_embd);
   EXPECT_EQ(second.batch, first.batch);
   EXPECT_EQ(second.accumulation, first.accumulation);

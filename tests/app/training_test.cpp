@@ -214,6 +214,10 @@ TEST_F(Training, ACheckpointOfAnotherModelIsRefusedWithTheDifference) {
       options("other", "--n-embd 64 --resume " + checkpoint_directory(path("run"), 10).string()));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("n_embd 32, not 64"));
+  const Outcome extras = run_program(
+      options("other", "--smear on --resume " + checkpoint_directory(path("run"), 10).string()));
+  EXPECT_EQ(extras.code, 2);
+  EXPECT_THAT(extras.err, HasSubstr("smear false, not true"));
 }
 
 TEST_F(Training, AFinishedRunIsNotOverwrittenAndNotResumed) {

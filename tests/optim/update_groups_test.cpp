@@ -25,8 +25,8 @@ TEST(UpdateGroups, TableOfNanochat) {
       {ParamRole::kSmear, 0.2, false, false, 0.8, 0.95, 0.0},
   };
   OptimizerOptions options;
-  options.total_batch_tokens = 1 << 18;
-  options.n_embd = 1536;
+  options.batch_scale = std::sqrt(0.5);  // of 2^18 tokens
+  options.width_scale = std::sqrt(0.5);  // of width 1536
   options.weight_decay_scale = 0.5;
   const HyperParameters hyper = make_hyper_parameters(options);
   for (const Row& row : rows) {

@@ -166,7 +166,7 @@ HyperParameters toy_hyper() {
   OptimizerOptions options;
   options.iterations = 100;
   options.warmup_steps = 4;
-  options.n_embd = 24;
+  options.width_scale = std::sqrt(768.0 / 24);
   options.matrix_lr = 0.02;
   options.embedding_lr = 0.05;
   return make_hyper_parameters(options);

@@ -122,12 +122,7 @@ RunConfig toy_config(const ToyTraining& run) {
             run.accumulation);
   config.total_batch_tokens = kTrainingRows * kTrainingSeqLen;
   config.iterations = 100;
-  config.optimizer = {.iterations = 100,
-                      .total_batch_tokens = 524288,
-                      .n_embd = 768,
-                      .matrix_lr = 0.02,
-                      .embedding_lr = 0.1,
-                      .warmup_steps = 5};
+  config.optimizer = {.iterations = 100, .matrix_lr = 0.02, .embedding_lr = 0.1, .warmup_steps = 5};
   return config;
 }
 

@@ -1,0 +1,90 @@
+#include "app/model_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "app/checkpoint_state.h"
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+RunConfig nanochat_run(DType dtype) {
+  TrainOptions options;
+  options.depth = 2;
+  options.devices = 1;
+  options.dtype = dtype;
+  Corpus corpus;
+  corpus.vocab_size = kByteVocab;
+  return resolve(options, corpus);
+}
+
+// The model of a checkpoint with this configuration in its manifest.
+GptConfig model_of(const json& config) {
+  const test::TemporaryDirectory run;
+  CheckpointSaver saver(run.path(), 1);
+  test::save_state(saver, 1, {.step = 1, .config = config.dump()}, 1);
+  return checkpoint_model(Checkpoint(run.path()));
+}
+
+json config_of(const RunConfig& run) { return json::parse(checkpoint_config(run)); }
+
+TEST(ModelJson, HoldsTheWholeModel) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const RunConfig run = nanochat_run(dtype);
+    const GptConfig read = model_of(config_of(run));
+    EXPECT_EQ(model_difference(read, run.model), "");
+    EXPECT_EQ(read.dtype, dtype);
+    EXPECT_TRUE(read.value_embeddings && read.smear && read.backout);
+    EXPECT_TRUE(read.resid_lambdas && read.x0_lambdas);
+    EXPECT_EQ(read.window_pattern, "SSSL");
+    EXPECT_EQ(read.qk_scale, 1.2F);
+  }
+}
+
+TEST(ModelJson, AManifestFromBeforeTheExtrasIsAPlainModels) {
+  json config = config_of(nanochat_run(DType::kF32));
+  for (const char* field :
+       {"value_embeddings", "smear", "backout", "resid_lambdas", "x0_lambdas", "dtype"})
+    ASSERT_EQ(config["model"].erase(field), 1U) << field;
+  const GptConfig read = model_of(config);
+  EXPECT_FALSE(read.value_embeddings || read.smear || read.backout);
+  EXPECT_FALSE(read.resid_lambdas || read.x0_lambdas);
+  EXPECT_EQ(read.dtype, DType::kF32);
+  EXPECT_EQ(read.window_pattern, "SSSL");
+}
+
+TEST(ModelJson, AMissingSizeOrAWrongKindIsRefused) {
+  const auto error = [](auto&& change) {
+    json config = config_of(nanochat_run(DType::kF32));
+    change(config["model"]);
+    return test::message_of<InputError>([&] { model_of(config); });
+  };
+  EXPECT_THAT(error([](json& model) { model.erase("n_layer"); }), HasSubstr("no model.n_layer"));
+  EXPECT_THAT(error([](json& model) { model["smear"] = 3; }), HasSubstr("model.smear is 3"));
+  EXPECT_THAT(error([](json& model) { model["dtype"] = "fp8"; }), HasSubstr("model.dtype is"));
+}
+
+TEST(ModelJson, DifferenceNamesEveryExtraButNotTheDtype) {
+  const GptConfig plain;
+  GptConfig other = plain;
+  other.dtype = DType::kBF16;
+  EXPECT_EQ(model_difference(plain, other), "");
+  set_nanochat_extras(other);
+  const std::string difference = model_difference(plain, other);
+  for (const char* field : {"value_embeddings", "smear", "backout", "resid_lambdas", "x0_lambdas",
+                            "window_pattern", "qk_scale"})
+    EXPECT_THAT(difference, HasSubstr(field));
+  EXPECT_THAT(difference, HasSubstr("smear false, not true"));
+}
+
+}  // namespace
+}  // namespace muo
