@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/thread_time.h"
 #include "bench/peak.h"
-#include "bench/thread_time.h"
 #include "kernels/blas.h"
 #include "support/tensors.h"
 
@@ -74,13 +74,13 @@ void run(benchmark::State& state, Sgemm sgemm, const Product& product, Shape3 la
   const test::HostTensor a = matrix(s.m, s.k, "a");
   const test::HostTensor b = matrix(s.k, s.n, "b");
   const test::HostTensor d({s.m, s.n});
-  const double begin = bench::thread_seconds();
+  const double begin = thread_seconds();
   for (auto _ : state)
     sgemm(product, s, a.values().data(), b.values().data(), d.values().data());
   const double flops = 2.0 * s.m * s.n * s.k * static_cast<double>(state.iterations());
   state.counters["flop/s"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
   // Per second of the callers' own time, summed over them: what an idle machine would give.
-  state.counters["flop/cpu-s"] = flops / (bench::thread_seconds() - begin);
+  state.counters["flop/cpu-s"] = flops / (thread_seconds() - begin);
 }
 
 void add(const std::string& library, Sgemm sgemm) {
