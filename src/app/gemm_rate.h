@@ -8,9 +8,10 @@
 namespace muo {
 
 // FLOP/s that all devices of a group reach together in matrix products of size x size x size, every
-// device with matrices of its own: the best of a few rounds after a first one, by the wall clock,
-// in which the slowest device counts. Takes some tens of milliseconds on a CPU. dtype: fp32 or
-// bf16.
+// device with matrices of its own: the best of a few rounds after a first one, in which the slowest
+// device counts. On the host by each thread's own processor time, so that a busy machine does not
+// lower the rate, and for no more devices than cores. Takes some tens of milliseconds on a CPU.
+// dtype: fp32 or bf16.
 double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size = 768);
 
 // 312 GFLOP/s, 989 TFLOP/s

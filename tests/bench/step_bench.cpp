@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "app/gemm_rate.h"
 #include "app/run_state.h"
 #include "base/philox.h"
+#include "bench/peak.h"
 #include "kernels/blas.h"
 
 namespace muo {
@@ -80,12 +80,9 @@ double median_step_seconds(const RunConfig& config, int steps) {
 int run(int devices, int steps, const std::string& json) {
   require_safe_blas();
   const RunConfig config = bench_config(devices);
-  const auto sgemm_gflops = [devices] {
-    return measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
-  };
-  const double before = sgemm_gflops();
+  const double before = bench::sgemm_peak_gflops(devices);
   const double step = median_step_seconds(config, steps);
-  const double peak = std::max(before, sgemm_gflops());
+  const double peak = std::max(before, bench::sgemm_peak_gflops(devices));
   const auto tokens = static_cast<double>(config.total_batch_tokens);
   const double flops = flops_per_token(config.model) * tokens;
   double attention = 0;  // of it, attention over all T keys; a token sees (T + 1) / 2 on average
