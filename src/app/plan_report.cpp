@@ -291,9 +291,8 @@ int run_plan(const TrainOptions& options, ReportFormat format) {
   corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
   if (!options.data.empty()) corpus = open_corpus(data_options(options));
   const RunConfig config = resolve(options, corpus);
-  const PlanReport report{
-      config, make_sharding_plan(gpt_parameters(config.model), config.world, options.strategy),
-      plan_run_memory(config)};
+  const PlanReport report{config, make_sharding_plan(config, gpt_parameters(config.model)),
+                          plan_run_memory(config)};
   const std::string text = format == ReportFormat::kJson ? plan_json(report) : plan_table(report);
   static_cast<void>(std::fputs(text.c_str(), stdout));
   require_memory(config, report.memory, available_memory());

@@ -163,6 +163,10 @@ class Resolver {
     TrainOptions& o = run_.options;
     o.gradient_wire = o.gradient_wire.value_or(DType::kF32);
     o.weight_wire = o.weight_wire.value_or(run_.model.dtype);
+    if (*o.weight_wire == DType::kF32 && run_.model.dtype == DType::kBF16)
+      throw InputError(
+          "--weight-wire fp32: with --dtype bf16 weights are bf16 wherever they are read: give "
+          "bf16");
     run_.formats = {.gradient_wire = *o.gradient_wire,
                     .weight_wire = *o.weight_wire,
                     .embedding_state = o.embedding_state};
@@ -256,6 +260,10 @@ class Resolver {
 
 RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
   return Resolver(options, corpus).run();
+}
+
+ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
+  return make_sharding_plan(params, config.world, config.options.strategy, config.formats);
 }
 
 GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {

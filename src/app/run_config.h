@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "app/options.h"
 #include "data/token_data.h"
 #include "model/gpt_config.h"
-#include "optim/number_formats.h"
+#include "optim/sharding_plan.h"
 #include "optim/update_groups.h"
 
 namespace muo {
@@ -50,6 +51,9 @@ struct RunConfig {
 // ones and noted, explicit ones that cannot work are refused with the nearest feasible values
 // (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
 RunConfig resolve(const TrainOptions& options, const Corpus& corpus);
+
+// Who updates what in the run; `params` are gpt_parameters(config.model).
+ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
 
 // The model that `options` describe. Heads not given: as many of 128 as divide the width best.
 GptConfig make_gpt_config(const TrainOptions& options, std::int64_t vocab_size);

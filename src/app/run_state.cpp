@@ -146,8 +146,7 @@ MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec
 
 MemoryPlan plan_run_memory(const RunConfig& config) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan =
-      make_sharding_plan(params, config.world, config.options.strategy, config.formats);
+  const ShardingPlan plan = make_sharding_plan(config, params);
   return plan_rank_memory(config, params, plan, 0);
 }
 
