@@ -135,6 +135,22 @@ TEST_F(Training, AResumedRunIsBitwiseTheRunThatWasNotInterrupted) {
   EXPECT_EQ(std::vector<double>(whole.begin() + 7, whole.end()), losses("part"));
 }
 
+// Masters are saved, and replicas come from them: rounding leaves no trace in a resumed run.
+TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
+  const std::string narrow =
+      "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --gradient-wire bf16 "
+      "--embedding-state bf16 ";
+  train("whole", narrow + "--save-every 7");
+  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  train("part", narrow + "--resume " + checkpoint);
+  train("eager", narrow + "--graph off");
+  EXPECT_EQ(tensors("whole", 20), tensors("part", 20));
+  EXPECT_EQ(tensors("whole", 20), tensors("eager", 20));
+  const std::vector<double> whole = losses("whole");
+  EXPECT_EQ(whole, losses("eager"));
+  EXPECT_LT(whole.back(), whole.front() - 0.5);
+}
+
 TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   train("whole", "--save-every 7");
   const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();

@@ -11,9 +11,10 @@ namespace muo {
 namespace {
 
 // Heap allocations of all ranks during three replayed steps, or eager ones.
-std::int64_t allocations_of_steps(const std::string& strategy, bool graph) {
+std::int64_t allocations_of_steps(const std::string& strategy, bool graph, bool nanochat_bf16) {
   std::int64_t count = 0;
-  test::ToyTraining training{.world = 3, .strategy = strategy, .graph = graph, .steps = 1};
+  test::ToyTraining training{
+      .world = 3, .strategy = strategy, .graph = graph, .steps = 1, .nanochat_bf16 = nanochat_bf16};
   training.before_step = [&](RankContext& rank, RunState& state, int /*step*/) {
     const RunConfig config = test::toy_config(training);
     const Shape shape{config.accumulation, config.batch, config.model.seq_len};
@@ -38,12 +39,14 @@ std::int64_t allocations_of_steps(const std::string& strategy, bool graph) {
 
 TEST(StepAllocations, AReplayedStepAllocatesNothing) {
   for (const std::string_view strategy : strategy_names())
-    EXPECT_EQ(allocations_of_steps(std::string(strategy), /*graph=*/true), 0) << strategy;
+    for (const bool nanochat_bf16 : {false, true})
+      EXPECT_EQ(allocations_of_steps(std::string(strategy), /*graph=*/true, nanochat_bf16), 0)
+          << strategy << (nanochat_bf16 ? ", nanochat in bf16" : "");
 }
 
 // The count can fail: eager work builds its tasks anew.
 TEST(StepAllocations, EagerWorkIsCounted) {
-  EXPECT_GT(allocations_of_steps("balanced", /*graph=*/false), 0);
+  EXPECT_GT(allocations_of_steps("balanced", /*graph=*/false, false), 0);
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ RunConfig toy_config(const ToyTraining& run) {
                   .n_embd = 20,
                   .seq_len = kTrainingSeqLen,
                   .window_pattern = "L"};
+  if (run.nanochat_bf16) {
+    constexpr auto kBF16 = DType::kBF16;
+    set_nanochat_extras(config.model);
+    config.model.n_embd = 24;
+    config.model.dtype = kBF16;
+    config.formats = {.gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
+  }
   config.world = run.world;
   config.accumulation = run.accumulation;
   config.batch = kTrainingRows / (run.world * run.accumulation);
