@@ -119,6 +119,12 @@ class Parser {
     return true;
   }
 
+  [[nodiscard]] bool is_given(std::string_view name) const {
+    const auto row = std::ranges::find(rows_, name, &OptionRow::name);
+    return row != rows_.end() &&
+           options_[static_cast<std::size_t>(row - rows_.begin())]->count() > 0;
+  }
+
   // Fills the rows' fields with what the command line gave.
   void apply() const {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -202,8 +208,10 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
     parser.apply_config(config);
   } else if (!train.resume.empty()) {
     const RunDirectory run = find_run_directory(train);
-    if (!run.resume.empty() && std::filesystem::exists(run.config()))
+    if (!run.resume.empty() && std::filesystem::exists(run.config())) {
+      if (!parser.is_given("model")) train.model = "plain";  // a run from before there was a choice
       parser.apply_config(run.config());
+    }
   }
   if (!plan && train.data.empty())
     throw InputError("train: --data is required: text files, folders of text, or .bin shards");

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/gemm_rate.h"
+#include "app/gpu_peaks.h"
 #include "app/run_config.h"
 #include "app/run_memory.h"
 #include "base/check.h"
@@ -84,6 +86,33 @@ bool loads(const char* library) {
   return true;
 }
 
+// Of every GPU that the driver shows; empty without a driver.
+std::string gpu_models() {
+  std::string out;
+  std::error_code error;
+  for (std::filesystem::directory_iterator gpu("/proc/driver/nvidia/gpus", error), end;
+       !error && gpu != end; gpu.increment(error)) {
+    std::ifstream in(gpu->path() / "information");
+    for (std::string text; std::getline(in, text);) {
+      if (text.rfind("Model:", 0) != 0) continue;
+      const std::string name = text.substr(text.find_first_not_of(" \t", 6));
+      const auto peak = gpu_peak_flops(name);
+      out += line(out.empty() ? "GPU model" : "",
+                  fmt::format("{}, {}", name,
+                              peak ? flops_text(*peak) + " in bf16 by its maker"
+                                   : "peak unknown: its mfu will be null"));
+    }
+  }
+  return out;
+}
+
+std::string gemm_rate() {
+  const int devices = default_devices();
+  return fmt::format("{} in fp32 on {} device{}",
+                     flops_text(measure_gemm_rate({.world = devices}, DType::kF32)), devices,
+                     devices == 1 ? "" : "s together");
+}
+
 std::string gpu_devices() {
   std::string out;
   std::error_code error;
@@ -138,7 +167,9 @@ Diagnosis diagnose() {
   }
   out.text += line("BLAS", describe_blas());
   out.text += broken;
+  if (out.healthy) out.text += line("GEMM", gemm_rate());
   out.text += line("GPU", gpu_devices());
+  out.text += gpu_models();
   out.text += line("driver", driver());
   out.text += line("CUDA", cuda_libraries());
   out.text += "\nThis version trains on the host backend (CPU) only; a GPU stays unused.\n";

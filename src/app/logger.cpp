@@ -37,7 +37,8 @@ struct EvalItem {
 struct TextItem {
   std::string text;
 };
-using Item = std::variant<TrainItem, EvalItem, TextItem>;
+struct SummaryItem {};
+using Item = std::variant<TrainItem, EvalItem, TextItem, SummaryItem>;
 
 // What a run that starts at `step` will write itself. Its checkpoint was evaluated before, if at
 // all.
@@ -150,12 +151,11 @@ class Logger::Impl {
     const double tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / item.step_ms;
     const bool last = record.step + 1 == options_.iterations;
     if (record.step % options_.log_every == 0 || last) {
-      std::optional<double> mfu;
-      if (options_.peak_flops > 0)
-        mfu = options_.flops_per_token * tokens_per_s / options_.peak_flops;
       append(train_line(record, (record.step + 1) * options_.tokens_per_step, item.step_ms,
-                        tokens_per_s, mfu));
+                        tokens_per_s, mfu_at(tokens_per_s)));
     }
+    ++steps_;
+    seconds_ += item.step_ms / 1000;
     const bool skipped = record.committed == 0;
     if (skipped && !skipping_)
       terminal_.lines(fmt::format(
@@ -186,6 +186,25 @@ class Logger::Impl {
 
   void show(const TextItem& item) { terminal_.lines(item.text); }
 
+  void show(const SummaryItem& /*item*/) {
+    if (steps_ == 0) return;
+    const double tokens =
+        static_cast<double>(steps_) * static_cast<double>(options_.tokens_per_step);
+    std::string text =
+        fmt::format("trained {} steps, {} tokens, {:.3g} FLOPs in {}: {} tokens/s", steps_,
+                    count_text(tokens), tokens * options_.flops_per_token,
+                    seconds_ < 10 ? fmt::format("{:.2f}s", seconds_) : duration_text(seconds_),
+                    count_text(tokens / seconds_));
+    if (const auto mfu = mfu_at(tokens / seconds_))
+      text += fmt::format(", MFU {:.1f} %", 100 * *mfu);
+    terminal_.lines(text);
+  }
+
+  [[nodiscard]] std::optional<double> mfu_at(double tokens_per_s) const {
+    if (options_.peak_flops <= 0) return std::nullopt;
+    return options_.flops_per_token * tokens_per_s / options_.peak_flops;
+  }
+
   // A line is one write: whoever reads along, or after a crash, sees whole lines.
   void append(std::string line) {
     if (fd_ < 0) return;
@@ -212,6 +231,8 @@ class Logger::Impl {
   // Of the logger's thread.
   Terminal terminal_;
   double mean_ms_ = 0, weight_ = 0;
+  std::int64_t steps_ = 0;
+  double seconds_ = 0;  // of those steps
   bool skipping_ = false;
 
   std::mutex mutex_;
@@ -242,6 +263,7 @@ void Logger::note(std::string_view text) { impl_->submit(TextItem{std::string(te
 void Logger::sample(std::int64_t step, std::string_view text) {
   impl_->submit(TextItem{fmt::format("step {}: sample\n{}", step, text)});
 }
+void Logger::summary() { impl_->submit(SummaryItem{}); }
 void Logger::close() { impl_->close(); }
 
 }  // namespace muo

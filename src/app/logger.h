@@ -17,7 +17,7 @@ struct LoggerOptions {
   std::int64_t tokens_per_step = 0;
   double bytes_per_token = 0;  // for bits per byte; 0: not shown
   double flops_per_token = 0;
-  double peak_flops = 0;       // of all devices together; 0: unknown, mfu is null
+  double peak_flops = 0;       // of all devices, what mfu is a share of; 0: unknown, mfu is null
   std::int64_t log_every = 1;  // steps between train records in metrics.jsonl
   int terminal = 1;            // file descriptor of progress and messages; -1: silent
 };
@@ -42,6 +42,8 @@ class Logger {
   // A line, or a block of lines, for people; control characters are made harmless.
   void note(std::string_view text);
   void sample(std::int64_t step, std::string_view text);
+  // A line that sums up the training steps so far: tokens, FLOPs, time, speed, mfu.
+  void summary();
   // Writes all that was submitted and ends the thread. Idempotent.
   void close();
 

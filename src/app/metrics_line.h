@@ -13,7 +13,9 @@ namespace muo {
 
 // {"kind":"train","step":..,"tokens":..,"loss":..,"lr_multiplier":..,"muon_momentum":..,
 //  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..}
-// `tokens`: of the run, this step included. `mfu`: a fraction of the peak.
+// `tokens`: of the run, this step included. `mfu`: model FLOPs (flops_per_token) per second, as a
+// fraction of the devices' peak: of a GPU as its maker states it, of a CPU as measured at the
+// start. Masked pairs of attention count as computed, so that it can exceed what the devices did.
 std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
                        double tokens_per_s, std::optional<double> mfu);
 

@@ -1,9 +1,11 @@
 #include "app/model_json.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "app/config_file.h"
 #include "app/option_table.h"
@@ -46,13 +48,23 @@ bool may_be_missing(std::string_view field) {
                           ": was it written by another version of muograph?"));
 }
 
+// A float in its own digits: 1.2, not 1.2000000476837158. It reads back as the same float.
+template <class Value>
+json json_of(const Value& value) {
+  if constexpr (std::is_same_v<Value, float>)
+    return json::parse(fmt::format("{}", value));
+  else
+    return value;
+}
+
 json config_of(const Checkpoint& checkpoint) { return json::parse(checkpoint.info().config); }
 
 }  // namespace
 
 std::string checkpoint_config(const RunConfig& config) {
   json model = json::object();
-  for_each_field(config.model, [&](const char* name, const auto& value) { model[name] = value; });
+  for_each_field(config.model,
+                 [&](const char* name, const auto& value) { model[name] = json_of(value); });
   model["dtype"] = name_of(config.model.dtype);
   TrainOptions options = config.options;
   return json{{"model", model}, {"options", config_text(option_table(options))}}.dump();
@@ -92,10 +104,11 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint) {
 
 std::string model_difference(const GptConfig& is, const GptConfig& wanted) {
   json other = json::object();
-  for_each_field(wanted, [&](const char* name, const auto& value) { other[name] = value; });
+  for_each_field(wanted,
+                 [&](const char* name, const auto& value) { other[name] = json_of(value); });
   std::string out;
   for_each_field(is, [&](const char* name, const auto& value) {
-    if (const json mine = value; mine != other[name])
+    if (const json mine = json_of(value); mine != other[name])
       out += concat(out.empty() ? "" : "; ", name, " ", mine.dump(), ", not ", other[name].dump());
   });
   return out;

@@ -6,11 +6,13 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/gemm_rate.h"
 #include "app/logger.h"
 #include "app/model_json.h"
 #include "app/run_directory.h"
 #include "app/run_memory.h"
 #include "app/scaling.h"
+#include "app/terminal.h"
 #include "app/trainer.h"
 #include "kernels/blas.h"
 
@@ -87,6 +89,8 @@ int run_train(const TrainOptions& options) {
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   create_run_directory(directory, config.options);
 
+  const GroupOptions ranks{.backend = Backend::kHost, .world = config.world};
+  const double gemm_rate = measure_gemm_rate(ranks, config.model.dtype);
   const std::int64_t first_step = resume ? resume->info().step : 0;
   Logger logger({.metrics = directory.metrics(),
                  .first_step = first_step,
@@ -94,6 +98,7 @@ int run_train(const TrainOptions& options) {
                  .tokens_per_step = config.total_batch_tokens,
                  .bytes_per_token = config.bytes_per_token,
                  .flops_per_token = config.flops_per_token,
+                 .peak_flops = gemm_rate,
                  .log_every = config.options.log_every});
   logger.note(corpus.description);
   for (const std::string& note : notes)
@@ -103,6 +108,14 @@ int run_train(const TrainOptions& options) {
   logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
                           config.options.model, config.parameters, config.world,
                           config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
+  const double flops_left = config.flops_per_token *
+                            static_cast<double>(config.iterations - first_step) *
+                            static_cast<double>(config.total_batch_tokens);
+  logger.note(fmt::format(
+      "peak: {} in {} matrix products, all devices together, measured now; mfu is a share of it, "
+      "and {:.3g} FLOPs take {} at it",
+      flops_text(gemm_rate), name_of(config.model.dtype), flops_left,
+      duration_text(flops_left / gemm_rate)));
 
   CheckpointSaver saver(directory.root, config.world);
   const SignalScope signals;
@@ -114,8 +127,9 @@ int run_train(const TrainOptions& options) {
                   .resume = resume ? &*resume : nullptr,
                   .logger = logger,
                   .signal = stop_signal};
-  DeviceGroup group({.backend = Backend::kHost, .world = config.world});
+  DeviceGroup group(ranks);
   group.run([&](RankContext& rank) { train_rank(rank, run); });
+  logger.summary();
   logger.note(fmt::format("run directory: {}", directory.root.string()));
   logger.close();
   return run.stop == 0 ? 0 : 128 + run.stop;

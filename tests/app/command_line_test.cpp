@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -213,6 +214,20 @@ TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {
   const TrainOptions plain = train({"--config", file, "--model", "plain"});
   EXPECT_FALSE(plain.smear || plain.qk_scale || plain.window_pattern);
   EXPECT_EQ(plain.max_seq_len, 64);
+}
+
+TEST(ConfigFile, OfARunFromBeforeThereWasAChoiceIsAPlainModels) {
+  test::TemporaryDirectory run;
+  std::filesystem::create_directories(run.path() / "checkpoints" / "step_00000001");
+  const auto model = [&](const std::string& text, std::vector<std::string> more = {}) {
+    test::write_file(run.path() / "config.toml", text);
+    more.insert(more.begin(), {"--resume", run.path().string()});
+    return train(more).model;
+  };
+  EXPECT_EQ(model("depth = 2\n"), "plain");
+  EXPECT_EQ(model("depth = 2\n", {"--model", "nanochat"}), "nanochat");
+  EXPECT_EQ(model("model = 'nanochat'\n"), "nanochat");
+  EXPECT_EQ(model("model = 'nanochat'\n", {"--model", "plain"}), "plain");
 }
 
 TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {

@@ -121,6 +121,28 @@ TEST_F(LoggerTest, ComputesMfuOfAKnownPeak) {
   EXPECT_DOUBLE_EQ(lines().at(0)["mfu"].get<double>(), 2000 * 1e6 / 8e9);
 }
 
+TEST_F(LoggerTest, SummarizesStepsTokensFlopsTimeAndMfu) {
+  const auto out = directory_.path() / "terminal";
+  options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+  options_.flops_per_token = 1e6;
+  options_.peak_flops = 2e9;
+  {
+    Logger logger(options_);
+    logger.summary();  // nothing was trained: nothing is said
+    logger.train(record_of(0), 1000);
+    logger.train(record_of(1), 3000);
+    logger.summary();
+    logger.close();
+  }
+  close(options_.terminal);
+  // 2000 tokens in 4 s: 500 a second, of 1e6 FLOPs each; a quarter of 2e9.
+  const std::string text = test::read_file(out);
+  EXPECT_THAT(text,
+              HasSubstr("trained 2 steps, 2.00k tokens, 2e+09 FLOPs in 4.00s: 500 tokens/s, MFU "
+                        "25.0 %\n"));
+  EXPECT_EQ(text.find("trained"), text.rfind("trained"));
+}
+
 TEST_F(LoggerTest, LogEveryKeepsEveryNthAndTheLast) {
   options_.log_every = 30;
   Logger logger(options_);

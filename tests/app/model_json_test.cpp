@@ -84,6 +84,7 @@ TEST(ModelJson, DifferenceNamesEveryExtraButNotTheDtype) {
                             "window_pattern", "qk_scale"})
     EXPECT_THAT(difference, HasSubstr(field));
   EXPECT_THAT(difference, HasSubstr("smear false, not true"));
+  EXPECT_THAT(difference, HasSubstr("qk_scale 1, not 1.2;"));
 }
 
 }  // namespace

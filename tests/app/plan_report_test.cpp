@@ -76,5 +76,39 @@ TEST(PlanReport, TellsModelParametersAndSharding) {
   EXPECT_THAT(table, HasSubstr("Who updates what"));
 }
 
+// nanochat's table by depth, as far as it prints digits.
+TEST(PlanReport, TellsNanochatsDepthTwelve) {
+  TrainOptions options;
+  options.depth = 12;
+  options.devices = 8;
+  Corpus corpus;
+  corpus.vocab_size = 32768;
+  PlanReport report;
+  report.config = resolve(options, corpus);
+  report.sharding = make_sharding_plan(gpt_parameters(report.config.model), 8, "balanced");
+  const json plan = json::parse(plan_json(report));
+  const json groups = {{"wte", 25165824},
+                       {"value_embeds", 150994944},
+                       {"lm_head", 25165824},
+                       {"transformer_matrices", 84935088},
+                       {"scalars", 50}};
+  EXPECT_EQ(plan["parameter_groups"], groups);
+  EXPECT_EQ(plan["parameters"], 286261730);
+  EXPECT_EQ(plan["scaling_parameters"], 110100912);
+  EXPECT_EQ(plan["flops_per_token"], 759696048.0);
+  EXPECT_EQ(plan["target_tokens"], 1321210944);
+  EXPECT_EQ(plan["target_batch_tokens"], 1 << 19);
+  EXPECT_EQ(plan["iterations"], 2520);
+  const json rates = {{"lm_head", 0.008},       {"wte", 0.3},        {"value_embeds", 0.15},
+                      {"resid_lambdas", 0.005}, {"x0_lambdas", 0.5}, {"smear", 0.2},
+                      {"matrices", 0.02}};
+  EXPECT_EQ(plan["learning_rates"], rates);
+  EXPECT_EQ(plan["weight_decay"], 0.28);
+  const std::string table = plan_table(report);
+  for (const char* text : {"286,261,730", "110,100,912", "84,935,088", "(13.0 % attention)",
+                           "Extras: value embeddings, smear", "queries and keys times 1.2"})
+    EXPECT_THAT(table, HasSubstr(text));
+}
+
 }  // namespace
 }  // namespace muo

@@ -76,8 +76,8 @@ TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
 TEST(Program, DoctorSaysWhatIsHere) {
   const test::Outcome outcome = test::run_program("doctor");
   EXPECT_EQ(outcome.code, 0) << outcome.out;
-  for (const char* text : {"CPU", "cores", "memory", "disk", "OpenBLAS", "GPU", "CUDA",
-                           "host backend (CPU) only", "Ready to train."})
+  for (const char* text : {"CPU", "cores", "memory", "disk", "OpenBLAS", "GFLOP/s in fp32", "GPU",
+                           "CUDA", "host backend (CPU) only", "Ready to train."})
     EXPECT_THAT(outcome.out, HasSubstr(text));
 }
 

@@ -150,6 +150,27 @@ TEST(Scaling, TheRatioSetsTokensAndBatchButCancelsInWeightDecay) {
   EXPECT_EQ(run.total_batch_tokens, 1 << 19);  // D / D_ref stays 1
   EXPECT_EQ(run.iterations, 1680);
   EXPECT_EQ(run.optimizer.weight_decay_scale, 1.0);
+  more.target_param_data_ratio = 0.3;  // of 110100912: 33030273.6
+  EXPECT_EQ(run_of(12, more).targets.tokens, 33'030'273);
+}
+
+// Where the logarithm of B is within 0.02 of a half, so that no other exponent rounds alike: by a
+// few lines of Python after nanochat's formula.
+TEST(Scaling, TheBatchGrowsWithThePowerThatNanochatFitted) {
+  struct Row {
+    std::int64_t vocab, depth, tokens;
+    int log2_batch;
+  };
+  for (const Row& row : {Row{257, 29, 15'401'811'600, 20},    // 20.4988
+                         Row{257, 30, 15'932'653'200, 21},    // 20.5176
+                         Row{32768, 31, 19'528'716'288, 20},  // 20.4882
+                         Row{32768, 32, 20'132'696'064, 21},  // 20.505
+                         Row{65536, 2, 105'382'032, 17},      // 17.489
+                         Row{65536, 7, 666'896'640, 19}}) {   // 18.5085
+    const RunConfig run = run_of(row.depth, {}, row.vocab);
+    EXPECT_EQ(run.targets.tokens, row.tokens);
+    EXPECT_EQ(run.targets.batch_tokens, std::int64_t{1} << row.log2_batch) << row.depth;
+  }
 }
 
 TEST(Scaling, DepthTwelveIsTheReferenceOfItsOwnKindOnly) {

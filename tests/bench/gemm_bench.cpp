@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/thread_time.h"
 #include "bench/peak.h"
-#include "bench/thread_time.h"
 #include "kernels/blas.h"
 #include "kernels/gemm.h"
 #include "support/immediate_stream.h"
@@ -92,13 +92,13 @@ void run(benchmark::State& state, Multiply multiply, const Product& product, Sha
   const test::HostTensor b =
       matrix(product.transpose_b ? Shape{s.n, s.k} : Shape{s.k, s.n}, "b", dtype);
   const test::HostTensor d({s.m, s.n}, product.transpose_a ? DType::kF32 : dtype);
-  const double begin = bench::thread_seconds();
+  const double begin = thread_seconds();
   for (auto _ : state)
     multiply(product, s, a, b, d);
   const double flops = 2.0 * s.m * s.n * s.k * static_cast<double>(state.iterations());
   state.counters["flop/s"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
   // Per second of the callers' own time, summed over them: what an idle machine would give.
-  state.counters["flop/cpu-s"] = flops / (bench::thread_seconds() - begin);
+  state.counters["flop/cpu-s"] = flops / (thread_seconds() - begin);
 }
 
 void add(const std::string& library, Multiply multiply, DType dtype = DType::kF32) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "bench/thread_time.h"
+#include "base/thread_time.h"
 #include "kernels/activation.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
@@ -34,11 +34,11 @@ void measure(benchmark::State& state, std::initializer_list<Tensor> traffic, con
   double bytes = 0;
   for (const Tensor& tensor : traffic)
     bytes += static_cast<double>(tensor.bytes());
-  const double begin = bench::thread_seconds();
+  const double begin = thread_seconds();
   for (auto _ : state)
     step(stream);
   state.counters["bytes/cpu-s"] =
-      bytes * static_cast<double>(state.iterations()) / (bench::thread_seconds() - begin);
+      bytes * static_cast<double>(state.iterations()) / (thread_seconds() - begin);
 }
 
 void rms_norm_forward(benchmark::State& state) {

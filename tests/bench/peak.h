@@ -1,16 +1,14 @@
 #pragma once
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <barrier>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <thread>
 #include <vector>
 
-#include "bench/thread_time.h"
+#include "app/gemm_rate.h"
+#include "base/thread_time.h"
 #include "kernels/blas.h"
 
 // What this machine can do at most, measured in this run: other benchmarks report their share.
@@ -97,19 +95,10 @@ inline double fma_peak_gflops(int threads) {
   return static_cast<double>(threads) * flops / seconds * 1e-9;
 }
 
-// sgemm of 1024 x 1024 x 1024, one caller per thread with matrices of its own, all together.
-inline double sgemm_peak_gflops(int threads) {
+// sgemm of 1024 x 1024 x 1024 on so many devices at once, as `doctor` and `train` measure it.
+inline double sgemm_peak_gflops(int devices) {
   require_safe_blas();
-  constexpr int kSize = 1024;
-  constexpr std::size_t kElements = std::size_t{kSize} * kSize;
-  std::vector<std::vector<float>> memory(static_cast<std::size_t>(threads),
-                                         std::vector<float>(3 * kElements, 0.5F));
-  const double seconds = best_seconds(threads, 10, [&memory](int thread) {
-    float* a = memory[static_cast<std::size_t>(thread)].data();
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, kSize, kSize, kSize, 1.0F, a, kSize,
-                a + kElements, kSize, 0.0F, a + 2 * kElements, kSize);
-  });
-  return static_cast<double>(threads) * 2.0 * kSize * kSize * kSize / seconds * 1e-9;
+  return measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
 }
 
 }  // namespace muo::bench

@@ -1,8 +1,6 @@
 #include "support/toy_training.h"
 
-#include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "base/philox.h"
 #include "support/tolerance.h"
@@ -25,33 +23,6 @@ void fill_row(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) {
   }
 }
 
-struct Inputs {
-  explicit Inputs(const RunConfig& config)
-      : shape{config.accumulation, config.batch, config.model.seq_len},
-        inputs(static_cast<std::size_t>(shape.numel())),
-        targets(inputs.size()) {}
-
-  void fill(const RankContext& rank, std::int64_t step) {
-    std::vector<std::int32_t> row(static_cast<std::size_t>(shape[2]) + 1);
-    for (std::int64_t a = 0; a < shape[0]; ++a)
-      for (std::int64_t b = 0; b < shape[1]; ++b) {
-        fill_row(step, (a * rank.world + rank.rank) * shape[1] + b, row);
-        const auto at = (a * shape[1] + b) * shape[2];
-        std::copy(row.begin(), row.end() - 1, inputs.begin() + at);
-        std::copy(row.begin() + 1, row.end(), targets.begin() + at);
-      }
-  }
-  [[nodiscard]] Tensor view(std::vector<std::int32_t>& values) const {
-    return {.data = reinterpret_cast<std::byte*>(values.data()),
-            .shape = shape,
-            .dtype = DType::kI32,
-            .device = -1};
-  }
-
-  Shape shape;
-  std::vector<std::int32_t> inputs, targets;
-};
-
 void perturb(RunState& state, std::uint64_t seed) {
   const CounterRandom random(seed, "one ulp");
   std::uint64_t i = 0;
@@ -60,45 +31,6 @@ void perturb(RunState& state, std::uint64_t seed) {
     for (std::int64_t j = 0; j < weight.numel(); ++j)
       values[j] = std::nextafter(values[j], (random.bits(i++) & 1) != 0 ? INFINITY : -INFINITY);
   }
-}
-
-void run_rank(RankContext& rank, const ToyTraining& run, const RunConfig& config,
-              const std::vector<ParamSpec>& params, const ShardingPlan& plan, ToyCurves& result,
-              std::mutex& mutex) {
-  PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank));
-  RunState state(rank, config, params, plan, arena);
-  if (run.graph) state.capture();
-  rank.device.seal();
-  const std::int64_t allocations = rank.device.allocations();
-  state.initialize({});
-  state.initialize_weights();
-  if (run.perturbation != 0) perturb(state, run.perturbation);
-  const auto copied = rank.device.make_event();
-  Inputs inputs(config);
-  for (int step = 0; step < run.steps; ++step) {
-    if (run.before_step) run.before_step(rank, state, step);
-    inputs.fill(rank, step);
-    state.step.run(inputs.view(inputs.inputs), inputs.view(inputs.targets), *copied);
-    rank.compute.synchronize();
-    if (rank.rank == 0) {
-      const MetricsRecord record = state.metrics(step);
-      result.losses.push_back(record.loss);
-      result.grad_norms.push_back(record.grad_norm);
-      result.committed.push_back(record.committed);
-    }
-  }
-  state.verify_sync();
-  const std::lock_guard lock(mutex);
-  result.allocations_while_running += rank.device.allocations() - allocations;
-  if (rank.rank == 0)
-    for (const Tensor& weight : state.weights)
-      result.weights.insert(result.weights.end(), weight.as<float>(),
-                            weight.as<float>() + weight.numel());
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return 0.5 * (values[values.size() / 2] + values[(values.size() - 1) / 2]);
 }
 
 }  // namespace
@@ -127,25 +59,15 @@ RunConfig toy_config(const ToyTraining& run) {
 }
 
 ToyCurves train(const ToyTraining& run) {
-  const RunConfig config = toy_config(run);
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(params, run.world, run.strategy);
-  ToyCurves result;
-  std::mutex mutex;
-  GroupOptions options;
-  options.world = run.world;
-  options.random_order_seed = run.random_order;
-  DeviceGroup group(options);
-  group.run([&](RankContext& rank) { run_rank(rank, run, config, params, plan, result, mutex); });
-  return result;
-}
-
-double curve_distance(const std::vector<double>& a, const std::vector<double>& b) {
-  MUO_CHECK(a.size() == b.size() && !a.empty());
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum / static_cast<double>(a.size()));
+  return run_whole({.config = toy_config(run),
+                    .steps = run.steps,
+                    .random_order = run.random_order,
+                    .fill_row = fill_row,
+                    .started =
+                        [&](RankContext& /*rank*/, RunState& state) {
+                          if (run.perturbation != 0) perturb(state, run.perturbation);
+                        },
+                    .before_step = run.before_step});
 }
 
 Agreement agreement(const ToyTraining& run) {

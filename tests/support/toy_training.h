@@ -4,10 +4,8 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "app/run_config.h"
-#include "app/run_state.h"
+#include "support/whole_run.h"
 
 namespace muo::test {
 
@@ -26,22 +24,13 @@ struct ToyTraining {
   std::function<void(RankContext&, RunState&, int step)> before_step = {};
 };
 
-struct ToyCurves {
-  std::vector<double> losses;      // per step, over the global batch
-  std::vector<double> grad_norms;  // per step
-  std::vector<std::int32_t> committed;
-  std::vector<float> weights;  // all parameters of rank 0's replica, one after another
-  std::int64_t allocations_while_running = 0;  // device allocations after start-up, all ranks
-};
+using ToyCurves = RunCurves;
 
 inline constexpr std::int64_t kTrainingRows = 60;  // per step
 inline constexpr std::int64_t kTrainingSeqLen = 12;
 
 RunConfig toy_config(const ToyTraining& run);
 ToyCurves train(const ToyTraining& run);
-
-// Root mean square of the difference of two curves.
-double curve_distance(const std::vector<double>& a, const std::vector<double>& b);
 
 // What agreement means where only the order of rounding differs (design decision 8): 4 times the
 // median distance of 8 runs, perturbed by one ulp, from the unperturbed one.

@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-namespace muo::bench {
+namespace muo {
 
 // Time that the calling thread itself has run: unlike the clock on the wall, it hardly depends on
 // what else the machine does.
@@ -12,4 +12,4 @@ inline double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-}  // namespace muo::bench
+}  // namespace muo

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/gpt.h"
+#include "support/golden.h"
+#include "support/immediate_stream.h"
+#include "support/tensors.h"
+
+namespace muo::test {
+
+// Every tensor has memory of its own, filled with NaN: what is read before it is written shows.
+class NanArena final : public Arena {
+ public:
+  Tensor tensor(const TensorSpec& spec) override {
+    memory_.emplace_back(spec.shape, spec.dtype);
+    if (spec.dtype == DType::kF32)
+      for (float& v : memory_.back().values())
+        v = std::numeric_limits<float>::quiet_NaN();
+    return memory_.back();
+  }
+
+ private:
+  std::vector<HostTensor> memory_;
+};
+
+// The configuration in a golden file's metadata; extras that it does not name are off.
+GptConfig config_of(const Golden& golden);
+
+// A golden file tests/golden/NAME.safetensors of a forward and backward pass, and a model with its
+// configuration, weights and batch.
+class GoldenModel {
+ public:
+  // `change`: of the configuration, before anything is made of it.
+  explicit GoldenModel(const std::string& name, const std::function<void(GptConfig&)>& change = {});
+
+  [[nodiscard]] const Golden& golden() const { return golden_; }
+  [[nodiscard]] const GptConfig& config() const { return config_; }
+  [[nodiscard]] const std::vector<ParamSpec>& specs() const { return specs_; }
+  [[nodiscard]] HostTensor& weight(std::string_view name);
+  [[nodiscard]] const Tensor& gradient(std::size_t param) const { return gradients_[param]; }
+
+  // The config outlives the Gpt, so this object must not move.
+  GoldenModel(const GoldenModel&) = delete;
+  GoldenModel& operator=(const GoldenModel&) = delete;
+  ~GoldenModel() = default;
+  Gpt make_gpt(bool backward);
+
+  // forward and backward of `scale` times the mean loss.
+  void run(const Gpt& gpt, float scale, bool accumulate,
+           const std::function<void(std::size_t)>& ready = {});
+  // forward and losses, nothing else.
+  void evaluate(const Gpt& gpt);
+  [[nodiscard]] double mean_loss(const Gpt& gpt) const;  // over targets that are not ignored
+  // After forward: the logits of the positions that the file holds.
+  [[nodiscard]] std::vector<float> logits(const Gpt& gpt);
+
+ private:
+  Golden golden_;
+  GptConfig config_;
+  std::vector<ParamSpec> specs_;
+  std::int64_t batch_, t_;
+  HostTensor inputs_, targets_;
+  double counted_ = 0;  // targets
+  ImmediateStream stream_;
+  NanArena arena_;
+  std::vector<HostTensor> weights_;
+  std::vector<Tensor> weight_views_, gradients_;
+  RotaryTables rotary_;
+};
+
+}  // namespace muo::test

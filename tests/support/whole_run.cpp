@@ -1,0 +1,106 @@
+#include "support/whole_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "base/check.h"
+
+namespace muo::test {
+namespace {
+
+struct Inputs {
+  explicit Inputs(const RunConfig& config)
+      : shape{config.accumulation, config.batch, config.model.seq_len},
+        inputs(static_cast<std::size_t>(shape.numel())),
+        targets(inputs.size()) {}
+
+  void fill(const RankContext& rank, const WholeRun& run, std::int64_t step) {
+    std::vector<std::int32_t> row(static_cast<std::size_t>(shape[2]) + 1);
+    for (std::int64_t a = 0; a < shape[0]; ++a)
+      for (std::int64_t b = 0; b < shape[1]; ++b) {
+        run.fill_row(step, (a * rank.world + rank.rank) * shape[1] + b, row);
+        const auto at = (a * shape[1] + b) * shape[2];
+        std::copy(row.begin(), row.end() - 1, inputs.begin() + at);
+        std::copy(row.begin() + 1, row.end(), targets.begin() + at);
+      }
+  }
+  [[nodiscard]] Tensor view(std::vector<std::int32_t>& values) const {
+    return {.data = reinterpret_cast<std::byte*>(values.data()),
+            .shape = shape,
+            .dtype = DType::kI32,
+            .device = -1};
+  }
+
+  Shape shape;
+  std::vector<std::int32_t> inputs, targets;
+};
+
+void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
+              const ShardingPlan& plan, RunCurves& result, std::mutex& mutex) {
+  const RunConfig& config = run.config;
+  PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank));
+  RunState state(rank, config, params, plan, arena);
+  if (config.options.graph) state.capture();
+  rank.device.seal();
+  const std::int64_t allocations = rank.device.allocations();
+  state.initialize({});
+  state.initialize_weights();
+  if (run.started) run.started(rank, state);
+  const auto copied = rank.device.make_event();
+  Inputs inputs(config);
+  for (int step = 0; step < run.steps; ++step) {
+    if (run.before_step) run.before_step(rank, state, step);
+    inputs.fill(rank, run, step);
+    state.step.run(inputs.view(inputs.inputs), inputs.view(inputs.targets), *copied);
+    rank.compute.synchronize();
+    if (rank.rank == 0) {
+      const MetricsRecord record = state.metrics(step);
+      result.losses.push_back(record.loss);
+      result.grad_norms.push_back(record.grad_norm);
+      result.committed.push_back(record.committed);
+    }
+  }
+  state.verify_sync();
+  const std::lock_guard lock(mutex);
+  result.allocations_while_running += rank.device.allocations() - allocations;
+  if (rank.rank == 0) result.weights = replica_values(state);
+}
+
+}  // namespace
+
+RunCurves run_whole(const WholeRun& run) {
+  const RunConfig& config = run.config;
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
+  RunCurves result;
+  std::mutex mutex;
+  GroupOptions options;
+  options.world = config.world;
+  options.random_order_seed = run.random_order;
+  DeviceGroup group(options);
+  group.run([&](RankContext& rank) { run_rank(rank, run, params, plan, result, mutex); });
+  return result;
+}
+
+std::vector<float> replica_values(const RunState& state) {
+  std::vector<float> out;
+  for (const Tensor& weight : state.weights)
+    out.insert(out.end(), weight.as<float>(), weight.as<float>() + weight.numel());
+  return out;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return 0.5 * (values[values.size() / 2] + values[(values.size() - 1) / 2]);
+}
+
+double curve_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  MUO_CHECK(a.size() == b.size() && !a.empty());
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+}  // namespace muo::test

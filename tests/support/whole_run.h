@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "app/run_config.h"
+#include "app/run_state.h"
+
+namespace muo::test {
+
+// A training run through the real parts (plan, memory plan, graphs, device group), without data
+// files, logs and checkpoints.
+struct WholeRun {
+  RunConfig config;  // options: strategy, graph and seed are used
+  int steps = 0;
+  std::optional<std::uint64_t> random_order = {};
+  // The seq_len + 1 tokens of global row g of a step. On every rank's thread.
+  std::function<void(std::int64_t step, std::int64_t g, std::span<std::int32_t> row)> fill_row;
+  // Called on every rank's thread: after the initial weights, and before each step.
+  std::function<void(RankContext&, RunState&)> started = {};
+  std::function<void(RankContext&, RunState&, int step)> before_step = {};
+};
+
+struct RunCurves {
+  std::vector<double> losses;      // per step, over the global batch
+  std::vector<double> grad_norms;  // per step
+  std::vector<std::int32_t> committed;
+  std::vector<float> weights;  // all parameters of rank 0's replica, one after another
+  std::int64_t allocations_while_running = 0;  // device allocations after start-up, all ranks
+};
+
+RunCurves run_whole(const WholeRun& run);
+
+// All parameters of a rank's replica, one after another, as fp32.
+std::vector<float> replica_values(const RunState& state);
+
+double median(std::vector<double> values);
+
+// Root mean square of the difference of two curves.
+double curve_distance(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace muo::test
