@@ -112,18 +112,18 @@ TEST(StepGraph, AnyTopologicalOrderIsBitwiseEqual) {
 // Side streams and all extras at once: a forgotten event would show in some order.
 TEST(StepGraph, NanochatInBf16IsBitwiseEqualEagerInAnyOrderAndInSeveralGraphs) {
   ToyTraining run{.world = 2, .steps = 6, .nanochat_bf16 = true};
-  const ToyCurves want = train(run);
+  const ToyCurves want = test::train(run);
   run.graph = false;
-  EXPECT_EQ(train(run).losses, want.losses);
+  EXPECT_EQ(test::train(run).losses, want.losses);
   run.graph = true;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     run.random_order = seed;
-    const ToyCurves got = train(run);
+    const ToyCurves got = test::train(run);
     EXPECT_EQ(got.losses, want.losses) << "seed " << seed;
     EXPECT_EQ(got.weights, want.weights) << "seed " << seed;
   }
   run.accumulation = 10;  // two graphs
-  EXPECT_NEAR(train(run).losses.back(), want.losses.back(), 0.02);
+  EXPECT_NEAR(test::train(run).losses.back(), want.losses.back(), 0.02);
 }
 
 TEST(StepGraph, NothingIsAllocatedAfterStartUp) {

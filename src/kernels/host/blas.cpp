@@ -11,6 +11,7 @@
 extern "C" {
 __attribute__((weak)) void gotoblas_dynamic_init();
 __attribute__((weak)) void gotoblas_dynamic_quit();
+__attribute__((weak)) int blas_thread_shutdown_();
 }
 
 namespace muo {
@@ -22,8 +23,12 @@ namespace {
 void choose_kernels() {
   if (std::string_view(openblas_get_corename()) != "Prescott" ||
       __builtin_cpu_supports("avx2") == 0 || std::getenv("OPENBLAS_CORETYPE") != nullptr ||
-      gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr)
+      gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr ||
+      blas_thread_shutdown_ == nullptr)
     return;
+  // The library starts threads of its own when it is loaded, and on a busy machine one may only now
+  // look for its kernels. With one thread per call nothing needs them again.
+  blas_thread_shutdown_();
   const bool avx512 =
       __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
