@@ -112,4 +112,16 @@ double attention_flops_per_token(const GptConfig& c) {
   return flops;
 }
 
+double causal_flops_per_token(const GptConfig& c) {
+  double seen = 0;  // keys per query, all layers
+  for (std::int64_t i = 0; i < c.n_layer; ++i) {
+    // Query q sees min(q, w) + 1 keys: a triangle up to w, then a band.
+    const auto t = static_cast<double>(c.seq_len);
+    const auto w = static_cast<double>(std::min(c.window(i), c.seq_len - 1));
+    seen += (w * (w + 1) / 2 + (t - w) * (w + 1)) / t;
+  }
+  return flops_per_token(c) - attention_flops_per_token(c) +
+         12.0 * static_cast<double>(c.n_embd) * seen;
+}
+
 }  // namespace muo

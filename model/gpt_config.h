@@ -77,5 +77,7 @@ ParameterCounts count_parameters(const GptConfig& config);
 // and for attention 12 heads head_dim min(window, T) per layer.
 double flops_per_token(const GptConfig& config);
 double attention_flops_per_token(const GptConfig& config);  // the part of attention in it
+// The same, counting only keys that a query of a row of seq_len sees: itself and window(i) before.
+double causal_flops_per_token(const GptConfig& config);
 
 }  // namespace muo

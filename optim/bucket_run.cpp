@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/adamw.h"
+#include "kernels/cast.h"
 #include "kernels/muon.h"
 #include "kernels/reduce.h"
 
@@ -21,13 +22,25 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket,
   const std::int64_t full = bucket.full_elements();
   compute_ = bucket.exchange == Exchange::kAllGather ? Range{0, full} : owner_range(bucket, rank_);
   state_ = bucket.state == StateAt::kElements ? segment_ : compute_;
-  const auto run = [&](const char* what, std::int64_t n, MemoryCategory category) {
+  const auto run = [&](const char* what, std::int64_t n, MemoryCategory category,
+                       DType dtype = DType::kF32) {
     return arena.tensor({.name = bucket.name + what,
                          .shape = {n},
+                         .dtype = dtype,
                          .category = category,
                          .lifespan = Lifespan::kRun});
   };
-  weights_ = run(".weights", full, MemoryCategory::kWeights);
+  const auto wire = [&](const char* what, DType dtype) {
+    return arena.tensor({.name = bucket.name + what,
+                         .shape = {full},
+                         .dtype = dtype,
+                         .category = MemoryCategory::kStaging});
+  };
+  const bool converted = world_ > 1 && bucket.weight_wire != bucket.replica_dtype;
+  weights_ = run(".weights", full, MemoryCategory::kWeights, bucket.replica_dtype);
+  if (converted || bucket.replica_dtype != DType::kF32)
+    master_ = run(".master", state_.size(), MemoryCategory::kMasters);
+  if (converted) weight_wire_ = wire(".weight_wire", bucket.weight_wire);
   gradient_ = arena.tensor({.name = bucket.name + ".gradient",
                             .shape = {full},
                             .category = MemoryCategory::kGradients,
@@ -40,10 +53,12 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket,
                              .shape = {segment_.size()},
                              .category = MemoryCategory::kStaging});
   }
+  if (world_ > 1 && bucket.gradient_wire != DType::kF32)
+    gradient_wire_ = wire(".gradient_wire", bucket.gradient_wire);
   find_pieces();
   if (bucket.rule == UpdateRule::kAdamW) {
-    adam_m_ = run(".adam_m", state_.size(), MemoryCategory::kAdamState);
-    adam_v_ = run(".adam_v", state_.size(), MemoryCategory::kAdamState);
+    adam_m_ = run(".adam_m", state_.size(), MemoryCategory::kAdamState, bucket.adam_dtype);
+    adam_v_ = run(".adam_v", state_.size(), MemoryCategory::kAdamState, bucket.adam_dtype);
   } else {
     momentum_ = run(".momentum", state_.size(), MemoryCategory::kMomentum);
     allocate_muon(arena);
@@ -104,7 +119,7 @@ void BucketRun::add_batch(std::size_t first, std::size_t last, Arena& arena) {
                            .row_norms = row_norms,
                            .variance = variance,
                            .new_variance = new_variance,
-                           .iteration = NewtonSchulz(name, u, arena),
+                           .iteration = NewtonSchulz(name, u, bucket_.replica_dtype, arena),
                            .rate = muon_rate(rows, columns)});
 }
 
@@ -152,19 +167,22 @@ void BucketRun::zero_padding(Stream& stream) const {
 
 void BucketRun::reduce(Stream& comm) const {
   if (world_ == 1) return;
+  const Tensor sent = gradient_wire_ ? gradient_wire_ : gradient_;
+  if (gradient_wire_) cast(comm, {.y = gradient_wire_, .x = gradient_});
   switch (bucket_.reduction) {
     case Reduction::kAllReduce:
-      communicator_.all_reduce(comm, bucket_.reduce_tag, gradient_, gradient_);
+      communicator_.all_reduce(comm, bucket_.reduce_tag, sent, sent);
+      if (gradient_wire_) cast(comm, {.y = gradient_, .x = gradient_wire_});
       return;
     case Reduction::kReduceScatter:
-      communicator_.reduce_scatter(comm, bucket_.reduce_tag, reduced_, gradient_);
+      communicator_.reduce_scatter(comm, bucket_.reduce_tag, reduced_, sent);
       return;
     case Reduction::kReduceToOwner:
       for (int r = 0; r < world_; ++r) {
         const Range to = segment_range(bucket_, r);
         if (to.size() == 0) continue;
         communicator_.reduce(comm, bucket_.reduce_tag + static_cast<Tag>(r),
-                             r == rank_ ? reduced_ : Tensor{}, part(gradient_, 0, to), r);
+                             r == rank_ ? reduced_ : Tensor{}, part(sent, 0, to), r);
       }
       return;
   }
@@ -222,6 +240,7 @@ void BucketRun::compute(Stream& update) const {
                 .scalars = scalars_});
     batch.iteration.run(update);
     muon_scale(update, {.u = batch.u,
+                        .x = batch.iteration.result(),
                         .new_variance = batch.new_variance,
                         .variance = batch.variance,
                         .scalars = scalars_});
@@ -242,17 +261,18 @@ void BucketRun::return_updates(Stream& comm) const {
 void BucketRun::commit(Stream& update) const {
   const bool scattered = bucket_.returns == Return::kScatter && world_ > 1;
   for (const Piece& piece : pieces_) {
-    const Tensor weight = part(weights_, 0, piece.range);
     const Tensor grad = part(reduced_, reduced_begin_, piece.range);
     if (bucket_.rule == UpdateRule::kAdamW)
-      adamw(update, {.weight = weight,
+      adamw(update, {.weight = master(piece.range),
+                     .replica = committed_replica(piece.range),
                      .m = part(adam_m_, state_.begin, piece.range),
                      .v = part(adam_v_, state_.begin, piece.range),
                      .grad = grad,
                      .scalars = scalars_,
                      .group = piece.adam_group});
     else
-      muon_commit(update, {.weight = weight,
+      muon_commit(update, {.weight = master(piece.range),
+                           .replica = committed_replica(piece.range),
                            .momentum = part(momentum_, state_.begin, piece.range),
                            .u = scattered ? part(returned_, segment_.begin, piece.range)
                                           : part(u_, compute_.begin, piece.range),
@@ -266,13 +286,32 @@ void BucketRun::commit(Stream& update) const {
         {.variance = batch.variance, .new_variance = batch.new_variance, .scalars = scalars_});
 }
 
+Tensor BucketRun::master(Range range) const {
+  return master_ ? part(master_, state_.begin, range) : part(weights_, 0, range);
+}
+
+Tensor BucketRun::committed_replica(Range range) const {
+  return master_ && !weight_wire_ ? part(weights_, 0, range) : Tensor{};
+}
+
+void BucketRun::refresh_replica(Stream& stream) const {
+  if (master_ && !weight_wire_ && state_.size() > 0)
+    cast(stream, {.y = part(weights_, 0, state_), .x = master_});
+}
+
 void BucketRun::publish(Stream& comm) const {
   if (world_ == 1 || bucket_.publish == Publish::kNone) return;
-  const Tensor own = part(weights_, 0, segment_);
+  const Tensor all = weight_wire_ ? weight_wire_ : weights_;
+  const Tensor own = part(all, 0, segment_);
+  if (weight_wire_) {
+    comm.zero(own);  // padding is sent too: not what shared memory held
+    if (state_.size() > 0) cast(comm, {.y = part(all, 0, state_), .x = master_});
+  }
   if (bucket_.publish == Publish::kAllGather)
-    communicator_.all_gather(comm, bucket_.publish_tag, weights_, own);
+    communicator_.all_gather(comm, bucket_.publish_tag, all, own);
   else
-    communicator_.all_gather_v(comm, bucket_.publish_tag, weights_, own, bucket_.segments);
+    communicator_.all_gather_v(comm, bucket_.publish_tag, all, own, bucket_.segments);
+  if (weight_wire_) cast(comm, {.y = weights_, .x = weight_wire_});
 }
 
 std::vector<std::int64_t> BucketRun::counts_of(Range range) const {
@@ -297,7 +336,10 @@ void BucketRun::append_state(std::vector<StateEntry>& entries) const {
                          .values = part(tensor, base, held),
                          .writer = writer});
     };
-    add("", weights_, 0);
+    if (master_)
+      add("", master_, state_.begin);
+    else
+      add("", weights_, 0);
     if (bucket_.rule == UpdateRule::kAdamW) {
       add(".adam_m", adam_m_, state_.begin);
       add(".adam_v", adam_v_, state_.begin);

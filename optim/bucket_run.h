@@ -35,6 +35,9 @@ class BucketRun {
   void commit(Stream& update) const;  // if scalars.commit
   void publish(Stream& comm) const;
 
+  // Makes this rank's part of the replica equal to its masters, which someone else wrote.
+  void refresh_replica(Stream& stream) const;
+
   [[nodiscard]] const Bucket& bucket() const { return bucket_; }
   void append_state(std::vector<StateEntry>& entries) const;
 
@@ -78,9 +81,16 @@ class BucketRun {
   Range state_;    // where this rank holds state and masters
   Range compute_;  // where it computes
 
-  Tensor weights_;   // full space: the replica; the master is this rank's part of it
-  Tensor gradient_;  // full space
-  Tensor reduced_;   // from reduced_begin_ on
+  // What commit writes: masters, and the replica where that is another tensor.
+  [[nodiscard]] Tensor master(Range range) const;
+  [[nodiscard]] Tensor committed_replica(Range range) const;
+
+  Tensor weights_;        // full space: the replica
+  Tensor master_;         // over state_; absent where the master is this rank's part of the replica
+  Tensor weight_wire_;    // full space; absent where weights travel as they are
+  Tensor gradient_;       // full space
+  Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
+  Tensor reduced_;        // from reduced_begin_ on
   std::int64_t reduced_begin_ = 0;
   Tensor momentum_;   // Muon; over state_
   Tensor adam_m_;     // AdamW; over state_

@@ -18,8 +18,17 @@ void check_combination(const Bucket& b) {
   require(
       b.exchange != Exchange::kAllToAll && b.returns != Return::kAllToAll, b,
       "all-to-all needs parameters that are not contiguous, which the executor does not support");
-  require(b.gradient_wire == DType::kF32 && b.weight_wire == DType::kF32, b,
-          "wires other than fp32 are not supported");
+  const auto fp32_or_bf16 = [](DType dtype) {
+    return dtype == DType::kF32 || dtype == DType::kBF16;
+  };
+  require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.adam_dtype) &&
+              fp32_or_bf16(b.gradient_wire) && fp32_or_bf16(b.weight_wire),
+          b, "number formats other than fp32 and bf16");
+  require(b.gradient_wire == DType::kF32 || b.exchange == Exchange::kNone, b,
+          "gradients that are exchanged travel in fp32");
+  require(b.weight_wire == b.replica_dtype ||
+              (b.weight_wire == DType::kBF16 && b.publish != Publish::kNone),
+          b, "weights travel as forward reads them, or in bf16");
   const bool equal = std::all_of(b.segments.begin(), b.segments.end(),
                                  [&](std::int64_t s) { return s == b.segments[0]; });
   require(equal || b.reduction != Reduction::kReduceScatter, b,
@@ -56,6 +65,9 @@ void check_unit(const Bucket& bucket, const Unit& unit, const ShardingPlan& plan
   require(unit.param < params.size(), bucket, "a unit of no parameter");
   const ParamSpec& param = params[unit.param];
   const UpdateGroup group = update_group(param.role);
+  require(param.replica == bucket.replica_dtype &&
+              number_class(param.role) == number_class(params[bucket.units[0].param].role),
+          bucket, "a unit of another number class");
   require(group.rule == bucket.rule, bucket, "a unit of another update rule");
   require(0 <= unit.begin && unit.begin < unit.end && unit.end <= param.shape.numel(), bucket,
           "a unit beyond its parameter");

@@ -7,23 +7,26 @@
 
 namespace muo {
 
-NewtonSchulz::NewtonSchulz(const std::string& name, Tensor u, Arena& arena) : u_(u) {
+NewtonSchulz::NewtonSchulz(const std::string& name, Tensor u, DType dtype, Arena& arena) {
   const std::int64_t n = std::min(u.shape[1], u.shape[2]);
   const Shape square{u.shape[0], n, n};
   const auto scratch = [&](const char* what, const Shape& shape) {
-    return arena.tensor(
-        {.name = name + what, .shape = shape, .category = MemoryCategory::kWorkspace});
+    return arena.tensor({.name = name + what,
+                         .shape = shape,
+                         .dtype = dtype,
+                         .category = MemoryCategory::kWorkspace});
   };
   x_ = scratch(".x", u.shape);
+  y_ = dtype == u.dtype ? u : scratch(".y", u.shape);
   gram_ = scratch(".gram", square);
   polynomial_ = scratch(".polynomial", square);
 }
 
 void NewtonSchulz::run(Stream& stream) const {
-  static_assert(kPolarExpress.size() % 2 == 1, "the result ends in u");
-  const bool tall = u_.shape[1] > u_.shape[2];
+  static_assert(kPolarExpress.size() % 2 == 1, "the result ends in y");
+  const bool tall = x_.shape[1] > x_.shape[2];
   Tensor from = x_;
-  Tensor to = u_;
+  Tensor to = y_;
   for (const PolarExpress& p : kPolarExpress) {
     gemm(stream, {.d = gram_, .a = from, .b = from, .transpose_a = tall, .transpose_b = !tall});
     gemm(stream, {.d = polynomial_,

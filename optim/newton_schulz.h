@@ -26,15 +26,17 @@ inline constexpr std::array<PolarExpress, 5> kPolarExpress = {{
 // The tensors of the iteration for a batch (k, R, C), n = min(R, C).
 class NewtonSchulz {
  public:
-  // `u` (k, R, C) receives the result; scratch comes from the arena.
-  NewtonSchulz(const std::string& name, Tensor u, Arena& arena);
+  // On numbers of `dtype`. In fp32 the result goes to `u`, which is (k, R, C) fp32; in bf16 to a
+  // tensor of its own. Scratch comes from the arena.
+  NewtonSchulz(const std::string& name, Tensor u, DType dtype, Arena& arena);
 
-  [[nodiscard]] Tensor input() const { return x_; }  // (k, R, C): fill before run; overwritten
+  [[nodiscard]] Tensor input() const { return x_; }   // (k, R, C): fill before run; overwritten
+  [[nodiscard]] Tensor result() const { return y_; }  // (k, R, C)
   void run(Stream& stream) const;
 
  private:
-  Tensor u_;
   Tensor x_;
+  Tensor y_;
   Tensor gram_;        // (k, n, n): A
   Tensor polynomial_;  // (k, n, n): b A + c A A
 };

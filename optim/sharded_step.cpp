@@ -225,8 +225,10 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
 
 void ShardedStep::Impl::publish() {
   order(rank_.compute, *agreed_, rank_.comm);
-  for (const std::size_t b : plan_.publish_order)
+  for (const std::size_t b : plan_.publish_order) {
+    buckets_[b].run->refresh_replica(rank_.comm);
     buckets_[b].run->publish(rank_.comm);
+  }
   order(rank_.comm, *published_, rank_.compute);
 }
 

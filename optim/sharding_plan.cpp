@@ -38,6 +38,18 @@ std::vector<std::size_t> order_of_use(const std::vector<Bucket>& buckets, Params
   return order;
 }
 
+// Which numbers the bucket's parameters are held and sent as.
+void set_formats(Bucket& bucket, Params params, const NumberFormats& formats) {
+  const ParamSpec& param = params[bucket.units.front().param];
+  const NumberClass kind = number_class(param.role);
+  bucket.replica_dtype = bucket.weight_wire = param.replica;
+  if (kind == NumberClass::kEmbedding) bucket.adam_dtype = formats.embedding_state;
+  if (kind == NumberClass::kScalar) return;
+  if (bucket.exchange == Exchange::kNone) bucket.gradient_wire = formats.gradient_wire;
+  if (bucket.publish != Publish::kNone && param.replica == DType::kF32)
+    bucket.weight_wire = formats.weight_wire;
+}
+
 }  // namespace
 
 void assign_tags(ShardingPlan& plan) {
@@ -114,7 +126,7 @@ int publish_collectives(const Bucket& bucket) { return bucket.publish == Publish
 std::span<const std::string_view> strategy_names() { return kNames; }
 
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
-                                std::string_view strategy) {
+                                std::string_view strategy, const NumberFormats& formats) {
   MUO_CHECK(world >= 1, "world ", world);
   for (const ParamSpec& param : params) {
     MUO_CHECK(param.shape.rank() >= 1 && param.shape.numel() > 0, param.name, " has shape ",
@@ -126,6 +138,8 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
     if (known.name != strategy) continue;
     ShardingPlan plan{
         .world = world, .strategy = std::string(strategy), .buckets = known.make(params, world)};
+    for (Bucket& bucket : plan.buckets)
+      set_formats(bucket, params, formats);
     sort_by_completion(plan.buckets, params);
     plan.publish_order = order_of_use(plan.buckets, params);
     assign_tags(plan);

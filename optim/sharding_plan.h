@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "optim/number_formats.h"
 #include "optim/update_groups.h"
 #include "runtime/communicator.h"
 #include "runtime/parameter.h"
@@ -54,6 +55,9 @@ struct Bucket {
   Return returns = Return::kNone;
   Publish publish = Publish::kAllGather;
   ReplicaAt replica = ReplicaAt::kEveryRank;
+  // A bucket's parameters are alike in these. Gradients, reduced gradients and masters are fp32.
+  DType replica_dtype = DType::kF32;  // of the weights that forward reads
+  DType adam_dtype = DType::kF32;     // of AdamW's moments
   DType gradient_wire = DType::kF32;
   DType weight_wire = DType::kF32;
   // Together with ShardingPlan::totals_tag, ascending tags are the one order of all collectives:
@@ -93,7 +97,7 @@ std::span<const std::string_view> strategy_names();
 
 // Throws InputError for an unknown strategy, naming the known ones.
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
-                                std::string_view strategy);
+                                std::string_view strategy, const NumberFormats& formats = {});
 
 // Numbers all collectives of a plan whose other fields are set, in the order of its buckets and of
 // publish_order.

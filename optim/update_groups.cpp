@@ -31,6 +31,22 @@ UpdateGroup update_group(ParamRole role) {
   MUO_FAIL("parameter role ", static_cast<int>(role));
 }
 
+NumberClass number_class(ParamRole role) {
+  switch (role) {
+    case ParamRole::kMatrix:
+    case ParamRole::kUnembedding:
+      return NumberClass::kMatrix;
+    case ParamRole::kEmbedding:
+    case ParamRole::kValueEmbedding:
+      return NumberClass::kEmbedding;
+    case ParamRole::kResidLambda:
+    case ParamRole::kX0Lambda:
+    case ParamRole::kSmear:
+      return NumberClass::kScalar;
+  }
+  MUO_FAIL("parameter role ", static_cast<int>(role));
+}
+
 HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
   constexpr double kEps = 1e-10;
   constexpr double kSmearLr = 0.2;  // scaled by neither batch nor width

@@ -20,6 +20,14 @@ struct UpdateGroup {
 // nanochat's grouping (spec/optimizer 1.8): matrices of the blocks by Muon, the rest by AdamW.
 UpdateGroup update_group(ParamRole role);
 
+// Parameters of one class share their number formats.
+enum class NumberClass : std::uint8_t {
+  kMatrix,     // read by GEMMs: matrices of the blocks, and the head
+  kEmbedding,  // token and value embeddings
+  kScalar,     // what mixes and gates: fp32 throughout, as in nanochat
+};
+NumberClass number_class(ParamRole role);
+
 // What the command line sets, with nanochat's defaults, which are for depth 12.
 struct OptimizerOptions {
   std::int64_t iterations = 1;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "optim/strategies/strategies.h"
@@ -38,17 +39,17 @@ Members muon_members(Params params) {
 
 Buckets sharded_adamw(Params params, int world) {
   Buckets buckets;
-  Members small;
+  std::map<NumberClass, Members> small;
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (is_muon(params[i])) continue;
     if (params[i].shape.numel() < kSmall)
-      small.push_back(i);
+      small[number_class(params[i].role)].push_back(i);
     else
       buckets.push_back(row_sliced(params, i, world));
   }
-  if (!small.empty()) {
-    buckets.push_back(replicated_bucket(params, small, world));
-    buckets.back().name = "small";
+  for (const auto& [number_class, members] : small) {
+    buckets.push_back(replicated_bucket(params, members, world));
+    buckets.back().name = "small: " + buckets.back().name;
   }
   return buckets;
 }

@@ -14,23 +14,26 @@ Buckets ddp(Params params, int world) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return params[a].ready < params[b].ready; });
   Buckets buckets;
-  for (const UpdateRule rule : {UpdateRule::kMuon, UpdateRule::kAdamW}) {
-    Members members;
-    std::int64_t elements = 0;
-    const auto close = [&] {
-      if (!members.empty()) buckets.push_back(replicated_bucket(params, members, world));
-      members.clear();
-      elements = 0;
-    };
-    for (const std::size_t i : order) {
-      if (update_group(params[i].role).rule != rule) continue;
-      const std::int64_t n = params[i].shape.numel();
-      if (elements + n > kBucketElements) close();
-      members.push_back(i);
-      elements += n;
+  Members members;
+  std::int64_t elements = 0;
+  const auto close = [&] {
+    if (!members.empty()) buckets.push_back(replicated_bucket(params, members, world));
+    members.clear();
+    elements = 0;
+  };
+  for (const UpdateRule rule : {UpdateRule::kMuon, UpdateRule::kAdamW})
+    for (const NumberClass kind :
+         {NumberClass::kMatrix, NumberClass::kEmbedding, NumberClass::kScalar}) {
+      for (const std::size_t i : order) {
+        if (update_group(params[i].role).rule != rule || number_class(params[i].role) != kind)
+          continue;
+        const std::int64_t n = params[i].shape.numel();
+        if (elements + n > kBucketElements) close();
+        members.push_back(i);
+        elements += n;
+      }
+      close();
     }
-    close();
-  }
   return buckets;
 }
 

@@ -21,9 +21,10 @@ Buckets stacked(Params params, int world);
 
 // Matrices that Muon updates, in the order of the model.
 Members muon_members(Params params);
-// AdamW: every large parameter row-sliced in a bucket of its own, all small ones replicated in one.
+// AdamW: every large parameter row-sliced in a bucket of its own, all small ones of a number class
+// replicated in one.
 Buckets sharded_adamw(Params params, int world);
-// One all-reduced bucket of parameters of one rule, updated by every rank.
+// One all-reduced bucket of parameters of one rule and number class, updated by every rank.
 Bucket replicated_bucket(Params params, const Members& members, int world);
 // One reduce-scattered bucket of whole matrices; owners[i] owns members[i]. Within a segment equal
 // shapes are adjacent.

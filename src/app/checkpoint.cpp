@@ -79,6 +79,24 @@ void check_file(const SafetensorsFile& file, const ManifestFile& expected, bool 
   }
 }
 
+bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
+
+template <class To, class From>
+void convert_elements(const Tensor& from, std::byte* to) {
+  for (std::int64_t i = 0; i < from.numel(); ++i)
+    reinterpret_cast<To*>(to)[i] = from_f32<To>(to_f32(from.as<From>()[i]));
+}
+
+// fp32 as bf16 or the reverse.
+std::vector<std::byte> convert(const Tensor& from, DType dtype) {
+  std::vector<std::byte> out(static_cast<std::size_t>(from.numel() * size_of(dtype)));
+  if (dtype == DType::kBF16)
+    convert_elements<BF16, float>(from, out.data());
+  else
+    convert_elements<float, BF16>(from, out.data());
+  return out;
+}
+
 }  // namespace
 
 fs::path checkpoint_directory(const fs::path& run, std::int64_t step) {
@@ -107,19 +125,31 @@ void Checkpoint::load(Stream& stream, std::span<const StateEntry> entries) const
         "; a checkpoint fits only the model configuration that is in its manifest.json";
     if (found == nullptr)
       throw InputError(concat(file.path().string(), " lacks the tensor ", entry.name, advice));
-    if (found->spec.shape != entry.shape || found->spec.dtype != entry.values.dtype)
+    const DType dtype = entry.values.dtype;
+    const bool converts = is_float(dtype) && is_float(found->spec.dtype);
+    if (found->spec.shape != entry.shape || (found->spec.dtype != dtype && !converts))
       throw InputError(concat(file.path().string(), " holds ", entry.name, " as ",
                               name_of(found->spec.dtype), " ", found->spec.shape.text(),
-                              ", this run needs ", name_of(entry.values.dtype), " ",
-                              entry.shape.text(), advice));
+                              ", this run needs ", name_of(dtype), " ", entry.shape.text(),
+                              advice));
     const std::int64_t count = entry.values.numel();
     MUO_CHECK(0 <= entry.begin && entry.begin + count <= entry.shape.numel(), entry.name,
               " elements [", entry.begin, ", ", entry.begin + count, ") of ", entry.shape.text());
     if (count == 0) continue;
     // Streams copy from mutable memory only in type; the mapping is read-only.
     auto* const data = const_cast<std::byte*>(file.bytes(*found).data());
-    const Tensor source{.data = data, .shape = entry.shape, .dtype = entry.values.dtype};
-    stream.copy(entry.values, source.elements(entry.begin, count));
+    const Tensor source =
+        Tensor{.data = data, .shape = entry.shape, .dtype = found->spec.dtype}.elements(entry.begin,
+                                                                                        count);
+    if (found->spec.dtype == dtype) {
+      stream.copy(entry.values, source);
+      continue;
+    }
+    const std::vector<std::byte> converted = convert(source, dtype);
+    stream.copy(
+        entry.values,
+        {.data = const_cast<std::byte*>(converted.data()), .shape = {count}, .dtype = dtype});
+    stream.synchronize();  // before `converted` goes
   }
   stream.synchronize();
 }

@@ -43,12 +43,13 @@ class Checkpoint {
   [[nodiscard]] bool has_optimizer_state() const { return has_optimizer_state_; }
 
   // Fills the entries' values, writers or not, reading only their ranges: any world, any strategy.
-  // On `stream`, which is synchronized on return. Throws InputError for a tensor that the
-  // checkpoint lacks, or holds with another shape or dtype; values are then unspecified.
+  // fp32 and bf16 are converted. On `stream`, which is synchronized on return. Throws InputError
+  // for a tensor that the checkpoint lacks, or holds with another shape or another dtype; values
+  // are then unspecified.
   void load(Stream& stream, std::span<const StateEntry> entries) const;
 
-  // Fills a full replica of every parameter: weight(i) is that of params[i], of the file's dtype
-  // and its logical shape. Also throws InputError if the model file holds other tensors than these.
+  // Fills a full replica of every parameter: weight(i) is that of params[i], of its logical shape.
+  // Also throws InputError if the model file holds other tensors than these.
   void load_weights(Stream& stream, std::span<const ParamSpec> params,
                     const std::function<Tensor(std::size_t)>& weight) const;
 

@@ -11,7 +11,7 @@ std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& ar
   for (const ParamSpec& spec : params)
     out.push_back(arena.tensor({.name = spec.name,
                                 .shape = spec.shape,
-                                .dtype = DType::kF32,
+                                .dtype = spec.replica,
                                 .category = MemoryCategory::kWeights,
                                 .lifespan = Lifespan::kRun}));
   return out;

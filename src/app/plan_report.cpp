@@ -259,6 +259,7 @@ std::string plan_json(const PlanReport& report) {
                     {"parameter_groups", groups},
                     {"flops_per_token", run.flops_per_token},
                     {"attention_flops_per_token", attention_flops_per_token(run.model)},
+                    {"causal_flops_per_token", causal_flops_per_token(run.model)},
                     {"total_flops", total_flops(run)},
                     {"target_tokens", run.targets.tokens},
                     {"target_batch_tokens", run.targets.batch_tokens},

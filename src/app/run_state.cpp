@@ -76,20 +76,19 @@ void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
 }
 
 void RunState::initialize_weights() {
-  const std::vector<StateEntry> state = update.state();
   std::vector<float> values;
-  for (std::size_t i = 0; i < params_.size(); ++i) {
-    const ParamSpec& spec = params_[i];
-    values.resize(static_cast<std::size_t>(spec.shape.numel()));
-    init_parameter(config_.model, spec, config_.options.seed, 0, spec.shape.numel(), values.data());
-    const auto load = [&](Tensor to, std::int64_t begin) {
-      rank_.compute.copy(to, host_tensor(values.data() + begin, {to.numel()}));
-    };
-    load(weights[i].view({weights[i].numel()}), 0);
-    for (const StateEntry& entry : state)
-      if (entry.name == spec.name) load(entry.values, entry.begin);
+  for (const StateEntry& entry : update.state()) {
+    const auto spec = std::find_if(params_.begin(), params_.end(),
+                                   [&](const ParamSpec& s) { return s.name == entry.name; });
+    if (spec == params_.end()) continue;
+    const std::int64_t count = entry.values.numel();
+    values.resize(static_cast<std::size_t>(count));
+    init_parameter(config_.model, *spec, config_.options.seed, entry.begin, count, values.data());
+    rank_.compute.copy(entry.values, host_tensor(values.data(), {count}));
     rank_.compute.synchronize();  // `values` is used again
   }
+  update.publish();
+  rank_.compute.synchronize();
 }
 
 void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
@@ -147,7 +146,8 @@ MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec
 
 MemoryPlan plan_run_memory(const RunConfig& config) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
+  const ShardingPlan plan =
+      make_sharding_plan(params, config.world, config.options.strategy, config.formats);
   return plan_rank_memory(config, params, plan, 0);
 }
 

@@ -96,9 +96,11 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
         decay));
   const double total = run.flops_per_token * trained;
   out.push_back(fmt::format(
-      "compute: {} FLOPs per token ({:.1f} % attention), {:.3g} in all, without the optimizer",
+      "compute: {} FLOPs per token ({:.1f} % attention; {} without masked pairs), {:.3g} in all, "
+      "without the optimizer",
       count_text(run.flops_per_token),
-      100 * attention_flops_per_token(run.model) / run.flops_per_token, total));
+      100 * attention_flops_per_token(run.model) / run.flops_per_token,
+      count_text(causal_flops_per_token(run.model)), total));
   return out;
 }
 

@@ -14,17 +14,17 @@ Operation<ReluSquaredBackwardArgs> backward("relu_squared_backward", &host::relu
 
 void relu_squared(Stream& stream, const ReluSquaredArgs& args) {
   ArgumentCheck check("relu_squared");
-  check.any_shape("x", args.x);
-  check.tensor("y", args.y, args.x.shape);
+  check.fp32_or_bf16("x", args.x, args.x.shape);
+  check.tensor("y", args.y, args.x.shape, args.x.dtype);
   check.apart("y", args.y, "x", args.x);
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});
 }
 
 void relu_squared_backward(Stream& stream, const ReluSquaredBackwardArgs& args) {
   ArgumentCheck check("relu_squared_backward");
-  check.any_shape("x", args.x);
-  check.tensor("dx", args.dx, args.x.shape);
-  check.tensor("dy", args.dy, args.x.shape);
+  check.fp32_or_bf16("x", args.x, args.x.shape);
+  check.tensor("dx", args.dx, args.x.shape, args.x.dtype);
+  check.tensor("dy", args.dy, args.x.shape, args.x.dtype);
   check.same_or_apart("dx", args.dx, "dy", args.dy);
   check.apart("dx", args.dx, "x", args.x);
   backward.submit(stream, args, {.writes = {args.dx}, .reads = {args.dy, args.x}});

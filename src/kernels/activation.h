@@ -5,7 +5,8 @@
 
 namespace muo {
 
-// y = max(x, 0)^2 (So et al. 2021, "Primer"). y and x do not overlap.
+// y = max(x, 0)^2 (So et al. 2021, "Primer"). y and x do not overlap. Here and below tensors are
+// fp32 or bf16, all the same.
 struct ReluSquaredArgs {
   Tensor y;  // any shape, out
   Tensor x;

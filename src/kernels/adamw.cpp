@@ -15,13 +15,15 @@ void adamw(Stream& stream, const AdamwArgs& args) {
   check.any_shape("scalars", args.scalars, DType::kBytes);
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   check.any_shape("weight", args.weight);
-  check.tensor("m", args.m, args.weight.shape);
-  check.tensor("v", args.v, args.weight.shape);
+  check.fp32_or_bf16("m", args.m, args.weight.shape);
+  check.tensor("v", args.v, args.weight.shape, args.m.dtype);
+  if (args.replica) check.tensor("replica", args.replica, args.weight.shape, DType::kBF16);
   check.tensor("grad", args.grad, args.weight.shape);
   check.apart("weight", args.weight, "grad", args.grad);
   check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");
-  kAdamw.submit(stream, args,
-                {.writes = {args.weight, args.m, args.v}, .reads = {args.grad, args.scalars}});
+  kAdamw.submit(
+      stream, args,
+      {.writes = {args.weight, args.replica, args.m, args.v}, .reads = {args.grad, args.scalars}});
 }
 
 }  // namespace muo

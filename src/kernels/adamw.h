@@ -8,13 +8,14 @@ namespace muo {
 // AdamW as nanochat computes it (spec/optimizer 1.1), element-wise, if scalars.commit, else
 // nothing: w *= 1 - lr wd; m = lerp(m, g, 1 - b1); v = lerp(v, g^2, 1 - b2);
 // w -= (lr / c1) * m / (sqrt(v / c2) + eps). Scalars from scalars.adam[group]. Element-wise, so
-// computing and committing are one kernel.
+// computing and committing are one kernel. Inside everything is fp32.
 struct AdamwArgs {
-  Tensor weight;   // (n) in-out, fp32 master
-  Tensor m;        // (n) in-out
-  Tensor v;        // (n) in-out
-  Tensor grad;     // (n)
-  Tensor scalars;  // StepScalars
+  Tensor weight;        // (n) in-out, fp32 master
+  Tensor replica = {};  // (n) out, bf16: the new weight rounded, where forward reads another tensor
+  Tensor m;             // (n) in-out, fp32 or bf16
+  Tensor v;             // (n) in-out, as m
+  Tensor grad;          // (n) fp32
+  Tensor scalars;       // StepScalars
   int group = 0;
 };
 void adamw(Stream& stream, const AdamwArgs& args);

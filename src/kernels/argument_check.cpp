@@ -26,6 +26,10 @@ void ArgumentCheck::tensor(std::string_view name, const Tensor& t, const Shape& 
             shape.text());
 }
 
+void ArgumentCheck::fp32_or_bf16(std::string_view name, const Tensor& t, const Shape& shape) {
+  tensor(name, t, shape, t.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32);
+}
+
 void ArgumentCheck::rank(std::string_view name, const Tensor& t, std::size_t rank,
                          std::string_view meaning, DType dtype) {
   any_shape(name, t, dtype);

@@ -16,6 +16,8 @@ class ArgumentCheck {
   // Given (unless it has no elements), of this dtype and shape.
   void tensor(std::string_view name, const Tensor& t, const Shape& shape,
               DType dtype = DType::kF32);
+  // Given, of this shape, fp32 or bf16.
+  void fp32_or_bf16(std::string_view name, const Tensor& t, const Shape& shape);
   // Given, of this dtype and rank; `meaning` is the shape in letters, e.g. "(n, c)".
   void rank(std::string_view name, const Tensor& t, std::size_t rank, std::string_view meaning,
             DType dtype = DType::kF32);

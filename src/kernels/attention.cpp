@@ -34,8 +34,10 @@ void check_apart(const ArgumentCheck& check, std::initializer_list<Named> output
 // What both directions share: q, k, v, out, lse, workspace and window.
 template <class Args>
 void check_common(ArgumentCheck& check, const Args& args) {
-  check.rank("q", args.q, 4, "(b, t, heads, h)");
-  check.rank("k", args.k, 4, "(b, t, kv_heads, h)");
+  const DType dtype = args.q.dtype;
+  check.rank("q", args.q, 4, "(b, t, heads, h)", dtype);
+  check.fp32_or_bf16("q", args.q, args.q.shape);
+  check.rank("k", args.k, 4, "(b, t, kv_heads, h)", dtype);
   const std::int64_t b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
                      h = args.q.shape[3], kv_heads = args.k.shape[2];
   check.that(b > 0 && t > 0 && heads > 0 && h > 0,
@@ -46,9 +48,9 @@ void check_common(ArgumentCheck& check, const Args& args) {
                     " key-value heads; the second must divide the first"));
   check.that(args.window >= 0,
              concat("window is ", args.window, ", expected 0 (a query sees itself only) or more"));
-  check.tensor("k", args.k, {b, t, kv_heads, h});
-  check.tensor("v", args.v, {b, t, kv_heads, h});
-  check.tensor("out", args.out, {b, t, heads, h});
+  check.tensor("k", args.k, {b, t, kv_heads, h}, dtype);
+  check.tensor("v", args.v, {b, t, kv_heads, h}, dtype);
+  check.tensor("out", args.out, {b, t, heads, h}, dtype);
   check.tensor("lse", args.lse, {b, heads, t});
   check.any_shape("workspace", args.workspace);
   const std::int64_t needed = attention_workspace(b, t, heads, kv_heads, h);
@@ -77,10 +79,10 @@ void attention(Stream& stream, const AttentionArgs& args) {
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   ArgumentCheck check("attention_backward");
   check_common(check, args);
-  check.tensor("dout", args.dout, args.q.shape);
-  check.tensor("dq", args.dq, args.q.shape);
-  check.tensor("dk", args.dk, args.k.shape);
-  check.tensor("dv", args.dv, args.k.shape);
+  check.tensor("dout", args.dout, args.q.shape, args.q.dtype);
+  check.tensor("dq", args.dq, args.q.shape, args.q.dtype);
+  check.tensor("dk", args.dk, args.k.shape, args.q.dtype);
+  check.tensor("dv", args.dv, args.k.shape, args.q.dtype);
   check_apart(check,
               {{"dq", args.dq}, {"dk", args.dk}, {"dv", args.dv}, {"workspace", args.workspace}},
               {{"dout", args.dout},

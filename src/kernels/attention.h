@@ -24,14 +24,16 @@ struct AttentionArgs {
 void attention(Stream& stream, const AttentionArgs& args);
 
 // Overwrites dq, dk, dv. With grouped queries dk and dv sum over the heads of a group, in head
-// order. Probabilities are recomputed from lse.
+// order. Probabilities are recomputed from lse. All but lse and workspace are fp32 or bf16, all the
+// same; in bf16 the probabilities and the gradients of the scores are rounded before they enter
+// products.
 struct AttentionBackwardArgs {
   Tensor dq;    // (b, t, heads, h) out
   Tensor dk;    // (b, t, kv_heads, h) out
   Tensor dv;    // (b, t, kv_heads, h) out
   Tensor dout;  // (b, t, heads, h)
   Tensor out;   // (b, t, heads, h) forward output
-  Tensor lse;   // (b, heads, t)
+  Tensor lse;   // (b, heads, t) fp32
   Tensor q;
   Tensor k;
   Tensor v;

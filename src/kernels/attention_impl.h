@@ -6,7 +6,7 @@
 
 namespace muo::host {
 
-// fp32, on the calling thread; arguments as checked by the front (kernels/attention.cpp).
+// On the calling thread; arguments as checked by the front (kernels/attention.cpp).
 void attention(const AttentionArgs& args);
 void attention_backward(const AttentionBackwardArgs& args);
 std::int64_t attention_workspace(std::int64_t t, std::int64_t h);

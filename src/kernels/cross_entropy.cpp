@@ -16,7 +16,8 @@ Operation<SoftCapArgs> soft_cap_operation("soft_cap", &host::soft_cap);
 
 void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   ArgumentCheck check("cross_entropy");
-  check.rank("logits", args.logits, 2, "(n, padded vocab)");
+  check.rank("logits", args.logits, 2, "(n, padded vocab)", args.logits.dtype);
+  check.fp32_or_bf16("logits", args.logits, args.logits.shape);
   check.tensor("losses", args.losses, {args.logits.shape[0]});
   check.tensor("targets", args.targets, {args.logits.shape[0]}, DType::kI32);
   check.apart("losses", args.losses, "logits", args.logits);
@@ -32,7 +33,7 @@ void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
 
 void soft_cap(Stream& stream, const SoftCapArgs& args) {
   ArgumentCheck check("soft_cap");
-  check.any_shape("logits", args.logits);
+  check.fp32_or_bf16("logits", args.logits, args.logits.shape);
   check.that(args.softcap >= 0.0F, "softcap is negative or not a number");
   soft_cap_operation.submit(stream, args, {.writes = {args.logits}, .reads = {}});
 }

@@ -11,7 +11,7 @@ namespace muo {
 // replicas that differ in one bit differ in the hash.
 struct FingerprintArgs {
   Tensor out;  // (1) int64
-  Tensor x;    // any shape, fp32
+  Tensor x;    // any shape, fp32 or bf16
 };
 void fingerprint(Stream& stream, const FingerprintArgs& args);
 

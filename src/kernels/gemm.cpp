@@ -19,23 +19,27 @@ Shape matrix_shape(const Tensor& like, std::int64_t rows, std::int64_t columns) 
 
 void gemm(Stream& stream, const GemmArgs& args) {
   ArgumentCheck check("gemm");
-  check.any_shape("d", args.d);
+  check.fp32_or_bf16("d", args.d, args.d.shape);
   const std::size_t rank = args.d.shape.rank();
   check.that(rank == 2 || rank == 3, "d is " + args.d.shape.text() + ", expected 2-D or 3-D");
-  check.rank("a", args.a, rank, "of d's rank");
+  check.rank("a", args.a, rank, "of d's rank", args.a.dtype);
   const std::int64_t m = args.d.shape[rank - 2];
   const std::int64_t n = args.d.shape[rank - 1];
   const std::int64_t k = args.a.shape[args.transpose_a ? rank - 2 : rank - 1];
-  check.tensor("a", args.a,
-               args.transpose_a ? matrix_shape(args.d, k, m) : matrix_shape(args.d, m, k));
+  const Shape a = args.transpose_a ? matrix_shape(args.d, k, m) : matrix_shape(args.d, m, k);
+  if (args.d.dtype == DType::kBF16)
+    check.tensor("a", args.a, a, DType::kBF16);
+  else
+    check.fp32_or_bf16("a", args.a, a);
   check.tensor("b", args.b,
-               args.transpose_b ? matrix_shape(args.d, n, k) : matrix_shape(args.d, k, n));
+               args.transpose_b ? matrix_shape(args.d, n, k) : matrix_shape(args.d, k, n),
+               args.a.dtype);
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // of the BLAS interface
   check.that(m <= kMax && n <= kMax && k <= kMax, "an extent is above 2^31 - 1");
   check.apart("d", args.d, "a", args.a);
   check.apart("d", args.d, "b", args.b);
   if (args.c) {
-    check.tensor("c", args.c, args.d.shape);
+    check.tensor("c", args.c, args.d.shape, args.d.dtype);
     check.same_or_apart("d", args.d, "c", args.c);
   }
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});

@@ -12,6 +12,8 @@ namespace muo {
 // batch extent. `c` may be absent (then beta counts as 0 and old contents of d are not read), may
 // be d itself, or may be a separate tensor that does not overlap d. d overlaps neither a nor b. For
 // a linear layer y = x W^T use transpose_b; for dx = dy W neither; for dW = dy^T x transpose_a.
+// All fp32; or a and b bf16, with c and d bf16 (one rounding, of the final value) or fp32 (weight
+// gradients).
 struct GemmArgs {
   Tensor d;    // out
   Tensor c{};  // optional

@@ -46,7 +46,8 @@ void muon_nesterov(Stream& stream, const MuonNesterovArgs& args) {
 void muon_input(Stream& stream, const MuonInputArgs& args) {
   ArgumentCheck check("muon_input");
   check_scalars(check, args.scalars);
-  check.rank("x", args.x, 3, "(k, R, C)");
+  check.rank("x", args.x, 3, "(k, R, C)", args.x.dtype);
+  check.fp32_or_bf16("x", args.x, args.x.shape);
   check_count(check, "grad", args.grad, args.x.numel());
   if (args.momentum) check_count(check, "momentum", args.momentum, args.x.numel());
   check_count(check, "row_norms", args.row_norms, args.x.shape[0] * args.x.shape[1]);
@@ -60,13 +61,15 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
   ArgumentCheck check("muon_scale");
   check_scalars(check, args.scalars);
   check.rank("u", args.u, 3, "(k, R, C)");
+  check.fp32_or_bf16("x", args.x, args.u.shape);
+  check.same_or_apart("x", args.x, "u", args.u);
   const std::int64_t n = args.u.shape[0] * std::max(args.u.shape[1], args.u.shape[2]);
   check_count(check, "variance", args.variance, n);
   check_count(check, "new_variance", args.new_variance, n);
   check.apart("new_variance", args.new_variance, "variance", args.variance);
   kMuonScale.submit(
       stream, args,
-      {.writes = {args.u, args.new_variance}, .reads = {args.variance, args.scalars}});
+      {.writes = {args.u, args.new_variance}, .reads = {args.x, args.variance, args.scalars}});
 }
 
 void muon_commit(Stream& stream, const MuonCommitArgs& args) {
@@ -78,12 +81,13 @@ void muon_commit(Stream& stream, const MuonCommitArgs& args) {
     check_count(check, "momentum", args.momentum, n);
     check_count(check, "u", args.u, n);
     check_count(check, "grad", args.grad, n);
+    if (args.replica) check.tensor("replica", args.replica, args.weight.shape, DType::kBF16);
   }
   if (args.variance) check_count(check, "new_variance", args.new_variance, args.variance.numel());
   check.apart("weight", args.weight, "grad", args.grad);
   check.apart("weight", args.weight, "u", args.u);
   kMuonCommit.submit(stream, args,
-                     {.writes = {args.weight, args.momentum, args.variance},
+                     {.writes = {args.weight, args.replica, args.momentum, args.variance},
                       .reads = {args.u, args.grad, args.new_variance, args.scalars}});
 }
 

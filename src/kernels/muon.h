@@ -26,10 +26,12 @@ struct MuonNesterovArgs {
 };
 void muon_nesterov(Stream& stream, const MuonNesterovArgs& args);
 
-// Steps 1-5. x = as above; every row of x scaled to the norm |x|_F / sqrt(R) with rows clamped at
-// 1e-6 (MuonEq); x /= |x|_F * 1.01 + 1e-6. A zero gradient and momentum give x = 0.
+// Steps 1-5. In bf16 every intermediate is rounded where nanochat's is: the Nesterov input, a row's
+// factor and its product, and the quotient by the norm. x = as above; every row of x scaled to the
+// norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * 1.01 + 1e-6. A zero
+// gradient and momentum give x = 0.
 struct MuonInputArgs {
-  Tensor x;              // (k, R, C) out
+  Tensor x;              // (k, R, C) out, fp32 or bf16
   Tensor row_norms;      // (k, R) out, scratch: norms before scaling
   Tensor grad;           // (k, R, C)
   Tensor momentum = {};  // (k, R, C), or absent: grad already is the Nesterov input
@@ -37,12 +39,13 @@ struct MuonInputArgs {
 };
 void muon_input(Stream& stream, const MuonInputArgs& args);
 
-// Steps 8-9 after the iterations. u *= sqrt(n) / max(|u|_F, 1e-6) (Muon+); then NorMuon with norm
-// preservation: q = mean(u^2) over the short side per index of the long side (R >= C: per row),
-// s' = lerp(variance, q, 1 - beta2), z = 1 / sqrt(max(s', 1e-10)),
-// u *= z * |u|_F / max(sqrt(sum(n q z^2)), 1e-10).
+// Steps 7-9 after the iterations. u = x; u *= sqrt(n) / max(|u|_F, 1e-6) (Muon+); then NorMuon with
+// norm preservation: q = mean(u^2) over the short side per index of the long side (R >= C: per
+// row), s' = lerp(variance, q, 1 - beta2), z = 1 / sqrt(max(s', 1e-10)), u *= z * |u|_F /
+// max(sqrt(sum(n q z^2)), 1e-10).
 struct MuonScaleArgs {
-  Tensor u;             // (k, R, C) in-out
+  Tensor u;             // (k, R, C) out, fp32
+  Tensor x;             // (k, R, C) fp32 or bf16; may be u
   Tensor new_variance;  // (k, long) out: s'
   Tensor variance;      // (k, long)
   Tensor scalars;       // StepScalars
@@ -55,6 +58,7 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args);
 // leaves the other tensors out.
 struct MuonCommitArgs {
   Tensor weight = {};        // (n) in-out, fp32 master
+  Tensor replica = {};       // (n) out, bf16: the new weight rounded, where forward reads it
   Tensor momentum = {};      // (n) in-out
   Tensor variance = {};      // (l) in-out
   Tensor u = {};             // (n)

@@ -14,8 +14,9 @@ Operation<RmsNormBackwardArgs> backward("rms_norm_backward", &host::rms_norm_bac
 
 void rms_norm(Stream& stream, const RmsNormArgs& args) {
   ArgumentCheck check("rms_norm");
-  check.rank("x", args.x, 2, "(n, c)");
-  check.tensor("y", args.y, args.x.shape);
+  check.rank("x", args.x, 2, "(n, c)", args.x.dtype);
+  check.fp32_or_bf16("x", args.x, args.x.shape);
+  check.tensor("y", args.y, args.x.shape, args.x.dtype);
   check.tensor("rstd", args.rstd, {args.x.shape[0]});
   check.same_or_apart("y", args.y, "x", args.x);
   check.apart("rstd", args.rstd, "x", args.x);
@@ -25,9 +26,10 @@ void rms_norm(Stream& stream, const RmsNormArgs& args) {
 
 void rms_norm_backward(Stream& stream, const RmsNormBackwardArgs& args) {
   ArgumentCheck check("rms_norm_backward");
-  check.rank("y", args.y, 2, "(n, c)");
-  check.tensor("dx", args.dx, args.y.shape);
-  check.tensor("dy", args.dy, args.y.shape);
+  check.rank("y", args.y, 2, "(n, c)", args.y.dtype);
+  check.fp32_or_bf16("y", args.y, args.y.shape);
+  check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
+  check.tensor("dy", args.dy, args.y.shape, args.y.dtype);
   check.tensor("rstd", args.rstd, {args.y.shape[0]});
   check.same_or_apart("dx", args.dx, "dy", args.dy);
   check.apart("dx", args.dx, "y", args.y);

@@ -9,7 +9,8 @@ namespace muo {
 inline constexpr float kRmsNormEps = 1.1920929e-7F;
 
 // y = x * rstd, rstd = 1 / sqrt(mean(x^2, last axis) + eps); no learned weight.
-// Zhang & Sennrich 2019, "Root mean square layer normalization". y may be x.
+// Zhang & Sennrich 2019, "Root mean square layer normalization". y may be x. x and y are fp32 or
+// bf16, both the same.
 struct RmsNormArgs {
   Tensor y;     // (n, c) out
   Tensor rstd;  // (n) out, fp32
@@ -19,12 +20,13 @@ struct RmsNormArgs {
 void rms_norm(Stream& stream, const RmsNormArgs& args);
 
 // dx <- [dx if accumulate] + rstd * (dy - y * mean(dy * y, last axis)). Needs y, not x, so that the
-// forward may overwrite x. Exact for eps > 0 too, as rstd carries it. dx may be dy.
+// forward may overwrite x. Exact for eps > 0 too, as rstd carries it. dx may be dy. dx, dy and y
+// are fp32 or bf16, all the same.
 struct RmsNormBackwardArgs {
   Tensor dx;    // (n, c) out, or in-out if accumulate
   Tensor dy;    // (n, c)
   Tensor y;     // (n, c) forward output
-  Tensor rstd;  // (n)
+  Tensor rstd;  // (n) fp32
   bool accumulate = false;
 };
 void rms_norm_backward(Stream& stream, const RmsNormBackwardArgs& args);

@@ -17,13 +17,14 @@ Operation<RotaryNormBackwardArgs> backward("rotary_norm_backward", &host::rotary
 // x (b, t, heads, h) with an even h, and tables with a row for each position.
 void check_rows(ArgumentCheck& check, std::string_view name, const Tensor& x, const Tensor& cos,
                 const Tensor& sin, const Tensor& rstd, std::int64_t first_position) {
-  check.rank(name, x, 4, "(b, t, heads, h)");
+  check.rank(name, x, 4, "(b, t, heads, h)", x.dtype);
+  check.fp32_or_bf16(name, x, x.shape);
   const std::int64_t h = x.shape[3];
   check.that(h % 2 == 0, "head size " + std::to_string(h) + " is odd");
   check.tensor("rstd", rstd, {x.shape[0], x.shape[1], x.shape[2]});
-  check.rank("cos", cos, 2, "(positions, h/2)");
-  check.tensor("cos", cos, {cos.shape[0], h / 2});
-  check.tensor("sin", sin, cos.shape);
+  check.rank("cos", cos, 2, "(positions, h/2)", x.dtype);
+  check.tensor("cos", cos, {cos.shape[0], h / 2}, x.dtype);
+  check.tensor("sin", sin, cos.shape, x.dtype);
   check.that(first_position >= 0 && first_position + x.shape[1] <= cos.shape[0],
              "positions up to " + std::to_string(first_position + x.shape[1]) +
                  " are beyond the tables " + cos.shape.text());
@@ -33,8 +34,9 @@ void check_rows(ArgumentCheck& check, std::string_view name, const Tensor& x, co
 
 void rotary_table(Stream& stream, const RotaryTableArgs& args) {
   ArgumentCheck check("rotary_table");
-  check.rank("cos", args.cos, 2, "(t, h/2)");
-  check.tensor("sin", args.sin, args.cos.shape);
+  check.rank("cos", args.cos, 2, "(t, h/2)", args.cos.dtype);
+  check.fp32_or_bf16("cos", args.cos, args.cos.shape);
+  check.tensor("sin", args.sin, args.cos.shape, args.cos.dtype);
   check.apart("cos", args.cos, "sin", args.sin);
   check.that(args.base > 0, "base must be positive");
   table.submit(stream, args, {.writes = {args.cos, args.sin}, .reads = {}});
@@ -52,7 +54,7 @@ void rotary_norm(Stream& stream, const RotaryNormArgs& args) {
 void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {
   ArgumentCheck check("rotary_norm_backward");
   check_rows(check, "y", args.y, args.cos, args.sin, args.rstd, 0);
-  check.tensor("dx", args.dx, args.y.shape);
+  check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
   check.that(args.scale != 0.0F, "scale is 0");
   check.apart("dx", args.dx, "y", args.y);
   check.apart("dx", args.dx, "rstd", args.rstd);

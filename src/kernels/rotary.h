@@ -11,8 +11,8 @@ namespace muo {
 // cos and sin of p * base^(-2 j / h) for positions p < t and j < h/2, computed in double.
 // Written once at start-up. Su et al. 2021, "RoFormer", in the split-halves layout.
 struct RotaryTableArgs {
-  Tensor cos;  // (t, h/2) out, fp32
-  Tensor sin;  // (t, h/2) out, fp32
+  Tensor cos;  // (t, h/2) out, fp32 or bf16
+  Tensor sin;  // (t, h/2) out, as cos
   double base = 100000.0;
 };
 void rotary_table(Stream& stream, const RotaryTableArgs& args);
@@ -21,7 +21,8 @@ void rotary_table(Stream& stream, const RotaryTableArgs& args);
 //   r = (x1 cos + x2 sin, -x1 sin + x2 cos)      rotation by minus theta, nanochat's sign
 //   x <- scale * r * rstd, rstd = 1 / sqrt(mean(r^2) + eps)
 // QK norm after rotary (nanochat gpt.py, CausalSelfAttention). Position of a row is its index along
-// t, plus `first_position`.
+// t, plus `first_position`. x, cos and sin are fp32 or bf16, all the same; in bf16 x is rounded
+// once, at the end.
 struct RotaryNormArgs {
   Tensor x;     // (b, t, heads, h) in-out
   Tensor rstd;  // (b, t, heads) out, fp32
@@ -35,7 +36,7 @@ void rotary_norm(Stream& stream, const RotaryNormArgs& args);
 
 // In place on the gradient: dx holds d(output) on entry, d(input) on return. `y` is the forward's
 // output: with yhat = y / scale, dr = scale * rstd * (dy - yhat * mean(dy * yhat)), then the
-// inverse rotation.
+// inverse rotation. All but rstd are fp32 or bf16, all the same.
 struct RotaryNormBackwardArgs {
   Tensor dx;    // (b, t, heads, h) in-out
   Tensor y;     // (b, t, heads, h)

@@ -178,7 +178,26 @@ TEST(Checkpoint, RefusesTensorsThatDoNotFitNamingWhatDiffers) {
   EXPECT_THAT(message("transformer.wte.weight", {6, 13}, DType::kF32),
               HasSubstr("holds transformer.wte.weight as fp32 (13, 6), this run needs fp32 "
                         "(6, 13)"));
-  EXPECT_THAT(message("transformer.wte.weight", {13, 6}, DType::kBF16), HasSubstr("needs bf16"));
+  EXPECT_THAT(message("transformer.wte.weight", {13, 6}, DType::kI32), HasSubstr("needs int32"));
+}
+
+TEST(Checkpoint, ConvertsFp32AndBf16) {
+  const TemporaryDirectory run;
+  save_state(run.path(), 1, 1, 7);
+  const Checkpoint checkpoint(run.path());
+  test::ImmediateStream stream;
+  constexpr std::int64_t kBegin = 5;
+  const HostTensor wide({40}, DType::kF32);
+  const HostTensor narrow({40}, DType::kBF16);
+  for (const HostTensor* values : {&wide, &narrow}) {
+    const std::vector<StateEntry> entries = {
+        {.name = "transformer.wte.weight", .shape = {13, 6}, .begin = kBegin, .values = *values}};
+    checkpoint.load(stream, entries);
+  }
+  for (std::size_t i = 0; i < 40; ++i) {
+    EXPECT_NE(wide.values()[i], 0.0F);
+    EXPECT_EQ(narrow.values<BF16>()[i].bits, to_bf16(wide.values()[i]).bits);
+  }
 }
 
 TEST(Checkpoint, OpensDirectoriesOfCheckpointsAndRuns) {

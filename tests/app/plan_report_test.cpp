@@ -105,7 +105,7 @@ TEST(PlanReport, TellsNanochatsDepthTwelve) {
   EXPECT_EQ(plan["learning_rates"], rates);
   EXPECT_EQ(plan["weight_decay"], 0.28);
   const std::string table = plan_table(report);
-  for (const char* text : {"286,261,730", "110,100,912", "84,935,088", "(13.0 % attention)",
+  for (const char* text : {"286,261,730", "110,100,912", "84,935,088", "(13.0 % attention; 726M",
                            "Extras: value embeddings, smear", "queries and keys times 1.2"})
     EXPECT_THAT(table, HasSubstr(text));
 }

@@ -204,8 +204,9 @@ TEST(Scaling, NotesTellEveryDerivedNumber) {
                               "resid_lambdas 0.005, x0_lambdas 0.5, smear 0.2, matrices 0.02"));
   EXPECT_THAT(notes, Contains("factors: rates x 1 by batch, of embeddings and head x 1 by width; "
                               "weight decay 0.28 = 0.28 x 1"));
-  EXPECT_THAT(notes, Contains("compute: 760M FLOPs per token (13.0 % attention), 1e+18 in all, "
-                              "without the optimizer"));
+  EXPECT_THAT(notes,
+              Contains("compute: 760M FLOPs per token (13.0 % attention; 726M without masked "
+                       "pairs), 1e+18 in all, without the optimizer"));
 }
 
 // c_fc is 4 times as tall as wide and learns twice as fast; momentum ends at 0.9.

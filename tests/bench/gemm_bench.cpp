@@ -17,6 +17,8 @@
 #include "base/thread_time.h"
 #include "bench/peak.h"
 #include "kernels/blas.h"
+#include "kernels/gemm.h"
+#include "support/immediate_stream.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -44,46 +46,62 @@ struct Product {
 constexpr std::array<Product, 3> kProducts = {
     {{"NT", false, true}, {"NN", false, false}, {"TN", true, false}}};
 
-using Sgemm = void (*)(const Product&, Shape3, const float* a, const float* b, float* d);
+using Multiply = void (*)(const Product&, Shape3, const test::HostTensor& a,
+                          const test::HostTensor& b, const test::HostTensor& d);
 
-void openblas(const Product& p, Shape3 s, const float* a, const float* b, float* d) {
+void openblas(const Product& p, Shape3 s, const test::HostTensor& a, const test::HostTensor& b,
+              const test::HostTensor& d) {
   cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans,
-              p.transpose_b ? CblasTrans : CblasNoTrans, s.m, s.n, s.k, 1.0F, a,
-              p.transpose_a ? s.m : s.k, b, p.transpose_b ? s.k : s.n, 0.0F, d, s.n);
+              p.transpose_b ? CblasTrans : CblasNoTrans, s.m, s.n, s.k, 1.0F, a.values().data(),
+              p.transpose_a ? s.m : s.k, b.values().data(), p.transpose_b ? s.k : s.n, 0.0F,
+              d.values().data(), s.n);
+}
+
+void own(const Product& p, Shape3 /*s*/, const test::HostTensor& a, const test::HostTensor& b,
+         const test::HostTensor& d) {
+  test::ImmediateStream stream;
+  gemm(stream,
+       {.d = d, .a = a, .b = b, .transpose_a = p.transpose_a, .transpose_b = p.transpose_b});
 }
 
 #ifdef MUO_BENCH_ONEDNN
-void onednn(const Product& p, Shape3 s, const float* a, const float* b, float* d) {
-  dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', s.m, s.n, s.k, 1.0F, a,
-             p.transpose_a ? s.m : s.k, b, p.transpose_b ? s.k : s.n, 0.0F, d, s.n);
+void onednn(const Product& p, Shape3 s, const test::HostTensor& a, const test::HostTensor& b,
+            const test::HostTensor& d) {
+  dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', s.m, s.n, s.k, 1.0F,
+             a.values().data(), p.transpose_a ? s.m : s.k, b.values().data(),
+             p.transpose_b ? s.k : s.n, 0.0F, d.values().data(), s.n);
 }
 #endif
 
 // Normal values, the first 4096 again and again: the big matrices would take seconds to draw.
-test::HostTensor matrix(int rows, int columns, std::string_view name) {
+test::HostTensor matrix(Shape shape, std::string_view name, DType dtype) {
   const test::HostTensor pattern = test::random_tensor({4096}, name);
-  test::HostTensor out({rows, columns});
+  const test::HostTensor out(shape);
   std::size_t i = 0;
   for (float& value : out.values())
     value = pattern.values()[i++ % 4096];
-  return out;
+  return out.rounded(dtype);
 }
 
-void run(benchmark::State& state, Sgemm sgemm, const Product& product, Shape3 layer) {
+// In bf16 a weight gradient (TN) is fp32.
+void run(benchmark::State& state, Multiply multiply, const Product& product, Shape3 layer,
+         DType dtype) {
   const Shape3 s = product.sizes(layer);
-  const test::HostTensor a = matrix(s.m, s.k, "a");
-  const test::HostTensor b = matrix(s.k, s.n, "b");
-  const test::HostTensor d({s.m, s.n});
+  const test::HostTensor a =
+      matrix(product.transpose_a ? Shape{s.k, s.m} : Shape{s.m, s.k}, "a", dtype);
+  const test::HostTensor b =
+      matrix(product.transpose_b ? Shape{s.n, s.k} : Shape{s.k, s.n}, "b", dtype);
+  const test::HostTensor d({s.m, s.n}, product.transpose_a ? DType::kF32 : dtype);
   const double begin = thread_seconds();
   for (auto _ : state)
-    sgemm(product, s, a.values().data(), b.values().data(), d.values().data());
+    multiply(product, s, a, b, d);
   const double flops = 2.0 * s.m * s.n * s.k * static_cast<double>(state.iterations());
   state.counters["flop/s"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
   // Per second of the callers' own time, summed over them: what an idle machine would give.
   state.counters["flop/cpu-s"] = flops / (thread_seconds() - begin);
 }
 
-void add(const std::string& library, Sgemm sgemm) {
+void add(const std::string& library, Multiply multiply, DType dtype = DType::kF32) {
   for (const int callers : {1, 2})
     for (const Shape3 shape : kShapes)
       for (const Product& product : kProducts)
@@ -91,7 +109,7 @@ void add(const std::string& library, Sgemm sgemm) {
             concat(library, "/", product.name, "/", shape.m, "x", shape.k, "x", shape.n,
                    "/callers:", callers)
                 .c_str(),
-            [=](benchmark::State& state) { run(state, sgemm, product, shape); })
+            [=](benchmark::State& state) { run(state, multiply, product, shape, dtype); })
             ->Threads(callers)
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond);
@@ -112,6 +130,7 @@ int main(int argc, char** argv) {
   benchmark::AddCustomContext("openblas_core", openblas_get_corename());
   benchmark::AddCustomContext("openblas_config", openblas_get_config());
   muo::add("openblas", &muo::openblas);
+  muo::add("own_bf16", &muo::own, muo::DType::kBF16);
 #ifdef MUO_BENCH_ONEDNN
   muo::add("onednn", &muo::onednn);
 #endif

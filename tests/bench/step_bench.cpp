@@ -85,11 +85,7 @@ int run(int devices, int steps, const std::string& json) {
   const double peak = std::max(before, bench::sgemm_peak_gflops(devices));
   const auto tokens = static_cast<double>(config.total_batch_tokens);
   const double flops = flops_per_token(config.model) * tokens;
-  double attention = 0;  // of it, attention over all T keys; a token sees (T + 1) / 2 on average
-  const GptConfig& m = config.model;
-  attention = 12.0 * static_cast<double>(m.n_layer * m.n_embd * m.seq_len) * tokens;
-  const double t = static_cast<double>(m.seq_len);
-  const double causal = flops - attention * (1.0 - (t + 1) / (2 * t));
+  const double causal = causal_flops_per_token(config.model) * tokens;
   const double rate = flops / step / 1e9;
   const double causal_rate = causal / step / 1e9;
   fmt::print(

@@ -37,6 +37,25 @@ TEST(ReluSquared, AgreesWithFloat64) {
   }
 }
 
+// In fp32 x^2 and 2 x dy of bf16 values are exact, so what is stored is them, rounded once.
+TEST(ReluSquaredBF16, IsTheRoundedValueBothWays) {
+  test::ImmediateStream stream;
+  for (const Shape& shape : kShapes) {
+    const HostTensor x = random_tensor(shape, "x").rounded(DType::kBF16);
+    const HostTensor y(shape, DType::kBF16);
+    const HostTensor dy = random_tensor(shape, "dy").rounded(DType::kBF16);
+    const std::vector<double> before = dy.doubles();
+    relu_squared(stream, {.y = y, .x = x});
+    relu_squared_backward(stream, {.dx = dy, .dy = dy, .x = x});
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const double at = x.doubles()[i];
+      EXPECT_EQ(y.values<BF16>()[i].bits, to_bf16(static_cast<float>(f(at))).bits) << i;
+      EXPECT_EQ(dy.doubles()[i],
+                double{to_f32(to_bf16(static_cast<float>(2 * std::max(at, 0.0) * before[i])))});
+    }
+  }
+}
+
 TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
   test::ImmediateStream stream;
   for (const Shape& shape : kShapes) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Case {
   bool transpose_a, transpose_b;
   float alpha, beta;
   enum class C { kAbsent, kIsD, kSeparate } c;
+  DType in = DType::kF32;
+  DType out = DType::kF32;
 };
 
 struct Reference {
@@ -36,7 +39,7 @@ struct Reference {
   std::vector<double> magnitude;  // what the rounding errors are relative to
 };
 
-Reference multiply(const Case& s, const HostTensor& a, const HostTensor& b,
+Reference multiply(const Case& s, const std::vector<double>& a, const std::vector<double>& b,
                    const std::vector<double>& c) {
   const auto size = static_cast<std::size_t>(s.batch * s.m * s.n);
   Reference out{std::vector<double>(size), std::vector<double>(size)};
@@ -48,8 +51,7 @@ Reference multiply(const Case& s, const HostTensor& a, const HostTensor& b,
         for (std::int64_t p = 0; p < s.k; ++p) {
           const std::int64_t ia = l * s.m * s.k + (s.transpose_a ? p * s.m + i : i * s.k + p);
           const std::int64_t ib = l * s.k * s.n + (s.transpose_b ? j * s.k + p : p * s.n + j);
-          const double term = double{a.values()[static_cast<std::size_t>(ia)]} *
-                              double{b.values()[static_cast<std::size_t>(ib)]};
+          const double term = a[static_cast<std::size_t>(ia)] * b[static_cast<std::size_t>(ib)];
           sum += term;
           magnitude += std::abs(term);
         }
@@ -67,17 +69,20 @@ Shape shape_of(const Case& s, std::int64_t rows, std::int64_t columns) {
 
 void expect_agrees(const Case& s) {
   SCOPED_TRACE(concat(s.batch, "x", s.m, "x", s.n, "x", s.k, " ta ", s.transpose_a, " tb ",
-                      s.transpose_b, " beta ", s.beta, " c ", static_cast<int>(s.c)));
+                      s.transpose_b, " beta ", s.beta, " c ", static_cast<int>(s.c), " ",
+                      name_of(s.in), " into ", name_of(s.out)));
   test::ImmediateStream stream;
   const HostTensor a =
-      random_tensor(s.transpose_a ? shape_of(s, s.k, s.m) : shape_of(s, s.m, s.k), "a");
+      random_tensor(s.transpose_a ? shape_of(s, s.k, s.m) : shape_of(s, s.m, s.k), "a")
+          .rounded(s.in);
   const HostTensor b =
-      random_tensor(s.transpose_b ? shape_of(s, s.n, s.k) : shape_of(s, s.k, s.n), "b");
-  const HostTensor c = random_tensor(shape_of(s, s.m, s.n), "c");
-  const HostTensor d = s.c == Case::C::kIsD ? c.copy() : HostTensor(shape_of(s, s.m, s.n));
-  if (s.c != Case::C::kIsD)  // what d held does not matter
-    std::ranges::fill(d.values(), std::numeric_limits<float>::quiet_NaN());
-  const Reference want = multiply(s, a, b, c.doubles());
+      random_tensor(s.transpose_b ? shape_of(s, s.n, s.k) : shape_of(s, s.k, s.n), "b")
+          .rounded(s.in);
+  const HostTensor c = random_tensor(shape_of(s, s.m, s.n), "c").rounded(s.out);
+  HostTensor unset(shape_of(s, s.m, s.n));  // what d held does not matter
+  std::ranges::fill(unset.values(), std::numeric_limits<float>::quiet_NaN());
+  const HostTensor d = s.c == Case::C::kIsD ? c.copy() : unset.rounded(s.out);
+  const Reference want = multiply(s, a.doubles(), b.doubles(), c.doubles());
   gemm(stream, {.d = d,
                 .c = s.c == Case::C::kAbsent ? Tensor{}
                      : s.c == Case::C::kIsD  ? d
@@ -88,50 +93,93 @@ void expect_agrees(const Case& s) {
                 .beta = s.beta,
                 .transpose_a = s.transpose_a,
                 .transpose_b = s.transpose_b});
-  // k products and sums, alpha, beta and the last sum.
-  EXPECT_LE(test::worst_element<float>(d.values(), want.value, want.magnitude),
-            test::worst_case(2 * s.k + 3));
+  // k products and sums, alpha, beta and the last sum; then what is stored is rounded.
+  const double in_fp32 = test::worst_case(2 * s.k + 3);
+  const double stored = s.out == DType::kBF16 ? test::kUnitBF16 : 0.0;
+  std::vector<double> bound(want.value.size());
+  for (std::size_t i = 0; i < bound.size(); ++i)
+    bound[i] = in_fp32 * want.magnitude[i] * (1 + stored) + stored * std::abs(want.value[i]);
+  EXPECT_LE(test::worst_element<double>(d.doubles(), want.value, bound), 1.0);
 }
 
+struct Types {
+  DType in, out;
+};
+constexpr Types kTypes[] = {
+    {DType::kF32, DType::kF32}, {DType::kBF16, DType::kBF16}, {DType::kBF16, DType::kF32}};
+
 TEST(Gemm, AgreesWithFloat64ForEveryTransposeAndUseOfC) {
-  for (const bool transpose_a : {false, true})
-    for (const bool transpose_b : {false, true})
-      for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
-        for (const float beta : {0.0F, 1.0F, -0.75F})
-          expect_agrees({1, 37, 29, 53, transpose_a, transpose_b, 1.5F, beta, c});
+  for (const auto& [in, out] : kTypes)
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true})
+        for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
+          for (const float beta : {0.0F, 1.0F, -0.75F})
+            expect_agrees({1, 37, 29, 53, transpose_a, transpose_b, 1.5F, beta, c, in, out});
 }
 
 TEST(Gemm, AgreesWithFloat64ForSizesAroundTheBlocks) {
-  for (const std::int64_t m : {1, 17, 130})
-    for (const std::int64_t n : {1, 33, 257})
-      for (const std::int64_t k : {1, 5, 385}) {
-        expect_agrees({1, m, n, k, false, true, 1.0F, 0.0F, Case::C::kAbsent});
-        expect_agrees({1, m, n, k, true, false, 1.0F, 1.0F, Case::C::kIsD});
-      }
+  for (const auto& [in, out] : kTypes)
+    for (const std::int64_t m : {1, 17, 130})
+      for (const std::int64_t n : {1, 33, 257})
+        for (const std::int64_t k : {1, 5, 385}) {
+          expect_agrees({1, m, n, k, false, true, 1.0F, 0.0F, Case::C::kAbsent, in, out});
+          expect_agrees({1, m, n, k, true, false, 1.0F, 1.0F, Case::C::kIsD, in, out});
+        }
+}
+
+// bf16 operands are widened in blocks of up to 1024 x 512 x 512.
+TEST(Gemm, AgreesWithFloat64BeyondOneBlock) {
+  for (const DType out : {DType::kBF16, DType::kF32})
+    for (const bool transpose : {false, true}) {
+      const auto expect = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+        expect_agrees({1, m, n, k, transpose, !transpose, 0.5F, -1.0F, Case::C::kSeparate,
+                       DType::kBF16, out});
+      };
+      expect(1027, 20, 21);
+      expect(20, 519, 21);
+      expect(20, 21, 1031);
+    }
 }
 
 TEST(Gemm, AgreesWithFloat64InBatches) {
-  for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate}) {
-    expect_agrees({3, 11, 7, 19, false, true, 1.0F, 0.5F, c});
-    expect_agrees({3, 11, 7, 19, true, false, 2.0F, 0.5F, c});
-  }
+  for (const auto& [in, out] : kTypes)
+    for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate}) {
+      expect_agrees({3, 11, 7, 19, false, true, 1.0F, 0.5F, c, in, out});
+      expect_agrees({3, 11, 7, 19, true, false, 2.0F, 0.5F, c, in, out});
+    }
 }
 
 TEST(Gemm, WithoutTermsScalesC) {
-  for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
-    for (const std::int64_t batch : {1, 2})
-      expect_agrees({batch, 4, 5, 0, false, false, 1.0F, 0.5F, c});
+  for (const auto& [in, out] : kTypes)
+    for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
+      for (const std::int64_t batch : {1, 2})
+        expect_agrees({batch, 4, 5, 0, false, false, 1.0F, 0.5F, c, in, out});
 }
 
 TEST(Gemm, AcceptsEmptyResults) {
-  expect_agrees({1, 0, 5, 3, false, true, 1.0F, 1.0F, Case::C::kIsD});
-  expect_agrees({1, 5, 0, 3, true, false, 1.0F, 1.0F, Case::C::kIsD});
+  for (const auto& [in, out] : kTypes) {
+    expect_agrees({1, 0, 5, 3, false, true, 1.0F, 1.0F, Case::C::kIsD, in, out});
+    expect_agrees({1, 5, 0, 3, true, false, 1.0F, 1.0F, Case::C::kIsD, in, out});
+  }
 }
 
-TEST(Gemm, GivesTheSameBitsWithConcurrentCallers) {
-  const HostTensor a = random_tensor({104, 96}, "a");
-  const HostTensor b = random_tensor({104, 96}, "b");
-  const HostTensor want({104, 104});
+// A second rounding, of the product before c is added, would give 1.
+TEST(Gemm, RoundsOnce) {
+  test::ImmediateStream stream;
+  const HostTensor one = HostTensor({1, 1}, std::vector<float>{1.0F}).rounded(DType::kBF16);
+  const HostTensor a =  // 2^-8 (1 + 2^-7): a little more than half of the spacing at 1
+      HostTensor({1, 1}, std::vector<float>{0x1p-8F + 0x1p-15F}).rounded(DType::kBF16);
+  const HostTensor d({1, 1}, DType::kBF16);
+  gemm(stream, {.d = d, .c = one, .a = a, .b = one, .beta = 1.0F});
+  EXPECT_EQ(d.doubles()[0], 1.0 + 0x1p-7);
+}
+
+class GemmCallers : public ::testing::TestWithParam<DType> {};
+
+TEST_P(GemmCallers, GetTheSameBitsAtOnce) {
+  const HostTensor a = random_tensor({104, 96}, "a").rounded(GetParam());
+  const HostTensor b = random_tensor({104, 96}, "b").rounded(GetParam());
+  const HostTensor want({104, 104}, GetParam());
   const auto multiply_into = [&](const HostTensor& d) {
     test::ImmediateStream stream;
     gemm(stream, {.d = d, .a = a, .b = b, .transpose_b = true});
@@ -143,16 +191,19 @@ TEST(Gemm, GivesTheSameBitsWithConcurrentCallers) {
   callers.reserve(kCallers);
   for (int i = 0; i < kCallers; ++i)
     callers.emplace_back([&, i] {
-      const HostTensor d({104, 104});
+      const HostTensor d({104, 104}, GetParam());
       for (int call = 0; call < 200; ++call) {
         multiply_into(d);
-        wrong[static_cast<std::size_t>(i)] += !std::ranges::equal(d.values(), want.values());
+        wrong[static_cast<std::size_t>(i)] += d.doubles() != want.doubles();
       }
     });
   for (std::thread& caller : callers)
     caller.join();
   EXPECT_EQ(wrong, std::vector<int>(kCallers, 0));
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, GemmCallers, ::testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& type) { return std::string(name_of(type.param)); });
 
 TEST(Gemm, NamesWhatDoesNotFit) {
   test::ImmediateStream stream;
@@ -171,6 +222,10 @@ TEST(Gemm, NamesWhatDoesNotFit) {
   EXPECT_THAT(message({.d = d.tensor().view({12}), .a = a, .b = b}), HasSubstr("gemm: d is (12)"));
   const HostTensor doubles({5, 4}, DType::kF64);
   EXPECT_THAT(message({.d = d, .a = a, .b = doubles}), HasSubstr("gemm: b is fp64"));
+  const HostTensor halves({5, 4}, DType::kBF16);
+  EXPECT_THAT(message({.d = d, .a = a, .b = halves}), HasSubstr("gemm: b is bf16, expected fp32"));
+  const HostTensor half_d({3, 4}, DType::kBF16);
+  EXPECT_THAT(message({.d = half_d, .a = a, .b = b}), HasSubstr("gemm: a is fp32, expected bf16"));
   const HostTensor elsewhere({5, 4}, DType::kF32, 1);
   EXPECT_THAT(message({.d = d, .a = a, .b = elsewhere}), HasSubstr("gemm: b is on device 1"));
 }

@@ -153,7 +153,7 @@ TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
     }
     muon_scale(
         stream,
-        {.u = u, .new_variance = new_variance, .variance = variance, .scalars = scalars.tensor});
+        {.u = u, .x = u, .new_variance = new_variance, .variance = variance, .scalars = scalars.tensor});
     EXPECT_LE(relative_error<float>(u.values(), want), worst_case(12)) << shape.text();
     EXPECT_LE(relative_error<float>(new_variance.values(), want_variance), worst_case(8));
     EXPECT_NEAR(frobenius<float>(u.values()), std::sqrt(n * static_cast<double>(shape[0])),

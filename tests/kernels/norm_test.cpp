@@ -178,6 +178,53 @@ TEST(RmsNormBackward, InPlaceGivesTheSameBits) {
   EXPECT_TRUE(std::ranges::equal(s.dy.values(), dx.values()));
 }
 
+// The forward and backward of bf16 tensors, from the rounded inputs.
+TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
+  test::ImmediateStream stream;
+  for (const auto& [n, c] : kSizes) {
+    BackwardCase s{random_tensor({n, c}, "x").rounded(DType::kBF16),
+                   HostTensor({n, c}, DType::kBF16), HostTensor({n}),
+                   random_tensor({n, c}, "dy").rounded(DType::kBF16)};
+    rms_norm(stream, {.y = s.y, .rstd = s.rstd, .x = s.x});
+    std::vector<double> want;
+    std::vector<double> want_rstd;
+    for (std::int64_t row = 0; row < n; ++row) {
+      const std::vector<double> values = row_of(s.x.doubles(), row, c);
+      want_rstd.push_back(reference_rstd(values, double{kRmsNormEps}));
+      for (const double v : values)
+        want.push_back(v * want_rstd.back());
+    }
+    const double in_fp32 = test::worst_case(c + 5);
+    const double stored = test::kUnitBF16;
+    EXPECT_LE(test::relative_error<float>(s.rstd.values(), want_rstd), in_fp32);
+    EXPECT_LE(test::relative_error(s.y.doubles(), want), in_fp32 + stored * (1 + in_fp32));
+
+    // The kernel reads the rounded y: dot(dy, y) / c moves by at most |dy| |y| stored / c, which is
+    // stored |dy| / sqrt(c) as |y| <= sqrt(c), and multiplies y; y itself moves by `stored`.
+    double magnitude = 0;
+    for (std::int64_t row = 0; row < n; ++row)
+      for (const double v : row_of(s.dy.doubles(), row, c))
+        magnitude += std::pow(v * want_rstd[static_cast<std::size_t>(row)], 2);
+    const double tolerance =
+        (test::worst_case(2 * c + 10) + 2 * stored) * (1 + stored) * std::sqrt(magnitude);
+    want = reference_dx(s, double{kRmsNormEps});
+    const HostTensor sum = random_tensor({n, c}, "old").rounded(DType::kBF16);
+    const std::vector<double> old = sum.doubles();
+    rms_norm_backward(stream,
+                      {.dx = sum, .dy = s.dy, .y = s.y, .rstd = s.rstd, .accumulate = true});
+    for (std::size_t i = 0; i < want.size(); ++i)
+      want[i] += old[i];
+    EXPECT_LE(test::distance<double>(sum.doubles(), want),
+              tolerance + stored * test::frobenius<double>(want))
+        << n << "x" << c;
+    rms_norm_backward(stream, {.dx = s.dy, .dy = s.dy, .y = s.y, .rstd = s.rstd});
+    for (std::size_t i = 0; i < want.size(); ++i)
+      want[i] -= old[i];
+    EXPECT_LE(test::distance<double>(s.dy.doubles(), want),
+              tolerance + stored * test::frobenius<double>(want));
+  }
+}
+
 TEST(RmsNorm, NamesWhatDoesNotFit) {
   test::ImmediateStream stream;
   const HostTensor x({3, 4});
@@ -186,6 +233,9 @@ TEST(RmsNorm, NamesWhatDoesNotFit) {
   EXPECT_THAT(
       test::message_of<Error>([&] { rms_norm(stream, {.y = other, .rstd = rstd, .x = x}); }),
       AllOf(HasSubstr("rms_norm: y is (4, 3)"), HasSubstr("expected (3, 4)")));
+  const HostTensor half({3, 4}, DType::kBF16);
+  EXPECT_THAT(test::message_of<Error>([&] { rms_norm(stream, {.y = half, .rstd = rstd, .x = x}); }),
+              HasSubstr("rms_norm: y is bf16, expected fp32"));
   EXPECT_THAT(test::message_of<Error>(
                   [&] { rms_norm(stream, {.y = x, .rstd = x.tensor().row(0), .x = x}); }),
               HasSubstr("rms_norm: rstd is (4)"));

@@ -59,9 +59,9 @@ struct Tables {
   HostTensor cos, sin;
 };
 
-Tables tables(std::int64_t positions, std::int64_t h) {
+Tables tables(std::int64_t positions, std::int64_t h, DType dtype = DType::kF32) {
   test::ImmediateStream stream;
-  Tables out{HostTensor({positions, h / 2}), HostTensor({positions, h / 2})};
+  Tables out{HostTensor({positions, h / 2}, dtype), HostTensor({positions, h / 2}, dtype)};
   rotary_table(stream, {.cos = out.cos, .sin = out.sin});
   return out;
 }
@@ -146,6 +146,57 @@ TEST(RotaryNormBackward, AgreesWithFiniteDifferencesOfFloat64) {
     EXPECT_LE(test::relative_error<float>(dy.values(), want),
               test::worst_case(2 * s.h + 20) + 100 * h * h)
         << s.h;
+  }
+}
+
+TEST(RotaryTable, HoldsTheRoundedValuesInBF16) {
+  const Tables exact = tables(40, 6);
+  const Tables rounded = tables(40, 6, DType::kBF16);
+  EXPECT_EQ(rounded.cos.doubles(), exact.cos.rounded(DType::kBF16).doubles());
+  EXPECT_EQ(rounded.sin.doubles(), exact.sin.rounded(DType::kBF16).doubles());
+}
+
+// The fp32 kernels are held to float64 above; on bf16 inputs, widened, they say what is stored but
+// for its rounding.
+TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
+  test::ImmediateStream stream;
+  const auto widened = [](const HostTensor& x) {
+    const std::vector<double> values = x.doubles();
+    return HostTensor(x.tensor().shape, std::vector<float>(values.begin(), values.end()));
+  };
+  for (const Size& s : kSizes) {
+    const Shape shape{s.b, s.t, s.heads, s.h};
+    const HostTensor x = random_tensor(shape, "x", 2.0F).rounded(DType::kBF16);
+    const HostTensor dx = random_tensor(shape, "dx").rounded(DType::kBF16);
+    const HostTensor x32 = widened(x);
+    const HostTensor dx32 = widened(dx);
+    const Tables table = tables(s.first_position + s.t, s.h, DType::kBF16);
+    const HostTensor cos32 = widened(table.cos);
+    const HostTensor sin32 = widened(table.sin);
+    const HostTensor rstd({s.b, s.t, s.heads});
+    const HostTensor rstd32 = rstd.copy();
+    rotary_norm(stream, {.x = x,
+                         .rstd = rstd,
+                         .cos = table.cos,
+                         .sin = table.sin,
+                         .scale = 1.25F,
+                         .first_position = s.first_position});
+    rotary_norm(stream, {.x = x32,
+                         .rstd = rstd32,
+                         .cos = cos32,
+                         .sin = sin32,
+                         .scale = 1.25F,
+                         .first_position = s.first_position});
+    EXPECT_TRUE(std::ranges::equal(rstd.values(), rstd32.values()));
+    EXPECT_EQ(x.doubles(), x32.rounded(DType::kBF16).doubles());
+
+    const HostTensor y32 = widened(x);  // the backward reads the rounded output
+    rotary_norm_backward(
+        stream,
+        {.dx = dx, .y = x, .rstd = rstd, .cos = table.cos, .sin = table.sin, .scale = 1.25F});
+    rotary_norm_backward(
+        stream, {.dx = dx32, .y = y32, .rstd = rstd, .cos = cos32, .sin = sin32, .scale = 1.25F});
+    EXPECT_EQ(dx.doubles(), dx32.rounded(DType::kBF16).doubles());
   }
 }
 

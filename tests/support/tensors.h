@@ -43,9 +43,20 @@ class HostTensor {
   [[nodiscard]] std::span<T> values() const {
     return {tensor_.as<T>(), static_cast<std::size_t>(tensor_.numel())};
   }
-  [[nodiscard]] std::vector<double> doubles() const {  // of fp32
-    const std::span<const float> v = values();
-    return {v.begin(), v.end()};
+  [[nodiscard]] std::vector<double> doubles() const {  // of fp32 or bf16
+    std::vector<double> out;
+    if (tensor_.dtype == DType::kBF16)
+      for (const BF16 v : values<BF16>())
+        out.push_back(double{to_f32(v)});
+    else
+      out.assign(values().begin(), values().end());
+    return out;
+  }
+  [[nodiscard]] HostTensor rounded(DType dtype) const {  // a copy of fp32 in fp32 or bf16
+    if (dtype == DType::kF32) return copy();
+    HostTensor out(tensor_.shape, DType::kBF16, tensor_.device);
+    std::ranges::transform(values(), out.values<BF16>().begin(), to_bf16);
+    return out;
   }
   [[nodiscard]] HostTensor copy() const {
     HostTensor out(tensor_.shape, tensor_.dtype, tensor_.device);

@@ -55,6 +55,9 @@ class ToyRankStep {
           out[i] = std::nextafter(out[i], (bits & 1) != 0 ? limit : -limit);
         }
       }
+      if (run->round_gradients)
+        for (float& v : out)
+          v = to_f32(to_bf16(v));
       if (rank == run->bad_rank && param == run->bad_param && step == run->bad_step)
         out[out.size() / 2] = std::numeric_limits<float>::infinity();
     });
@@ -65,18 +68,23 @@ class ToyRankStep {
   ShardedStep step_;
 };
 
-std::vector<float> values_of(const Tensor& tensor) {
-  const float* data = tensor.as<float>();
-  return {data, data + tensor.numel()};
+std::vector<float> values_of(const Tensor& tensor) {  // of fp32 or bf16
+  std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = tensor.dtype == DType::kBF16 ? to_f32(tensor.as<BF16>()[i]) : tensor.as<float>()[i];
+  return values;
 }
+
+// Not a number in every bit that counts: fp32 and bf16 alike.
+void spoil(const Tensor& tensor) { std::fill_n(tensor.data, tensor.bytes(), std::byte{0xFF}); }
 
 ToyRank result_of(const ToyRun& run, const ShardedStep& step) {
   ToyRank result;
   for (std::size_t i = 0; i < run.params.size(); ++i)
     result.weights.push_back(values_of(step.weight(i)));
   for (const StateEntry& entry : step.state())
-    result.state.push_back(
-        {entry.name, entry.shape, entry.begin, values_of(entry.values), entry.writer});
+    result.state.push_back({entry.name, entry.shape, entry.begin, values_of(entry.values),
+                            entry.values.dtype, entry.writer});
   result.scalars = *step.scalars().as_struct<StepScalars>();
   result.squares = step.totals().as<double>()[1];
   return result;
@@ -97,24 +105,18 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
   PlannedArena arena(rank.device, plan_rank(run, rank.rank));
   ToyRankStep step(run, rank, arena);
   ShardedStep& sharded = step.sharded();
-  for (std::size_t i = 0; i < run.params.size(); ++i) {
-    const std::vector<float> initial = toy_weights(run.params[i]);
-    std::copy(initial.begin(), initial.end(), sharded.weight(i).as<float>());
-  }
-  *sharded.hyper().as_struct<HyperParameters>() = run.hyper ? run.hyper() : toy_hyper();
-  if (run.publish_first) {
-    std::vector<std::vector<float>> masters;
-    std::vector<StateEntry> entries = sharded.state();
-    for (const StateEntry& entry : entries)
-      masters.push_back(values_of(entry.values));
-    for (std::size_t i = 0; i < run.params.size(); ++i) {
-      const Tensor weight = sharded.weight(i);
-      std::fill_n(weight.as<float>(), weight.numel(), std::numeric_limits<float>::quiet_NaN());
+  for (std::size_t i = 0; i < run.params.size(); ++i)
+    spoil(sharded.weight(i));
+  for (const StateEntry& entry : sharded.state())
+    for (const ParamSpec& param : run.params) {
+      if (param.name != entry.name) continue;
+      const std::vector<float> initial = toy_weights(param);
+      std::copy_n(initial.begin() + entry.begin, entry.values.numel(), entry.values.as<float>());
     }
-    for (std::size_t i = 0; i < entries.size(); ++i)
-      std::copy(masters[i].begin(), masters[i].end(), entries[i].values.as<float>());
-    sharded.publish();
-  }
+  sharded.publish();
+  *sharded.hyper().as_struct<HyperParameters>() = run.hyper ? run.hyper() : toy_hyper();
+  rank.compute.synchronize();
+  const std::int64_t sent_before = rank.communicator.bytes_sent();
   std::unique_ptr<Graph> graph;
   if (run.graph) graph = rank.compute.capture([&] { step.enqueue(); });
   std::vector<std::int64_t> counts;
@@ -130,16 +132,18 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
   }
   ToyRank result = result_of(run, sharded);
   result.counts = counts;
-  result.sent_bytes = rank.communicator.bytes_sent();
+  result.sent_bytes = rank.communicator.bytes_sent() - sent_before;
   return result;
 }
 
 }  // namespace
 
-std::vector<ParamSpec> toy_params(int layers) {
+std::vector<ParamSpec> toy_params(int layers, DType replica) {
   std::vector<ParamSpec> params;
   const auto add = [&](const std::string& name, const Shape& shape, ParamRole role) {
-    params.push_back({.name = name, .shape = shape, .role = role});
+    const bool scalar = number_class(role) == NumberClass::kScalar;
+    params.push_back(
+        {.name = name, .shape = shape, .role = role, .replica = scalar ? DType::kF32 : replica});
   };
   add("transformer.wte.weight", {37, 32}, ParamRole::kEmbedding);
   add("resid_lambdas", {layers}, ParamRole::kResidLambda);

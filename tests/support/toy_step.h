@@ -14,7 +14,7 @@ namespace muo::test {
 
 // Parameters of every kind and awkward sizes, as a small model would announce them: rows that no
 // world divides, gates, and small vectors of several AdamW groups.
-std::vector<ParamSpec> toy_params(int layers = 3);
+std::vector<ParamSpec> toy_params(int layers = 3, DType replica = DType::kF32);
 
 // Row `row` of step `step` has a gradient that depends on nothing else; a rank's gradient is the
 // sum of its rows. 60 rows divide among 1 to 6 ranks, so every world sums the same rows.
@@ -34,7 +34,7 @@ struct ToyRun {
   std::size_t bad_param = 0;
   std::int64_t bad_step = 0;
   Lifespan gradients = Lifespan::kStep;
-  bool publish_first = false;  // ranks other than 0 start from wrong weights, then publish()
+  bool round_gradients = false;  // to bf16, before they are sent
   std::function<HyperParameters()> hyper = {};
 };
 
@@ -43,6 +43,7 @@ struct ToyEntry {
   Shape shape;
   std::int64_t begin = 0;
   std::vector<float> values;
+  DType dtype = DType::kF32;
   bool writer = true;
 };
 
@@ -62,7 +63,8 @@ std::vector<float> toy_weights(const ParamSpec& param);
 void toy_gradient(std::span<float> out, const std::string& name, std::int64_t step, int first,
                   int stride);
 
-// Plans memory from a trace, then runs; checks races and memory on the way.
+// Plans memory from a trace, then runs, from published weights (replicas are spoiled first); checks
+// races and memory on the way.
 std::vector<ToyRank> run_toy(const ToyRun& run);
 
 // All of the replica, one parameter after the other.

@@ -1,5 +1,6 @@
 #include "kernels/activation_impl.h"
-#include "kernels/host/simd.h"
+#include "kernels/host/dispatch.h"
+#include "kernels/host/simd_bf16.h"
 
 namespace muo::host {
 namespace {
@@ -10,21 +11,25 @@ simd::F32 relu(simd::F32 x) { return simd::max(simd::broadcast(0.0F), x); }
 }  // namespace
 
 void relu_squared(const ReluSquaredArgs& args) {
-  auto* y = args.y.as<float>();
-  const auto* x = args.x.as<float>();
-  simd::for_lanes(args.x.numel(), [&](std::int64_t i, auto lanes) {
-    const simd::F32 r = relu(simd::load(x + i, lanes));
-    simd::store(y + i, r * r, lanes);
+  dispatch(args.x.dtype, [&]<class T>() {
+    T* y = args.y.as<T>();
+    const T* x = args.x.as<T>();
+    simd::for_lanes(args.x.numel(), [&](std::int64_t i, auto lanes) {
+      const simd::F32 r = relu(simd::load(x + i, lanes));
+      simd::store(y + i, r * r, lanes);
+    });
   });
 }
 
 void relu_squared_backward(const ReluSquaredBackwardArgs& args) {
-  auto* dx = args.dx.as<float>();
-  const auto* dy = args.dy.as<float>();
-  const auto* x = args.x.as<float>();
-  simd::for_lanes(args.x.numel(), [&](std::int64_t i, auto lanes) {
-    const simd::F32 r = relu(simd::load(x + i, lanes));
-    simd::store(dx + i, (r + r) * simd::load(dy + i, lanes), lanes);
+  dispatch(args.x.dtype, [&]<class T>() {
+    T* dx = args.dx.as<T>();
+    const T* dy = args.dy.as<T>();
+    const T* x = args.x.as<T>();
+    simd::for_lanes(args.x.numel(), [&](std::int64_t i, auto lanes) {
+      const simd::F32 r = relu(simd::load(x + i, lanes));
+      simd::store(dx + i, (r + r) * simd::load(dy + i, lanes), lanes);
+    });
   });
 }
 

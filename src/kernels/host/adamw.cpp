@@ -1,18 +1,20 @@
 #include <cmath>
 
 #include "kernels/adamw_impl.h"
+#include "kernels/cast_impl.h"
+#include "kernels/host/dispatch.h"
 #include "kernels/host/lerp.h"
 #include "kernels/step_scalars.h"
 
 namespace muo::host {
 
-void adamw(const AdamwArgs& args) {
-  const auto* scalars = args.scalars.as_struct<StepScalars>();
-  if (scalars->commit == 0) return;
-  const StepScalars::Adam s = scalars->adam[args.group];
+namespace {
+
+template <class T>
+void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s) {
   float* __restrict w = args.weight.as<float>();
-  float* __restrict m = args.m.as<float>();
-  float* __restrict v = args.v.as<float>();
+  T* __restrict m = args.m.as<T>();
+  T* __restrict v = args.v.as<T>();
   const float* __restrict g = args.grad.as<float>();
   const std::int64_t n = args.weight.numel();
   const Lerp lerp1(1.0F - s.beta1);
@@ -22,12 +24,21 @@ void adamw(const AdamwArgs& args) {
   const float c2 = s.correction2;
   const float eps = s.eps;
   for (std::int64_t i = 0; i < n; ++i) {
-    const float mi = lerp1(m[i], g[i]);
-    const float vi = lerp2(v[i], g[i] * g[i]);
+    const float mi = lerp1(to_f32(m[i]), g[i]);
+    const float vi = lerp2(to_f32(v[i]), g[i] * g[i]);
     w[i] = w[i] * decay - rate * (mi / (std::sqrt(vi / c2) + eps));
-    m[i] = mi;
-    v[i] = vi;
+    m[i] = from_f32<T>(mi);
+    v[i] = from_f32<T>(vi);
   }
+}
+
+}  // namespace
+
+void adamw(const AdamwArgs& args) {
+  const auto* scalars = args.scalars.as_struct<StepScalars>();
+  if (scalars->commit == 0) return;
+  dispatch(args.m.dtype, [&]<class T>() { adamw_of<T>(args, scalars->adam[args.group]); });
+  if (args.replica) cast({.y = args.replica, .x = args.weight});
 }
 
 }  // namespace muo::host

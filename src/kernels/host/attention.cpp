@@ -2,6 +2,7 @@
 
 #include "kernels/attention_impl.h"
 #include "kernels/host/attention_tile.h"
+#include "kernels/host/dispatch.h"
 
 namespace muo::host {
 namespace {
@@ -22,7 +23,8 @@ struct Softmax {
 };
 
 // Scores become probabilities relative to the running maximum. Returns by what earlier sums are
-// to be multiplied.
+// to be multiplied. The sums are of the probabilities before they are rounded.
+template <class T>
 F32 update(float* scores, Index count, F32& maximum, F32& sum) {
   // Four chains, as one would wait for the latency of each maximum.
   F32 high[4] = {maximum, maximum, maximum, maximum};
@@ -36,7 +38,7 @@ F32 update(float* scores, Index count, F32& maximum, F32& sum) {
   F32 total = simd::broadcast(0.0F);
   for (j = 0; j < count; ++j) {
     const F32 p = simd::exp2(load(scores + j * kQueries) - highest);
-    store(scores + j * kQueries, p);
+    store(scores + j * kQueries, operand<T>(p));
     total = total + p;
   }
   const F32 factor = simd::exp2(maximum - highest);
@@ -46,6 +48,7 @@ F32 update(float* scores, Index count, F32& maximum, F32& sum) {
 }
 
 // Adds the keys [begin, end) to the running softmax and to out_t.
+template <class T>
 void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end, Index h,
               Softmax& softmax) {
   block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
@@ -57,8 +60,8 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
     const auto [from, to] = block.keys_of(v, begin, end);
     if (from >= to) continue;
     block.mask(s.scores, begin, v, from, to);
-    const F32 factor = update(s.scores + (from - begin) * kQueries + v * kLanes, to - from,
-                              softmax.maximum[v], softmax.sum[v]);
+    const F32 factor = update<T>(s.scores + (from - begin) * kQueries + v * kLanes, to - from,
+                                 softmax.maximum[v], softmax.sum[v]);
     if (begin == block.keys_begin()) continue;  // out_t is still zero
     for (Index d = 0; d < h; ++d) {
       float* p = s.out_t + d * kQueries + v * kLanes;
@@ -72,8 +75,9 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
   });
 }
 
-void attend(const Scratch& s, const QueryBlock& block, const float* q, float* out, float* lse,
-            Index stride, Index h, float scale) {
+template <class T>
+void attend(const Scratch& s, const QueryBlock& block, const T* q, T* out, float* lse, Index stride,
+            Index h, float scale) {
   transpose_in(s.q_t, q, stride, block.count, h, scale * kLog2E);
   std::fill(s.out_t, s.out_t + s.width * kQueries, 0.0F);
   Softmax softmax;
@@ -82,7 +86,7 @@ void attend(const Scratch& s, const QueryBlock& block, const float* q, float* ou
     softmax.sum[v] = simd::broadcast(0.0F);
   }
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
-    add_tile(s, block, j, std::min(j + kKeys, block.keys_end()), h, softmax);
+    add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, softmax);
 
   for (Index v = 0; v < block.vectors(); ++v) {
     const F32 inverse = simd::broadcast(1.0F) / softmax.sum[v];
@@ -102,9 +106,8 @@ void attend(const Scratch& s, const QueryBlock& block, const float* q, float* ou
     lse[i] = maximum[i] * kLn2 + std::log(sum[i]);
 }
 
-}  // namespace
-
-void attention(const AttentionArgs& args) {
+template <class T>
+void attention_of(const AttentionArgs& args) {
   const Index b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
               h = args.q.shape[3], kv_heads = args.k.shape[2], group = heads / kv_heads;
   const Index stride = heads * h, kv_stride = kv_heads * h;
@@ -119,17 +122,23 @@ void attention(const AttentionArgs& args) {
   for (Index row = 0; row < b; ++row) {
     for (Index kv = 0; kv < kv_heads; ++kv) {
       const Index kv_offset = (row * t * kv_heads + kv) * h;
-      pack(s.k, s.width, t, args.k.as<float>() + kv_offset, kv_stride, t, h);
-      pack(s.v, s.width, t, args.v.as<float>() + kv_offset, kv_stride, t, h);
+      pack(s.k, s.width, t, args.k.as<T>() + kv_offset, kv_stride, t, h);
+      pack(s.v, s.width, t, args.v.as<T>() + kv_offset, kv_stride, t, h);
       for (Index head = kv * group; head < (kv + 1) * group; ++head)
         for (Index first = 0; first < t; first += kQueries) {
           const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
           const Index offset = ((row * t + first) * heads + head) * h;
-          attend(s, block, args.q.as<float>() + offset, args.out.as<float>() + offset,
+          attend(s, block, args.q.as<T>() + offset, args.out.as<T>() + offset,
                  args.lse.as<float>() + (row * heads + head) * t + first, stride, h, args.scale);
         }
     }
   }
+}
+
+}  // namespace
+
+void attention(const AttentionArgs& args) {
+  dispatch(args.q.dtype, [&]<class T>() { attention_of<T>(args); });
 }
 
 }  // namespace muo::host

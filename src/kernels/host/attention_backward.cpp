@@ -1,5 +1,6 @@
 #include "kernels/attention_impl.h"
 #include "kernels/host/attention_tile.h"
+#include "kernels/host/dispatch.h"
 
 namespace muo::host {
 namespace {
@@ -25,6 +26,7 @@ struct Rows {
   float dot[kQueries];  // sum over features of dout * out
 };
 
+template <class T>
 void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end, Index h,
               const Rows& rows) {
   const auto at = [&](float* tile, Index key, Index v) {
@@ -44,8 +46,8 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
     const F32 dot = load(rows.dot + v * kLanes);
     for (Index j = from; j < to; ++j) {
       const F32 p = simd::exp2(load(at(s.p, j, v)) - lse);
-      store(at(s.p, j, v), p);
-      store(at(s.ds, j, v), p * (load(at(s.ds, j, v)) - dot));
+      store(at(s.p, j, v), operand<T>(p));
+      store(at(s.ds, j, v), operand<T>(p * (load(at(s.ds, j, v)) - dot)));
     }
   }
   block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
@@ -62,15 +64,17 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
 }
 
 // One block of queries of one head; all pointers are at its first query.
+template <class T>
 struct BlockPointers {
-  const float* q;
-  const float* out;
-  const float* dout;
+  const T* q;
+  const T* out;
+  const T* dout;
   const float* lse;
-  float* dq;
+  T* dq;
 };
 
-void attend(const Scratch& s, const QueryBlock& block, const BlockPointers& x, Index stride,
+template <class T>
+void attend(const Scratch& s, const QueryBlock& block, const BlockPointers<T>& x, Index stride,
             Index h, float scale) {
   pack(s.q, s.width, kQueries, x.q, stride, block.count, h);
   pack(s.dout, s.width, kQueries, x.dout, stride, block.count, h);
@@ -88,14 +92,13 @@ void attend(const Scratch& s, const QueryBlock& block, const BlockPointers& x, I
     rows.lse[i] = x.lse[i] * kLog2E;
   }
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
-    add_tile(s, block, j, std::min(j + kKeys, block.keys_end()), h, rows);
+    add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, rows);
 
   transpose_out(x.dq, stride, s.dq_t, block.count, h, scale);
 }
 
-}  // namespace
-
-void attention_backward(const AttentionBackwardArgs& args) {
+template <class T>
+void attention_backward_of(const AttentionBackwardArgs& args) {
   const Index b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
               h = args.q.shape[3], kv_heads = args.k.shape[2], group = heads / kv_heads;
   const Index stride = heads * h, kv_stride = kv_heads * h;
@@ -111,31 +114,37 @@ void attention_backward(const AttentionBackwardArgs& args) {
   for (Index row = 0; row < b; ++row) {
     for (Index kv = 0; kv < kv_heads; ++kv) {
       const Index kv_offset = (row * t * kv_heads + kv) * h;
-      pack(s.k, s.width, t, args.k.as<float>() + kv_offset, kv_stride, t, h);
-      pack(s.v, s.width, t, args.v.as<float>() + kv_offset, kv_stride, t, h);
+      pack(s.k, s.width, t, args.k.as<T>() + kv_offset, kv_stride, t, h);
+      pack(s.v, s.width, t, args.v.as<T>() + kv_offset, kv_stride, t, h);
       std::fill(s.dk, s.dk + t * s.width, 0.0F);
       std::fill(s.dv, s.dv + t * s.width, 0.0F);
       for (Index head = kv * group; head < (kv + 1) * group; ++head)
         for (Index first = 0; first < t; first += kQueries) {
           const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
           const Index offset = ((row * t + first) * heads + head) * h;
-          attend(s, block,
-                 {.q = args.q.as<float>() + offset,
-                  .out = args.out.as<float>() + offset,
-                  .dout = args.dout.as<float>() + offset,
-                  .lse = args.lse.as<float>() + (row * heads + head) * t + first,
-                  .dq = args.dq.as<float>() + offset},
-                 stride, h, args.scale);
+          attend<T>(s, block,
+                    {.q = args.q.as<T>() + offset,
+                     .out = args.out.as<T>() + offset,
+                     .dout = args.dout.as<T>() + offset,
+                     .lse = args.lse.as<float>() + (row * heads + head) * t + first,
+                     .dq = args.dq.as<T>() + offset},
+                    stride, h, args.scale);
         }
-      float* dk = args.dk.as<float>() + kv_offset;
-      float* dv = args.dv.as<float>() + kv_offset;
+      T* dk = args.dk.as<T>() + kv_offset;
+      T* dv = args.dv.as<T>() + kv_offset;
       for (Index j = 0; j < t; ++j)
         for (Index d = 0; d < h; ++d) {
-          dk[j * kv_stride + d] = s.dk[j * s.width + d] * args.scale;
-          dv[j * kv_stride + d] = s.dv[j * s.width + d];
+          dk[j * kv_stride + d] = from_f32<T>(s.dk[j * s.width + d] * args.scale);
+          dv[j * kv_stride + d] = from_f32<T>(s.dv[j * s.width + d]);
         }
     }
   }
+}
+
+}  // namespace
+
+void attention_backward(const AttentionBackwardArgs& args) {
+  dispatch(args.q.dtype, [&]<class T>() { attention_backward_of<T>(args); });
 }
 
 std::int64_t attention_workspace(std::int64_t t, std::int64_t h) {

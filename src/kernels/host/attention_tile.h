@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <limits>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
-#include "kernels/host/simd.h"
+#include "kernels/host/simd_bf16.h"
 
 // What both directions of the host attention are made of.
 //
@@ -16,6 +17,9 @@
 // same micro-kernel, whose one operand is broadcast and whose other operand is read along lanes:
 //   S^T  = K Q^T     dP^T = V dO^T     O^T += V^T P^T     dQ^T += K^T dS^T   lanes: queries
 //   dV  += P^T dO    dK  += dS^T Q                                           lanes: features
+//
+// Tensors of bf16 are widened when they are packed. P and dS are then rounded to bf16 before they
+// enter a product, as the operands of a GPU's matrix units are; everything else is fp32.
 namespace muo::host {
 
 using Index = std::int64_t;
@@ -106,7 +110,8 @@ inline std::pair<F32, F32> interleave(F32 a, F32 b) {
 
 // dst(kLanes, kLanes) <- factor * transpose of src, by log2(kLanes) rounds of interleaving the
 // upper and the lower half of the rows.
-inline void transpose_tile(float* dst, Index dst_stride, const float* src, Index src_stride,
+template <class To, class From>
+inline void transpose_tile(To* dst, Index dst_stride, const From* src, Index src_stride,
                            float factor) {
   F32 x[kLanes];
   F32 y[kLanes];
@@ -124,16 +129,17 @@ inline void transpose_tile(float* dst, Index dst_stride, const float* src, Index
 
 // dst_t(d, i) <- factor * src(i, d) for i < rows, d < h; zeros elsewhere in the tiles of kLanes
 // squared that are touched.
-inline void transpose_in(float* dst_t, const float* src, Index stride, Index rows, Index h,
+template <class T>
+inline void transpose_in(float* dst_t, const T* src, Index stride, Index rows, Index h,
                          float factor) {
   for (Index i = 0; i < rows; i += kLanes)
     for (Index d = 0; d < h; d += kLanes) {
       float* to = dst_t + d * kQueries + i;
-      const float* from = src + i * stride + d;
+      const T* from = src + i * stride + d;
       if (i + kLanes <= rows && d + kLanes <= h) {
         transpose_tile(to, kQueries, from, stride, factor);
       } else {
-        float part[kLanes * kLanes] = {};
+        T part[kLanes * kLanes] = {};
         for (Index r = 0; r < std::min(kLanes, rows - i); ++r)
           std::copy_n(from + r * stride, std::min(kLanes, h - d), part + r * kLanes);
         transpose_tile(to, kQueries, part, kLanes, factor);
@@ -142,16 +148,17 @@ inline void transpose_in(float* dst_t, const float* src, Index stride, Index row
 }
 
 // dst(i, d) <- factor * src_t(d, i) for i < rows, d < h.
-inline void transpose_out(float* dst, Index stride, const float* src_t, Index rows, Index h,
+template <class T>
+inline void transpose_out(T* dst, Index stride, const float* src_t, Index rows, Index h,
                           float factor) {
   for (Index i = 0; i < rows; i += kLanes)
     for (Index d = 0; d < h; d += kLanes) {
-      float* to = dst + i * stride + d;
+      T* to = dst + i * stride + d;
       const float* from = src_t + d * kQueries + i;
       if (i + kLanes <= rows && d + kLanes <= h) {
         transpose_tile(to, stride, from, kQueries, factor);
       } else {
-        float part[kLanes * kLanes];
+        T part[kLanes * kLanes];
         transpose_tile(part, kLanes, from, kQueries, factor);
         for (Index r = 0; r < std::min(kLanes, rows - i); ++r)
           std::copy_n(part + r * kLanes, std::min(kLanes, h - d), to + r * stride);
@@ -162,13 +169,25 @@ inline void transpose_out(float* dst, Index stride, const float* src_t, Index ro
 inline Index round_up(Index x, Index multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 // dst(padded_rows, width) <- src(rows, h), its rows `stride` apart; zeros elsewhere.
-inline void pack(float* dst, Index width, Index padded_rows, const float* src, Index stride,
-                 Index rows, Index h) {
+template <class T>
+inline void pack(float* dst, Index width, Index padded_rows, const T* src, Index stride, Index rows,
+                 Index h) {
   for (Index i = 0; i < padded_rows; ++i, dst += width) {
     const Index filled = i < rows ? h : 0;
-    if (filled > 0) std::copy_n(src + i * stride, h, dst);
+    simd::for_lanes(filled, [&](Index d, auto lanes) {
+      store(dst + d, load(src + i * stride + d, lanes), lanes);
+    });
     std::fill(dst + filled, dst + width, 0.0F);
   }
+}
+
+// P or dS as an operand, for tensors of T.
+template <class T>
+inline F32 operand(F32 x) {
+  if constexpr (std::is_same_v<T, BF16>)
+    return simd::round_to_bf16(x);
+  else
+    return x;
 }
 
 inline F32 lane_numbers() {

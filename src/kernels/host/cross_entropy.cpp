@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "kernels/cross_entropy_impl.h"
-#include "kernels/host/simd.h"
+#include "kernels/host/dispatch.h"
+#include "kernels/host/simd_bf16.h"
 
 namespace muo::host {
 namespace {
@@ -44,7 +46,8 @@ float largest(const float* z, std::int64_t n) {
   return simd::max_of(most);
 }
 
-void soft_cap_row(float* logits, std::int64_t n, float softcap) {
+template <class T>
+void soft_cap_row(T* logits, std::int64_t n, float softcap) {
   const simd::F32 cap = simd::broadcast(softcap);
   const simd::F32 inverse_cap = simd::broadcast(1.0F / softcap);
   simd::for_lanes(n, [&](std::int64_t i, auto lanes) {
@@ -114,21 +117,42 @@ float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
   return static_cast<float>(std::log(softmax.sum) - z);
 }
 
+// bf16 logits of a row, widened: what one thread works on between the load and the only rounding.
+float row(BF16* logits, std::int32_t target, const CrossEntropyArgs& args) {
+  thread_local std::vector<float> scratch;  // grows at the first call
+  const std::int64_t padded = args.logits.shape[1];
+  scratch.resize(static_cast<std::size_t>(padded));
+  float* wide = scratch.data();
+  simd::for_lanes(padded, [&](std::int64_t i, auto lanes) {
+    simd::store(wide + i, simd::load(logits + i, lanes), lanes);
+  });
+  const float loss = row(wide, target, args);
+  if (args.write_gradient)
+    simd::for_lanes(padded, [&](std::int64_t i, auto lanes) {
+      simd::store(logits + i, simd::load(wide + i, lanes), lanes);
+    });
+  return loss;
+}
+
 }  // namespace
 
 void cross_entropy(const CrossEntropyArgs& args) {
   auto* losses = args.losses.as<float>();
-  auto* logits = args.logits.as<float>();
   const auto* targets = args.targets.as<std::int32_t>();
-  for (std::int64_t i = 0; i < args.logits.shape[0]; ++i) {
-    MUO_CHECK(-1 <= targets[i] && targets[i] < args.vocab, "cross_entropy: target ", targets[i],
-              " at position ", i, " is outside [-1, ", args.vocab, ")");
-    losses[i] = row(logits + i * args.logits.shape[1], targets[i], args);
-  }
+  dispatch(args.logits.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < args.logits.shape[0]; ++i) {
+      MUO_CHECK(-1 <= targets[i] && targets[i] < args.vocab, "cross_entropy: target ", targets[i],
+                " at position ", i, " is outside [-1, ", args.vocab, ")");
+      losses[i] = row(args.logits.as<T>() + i * args.logits.shape[1], targets[i], args);
+    }
+  });
 }
 
 void soft_cap(const SoftCapArgs& args) {
-  if (args.softcap > 0.0F) soft_cap_row(args.logits.as<float>(), args.logits.numel(), args.softcap);
+  if (args.softcap > 0.0F)
+    dispatch(args.logits.dtype, [&]<class T>() {
+      soft_cap_row(args.logits.as<T>(), args.logits.numel(), args.softcap);
+    });
 }
 
 }  // namespace muo::host

@@ -1,9 +1,17 @@
 #pragma once
-#include "runtime/tensor.h"
+
+#include "base/check.h"
+#include "base/dtype.h"
+
 namespace muo::host {
-template <class F>
-void dispatch(DType dtype, F&& f) {
-  MUO_CHECK(dtype == DType::kF32);
-  f.template operator()<float>();
+
+// Calls body.operator()<T>() with the type in which a kernel's tensors are stored: float or BF16.
+// Kernels load and store it as fp32 (simd.h), so one template serves both.
+template <class Body>
+void dispatch(DType dtype, const Body& body) {
+  if (dtype == DType::kBF16) return body.template operator()<BF16>();
+  MUO_CHECK(dtype == DType::kF32, "no host kernel for ", name_of(dtype));
+  body.template operator()<float>();
 }
+
 }  // namespace muo::host

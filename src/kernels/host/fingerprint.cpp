@@ -1,22 +1,33 @@
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/fingerprint_impl.h"
+#include "kernels/host/dispatch.h"
 
 namespace muo::host {
+namespace {
 
-void fingerprint(const FingerprintArgs& args) {
-  const auto* x = args.x.as<float>();
-  const std::int64_t n = args.x.numel();
+template <class T>
+std::uint64_t hash(const T* x, std::int64_t n) {
+  using Bits = std::conditional_t<std::is_same_v<T, BF16>, std::uint16_t, std::uint32_t>;
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    std::uint64_t z = std::bit_cast<std::uint32_t>(x[i]) +
-                      (static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15ULL;
+    std::uint64_t z =
+        std::bit_cast<Bits>(x[i]) + (static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15ULL;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
     sum += z ^ (z >> 31);
   }
-  *args.out.as<std::int64_t>() = static_cast<std::int64_t>(sum);
+  return sum;
+}
+
+}  // namespace
+
+void fingerprint(const FingerprintArgs& args) {
+  dispatch(args.x.dtype, [&]<class T>() {
+    *args.out.as<std::int64_t>() = static_cast<std::int64_t>(hash(args.x.as<T>(), args.x.numel()));
+  });
 }
 
 }  // namespace muo::host

@@ -4,7 +4,7 @@
 
 #include "kernels/gate_impl.h"
 #include "kernels/host/dispatch.h"
-#include "kernels/host/simd.h"
+#include "kernels/host/simd_bf16.h"
 #include "kernels/host/tokens.h"
 
 namespace muo::host {

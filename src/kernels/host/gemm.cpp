@@ -1,18 +1,130 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "kernels/blas.h"
 #include "kernels/gemm_impl.h"
+#include "kernels/host/dispatch.h"
+#include "kernels/host/simd_bf16.h"
 
 namespace muo::host {
 namespace {
 
-void scale(float* d, const float* c, float beta, std::int64_t count) {
-  if (beta == 0.0F)
-    std::fill_n(d, count, 0.0F);
-  else
-    std::transform(c, c + count, d, [beta](float x) { return beta * x; });
+// One matrix of a batch; `c` is null if it does not count.
+struct Product {
+  std::int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  float alpha, beta;
+};
+
+// A block of a row-major matrix.
+template <class T>
+struct Block {
+  T* data;
+  std::int64_t stride;
+};
+
+// d(m, n) <- alpha op(a) op(b) + beta d.
+void sgemm(const Product& p, Block<const float> a, Block<const float> b, Block<float> d) {
+  const auto extent = [](std::int64_t x) { return static_cast<blasint>(x); };
+  cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans,
+              p.transpose_b ? CblasTrans : CblasNoTrans, extent(p.m), extent(p.n), extent(p.k),
+              p.alpha, a.data, extent(a.stride), b.data, extent(b.stride), p.beta, d.data,
+              extent(d.stride));
+}
+
+void multiply(const Product& p, const float* a, const float* b, const float* c, float* d) {
+  if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
+  sgemm(p, {a, p.transpose_a ? p.m : p.k}, {b, p.transpose_b ? p.k : p.n}, {d, p.n});
+}
+
+// The product of bf16 matrices is computed in fp32, block by block: operands are widened into
+// scratch, and of a bf16 result too only a block exists in fp32. The extents of a block keep what
+// is widened near the caches and its cost at a few percent of the product's.
+constexpr std::int64_t kRows = 1024;
+constexpr std::int64_t kColumns = 512;
+constexpr std::int64_t kDepth = 512;
+
+struct Scratch {
+  std::vector<float> a = std::vector<float>(kRows * kDepth);
+  std::vector<float> b = std::vector<float>(kDepth * kColumns);
+  std::vector<float> d = std::vector<float>(kRows * kColumns);
+};
+Scratch& scratch_of_thread() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+// Rows and columns of op(x) from (row, column) on, widened into `scratch` as they lie in memory.
+Block<const float> widened(std::vector<float>& scratch, Block<const BF16> x, bool transposed,
+                           std::int64_t row, std::int64_t column, std::int64_t rows,
+                           std::int64_t columns) {
+  if (transposed) {
+    std::swap(row, column);
+    std::swap(rows, columns);
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const BF16* from = x.data + (row + i) * x.stride + column;
+    float* to = scratch.data() + i * columns;
+    simd::for_lanes(columns, [&](std::int64_t j, auto lanes) {
+      simd::store(to + j, simd::load(from + j, lanes), lanes);
+    });
+  }
+  return {scratch.data(), columns};
+}
+
+// d <- bf16(product + beta c): the one rounding. c is null if it does not count.
+void round_block(Block<BF16> d, Block<const BF16> c, float beta, Block<const float> product,
+                 std::int64_t rows, std::int64_t columns) {
+  const simd::F32 factor = simd::broadcast(beta);
+  for (std::int64_t i = 0; i < rows; ++i)
+    simd::for_lanes(columns, [&](std::int64_t j, auto lanes) {
+      simd::F32 value = simd::load(product.data + i * product.stride + j, lanes);
+      if (c.data != nullptr)
+        value = simd::fma(factor, simd::load(c.data + i * c.stride + j, lanes), value);
+      simd::store(d.data + i * d.stride + j, value, lanes);
+    });
+}
+
+// T is the type of c and d. Nothing here depends on what else the machine does: the same bits on
+// every run.
+template <class T>
+void multiply(const Product& p, const BF16* a, const BF16* b, const T* c, T* d) {
+  Scratch& scratch = scratch_of_thread();
+  constexpr bool kRounds = std::is_same_v<T, BF16>;
+  const Block<const BF16> whole_a{a, p.transpose_a ? p.m : p.k};
+  const Block<const BF16> whole_b{b, p.transpose_b ? p.k : p.n};
+  if constexpr (!kRounds)
+    if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
+  for (std::int64_t j = 0; j < p.n; j += kColumns)
+    for (std::int64_t i = 0; i < p.m; i += kRows) {
+      const std::int64_t at = i * p.n + j;
+      Product part = p;
+      part.m = std::min(kRows, p.m - i);
+      part.n = std::min(kColumns, p.n - j);
+      Block<float> out{scratch.d.data(), part.n};
+      if constexpr (kRounds)
+        part.beta = 0.0F;
+      else
+        out = {d + at, p.n};
+      for (std::int64_t l = 0; l < p.k; l += kDepth) {
+        part.k = std::min(kDepth, p.k - l);
+        sgemm(part, widened(scratch.a, whole_a, p.transpose_a, i, l, part.m, part.k),
+              widened(scratch.b, whole_b, p.transpose_b, l, j, part.k, part.n), out);
+        part.beta = 1.0F;
+      }
+      if constexpr (kRounds)
+        round_block({d + at, p.n}, {p.beta == 0.0F ? nullptr : c + at, p.n}, p.beta,
+                    {out.data, out.stride}, part.m, part.n);
+    }
+}
+
+// d <- beta c, where there is nothing to multiply.
+template <class T>
+void scale(T* d, const T* c, float beta, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i)
+    d[i] = from_f32<T>(beta == 0.0F ? 0.0F : beta * to_f32(c[i]));
 }
 
 }  // namespace
@@ -22,28 +134,27 @@ void gemm(const GemmArgs& args) {
   const bool batched = args.d.shape.rank() == 3;
   const std::size_t row_axis = batched ? 1 : 0;
   const std::int64_t batch = batched ? args.d.shape[0] : 1;
-  const std::int64_t m = args.d.shape[row_axis];
-  const std::int64_t n = args.d.shape[row_axis + 1];
-  const std::int64_t k = args.a.shape[args.transpose_a ? row_axis : row_axis + 1];
+  const Product p{.m = args.d.shape[row_axis],
+                  .n = args.d.shape[row_axis + 1],
+                  .k = args.a.shape[args.transpose_a ? row_axis : row_axis + 1],
+                  .transpose_a = args.transpose_a,
+                  .transpose_b = args.transpose_b,
+                  .alpha = args.alpha,
+                  .beta = args.c ? args.beta : 0.0F};
   if (args.d.numel() == 0) return;
-
-  auto* d = args.d.as<float>();
-  const auto* c = args.c ? args.c.as<float>() : nullptr;
-  const float beta = c == nullptr ? 0.0F : args.beta;
-  if (k == 0) return scale(d, c, beta, args.d.numel());
-
-  const auto* a = args.a.as<float>();
-  const auto* b = args.b.as<float>();
-  const auto extent = [](std::int64_t x) { return static_cast<blasint>(x); };
-  for (std::int64_t i = 0; i < batch; ++i) {
-    float* const di = d + i * m * n;
-    // Here, not once for the batch: the matrix is in the cache when the product reads it.
-    if (beta != 0.0F && c != d) std::copy_n(c + i * m * n, m * n, di);
-    cblas_sgemm(CblasRowMajor, args.transpose_a ? CblasTrans : CblasNoTrans,
-                args.transpose_b ? CblasTrans : CblasNoTrans, extent(m), extent(n), extent(k),
-                args.alpha, a + i * m * k, extent(args.transpose_a ? m : k), b + i * k * n,
-                extent(args.transpose_b ? k : n), beta, di, extent(n));
-  }
+  const auto run = [&]<class In, class Out>(const In* a, const In* b, const Out* c, Out* d) {
+    if (p.k == 0) return scale(d, c, p.beta, args.d.numel());
+    for (std::int64_t i = 0; i < batch; ++i)
+      multiply(p, a + i * p.m * p.k, b + i * p.k * p.n,
+               p.beta == 0.0F ? nullptr : c + i * p.m * p.n, d + i * p.m * p.n);
+  };
+  dispatch(args.d.dtype, [&]<class T>() {
+    const T* c = args.c ? args.c.as<T>() : nullptr;
+    if (args.a.dtype == DType::kBF16)
+      run(args.a.as<BF16>(), args.b.as<BF16>(), c, args.d.as<T>());
+    else if constexpr (std::is_same_v<T, float>)
+      run(args.a.as<float>(), args.b.as<float>(), c, args.d.as<float>());
+  });
 }
 
 }  // namespace muo::host

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cast_impl.h"
+#include "kernels/host/dispatch.h"
 #include "kernels/host/lerp.h"
 #include "kernels/muon_impl.h"
 #include "kernels/step_scalars.h"
@@ -19,28 +21,30 @@ constexpr double kRescaleFloor = 1e-10;
 // A fixed number of partial sums makes the order of a sum independent of how it is vectorised.
 constexpr std::int64_t kLanes = 16;
 
-double sum_of_squares(const float* x, std::int64_t n) {
+template <class T>
+double sum_of_squares(const T* x, std::int64_t n) {
   double lanes[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     for (std::int64_t j = 0; j < kLanes; ++j) {
-      const auto value = static_cast<double>(x[i + j]);
+      const auto value = static_cast<double>(to_f32(x[i + j]));
       lanes[j] += value * value;
     }
   double total = 0;
   for (; i < n; ++i)
-    total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    total += static_cast<double>(to_f32(x[i])) * static_cast<double>(to_f32(x[i]));
   for (const double lane : lanes)
     total += lane;
   return total;
 }
 
-void nesterov(float* __restrict x, const float* __restrict g, const float* __restrict m, float mu,
+template <class T>
+void nesterov(T* __restrict x, const float* __restrict g, const float* __restrict m, float mu,
               std::int64_t n) {
   const Lerp to_momentum(1.0F - mu);
   const Lerp look_ahead(mu);
   for (std::int64_t i = 0; i < n; ++i)
-    x[i] = look_ahead(g[i], to_momentum(m[i], g[i]));
+    x[i] = from_f32<T>(look_ahead(g[i], to_momentum(m[i], g[i])));
 }
 
 // norms: of the rows of x (rows, columns).
@@ -62,6 +66,26 @@ void equilibrate(float* x, const float* norms, std::int64_t rows, std::int64_t c
     for (std::int64_t j = 0; j < columns; ++j)
       row[j] *= scale;
   }
+}
+
+// In bf16 the factor and the product are rounded before the norm is taken of what is there.
+void equilibrate(BF16* x, const float* norms, std::int64_t rows, std::int64_t columns) {
+  double total = 0;
+  for (std::int64_t i = 0; i < rows; ++i)
+    total += static_cast<double>(norms[i]) * static_cast<double>(norms[i]);
+  const double target = std::sqrt(total / static_cast<double>(rows));
+  double scaled = 0;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const double factor = target / std::max(static_cast<double>(norms[i]), kRowFloor);
+    const float rounded = to_f32(to_bf16(static_cast<float>(factor)));
+    BF16* row = x + i * columns;
+    for (std::int64_t j = 0; j < columns; ++j)
+      row[j] = to_bf16(to_f32(row[j]) * rounded);
+    scaled += sum_of_squares(row, columns);
+  }
+  const auto divisor = static_cast<float>(std::sqrt(scaled) * kNormFactor + kNormEps);
+  for (std::int64_t i = 0; i < rows * columns; ++i)
+    x[i] = to_bf16(to_f32(x[i]) / divisor);
 }
 
 // Sums of squares along the short side: out[long].
@@ -119,29 +143,42 @@ void muon_nesterov(const MuonNesterovArgs& args) {
            args.scalars.as_struct<StepScalars>()->muon_momentum, args.x.numel());
 }
 
-void muon_input(const MuonInputArgs& args) {
+namespace {
+
+template <class T>
+void muon_input_of(const MuonInputArgs& args) {
   const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
   const std::int64_t rows = args.x.shape[1];
   const std::int64_t columns = args.x.shape[2];
   for (std::int64_t k = 0; k < args.x.shape[0]; ++k) {
     const std::int64_t begin = k * rows * columns;
-    float* x = args.x.as<float>() + begin;
+    T* x = args.x.as<T>() + begin;
     const float* grad = args.grad.as<float>() + begin;
     float* norms = args.row_norms.as<float>() + k * rows;
     for (std::int64_t i = 0; i < rows; ++i) {
-      float* row = x + i * columns;
+      T* row = x + i * columns;
       if (args.momentum)
         nesterov(row, grad + i * columns, args.momentum.as<float>() + begin + i * columns, mu,
                  columns);
       else
-        std::copy_n(grad + i * columns, columns, row);
+        std::transform(grad + i * columns, grad + (i + 1) * columns, row, from_f32<T>);
       norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
     }
     equilibrate(x, norms, rows, columns);
   }
 }
 
+}  // namespace
+
+void muon_input(const MuonInputArgs& args) {
+  dispatch(args.x.dtype, [&]<class T>() { muon_input_of<T>(args); });
+}
+
 void muon_scale(const MuonScaleArgs& args) {
+  if (args.x.dtype == DType::kBF16)
+    cast({.y = args.u, .x = args.x});
+  else if (args.x.data != args.u.data)
+    std::copy_n(args.x.as<float>(), args.x.numel(), args.u.as<float>());
   const std::int64_t rows = args.u.shape[1];
   const std::int64_t columns = args.u.shape[2];
   const std::int64_t length = std::max(rows, columns);
@@ -189,6 +226,7 @@ void muon_commit(const MuonCommitArgs& args) {
     w[i] -= lr * u[i] + decayed;
     m[i] = to_momentum(m[i], g[i]);
   }
+  if (args.replica) cast({.y = args.replica, .x = args.weight});
 }
 
 }  // namespace muo::host

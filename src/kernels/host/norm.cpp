@@ -1,29 +1,24 @@
 #include <cmath>
 
-#include "kernels/host/simd.h"
+#include "kernels/host/dispatch.h"
+#include "kernels/host/simd_bf16.h"
 #include "kernels/norm_impl.h"
 
 namespace muo::host {
-
-void rms_norm(const RmsNormArgs& args) {
-  const std::int64_t n = args.x.shape[0];
-  const std::int64_t c = args.x.shape[1];
-  auto* rstd = args.rstd.as<float>();
-  for (std::int64_t row = 0; row < n; ++row) {
-    const float* x = args.x.as<float>() + row * c;
-    float* y = args.y.as<float>() + row * c;
-    rstd[row] = 1.0F / std::sqrt(simd::dot(x, x, c) / static_cast<float>(c) + args.eps);
-    const simd::F32 factor = simd::broadcast(rstd[row]);
-    simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
-      simd::store(y + i, simd::load(x + i, lanes) * factor, lanes);
-    });
-  }
-}
-
 namespace {
 
-template <bool kAccumulate>
-void backward_row(float* dx, const float* dy, const float* y, float rstd, std::int64_t c) {
+template <class T>
+float forward_row(T* y, const T* x, std::int64_t c, float eps) {
+  const float rstd = 1.0F / std::sqrt(simd::dot(x, x, c) / static_cast<float>(c) + eps);
+  const simd::F32 factor = simd::broadcast(rstd);
+  simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
+    simd::store(y + i, simd::load(x + i, lanes) * factor, lanes);
+  });
+  return rstd;
+}
+
+template <bool kAccumulate, class T>
+void backward_row(T* dx, const T* dy, const T* y, float rstd, std::int64_t c) {
   const simd::F32 mean = simd::broadcast(simd::dot(dy, y, c) / static_cast<float>(c));
   const simd::F32 factor = simd::broadcast(rstd);
   simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
@@ -37,14 +32,26 @@ void backward_row(float* dx, const float* dy, const float* y, float rstd, std::i
 
 }  // namespace
 
+void rms_norm(const RmsNormArgs& args) {
+  const std::int64_t n = args.x.shape[0];
+  const std::int64_t c = args.x.shape[1];
+  auto* rstd = args.rstd.as<float>();
+  dispatch(args.x.dtype, [&]<class T>() {
+    for (std::int64_t row = 0; row < n; ++row)
+      rstd[row] = forward_row(args.y.as<T>() + row * c, args.x.as<T>() + row * c, c, args.eps);
+  });
+}
+
 void rms_norm_backward(const RmsNormBackwardArgs& args) {
   const std::int64_t n = args.y.shape[0];
   const std::int64_t c = args.y.shape[1];
   const auto* rstd = args.rstd.as<float>();
-  const auto row_function = args.accumulate ? &backward_row<true> : &backward_row<false>;
-  for (std::int64_t row = 0; row < n; ++row)
-    row_function(args.dx.as<float>() + row * c, args.dy.as<float>() + row * c,
-                 args.y.as<float>() + row * c, rstd[row], c);
+  dispatch(args.y.dtype, [&]<class T>() {
+    const auto row_function = args.accumulate ? &backward_row<true, T> : &backward_row<false, T>;
+    for (std::int64_t row = 0; row < n; ++row)
+      row_function(args.dx.as<T>() + row * c, args.dy.as<T>() + row * c, args.y.as<T>() + row * c,
+                   rstd[row], c);
+  });
 }
 
 }  // namespace muo::host

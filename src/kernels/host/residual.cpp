@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "kernels/host/dispatch.h"
-#include "kernels/host/simd.h"
+#include "kernels/host/simd_bf16.h"
 #include "kernels/residual_impl.h"
 
 namespace muo::host {

@@ -322,23 +322,4 @@ inline F32 tanh(F32 x) {
   return copy_sign(select_less(magnitude, broadcast(0.625F), near, far), x);
 }
 
-// Sum of x[i] y[i] in 64 partial sums, folded in a fixed order.
-inline float dot(const float* x, const float* y, std::int64_t n) {
-  F32 s0 = broadcast(0.0F);
-  F32 s1 = s0;
-  F32 s2 = s0;
-  F32 s3 = s0;
-  std::int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    s0 = fma(load(x + i), load(y + i), s0);
-    s1 = fma(load(x + i + kLanes), load(y + i + kLanes), s1);
-    s2 = fma(load(x + i + 2 * kLanes), load(y + i + 2 * kLanes), s2);
-    s3 = fma(load(x + i + 3 * kLanes), load(y + i + 3 * kLanes), s3);
-  }
-  for_lanes(n - i, [&](std::int64_t j, auto lanes) {
-    s0 = fma(load(x + i + j, lanes), load(y + i + j, lanes), s0);
-  });
-  return sum((s0 + s1) + (s2 + s3));
-}
-
 }  // namespace muo::simd

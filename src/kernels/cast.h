@@ -1,0 +1,16 @@
+#pragma once
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// y <- x in y's dtype: fp32 to bf16 (to nearest, ties to even) or bf16 to fp32 (exact). y and x do
+// not overlap.
+struct CastArgs {
+  Tensor y;  // any shape, out
+  Tensor x;  // as y, of the other dtype
+};
+void cast(Stream& stream, const CastArgs& args);
+
+}  // namespace muo

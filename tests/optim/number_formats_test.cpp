@@ -1,0 +1,178 @@
+#include "optim/number_formats.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/tolerance.h"
+#include "support/toy_step.h"
+
+// bf16 replicas, wires and moments in the sharded step: which tensors have which numbers, and that
+// nothing else changes.
+namespace muo::test {
+namespace {
+
+constexpr auto kBF16 = DType::kBF16;
+
+ToyRun toy(int world, std::string_view strategy, DType replica, const NumberFormats& formats) {
+  ToyRun run;
+  run.world = world;
+  run.params = toy_params(3, replica);
+  run.plan = make_sharding_plan(run.params, world, strategy, formats);
+  run.steps = 3;
+  return run;
+}
+
+// Whole logical tensors, put together from what the ranks hold; where several hold a part, they
+// must agree.
+std::map<std::string, std::vector<float>> whole_state(const std::vector<ToyRank>& ranks) {
+  std::map<std::string, std::vector<float>> whole;
+  for (const ToyRank& rank : ranks)
+    for (const ToyEntry& entry : rank.state) {
+      std::vector<float>& to = whole[entry.name];
+      to.resize(static_cast<std::size_t>(entry.shape.numel()));
+      if (entry.writer)
+        std::copy(entry.values.begin(), entry.values.end(), to.begin() + entry.begin);
+    }
+  return whole;
+}
+
+std::vector<float> rounded(std::vector<float> values) {
+  for (float& v : values)
+    v = to_f32(to_bf16(v));
+  return values;
+}
+
+bool is_scalar(const ParamSpec& param) { return number_class(param.role) == NumberClass::kScalar; }
+
+TEST(NumberFormats, ReplicasAreTheRoundedMastersOnEveryRank) {
+  for (const std::string_view strategy : strategy_names())
+    for (const int world : {1, 2, 3}) {
+      const ToyRun run = toy(world, strategy, kBF16, {});
+      const std::vector<ToyRank> ranks = run_toy(run);
+      const auto masters = whole_state(ranks);
+      for (const ToyRank& rank : ranks)
+        for (std::size_t i = 0; i < run.params.size(); ++i) {
+          const std::vector<float>& master = masters.at(run.params[i].name);
+          EXPECT_EQ(rank.weights[i], is_scalar(run.params[i]) ? master : rounded(master))
+              << strategy << " world " << world << ": " << run.params[i].name;
+          EXPECT_NE(master, toy_weights(run.params[i]));
+        }
+    }
+}
+
+TEST(NumberFormats, WeightsThatTravelInBf16ArriveRoundedEverywhereAndMastersStay) {
+  for (const std::string_view strategy : {"balanced", "stacked"}) {
+    const ToyRun wide = toy(3, strategy, DType::kF32, {});
+    const ToyRun run = toy(3, strategy, DType::kF32, {.weight_wire = kBF16});
+    const std::vector<ToyRank> ranks = run_toy(run);
+    const auto masters = whole_state(ranks);
+    for (const ToyRank& rank : ranks)
+      for (std::size_t i = 0; i < run.params.size(); ++i) {
+        const bool travels = !run.plan.buckets.empty() && run.params[i].shape.numel() >= 1024;
+        const bool matrix = run.params[i].role == ParamRole::kMatrix;
+        if (!travels && !matrix) continue;  // small ones are computed by every rank
+        EXPECT_EQ(rank.weights[i], rounded(masters.at(run.params[i].name)))
+            << strategy << ": " << run.params[i].name;
+      }
+    // The toy's gradients do not depend on the weights, so the masters do not feel the rounding.
+    EXPECT_EQ(masters, whole_state(run_toy(wide))) << strategy;
+    EXPECT_LT(plan_cost(run.plan, run.params).sent_bytes[0],
+              plan_cost(wide.plan, wide.params).sent_bytes[0]);
+  }
+}
+
+// A reduce-scatter adds the rounded gradients in fp32: as if they had been rounded before.
+TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
+  for (const std::string_view strategy : {"balanced", "stacked"})
+    for (const DType replica : {DType::kF32, kBF16}) {
+      ToyRun narrow = toy(3, strategy, replica, {.gradient_wire = kBF16});
+      ToyRun before = toy(3, strategy, replica, {});
+      before.round_gradients = true;
+      const auto got = whole_state(run_toy(narrow));
+      const auto want = whole_state(run_toy(before));
+      const auto exact = whole_state(run_toy(toy(3, strategy, replica, {})));
+      for (const ParamSpec& param : narrow.params) {
+        if (is_scalar(param)) {
+          EXPECT_EQ(got.at(param.name), exact.at(param.name)) << param.name;
+          continue;
+        }
+        EXPECT_EQ(got.at(param.name), want.at(param.name)) << strategy << ": " << param.name;
+        EXPECT_NE(got.at(param.name), exact.at(param.name)) << strategy << ": " << param.name;
+      }
+    }
+}
+
+// An all-reduce rounds its result as well: two roundings, of each rank's part and of the sum.
+TEST(NumberFormats, AnAllReduceInBf16StaysWithinItsRoundings) {
+  ToyRun narrow = toy(3, "ddp", DType::kF32, {.gradient_wire = kBF16});
+  narrow.steps = 1;
+  ToyRun wide = toy(3, "ddp", DType::kF32, {});
+  wide.steps = 1;
+  const std::vector<ToyRank> got = run_toy(narrow);
+  const std::vector<ToyRank> want = run_toy(wide);
+  // |g + e|^2 - |g|^2 with |e| <= u (sum of |g_r|) + u |g|; the toy's parts do not cancel by more
+  // than a factor of ten.
+  EXPECT_NEAR(got[0].squares, want[0].squares, want[0].squares * 2 * 11 * kUnitBF16);
+  EXPECT_NE(got[0].squares, want[0].squares);
+  for (const ToyRank& rank : got)
+    EXPECT_EQ(rank.weights, got[0].weights);
+}
+
+// AdamW never sees the replica: with bf16 replicas its masters are bitwise those of an fp32 run.
+// Muon's iterations run in bf16: their updates differ by per cents (spec/optimizer 1.3), not more.
+TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
+  ToyRun narrow = toy(2, "balanced", kBF16, {});
+  ToyRun wide = toy(2, "balanced", DType::kF32, {});
+  narrow.steps = wide.steps = 1;
+  const auto got = whole_state(run_toy(narrow));
+  const auto want = whole_state(run_toy(wide));
+  for (const ParamSpec& param : narrow.params) {
+    if (update_group(param.role).rule == UpdateRule::kAdamW) {
+      EXPECT_EQ(got.at(param.name), want.at(param.name)) << param.name;
+      continue;
+    }
+    const std::vector<float> initial = toy_weights(param);
+    std::vector<double> step;
+    std::vector<float> difference;
+    for (std::size_t i = 0; i < initial.size(); ++i) {
+      step.push_back(static_cast<double>(want.at(param.name)[i]) - static_cast<double>(initial[i]));
+      difference.push_back(got.at(param.name)[i] - want.at(param.name)[i]);
+    }
+    const double relative =
+        frobenius<float>(std::span<const float>(difference)) / frobenius<double>(step);
+    EXPECT_LT(relative, 0.16) << param.name;
+    EXPECT_GT(relative, 1e-4) << param.name;  // or nothing was rounded
+  }
+}
+
+TEST(NumberFormats, OnlyMomentsOfEmbeddingsFollowTheEmbeddingState) {
+  for (const std::string_view strategy : strategy_names()) {
+    const ToyRun run = toy(2, strategy, kBF16, {.embedding_state = kBF16});
+    for (const ToyRank& rank : run_toy(run))
+      for (const ToyEntry& entry : rank.state) {
+        const bool moment = entry.name.ends_with(".adam_m") || entry.name.ends_with(".adam_v");
+        const bool embedding = entry.name.find("wte") != std::string::npos;
+        EXPECT_EQ(entry.dtype, moment && embedding ? kBF16 : DType::kF32) << entry.name;
+      }
+  }
+}
+
+TEST(NumberFormats, GraphAndEagerAreBitwiseEqual) {
+  for (const std::string_view strategy : strategy_names()) {
+    ToyRun run = toy(3, strategy, kBF16,
+                     {.gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16});
+    run.random_order_seed = 3;
+    const auto graph = run_toy(run);
+    run.graph = false;
+    const auto eager = run_toy(run);
+    EXPECT_EQ(whole_state(graph), whole_state(eager));
+    for (std::size_t r = 0; r < graph.size(); ++r)
+      EXPECT_EQ(graph[r].weights, eager[r].weights);
+  }
+}
+
+}  // namespace
+}  // namespace muo::test
