@@ -9,7 +9,7 @@ namespace muo {
 struct NumberFormats {
   DType gradient_wire = DType::kF32;    // gradients on their way to be reduced
   DType weight_wire = DType::kF32;      // updated weights on their way to every rank
-  DType embedding_state = DType::kF32;  // AdamW's moments and masters of token and value embeddings
+  DType embedding_state = DType::kF32;  // AdamW's moments of token and value embeddings
 };
 
 }  // namespace muo

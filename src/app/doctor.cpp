@@ -108,9 +108,11 @@ std::string gpu_models() {
 
 std::string gemm_rate() {
   const int devices = default_devices();
-  return fmt::format("{} in fp32 on {} device{}",
-                     flops_text(measure_gemm_rate({.world = devices}, DType::kF32)), devices,
-                     devices == 1 ? "" : "s together");
+  const auto rate = [&](DType dtype) {
+    return flops_text(measure_gemm_rate({.world = devices}, dtype));
+  };
+  return fmt::format("{} in fp32, {} in bf16 on {} device{}", rate(DType::kF32), rate(DType::kBF16),
+                     devices, devices == 1 ? "" : "s together");
 }
 
 std::string gpu_devices() {

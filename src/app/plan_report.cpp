@@ -138,11 +138,15 @@ std::string run_text(const RunConfig& run) {
   std::string out = fmt::format(
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
-      "Extras: {}; queries and keys times {}; logits capped at {}; computed in {}\n"
+      "Extras: {}; queries and keys times {}; logits capped at {}\n"
+      "Numbers: computed in {}; gradients travel in {}, weights in {}; optimizer state of "
+      "embeddings in {}\n"
       "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
       m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, muo::name_of(m.dtype),
-      run.total_batch_tokens, run.world, run.accumulation, run.batch, m.seq_len);
+      muo::name_of(run.formats.gradient_wire), muo::name_of(run.formats.weight_wire),
+      muo::name_of(run.formats.embedding_state), run.total_batch_tokens, run.world,
+      run.accumulation, run.batch, m.seq_len);
   for (const std::string& note : run.notes)
     out += fmt::format("  {}\n", note);
   out += "\nScaling\n";
@@ -273,6 +277,10 @@ std::string plan_json(const PlanReport& report) {
                     {"world", run.world},
                     {"accumulation", run.accumulation},
                     {"device_batch_size", run.batch},
+                    {"dtype", muo::name_of(run.model.dtype)},
+                    {"gradient_wire", muo::name_of(run.formats.gradient_wire)},
+                    {"weight_wire", muo::name_of(run.formats.weight_wire)},
+                    {"embedding_state", muo::name_of(run.formats.embedding_state)},
                     {"strategy", report.sharding.strategy},
                     {"balance", cost.balance},
                     {"padding_elements", cost.padding_elements},
@@ -291,9 +299,10 @@ int run_plan(const TrainOptions& options, ReportFormat format) {
   corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
   if (!options.data.empty()) corpus = open_corpus(data_options(options));
   const RunConfig config = resolve(options, corpus);
-  const PlanReport report{
-      config, make_sharding_plan(gpt_parameters(config.model), config.world, options.strategy),
-      plan_run_memory(config)};
+  const PlanReport report{config,
+                          make_sharding_plan(gpt_parameters(config.model), config.world,
+                                             options.strategy, config.formats),
+                          plan_run_memory(config)};
   const std::string text = format == ReportFormat::kJson ? plan_json(report) : plan_table(report);
   static_cast<void>(std::fputs(text.c_str(), stdout));
   require_memory(config, report.memory, available_memory());

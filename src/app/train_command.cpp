@@ -85,7 +85,8 @@ int run_train(const TrainOptions& options) {
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
+  const ShardingPlan plan =
+      make_sharding_plan(params, config.world, config.options.strategy, config.formats);
   const MemoryPlan memory = plan_run_memory(config);
   require_memory(config, memory, available_memory());
   const RunDirectory directory = find_run_directory(config.options);

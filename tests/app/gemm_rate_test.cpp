@@ -8,11 +8,12 @@ namespace muo {
 namespace {
 
 TEST(GemmRate, IsARateForAnyNumberOfDevices) {
-  for (const int devices : {1, 3}) {
-    const double rate = measure_gemm_rate({.world = devices}, DType::kF32, 64);
-    EXPECT_TRUE(std::isfinite(rate)) << devices;
-    EXPECT_GT(rate, 0) << devices;
-  }
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int devices : {1, 3}) {
+      const double rate = measure_gemm_rate({.world = devices}, dtype, 64);
+      EXPECT_TRUE(std::isfinite(rate)) << devices;
+      EXPECT_GT(rate, 0) << devices;
+    }
 }
 
 TEST(FlopsText, HasThreeDigitsOrSo) {

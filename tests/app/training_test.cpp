@@ -219,6 +219,33 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
   refused("--resume " + path("nowhere").string(), "nowhere");
 }
 
+TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
+  train("fp32", "--save-every 10");
+  const std::vector<double> want = losses("fp32");
+  const std::string resume = "--resume " + checkpoint_directory(path("fp32"), 10).string();
+  // Logits below the soft-cap of 15 are rounded to 8 bits, as much again is left for what layers
+  // round; log-sum-exp and the target's logit may differ by that, in opposite directions.
+  const double tolerance = 2 * 2 * 15 * 0x1p-9;
+  std::size_t run = 0;
+  for (const char* formats :
+       {"--dtype bf16", "--gradient-wire bf16", "--weight-wire bf16", "--embedding-state bf16",
+        "--dtype bf16 --gradient-wire bf16 --embedding-state bf16"}) {
+    const std::string out = "other" + std::to_string(run++);
+    train(out, std::string(formats) + " " + resume);
+    const std::vector<double> is = losses(out);
+    ASSERT_EQ(is.size(), 10U) << formats;
+    EXPECT_NEAR(is.front(), want.at(10), tolerance) << formats;
+    EXPECT_NE(is, std::vector<double>(want.begin() + 10, want.end())) << formats;
+    EXPECT_LT(is.back(), is.front()) << formats;
+  }
+  // And back.
+  train("back",
+        "--num-iterations 25 --resume " + checkpoint_directory(path("other4"), 20).string());
+  const Outcome eval = run_program("eval --checkpoint " + path("other4").string() +
+                                   " --eval-tokens 640 --dtype fp32");
+  EXPECT_EQ(eval.code, 0) << eval.err;
+}
+
 TEST_F(Training, ACheckpointOfAnotherModelIsRefusedWithTheDifference) {
   train("run", "--save-every 10");
   const Outcome outcome = run_program(
