@@ -62,7 +62,10 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
   check_scalars(check, args.scalars);
   check.rank("u", args.u, 3, "(k, R, C)");
   check.fp32_or_bf16("x", args.x, args.u.shape);
-  check.same_or_apart("x", args.x, "u", args.u);
+  if (args.x.dtype == DType::kF32)
+    check.same_or_apart("x", args.x, "u", args.u);
+  else
+    check.apart("x", args.x, "u", args.u);
   const std::int64_t n = args.u.shape[0] * std::max(args.u.shape[1], args.u.shape[2]);
   check_count(check, "variance", args.variance, n);
   check_count(check, "new_variance", args.new_variance, n);

@@ -45,7 +45,7 @@ void muon_input(Stream& stream, const MuonInputArgs& args);
 // max(sqrt(sum(n q z^2)), 1e-10).
 struct MuonScaleArgs {
   Tensor u;             // (k, R, C) out, fp32
-  Tensor x;             // (k, R, C) fp32 or bf16; may be u
+  Tensor x;             // (k, R, C) fp32, then it may be u, or bf16
   Tensor new_variance;  // (k, long) out: s'
   Tensor variance;      // (k, long)
   Tensor scalars;       // StepScalars

@@ -34,7 +34,8 @@ class Communicator {
   virtual void all_gather_v(Stream& stream, Tag tag, Tensor full, Tensor shard,
                             std::span<const std::int64_t> counts) = 0;
   virtual void all_reduce(Stream& stream, Tag tag, Tensor out, Tensor in) = 0;
-  // out is written at `root` only; elsewhere it may be absent.
+  // out is written at `root` only; elsewhere it may be absent. dtype of out: in's, or fp32 for a
+  // bf16 in.
   virtual void reduce(Stream& stream, Tag tag, Tensor out, Tensor in, int root) = 0;
   virtual void broadcast(Stream& stream, Tag tag, Tensor values, int root) = 0;
   // full, at `root` only, is counts[r] elements from every rank r, in rank order.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
@@ -150,11 +151,72 @@ TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
   });
 }
 
+// bf16 on the wire. Integers up to 256 are exact in bf16, and their sums of three in fp32 alone: a
+// sum that is stored in bf16 is rounded once, at the end.
+TEST_P(CommunicatorContract, BF16TravelsAndSumsInFp32) {
+  constexpr int kWorld = 3;
+  constexpr std::size_t kSize = kSegment * kWorld;
+  const auto narrow = [](const Floats& x) {
+    std::vector<BF16> out(x.size());
+    std::ranges::transform(x, out.begin(), to_bf16);
+    return out;
+  };
+  const auto wide = [](const std::vector<BF16>& x) {
+    Floats out(x.size());
+    std::ranges::transform(x, out.begin(), [](BF16 v) { return to_f32(v); });
+    return out;
+  };
+  const auto large = [](int rank) {  // 201 + 223 + 245 + 3 i: odd and above 512 where i is even
+    Floats out(kSize);
+    for (std::size_t i = 0; i < kSize; ++i)
+      out[i] = static_cast<float>(201 + 22 * rank) + static_cast<float>(i);
+    return out;
+  };
+  Floats sum(kSize);
+  for (int r = 0; r < kWorld; ++r)
+    for (std::size_t i = 0; i < kSize; ++i)
+      sum[i] += large(r)[i];
+  ASSERT_NE(wide(narrow(sum)), sum);
+  const std::vector<std::int64_t> counts = {4, 0, 5};
+  constexpr int kRoot = 1;
+
+  run(kWorld, [&](RankContext& rank) {
+    const std::size_t begin = static_cast<std::size_t>(rank.rank) * kSegment;
+    const DeviceVector<BF16> in(rank, narrow(large(rank.rank)));
+    const DeviceVector<BF16> everywhere(rank, kSize), shard(rank, kSegment), gathered(rank, kSize),
+        gathered_v(rank, 9), at_root(rank, kSize);
+    const DeviceVector<float> wide_shard(rank, kSegment), wide_at_root(rank, kSize);
+    const bool is_root = rank.rank == kRoot;
+    collective(rank, [&] {
+      Communicator& c = rank.communicator;
+      c.all_reduce(rank.comm, 1, everywhere, in);
+      c.reduce_scatter(rank.comm, 2, shard, in);
+      c.reduce_scatter(rank.comm, 3, wide_shard, in);
+      c.reduce(rank.comm, 4, is_root ? at_root.tensor() : Tensor{}, in, kRoot);
+      c.reduce(rank.comm, 5, is_root ? wide_at_root.tensor() : Tensor{}, in, kRoot);
+      c.all_gather(rank.comm, 6, gathered, shard);
+      c.all_gather_v(rank.comm, 7, gathered_v,
+                     in.tensor().elements(0, counts[static_cast<std::size_t>(rank.rank)]), counts);
+    });
+    const Floats rounded = wide(narrow(sum));
+    EXPECT_EQ(wide(everywhere.get()), rounded);
+    EXPECT_EQ(wide(shard.get()), part(rounded, begin, kSegment));
+    EXPECT_EQ(wide_shard.get(), part(sum, begin, kSegment));
+    EXPECT_EQ(wide(at_root.get()), is_root ? rounded : Floats(kSize));
+    EXPECT_EQ(wide_at_root.get(), is_root ? sum : Floats(kSize));
+    EXPECT_EQ(wide(gathered.get()), rounded);
+    Floats parts = part(large(0), 0, 4);
+    append(parts, part(large(2), 0, 5));
+    EXPECT_EQ(wide(gathered_v.get()), parts);
+  });
+}
+
 TEST_P(CommunicatorContract, WhatCannotBeIsAnErrorBeforeAnythingIsSent) {
   run(1, [](RankContext& rank) {
     const DeviceVector<float> four(rank, 4);
     const DeviceVector<float> three(rank, 3);
     const DeviceVector<std::int32_t> integers(rank, 4);
+    const DeviceVector<BF16> halves(rank, 4);
     Communicator& c = rank.communicator;
     const std::vector<std::int64_t> wrong = {3};
     EXPECT_THROW(c.reduce_scatter(rank.comm, 1, three, four), Error);
@@ -165,6 +227,8 @@ TEST_P(CommunicatorContract, WhatCannotBeIsAnErrorBeforeAnythingIsSent) {
     EXPECT_THROW(c.all_reduce(rank.comm, 1, four, integers), Error);
     EXPECT_THROW(c.reduce(rank.comm, 1, four, three, 1), Error);
     EXPECT_THROW(c.reduce(rank.comm, 1, four, four, 0), Error);  // overlap
+    EXPECT_THROW(c.reduce(rank.comm, 1, halves, four, 0), Error);
+    EXPECT_THROW(c.reduce_scatter(rank.comm, 1, halves, four), Error);
     EXPECT_THROW(c.broadcast(rank.comm, 1, four, -1), Error);
     EXPECT_THROW(c.all_to_all(rank.comm, 1, four, three), Error);
   });

@@ -29,17 +29,17 @@ inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
 
 // Arguments and results of both directions.
 struct AttentionProblem {
-  explicit AttentionProblem(const AttentionCase& c)
+  explicit AttentionProblem(const AttentionCase& c, DType dtype = DType::kF32)
       : size(c),
-        q(random_tensor({c.b, c.t, c.heads, c.h}, "q")),
-        k(random_tensor({c.b, c.t, c.kv_heads, c.h}, "k")),
-        v(random_tensor({c.b, c.t, c.kv_heads, c.h}, "v")),
-        dout(random_tensor({c.b, c.t, c.heads, c.h}, "dout")),
-        out({c.b, c.t, c.heads, c.h}),
+        q(random_tensor({c.b, c.t, c.heads, c.h}, "q").rounded(dtype)),
+        k(random_tensor({c.b, c.t, c.kv_heads, c.h}, "k").rounded(dtype)),
+        v(random_tensor({c.b, c.t, c.kv_heads, c.h}, "v").rounded(dtype)),
+        dout(random_tensor({c.b, c.t, c.heads, c.h}, "dout").rounded(dtype)),
+        out({c.b, c.t, c.heads, c.h}, dtype),
         lse({c.b, c.heads, c.t}),
-        dq({c.b, c.t, c.heads, c.h}),
-        dk({c.b, c.t, c.kv_heads, c.h}),
-        dv({c.b, c.t, c.kv_heads, c.h}),
+        dq({c.b, c.t, c.heads, c.h}, dtype),
+        dk({c.b, c.t, c.kv_heads, c.h}, dtype),
+        dv({c.b, c.t, c.kv_heads, c.h}, dtype),
         // As long as asked for and no longer: AddressSanitizer sees an access behind it.
         workspace({attention_workspace(c.b, c.t, c.heads, c.kv_heads, c.h)}) {}
 
@@ -73,7 +73,7 @@ struct AttentionProblem {
   void run() const {
     // Neither the outputs' nor the scratch's old contents may matter.
     for (const HostTensor* x : {&out, &lse, &dq, &dk, &dv, &workspace})
-      std::ranges::fill(x->values(), std::numeric_limits<float>::quiet_NaN());
+      std::fill_n(x->tensor().data, x->tensor().bytes(), std::byte{0xFF});  // not numbers
     ImmediateStream stream;
     attention(stream, forward_args());
     std::ranges::fill(workspace.values(), std::numeric_limits<float>::quiet_NaN());
@@ -89,7 +89,8 @@ struct AttentionReference {
   struct Result {
     std::vector<double> value;
     std::vector<double> magnitude;
-    explicit Result(const HostTensor& like) : value(like.values().size()), magnitude(value) {}
+    explicit Result(const HostTensor& like)
+        : value(static_cast<std::size_t>(like.tensor().numel())), magnitude(value) {}
   };
 
   AttentionReference(const AttentionProblem& p, Index window)

@@ -22,20 +22,25 @@ namespace muo::test {
 namespace {
 
 double distance(const HostTensor& got, const AttentionReference::Result& want) {
-  return worst_element<float>(got.values(), want.value, want.magnitude);
+  return worst_element<double>(got.doubles(), want.value, want.magnitude);
 }
 
-void expect_matches(const AttentionCase& c) {
+void expect_matches(const AttentionCase& c, DType dtype = DType::kF32) {
   SCOPED_TRACE(testing::PrintToString(c));
-  const AttentionProblem p(c);
+  const AttentionProblem p(c, dtype);
   p.run();
   const AttentionReference want(p, c.window);
-  const double tolerance = want.tolerance(c);
-  EXPECT_LT(distance(p.out, want.out), tolerance) << "out";
-  EXPECT_LT(distance(p.lse, want.lse), tolerance) << "lse";
-  EXPECT_LT(distance(p.dq, want.dq), tolerance) << "dq";
-  EXPECT_LT(distance(p.dk, want.dk), tolerance) << "dk";
-  EXPECT_LT(distance(p.dv, want.dv), tolerance) << "dv";
+  const double in_fp32 = want.tolerance(c);
+  // bf16: out and dv have two roundings, of the probabilities and of what is stored. dq and dk have
+  // those of dS and of what is stored, and the two of the out that dot(dout, out) is taken of.
+  const double unit = dtype == DType::kBF16 ? kUnitBF16 : 0.0;
+  const double out_tolerance = (in_fp32 + unit) * (1 + unit) + unit;
+  const double gradient_tolerance = (in_fp32 + out_tolerance + unit) * (1 + unit) + unit;
+  EXPECT_LT(distance(p.out, want.out), out_tolerance) << "out";
+  EXPECT_LT(distance(p.lse, want.lse), in_fp32) << "lse";
+  EXPECT_LT(distance(p.dq, want.dq), unit > 0 ? gradient_tolerance : in_fp32) << "dq";
+  EXPECT_LT(distance(p.dk, want.dk), unit > 0 ? gradient_tolerance : in_fp32) << "dk";
+  EXPECT_LT(distance(p.dv, want.dv), out_tolerance) << "dv";
 }
 
 std::string error_of(const auto& call) {
@@ -79,6 +84,37 @@ TEST(Attention, MatchesDoubleForBatchesAndGroupedHeads) {
       for (const Index window : {20, 80})
         expect_matches(
             {.b = b, .t = 80, .heads = 2 * group, .kv_heads = 2, .h = 24, .window = window});
+}
+
+TEST(AttentionBF16, MatchesDouble) {
+  for (const Index t : {1, 7, 65, 130})
+    for (const Index h : {8, 17, 64})
+      for (const Index window : {0, 5, 64, 130})
+        expect_matches({.b = 1, .t = t, .heads = 1, .kv_heads = 1, .h = h, .window = window},
+                       DType::kBF16);
+  expect_matches({.b = 2, .t = 80, .heads = 6, .kv_heads = 2, .h = 24, .window = 20}, DType::kBF16);
+}
+
+// One probability, e^-0.234375, relative to the largest: 0.79106, rounded 0.79297. The quotients
+// by the sum, 1.79106, round to different values.
+TEST(AttentionBF16, RoundsProbabilitiesBeforeTheyMultiply) {
+  const AttentionProblem p({.b = 1, .t = 2, .heads = 1, .kv_heads = 1, .h = 1, .window = 2},
+                           DType::kBF16);
+  const auto set = [](const HostTensor& x, float first, float second) {
+    x.values<BF16>()[0] = to_bf16(first);
+    x.values<BF16>()[1] = to_bf16(second);
+  };
+  set(p.q, 1.0F, 1.0F);
+  set(p.k, 0.0F, -0.234375F);
+  set(p.v, 0.0F, 1.0F);
+  set(p.dout, 0.0F, 1.0F);
+  p.run();
+  const double e = std::exp(-0.234375);
+  const auto rounded = [](double x) {
+    return static_cast<double>(to_f32(to_bf16(static_cast<float>(x))));
+  };
+  EXPECT_EQ(p.out.doubles()[1], rounded(rounded(e) / (1 + e)));
+  EXPECT_NE(p.out.doubles()[1], rounded(e / (1 + e)));
 }
 
 TEST(Attention, WindowWrongByOneIsNoticed) {
@@ -239,6 +275,8 @@ TEST(Attention, RefusesArgumentsThatDoNotFit) {
               HasSubstr("q is (1, 8, 64), expected (b, t, heads, h)"));
   EXPECT_THAT(forward_error([](AttentionArgs& a) { a.q.dtype = DType::kI32; }),
               HasSubstr("q is int32"));
+  EXPECT_THAT(forward_error([](AttentionArgs& a) { a.k.dtype = DType::kBF16; }),
+              HasSubstr("k is bf16, expected fp32"));
   EXPECT_THAT(forward_error([](AttentionArgs& a) { a.out = {}; }), HasSubstr("out is missing"));
   EXPECT_THAT(forward_error([](AttentionArgs& a) {
                 a.q.shape = a.out.shape = {1, 8, 3, 16};

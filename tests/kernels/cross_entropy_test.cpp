@@ -115,6 +115,40 @@ TEST(CrossEntropy, AgreesWithFloat64) {
   }
 }
 
+// The fp32 kernel, held to float64 above, says on the widened logits what is stored but for its
+// rounding.
+TEST(CrossEntropyBF16, IsTheFp32ResultRoundedOnce) {
+  test::ImmediateStream stream;
+  for (const Case& s : kCases)
+    for (const bool write_gradient : {true, false}) {
+      SCOPED_TRACE(concat("vocab ", s.vocab, " softcap ", s.softcap, " spread ", s.spread));
+      const HostTensor logits =
+          random_tensor({s.n, s.padded}, "logits", s.spread).rounded(DType::kBF16);
+      const std::vector<double> values = logits.doubles();
+      const HostTensor wide({s.n, s.padded}, std::vector<float>(values.begin(), values.end()));
+      const HostTensor targets =
+          test::random_tokens(s.n, static_cast<std::int32_t>(s.vocab), "targets");
+      if (s.n > 1) targets.values<std::int32_t>()[1] = -1;
+      const HostTensor losses({s.n});
+      const HostTensor want({s.n});
+      CrossEntropyArgs args{.losses = losses,
+                            .logits = logits,
+                            .targets = targets,
+                            .vocab = s.vocab,
+                            .softcap = s.softcap,
+                            .gradient_scale = 0.375F,
+                            .write_gradient = write_gradient};
+      cross_entropy(stream, args);
+      args.losses = want;
+      args.logits = wide;
+      cross_entropy(stream, args);
+      EXPECT_TRUE(std::ranges::equal(losses.values(), want.values()));
+      if (write_gradient) {
+        EXPECT_EQ(logits.doubles(), wide.rounded(DType::kBF16).doubles());
+      }
+    }
+}
+
 TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
   test::ImmediateStream stream;
   for (const float softcap : {0.0F, 5.0F, 50.0F}) {
@@ -236,6 +270,18 @@ TEST(SoftCap, AgreesWithFloat64) {
   soft_cap(stream, {.logits = logits, .softcap = 15.0F});
   for (std::size_t i = 0; i < want.size(); ++i)
     EXPECT_NEAR(double{logits.values()[i]}, want[i], test::worst_case(8) * std::abs(want[i]));
+}
+
+TEST(SoftCap, RoundsBF16Once) {
+  test::ImmediateStream stream;
+  const HostTensor logits = random_tensor({3, 37}, "logits", 20.0F).rounded(DType::kBF16);
+  std::vector<double> want = logits.doubles();
+  for (double& x : want)
+    x = cap_of(x, 15.0);
+  soft_cap(stream, {.logits = logits, .softcap = 15.0F});
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(logits.doubles()[i], want[i],
+                (test::kUnitBF16 + test::worst_case(8)) * 1.01 * std::abs(want[i]));
 }
 
 TEST(SoftCap, ZeroChangesNothing) {

@@ -163,14 +163,17 @@ TEST(Gemm, AcceptsEmptyResults) {
   }
 }
 
-// A second rounding, of the product before c is added, would give 1.
+// 1 + (2^-8 + 2^-20): were the product rounded first, it would be 2^-8, and the sum, a tie, 1.
 TEST(Gemm, RoundsOnce) {
   test::ImmediateStream stream;
-  const HostTensor one = HostTensor({1, 1}, std::vector<float>{1.0F}).rounded(DType::kBF16);
-  const HostTensor a =  // 2^-8 (1 + 2^-7): a little more than half of the spacing at 1
-      HostTensor({1, 1}, std::vector<float>{0x1p-8F + 0x1p-15F}).rounded(DType::kBF16);
+  const auto bf16 = [](const Shape& shape, const std::vector<float>& values) {
+    return HostTensor(shape, values).rounded(DType::kBF16);
+  };
+  const HostTensor c = bf16({1, 1}, {1.0F});
+  const HostTensor a = bf16({1, 2}, {0x1p-8F, 0x1p-20F});
+  const HostTensor b = bf16({2, 1}, {1.0F, 1.0F});
   const HostTensor d({1, 1}, DType::kBF16);
-  gemm(stream, {.d = d, .c = one, .a = a, .b = one, .beta = 1.0F});
+  gemm(stream, {.d = d, .c = c, .a = a, .b = b, .beta = 1.0F});
   EXPECT_EQ(d.doubles()[0], 1.0 + 0x1p-7);
 }
 

@@ -53,7 +53,7 @@ std::string text(const CollectivePost& post) {
 
 bool pairs_with(const CollectivePost& a, const CollectivePost& b) {
   return a.kind == b.kind && a.tag == b.tag && a.count == b.count && a.dtype == b.dtype &&
-         a.out_dtype == b.out_dtype && a.root == b.root &&
+         (a.out_dtype == b.out_dtype || a.kind == CollectiveKind::kReduce) && a.root == b.root &&
          std::equal(a.counts.begin(), a.counts.end(), b.counts.begin(), b.counts.end());
 }
 
@@ -106,7 +106,8 @@ class HostCommunicator final : public Communicator {
     if (rank_ == root) {
       MUO_CHECK(out && out.numel() == in.numel(), "reduce of ", in.numel(), " into ", out.numel(),
                 " elements");
-      check_same_dtype(out, in);
+      MUO_CHECK(can_add(in.dtype, out.dtype), "reduce of ", name_of(in.dtype), " into ",
+                name_of(out.dtype));
     }
     submit(stream, {CollectiveKind::kReduce, tag, 0, {}, {}, root}, rank_ == root ? out : Tensor{},
            in, {}, world() == 1 ? 0 : in.bytes());
@@ -186,8 +187,10 @@ class HostCommunicator final : public Communicator {
     post.count = counts.empty() ? std::max(in ? in.numel() : 0, out ? out.numel() : 0)
                                 : offset_of(world(), counts);
     post.dtype = any.dtype;
-    // Ranks without an output agree with those that have one.
-    post.out_dtype = post.kind == CollectiveKind::kReduceScatter ? out.dtype : any.dtype;
+    // Of the others all agree, ranks without an output too; a reduce's only the root knows.
+    const bool converts =
+        post.kind == CollectiveKind::kReduceScatter || post.kind == CollectiveKind::kReduce;
+    post.out_dtype = converts && out ? out.dtype : any.dtype;
     post.in = in.data;
     post.out = out.data;
     const bool in_place = own_place >= 0 && in.data == out.data + own_place * size_of(out.dtype);
@@ -246,7 +249,8 @@ class HostCommunicator final : public Communicator {
       case CollectiveKind::kReduce: {
         // Every rank adds its share, straight into the root's buffer.
         const auto [begin, count] = share(rank_, mine.count);
-        return add(mine, peer(mine.root).out + begin * size_of(mine.dtype), begin, count);
+        const CollectivePost& root = peer(mine.root);
+        return add(root, root.out + begin * size_of(root.out_dtype), begin, count);
       }
       case CollectiveKind::kBroadcast:
         if (rank_ != mine.root) copy(mine, mine.out, 0, peer(mine.root).in, 0, mine.count);
