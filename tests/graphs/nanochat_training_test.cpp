@@ -45,6 +45,8 @@ struct Case {
   int world = 1;
   std::int64_t accumulation = 1;
   std::string strategy = "balanced";
+  std::int64_t order = 0;  // of the batches: a row of `orders`
+  DType dtype = DType::kF32;
   std::vector<int> keep = {};  // after which steps to keep the weights
   OptimizerOptions (*change)(OptimizerOptions) = [](OptimizerOptions o) { return o; };
 };
@@ -60,6 +62,7 @@ RunConfig config_of(const Case& c) {
   RunConfig config;
   config.options.strategy = c.strategy;
   config.model = test::config_of(golden());
+  config.model.dtype = c.dtype;
   config.world = c.world;
   config.accumulation = c.accumulation;
   config.batch = integer("rows") / (c.world * c.accumulation);
@@ -100,12 +103,13 @@ Result train(const Case& c) {
   const std::vector<std::int64_t> batches = golden().integers("batches");
   const std::vector<std::int64_t> orders = golden().integers("orders");
   const std::int64_t rows = golden().metadata_integer("rows");
+  const std::int64_t steps = golden().metadata_integer("steps");
   result.curves = test::run_whole(
       {.config = config_of(c),
-       .steps = static_cast<int>(golden().metadata_integer("steps")),
+       .steps = static_cast<int>(steps),
        .fill_row =
            [&](std::int64_t step, std::int64_t g, std::span<std::int32_t> row) {
-             const std::int64_t batch = orders[static_cast<std::size_t>(step)];
+             const std::int64_t batch = orders[static_cast<std::size_t>(c.order * steps + step)];
              const auto at = (batch * rows + g) * std::ssize(row);
              std::transform(batches.begin() + at, batches.begin() + at + std::ssize(row),
                             row.begin(), [](std::int64_t t) { return static_cast<int>(t); });
@@ -192,6 +196,27 @@ TEST(NanochatTraining, ItsOwnInitialWeightsAndWarmUpGiveItsLosses) {
                 weight_bound("initial", 1))
           << world;
     }
+}
+
+// Row `order` of a tensor of losses.
+std::vector<double> losses_of_order(const char* name, std::int64_t order) {
+  const std::vector<double> all = golden().doubles(name);
+  const std::int64_t steps = golden().shape(name)[1];
+  return {all.begin() + order * steps, all.begin() + (order + 1) * steps};
+}
+
+// bf16 moves nanochat's losses away from its fp32 ones; ours may go four times as far at most.
+TEST(NanochatTraining, BFloat16IsAsCloseToItsFp32LossesAsItsOwn) {
+  std::vector<double> ours;
+  std::vector<double> its;
+  for (std::int64_t order = 0; order < golden().shape("orders")[0]; ++order) {
+    const std::vector<double> want = losses_of_order("orders/float32", order);
+    its.push_back(test::curve_distance(losses_of_order("orders/bfloat16", order), want));
+    ours.push_back(
+        test::curve_distance(train({.order = order, .dtype = DType::kBF16}).curves.losses, want));
+  }
+  EXPECT_GT(test::median(ours), 10 * loss_bound("open"));  // it was bf16
+  EXPECT_LT(test::median(ours), 4 * test::median(its));
 }
 
 // What the curves must be able to see: each change moves a loss by ten times the bound or more.

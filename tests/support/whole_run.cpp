@@ -72,7 +72,8 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
 RunCurves run_whole(const WholeRun& run) {
   const RunConfig& config = run.config;
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
+  const ShardingPlan plan =
+      make_sharding_plan(params, config.world, config.options.strategy, config.formats);
   RunCurves result;
   std::mutex mutex;
   GroupOptions options;
@@ -86,7 +87,9 @@ RunCurves run_whole(const WholeRun& run) {
 std::vector<float> replica_values(const RunState& state) {
   std::vector<float> out;
   for (const Tensor& weight : state.weights)
-    out.insert(out.end(), weight.as<float>(), weight.as<float>() + weight.numel());
+    for (std::int64_t i = 0; i < weight.numel(); ++i)
+      out.push_back(weight.dtype == DType::kBF16 ? to_f32(weight.as<BF16>()[i])
+                                                 : weight.as<float>()[i]);
   return out;
 }
 
