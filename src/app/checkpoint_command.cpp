@@ -137,6 +137,7 @@ int run_export(const ExportOptions& options) {
     throw InputError(fmt::format("--out: cannot create {}: {}", out.string(), error.message()));
 
   std::vector<SafetensorsSpec> specs;
+  specs.reserve(params.size());
   for (const ParamSpec& param : params)
     specs.push_back({.name = param.name, .dtype = DType::kF32, .shape = param.shape});
   const SafetensorsLayout layout = layout_safetensors(specs, {{"format", "pt"}});

@@ -16,7 +16,6 @@ namespace {
 
 using test::Golden;
 using test::RunCurves;
-using test::WholeRun;
 
 // nanochat's own training runs, which tests/golden/README.md describes.
 const Golden& golden() {
