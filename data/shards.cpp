@@ -139,12 +139,12 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
   for (const InputFile& file : val_files)
     val.add(open_shard(file.path, vocab_size));
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const bool held_out = val_files.empty() && files.size() > 1 &&
+    const bool held_out = val_files.empty() && !options.held_out_only && files.size() > 1 &&
                           (by_name ? is_val(files[i]) : i + 1 == files.size());
     (held_out ? val : train).add(open_shard(files[i].path, vocab_size));
   }
   std::string split = shard_count(val.pieces.size());
-  if (val.pieces.empty()) {
+  if (val.pieces.empty() && !options.held_out_only) {
     split = "the end";
     const auto tokens = train.pieces.front().tokens;
     const auto tail = static_cast<std::size_t>(

@@ -152,7 +152,8 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   const std::size_t file_count = train.size() + val.size();
   const std::int64_t file_bytes = text_bytes(train) + text_bytes(val);
   std::string method = "--val-data";
-  if (val_files.empty()) val = hold_out(train, options.val_fraction, method);
+  if (val_files.empty() && !options.held_out_only)
+    val = hold_out(train, options.val_fraction, method);
   const std::size_t dropped = drop_known(val, train);
   if (dropped > 0 && val.empty())
     throw InputError(concat(

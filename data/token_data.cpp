@@ -62,6 +62,11 @@ Corpus open_corpus(const DataOptions& options) {
         "; give the same kind"));
   Corpus corpus = shards ? open_shards(options, train.files, val.files)
                          : open_text(options, train.files, val.files);
+  if (options.held_out_only) {
+    std::swap(corpus.train, corpus.val);
+    corpus.description =
+        fmt::format("{}: {} tokens", shards ? "token shards" : "text", corpus.val->size());
+  }
   if (excluded > 0)
     corpus.description += fmt::format("; {} files of --data are in --val-data", excluded);
   if (const auto repeated = train.repeated + val.repeated; repeated > 0)
@@ -72,7 +77,7 @@ Corpus open_corpus(const DataOptions& options) {
   // A row has at least one input and its target.
   for (const auto& [data, name] :
        {std::pair{corpus.train.get(), "training"}, std::pair{corpus.val.get(), "held-out"}})
-    if (data->size() < 2)
+    if (data->size() < 2 && !(options.held_out_only && data == corpus.train.get()))
       throw InputError(concat(options.paths.front().native(), ": too short: ", data->size(),
                               " tokens of ", name, " data; give more, or --val-data"));
   return corpus;

@@ -15,11 +15,12 @@ GOLDEN = {"make_golden": ("gpt_plain", "gpt_gqa", "gpt_window", "gpt_softcap"),
           "make_nanochat_golden": ("nanochat_odd", "nanochat_window", "nanochat_single",
                                    "nanochat_training")}
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
-COMMANDS = ("train", "eval", "sample", "plan", "doctor")
+COMMANDS = ("train", "eval", "sample", "plan", "doctor", "checkpoint import",
+            "checkpoint export")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Options of our scripts and of tools that the documents show.
 OTHER_OPTIONS = {"--slow", "--tidy", "--dev", "--check", "--preset", "--target", "--help",
-                 "--benchmark", "--steps", "--nanochat"}
+                 "--benchmark", "--steps", "--nanochat", "--embeddings"}
 
 
 def tracked():
@@ -94,7 +95,7 @@ def options(files):
         return
     known = set(OTHER_OPTIONS)
     for command in COMMANDS:
-        shown = subprocess.run([program, command, "--help"], capture_output=True, text=True)
+        shown = subprocess.run([program, *command.split(), "--help"], capture_output=True, text=True)
         if shown.returncode != 0:
             yield f"muograph {command} --help: exit {shown.returncode}"
         known |= set(OPTION.findall(shown.stdout))

@@ -107,6 +107,7 @@ Checkpoint::Checkpoint(const fs::path& path, const OpenCheckpoint& options) : pa
   const fs::path manifest_path = path_ / kManifestName;
   const Manifest manifest = parse_manifest(text_of(MappedFile(manifest_path)), manifest_path);
   info_ = manifest.info;
+  has_optimizer_state_ = !manifest.files[1].tensors.empty();
   const std::size_t count = options.parts == CheckpointParts::kAll ? kCheckpointFiles.size() : 1;
   for (std::size_t f = 0; f < count; ++f) {
     files_.emplace_back(path_ / kCheckpointFiles[f]);

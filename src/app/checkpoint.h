@@ -39,6 +39,8 @@ class Checkpoint {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const CheckpointInfo& info() const { return info_; }
+  // False for one that was imported, whatever its parts.
+  [[nodiscard]] bool has_optimizer_state() const { return has_optimizer_state_; }
 
   // Fills the entries' values, writers or not, reading only their ranges: any world, any strategy.
   // fp32 and bf16 are converted. On `stream`, which is synchronized on return. Throws InputError
@@ -54,6 +56,7 @@ class Checkpoint {
  private:
   std::filesystem::path path_;
   CheckpointInfo info_;
+  bool has_optimizer_state_ = false;
   std::vector<SafetensorsFile> files_;  // in the order of kCheckpointFiles
 };
 

@@ -28,14 +28,17 @@ constexpr std::array kCommands = {
     CommandRow{"eval", "loss and bits per byte of a checkpoint on held-out data"},
     CommandRow{"sample", "let a checkpoint write text"},
     CommandRow{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
+    CommandRow{"checkpoint", "take weights from nanochat, or give it some: import, export"},
     CommandRow{"doctor", "what this machine has and what is missing"},
 };
+constexpr CommandRow kImport = {"checkpoint import", "a checkpoint from nanochat's weights"};
+constexpr CommandRow kExport = {"checkpoint export", "a checkpoint's weights for nanochat"};
 
 std::string general_help() {
   std::string out =
       "muograph trains GPTs on one machine, fast.\n\nUsage: muograph COMMAND [OPTIONS]\n\n";
   for (const CommandRow& command : kCommands)
-    out += fmt::format("  {:<8} {}\n", command.name, command.help);
+    out += fmt::format("  {:<10} {}\n", command.name, command.help);
   return out + "\nmuograph COMMAND --help tells a command's options.\n";
 }
 
@@ -226,6 +229,19 @@ Command parse_doctor(const CommandRow& command, std::span<const char* const> arg
   return DoctorOptions{};
 }
 
+Command parse_checkpoint(std::span<const char* const> arguments) {
+  const std::string_view what = arguments.empty() ? "" : arguments.front();
+  if (what == "import") return parse_simple<ImportOptions>(kImport, arguments.subspan(1));
+  if (what == "export") return parse_simple<ExportOptions>(kExport, arguments.subspan(1));
+  if (what == "--help" || what == "-h")
+    return Answer{
+        fmt::format("Usage: muograph checkpoint import|export [OPTIONS]\n\n"
+                    "  import  {}\n  export  {}\n\n"
+                    "muograph checkpoint import --help tells its options.\n",
+                    kImport.help, kExport.help)};
+  throw InputError(fmt::format("checkpoint: '{}' is neither import nor export", what));
+}
+
 struct Run {
   int operator()(const TrainOptions& options) const { return run_train(options); }
   int operator()(const EvalOptions& options) const { return run_eval(options); }
@@ -234,6 +250,8 @@ struct Run {
     return run_plan(options.train, options.format);
   }
   int operator()(const DoctorOptions& /*options*/) const { return run_doctor(); }
+  int operator()(const ImportOptions& options) const { return run_import(options); }
+  int operator()(const ExportOptions& options) const { return run_export(options); }
   int operator()(const Answer& answer) const {
     static_cast<void>(std::fputs(answer.text.c_str(), stdout));
     return 0;
@@ -250,7 +268,8 @@ int report(std::string text, int code) {
 }  // namespace
 
 Command parse_command_line(std::span<const char* const> arguments) {
-  constexpr std::string_view kHint = "give train, eval, sample, plan or doctor (muograph --help)";
+  constexpr std::string_view kHint =
+      "give train, eval, sample, plan, checkpoint or doctor (muograph --help)";
   if (arguments.empty()) throw InputError(fmt::format("no command: {}", kHint));
   const std::string_view name = arguments.front();
   if (name == "--help" || name == "-h" || name == "help") return Answer{general_help()};
@@ -268,6 +287,7 @@ Command parse_command_line(std::span<const char* const> arguments) {
   if (name == "eval") return parse_simple<EvalOptions>(*command, rest);
   if (name == "sample") return parse_simple<SampleOptions>(*command, rest);
   if (name == "doctor") return parse_doctor(*command, rest);
+  if (name == "checkpoint") return parse_checkpoint(rest);
   return parse_train(*command, rest);
 }
 

@@ -17,8 +17,8 @@ struct DoctorOptions {};
 struct Answer {
   std::string text;
 };
-using Command =
-    std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, DoctorOptions, Answer>;
+using Command = std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, DoctorOptions,
+                             ImportOptions, ExportOptions, Answer>;
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);

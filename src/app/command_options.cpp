@@ -21,6 +21,7 @@ constexpr std::string_view kBatch = "Batch and length";
 constexpr std::string_view kOptimizer = "Optimizer";
 constexpr std::string_view kDevices = "Devices";
 constexpr std::string_view kNumbers = "Number formats";
+constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
 
 std::vector<OptionRow> data_rows(TrainOptions& o) {
@@ -287,6 +288,41 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       {"top-k", "Text", "N", "draw from the N most likely tokens; 0: all", &o.top_k, 0, kMostVocab},
       {.name = "seed", .group = "Text", .value = "N", .help = "of the draws", .field = &o.seed},
       {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
+  };
+}
+
+std::vector<OptionRow> option_table(ImportOptions& o) {
+  return {
+      {.name = "model",
+       .group = kFiles,
+       .value = "FILE",
+       .help = "model_000123.safetensors, as scripts/convert_nanochat.py makes it",
+       .field = &o.model,
+       .required = true},
+      {"meta", kFiles, "FILE", "auto: meta_000123.json beside the model", &o.meta},
+      {.name = "out",
+       .group = kFiles,
+       .value = "DIR",
+       .help = "run directory that gets the checkpoint",
+       .field = &o.out,
+       .required = true},
+  };
+}
+
+std::vector<OptionRow> option_table(ExportOptions& o) {
+  return {
+      {.name = "checkpoint",
+       .group = kFiles,
+       .value = "DIR",
+       .help = "a checkpoint, or a run directory (its newest)",
+       .field = &o.checkpoint,
+       .required = true},
+      {.name = "out",
+       .group = kFiles,
+       .value = "DIR",
+       .help = "where model_000123.safetensors and meta_000123.json go",
+       .field = &o.out,
+       .required = true},
   };
 }
 

@@ -13,5 +13,7 @@ int run_sample(const SampleOptions& options);
 // the vocabulary is --vocab-size, or the byte tokenizer's.
 int run_plan(const TrainOptions& options, ReportFormat format);
 int run_doctor();
+int run_import(const ImportOptions& options);
+int run_export(const ExportOptions& options);
 
 }  // namespace muo

@@ -19,8 +19,9 @@ constexpr std::int64_t kRowTokens = 4096;  // per device and pass
 Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained) {
   DataOptions data = data_options(trained);
   if (!options.data.empty()) {
-    data.val_paths.assign(options.data.begin(), options.data.end());
-    data.paths = data.val_paths;
+    data.paths.assign(options.data.begin(), options.data.end());
+    data.val_paths.clear();
+    data.held_out_only = true;
     data.max_bytes = options.data_max_bytes;
   }
   return open_corpus(data);

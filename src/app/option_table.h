@@ -41,6 +41,8 @@ struct OptionRow {
 std::vector<OptionRow> option_table(TrainOptions& options);
 std::vector<OptionRow> option_table(EvalOptions& options);
 std::vector<OptionRow> option_table(SampleOptions& options);
+std::vector<OptionRow> option_table(ImportOptions& options);
+std::vector<OptionRow> option_table(ExportOptions& options);
 
 // Parses `values` into the row's field. `where` leads the message of the InputError that wrong
 // ones cause: "--depth" or "run.toml:3: depth".

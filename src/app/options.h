@@ -80,6 +80,17 @@ struct SampleOptions {
   std::optional<DType> dtype;  // empty: the run's
 };
 
+// `checkpoint import` and `checkpoint export`: nanochat_files.h.
+struct ImportOptions {
+  std::string model;  // safetensors
+  std::string meta;   // JSON; empty: beside the model
+  std::string out;    // run directory
+};
+struct ExportOptions {
+  std::string checkpoint;
+  std::string out;  // directory
+};
+
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 
 }  // namespace muo

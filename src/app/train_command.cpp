@@ -55,6 +55,11 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
     checkpoint.emplace(directory.resume);
   if (!checkpoint) return std::nullopt;
   const std::string name = checkpoint->path().string();
+  if (!checkpoint->has_optimizer_state())
+    throw InputError(
+        fmt::format("--resume: {} holds weights without optimizer state, as imported ones do: "
+                    "training cannot go on from it; eval, sample and checkpoint export can use it",
+                    name));
   if (const std::string difference = model_difference(checkpoint_model(*checkpoint), config.model);
       !difference.empty())
     throw InputError(

@@ -162,7 +162,7 @@ TEST(RunConfig, NumberFormatsFollowTheDtype) {
   EXPECT_EQ(formats(DType::kBF16, {}).gradient_wire, DType::kF32);
   EXPECT_EQ(formats(DType::kBF16, {}).embedding_state, DType::kF32);
   EXPECT_EQ(formats(DType::kF32, DType::kBF16).weight_wire, DType::kBF16);
-  EXPECT_THAT(message_of<InputError>([&] { formats(DType::kBF16, DType::kF32); }),
+  EXPECT_THAT(test::message_of<InputError>([&] { formats(DType::kBF16, DType::kF32); }),
               HasSubstr("--weight-wire fp32"));
   TrainOptions options = two_devices();
   options.dtype = options.gradient_wire = DType::kBF16;

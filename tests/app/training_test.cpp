@@ -112,6 +112,17 @@ TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {
   }
 }
 
+TEST_F(Training, EvalOfOtherDataTakesAllOfIt) {
+  train("run");
+  const std::string eval = "eval --checkpoint " + path("run").string() + " --data ";
+  const Outcome whole = run_program(eval + text_.string());
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  // Every byte and the document's start.
+  EXPECT_THAT(whole.out,
+              HasSubstr("text: " + std::to_string(fs::file_size(text_) + 1) + " tokens"));
+  EXPECT_THAT(whole.out, HasSubstr("val_bpb"));
+}
+
 TEST_F(Training, TheSameCommandTwiceIsBitwiseEqualAndSoIsEagerWork) {
   train("a");
   train("b");

@@ -41,14 +41,14 @@ Index visible_pairs(Index t, Index window) {
 }
 
 // Arguments: b, t, heads, kv_heads, h, window.
-void run(benchmark::State& state, bool backward) {
+void run(benchmark::State& state, bool backward, DType dtype) {
   const Index b = state.range(0), t = state.range(1), heads = state.range(2),
               kv_heads = state.range(3), h = state.range(4), window = state.range(5);
   const auto queries = [&](const char* name) {
-    return test::random_tensor({b, t, heads, h}, name);
+    return test::random_tensor({b, t, heads, h}, name).rounded(dtype);
   };
   const auto keys = [&](const char* name) {
-    return test::random_tensor({b, t, kv_heads, h}, name);
+    return test::random_tensor({b, t, kv_heads, h}, name).rounded(dtype);
   };
   const test::HostTensor q = queries("q"), k = keys("k"), v = keys("v"), dout = queries("dout"),
                          out = queries("out"), dq = queries("dq"), dk = keys("dk"), dv = keys("dv"),
@@ -86,8 +86,10 @@ void run(benchmark::State& state, bool backward) {
       (backward ? 10.0 : 4.0) * static_cast<double>(b * heads * h * visible_pairs(t, window)),
       benchmark::Counter::kIsIterationInvariantRate);
 }
-void attention_forward(benchmark::State& state) { run(state, false); }
-void attention_backward(benchmark::State& state) { run(state, true); }
+void attention_forward(benchmark::State& state) { run(state, false, DType::kF32); }
+void attention_backward(benchmark::State& state) { run(state, true, DType::kF32); }
+void attention_forward_bf16(benchmark::State& state) { run(state, false, DType::kBF16); }
+void attention_backward_bf16(benchmark::State& state) { run(state, true, DType::kBF16); }
 
 void shapes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"b", "t", "heads", "kv", "h", "window"})->Unit(benchmark::kMicrosecond);
@@ -100,6 +102,8 @@ void shapes(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK(attention_forward)->Apply(shapes);
 BENCHMARK(attention_backward)->Apply(shapes);
+BENCHMARK(attention_forward_bf16)->Apply(shapes);
+BENCHMARK(attention_backward_bf16)->Apply(shapes);
 
 }  // namespace
 }  // namespace muo

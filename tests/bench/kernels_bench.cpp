@@ -41,49 +41,58 @@ void measure(benchmark::State& state, std::initializer_list<Tensor> traffic, con
       bytes * static_cast<double>(state.iterations()) / (thread_seconds() - begin);
 }
 
+template <DType kType>
 void rms_norm_forward(benchmark::State& state) {
-  const HostTensor x = random_tensor({kRows, kWidth}, "x");
-  const HostTensor y({kRows, kWidth});
+  const HostTensor x = random_tensor({kRows, kWidth}, "x").rounded(kType);
+  const HostTensor y({kRows, kWidth}, kType);
   const HostTensor rstd({kRows});
   measure(state, {x, y, rstd},
           [&](Stream& stream) { rms_norm(stream, {.y = y, .rstd = rstd, .x = x}); });
 }
-BENCHMARK(rms_norm_forward);
+BENCHMARK(rms_norm_forward<DType::kF32>);
+BENCHMARK(rms_norm_forward<DType::kBF16>);
 
+template <DType kType>
 void rms_norm_backward_accumulate(benchmark::State& state) {
-  const HostTensor y = random_tensor({kRows, kWidth}, "y");
-  const HostTensor dy = random_tensor({kRows, kWidth}, "dy");
-  const HostTensor dx({kRows, kWidth});
+  const HostTensor y = random_tensor({kRows, kWidth}, "y").rounded(kType);
+  const HostTensor dy = random_tensor({kRows, kWidth}, "dy").rounded(kType);
+  const HostTensor dx({kRows, kWidth}, kType);
   const HostTensor rstd({kRows});
   measure(state, {dx, dx, dy, y, rstd}, [&](Stream& stream) {
     rms_norm_backward(stream, {.dx = dx, .dy = dy, .y = y, .rstd = rstd, .accumulate = true});
   });
 }
-BENCHMARK(rms_norm_backward_accumulate);
+BENCHMARK(rms_norm_backward_accumulate<DType::kF32>);
+BENCHMARK(rms_norm_backward_accumulate<DType::kBF16>);
 
+template <DType kType>
 void relu_squared_forward(benchmark::State& state) {
-  const HostTensor x = random_tensor({kRows, 4 * kWidth}, "x");
-  const HostTensor y({kRows, 4 * kWidth});
+  const HostTensor x = random_tensor({kRows, 4 * kWidth}, "x").rounded(kType);
+  const HostTensor y({kRows, 4 * kWidth}, kType);
   measure(state, {x, y}, [&](Stream& stream) { relu_squared(stream, {.y = y, .x = x}); });
 }
-BENCHMARK(relu_squared_forward);
+BENCHMARK(relu_squared_forward<DType::kF32>);
+BENCHMARK(relu_squared_forward<DType::kBF16>);
 
+template <DType kType>
 void relu_squared_backward_in_place(benchmark::State& state) {
-  const HostTensor x = random_tensor({kRows, 4 * kWidth}, "x");
-  const HostTensor dx({kRows, 4 * kWidth});
+  const HostTensor x = random_tensor({kRows, 4 * kWidth}, "x").rounded(kType);
+  const HostTensor dx({kRows, 4 * kWidth}, kType);
   measure(state, {x, dx, dx},
           [&](Stream& stream) { relu_squared_backward(stream, {.dx = dx, .dy = dx, .x = x}); });
 }
-BENCHMARK(relu_squared_backward_in_place);
+BENCHMARK(relu_squared_backward_in_place<DType::kF32>);
+BENCHMARK(relu_squared_backward_in_place<DType::kBF16>);
 
+template <DType kType>
 void rotary_norm_both_ways(benchmark::State& state) {
   constexpr std::int64_t kT = 256;
   const Shape shape{kRows / kT, kT, kHeads, kHead};
-  const HostTensor x = random_tensor(shape, "x");
-  const HostTensor dx = random_tensor(shape, "dx");
+  const HostTensor x = random_tensor(shape, "x").rounded(kType);
+  const HostTensor dx = random_tensor(shape, "dx").rounded(kType);
   const HostTensor rstd({shape[0], shape[1], shape[2]});
-  const HostTensor cos({kT, kHead / 2});
-  const HostTensor sin({kT, kHead / 2});
+  const HostTensor cos({kT, kHead / 2}, kType);
+  const HostTensor sin({kT, kHead / 2}, kType);
   test::ImmediateStream tables;
   rotary_table(tables, {.cos = cos, .sin = sin});
   measure(state, {x, x, x, dx, dx, rstd, rstd}, [&](Stream& stream) {
@@ -91,7 +100,8 @@ void rotary_norm_both_ways(benchmark::State& state) {
     rotary_norm_backward(stream, {.dx = dx, .y = x, .rstd = rstd, .cos = cos, .sin = sin});
   });
 }
-BENCHMARK(rotary_norm_both_ways);
+BENCHMARK(rotary_norm_both_ways<DType::kF32>);
+BENCHMARK(rotary_norm_both_ways<DType::kBF16>);
 
 void embedding_both_ways(benchmark::State& state) {
   const HostTensor table = random_tensor({kPaddedVocab, kWidth}, "table");
@@ -113,9 +123,10 @@ BENCHMARK(sum_of_squares);
 
 // Argument: the soft-cap. The logits of one round are the gradient of the last: the arithmetic
 // does not depend on the values.
+template <DType kType>
 void cross_entropy_with_gradient(benchmark::State& state) {
   constexpr std::int64_t kChunk = 128;
-  const HostTensor logits = random_tensor({kChunk, kPaddedVocab}, "logits");
+  const HostTensor logits = random_tensor({kChunk, kPaddedVocab}, "logits").rounded(kType);
   const HostTensor losses({kChunk});
   const HostTensor targets =
       test::random_tokens(kChunk, static_cast<std::int32_t>(kVocab), "targets");
@@ -127,7 +138,11 @@ void cross_entropy_with_gradient(benchmark::State& state) {
                            .softcap = static_cast<float>(state.range(0))});
   });
 }
-BENCHMARK(cross_entropy_with_gradient)->Arg(0)->Arg(15)->Unit(benchmark::kMillisecond);
+BENCHMARK(cross_entropy_with_gradient<DType::kF32>)->Arg(0)->Arg(15)->Unit(benchmark::kMillisecond);
+BENCHMARK(cross_entropy_with_gradient<DType::kBF16>)
+    ->Arg(0)
+    ->Arg(15)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace muo

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "kernels/cross_entropy_impl.h"
 #include "kernels/host/dispatch.h"
+#include "kernels/host/scratch.h"
 #include "kernels/host/simd_bf16.h"
 
 namespace muo::host {
@@ -119,10 +119,9 @@ float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
 
 // bf16 logits of a row, widened: what one thread works on between the load and the only rounding.
 float row(BF16* logits, std::int32_t target, const CrossEntropyArgs& args) {
-  thread_local std::vector<float> scratch;  // grows at the first call
+  thread_local Scratch scratch;
   const std::int64_t padded = args.logits.shape[1];
-  scratch.resize(static_cast<std::size_t>(padded));
-  float* wide = scratch.data();
+  float* wide = scratch.floats(padded);
   simd::for_lanes(padded, [&](std::int64_t i, auto lanes) {
     simd::store(wide + i, simd::load(logits + i, lanes), lanes);
   });

@@ -1,11 +1,11 @@
 #include <cblas.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "kernels/blas.h"
 #include "kernels/gemm_impl.h"
 #include "kernels/host/dispatch.h"
+#include "kernels/host/scratch.h"
 #include "kernels/host/simd_bf16.h"
 
 namespace muo::host {
@@ -46,32 +46,33 @@ constexpr std::int64_t kRows = 1024;
 constexpr std::int64_t kColumns = 512;
 constexpr std::int64_t kDepth = 512;
 
-struct Scratch {
-  std::vector<float> a = std::vector<float>(kRows * kDepth);
-  std::vector<float> b = std::vector<float>(kDepth * kColumns);
-  std::vector<float> d = std::vector<float>(kRows * kColumns);
+struct Blocks {
+  float* a;
+  float* b;
+  float* d;
 };
-Scratch& scratch_of_thread() {
+Blocks blocks_of_thread() {
   thread_local Scratch scratch;
-  return scratch;
+  float* a = scratch.floats(kRows * kDepth + kDepth * kColumns + kRows * kColumns);
+  float* b = a + kRows * kDepth;
+  return {a, b, b + kDepth * kColumns};
 }
 
 // Rows and columns of op(x) from (row, column) on, widened into `scratch` as they lie in memory.
-Block<const float> widened(std::vector<float>& scratch, Block<const BF16> x, bool transposed,
-                           std::int64_t row, std::int64_t column, std::int64_t rows,
-                           std::int64_t columns) {
+Block<const float> widened(float* scratch, Block<const BF16> x, bool transposed, std::int64_t row,
+                           std::int64_t column, std::int64_t rows, std::int64_t columns) {
   if (transposed) {
     std::swap(row, column);
     std::swap(rows, columns);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     const BF16* from = x.data + (row + i) * x.stride + column;
-    float* to = scratch.data() + i * columns;
+    float* to = scratch + i * columns;
     simd::for_lanes(columns, [&](std::int64_t j, auto lanes) {
       simd::store(to + j, simd::load(from + j, lanes), lanes);
     });
   }
-  return {scratch.data(), columns};
+  return {scratch, columns};
 }
 
 // d <- bf16(product + beta c): the one rounding. c is null if it does not count.
@@ -91,7 +92,7 @@ void round_block(Block<BF16> d, Block<const BF16> c, float beta, Block<const flo
 // every run.
 template <class T>
 void multiply(const Product& p, const BF16* a, const BF16* b, const T* c, T* d) {
-  Scratch& scratch = scratch_of_thread();
+  const Blocks scratch = blocks_of_thread();
   constexpr bool kRounds = std::is_same_v<T, BF16>;
   const Block<const BF16> whole_a{a, p.transpose_a ? p.m : p.k};
   const Block<const BF16> whole_b{b, p.transpose_b ? p.k : p.n};
@@ -103,7 +104,7 @@ void multiply(const Product& p, const BF16* a, const BF16* b, const T* c, T* d) 
       Product part = p;
       part.m = std::min(kRows, p.m - i);
       part.n = std::min(kColumns, p.n - j);
-      Block<float> out{scratch.d.data(), part.n};
+      Block<float> out{scratch.d, part.n};
       if constexpr (kRounds)
         part.beta = 0.0F;
       else
