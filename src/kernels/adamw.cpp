@@ -7,7 +7,7 @@
 
 namespace muo {
 namespace {
-Operation<AdamwArgs> kAdamw("adamw", host::adamw);
+Operation<AdamwArgs> operation("adamw", host::adamw);
 }  // namespace
 
 void adamw(Stream& stream, const AdamwArgs& args) {
@@ -21,7 +21,7 @@ void adamw(Stream& stream, const AdamwArgs& args) {
   check.tensor("grad", args.grad, args.weight.shape);
   check.apart("weight", args.weight, "grad", args.grad);
   check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");
-  kAdamw.submit(
+  operation.submit(
       stream, args,
       {.writes = {args.weight, args.replica, args.m, args.v}, .reads = {args.grad, args.scalars}});
 }

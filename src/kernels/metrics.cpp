@@ -7,14 +7,14 @@
 
 namespace muo {
 namespace {
-Operation<WriteMetricsArgs> kWriteMetrics("write_metrics", host::write_metrics);
+Operation<WriteMetricsArgs> operation("write_metrics", host::write_metrics);
 }  // namespace
 
 void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   static_cast<void>(args.ring.as_struct<MetricsRecord>());
   ArgumentCheck("write_metrics").tensor("totals", args.totals, {2}, DType::kF64);
-  kWriteMetrics.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
+  operation.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
 }
 
 }  // namespace muo

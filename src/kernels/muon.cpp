@@ -12,10 +12,10 @@
 namespace muo {
 namespace {
 
-Operation<MuonNesterovArgs> kMuonNesterov("muon_nesterov", host::muon_nesterov);
-Operation<MuonInputArgs> kMuonInput("muon_input", host::muon_input);
-Operation<MuonScaleArgs> kMuonScale("muon_scale", host::muon_scale);
-Operation<MuonCommitArgs> kMuonCommit("muon_commit", host::muon_commit);
+Operation<MuonNesterovArgs> nesterov_operation("muon_nesterov", host::muon_nesterov);
+Operation<MuonInputArgs> input_operation("muon_input", host::muon_input);
+Operation<MuonScaleArgs> scale_operation("muon_scale", host::muon_scale);
+Operation<MuonCommitArgs> commit_operation("muon_commit", host::muon_commit);
 
 void check_count(ArgumentCheck& check, std::string_view name, const Tensor& t, std::int64_t n) {
   check.any_shape(name, t);
@@ -39,8 +39,8 @@ void muon_nesterov(Stream& stream, const MuonNesterovArgs& args) {
   check_count(check, "grad", args.grad, args.x.numel());
   check_count(check, "momentum", args.momentum, args.x.numel());
   check.apart("x", args.x, "grad", args.grad);
-  kMuonNesterov.submit(stream, args,
-                       {.writes = {args.x}, .reads = {args.grad, args.momentum, args.scalars}});
+  nesterov_operation.submit(
+      stream, args, {.writes = {args.x}, .reads = {args.grad, args.momentum, args.scalars}});
 }
 
 void muon_input(Stream& stream, const MuonInputArgs& args) {
@@ -52,7 +52,7 @@ void muon_input(Stream& stream, const MuonInputArgs& args) {
   if (args.momentum) check_count(check, "momentum", args.momentum, args.x.numel());
   check_count(check, "row_norms", args.row_norms, args.x.shape[0] * args.x.shape[1]);
   check.apart("x", args.x, "grad", args.grad);
-  kMuonInput.submit(
+  input_operation.submit(
       stream, args,
       {.writes = {args.x, args.row_norms}, .reads = {args.grad, args.momentum, args.scalars}});
 }
@@ -70,7 +70,7 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
   check_count(check, "variance", args.variance, n);
   check_count(check, "new_variance", args.new_variance, n);
   check.apart("new_variance", args.new_variance, "variance", args.variance);
-  kMuonScale.submit(
+  scale_operation.submit(
       stream, args,
       {.writes = {args.u, args.new_variance}, .reads = {args.x, args.variance, args.scalars}});
 }
@@ -89,9 +89,9 @@ void muon_commit(Stream& stream, const MuonCommitArgs& args) {
   if (args.variance) check_count(check, "new_variance", args.new_variance, args.variance.numel());
   check.apart("weight", args.weight, "grad", args.grad);
   check.apart("weight", args.weight, "u", args.u);
-  kMuonCommit.submit(stream, args,
-                     {.writes = {args.weight, args.replica, args.momentum, args.variance},
-                      .reads = {args.u, args.grad, args.new_variance, args.scalars}});
+  commit_operation.submit(stream, args,
+                          {.writes = {args.weight, args.replica, args.momentum, args.variance},
+                           .reads = {args.u, args.grad, args.new_variance, args.scalars}});
 }
 
 }  // namespace muo

@@ -6,26 +6,26 @@
 
 namespace muo {
 namespace {
-Operation<AdvanceStepArgs> kAdvanceStep("advance_step", host::advance_step);
-Operation<AgreeCommitArgs> kAgreeCommit("agree_commit", host::agree_commit);
-Operation<FinishStepArgs> kFinishStep("finish_step", host::finish_step);
+Operation<AdvanceStepArgs> advance("advance_step", host::advance_step);
+Operation<AgreeCommitArgs> agree("agree_commit", host::agree_commit);
+Operation<FinishStepArgs> finish("finish_step", host::finish_step);
 }  // namespace
 
 void advance_step(Stream& stream, const AdvanceStepArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   static_cast<void>(args.hyper.as_struct<HyperParameters>());
-  kAdvanceStep.submit(stream, args, {.writes = {args.scalars}, .reads = {args.hyper}});
+  advance.submit(stream, args, {.writes = {args.scalars}, .reads = {args.hyper}});
 }
 
 void agree_commit(Stream& stream, const AgreeCommitArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   ArgumentCheck("agree_commit").any_shape("totals", args.totals, DType::kF64);
-  kAgreeCommit.submit(stream, args, {.writes = {args.scalars}, .reads = {args.totals}});
+  agree.submit(stream, args, {.writes = {args.scalars}, .reads = {args.totals}});
 }
 
 void finish_step(Stream& stream, const FinishStepArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
-  kFinishStep.submit(stream, args, {.writes = {args.scalars}, .reads = {}});
+  finish.submit(stream, args, {.writes = {args.scalars}, .reads = {}});
 }
 
 }  // namespace muo

@@ -73,7 +73,7 @@ class RankState {
     if (part == 0 || part == parts) return part == 0 ? 0 : n;
     std::vector<std::int64_t> cuts;
     for (int i = 1; i < parts; ++i)
-      cuts.push_back(static_cast<std::int64_t>(random.bits(static_cast<std::uint64_t>(10 + i)) %
+      cuts.push_back(static_cast<std::int64_t>(random.bits(10 + static_cast<std::uint64_t>(i)) %
                                                static_cast<std::uint64_t>(n + 1)));
     std::sort(cuts.begin(), cuts.end());
     return cuts.at(static_cast<std::size_t>(part - 1));

@@ -22,6 +22,7 @@ using testing::Not;
 
 Command parse(const std::vector<std::string>& arguments) {
   std::vector<const char*> pointers;
+  pointers.reserve(arguments.size());
   for (const std::string& argument : arguments)
     pointers.push_back(argument.c_str());
   return parse_command_line(pointers);

@@ -17,7 +17,11 @@ struct TestedBackend {
   const char* name;
   Backend backend;
 };
-inline void PrintTo(const TestedBackend& tested, std::ostream* out) { *out << tested.name; }
+// GoogleTest finds it by this name.
+inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
+                    std::ostream* out) {
+  *out << tested.name;
+}
 
 inline constexpr TestedBackend kBackends[] = {
     {"host", Backend::kHost},

@@ -105,12 +105,17 @@ void attention_backward_of(const AttentionBackwardArgs& args) {
   Workspace workspace(args.workspace.as<float>());
   Scratch s{};
   s.width = round_up(h, kLanes);
-  for (float** p : {&s.k, &s.v, &s.dk, &s.dv})
-    *p = workspace.take(t * s.width);
-  for (float** p : {&s.q, &s.dout, &s.q_t, &s.dout_t, &s.dq_t})
-    *p = workspace.take(kQueries * s.width);
-  for (float** p : {&s.p, &s.ds})
-    *p = workspace.take(kKeys * kQueries);
+  s.k = workspace.take(t * s.width);
+  s.v = workspace.take(t * s.width);
+  s.dk = workspace.take(t * s.width);
+  s.dv = workspace.take(t * s.width);
+  s.q = workspace.take(kQueries * s.width);
+  s.dout = workspace.take(kQueries * s.width);
+  s.q_t = workspace.take(kQueries * s.width);
+  s.dout_t = workspace.take(kQueries * s.width);
+  s.dq_t = workspace.take(kQueries * s.width);
+  s.p = workspace.take(kKeys * kQueries);
+  s.ds = workspace.take(kKeys * kQueries);
   for (Index row = 0; row < b; ++row) {
     for (Index kv = 0; kv < kv_heads; ++kv) {
       const Index kv_offset = (row * t * kv_heads + kv) * h;

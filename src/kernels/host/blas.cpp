@@ -11,7 +11,7 @@
 extern "C" {
 __attribute__((weak)) void gotoblas_dynamic_init();
 __attribute__((weak)) void gotoblas_dynamic_quit();
-__attribute__((weak)) int blas_thread_shutdown_();
+__attribute__((weak)) int blas_thread_shutdown_();  // NOLINT(readability-identifier-naming)
 }
 
 namespace muo {
@@ -20,6 +20,7 @@ namespace {
 // OpenBLAS 0.3.21 takes CPUs that are younger than itself (Emerald Rapids, for one) for a Prescott
 // of 2004 and runs its SSE3 kernels: sgemm at a fifth of the speed. No Prescott has AVX2; then the
 // kernels are chosen anew, by what this CPU can do.
+// NOLINTBEGIN(concurrency-mt-unsafe): the environment; callers have no other threads yet.
 void choose_kernels() {
   if (std::string_view(openblas_get_corename()) != "Prescott" ||
       __builtin_cpu_supports("avx2") == 0 || std::getenv("OPENBLAS_CORETYPE") != nullptr ||
@@ -40,12 +41,13 @@ void choose_kernels() {
   gotoblas_dynamic_init();
   unsetenv("OPENBLAS_CORETYPE");
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 
 void require_safe_blas() {
   // openblas_get_parallel: 0 serial, 1 threads, 2 OpenMP.
-  static const bool kSafe = [] {
+  static const bool safe = [] {
     if (openblas_get_parallel() == 0)
       throw InputError(
           concat("BLAS: the loaded OpenBLAS is its serial flavour (", openblas_get_config(),
@@ -55,7 +57,7 @@ void require_safe_blas() {
     choose_kernels();
     return true;
   }();
-  static_cast<void>(kSafe);
+  static_cast<void>(safe);
 }
 
 std::string describe_blas() {

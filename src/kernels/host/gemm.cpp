@@ -121,11 +121,11 @@ void multiply(const Product& p, const BF16* a, const BF16* b, const T* c, T* d) 
     }
 }
 
-// d <- beta c, where there is nothing to multiply.
+// d <- beta c, where there is nothing to multiply. c is null if it does not count.
 template <class T>
 void scale(T* d, const T* c, float beta, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
-    d[i] = from_f32<T>(beta == 0.0F ? 0.0F : beta * to_f32(c[i]));
+    d[i] = from_f32<T>(c == nullptr ? 0.0F : beta * to_f32(c[i]));
 }
 
 }  // namespace
@@ -146,11 +146,11 @@ void gemm(const GemmArgs& args) {
   const auto run = [&]<class In, class Out>(const In* a, const In* b, const Out* c, Out* d) {
     if (p.k == 0) return scale(d, c, p.beta, args.d.numel());
     for (std::int64_t i = 0; i < batch; ++i)
-      multiply(p, a + i * p.m * p.k, b + i * p.k * p.n,
-               p.beta == 0.0F ? nullptr : c + i * p.m * p.n, d + i * p.m * p.n);
+      multiply(p, a + i * p.m * p.k, b + i * p.k * p.n, c == nullptr ? nullptr : c + i * p.m * p.n,
+               d + i * p.m * p.n);
   };
   dispatch(args.d.dtype, [&]<class T>() {
-    const T* c = args.c ? args.c.as<T>() : nullptr;
+    const T* c = p.beta == 0.0F ? nullptr : args.c.as<T>();
     if (args.a.dtype == DType::kBF16)
       run(args.a.as<BF16>(), args.b.as<BF16>(), c, args.d.as<T>());
     else if constexpr (std::is_same_v<T, float>)
