@@ -5,7 +5,7 @@
 
 namespace muo {
 namespace {
-const Operation<FingerprintArgs> operation("fingerprint", host::fingerprint);
+Operation<FingerprintArgs> operation("fingerprint", host::fingerprint);
 }
 
 void fingerprint(Stream& stream, const FingerprintArgs& args) {
