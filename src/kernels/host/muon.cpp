@@ -47,12 +47,17 @@ void nesterov(T* __restrict x, const float* __restrict g, const float* __restric
     x[i] = from_f32<T>(look_ahead(g[i], to_momentum(m[i], g[i])));
 }
 
-// norms: of the rows of x (rows, columns).
-void equilibrate(float* x, const float* norms, std::int64_t rows, std::int64_t columns) {
+// Root mean square of the norms of rows: what MuonEq makes of each.
+double mean_norm(const float* norms, std::int64_t rows) {
   double total = 0;
   for (std::int64_t i = 0; i < rows; ++i)
     total += static_cast<double>(norms[i]) * static_cast<double>(norms[i]);
-  const double target = std::sqrt(total / static_cast<double>(rows));
+  return std::sqrt(total / static_cast<double>(rows));
+}
+
+// norms: of the rows of x (rows, columns).
+void equilibrate(float* x, const float* norms, std::int64_t rows, std::int64_t columns) {
+  const double target = mean_norm(norms, rows);
   const auto factor = [&](std::int64_t i) {
     return target / std::max(static_cast<double>(norms[i]), kRowFloor);
   };
@@ -70,10 +75,7 @@ void equilibrate(float* x, const float* norms, std::int64_t rows, std::int64_t c
 
 // In bf16 the factor and the product are rounded before the norm is taken of what is there.
 void equilibrate(BF16* x, const float* norms, std::int64_t rows, std::int64_t columns) {
-  double total = 0;
-  for (std::int64_t i = 0; i < rows; ++i)
-    total += static_cast<double>(norms[i]) * static_cast<double>(norms[i]);
-  const double target = std::sqrt(total / static_cast<double>(rows));
+  const double target = mean_norm(norms, rows);
   double scaled = 0;
   for (std::int64_t i = 0; i < rows; ++i) {
     const double factor = target / std::max(static_cast<double>(norms[i]), kRowFloor);
