@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Mutation {
   const char* golden;
   void (*config)(GptConfig&) = [](GptConfig&) {};
   void (*weights)(GoldenModel&) = [](GoldenModel&) {};
+  friend std::ostream& operator<<(std::ostream& out, const Mutation& m) { return out << m.name; }
 };
 
 class GptMutation : public testing::TestWithParam<Mutation> {};
