@@ -37,6 +37,7 @@ std::vector<double> reference_losses(const std::vector<double>& logits, double s
   for (const double x : logits)
     sum += std::exp(cap_of(x, softcap) - most);
   std::vector<double> out;
+  out.reserve(logits.size());
   for (const double x : logits)
     out.push_back(most + std::log(sum) - cap_of(x, softcap));
   return out;

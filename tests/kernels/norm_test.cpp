@@ -223,7 +223,7 @@ TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
     EXPECT_LE(test::distance<double>(s.dy.doubles(), want),
               tolerance + stored * test::frobenius<double>(want));
   }
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): a HostTensor frees its memory
 
 TEST(RmsNorm, NamesWhatDoesNotFit) {
   test::ImmediateStream stream;
