@@ -64,7 +64,7 @@ Tables tables(std::int64_t positions, std::int64_t h, DType dtype = DType::kF32)
   Tables out{HostTensor({positions, h / 2}, dtype), HostTensor({positions, h / 2}, dtype)};
   rotary_table(stream, {.cos = out.cos, .sin = out.sin});
   return out;
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): a HostTensor frees its memory
 
 TEST(RotaryTable, IsRoundedOnceFromDouble) {
   const Tables out = tables(300, 6);

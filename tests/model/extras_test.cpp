@@ -47,7 +47,7 @@ struct Extra {
 };
 
 const std::vector<Extra>& extras() {
-  static const std::vector<Extra> kExtras = {
+  static const std::vector<Extra> all = {
       {"ValueEmbeddings",
        &GptConfig::value_embeddings,
        {"value_embeds.0.weight (128, 12)", "transformer.h.0.attn.ve_gate.weight (2, 12)",
@@ -61,7 +61,7 @@ const std::vector<Extra>& extras() {
       {"ResidLambdas", &GptConfig::resid_lambdas, {"resid_lambdas (3)"}, {{"resid_lambdas", 1.0F}}},
       {"X0Lambdas", &GptConfig::x0_lambdas, {"x0_lambdas (3)"}, {{"x0_lambdas", 0.0F}}},
   };
-  return kExtras;
+  return all;
 }
 
 class OwningArena final : public Arena {

@@ -237,7 +237,8 @@ TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
       const ToyRun run = toy(world, strategy, 2);
       const PlanCost cost = plan_cost(run.plan, run.params);
       const std::vector<ToyRank> ranks = run_toy(run);
-      const std::int64_t totals = 2 * (16 * (world - 1) / world);  // two fp64, all-reduced
+      const std::int64_t totals =
+          std::int64_t{2} * (16 * (world - 1) / world);  // two fp64, all-reduced
       for (std::size_t r = 0; r < ranks.size(); ++r)
         EXPECT_EQ(ranks[r].sent_bytes, 2 * (cost.sent_bytes[r] + totals))
             << strategy << ", world " << world << ", rank " << r;

@@ -10,7 +10,7 @@ namespace muo::test {
 namespace {
 
 TEST(UpdateGroups, TableOfNanochat) {
-  struct Row {
+  struct Row {  // NOLINT(clang-analyzer-optin.performance.Padding): the columns of the table
     ParamRole role;
     double lr;  // times sqrt(B / 2^19) and, with `width`, sqrt(768 / n_embd)
     bool batch, width;
