@@ -1,0 +1,16 @@
+#pragma once
+
+#include "base/check.h"
+#include "base/dtype.h"
+
+namespace muo::cuda {
+
+// Calls body.operator()<T>() with the type in which a kernel's tensors are stored: float or BF16.
+template <class Body>
+void dispatch(DType dtype, const Body& body) {
+  if (dtype == DType::kBF16) return body.template operator()<BF16>();
+  MUO_CHECK(dtype == DType::kF32, "no CUDA kernel for ", name_of(dtype));
+  body.template operator()<float>();
+}
+
+}  // namespace muo::cuda

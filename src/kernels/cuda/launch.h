@@ -1,0 +1,73 @@
+#pragma once
+
+// The one header that knows who compiles a kernel: nvcc, or g++ for the SIMT tier, which runs the
+// same source with a fiber for each CUDA thread (tests/simt). Kernels are started by launch() and
+// by nothing else; dynamic shared memory is declared by MUO_DYNAMIC_SHARED(type, name), once in a
+// translation unit that says `extern __shared__ type name[];` inside a kernel.
+
+#ifdef MUO_SIMT
+#  include "simt/emulator/launch.h"
+#else
+
+#  include <cstddef>
+#  include <utility>
+
+#  include <cuda_runtime.h>
+
+#  include "runtime/cuda/cuda_check.h"
+#  include "runtime/stream.h"
+
+#  define MUO_DYNAMIC_SHARED(type, name)
+
+namespace muo::cuda {
+
+// Throws Error, with the kernel's name, if CUDA refuses the launch.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            NativeStream stream, Arguments&&... arguments) {
+  constexpr std::size_t kWithoutAsking = 48 * 1024;
+  const void* function = reinterpret_cast<const void*>(kernel);
+  const auto name = [function] {
+    const char* text = nullptr;
+    return cudaFuncGetName(&text, function) == cudaSuccess ? text : "?";
+  };
+  if (shared_bytes > kWithoutAsking)
+    MUO_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(shared_bytes)),
+                   "of kernel ", name(), ", ", shared_bytes, " bytes");
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  MUO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...),
+                 "of kernel ", name());
+}
+
+}  // namespace muo::cuda
+
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/check.h"
+
+namespace muo::cuda {
+
+inline constexpr std::int64_t kWarp = 32;
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// As many blocks as `work` units need at `per_block` each, at most `most`; kernels that take a cap
+// go on by strides of the grid. At least one, as CUDA refuses empty grids.
+inline unsigned blocks_for(std::int64_t work, std::int64_t per_block,
+                           std::int64_t most = std::int64_t{1} << 30) {
+  return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(work, per_block), 1, most));
+}
+
+// Blocks that keep every multiprocessor of the largest GPUs busy several times over: the cap of
+// kernels that stride. A constant, so that the order of sums does not depend on the GPU.
+inline constexpr std::int64_t kManyBlocks = 2048;
+
+}  // namespace muo::cuda

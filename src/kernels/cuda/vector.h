@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include "base/dtype.h"
+#include "kernels/cuda/launch.h"
+
+#ifndef MUO_SIMT
+#  include <cuda_bf16.h>
+#endif
+
+namespace muo::cuda {
+
+// Elements of one 16-byte access: 4 of fp32, 8 of bf16.
+template <class T>
+inline constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
+
+// N neighbouring elements, widened.
+template <int N>
+struct Pack {
+  float v[N];
+};
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(BF16 x) {
+  return __uint_as_float(std::uint32_t{x.bits} << 16);
+}
+
+// To nearest, ties to even: `low` in the lower half, as it lies in memory.
+__device__ __forceinline__ std::uint32_t round_pair(float low, float high) {
+#ifdef MUO_SIMT
+  return to_bf16(low).bits | std::uint32_t{to_bf16(high).bits} << 16;
+#else
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+#endif
+}
+
+template <class T>
+__device__ __forceinline__ T from_float(float x) {
+  if constexpr (std::is_same_v<T, BF16>)
+    return {static_cast<std::uint16_t>(round_pair(x, 0.0F))};
+  else
+    return x;
+}
+
+// N is 1, or kWidth<T> at an address that is a multiple of 16.
+template <int N, class T>
+__device__ __forceinline__ Pack<N> load(const T* p) {
+  Pack<N> out;
+  if constexpr (N == 1) {
+    out.v[0] = to_float(*p);
+  } else {
+    static_assert(N == kWidth<T>);
+    const uint4 raw = *reinterpret_cast<const uint4*>(p);
+    const std::uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if constexpr (std::is_same_v<T, BF16>) {
+        out.v[2 * i] = __uint_as_float(words[i] << 16);
+        out.v[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000U);
+      } else {
+        out.v[i] = __uint_as_float(words[i]);
+      }
+  }
+  return out;
+}
+
+template <int N, class T>
+__device__ __forceinline__ void store(T* p, const Pack<N>& x) {
+  if constexpr (N == 1) {
+    *p = from_float<T>(x.v[0]);
+  } else {
+    static_assert(N == kWidth<T>);
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if constexpr (std::is_same_v<T, BF16>)
+        words[i] = round_pair(x.v[2 * i], x.v[2 * i + 1]);
+      else
+        words[i] = __float_as_uint(x.v[i]);
+    *reinterpret_cast<uint4*>(p) = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
+// What a store of T and a load make of x.
+template <class T, int N>
+__device__ __forceinline__ Pack<N> rounded(const Pack<N>& x) {
+  Pack<N> out;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    out.v[i] = to_float(from_float<T>(x.v[i]));
+  return out;
+}
+
+// Fixed order: element by element.
+template <int N>
+__device__ __forceinline__ float dot(const Pack<N>& a, const Pack<N>& b, float sum) {
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    sum = fmaf(a.v[i], b.v[i], sum);
+  return sum;
+}
+
+// Whether rows of `length` elements of T at these addresses can be read 16 bytes at a time. An
+// absent tensor (null) does not matter.
+template <class T>
+bool vectors_fit(std::int64_t length, std::initializer_list<const void*> addresses) {
+  bool fit = length % kWidth<T> == 0;
+  for (const void* p : addresses)
+    fit = fit && reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
+  return fit;
+}
+
+// body.operator()<N>() with the number of elements that one access takes.
+template <class T, class Body>
+void with_width(bool vectors, const Body& body) {
+  if (vectors)
+    body.template operator()<kWidth<T>>();
+  else
+    body.template operator()<1>();
+}
+
+}  // namespace muo::cuda

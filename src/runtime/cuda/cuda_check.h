@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "base/check.h"
+
+namespace muo::cuda {
+
+// Throws Error with CUDA's name and text of the failure. CUDA remembers some failures until they
+// are asked for; asking here keeps them from surfacing in an innocent call.
+#define MUO_CUDA_CHECK(call, ...)                                                      \
+  do {                                                                                 \
+    if (const cudaError_t status = (call); status != cudaSuccess) [[unlikely]] {       \
+      static_cast<void>(cudaGetLastError());                                           \
+      MUO_FAIL(#call ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status), \
+               ")" __VA_OPT__(, " ", ) __VA_ARGS__);                                   \
+    }                                                                                  \
+  } while (false)
+
+}  // namespace muo::cuda

@@ -1,0 +1,91 @@
+#include "runtime/cuda/cuda_device.h"
+
+#include <algorithm>
+
+#include "runtime/cuda/cuda_check.h"
+
+namespace muo {
+namespace {
+
+// Freeing never throws: a failure here follows one that was reported, or the driver is gone.
+class DeviceBuffer final : public Buffer {
+ public:
+  DeviceBuffer(std::int64_t bytes, std::string_view what, int rank, int ordinal)
+      : bytes_(bytes), ordinal_(ordinal) {
+    MUO_CUDA_CHECK(cudaSetDevice(ordinal));
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    std::size_t free = 0;
+    std::size_t total = 0;
+    static_cast<void>(cudaMemGetInfo(&free, &total));
+    MUO_CUDA_CHECK(cudaMalloc(&data_, size), "for ", what, ": ", bytes, " bytes on rank ", rank,
+                   " (GPU ", ordinal, ", ", free, " of ", total, " bytes free)");
+    MUO_CUDA_CHECK(cudaMemset(data_, 0, size), "of ", what);
+    MUO_CUDA_CHECK(cudaDeviceSynchronize());
+  }
+  ~DeviceBuffer() override {
+    static_cast<void>(cudaSetDevice(ordinal_));
+    static_cast<void>(cudaFree(data_));
+  }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  [[nodiscard]] std::byte* data() const override { return static_cast<std::byte*>(data_); }
+  [[nodiscard]] std::int64_t bytes() const override { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::int64_t bytes_;
+  int ordinal_;
+};
+
+class PinnedBuffer final : public Buffer {
+ public:
+  PinnedBuffer(std::int64_t bytes, std::string_view what, int rank, int ordinal) : bytes_(bytes) {
+    MUO_CUDA_CHECK(cudaSetDevice(ordinal));
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    MUO_CUDA_CHECK(cudaHostAlloc(&data_, size, cudaHostAllocPortable | cudaHostAllocMapped), "for ",
+                   what, ": ", bytes, " bytes of pinned memory for rank ", rank);
+    std::fill_n(data(), size, std::byte{0});
+  }
+  ~PinnedBuffer() override { static_cast<void>(cudaFreeHost(data_)); }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  [[nodiscard]] std::byte* data() const override { return static_cast<std::byte*>(data_); }
+  [[nodiscard]] std::int64_t bytes() const override { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::int64_t bytes_;
+};
+
+}  // namespace
+
+CudaDevice::CudaDevice(int rank, int ordinal)
+    : state_(std::make_shared<CudaDeviceState>(CudaDeviceState{.rank = rank, .ordinal = ordinal})) {
+  MUO_CUDA_CHECK(cudaSetDevice(ordinal), "of rank ", rank);
+}
+
+void CudaDevice::count_allocation(std::int64_t bytes, std::string_view what) {
+  MUO_CHECK(bytes >= 0, bytes, " bytes for ", what);
+  MUO_CHECK(!state_->sealed, "allocating ", what, " after start-up");
+  MUO_CHECK(!state_->capturing, "allocating ", what, " during a capture");
+  ++state_->allocations;
+}
+
+std::unique_ptr<Buffer> CudaDevice::allocate(std::int64_t bytes, std::string_view what) {
+  count_allocation(bytes, what);
+  return std::make_unique<DeviceBuffer>(bytes, what, state_->rank, state_->ordinal);
+}
+
+std::unique_ptr<Buffer> CudaDevice::allocate_pinned(std::int64_t bytes, std::string_view what) {
+  count_allocation(bytes, what);
+  return std::make_unique<PinnedBuffer>(bytes, what, state_->rank, state_->ordinal);
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream(StreamPriority priority) {
+  MUO_CHECK(!state_->sealed && !state_->capturing, "streams are made at start-up");
+  return make_cuda_stream(state_, priority);
+}
+
+std::unique_ptr<Event> CudaDevice::make_event() { return make_cuda_event(*state_); }
+
+}  // namespace muo

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/device.h"
+
+namespace muo {
+
+// What a GPU and its streams share.
+struct CudaDeviceState {
+  int rank = 0;
+  int ordinal = 0;  // CUDA's number of the GPU; several ranks may share one
+  bool capturing = false;
+  bool sealed = false;
+  std::int64_t allocations = 0;
+};
+
+// A GPU as one rank sees it. Every call makes the GPU current for the calling thread first, so
+// that the thread which drives it need not care. Streams may outlive it.
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int rank, int ordinal);
+
+  [[nodiscard]] int rank() const override { return state_->rank; }
+  [[nodiscard]] std::unique_ptr<Buffer> allocate(std::int64_t bytes,
+                                                 std::string_view what) override;
+  [[nodiscard]] std::unique_ptr<Buffer> allocate_pinned(std::int64_t bytes,
+                                                        std::string_view what) override;
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(StreamPriority priority) override;
+  [[nodiscard]] std::unique_ptr<Event> make_event() override;
+  void seal() override { state_->sealed = true; }
+  [[nodiscard]] std::int64_t allocations() const override { return state_->allocations; }
+
+ private:
+  void count_allocation(std::int64_t bytes, std::string_view what);
+
+  std::shared_ptr<CudaDeviceState> state_;
+};
+
+std::unique_ptr<Stream> make_cuda_stream(std::shared_ptr<CudaDeviceState> device,
+                                         StreamPriority priority);
+std::unique_ptr<Event> make_cuda_event(const CudaDeviceState& device);
+
+}  // namespace muo

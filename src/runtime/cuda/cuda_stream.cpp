@@ -1,0 +1,177 @@
+#include <optional>
+#include <utility>
+
+#include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/stream_context.h"
+
+namespace muo {
+namespace {
+
+// What cuBLAS advises for Hopper.
+constexpr std::int64_t kGemmWorkspace = std::int64_t{32} << 20;
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(int ordinal) {
+    MUO_CUDA_CHECK(cudaSetDevice(ordinal));
+    MUO_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
+  ~CudaEvent() override { static_cast<void>(cudaEventDestroy(event_)); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  void synchronize() override { MUO_CUDA_CHECK(cudaEventSynchronize(event_)); }
+  [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaGraph final : public Graph {
+ public:
+  // Takes over `graph`.
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : graph_(graph) {
+    MUO_CUDA_CHECK(
+        cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority));
+    MUO_CUDA_CHECK(cudaGraphUpload(executable_, stream));
+  }
+  ~CudaGraph() override {
+    if (executable_ != nullptr) static_cast<void>(cudaGraphExecDestroy(executable_));
+    static_cast<void>(cudaGraphDestroy(graph_));
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  [[nodiscard]] const GraphTrace& trace() const override {
+    MUO_FAIL("a graph of the cuda backend has no trace: memory is planned on a tracing device");
+  }
+  [[nodiscard]] cudaGraphExec_t executable() const { return executable_; }
+
+ private:
+  cudaGraph_t graph_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+// A capture that is under way. Unless finish() is reached, the destructor ends it, so that the
+// stream is usable again whatever the body threw.
+class Capture {
+ public:
+  Capture(cudaStream_t stream, CudaDeviceState& device) : stream_(stream), device_(device) {
+    // Thread-local: other devices' threads go on allocating and querying.
+    MUO_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    device_.capturing = true;
+  }
+  ~Capture() {
+    if (!device_.capturing) return;
+    device_.capturing = false;
+    cudaGraph_t graph = nullptr;
+    static_cast<void>(cudaStreamEndCapture(stream_, &graph));
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+    static_cast<void>(cudaGetLastError());
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  [[nodiscard]] cudaGraph_t finish() {
+    device_.capturing = false;
+    cudaGraph_t graph = nullptr;
+    MUO_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph),
+                   "(a branch that was not joined, or a call that a capture cannot hold)");
+    return graph;
+  }
+
+ private:
+  cudaStream_t stream_;
+  CudaDeviceState& device_;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(std::shared_ptr<CudaDeviceState> device, StreamPriority priority)
+      : device_(std::move(device)) {
+    MUO_CUDA_CHECK(cudaSetDevice(device_->ordinal));
+    int least = 0;
+    int greatest = 0;  // numerically the smaller one
+    MUO_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    const int middle = (least + greatest) / 2;
+    const int level = priority == StreamPriority::kHigh  ? greatest
+                      : priority == StreamPriority::kLow ? least
+                                                         : middle;
+    MUO_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, level));
+    MUO_CUDA_CHECK(cudaMalloc(&scratch_, kScratch), "for the scratch of a stream, ", kScratch,
+                   " bytes");
+    auto* bytes = static_cast<std::byte*>(scratch_);
+    cuda::add_stream_context(stream_,
+                             {.device = device_->ordinal,
+                              .partials = reinterpret_cast<double*>(bytes + kGemmWorkspace),
+                              .gemm_workspace = bytes,
+                              .gemm_workspace_bytes = kGemmWorkspace});
+  }
+  ~CudaStream() override {
+    static_cast<void>(cudaSetDevice(device_->ordinal));
+    static_cast<void>(cudaStreamSynchronize(stream_));
+    cuda::remove_stream_context(stream_);
+    static_cast<void>(cudaFree(scratch_));
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  void record(Event& event) override {
+    MUO_CUDA_CHECK(cudaEventRecord(dynamic_cast<CudaEvent&>(event).get(), stream_));
+  }
+  void wait(Event& event) override {
+    MUO_CUDA_CHECK(cudaStreamWaitEvent(stream_, dynamic_cast<CudaEvent&>(event).get()));
+  }
+  void synchronize() override {
+    MUO_CHECK(!device_->capturing, "synchronising during a capture");
+    MUO_CUDA_CHECK(cudaStreamSynchronize(stream_), "on rank ", device_->rank);
+  }
+  void launch(Graph& graph) override {
+    MUO_CHECK(!device_->capturing, "launching a graph during a capture");
+    MUO_CUDA_CHECK(cudaGraphLaunch(dynamic_cast<CudaGraph&>(graph).executable(), stream_),
+                   "on rank ", device_->rank);
+  }
+  [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
+    MUO_CHECK(!device_->capturing, "a device makes one capture at a time");
+    Capture capture(stream_, *device_);
+    body();
+    return std::make_unique<CudaGraph>(capture.finish(), stream_);
+  }
+  void copy(Tensor dst, Tensor src) override {
+    MUO_CHECK(dst.numel() == src.numel() && dst.dtype == src.dtype, "copying ", src.shape.text(),
+              " to ", dst.shape.text());
+    if (dst.bytes() == 0) return;
+    MUO_CUDA_CHECK(cudaMemcpyAsync(dst.data, src.data, static_cast<std::size_t>(dst.bytes()),
+                                   cudaMemcpyDefault, stream_));
+  }
+  void zero(Tensor dst) override {
+    if (dst.bytes() == 0) return;
+    MUO_CUDA_CHECK(cudaMemsetAsync(dst.data, 0, static_cast<std::size_t>(dst.bytes()), stream_));
+  }
+  void enqueue_host(std::string_view name, std::span<const Access> /*accesses*/,
+                    HostTask /*task*/) override {
+    MUO_FAIL("'", name, "' is work for the host, and this stream is a GPU's");
+  }
+  [[nodiscard]] NativeStream native() const override { return stream_; }
+  [[nodiscard]] bool is_host() const override { return false; }
+
+ private:
+  static constexpr auto kScratch = static_cast<std::size_t>(
+      kGemmWorkspace + cuda::kMostPartials * static_cast<std::int64_t>(sizeof(double)));
+
+  std::shared_ptr<CudaDeviceState> device_;
+  cudaStream_t stream_ = nullptr;
+  void* scratch_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_cuda_stream(std::shared_ptr<CudaDeviceState> device,
+                                         StreamPriority priority) {
+  return std::make_unique<CudaStream>(std::move(device), priority);
+}
+
+std::unique_ptr<Event> make_cuda_event(const CudaDeviceState& device) {
+  return std::make_unique<CudaEvent>(device.ordinal);
+}
+
+}  // namespace muo

@@ -1,0 +1,67 @@
+#include "runtime/plugin.h"
+
+#include <string>
+
+#include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/cuda_device.h"
+
+namespace muo {
+namespace {
+
+std::string version_text(int version) {  // 13000: "13.0"
+  return concat(version / 1000, ".", version % 1000 / 10);
+}
+
+int device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+std::string missing() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  int driver = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  switch (status) {
+    case cudaSuccess:
+      return count > 0 ? "" : "CUDA finds no GPU";
+    case cudaErrorInsufficientDriver:
+      return driver == 0 ? concat(
+                               "no NVIDIA driver (libcuda.so.1 does not load); install one for "
+                               "CUDA ",
+                               version_text(CUDART_VERSION), " or newer")
+                         : concat("the NVIDIA driver is for CUDA ", version_text(driver),
+                                  ", this build needs ", version_text(CUDART_VERSION),
+                                  ": update the driver");
+    case cudaErrorStubLibrary:
+      return "libcuda.so.1 is the toolkit's stub, not a driver: remove it from the library path";
+    case cudaErrorNoDevice:
+      return "the NVIDIA driver shows no GPU (is CUDA_VISIBLE_DEVICES empty?)";
+    default:
+      return concat("CUDA does not start: ", cudaGetErrorName(status), " (",
+                    cudaGetErrorString(status), ")");
+  }
+}
+
+std::string describe(int index) {
+  cudaDeviceProp properties{};
+  MUO_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return concat(properties.name, ", ", properties.totalGlobalMem >> 30, " GiB, ",
+                properties.multiProcessorCount, " multiprocessors, compute capability ",
+                properties.major, ".", properties.minor);
+}
+
+std::unique_ptr<Device> make_device(int rank, int index) {
+  return std::make_unique<CudaDevice>(rank, index);
+}
+
+const BackendPlugin plugin{.missing = missing,
+                           .device_count = device_count,
+                           .describe = describe,
+                           .make_device = make_device};
+
+}  // namespace
+}  // namespace muo
+
+extern "C" const muo::BackendPlugin* muograph_backend_plugin() { return &muo::plugin; }

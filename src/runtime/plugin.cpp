@@ -1,0 +1,55 @@
+#include "runtime/plugin.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+std::filesystem::path folder_of_core() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&load_cuda), &info) == 0) return {};
+  return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+LoadedPlugin open_plugin(const std::string& file) {
+  const std::filesystem::path path = folder_of_core() / file;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {.missing = concat("this build has no ", file)};
+  // Never unloaded: the kernels that it registered are called until the process ends.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) return {.missing = concat(file, " does not load: ", dlerror())};
+  using Entry = const BackendPlugin* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(library, "muograph_backend_plugin"));
+  if (entry == nullptr || entry()->version != kPluginVersion)
+    return {.missing = concat(path.string(),
+                              " belongs to another version of muograph: build all "
+                              "of it anew")};
+  return {.plugin = entry()};
+}
+
+}  // namespace
+
+LoadedPlugin load_plugin(std::string_view name) {
+  static std::mutex mutex;
+  static std::map<std::string, LoadedPlugin, std::less<>> loaded;
+  const std::lock_guard lock(mutex);
+  const auto found = loaded.find(name);
+  if (found != loaded.end()) return found->second;
+  return loaded.emplace(name, open_plugin(concat("lib", name, ".so"))).first->second;
+}
+
+LoadedPlugin load_cuda() {
+  LoadedPlugin cuda = load_plugin("muograph_cuda");
+  if (cuda.plugin == nullptr) return cuda;
+  std::string missing = cuda.plugin->missing();
+  if (!missing.empty()) return {.missing = std::move(missing)};
+  return cuda;
+}
+
+}  // namespace muo

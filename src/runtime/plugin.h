@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/device.h"
+
+namespace muo {
+
+// Both sides of the seam are built from one tree; a library of another build is refused.
+inline constexpr std::uint32_t kPluginVersion = 1;
+
+// A backend that lives in a shared library of its own (design, decision 2). The library links the
+// core, registers its kernels when it is loaded, and exports
+//   extern "C" const muo::BackendPlugin* muograph_backend_plugin();
+struct BackendPlugin {
+  std::uint32_t version = kPluginVersion;
+  // Empty if devices can be used; else one line: what is missing, and what to do.
+  std::string (*missing)() = nullptr;
+  int (*device_count)() = nullptr;
+  // One line for `doctor`: name, memory, compute capability.
+  std::string (*describe)(int index) = nullptr;
+  // Device `index`, for the rank of the calling thread. Throws Error.
+  std::unique_ptr<Device> (*make_device)(int rank, int index) = nullptr;
+};
+
+// What became of loading a backend: a plug-in, or one line that says why there is none.
+struct LoadedPlugin {
+  const BackendPlugin* plugin = nullptr;
+  std::string missing;
+};
+
+// Loads lib<name>.so from the folder of the core library; it stays loaded. Later calls return what
+// the first one found.
+LoadedPlugin load_plugin(std::string_view name);
+// The CUDA backend: the plug-in is there and finds a device.
+LoadedPlugin load_cuda();
+
+}  // namespace muo
