@@ -43,6 +43,6 @@ target_compile_options(muograph_cuda PRIVATE
   -Xcompiler=-Wall,-Wextra $<IF:$<BOOL:${MUO_WERROR}>,-Werror=all-warnings,-w>>)
 target_compile_options(muograph_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:muo_flags,INTERFACE_COMPILE_OPTIONS>>")
-target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static)
+target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static CUDA::cublasLt)
 set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
 target_link_options(muograph_cuda PRIVATE -Wl,--no-undefined)
