@@ -41,7 +41,6 @@ struct Problem {
   int vocab, padded;
   float softcap, gradient_scale;
   bool write_gradient;
-  bool aligned;  // rows can be read 16 bytes at a time
 };
 
 // kPiece neighbouring elements as they lie in memory.
@@ -67,11 +66,11 @@ __device__ __forceinline__ Pack<kPiece> widen(const Piece<float>& piece) {
   return out;
 }
 
-// What lies beyond the row's end is anything.
-template <class T>
-__device__ __forceinline__ Piece<T> load_piece(const T* row, int column, const Problem& p) {
+// kAligned: rows can be read 16 bytes at a time. What lies beyond the row's end is anything.
+template <bool kAligned, class T>
+__device__ __forceinline__ Piece<T> load_piece(const T* row, int column, int padded) {
   Piece<T> out;
-  if (p.aligned) {
+  if constexpr (kAligned) {
     const auto* from = reinterpret_cast<const uint4*>(row + column);
 #pragma unroll
     for (int k = 0; k < Piece<T>::kWords / 4; ++k) {
@@ -84,7 +83,7 @@ __device__ __forceinline__ Piece<T> load_piece(const T* row, int column, const P
   } else {
 #pragma unroll
     for (int j = 0; j < kPiece; ++j) {
-      const T value = row[min(column + j, p.padded - 1)];
+      const T value = row[min(column + j, padded - 1)];
       if constexpr (sizeof(T) == 4)
         out.words[j] = __float_as_uint(value);
       else if (j % 2 == 0)
@@ -96,15 +95,15 @@ __device__ __forceinline__ Piece<T> load_piece(const T* row, int column, const P
   return out;
 }
 
-template <class T>
+template <bool kAligned, class T>
 __device__ __forceinline__ void store_piece(T* row, int column, const Pack<kPiece>& values,
-                                            const Problem& p) {
-  if (p.aligned) {
+                                            int padded) {
+  if constexpr (kAligned) {
     store_wide(row + column, values);
   } else {
 #pragma unroll
     for (int j = 0; j < kPiece; ++j)
-      if (column + j < p.padded) row[column + j] = from_float<T>(values.v[j]);
+      if (column + j < padded) row[column + j] = from_float<T>(values.v[j]);
   }
 }
 
@@ -220,7 +219,7 @@ struct OnlineSoftmax {
 // there are two exponentials per element: bound by bandwidth. With a cap there are three operations
 // of the special function unit, 16 a clock: about as long as bf16 takes to come and go. A row that
 // does not fit is read twice, and its values computed twice.
-template <class T, class Softmax, bool kKept>
+template <class T, class Softmax, bool kKept, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(T* logits, const Problem p) {
   float4* kept = shared_memory();
   __shared__ float at_target[2];  // the row's and the one before's, which threads may still read
@@ -230,13 +229,16 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(T* logits, 
   const std::int64_t end = min(begin + kRowsPerBlock, p.n);
   int parity = 0;
 
-  Piece<T> ahead[kAhead<T>];
+  std::int64_t wrong = -1;  // a row whose target is; one thread says so at the end
+
+  constexpr int kHeld = kAligned ? kAhead<T> : 0;  // rows of odd lengths are not worth registers
+  Piece<T> ahead[kHeld > 0 ? kHeld : 1];
   const auto fetch = [&](std::int64_t row, int k) {
     if (const int column = first + k * stride; column < p.vocab && row < end)
-      ahead[k] = load_piece(logits + row * p.padded, column, p);
+      ahead[k] = load_piece<kAligned>(logits + row * p.padded, column, p.padded);
   };
 #pragma unroll
-  for (int k = 0; k < kAhead<T>; ++k)
+  for (int k = 0; k < kHeld; ++k)
     fetch(begin, k);
   std::int32_t next_target = p.targets[begin];
 
@@ -244,15 +246,13 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(T* logits, 
     T* x = logits + row * p.padded;
     const std::int32_t target = next_target;
     if (row + 1 < end) next_target = p.targets[row + 1];
-    check_index(-1 <= target && target < p.vocab, "cross_entropy: target", target, row, -1,
-                p.vocab);
-    if (target < 0) {
+    if (target == -1) {
       if (threadIdx.x == 0) p.losses[row] = 0.0F;
       if (p.write_gradient)
         for (int column = first; column < p.padded; column += stride)
-          store_piece(x, column, Pack<kPiece>{}, p);
+          store_piece<kAligned>(x, column, Pack<kPiece>{}, p.padded);
 #pragma unroll
-      for (int k = 0; k < kAhead<T>; ++k)
+      for (int k = 0; k < kHeld; ++k)
         fetch(row + 1, k);
       continue;
     }
@@ -273,19 +273,22 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(T* logits, 
       }
     };
 #pragma unroll
-    for (int k = 0; k < kAhead<T>; ++k)
+    for (int k = 0; k < kHeld; ++k)
       if (const int column = first + k * stride; column < p.vocab) {
         const Piece<T> piece = ahead[k];
         fetch(row + 1, k);
         add(piece, column, k);
       }
-    for (int k = kAhead<T>; first + k * stride < p.vocab; ++k)
-      add(load_piece(x, first + k * stride, p), first + k * stride, k);
+    for (int k = kHeld; first + k * stride < p.vocab; ++k)
+      add(load_piece<kAligned>(x, first + k * stride, p.padded), first + k * stride, k);
 
     softmax.finish();
     const float mark = at_target[parity];
     parity ^= 1;
-    if (threadIdx.x == 0) p.losses[row] = softmax.loss(mark);
+    if (threadIdx.x == 0) {
+      p.losses[row] = softmax.loss(mark);
+      if (target < -1 || target >= p.vocab) wrong = row;
+    }
     if (!p.write_gradient) continue;
     for (int k = 0; first + k * stride < p.padded; ++k) {
       const int column = first + k * stride;
@@ -298,7 +301,8 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(T* logits, 
           gradient = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
         } else {
           Softmax again(p);  // its sum is not used
-          gradient = again.template add<true>(widen(load_piece(x, column, p)), kPiece);
+          gradient =
+              again.template add<true>(widen(load_piece<kAligned>(x, column, p.padded)), kPiece);
         }
 #pragma unroll
         for (int j = 0; j < kPiece; ++j) {
@@ -307,9 +311,10 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(T* logits, 
           gradient.v[j] = column + j < p.vocab ? g : 0.0F;
         }
       }
-      store_piece(x, column, gradient, p);
+      store_piece<kAligned>(x, column, gradient, p.padded);
     }
   }
+  if (wrong >= 0) stop_at_index("cross_entropy: target", p.targets[wrong], wrong, -1, p.vocab);
 }
 
 template <class T, class Softmax>
@@ -319,10 +324,13 @@ void launch_cross_entropy(NativeStream stream, T* logits, const Problem& p) {
       std::min<std::int64_t>(ceil_div(pieces, kWarp) * kWarp, kMostThreads);
   const std::int64_t bytes =
       ceil_div(pieces, threads) * threads * kPiece * std::int64_t{sizeof(float)};
-  const bool fits = bytes <= most_shared_bytes();
-  launch(fits ? cross_entropy_kernel<T, Softmax, true> : cross_entropy_kernel<T, Softmax, false>,
+  const bool aligned = vectors_fit<BF16>(p.padded, {logits});
+  const bool kept = aligned && bytes <= most_shared_bytes();
+  launch(kept      ? cross_entropy_kernel<T, Softmax, true, true>
+         : aligned ? cross_entropy_kernel<T, Softmax, false, true>
+                   : cross_entropy_kernel<T, Softmax, false, false>,
          blocks_for(p.n, kRowsPerBlock), static_cast<unsigned>(threads),
-         fits && p.write_gradient ? static_cast<std::size_t>(bytes) : 0, stream, logits, p);
+         kept && p.write_gradient ? static_cast<std::size_t>(bytes) : 0, stream, logits, p);
 }
 
 void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
@@ -335,8 +343,7 @@ void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
                   .padded = static_cast<int>(padded),
                   .softcap = args.softcap,
                   .gradient_scale = args.gradient_scale,
-                  .write_gradient = args.write_gradient,
-                  .aligned = vectors_fit<BF16>(padded, {args.logits.data})};
+                  .write_gradient = args.write_gradient};
   dispatch(args.logits.dtype, [&]<class T>() {
     if (p.softcap > 0.0F && p.softcap <= kLargestBound)
       launch_cross_entropy<T, BoundedSoftmax>(stream, args.logits.as<T>(), p);
