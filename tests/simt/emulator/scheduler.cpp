@@ -229,7 +229,8 @@ MUO_SIMT_UNSEEN void Scheduler::pause(Site site) {
 MUO_SIMT_UNSEEN void Scheduler::open_barrier() {
   at_barrier_ = 0;
   ++barriers_;
-  outcome_ = std::exchange(votes_, 0);
+  outcome_ = votes_;  // not std::exchange(), which ThreadSanitizer would see
+  votes_ = 0;
   for (unsigned i = 0; i < count_; ++i)
     if (threads_[i].state == CudaThread::State::kAtBarrier)
       threads_[i].state = CudaThread::State::kReady;
@@ -283,26 +284,24 @@ MUO_SIMT_UNSEEN bool Scheduler::arrive_at_collective(unsigned mask, Exchange exc
   return true;
 }
 
-MUO_SIMT_UNSEEN void Scheduler::wake(unsigned mask) {
-  CudaThread* warp = &threads_[running_->warp * kLanes];
-  ++warp[std::countr_zero(mask)].collectives;
-  for (unsigned i = 0; i < kLanes; ++i)
-    if (in(mask, i)) warp[i].state = CudaThread::State::kReady;
-}
-
+// Every lane has edges of its own: with masks that overlap, one that several lanes share would also
+// order what must not be, or miss what must.
 MUO_SIMT_UNSEEN void Scheduler::collective(unsigned mask, Exchange exchange, Site site) {
   CudaThread* warp = &threads_[running_->warp * kLanes];
-  CudaThread& lowest = warp[std::countr_zero(mask | 1U << (kLanes - 1))];
-  char* edge = &lowest.edges[lowest.collectives % 2];
-  release(edge);
-  if (arrive_at_collective(mask, exchange, site)) {
-    acquire(edge);
-    exchange(warp, mask);
-    release(edge);
-    wake(mask);
-  } else {
-    running_->fiber->suspend();
-    acquire(edge);
+  CudaThread& self = *running_;
+  if (!arrive_at_collective(mask, exchange, site)) {
+    release(&self.arrival);
+    self.fiber->suspend();
+    acquire(&self.departure);
+    return;
+  }
+  for (unsigned i = 0; i < kLanes; ++i)
+    if (in(mask, i)) acquire(&warp[i].arrival);
+  exchange(warp, mask);
+  for (unsigned i = 0; i < kLanes; ++i) {
+    if (!in(mask, i) || &warp[i] == &self) continue;
+    release(&warp[i].departure);
+    warp[i].state = CudaThread::State::kReady;
   }
 }
 

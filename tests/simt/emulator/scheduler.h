@@ -47,10 +47,7 @@ struct CudaThread {
   int source = 0;  // lane to read from
   alignas(16) std::byte given[64];
   alignas(16) std::byte taken[64];
-  // ThreadSanitizer: the edges of the collectives of which this is the lowest lane, in turn, or a
-  // slow lane would acquire from the next collective what it may not see yet.
-  unsigned collectives = 0;
-  char edges[2];
+  char arrival, departure;  // ThreadSanitizer: edges to and from warp collectives
 
   std::vector<PendingCopy> copies;
 };
@@ -101,7 +98,6 @@ class Scheduler {
   bool arrive_at_barrier(bool predicate, Site site);
   void open_barrier();
   bool arrive_at_collective(unsigned mask, Exchange exchange, Site site);
-  void wake(unsigned mask);
   void others_turn(bool worked);
 
   FiberStacks stacks_;

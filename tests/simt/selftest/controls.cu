@@ -99,7 +99,7 @@ __global__ void all_atomics(unsigned* out, float* sum) {
   atomicMin(&out[2], 500 - i);
   atomicOr(&out[3], 1U << i % 32);
   atomicAdd(sum, 0.5F);
-  unsigned seen = out[4 + i % 2 * 0];  // as a first guess only
+  unsigned seen = atomicAdd(&out[4], 0);
   for (unsigned expected = seen + 1; expected != seen;) {
     expected = seen;
     seen = atomicCAS(&out[4], expected, expected + 2);
