@@ -37,6 +37,8 @@ Launcher& launcher() {
   return *found;
 }
 
+}  // namespace
+
 void check(const Launch& launch) {
   const dim3 grid = launch.grid;
   const dim3 block = launch.block;
@@ -51,10 +53,7 @@ void check(const Launch& launch) {
             " bytes of dynamic shared memory, kernel ", kernel_name(launch.kernel));
 }
 
-}  // namespace
-
 void run(const Launch& launch) {
-  check(launch);
   Launcher& own = launcher();
   const unsigned workers =
       launch.grid.x * launch.grid.y * launch.grid.z == 1 ? 1 : settings().workers;

@@ -22,26 +22,41 @@
   static const ::muo::simt::DynamicShared muo_registration_of_##name{ \
       [] { return reinterpret_cast<std::byte*>(name); }, sizeof name};
 
+// A stream of the tier: kernels are work on a host stream, which runs them at once, in the caller,
+// or records them while it captures.
+struct CUstream_st {
+  muo::Stream& host;
+};
+
 namespace muo::cuda {
 
-// Runs the kernel before it returns: what runs on a stream does so at once, in order.
+// Throws Error, with the kernel's name, for what no GPU would accept. Without stream: at once.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            NativeStream /*stream*/, Arguments&&... arguments) {
+            NativeStream stream, Arguments&&... arguments) {
   struct Call {
     void (*kernel)(Parameters...);
     std::tuple<Parameters...> arguments;
-  } call{kernel, std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)};
-  const auto run = [](void* p) {
-    const auto& of = *static_cast<const Call*>(p);
-    std::apply(of.kernel, of.arguments);
   };
-  simt::run({.kernel = reinterpret_cast<const void*>(kernel),
-             .call = run,
-             .arguments = &call,
-             .grid = grid,
-             .block = block,
-             .shared_bytes = shared_bytes});
+  simt::Launch launch{.kernel = reinterpret_cast<const void*>(kernel),
+                      .call =
+                          [](const void* p) {
+                            const auto& of = *static_cast<const Call*>(p);
+                            std::apply(of.kernel, of.arguments);
+                          },
+                      .arguments = nullptr,
+                      .grid = grid,
+                      .block = block,
+                      .shared_bytes = shared_bytes};
+  simt::check(launch);
+  auto run = [launch, call = Call{kernel, {std::forward<Arguments>(arguments)...}}]() mutable {
+    launch.arguments = &call;
+    simt::run(launch);
+  };
+  if (stream == nullptr)
+    run();
+  else
+    stream->host.enqueue_host("a kernel", {}, run);
 }
 
 // In a loop that waits for what another rank writes. (On a GPU: __nanosleep.) Without it the other

@@ -54,8 +54,8 @@ struct CudaThread {
 
 struct Launch {
   const void* kernel;
-  void (*call)(void* arguments);
-  void* arguments;
+  void (*call)(const void* arguments);
+  const void* arguments;
   dim3 grid, block;
   std::size_t shared_bytes;
 };
@@ -117,7 +117,9 @@ class Scheduler {
   char begin_edge_ = 0, end_edge_ = 0, barrier_edges_[2] = {};
 };
 
-// Runs all blocks; throws Error if no GPU would accept the launch.
+// Throws Error if no GPU would accept the launch.
+void check(const Launch& launch);
+// Runs all blocks.
 void run(const Launch& launch);
 
 }  // namespace muo::simt
