@@ -15,7 +15,7 @@
 #include "base/philox.h"
 #include "support/errors.h"
 #include "support/files.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -142,7 +142,7 @@ TEST(Checkpoint, LoadsFullReplicasOfTheWeights) {
     params.push_back({.name = spec.name, .shape = spec.shape});
     replicas.emplace_back(spec.shape, spec.dtype);
   }
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const auto weight = [&replicas](std::size_t i) { return replicas[i].tensor(); };
   checkpoint.load_weights(stream, params, weight);
   RankState state(0, 1);
@@ -166,7 +166,7 @@ TEST(Checkpoint, RefusesTensorsThatDoNotFitNamingWhatDiffers) {
   const TemporaryDirectory run;
   save_state(run.path(), 1, 1, 7);
   const Checkpoint checkpoint(run.path());
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const auto message = [&](const std::string& name, const Shape& shape, DType dtype) {
     const HostTensor values({shape.numel()}, dtype);
     const std::vector<StateEntry> entries = {{.name = name, .shape = shape, .values = values}};
@@ -185,7 +185,7 @@ TEST(Checkpoint, ConvertsFp32AndBf16) {
   const TemporaryDirectory run;
   save_state(run.path(), 1, 1, 7);
   const Checkpoint checkpoint(run.path());
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   constexpr std::int64_t kBegin = 5;
   const HostTensor wide({40}, DType::kF32);
   const HostTensor narrow({40}, DType::kBF16);

@@ -10,7 +10,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/blas.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -55,7 +55,7 @@ void run(benchmark::State& state, bool backward, DType dtype) {
                          lse({b, heads, t}),
                          workspace({attention_workspace(b, t, heads, kv_heads, h)});
   const float scale = 1.0F / std::sqrt(static_cast<float>(h));
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const AttentionArgs forward_args{.out = out,
                                    .lse = lse,
                                    .q = q,

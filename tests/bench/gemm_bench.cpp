@@ -18,7 +18,7 @@
 #include "bench/peak.h"
 #include "kernels/blas.h"
 #include "kernels/gemm.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -59,7 +59,7 @@ void openblas(const Product& p, Shape3 s, const test::HostTensor& a, const test:
 
 void own(const Product& p, Shape3 /*s*/, const test::HostTensor& a, const test::HostTensor& b,
          const test::HostTensor& d) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   gemm(stream,
        {.d = d, .a = a, .b = b, .transpose_a = p.transpose_a, .transpose_b = p.transpose_b});
 }

@@ -12,7 +12,7 @@
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
 #include "kernels/rotary.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -30,7 +30,7 @@ constexpr std::int64_t kPaddedVocab = 50304;
 
 template <class Step>
 void measure(benchmark::State& state, std::initializer_list<Tensor> traffic, const Step& step) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   double bytes = 0;
   for (const Tensor& tensor : traffic)
     bytes += static_cast<double>(tensor.bytes());
@@ -93,7 +93,7 @@ void rotary_norm_both_ways(benchmark::State& state) {
   const HostTensor rstd({shape[0], shape[1], shape[2]});
   const HostTensor cos({kT, kHead / 2}, kType);
   const HostTensor sin({kT, kHead / 2}, kType);
-  test::ImmediateStream tables;
+  test::KernelStream tables;
   rotary_table(tables, {.cos = cos, .sin = sin});
   measure(state, {x, x, x, dx, dx, rstd, rstd}, [&](Stream& stream) {
     rotary_norm(stream, {.x = x, .rstd = rstd, .cos = cos, .sin = sin});

@@ -10,7 +10,7 @@
 
 #include "model/gpt.h"
 #include "model/parameters.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 // nanochat's extras as switches: what each adds, how it starts, and that it changes nothing else.
@@ -82,7 +82,7 @@ struct Result {
 };
 
 Result run(const GptConfig& config, const std::map<std::string, float>& set) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   OwningArena arena;
   std::vector<Tensor> weights;
   std::vector<Tensor> gradients;
@@ -159,7 +159,7 @@ TEST(Extras, TheStreamIsTheSameWithAndWithoutBackward) {
   set_nanochat_extras(config);
   const Result trained = run(config, {});
   // A model for inference shares one stream between its blocks.
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   OwningArena arena;
   std::vector<Tensor> weights;
   for (const ParamSpec& spec : gpt_parameters(config))

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -90,7 +90,7 @@ TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
       x[i * shape[2] + i] = sigma;
       x[matrix + (count - 1 - i) * shape[2] + count - 1 - i] = -sigma;
     }
-    ImmediateStream stream;
+    KernelStream stream;
     iteration.run(stream);
     const auto values = u.values();
     for (std::int64_t i = 0; i < count; ++i) {

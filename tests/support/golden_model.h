@@ -9,7 +9,7 @@
 
 #include "model/gpt.h"
 #include "support/golden.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo::test {
@@ -67,7 +67,7 @@ class GoldenModel {
   std::int64_t batch_, t_;
   HostTensor inputs_, targets_;
   double counted_ = 0;  // targets
-  ImmediateStream stream_;
+  KernelStream stream_;
   NanArena arena_;
   std::vector<HostTensor> weights_;
   std::vector<Tensor> weight_views_, gradients_;
