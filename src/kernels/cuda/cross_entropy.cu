@@ -220,7 +220,7 @@ struct OnlineSoftmax {
 // of the special function unit, 16 a clock: about as long as bf16 takes to come and go. A row that
 // does not fit is read twice, and its values computed twice.
 template <class T, class Softmax, bool kKept, bool kAligned>
-__global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(T* logits, const Problem p) {
+__global__ void __launch_bounds__(kMostThreads, 1) cross_entropy_kernel(T* logits, const Problem p) {
   float4* kept = shared_memory();
   __shared__ float at_target[2];  // the row's and the one before's, which threads may still read
   const int first = static_cast<int>(threadIdx.x) * kPiece;

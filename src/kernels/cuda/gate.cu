@@ -122,7 +122,7 @@ struct ValueProblem {
 // channels of dx and to the warp's sums for dweight. Reads dv and a row of the table: 2 sizeof(T)
 // bytes per element, bound by bandwidth.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 8)
     value_embedding_backward_kernel(T* __restrict__ dx, const T* __restrict__ dv,
                                     const T* __restrict__ x, const T* __restrict__ weight,
                                     const T* __restrict__ table, const ValueProblem p) {
