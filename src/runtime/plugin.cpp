@@ -20,14 +20,17 @@ std::filesystem::path folder_of_core() {
 LoadedPlugin open_plugin(const std::string& file) {
   const std::filesystem::path path = folder_of_core() / file;
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return {.missing = concat("this build has no ", file)};
+  if (!std::filesystem::exists(path, error))
+    return {.plugin = nullptr, .missing = concat("this build has no ", file)};
   // Never unloaded: the kernels that it registered are called until the process ends.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) return {.missing = concat(file, " does not load: ", dlerror())};
+  if (library == nullptr)
+    return {.plugin = nullptr, .missing = concat(file, " does not load: ", dlerror())};
   using Entry = const BackendPlugin* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "muograph_backend_plugin"));
   if (entry == nullptr || entry()->version != kPluginVersion)
-    return {.missing = concat(path.string(),
+    return {.plugin = nullptr,
+            .missing = concat(path.string(),
                               " belongs to another version of muograph: build all "
                               "of it anew")};
   return {.plugin = entry()};
@@ -48,7 +51,7 @@ LoadedPlugin load_cuda() {
   LoadedPlugin cuda = load_plugin("muograph_cuda");
   if (cuda.plugin == nullptr) return cuda;
   std::string missing = cuda.plugin->missing();
-  if (!missing.empty()) return {.missing = std::move(missing)};
+  if (!missing.empty()) return {.plugin = nullptr, .missing = std::move(missing)};
   return cuda;
 }
 

@@ -29,7 +29,7 @@ struct BackendPlugin {
 // What became of loading a backend: a plug-in, or one line that says why there is none.
 struct LoadedPlugin {
   const BackendPlugin* plugin = nullptr;
-  std::string missing;
+  std::string missing = {};
 };
 
 // Loads lib<name>.so from the folder of the core library; it stays loaded. Later calls return what

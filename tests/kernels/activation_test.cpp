@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -27,7 +27,7 @@ double f(double x) { return x > 0 ? x * x : 0.0; }
 const std::vector<Shape> kShapes = {{0}, {1}, {15}, {16}, {3, 37}, {2, 5, 129}};
 
 TEST(ReluSquared, AgreesWithFloat64) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Shape& shape : kShapes) {
     const HostTensor x = random_tensor(shape, "x");
     const HostTensor y(shape);
@@ -39,7 +39,7 @@ TEST(ReluSquared, AgreesWithFloat64) {
 
 // In fp32 x^2 and 2 x dy of bf16 values are exact, so what is stored is them, rounded once.
 TEST(ReluSquaredBF16, IsTheRoundedValueBothWays) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Shape& shape : kShapes) {
     const HostTensor x = random_tensor(shape, "x").rounded(DType::kBF16);
     const HostTensor y(shape, DType::kBF16);
@@ -57,7 +57,7 @@ TEST(ReluSquaredBF16, IsTheRoundedValueBothWays) {
 }
 
 TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Shape& shape : kShapes) {
     const HostTensor x = random_tensor(shape, "x");
     const HostTensor dy = random_tensor(shape, "dy");
@@ -76,7 +76,7 @@ TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
 }
 
 TEST(ReluSquaredBackward, InPlaceGivesTheSameBits) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x = random_tensor({77}, "x");
   const HostTensor dy = random_tensor({77}, "dy");
   const HostTensor dx({77});
@@ -86,7 +86,7 @@ TEST(ReluSquaredBackward, InPlaceGivesTheSameBits) {
 }
 
 TEST(ReluSquared, LetsNotANumberThrough) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x({20});
   x.values()[3] = x.values()[18] = std::numeric_limits<float>::quiet_NaN();
   const HostTensor y({20});
@@ -97,7 +97,7 @@ TEST(ReluSquared, LetsNotANumberThrough) {
 }
 
 TEST(ReluSquared, NamesWhatDoesNotFit) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x({6});
   const HostTensor y({2, 3});
   EXPECT_THAT(test::message_of<Error>([&] { relu_squared(stream, {.y = y, .x = x}); }),

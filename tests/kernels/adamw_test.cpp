@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/step_scalars.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -34,7 +34,7 @@ struct Tensors {
     s.commit = commit;
     s.adam[2] = group;
     *scalars.tensor().as_struct<StepScalars>() = s;
-    ImmediateStream stream;
+    KernelStream stream;
     adamw(stream, {.weight = weight,
                    .replica = replica,
                    .m = m,

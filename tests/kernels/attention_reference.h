@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -74,7 +74,7 @@ struct AttentionProblem {
     // Neither the outputs' nor the scratch's old contents may matter.
     for (const HostTensor* x : {&out, &lse, &dq, &dk, &dv, &workspace})
       std::fill_n(x->tensor().data, x->tensor().bytes(), std::byte{0xFF});  // not numbers
-    ImmediateStream stream;
+    KernelStream stream;
     attention(stream, forward_args());
     std::ranges::fill(workspace.values(), std::numeric_limits<float>::quiet_NaN());
     attention_backward(stream, backward_args());

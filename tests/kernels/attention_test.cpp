@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "kernels/attention_reference.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -230,7 +230,7 @@ TEST(Attention, StaysWithinItsWorkspaceWhereverThatBegins) {
       AttentionBackwardArgs backward = p.backward_args();
       forward.workspace = backward.workspace = memory.tensor().elements(offset, length);
       const HostTensor out = p.out.copy(), dk = p.dk.copy();
-      ImmediateStream stream;
+      KernelStream stream;
       attention(stream, forward);
       attention_backward(stream, backward);
       EXPECT_TRUE(same_bits(out.values(), p.out.values()));
@@ -247,7 +247,7 @@ TEST(Attention, StaysWithinItsWorkspaceWhereverThatBegins) {
 
 TEST(Attention, RefusesArgumentsThatDoNotFit) {
   const AttentionProblem p({.b = 1, .t = 8, .heads = 4, .kv_heads = 2, .h = 16, .window = 8});
-  ImmediateStream stream;
+  KernelStream stream;
   const auto forward_error = [&](const auto& change) {
     AttentionArgs args = p.forward_args();
     change(args);

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "kernels/host/simd_bf16.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo::test {
@@ -50,7 +50,7 @@ double nearest(float x) {
 }
 
 TEST(Cast, RoundsToTheNearestWithTiesToEven) {
-  ImmediateStream stream;
+  KernelStream stream;
   const std::vector<float> values = hard_values();
   const HostTensor x({static_cast<std::int64_t>(values.size())}, values);
   const HostTensor y(x.tensor().shape, DType::kBF16);
@@ -68,7 +68,7 @@ TEST(Cast, RoundsToTheNearestWithTiesToEven) {
 }
 
 TEST(Cast, WidensExactly) {
-  ImmediateStream stream;
+  KernelStream stream;
   const HostTensor x({1 << 16}, DType::kBF16);
   for (std::uint32_t bits = 0; bits < 1U << 16; ++bits)
     x.values<BF16>()[bits].bits = static_cast<std::uint16_t>(bits);
@@ -79,7 +79,7 @@ TEST(Cast, WidensExactly) {
 }
 
 TEST(Cast, RefusesWhatIsNoConversion) {
-  ImmediateStream stream;
+  KernelStream stream;
   const HostTensor x({4});
   const HostTensor y({4});
   EXPECT_THAT(message_of<Error>([&] { cast(stream, {.y = y, .x = x}); }),

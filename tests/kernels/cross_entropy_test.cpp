@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -75,7 +75,7 @@ std::int32_t target_of(const HostTensor& targets, std::int64_t i) {
 }
 
 TEST(CrossEntropy, AgreesWithFloat64) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Case& s : kCases) {
     SCOPED_TRACE(concat("vocab ", s.vocab, " softcap ", s.softcap, " spread ", s.spread));
     const HostTensor original = random_tensor({s.n, s.padded}, "logits", s.spread);
@@ -119,7 +119,7 @@ TEST(CrossEntropy, AgreesWithFloat64) {
 // The fp32 kernel, held to float64 above, says on the widened logits what is stored but for its
 // rounding.
 TEST(CrossEntropyBF16, IsTheFp32ResultRoundedOnce) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Case& s : kCases)
     for (const bool write_gradient : {true, false}) {
       SCOPED_TRACE(concat("vocab ", s.vocab, " softcap ", s.softcap, " spread ", s.spread));
@@ -151,7 +151,7 @@ TEST(CrossEntropyBF16, IsTheFp32ResultRoundedOnce) {
 }
 
 TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const float softcap : {0.0F, 5.0F, 50.0F}) {
     constexpr std::int64_t kVocab = 21;
     const HostTensor original = random_tensor({1, kVocab}, "logits", 2.0F);
@@ -174,7 +174,7 @@ TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
 }
 
 TEST(CrossEntropy, PaddingColumnsTakeNoPart) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const float softcap : {0.0F, 15.0F, 60.0F}) {
     const HostTensor clean = random_tensor({2, 40}, "logits");
     const HostTensor dirty = clean.copy();
@@ -196,7 +196,7 @@ TEST(CrossEntropy, PaddingColumnsTakeNoPart) {
 }
 
 TEST(CrossEntropy, IgnoredRowsHaveNoLossAndNoGradient) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor logits = random_tensor({2, 40}, "logits");
   logits.values()[3] = std::numeric_limits<float>::quiet_NaN();
   const HostTensor targets({2}, std::vector<std::int32_t>{-1, 3});
@@ -208,7 +208,7 @@ TEST(CrossEntropy, IgnoredRowsHaveNoLossAndNoGradient) {
 }
 
 TEST(CrossEntropy, WithoutGradientGivesTheSameLosses) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const float softcap : {0.0F, 15.0F, 60.0F}) {
     const HostTensor logits = random_tensor({3, 70}, "logits", 4.0F);
     const HostTensor targets({3}, std::vector<std::int32_t>{-1, 3, 65});
@@ -230,7 +230,7 @@ TEST(CrossEntropy, WithoutGradientGivesTheSameLosses) {
 }
 
 TEST(CrossEntropy, SurvivesLargeLogits) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const float softcap : {0.0F, 15.0F, 60.0F, 1e6F}) {
     const HostTensor logits({1, 3}, std::vector<float>{1e4F, -1e4F, 1e4F});
     const HostTensor losses({1});
@@ -248,7 +248,7 @@ TEST(CrossEntropy, SurvivesLargeLogits) {
 }
 
 TEST(CrossEntropy, LetsNotANumberThrough) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const float softcap : {0.0F, 15.0F, 60.0F}) {
     const HostTensor logits = random_tensor({1, 50}, "logits");
     logits.values()[10] = std::numeric_limits<float>::quiet_NaN();
@@ -263,7 +263,7 @@ TEST(CrossEntropy, LetsNotANumberThrough) {
 }
 
 TEST(SoftCap, AgreesWithFloat64) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor logits = random_tensor({3, 37}, "logits", 20.0F);
   std::vector<double> want = logits.doubles();
   for (double& x : want)
@@ -274,7 +274,7 @@ TEST(SoftCap, AgreesWithFloat64) {
 }
 
 TEST(SoftCap, RoundsBF16Once) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor logits = random_tensor({3, 37}, "logits", 20.0F).rounded(DType::kBF16);
   std::vector<double> want = logits.doubles();
   for (double& x : want)
@@ -286,7 +286,7 @@ TEST(SoftCap, RoundsBF16Once) {
 }
 
 TEST(SoftCap, ZeroChangesNothing) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor logits = random_tensor({37}, "logits", 20.0F);
   const HostTensor before = logits.copy();
   soft_cap(stream, {.logits = logits, .softcap = 0.0F});
@@ -294,7 +294,7 @@ TEST(SoftCap, ZeroChangesNothing) {
 }
 
 TEST(CrossEntropy, NamesWhatDoesNotFit) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor logits({2, 8});
   const HostTensor losses({2});
   const HostTensor targets({2}, std::vector<std::int32_t>{0, 5});

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Embedding, CopiesTheRowsOfTheTokens) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   constexpr std::int64_t kC = 37;
   const HostTensor table = random_tensor({11, kC}, "table");
   const HostTensor tokens({4}, std::vector<std::int32_t>{10, 0, 7, 0});
@@ -38,7 +38,7 @@ TEST(Embedding, CopiesTheRowsOfTheTokens) {
 }
 
 TEST(EmbeddingBackward, SumsRepeatedTokensAndZeroesAbsentOnes) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const bool accumulate : {false, true})
     for (const std::int64_t c : {1, 16, 37})
       for (const std::int64_t n : {0, 1, 200}) {
@@ -69,7 +69,7 @@ TEST(EmbeddingBackward, SumsRepeatedTokensAndZeroesAbsentOnes) {
 
 TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
   // 1 vanishes beside 2^25: only the order (2^25 - 2^25) + 1 leaves it.
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor tokens({3}, std::vector<std::int32_t>{2, 2, 2});
   const HostTensor dtable({3, 1});
   embedding_backward(stream, {.dtable = dtable,
@@ -83,7 +83,7 @@ TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
 }
 
 TEST(Embedding, NamesATokenOutsideTheTable) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});
   for (const std::int32_t bad : {-1, 5}) {
@@ -101,7 +101,7 @@ TEST(Embedding, NamesATokenOutsideTheTable) {
 }
 
 TEST(Embedding, NamesWhatDoesNotFit) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});
   const HostTensor tokens({4}, DType::kI32);

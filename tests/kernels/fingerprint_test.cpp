@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo::test {
 namespace {
 
 std::int64_t hash_of(const HostTensor& x) {
-  ImmediateStream stream;
+  KernelStream stream;
   const HostTensor out({1}, DType::kI64);
   fingerprint(stream, {.out = out, .x = x});
   return out.values<std::int64_t>()[0];

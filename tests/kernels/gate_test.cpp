@@ -9,7 +9,7 @@
 
 #include "kernels/embedding.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -56,7 +56,7 @@ std::vector<double> value_reference(std::vector<double> v, const std::vector<dou
 }
 
 struct ValueEmbeddingTest : testing::Test {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   HostTensor v = random_tensor({kN, kHeads* kH}, "v");
   HostTensor x = random_tensor({kN, kC}, "x");
   HostTensor weight = random_tensor({kHeads, kG}, "weight", 0.3F);
@@ -148,7 +148,7 @@ std::vector<double> smear_reference(const std::vector<double>& x, const std::vec
 }
 
 TEST(Smear, MixesTheGatedTokenBeforeIn) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x = random_tensor({kB, kT, kSmearC}, "x");
   const HostTensor weight = random_tensor({1, kSmearG}, "weight", 0.3F);
   const HostTensor lambda({1}, std::vector<float>{0.7F});
@@ -165,7 +165,7 @@ TEST(Smear, MixesTheGatedTokenBeforeIn) {
 }
 
 TEST(SmearBackward, GradientsAreThoseOfTheForward) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x = random_tensor({kB, kT, kSmearC}, "x");
   const HostTensor dy = random_tensor({kB, kT, kSmearC}, "dy");
   const HostTensor weight = random_tensor({1, kSmearG}, "weight", 0.3F);

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "kernels/blas.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -71,7 +71,7 @@ void expect_agrees(const Case& s) {
   SCOPED_TRACE(concat(s.batch, "x", s.m, "x", s.n, "x", s.k, " ta ", s.transpose_a, " tb ",
                       s.transpose_b, " beta ", s.beta, " c ", static_cast<int>(s.c), " ",
                       name_of(s.in), " into ", name_of(s.out)));
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor a =
       random_tensor(s.transpose_a ? shape_of(s, s.k, s.m) : shape_of(s, s.m, s.k), "a")
           .rounded(s.in);
@@ -165,7 +165,7 @@ TEST(Gemm, AcceptsEmptyResults) {
 
 // 1 + (2^-8 + 2^-20): were the product rounded first, it would be 2^-8, and the sum, a tie, 1.
 TEST(Gemm, RoundsOnce) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const auto bf16 = [](const Shape& shape, const std::vector<float>& values) {
     return HostTensor(shape, values).rounded(DType::kBF16);
   };
@@ -184,7 +184,7 @@ TEST_P(GemmCallers, GetTheSameBitsAtOnce) {
   const HostTensor b = random_tensor({104, 96}, "b").rounded(GetParam());
   const HostTensor want({104, 104}, GetParam());
   const auto multiply_into = [&](const HostTensor& d) {
-    test::ImmediateStream stream;
+    test::KernelStream stream;
     gemm(stream, {.d = d, .a = a, .b = b, .transpose_b = true});
   };
   multiply_into(want);
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(Types, GemmCallers, ::testing::Values(DType::kF32, DTyp
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
 TEST(Gemm, NamesWhatDoesNotFit) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor d({3, 4});
   const HostTensor a({3, 5});
   const HostTensor b({5, 4});
@@ -234,7 +234,7 @@ TEST(Gemm, NamesWhatDoesNotFit) {
 }
 
 TEST(Gemm, RefusesOverlap) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor memory({7, 4});
   const HostTensor square({4, 4});
   const auto message = [&](const GemmArgs& args) {

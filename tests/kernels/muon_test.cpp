@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/step_scalars.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -77,7 +77,7 @@ std::vector<double> input_reference(const Shape& shape, const std::vector<double
 }
 
 TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
-  ImmediateStream stream;
+  KernelStream stream;
   const Scalars scalars;
   for (const Shape& shape : shapes())
     for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last: rows at MuonEq's clamp
@@ -112,7 +112,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
 // at most 2 64 2^-24 / 2^-8 = 0.2 % of the values of each rounding, and for each such row factor a
 // row. A rounding too few, or one too many, changes a third of all.
 TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
-  ImmediateStream stream;
+  KernelStream stream;
   const Scalars scalars;
   for (const Shape& shape : shapes())
     for (const float size : {1.0F, 1e-4F}) {
@@ -138,7 +138,7 @@ TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
 }
 
 TEST(MuonInput, ZeroGradientGivesZero) {
-  ImmediateStream stream;
+  KernelStream stream;
   const Scalars scalars;
   const Shape shape{2, 6, 12};
   const HostTensor zero(shape);
@@ -152,7 +152,7 @@ TEST(MuonInput, ZeroGradientGivesZero) {
 }
 
 TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
-  ImmediateStream stream;
+  KernelStream stream;
   const Scalars scalars;
   for (const Shape& shape : shapes()) {
     const auto rows = static_cast<std::size_t>(shape[1]);
@@ -204,7 +204,7 @@ TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
 }
 
 TEST(MuonScale, WidensBF16) {
-  ImmediateStream stream;
+  KernelStream stream;
   const Scalars scalars;
   for (const Shape& shape : shapes()) {
     const HostTensor x = random_tensor(shape, "x").rounded(DType::kBF16);
@@ -239,7 +239,7 @@ struct CommitTensors {
   HostTensor grad = random_tensor(shape, "grad");
   HostTensor new_variance = random_tensor({1, 24}, "new variance");
   void commit(const Scalars& scalars) const {
-    ImmediateStream stream;
+    KernelStream stream;
     muon_commit(stream, {.weight = weight,
                          .replica = replica,
                          .momentum = momentum,
@@ -298,7 +298,7 @@ TEST(MuonCommit, ElementsAndVarianceMayBeCommittedApart) {
   const CommitTensors apart;
   const Scalars scalars;
   together.commit(scalars);
-  ImmediateStream stream;
+  KernelStream stream;
   const std::int64_t n = apart.shape.numel();
   for (const std::int64_t begin : {std::int64_t{0}, std::int64_t{101}}) {
     const std::int64_t count = begin == 0 ? 101 : n - 101;

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -42,7 +42,7 @@ struct Size {
 const std::vector<Size> kSizes = {{1, 1}, {3, 7}, {5, 64}, {2, 385}, {4, 1000}, {0, 16}};
 
 TEST(RmsNorm, AgreesWithFloat64) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const auto& [n, c] : kSizes) {
     const HostTensor x = random_tensor({n, c}, "x", 3.0F);
     const HostTensor y({n, c});
@@ -64,7 +64,7 @@ TEST(RmsNorm, AgreesWithFloat64) {
 }
 
 TEST(RmsNorm, KeepsAZeroRowZeroThroughEps) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x({2, 40});
   const HostTensor rstd({2});
   rms_norm(stream, {.y = x, .rstd = rstd, .x = x, .eps = 0.25F});
@@ -73,7 +73,7 @@ TEST(RmsNorm, KeepsAZeroRowZeroThroughEps) {
 }
 
 TEST(RmsNorm, InPlaceGivesTheSameBits) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x = random_tensor({5, 77}, "x");
   const HostTensor apart({5, 77});
   const HostTensor in_place = x.copy();
@@ -84,7 +84,7 @@ TEST(RmsNorm, InPlaceGivesTheSameBits) {
 }
 
 TEST(RmsNorm, LetsNotANumberThrough) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x = random_tensor({1, 33}, "x");
   x.values()[20] = std::numeric_limits<float>::quiet_NaN();
   const HostTensor rstd({1});
@@ -97,7 +97,7 @@ struct BackwardCase {
 };
 
 BackwardCase backward_case(std::int64_t n, std::int64_t c, float eps) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   BackwardCase out{random_tensor({n, c}, "x", 0.5F), HostTensor({n, c}), HostTensor({n}),
                    random_tensor({n, c}, "dy")};
   rms_norm(stream, {.y = out.y, .rstd = out.rstd, .x = out.x, .eps = eps});
@@ -141,7 +141,7 @@ TEST(RmsNormBackward, ReferenceAgreesWithFiniteDifferences) {
 }
 
 TEST(RmsNormBackward, AgreesWithFloat64AndAccumulates) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const float eps : {kRmsNormEps, 0.125F})
     for (const auto& [n, c] : kSizes) {
       const BackwardCase s = backward_case(n, c, eps);
@@ -170,7 +170,7 @@ TEST(RmsNormBackward, AgreesWithFloat64AndAccumulates) {
 }
 
 TEST(RmsNormBackward, InPlaceGivesTheSameBits) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const BackwardCase s = backward_case(3, 50, kRmsNormEps);
   const HostTensor dx({3, 50});
   rms_norm_backward(stream, {.dx = dx, .dy = s.dy, .y = s.y, .rstd = s.rstd});
@@ -180,7 +180,7 @@ TEST(RmsNormBackward, InPlaceGivesTheSameBits) {
 
 // The forward and backward of bf16 tensors, from the rounded inputs.
 TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const auto& [n, c] : kSizes) {
     BackwardCase s{random_tensor({n, c}, "x").rounded(DType::kBF16),
                    HostTensor({n, c}, DType::kBF16), HostTensor({n}),
@@ -226,7 +226,7 @@ TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): a HostTensor frees its memory
 
 TEST(RmsNorm, NamesWhatDoesNotFit) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x({3, 4});
   const HostTensor other({4, 3});
   const HostTensor rstd({3});

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 const std::vector<Shape> kShapes = {{}, {0}, {1}, {31}, {32}, {3, 1037}, {2, 3, 5, 7}};
 
 TEST(Sum, AgreesWithLongDoubleAndAccumulates) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Shape& shape : kShapes) {
     const HostTensor x = random_tensor(shape, "x");
     long double want = 0;
@@ -44,7 +44,7 @@ TEST(Sum, AgreesWithLongDoubleAndAccumulates) {
 }
 
 TEST(SumSquares, AgreesWithLongDoubleAndAccumulates) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Shape& shape : kShapes) {
     const HostTensor x = random_tensor(shape, "x", 1e20F);  // the squares overflow a float
     long double want = 0;
@@ -61,7 +61,7 @@ TEST(SumSquares, AgreesWithLongDoubleAndAccumulates) {
 }
 
 TEST(SumSquares, IsNotFiniteWhereverAValueIsNot) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
         -std::numeric_limits<float>::infinity()})
@@ -77,7 +77,7 @@ TEST(SumSquares, IsNotFiniteWhereverAValueIsNot) {
 }
 
 TEST(LossTotals, SkipIgnoredTargetsAndSpecialTokens) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor losses({5}, std::vector<float>{1.0F, 2.0F, 4.0F, 8.0F, 16.0F});
   const HostTensor targets({5}, std::vector<std::int32_t>{0, -1, 2, 1, 0});
   const HostTensor bytes({3}, std::vector<std::int32_t>{3, 0, 5});  // token 1 is special
@@ -87,7 +87,7 @@ TEST(LossTotals, SkipIgnoredTargetsAndSpecialTokens) {
 }
 
 TEST(LossTotals, AcceptsNoTargets) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor out({4}, DType::kF64);
   loss_totals(stream, {.out = out,
                        .losses = HostTensor({0}),
@@ -97,7 +97,7 @@ TEST(LossTotals, AcceptsNoTargets) {
 }
 
 TEST(Reductions, NameWhatDoesNotFit) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x({5});
   const HostTensor out({}, DType::kF64);
   EXPECT_THAT(test::message_of<Error>([&] { sum(stream, {.out = x.tensor().row(0), .x = x}); }),

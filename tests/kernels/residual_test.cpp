@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -41,7 +41,7 @@ Reference mix_norm_reference(const std::vector<double>& x, const std::vector<dou
 }
 
 TEST(MixNorm, MixesThenNormalises) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor alpha({1}, std::vector<float>{1.15F});
   const HostTensor beta({1}, std::vector<float>{-0.3F});
   for (const std::int64_t c : {1, 16, 37, 200})
@@ -97,7 +97,7 @@ double inner(const std::vector<double>& a, const std::vector<double>& b, double*
 }
 
 TEST(MixBackward, GivesTheGradientsOfAllThatWasMixed) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const double a{1.15F};
   const double b{-0.3F};
   const HostTensor alpha({1}, std::vector<float>{1.15F});
@@ -142,7 +142,7 @@ TEST(MixBackward, GivesTheGradientsOfAllThatWasMixed) {
 }
 
 TEST(MixBackward, LeavesTheStreamsGradientWhereNothingScaledIt) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor dx = random_tensor({kN, 37}, "dx");
   const HostTensor before = dx.copy();
   const HostTensor z = random_tensor({kN, 37}, "z");
@@ -157,7 +157,7 @@ TEST(MixBackward, LeavesTheStreamsGradientWhereNothingScaledIt) {
 }
 
 TEST(Add, AddsInPlace) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor y = random_tensor({3, 7, 5}, "y");
   const HostTensor before = y.copy();
   const HostTensor x = random_tensor({3, 7, 5}, "x");

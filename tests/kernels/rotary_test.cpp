@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "support/errors.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -60,7 +60,7 @@ struct Tables {
 };
 
 Tables tables(std::int64_t positions, std::int64_t h, DType dtype = DType::kF32) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   Tables out{HostTensor({positions, h / 2}, dtype), HostTensor({positions, h / 2}, dtype)};
   rotary_table(stream, {.cos = out.cos, .sin = out.sin});
   return out;
@@ -80,7 +80,7 @@ TEST(RotaryTable, IsRoundedOnceFromDouble) {
 }
 
 TEST(RotaryNorm, AgreesWithFloat64) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Size& s : kSizes)
     for (const float eps : {kRmsNormEps, 0.125F}) {
       constexpr float kScale = 1.25F;
@@ -111,7 +111,7 @@ TEST(RotaryNorm, AgreesWithFloat64) {
 }
 
 TEST(RotaryNormBackward, AgreesWithFiniteDifferencesOfFloat64) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   for (const Size& s : kSizes) {
     constexpr float kScale = 1.25F;
     constexpr float kEps = 0.125F;
@@ -159,7 +159,7 @@ TEST(RotaryTable, HoldsTheRoundedValuesInBF16) {
 // The fp32 kernels are held to float64 above; on bf16 inputs, widened, they say what is stored but
 // for its rounding.
 TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const auto widened = [](const HostTensor& x) {
     const std::vector<double> values = x.doubles();
     return HostTensor(x.tensor().shape, std::vector<float>(values.begin(), values.end()));
@@ -201,7 +201,7 @@ TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
 }
 
 TEST(RotaryNorm, NamesWhatDoesNotFit) {
-  test::ImmediateStream stream;
+  test::KernelStream stream;
   const HostTensor x({1, 3, 2, 8});
   const HostTensor rstd({1, 3, 2});
   const Tables table = tables(4, 8);

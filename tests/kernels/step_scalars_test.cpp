@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "optim/update_groups.h"
-#include "support/immediate_stream.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -84,7 +84,7 @@ struct DeviceStructs {
   HostTensor scalars{{static_cast<std::int64_t>(sizeof(StepScalars))}, DType::kBytes};
   HostTensor hyper{{static_cast<std::int64_t>(sizeof(HyperParameters))}, DType::kBytes};
   HostTensor totals{{2}, DType::kF64};
-  ImmediateStream stream;
+  KernelStream stream;
   [[nodiscard]] StepScalars& s() const { return *scalars.tensor().as_struct<StepScalars>(); }
 };
 

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/philox.h"
 #include "runtime/tensor.h"
+#include "support/kernel_stream.h"
 
 namespace muo::test {
 
@@ -23,11 +22,8 @@ class HostTensor {
     tensor_.shape = shape;
     tensor_.dtype = dtype;
     tensor_.device = device;
-    // The exact size, so that AddressSanitizer sees an access beyond the last element.
-    const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(tensor_.bytes(), 1));
-    memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{256})));
-    std::fill_n(memory_.get(), bytes, std::byte{0});
-    tensor_.data = memory_.get();
+    memory_ = SharedMemory(tensor_.bytes());
+    tensor_.data = memory_.data();
   }
   template <class T>
   HostTensor(const Shape& shape, const std::vector<T>& values) : HostTensor(shape, dtype_of<T>) {
@@ -65,10 +61,7 @@ class HostTensor {
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{256}); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  SharedMemory memory_;
   Tensor tensor_;
 };
 

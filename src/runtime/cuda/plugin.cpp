@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/probe.h"
 
 namespace muo {
 namespace {
@@ -17,6 +18,26 @@ int device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
+std::string describe(int index) {
+  cudaDeviceProp properties{};
+  MUO_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return concat(properties.name, ", ", properties.totalGlobalMem >> 30, " GiB, ",
+                properties.multiProcessorCount, " multiprocessors, compute capability ",
+                properties.major, ".", properties.minor);
+}
+
+// GPUs of one machine are of one kind, or the user's CUDA_VISIBLE_DEVICES makes them so.
+std::string missing_kernels(int count) {
+  for (int i = 0; i < count; ++i) {
+    MUO_CUDA_CHECK(cudaSetDevice(i));
+    if (!cuda::has_kernels_for_current_device())
+      return concat("GPU ", i, " (", describe(i),
+                    ") needs code that this build lacks: configure it "
+                    "with -DMUO_CUDA_ARCHITECTURES=<capability without the dot>-real");
+  }
+  return {};
+}
+
 std::string missing() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -25,7 +46,7 @@ std::string missing() {
   static_cast<void>(cudaDriverGetVersion(&driver));
   switch (status) {
     case cudaSuccess:
-      return count > 0 ? "" : "CUDA finds no GPU";
+      return count > 0 ? missing_kernels(count) : "CUDA finds no GPU";
     case cudaErrorInsufficientDriver:
       return driver == 0 ? concat(
                                "no NVIDIA driver (libcuda.so.1 does not load); install one for "
@@ -42,14 +63,6 @@ std::string missing() {
       return concat("CUDA does not start: ", cudaGetErrorName(status), " (",
                     cudaGetErrorString(status), ")");
   }
-}
-
-std::string describe(int index) {
-  cudaDeviceProp properties{};
-  MUO_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
-  return concat(properties.name, ", ", properties.totalGlobalMem >> 30, " GiB, ",
-                properties.multiProcessorCount, " multiprocessors, compute capability ",
-                properties.major, ".", properties.minor);
 }
 
 std::unique_ptr<Device> make_device(int rank, int index) {

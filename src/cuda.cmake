@@ -1,0 +1,48 @@
+# The CUDA backend: libmuograph_cuda.so, a plug-in that the core loads when it is asked for
+# (src/runtime/plugin.h). Nothing else of the project needs CUDA.
+if(MUO_CUDA STREQUAL "OFF")
+  return()
+endif()
+find_package(CUDAToolkit 13.0 QUIET)
+if(NOT CUDAToolkit_FOUND)
+  if(MUO_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MUO_CUDA is ON, but there is no CUDA toolkit 13.0 or newer: install it, or "
+                        "name its folder by -DCUDAToolkit_ROOT=DIR")
+  endif()
+  message(STATUS "No CUDA toolkit 13.0 or newer: building without the CUDA backend")
+  return()
+endif()
+
+set(CMAKE_CUDA_ARCHITECTURES ${MUO_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+if(NOT CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+endif()
+enable_language(CUDA)
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+# In every build: the device's code is one thing to test and to measure.
+set(CMAKE_CUDA_FLAGS_DEBUG "-O3")
+set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3")
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
+if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+file(GLOB muo_cuda_sources CONFIGURE_DEPENDS
+     ${PROJECT_SOURCE_DIR}/src/runtime/cuda/*.cpp ${PROJECT_SOURCE_DIR}/src/runtime/cuda/*.cu
+     ${PROJECT_SOURCE_DIR}/src/kernels/cuda/*.cpp ${PROJECT_SOURCE_DIR}/src/kernels/cuda/*.cu)
+add_library(muograph_cuda SHARED ${muo_cuda_sources})
+target_compile_options(muograph_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -lineinfo -Xptxas=-warn-spills
+  -Xcompiler=-Wall,-Wextra $<IF:$<BOOL:${MUO_WERROR}>,-Werror=all-warnings,-w>>)
+target_compile_options(muograph_cuda PRIVATE
+  "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:muo_flags,INTERFACE_COMPILE_OPTIONS>>")
+target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static CUDA::cublasLt)
+set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
+target_link_options(muograph_cuda PRIVATE -Wl,--no-undefined)

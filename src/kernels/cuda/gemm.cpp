@@ -1,0 +1,103 @@
+#include "kernels/gemm.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/gemm_scale.h"
+#include "kernels/cuda/registration.h"
+#include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/stream_context.h"
+
+// Every product goes to cuBLASLt, also X X^T and b A + c A A of Newton-Schulz, whose results are
+// symmetric. Computing only their upper triangles would save 28% of the work of Newton-Schulz for
+// (m, 4 m) matrices; cuBLASLt has no such bf16 product, so that would be a batched kernel of our
+// own: 128 x 128 tiles, i <= j, each written twice. Worth trying if Newton-Schulz is more than 3 to
+// 5% of a step, and only at the tensor cores' full rate.
+namespace muo::cuda {
+namespace {
+
+GemmEnvironment environment_of(int device) {
+  cudaDeviceProp properties{};
+  MUO_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  return {
+      .library = static_cast<std::int64_t>(cublasLtGetVersion()),
+      .gpu = concat(properties.name, " (", properties.multiProcessorCount, " multiprocessors)")};
+}
+
+cublasLtHandle_t handle_of(StreamContext& context) {
+  if (!context.blas) {
+    const OutsideCapture outside;
+    cublasLtHandle_t handle = nullptr;
+    MUO_BLAS_CHECK(cublasLtCreate(&handle));
+    context.blas = std::shared_ptr<void>(
+        handle, [](void* h) { cublasLtDestroy(static_cast<cublasLtHandle_t>(h)); });
+  }
+  return static_cast<cublasLtHandle_t>(context.blas.get());
+}
+
+// From the table; else measured, where that is asked for; else the library's favourite.
+cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
+                            const GemmProblem& problem, const GemmEnvironment& here,
+                            std::int64_t workspace_bytes) {
+  GemmAlgorithms& table = gemm_algorithms();
+  const std::string text = text_of(problem);
+  if (const auto recorded = table.find(here, text))
+    return restored(handle, plan, problem, *recorded, workspace_bytes);
+  const auto proposals = candidates(handle, plan, problem, workspace_bytes);
+  if (!table.measuring()) return proposals.front();
+  const GemmMeasurement best = fastest(handle, plan, problem, proposals, workspace_bytes);
+  GemmAlgorithm entry = described(best.algorithm);
+  entry.microseconds = best.microseconds;
+  table.record(here, text, entry);
+  return best.algorithm;
+}
+
+// Plans by problem, of every device: what one device's thread has measured, the others use.
+class Plans {
+ public:
+  GemmPlan get(cublasLtHandle_t handle, const GemmProblem& problem, const StreamContext& context) {
+    // Held while a plan is made: devices measure one after the other, and nothing twice.
+    const std::lock_guard lock(mutex_);
+    const auto key = std::pair(context.device, problem);
+    if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+    const auto [here, added] = environments_.try_emplace(context.device);
+    if (added) here->second = environment_of(context.device);
+    GemmPlan plan = describe(problem);
+    plan.algorithm = choose(handle, plan, problem, here->second, context.gemm_workspace_bytes);
+    plans_.emplace(key, plan);
+    return plan;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, GemmProblem>, GemmPlan> plans_;
+  std::map<int, GemmEnvironment> environments_;
+};
+
+void gemm(NativeStream stream, const GemmArgs& args) {
+  if (args.d.numel() == 0) return;
+  const GemmProblem problem = problem_of(args);
+  const bool adds = problem.addend != GemmProblem::Addend::kNone;
+  if (problem.k == 0) return scale_into(stream, args.d, adds ? args.c : Tensor{}, args.beta);
+  static Plans plans;
+  StreamContext& context = context_of(stream);
+  const cublasLtHandle_t handle = handle_of(context);
+  run_plan(handle, plans.get(handle, problem, context),
+           {.a = args.a.data,
+            .b = args.b.data,
+            .c = adds ? args.c.data : args.d.data,
+            .d = args.d.data,
+            .alpha = args.alpha,
+            .beta = adds ? args.beta : 0.0F},
+           {context.gemm_workspace, context.gemm_workspace_bytes}, stream);
+}
+
+const KernelRegistration<GemmArgs> registration(&gemm);
+
+}  // namespace
+}  // namespace muo::cuda

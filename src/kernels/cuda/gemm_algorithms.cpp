@@ -1,0 +1,165 @@
+#include "kernels/cuda/gemm_algorithms.h"
+
+#include <nlohmann/json.hpp>
+
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+namespace muo::cuda {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "muograph-gemm-algorithms";
+constexpr int kVersion = 1;
+
+std::string hex(std::uint64_t word) {
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(word));
+  return std::string("0x") + digits.data();
+}
+
+std::uint64_t from_hex(const std::string& text) {
+  std::uint64_t word = 0;
+  const char* end = text.data() + text.size();
+  const bool prefixed = text.starts_with("0x");
+  const auto [rest, error] = std::from_chars(text.data() + (prefixed ? 2 : 0), end, word, 16);
+  if (!prefixed || error != std::errc{} || rest != end)
+    throw InputError("'" + text + "' is not a word such as 0x000000000000001f");
+  return word;
+}
+
+json to_json(const std::string& problem, const GemmAlgorithm& algorithm) {
+  json out = {{"problem", problem}, {"microseconds", algorithm.microseconds}};
+  for (std::size_t i = 0; i < algorithm.attributes.size(); ++i)
+    out[std::string(GemmAlgorithm::kAttributes[i])] = algorithm.attributes[i];
+  for (const std::uint64_t word : algorithm.words)
+    out["words"].push_back(hex(word));
+  return out;
+}
+
+GemmAlgorithm from_json(const json& entry) {
+  GemmAlgorithm out;
+  for (std::size_t i = 0; i < out.attributes.size(); ++i)
+    out.attributes[i] = entry.at(std::string(GemmAlgorithm::kAttributes[i])).get<std::int64_t>();
+  const json& words = entry.at("words");
+  if (words.size() != out.words.size())
+    throw InputError(concat(words.size(), " words, expected ", out.words.size()));
+  for (std::size_t i = 0; i < out.words.size(); ++i)
+    out.words[i] = from_hex(words.at(i).get<std::string>());
+  out.microseconds = entry.at("microseconds").get<double>();
+  return out;
+}
+
+struct Table {
+  GemmEnvironment environment;
+  std::map<std::string, GemmAlgorithm> by_problem;
+};
+
+Table parse(const json& root) {
+  if (root.at("format").get<std::string>() != kFormat)
+    throw InputError(concat("its format is not ", kFormat));
+  if (const int version = root.at("version").get<int>(); version != kVersion)
+    throw InputError(concat("version ", version, ", expected ", kVersion));
+  Table out{{root.at("library").get<std::int64_t>(), root.at("gpu").get<std::string>()}, {}};
+  for (const json& entry : root.at("algorithms")) {
+    const auto problem = entry.at("problem").get<std::string>();
+    if (!out.by_problem.emplace(problem, from_json(entry)).second)
+      throw InputError("twice: " + problem);
+  }
+  return out;
+}
+
+Table read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) throw InputError(path.string() + ": cannot be read");
+  try {
+    return parse(json::parse(file));
+  } catch (const json::exception& e) {
+    throw InputError(path.string() + ": not a table of GEMM algorithms: " + e.what());
+  } catch (const InputError& e) {
+    throw InputError(path.string() + ": not a table of GEMM algorithms: " + e.what());
+  }
+}
+
+std::string text_of(const GemmEnvironment& e) {
+  return concat("cuBLASLt ", e.library, " on ", e.gpu);
+}
+
+}  // namespace
+
+std::string GemmAlgorithms::load(const std::filesystem::path& path, const GemmEnvironment& here) {
+  Table table = read(path);
+  if (table.environment != here)
+    return concat(path.string(), ": not used: measured with ", text_of(table.environment),
+                  ", this is ", text_of(here));
+  const std::lock_guard lock(mutex_);
+  environment_ = std::move(table.environment);
+  by_problem_ = std::move(table.by_problem);
+  return {};
+}
+
+void GemmAlgorithms::save(const std::filesystem::path& path) const {
+  json root = {{"format", kFormat}, {"version", kVersion}, {"algorithms", json::array()}};
+  {
+    const std::lock_guard lock(mutex_);
+    root["library"] = environment_.library;
+    root["gpu"] = environment_.gpu;
+    for (const auto& [problem, algorithm] : by_problem_)
+      root["algorithms"].push_back(to_json(problem, algorithm));
+  }
+  const std::filesystem::path whole = path.string() + ".new";
+  std::ofstream file(whole);
+  file << root.dump(1) << '\n';
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(whole, path, error);
+  if (!file || error) {
+    std::filesystem::remove(whole, error);
+    throw Error(path.string() + ": cannot be written");
+  }
+}
+
+std::optional<GemmAlgorithm> GemmAlgorithms::find(const GemmEnvironment& here,
+                                                  const std::string& problem) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_problem_.find(problem);
+  if (found == by_problem_.end() || environment_ != here) return std::nullopt;
+  return found->second;
+}
+
+bool GemmAlgorithms::record(const GemmEnvironment& here, const std::string& problem,
+                            const GemmAlgorithm& algorithm) {
+  const std::lock_guard lock(mutex_);
+  if (by_problem_.empty()) environment_ = here;
+  if (environment_ != here) return false;
+  by_problem_[problem] = algorithm;
+  return true;
+}
+
+std::size_t GemmAlgorithms::size() const {
+  const std::lock_guard lock(mutex_);
+  return by_problem_.size();
+}
+
+void GemmAlgorithms::set_measuring(bool on) {
+  const std::lock_guard lock(mutex_);
+  measuring_ = on;
+}
+
+bool GemmAlgorithms::measuring() const {
+  const std::lock_guard lock(mutex_);
+  return measuring_;
+}
+
+GemmAlgorithms& gemm_algorithms() {
+  static GemmAlgorithms algorithms;
+  return algorithms;
+}
+
+}  // namespace muo::cuda

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/philox.h"
+#include "kernels/cuda/gemm_plan.h"
+#include "runtime/cuda/cuda_check.h"
+
+namespace muo::cuda {
+namespace {
+
+constexpr int kRounds = 5;
+constexpr float kShortestMs = 1.0F;  // between two events: well above their resolution
+constexpr int kMostRepeats = 100;
+
+struct FreeDevice {
+  void operator()(void* p) const { static_cast<void>(cudaFree(p)); }
+};
+using DeviceMemory = std::unique_ptr<void, FreeDevice>;
+
+DeviceMemory device_memory(std::int64_t bytes) {
+  void* p = nullptr;
+  MUO_CUDA_CHECK(cudaMalloc(&p, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))),
+                 "to measure GEMM algorithms, ", bytes,
+                 " bytes; leave more memory free, or use a recorded table");
+  return DeviceMemory(p);
+}
+
+struct DestroyStream {
+  void operator()(cudaStream_t s) const { static_cast<void>(cudaStreamDestroy(s)); }
+};
+struct DestroyEvent {
+  void operator()(cudaEvent_t e) const { static_cast<void>(cudaEventDestroy(e)); }
+};
+using OwnStream = std::unique_ptr<CUstream_st, DestroyStream>;
+using OwnEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+OwnStream make_stream() {
+  cudaStream_t stream = nullptr;
+  MUO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return OwnStream(stream);
+}
+OwnEvent make_event() {
+  cudaEvent_t event = nullptr;
+  MUO_CUDA_CHECK(cudaEventCreate(&event));
+  return OwnEvent(event);
+}
+
+// Elements in [-0.5, 0.5), a block of them over and over. Not zeros: the power that a product
+// draws, and with it the clock, depends on the bits of its operands.
+DeviceMemory random_operand(std::int64_t count, DType dtype, cudaStream_t stream) {
+  const std::int64_t block = std::min<std::int64_t>(count, std::int64_t{1} << 16);
+  std::vector<std::byte> host(static_cast<std::size_t>(block * size_of(dtype)));
+  const CounterRandom random(0, "gemm");
+  const auto fill = [&]<class T>(T /*type*/) {
+    for (std::int64_t i = 0; i < block; ++i) {
+      const T value = from_f32<T>(random.uniform(static_cast<std::uint64_t>(i)) - 0.5F);
+      std::memcpy(host.data() + i * size_of(dtype), &value, sizeof(value));
+    }
+  };
+  if (dtype == DType::kBF16)
+    fill(BF16{});
+  else
+    fill(float{});
+  const std::size_t bytes = static_cast<std::size_t>(count * size_of(dtype));
+  DeviceMemory memory = device_memory(count * size_of(dtype));
+  auto* device = static_cast<std::byte*>(memory.get());
+  MUO_CUDA_CHECK(cudaMemcpyAsync(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream));
+  for (std::size_t done = host.size(); done < bytes; done += std::min(done, bytes - done))
+    MUO_CUDA_CHECK(cudaMemcpyAsync(device + done, device, std::min(done, bytes - done),
+                                   cudaMemcpyDeviceToDevice, stream));
+  MUO_CUDA_CHECK(cudaStreamSynchronize(stream));  // `host` ends here
+  return memory;
+}
+
+}  // namespace
+
+GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& p,
+                        std::span<const cublasLtMatmulAlgo_t> algorithms,
+                        std::int64_t workspace_bytes) {
+  MUO_CHECK(!algorithms.empty());
+  const OutsideCapture outside;
+  const OwnStream stream = make_stream();
+  const OwnEvent begin = make_event();
+  const OwnEvent end = make_event();
+  const DeviceMemory a = random_operand(p.batch * p.m * p.k, p.in, stream.get());
+  const DeviceMemory b = random_operand(p.batch * p.k * p.n, p.in, stream.get());
+  const DeviceMemory d = random_operand(p.batch * p.m * p.n, p.out, stream.get());
+  const DeviceMemory c = p.addend == GemmProblem::Addend::kApart
+                             ? random_operand(p.batch * p.m * p.n, p.out, stream.get())
+                             : DeviceMemory{};
+  const DeviceMemory workspace = device_memory(workspace_bytes);
+  const GemmOperands operands{.a = a.get(),
+                              .b = b.get(),
+                              .c = c ? c.get() : d.get(),
+                              .d = d.get(),
+                              .alpha = 1.0F,
+                              .beta = p.addend == GemmProblem::Addend::kNone ? 0.0F : 1.0F};
+  const auto time_ms = [&](const cublasLtMatmulAlgo_t& algorithm, int repeats) {
+    plan.algorithm = algorithm;
+    MUO_CUDA_CHECK(cudaEventRecord(begin.get(), stream.get()));
+    for (int i = 0; i < repeats; ++i)
+      run_plan(handle, plan, operands, {workspace.get(), workspace_bytes}, stream.get());
+    MUO_CUDA_CHECK(cudaEventRecord(end.get(), stream.get()));
+    MUO_CUDA_CHECK(cudaEventSynchronize(end.get()));
+    float ms = 0.0F;
+    MUO_CUDA_CHECK(cudaEventElapsedTime(&ms, begin.get(), end.get()));
+    return ms;
+  };
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms)
+    time_ms(algorithm, 1);  // loads its kernel
+  const float once = std::max(time_ms(algorithms.front(), 1), 1e-3F);
+  const int repeats =
+      static_cast<int>(std::clamp(kShortestMs / once, 1.0F, static_cast<float>(kMostRepeats)));
+  // Round by round, so that a clock that changes meanwhile changes for all; the best of each.
+  std::vector<float> best(algorithms.size(), std::numeric_limits<float>::infinity());
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t i = 0; i < algorithms.size(); ++i)
+      best[i] = std::min(best[i], time_ms(algorithms[i], repeats));
+  const auto winner = std::min_element(best.begin(), best.end());
+  return {algorithms[static_cast<std::size_t>(winner - best.begin())],
+          double{*winner} * 1e3 / repeats};
+}
+
+}  // namespace muo::cuda

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <cublasLt.h>
+
+#include "kernels/cuda/gemm_algorithms.h"
+#include "kernels/cuda/gemm_problem.h"
+
+namespace muo::cuda {
+
+// Throws Error with cuBLASLt's name of the failure.
+#define MUO_BLAS_CHECK(call, ...)                                                          \
+  do {                                                                                     \
+    if (const cublasStatus_t status = (call); status != CUBLAS_STATUS_SUCCESS)             \
+      MUO_FAIL(#call ": ", cublasLtGetStatusName(status) __VA_OPT__(, " ", ) __VA_ARGS__); \
+  } while (false)
+
+// While it lives, calls on this thread that a capture in progress would refuse (allocations,
+// synchronisation of other streams) are allowed; nothing of them becomes part of the capture.
+class OutsideCapture {
+ public:
+  OutsideCapture();
+  ~OutsideCapture();
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// How one problem is computed: descriptors and algorithm, fixed when it first comes. Plain data
+// without resources; passed by value, because the library takes pointers to what is not const.
+struct GemmPlan {
+  cublasLtMatmulDescOpaque_t operation{};
+  cublasLtMatrixLayoutOpaque_t first{}, second{}, result{};
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+// d <- alpha op(a) op(b) + beta c, by the plan's algorithm.
+struct GemmOperands {
+  const void* a;
+  const void* b;
+  const void* c;
+  void* d;
+  float alpha, beta;
+};
+struct GemmWorkspace {
+  void* data;
+  std::int64_t bytes;
+};
+void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmOperands& operands,
+              const GemmWorkspace& workspace, cudaStream_t stream);
+
+// Everything but the algorithm.
+GemmPlan describe(const GemmProblem& problem);
+
+// The library's proposals, at most kMostCandidates, its favourite first; all deterministic and of
+// fp32 accumulation. Runs on the host alone. Throws Error if there is none.
+inline constexpr int kMostCandidates = 8;
+std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan plan,
+                                             const GemmProblem& problem,
+                                             std::int64_t workspace_bytes);
+
+// The two forms of an algorithm. `restored` throws InputError if the table's entry is none for this
+// plan.
+GemmAlgorithm described(const cublasLtMatmulAlgo_t& algorithm);
+cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
+                              const GemmAlgorithm& recorded, std::int64_t workspace_bytes);
+
+// The fastest candidate, on operands and a stream of its own (temporary memory of the problem's
+// size), and its time: `algorithms` must not be empty. Throws Error if that memory is not there.
+struct GemmMeasurement {
+  cublasLtMatmulAlgo_t algorithm;
+  double microseconds;
+};
+GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
+                        std::span<const cublasLtMatmulAlgo_t> algorithms,
+                        std::int64_t workspace_bytes);
+
+}  // namespace muo::cuda

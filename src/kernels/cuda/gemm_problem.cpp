@@ -1,0 +1,56 @@
+#include "kernels/cuda/gemm_problem.h"
+
+#include <algorithm>
+
+namespace muo::cuda {
+namespace {
+
+std::int64_t alignment_of(const Tensor& t) {
+  const auto address = reinterpret_cast<std::uintptr_t>(t.data);
+  const std::uintptr_t lowest_bit = address & (~address + 1);
+  return static_cast<std::int64_t>(std::min<std::uintptr_t>(lowest_bit, 16));
+}
+
+}  // namespace
+
+GemmProblem problem_of(const GemmArgs& args) {
+  const std::size_t row_axis = args.d.shape.rank() == 3 ? 1 : 0;
+  GemmProblem p;
+  p.m = args.d.shape[row_axis];
+  p.n = args.d.shape[row_axis + 1];
+  p.k = args.a.shape[args.transpose_a ? row_axis : row_axis + 1];
+  p.batch = row_axis == 1 ? args.d.shape[0] : 1;
+  p.in = args.a.dtype;
+  p.out = args.d.dtype;
+  p.transpose_a = args.transpose_a;
+  p.transpose_b = args.transpose_b;
+  if (args.c && args.beta != 0.0F)
+    p.addend =
+        args.c.data == args.d.data ? GemmProblem::Addend::kInPlace : GemmProblem::Addend::kApart;
+  p.alignment.a = alignment_of(args.a);
+  p.alignment.b = alignment_of(args.b);
+  p.alignment.d = alignment_of(args.d);
+  p.alignment.c = p.addend == GemmProblem::Addend::kApart ? alignment_of(args.c) : p.alignment.d;
+  return p;
+}
+
+std::string text_of(const GemmProblem& p) {
+  constexpr const char* kAddends[] = {"", " + d", " + c"};
+  return concat(name_of(p.in), " into ", name_of(p.out), ", ", p.batch, " x (", p.m, " x ", p.n,
+                " x ", p.k, "), a", p.transpose_a ? "^T" : "", " b", p.transpose_b ? "^T" : "",
+                kAddends[static_cast<int>(p.addend)], ", aligned to ", p.alignment.a, " ",
+                p.alignment.b, " ", p.alignment.c, " ", p.alignment.d);
+}
+
+ColumnMajorProblem column_major(const GemmProblem& p) {
+  // The stored rows of ours are the columns there.
+  const auto matrix = [](std::int64_t rows, std::int64_t columns, bool transpose) {
+    if (transpose) std::swap(rows, columns);
+    return ColumnMajorMatrix{columns, rows, rows * columns, transpose};
+  };
+  return {.first = matrix(p.k, p.n, p.transpose_b),
+          .second = matrix(p.m, p.k, p.transpose_a),
+          .result = matrix(p.m, p.n, false)};
+}
+
+}  // namespace muo::cuda

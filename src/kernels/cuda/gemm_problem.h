@@ -1,0 +1,52 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "kernels/gemm.h"
+
+namespace muo::cuda {
+
+// All that an algorithm may depend on: neither addresses nor the values of alpha and beta, so that
+// the same product is computed the same way wherever its tensors lie.
+struct GemmProblem {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  DType in = DType::kF32;   // of a and b
+  DType out = DType::kF32;  // of c and d
+  bool transpose_a = false, transpose_b = false;
+  // Where beta c comes from: nowhere (beta is zero or c absent), d itself, another tensor.
+  enum class Addend : std::uint8_t { kNone, kInPlace, kApart } addend = Addend::kNone;
+  // Bytes that the addresses of a, b, c and d are multiples of; 16, the width of the widest
+  // access, stands for all above, so that a tensor's place in an arena does not matter.
+  struct Alignment {
+    std::int64_t a = 16, b = 16, c = 16, d = 16;
+    friend auto operator<=>(const Alignment&, const Alignment&) = default;
+  } alignment;
+
+  friend auto operator<=>(const GemmProblem&, const GemmProblem&) = default;
+};
+
+GemmProblem problem_of(const GemmArgs& args);
+
+// One line, the same for equal problems only: "bf16 into fp32, 16 x (768 x 3072 x 768), a^T b,
+// ...".
+std::string text_of(const GemmProblem& problem);
+
+// The same product as a library of column-major matrices sees it. A row-major matrix is the
+// transpose of the column-major one in the same memory, so d^T = op(b)^T op(a)^T is what it is
+// asked for: b first, then a, each transposed exactly if it is for us.
+struct ColumnMajorMatrix {
+  std::int64_t rows = 0, columns = 0;  // as stored, before any transpose
+  std::int64_t stride = 0;             // elements from one matrix of the batch to the next
+  bool transpose = false;
+  [[nodiscard]] std::int64_t leading() const { return rows; }  // contiguous
+};
+struct ColumnMajorProblem {
+  ColumnMajorMatrix first;   // our b
+  ColumnMajorMatrix second;  // our a
+  ColumnMajorMatrix result;  // our c and d
+};
+ColumnMajorProblem column_major(const GemmProblem& problem);
+
+}  // namespace muo::cuda

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+
+#include "kernels/cuda/block.h"
+
+namespace muo::cuda {
+
+// A token or target outside its range is a defect of the data. The host throws; a kernel cannot,
+// and must not read beyond a table: it prints one line and stops the device. The next call of the
+// host on this device reports the failure. Whole warps call it.
+__device__ __forceinline__ void check_index(bool inside, const char* what, std::int32_t value,
+                                            std::int64_t position, int lowest, std::int64_t bound) {
+  const unsigned outside = __ballot_sync(kAllLanes, inside ? 0 : 1);
+  if (outside == 0) return;
+  if (static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(outside)) - 1)
+    printf("%s %d at position %lld is outside [%d, %lld)\n", what, value,
+           static_cast<long long>(position), lowest, static_cast<long long>(bound));
+  __syncwarp();
+  __trap();
+}
+
+}  // namespace muo::cuda

@@ -1,0 +1,45 @@
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/registration.h"
+#include "kernels/step_scalars.h"
+
+namespace muo::cuda {
+namespace {
+
+// One thread each: a few hundred bytes, bound by the latency of a launch and of memory.
+
+__global__ void advance_step_kernel(StepScalars* scalars, const HyperParameters* hyper) {
+  fill_step_scalars(*hyper, *scalars);
+}
+
+__global__ void agree_commit_kernel(StepScalars* scalars, const double* totals, std::int64_t n) {
+  bool finite = true;
+  for (std::int64_t i = 0; i < n; ++i)
+    finite = finite && totals[i] - totals[i] == 0.0;  // infinities and NaN leave NaN
+  scalars->commit = finite ? 1 : 0;
+}
+
+__global__ void finish_step_kernel(StepScalars* scalars) {
+  ++scalars->step;
+  scalars->updates += scalars->commit;
+}
+
+void advance_step(NativeStream stream, const AdvanceStepArgs& args) {
+  launch(advance_step_kernel, 1, 1, 0, stream, args.scalars.as_struct<StepScalars>(),
+         args.hyper.as_struct<HyperParameters>());
+}
+
+void agree_commit(NativeStream stream, const AgreeCommitArgs& args) {
+  launch(agree_commit_kernel, 1, 1, 0, stream, args.scalars.as_struct<StepScalars>(),
+         args.totals.as<double>(), args.totals.numel());
+}
+
+void finish_step(NativeStream stream, const FinishStepArgs& args) {
+  launch(finish_step_kernel, 1, 1, 0, stream, args.scalars.as_struct<StepScalars>());
+}
+
+const KernelRegistration<AdvanceStepArgs> advance(&advance_step);
+const KernelRegistration<AgreeCommitArgs> agree(&agree_commit);
+const KernelRegistration<FinishStepArgs> finish(&finish_step);
+
+}  // namespace
+}  // namespace muo::cuda

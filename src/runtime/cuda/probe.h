@@ -1,0 +1,8 @@
+#pragma once
+
+namespace muo::cuda {
+
+// Whether this build has machine code for the current GPU.
+bool has_kernels_for_current_device();
+
+}  // namespace muo::cuda

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "runtime/device.h"
+#include "runtime/stream.h"
+
+namespace muo::test {
+
+// Where tests of kernels run: MUO_TEST_BACKEND is host (the default), simt (the CUDA kernels,
+// executed on the CPU by tests/simt) or cuda (on the first GPU).
+enum class KernelBackend : std::uint8_t { kHost, kSimt, kCuda };
+KernelBackend kernel_backend();
+
+// Memory that the kernels under test and the host reach at one address: pinned on a GPU, of the
+// exact size elsewhere, so that AddressSanitizer sees an access beyond the end. Zero at first.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  explicit SharedMemory(std::int64_t bytes);
+  [[nodiscard]] std::byte* data() const { return memory_.get(); }
+
+ private:
+  std::unique_ptr<std::byte, std::function<void(std::byte*)>> memory_;
+};
+
+// Every operation has run when the call returns, whatever the backend.
+class KernelStream final : public Stream {
+ public:
+  KernelStream();
+
+  void record(Event& /*event*/) override {}
+  void wait(Event& /*event*/) override {}
+  void synchronize() override;
+  void launch(Graph& graph) override;
+  std::unique_ptr<Graph> capture(const std::function<void()>& body) override;
+  void copy(Tensor dst, Tensor src) override;
+  void zero(Tensor dst) override;
+  void enqueue_host(std::string_view name, std::span<const Access> accesses,
+                    HostTask task) override;
+  [[nodiscard]] NativeStream native() const override;
+  [[nodiscard]] bool is_host() const override;
+
+ private:
+  std::unique_ptr<Stream> stream_;  // null on the host
+};
+
+}  // namespace muo::test
