@@ -1,6 +1,7 @@
 #include "kernels/adamw.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/lerp.h"
 #include "kernels/cuda/registration.h"
 #include "kernels/step_scalars.h"
 
@@ -9,11 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kPack = kWidth<BF16>;  // two accesses of fp32, one of bf16
-
-// PyTorch's lerp, whose form depends on the weight.
-__device__ __forceinline__ float lerp(float a, float b, float weight) {
-  return weight < 0.5F ? fmaf(weight, b - a, a) : fmaf(weight - 1.0F, b - a, b);
-}
 
 // A thread takes N neighbours; parameters of one bucket are contiguous, so one launch serves all
 // tensors of a group. fp32 moments: 28 bytes per element and 2 for the replica; bf16: 20 and 2.

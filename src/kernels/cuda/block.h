@@ -9,10 +9,11 @@ inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 // Sums and maxima over threads. The order is that of a butterfly, the same on every run; all
 // threads get the same bits.
 
-template <class T>
+// Over kLanes neighbouring lanes, a power of two; the whole warp calls it.
+template <int kLanes = 32, class T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2)
+  for (int step = kLanes / 2; step > 0; step /= 2)
     x += __shfl_xor_sync(kAllLanes, x, step);
   return x;
 }

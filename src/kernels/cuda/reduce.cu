@@ -1,0 +1,113 @@
+#include "kernels/cuda/index_check.h"
+#include "kernels/cuda/registration.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/cuda/vector.h"
+#include "kernels/reduce.h"
+
+namespace muo::cuda {
+namespace {
+
+// By strides of the grid, in fp64: 4 bytes per element, bound by bandwidth (an fp64 addition a
+// number is below that on the GPUs that have fp64 units; on others the sum is bound by them).
+// Elements left over by vectors are taken by block 0.
+template <int N, bool kSquares>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_kernel(const float* x, std::int64_t count, double* partials) {
+  const std::int64_t packs = count / N;
+  const std::int64_t stride = std::int64_t{gridDim.x} * kSumThreads;
+  double sum = 0.0;
+  const auto add = [&sum](float value) {
+    const double v{value};
+    sum += kSquares ? v * v : v;
+  };
+#pragma unroll 4
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kSumThreads + threadIdx.x; i < packs;
+       i += stride) {
+    const Pack<N> values = load<N>(x + i * N);
+#pragma unroll
+    for (const float v : values.v)
+      add(v);
+  }
+  if constexpr (N > 1)
+    if (const std::int64_t i = packs * N + threadIdx.x; blockIdx.x == 0 && i < count) add(x[i]);
+  leave_partial(partials, gridDim.x, 0, sum);
+}
+
+struct PutSum {
+  double* out;
+  double scale;
+  bool accumulate;
+
+  __device__ void operator()(int /*sum*/, double total) const {
+    total *= scale;
+    *out = accumulate ? *out + total : total;
+  }
+};
+
+template <bool kSquares>
+void sum_of(NativeStream stream, const Tensor& x, const PutSum& put) {
+  const std::int64_t count = x.numel();
+  with_width<float>(vectors_fit<float>(0, {x.data}), [&]<int N>() {
+    const unsigned blocks = blocks_for(count / N, kSumThreads * 4, kManyBlocks);
+    launch(sum_kernel<N, kSquares>, blocks, kSumThreads, 0, stream, x.as<float>(), count,
+           context_of(stream).partials);
+    finish_sums(stream, blocks, 1, put);
+  });
+}
+
+constexpr int kTotals = 4;
+
+// By strides of the grid: 8 bytes per position and a look-up in a table that L2 holds.
+__global__ void __launch_bounds__(kSumThreads)
+    loss_totals_kernel(const float* losses, const std::int32_t* targets, const std::int32_t* bytes,
+                       std::int64_t count, std::int64_t vocab, double* partials) {
+  double totals[kTotals] = {};
+  const std::int64_t stride = std::int64_t{gridDim.x} * kSumThreads;
+  for (std::int64_t begin = std::int64_t{blockIdx.x} * kSumThreads; begin < count;
+       begin += stride) {
+    const std::int64_t i = begin + threadIdx.x;
+    const std::int32_t target = i < count ? targets[i] : -1;
+    check_index(target < vocab, "loss_totals: target", target, i, -1, vocab);
+    if (target < 0) continue;
+    const double loss{losses[i]};
+    totals[0] += loss;
+    totals[1] += 1.0;
+    if (const std::int32_t length = bytes[target]; length > 0) {
+      totals[2] += loss;
+      totals[3] += static_cast<double>(length);
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < kTotals; ++s)
+    leave_partial(partials, gridDim.x, s, totals[s]);
+}
+
+struct AddTotals {
+  double* out;
+
+  __device__ void operator()(int sum, double total) const { out[sum] += total; }
+};
+
+void sum(NativeStream stream, const SumArgs& args) {
+  sum_of<false>(stream, args.x, {args.out.as<double>(), args.scale, args.accumulate});
+}
+
+void sum_squares(NativeStream stream, const SumSquaresArgs& args) {
+  sum_of<true>(stream, args.x, {args.out.as<double>(), 1.0, args.accumulate});
+}
+
+void loss_totals(NativeStream stream, const LossTotalsArgs& args) {
+  const std::int64_t count = args.losses.shape[0];
+  const unsigned blocks = blocks_for(count, kSumThreads * 4, kManyBlocks);
+  launch(loss_totals_kernel, blocks, kSumThreads, 0, stream, args.losses.as<float>(),
+         args.targets.as<std::int32_t>(), args.bytes.as<std::int32_t>(), count, args.bytes.shape[0],
+         context_of(stream).partials);
+  finish_sums(stream, blocks, kTotals, AddTotals{args.out.as<double>()});
+}
+
+const KernelRegistration<SumArgs> sums(&sum);
+const KernelRegistration<SumSquaresArgs> squares(&sum_squares);
+const KernelRegistration<LossTotalsArgs> losses(&loss_totals);
+
+}  // namespace
+}  // namespace muo::cuda
