@@ -1,0 +1,90 @@
+#pragma once
+
+// Instructions that CUDA C++ has no name for: asynchronous copies into shared memory, loads of
+// matrix fragments and tensor-core products (sm_80 and later), and the hardware's 2^x. Elsewhere in
+// the kernels there is no assembly. The SIMT tier has a twin of each.
+
+#include "kernels/cuda/launch.h"
+
+#ifdef MUO_SIMT
+#  include "simt/emulator/ptx.h"
+#else
+
+#  include <cstdint>
+
+namespace muo::cuda {
+
+// A place in shared memory; an offset in bytes may be added.
+using SharedAddress = std::uint32_t;
+
+__device__ __forceinline__ SharedAddress shared_address(const void* p) {
+  return static_cast<SharedAddress>(__cvta_generic_to_shared(p));
+}
+
+// Copies 16 bytes, both ends aligned to 16, through L2 only; or writes 16 zeros and does not read.
+__device__ __forceinline__ void copy_async_16(SharedAddress to, const void* from, bool read) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(read ? 16 : 0)
+               : "memory");
+}
+
+// The same for 4 bytes.
+__device__ __forceinline__ void copy_async_4(SharedAddress to, const void* from, bool read) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+               "r"(read ? 4 : 0)
+               : "memory");
+}
+
+// This thread's copies since the last call are one group.
+__device__ __forceinline__ void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Until all but the latest kGroups groups of this thread have arrived. Other threads see them after
+// a barrier.
+template <int kGroups>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
+// Four 8x8 matrices of 16-bit elements. Lane l gives the address of a row, 16 bytes: row l % 8 of
+// matrix l / 8. Of matrix i it gets in r[i] the elements 2 (l % 4) and the next of row l / 4.
+__device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], SharedAddress row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(row)
+               : "memory");
+}
+
+// The same of the transposed matrices: rows 2 (l % 4) and the next, at column l / 4.
+__device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], SharedAddress row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(row)
+               : "memory");
+}
+
+// d(16, 8) += a(16, 16) b(16, 8) of bf16, sums in fp32. With g = lane / 4 and p = 2 (lane % 4), a
+// lane holds in each word two neighbours, the first in the lower half:
+//   a[0] (g, p)   a[1] (g + 8, p)   a[2] (g, p + 8)   a[3] (g + 8, p + 8)   along a row
+//   b[0] (p, g)   b[1] (p + 8, g)                                           along a column
+//   d[0], d[1] (g, p), (g, p + 1)   d[2], d[3] (g + 8, p), (g + 8, p + 1)
+__device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],
+                                             std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 2^x within 2 ulp; results below 2^-126 are zero.
+__device__ __forceinline__ float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace muo::cuda
+
+#endif
