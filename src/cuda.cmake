@@ -43,6 +43,32 @@ target_compile_options(muograph_cuda PRIVATE
   -Xcompiler=-Wall,-Wextra $<IF:$<BOOL:${MUO_WERROR}>,-Werror=all-warnings,-w>>)
 target_compile_options(muograph_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:muo_flags,INTERFACE_COMPILE_OPTIONS>>")
-target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static CUDA::cublasLt)
+# cuDNN is loaded at run time; building needs its headers and those of its frontend, which
+# scripts/setup.sh fetches. One translation unit sees them.
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
+          HINTS ${PROJECT_SOURCE_DIR}/build/third_party/cudnn_frontend/include)
+if(CUDNN_INCLUDE_DIR AND CUDNN_FRONTEND_INCLUDE_DIR)
+  target_compile_definitions(muograph_cuda PRIVATE MUO_CUDNN)
+  target_include_directories(muograph_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR}
+                             ${CUDNN_FRONTEND_INCLUDE_DIR})
+  # Half a minute as it is. The frontend's inlined code warns in spite of being a system header.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/kernels/cuda/cudnn_attention.cpp PROPERTIES
+                              COMPILE_OPTIONS "-O1;-g0;-Wno-null-dereference")
+else()
+  message(STATUS "No headers of cuDNN or of its frontend (scripts/setup.sh fetches the latter): "
+                 "building without cuDNN attention")
+endif()
+target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static CUDA::cublasLt
+                      ${CMAKE_DL_LIBS})
+# Where dlopen looks for cuDNN.
+set_target_properties(muograph_cuda PROPERTIES BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
 set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
 target_link_options(muograph_cuda PRIVATE -Wl,--no-undefined)
+
+if(MUO_TESTS)
+  add_library(muograph_fake_driver SHARED tests/cuda/fake_driver.cpp)
+  set_target_properties(muograph_fake_driver PROPERTIES
+    OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_driver)
+  add_dependencies(muograph_cuda muograph_fake_driver)  # found by the tests beside their program
+endif()

@@ -49,7 +49,12 @@ LoadedPlugin load_plugin(std::string_view name) {
 
 LoadedPlugin load_cuda() {
   LoadedPlugin cuda = load_plugin("muograph_cuda");
-  if (cuda.plugin == nullptr) return cuda;
+  if (cuda.plugin == nullptr) {
+    if (cuda.missing.find("cannot open shared object file") != std::string::npos)
+      cuda.missing +=
+          "; install CUDA 13's libraries, or add the folder that holds them to LD_LIBRARY_PATH";
+    return cuda;
+  }
   std::string missing = cuda.plugin->missing();
   if (!missing.empty()) return {.plugin = nullptr, .missing = std::move(missing)};
   return cuda;

@@ -11,6 +11,7 @@
 #include "kernels/cuda/gemm_scale.h"
 #include "kernels/cuda/registration.h"
 #include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/outside_capture.h"
 #include "runtime/cuda/stream_context.h"
 
 // Every product goes to cuBLASLt, also X X^T and b A + c A A of Newton-Schulz, whose results are

@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/outside_capture.h"
 
 namespace muo::cuda {
 namespace {

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/check.h"
-#include "runtime/cuda/cuda_check.h"
 
 namespace muo::cuda {
 namespace {
@@ -73,11 +72,6 @@ bool fits(const cublasLtMatmulAlgo_t& algorithm, const GemmProblem& problem) {
 }
 
 }  // namespace
-
-OutsideCapture::OutsideCapture() { MUO_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
-OutsideCapture::~OutsideCapture() {
-  static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_));
-}
 
 GemmPlan describe(const GemmProblem& problem) {
   const ColumnMajorProblem columns = column_major(problem);

@@ -17,19 +17,6 @@ namespace muo::cuda {
       MUO_FAIL(#call ": ", cublasLtGetStatusName(status) __VA_OPT__(, " ", ) __VA_ARGS__); \
   } while (false)
 
-// While it lives, calls on this thread that a capture in progress would refuse (allocations,
-// synchronisation of other streams) are allowed; nothing of them becomes part of the capture.
-class OutsideCapture {
- public:
-  OutsideCapture();
-  ~OutsideCapture();
-  OutsideCapture(const OutsideCapture&) = delete;
-  OutsideCapture& operator=(const OutsideCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 // How one problem is computed: descriptors and algorithm, fixed when it first comes. Plain data
 // without resources; passed by value, because the library takes pointers to what is not const.
 struct GemmPlan {

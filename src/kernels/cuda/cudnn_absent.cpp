@@ -1,0 +1,39 @@
+// In builds without cuDNN: its headers, or those of its frontend, were not found.
+#ifndef MUO_CUDNN
+
+#  include "base/check.h"
+#  include "kernels/cuda/cudnn_attention.h"
+
+namespace muo::cuda {
+
+const std::string& cudnn_missing() {
+  static const std::string missing =
+      "this build has no cuDNN attention (scripts/setup.sh fetches what it needs where there is a "
+      "CUDA toolkit; then build again)";
+  return missing;
+}
+bool cudnn_attention_usable(const AttentionProblem& /*problem*/, DType /*dtype*/,
+                            std::string* why_not) {
+  *why_not = cudnn_missing();
+  return false;
+}
+std::int64_t cudnn_attention_workspace(const AttentionProblem& /*problem*/,
+                                       bool /*deterministic*/) {
+  throw Error(cudnn_missing());
+}
+void cudnn_attention(NativeStream /*stream*/, const AttentionArgs& /*args*/) {
+  throw Error(cudnn_missing());
+}
+void cudnn_attention_backward(NativeStream /*stream*/, const AttentionBackwardArgs& /*args*/,
+                              bool /*deterministic*/) {
+  throw Error(cudnn_missing());
+}
+CudnnVerdict cudnn_attention_elsewhere(const AttentionProblem& /*problem*/,
+                                       AttentionDirection /*direction*/, bool /*deterministic*/,
+                                       const DescribedGpu& /*gpu*/) {
+  return {.why_not = cudnn_missing()};
+}
+
+}  // namespace muo::cuda
+
+#endif

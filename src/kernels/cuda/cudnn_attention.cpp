@@ -1,0 +1,314 @@
+#ifdef MUO_CUDNN
+
+// The one translation unit that sees cuDNN's frontend: half a minute of compilation. cuDNN itself
+// is loaded at run time, so that the plug-in starts without it.
+#  define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#  define CUDNN_FRONTEND_SKIP_JSON_LIB
+#  include "kernels/cuda/cudnn_attention.h"
+
+#  include <dlfcn.h>
+
+#  include <algorithm>
+#  include <array>
+#  include <map>
+#  include <memory>
+#  include <mutex>
+#  include <optional>
+#  include <tuple>
+#  include <unordered_map>
+#  include <utility>
+#  include <vector>
+
+#  include <cuda_runtime_api.h>
+#  include <cudnn_frontend.h>
+
+#  include "base/check.h"
+#  include "runtime/cuda/cuda_check.h"
+#  include "runtime/cuda/outside_capture.h"
+#  include "runtime/cuda/stream_context.h"
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;  // the frontend looks cuDNN's functions up in it
+}
+
+namespace muo::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Graph;
+using fe::graph::Tensor_attributes;
+
+// What the tensors of a plan are called when it runs.
+enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
+
+// cuDNN's order of dimensions is (b, heads, t, h), in any strides: ours lie as (b, t, heads, h).
+Tensor_attributes described(Uid uid, const AttentionProblem& p, std::int64_t heads) {
+  return Tensor_attributes()
+      .set_uid(uid)
+      .set_dim({p.b, heads, p.t, p.h})
+      .set_stride({p.t * heads * p.h, p.h, heads * p.h, 1})
+      .set_data_type(fe::DataType_t::BFLOAT16);
+}
+// The natural logarithm of the sum of exponentials of scaled scores, as the frontend's
+// generate_stats defines it.
+Tensor_attributes described_lse(const AttentionProblem& p) {
+  return Tensor_attributes()
+      .set_uid(kLse)
+      .set_dim({p.b, p.heads, p.t, 1})
+      .set_stride({p.heads * p.t, p.t, 1, 1})
+      .set_data_type(fe::DataType_t::FLOAT);
+}
+void make_output(const std::shared_ptr<Tensor_attributes>& tensor, const Tensor_attributes& like) {
+  tensor->set_output(true)
+      .set_uid(like.get_uid())
+      .set_dim(like.get_dim())
+      .set_stride(like.get_stride())
+      .set_data_type(like.get_data_type());
+}
+
+// Key j is visible to query i iff 0 <= i - j <= window. The right bound 0 hides j > i. The left
+// bound L keeps what satisfies j + L > i (sliding_window_mask in the frontend's
+// utils/attn_score_modifiers.h), that is i - j < L: L counts the query's own key, L = window + 1.
+// With as many queries as keys, the alignment of the diagonal makes no difference.
+template <class Attributes>
+Attributes masked(const AttentionProblem& p) {
+  Attributes out;
+  out.set_attn_scale(p.scale)
+      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+      .set_diagonal_band_right_bound(0);
+  if (p.window < p.t - 1) out.set_diagonal_band_left_bound(static_cast<int>(p.window + 1));
+  return out;
+}
+
+struct Variant {
+  AttentionDirection direction;
+  bool deterministic;
+};
+
+// For GPUs of this compute capability (90 for 9.0).
+std::shared_ptr<Graph> make_graph(const AttentionProblem& p, const Variant& variant,
+                                  int capability) {
+  auto graph = std::make_shared<Graph>();
+  graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  graph->set_sm_version(capability);  // first: a node takes it along when it is added
+  const auto q = graph->tensor(described(kQ, p, p.heads).set_name("q"));
+  const auto k = graph->tensor(described(kK, p, p.kv_heads).set_name("k"));
+  const auto v = graph->tensor(described(kV, p, p.kv_heads).set_name("v"));
+  if (variant.direction == AttentionDirection::kForward) {
+    auto attributes = masked<fe::graph::SDPA_attributes>(p);
+    attributes.set_name("attention").set_generate_stats(true);
+    const auto [out, lse] = graph->sdpa(q, k, v, attributes);
+    make_output(out, described(kOut, p, p.heads));
+    make_output(lse, described_lse(p));
+  } else {
+    auto attributes = masked<fe::graph::SDPA_backward_attributes>(p);
+    attributes.set_name("attention_backward").set_deterministic_algorithm(variant.deterministic);
+    const auto out = graph->tensor(described(kOut, p, p.heads).set_name("out"));
+    const auto dout = graph->tensor(described(kDout, p, p.heads).set_name("dout"));
+    const auto lse = graph->tensor(described_lse(p).set_name("lse"));
+    const auto [dq, dk, dv] = graph->sdpa_backward(q, k, v, out, dout, lse, attributes);
+    make_output(dq, described(kDq, p, p.heads));
+    make_output(dk, described(kDk, p, p.kv_heads));
+    make_output(dv, described(kDv, p, p.kv_heads));
+  }
+  return graph;
+}
+
+// Both throw what the frontend or cuDNN objects to.
+void require(fe::error_t status) {
+  if (status.is_bad()) throw Error(status.get_message());
+}
+void require(cudnnStatus_t status, const char* what) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw Error(concat(what, ": ", fe::detail::get_error_string(status)));
+}
+
+cudnnHandle_t new_handle() {
+  cudnnHandle_t handle = nullptr;
+  require(fe::detail::create_handle(&handle), "cudnnCreate");
+  return handle;
+}
+
+// A graph ready to run, or why there is none.
+struct Plan {
+  std::shared_ptr<Graph> graph;
+  std::int64_t workspace = 0;
+  std::string why_not;
+};
+
+// `build` makes a graph's execution plan: the heuristic's favourite that works, a function of
+// library, GPU and problem.
+template <class Build>
+Plan make_plan(const AttentionProblem& p, const Variant& variant, const Build& build) {
+  Plan plan;
+  try {
+    if (!cudnn_missing().empty()) throw Error(cudnn_missing());
+    plan.graph = build();
+    require(plan.graph->get_workspace_size(plan.workspace));
+  } catch (const std::exception& e) {
+    plan.graph.reset();
+    plan.why_not = concat("cuDNN's attention",
+                          variant.direction == AttentionDirection::kBackward ? " gradient" : "",
+                          " of b ", p.b, ", t ", p.t, ", ", p.heads, " heads on ", p.kv_heads,
+                          " of ", p.h, ", window ", p.window, ": ", e.what());
+    std::ranges::replace(plan.why_not, '\n', ' ');
+  }
+  return plan;
+}
+
+Plan make_plan_here(const AttentionProblem& p, const Variant& variant, int device) {
+  return make_plan(p, variant, [&] {
+    const OutsideCapture outside;
+    int major = 0;
+    int minor = 0;
+    MUO_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    MUO_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+    const std::unique_ptr<cudnnContext, decltype(&fe::detail::destroy_handle)> handle(
+        new_handle(), &fe::detail::destroy_handle);
+    auto graph = make_graph(p, variant, 10 * major + minor);
+    require(graph->build(handle.get(), {fe::HeurMode_t::A}));
+    return graph;
+  });
+}
+
+// Plans of all devices. Devices make theirs at the same time; one plan is made once.
+const Plan& plan_of(const AttentionProblem& p, const Variant& variant, int device) {
+  struct Entry {
+    std::once_flag once;
+    Plan plan;
+  };
+  static std::mutex mutex;
+  static auto& entries =
+      *new std::map<std::tuple<int, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                               std::int64_t, std::int64_t, float, AttentionDirection, bool>,
+                    Entry>;  // never destroyed: the driver may be gone by then
+  const bool deterministic =
+      variant.deterministic || variant.direction == AttentionDirection::kForward;
+  Entry* entry = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    entry = &entries[{device, p.b, p.t, p.heads, p.kv_heads, p.h, p.window, p.scale,
+                      variant.direction, deterministic}];
+  }
+  std::call_once(entry->once, [&] { entry->plan = make_plan_here(p, variant, device); });
+  return entry->plan;
+}
+
+int current_device() {
+  int device = 0;
+  MUO_CUDA_CHECK(cudaGetDevice(&device));
+  return device;
+}
+
+const Plan& usable_plan(const AttentionProblem& p, const Variant& variant, int device) {
+  const Plan& plan = plan_of(p, variant, device);
+  if (!plan.graph) throw Error(plan.why_not);
+  return plan;
+}
+
+cudnnHandle_t handle_of(StreamContext& context, NativeStream stream) {
+  if (!context.dnn) {
+    const OutsideCapture outside;
+    context.dnn = std::shared_ptr<void>(new_handle(), [](void* handle) {
+      static_cast<void>(fe::detail::destroy_handle(static_cast<cudnnHandle_t>(handle)));
+    });
+    require(fe::detail::set_stream(static_cast<cudnnHandle_t>(context.dnn.get()), stream),
+            "cudnnSetStream");
+  }
+  return static_cast<cudnnHandle_t>(context.dnn.get());
+}
+
+using Pointers = std::unordered_map<std::int64_t, void*>;
+
+template <class Args>
+void run(NativeStream stream, const Args& args, const Variant& variant, Pointers pointers) {
+  MUO_CHECK(args.q.dtype == DType::kBF16, "cuDNN attention of ", name_of(args.q.dtype));
+  StreamContext& context = context_of(stream);
+  const Plan& plan = usable_plan(problem_of(args), variant, context.device);
+  MUO_CHECK(args.workspace.bytes() >= plan.workspace, "cuDNN attention: workspace of ",
+            args.workspace.bytes(), " bytes, needs ", plan.workspace);
+  fe::error_t status =
+      plan.graph->execute(handle_of(context, stream), pointers, args.workspace.data);
+  MUO_CHECK(status.is_good(), "cuDNN attention: ", status.get_message());
+}
+
+}  // namespace
+
+const std::string& cudnn_missing() {
+  static const std::string missing = [] {
+    fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    return fe::cudnn_dlhandle == nullptr ? concat("cuDNN 9 does not load: ", dlerror())
+                                         : std::string();
+  }();
+  return missing;
+}
+
+bool cudnn_attention_usable(const AttentionProblem& problem, DType dtype, std::string* why_not) {
+  if (dtype != DType::kBF16) {
+    *why_not = concat("cuDNN has no attention in ", name_of(dtype));
+    return false;
+  }
+  if (!cudnn_missing().empty()) {
+    *why_not = cudnn_missing();
+    return false;
+  }
+  const int device = current_device();
+  for (const auto direction : {AttentionDirection::kForward, AttentionDirection::kBackward}) {
+    const Plan& plan = plan_of(problem, {direction, true}, device);
+    if (plan.graph) continue;
+    *why_not = plan.why_not;
+    return false;
+  }
+  return true;
+}
+
+std::int64_t cudnn_attention_workspace(const AttentionProblem& problem, bool deterministic) {
+  const auto bytes = [&, device = current_device()](AttentionDirection direction) {
+    return usable_plan(problem, {direction, deterministic}, device).workspace;
+  };
+  return std::max(bytes(AttentionDirection::kForward), bytes(AttentionDirection::kBackward));
+}
+
+void cudnn_attention(NativeStream stream, const AttentionArgs& args) {
+  run(stream, args, {AttentionDirection::kForward, true},
+      {{kQ, args.q.data},
+       {kK, args.k.data},
+       {kV, args.v.data},
+       {kOut, args.out.data},
+       {kLse, args.lse.data}});
+}
+
+void cudnn_attention_backward(NativeStream stream, const AttentionBackwardArgs& args,
+                              bool deterministic) {
+  run(stream, args, {AttentionDirection::kBackward, deterministic},
+      {{kQ, args.q.data},
+       {kK, args.k.data},
+       {kV, args.v.data},
+       {kOut, args.out.data},
+       {kLse, args.lse.data},
+       {kDout, args.dout.data},
+       {kDq, args.dq.data},
+       {kDk, args.dk.data},
+       {kDv, args.dv.data}});
+}
+
+CudnnVerdict cudnn_attention_elsewhere(const AttentionProblem& problem,
+                                       AttentionDirection direction, bool deterministic,
+                                       const DescribedGpu& gpu) {
+  const Variant variant{direction, deterministic};
+  const Plan plan = make_plan(problem, variant, [&] {
+    const auto device = std::make_shared<fe::DeviceProperties>();
+    require(device->deserialize({gpu.properties.begin(), gpu.properties.end()}));
+    auto graph = make_graph(problem, variant, gpu.capability);
+    graph->set_device_properties(device);
+    require(graph->build({fe::HeurMode_t::A}));
+    return graph;
+  });
+  return {.why_not = plan.why_not, .workspace = plan.workspace};
+}
+
+}  // namespace muo::cuda
+
+#endif

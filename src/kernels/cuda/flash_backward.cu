@@ -1,0 +1,317 @@
+#include "kernels/cuda/flash.h"
+#include "kernels/cuda/flash_tile.h"
+
+// Scores are computed by both kernels, so that every sum has one owner and one order: two products
+// of seven are spent on that, and no atomics and no partial sums are needed.
+namespace muo::cuda {
+
+MUO_DYNAMIC_SHARED(unsigned char, flash_backward_shared)
+
+// Here, as g++ 12 takes such a declaration in an unnamed namespace for one that is initialised.
+static __device__ __forceinline__ std::byte* shared_memory() {
+  extern __shared__ __align__(128) unsigned char flash_backward_shared[];
+  return reinterpret_cast<std::byte*>(flash_backward_shared);
+}
+
+namespace {
+
+using flash::Accumulators;
+using flash::Geometry;
+using flash::Operand;
+using flash::Tile;
+
+struct Backward {
+  BF16* dq;
+  BF16* dk;
+  BF16* dv;
+  const BF16* dout;
+  const float* lse;
+  const float* dots;  // of dout and out, (b, heads, t)
+  const BF16* q;
+  const BF16* k;
+  const BF16* v;
+  Geometry g;
+  int blocks;  // of keys or of queries
+};
+
+// Scores become probabilities: 2^(scale s - lse), nothing where the pair is not visible.
+__device__ __forceinline__ float probability(float score, float scale, float lse) {
+  return exp2_approximate(fmaf(score, scale, -lse));
+}
+
+// ---- dk and dv ----------------------------------------------------------------------------------
+
+template <int D>
+struct KeyShape {
+  static constexpr int kRowTiles = D <= 64 ? 2 : 1;  // as many accumulators as registers hold
+  static constexpr int kKeys = flash::kWarps * 16 * kRowTiles;
+  static constexpr int kStage = 64;                   // queries that arrive at once
+  static constexpr int kQueries = D <= 64 ? 32 : 64;  // and that are computed with at once
+  static constexpr int kStageBytes = 2 * kStage * Tile<D>::kRowBytes;
+  static constexpr int kShared =
+      2 * kKeys * Tile<D>::kRowBytes + 2 * (kStageBytes + 2 * kStage * int{sizeof(float)});
+};
+
+// A block has 128 (D <= 64) or 64 keys of one key-value head, a warp 32 or 16; the first blocks, of
+// the keys that most queries see, start first. Tiles of 64 queries and output gradients, of each
+// head of the group in turn, pass through shared memory in two stages. Everything is computed
+// transposed, keys along rows: then probabilities and score gradients lie in registers as the left
+// operands of dv += P^T dO and dk += dS^T Q must. 8 D FLOPs per visible pair; a block reads 4 D
+// bytes per query. Bound by the tensor cores and, as a fragment serves one or two products, by
+// shared memory: 64 (D <= 64: 48) bytes of it per 1024 FLOPs.
+template <int D>
+__global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward p) {
+  using S = KeyShape<D>;
+  constexpr int kRowTiles = S::kRowTiles;
+  constexpr int kColumns = S::kQueries / 8;
+  const Geometry& g = p.g;
+  const int kv_heads = g.heads / g.group;
+  const int block = static_cast<int>(blockIdx.x) % p.blocks;
+  const int kv_head = static_cast<int>(blockIdx.x) / p.blocks % kv_heads;
+  const int row = static_cast<int>(blockIdx.x) / p.blocks / kv_heads;
+
+  std::byte* const shared = shared_memory();
+  const Tile<D> keys(shared);
+  const Tile<D> values(shared + S::kKeys * Tile<D>::kRowBytes);
+  std::byte* const stages = shared + 2 * S::kKeys * Tile<D>::kRowBytes;
+  const auto stage = [&](int step, int which) {
+    return Tile<D>(stages + step % 2 * S::kStageBytes + which * (S::kStageBytes / 2));
+  };
+  const auto numbers = [&](int step, int which) {
+    return reinterpret_cast<float*>(stages + 2 * S::kStageBytes) +
+           (step % 2 * 2 + which) * S::kStage;
+  };
+
+  const int first = block * S::kKeys;
+  const int own = flash::warp_id() * 16 * kRowTiles;
+  const int low = first + own, high = low + 16 * kRowTiles - 1;
+  const int begin = first / S::kStage;
+  const int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // query that sees a key
+  const int tiles = last / S::kStage + 1 - begin;
+  const int steps = tiles * g.group;
+  const auto fetch = [&](int step) {
+    const int head = kv_head * g.group + step / tiles;
+    const int query = (begin + step % tiles) * S::kStage;
+    flash::copy_rows<S::kStage>(stage(step, 0), p.q + g.offset(row, head), g.stride(), query, g.t,
+                                g.h);
+    flash::copy_rows<S::kStage>(stage(step, 1), p.dout + g.offset(row, head), g.stride(), query,
+                                g.t, g.h);
+    static_assert(flash::kThreads == 2 * S::kStage);
+    const int which = static_cast<int>(threadIdx.x) / S::kStage;
+    const int i = static_cast<int>(threadIdx.x) % S::kStage;
+    const bool inside = query + i < g.t;
+    const float* from = (which == 0 ? p.lse : p.dots) + (std::int64_t{row} * g.heads + head) * g.t +
+                        (inside ? query + i : 0);
+    copy_async_4(shared_address(numbers(step, which) + i), from, inside);
+    copy_async_commit();
+  };
+  flash::copy_rows<S::kKeys>(keys, p.k + g.kv_offset(row, kv_head), g.kv_stride(), first, g.t, g.h);
+  flash::copy_rows<S::kKeys>(values, p.v + g.kv_offset(row, kv_head), g.kv_stride(), first, g.t,
+                             g.h);
+  fetch(0);
+
+  Accumulators<kRowTiles, D / 8> dk;
+  Accumulators<kRowTiles, D / 8> dv;
+  dk.clear();
+  dv.clear();
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    copy_async_wait<0>();
+    __syncthreads();  // this tile is there, and nobody needs the one before
+    if (step + 1 < steps) fetch(step + 1);
+#pragma unroll 1
+    for (int part = 0; part < S::kStage; part += S::kQueries) {
+      const int query = (begin + step % tiles) * S::kStage + part;
+      if (query + S::kQueries - 1 < low || query > high + g.window) continue;
+      Accumulators<kRowTiles, kColumns> probabilities;
+      flash::multiply_rows<kRowTiles, kColumns, D>(
+          probabilities,
+          [&](std::uint32_t(&a)[4], int r, int k) { flash::load_left(a, keys, own + 16 * r, k); },
+          stage(step, 0), part);
+      if (query < high || query + S::kQueries - 1 > low + g.window) {
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+          for (int n = 0; n < kColumns; ++n)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              if (!g.visible(query + 8 * n + flash::lane_id() % 4 * 2 + e % 2,
+                             low + 16 * r + e / 2 * 8 + flash::lane_id() / 4))
+                probabilities.x[r][n][e] = -INFINITY;
+      }
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+        const float2 lse = *reinterpret_cast<const float2*>(numbers(step, 0) + part + 8 * n +
+                                                            flash::lane_id() % 4 * 2);
+        const float exponents[2] = {lse.x * flash::kLog2E, lse.y * flash::kLog2E};
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            probabilities.x[r][n][e] =
+                probability(probabilities.x[r][n][e], g.scale * flash::kLog2E, exponents[e % 2]);
+      }
+      flash::add_product<kRowTiles, kColumns / 2, D>(dv, flash::operand(probabilities),
+                                                     stage(step, 1), part);
+
+      Accumulators<kRowTiles, kColumns> gradients;
+      flash::multiply_rows<kRowTiles, kColumns, D>(
+          gradients,
+          [&](std::uint32_t(&a)[4], int r, int k) { flash::load_left(a, values, own + 16 * r, k); },
+          stage(step, 1), part);
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+        const float2 pair = *reinterpret_cast<const float2*>(numbers(step, 1) + part + 8 * n +
+                                                             flash::lane_id() % 4 * 2);
+        const float dots[2] = {pair.x, pair.y};
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            gradients.x[r][n][e] = probabilities.x[r][n][e] * (gradients.x[r][n][e] - dots[e % 2]);
+      }
+      flash::add_product<kRowTiles, kColumns / 2, D>(dk, flash::operand(gradients), stage(step, 0),
+                                                     part);
+    }
+  }
+
+  flash::write_rows<kRowTiles, D>(dk, keys, own, p.dk + g.kv_offset(row, kv_head), g.kv_stride(),
+                                  low, g.t, g.h, [&](int, int) { return g.scale; });
+  flash::write_rows<kRowTiles, D>(dv, values, own, p.dv + g.kv_offset(row, kv_head), g.kv_stride(),
+                                  low, g.t, g.h, [](int, int) { return 1.0F; });
+}
+
+// ---- dq -----------------------------------------------------------------------------------------
+
+template <int D>
+struct QueryShape {
+  static constexpr int kRowTiles = 2;
+  static constexpr int kQueries = flash::kWarps * 16 * kRowTiles;
+  static constexpr int kKeys = D <= 64 ? 64 : 32;
+  static constexpr int kShared = (2 * kQueries + 4 * kKeys) * Tile<D>::kRowBytes;
+};
+
+// As the forward pass: a block has 128 queries of one head, a warp 32, and tiles of 64 (D > 64: 32)
+// keys and values pass in two stages; queries and output gradients stay in shared memory.
+// 6 D FLOPs per visible pair; per query a block reads 4 D bytes per 128 keys. Bound by the tensor
+// cores.
+template <int D>
+__global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backward p) {
+  using S = QueryShape<D>;
+  constexpr int kRowTiles = S::kRowTiles;
+  constexpr int kColumns = S::kKeys / 8;
+  const Geometry& g = p.g;
+  const int block = p.blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks;
+  const int head = static_cast<int>(blockIdx.x) / p.blocks % g.heads;
+  const int row = static_cast<int>(blockIdx.x) / p.blocks / g.heads;
+  const BF16* k = p.k + g.kv_offset(row, head / g.group);
+  const BF16* v = p.v + g.kv_offset(row, head / g.group);
+
+  std::byte* const shared = shared_memory();
+  const Tile<D> queries(shared);
+  const Tile<D> douts(shared + S::kQueries * Tile<D>::kRowBytes);
+  const auto stage = [&](int tile, int which) {
+    constexpr int kBytes = S::kKeys * Tile<D>::kRowBytes;
+    return Tile<D>(shared + 2 * S::kQueries * Tile<D>::kRowBytes + (tile % 2 * 2 + which) * kBytes);
+  };
+  const auto fetch = [&](int tile) {
+    flash::copy_rows<S::kKeys>(stage(tile, 0), k, g.kv_stride(), tile * S::kKeys, g.t, g.h);
+    flash::copy_rows<S::kKeys>(stage(tile, 1), v, g.kv_stride(), tile * S::kKeys, g.t, g.h);
+    copy_async_commit();
+  };
+
+  const int first = block * S::kQueries;
+  const int own = flash::warp_id() * 16 * kRowTiles;
+  const int low = first + own, high = low + 16 * kRowTiles - 1;
+  const int begin = max(0, first - g.window) / S::kKeys;
+  const int end = (min(g.t, first + S::kQueries) + S::kKeys - 1) / S::kKeys;
+  flash::copy_rows<S::kQueries>(queries, p.q + g.offset(row, head), g.stride(), first, g.t, g.h);
+  flash::copy_rows<S::kQueries>(douts, p.dout + g.offset(row, head), g.stride(), first, g.t, g.h);
+  fetch(begin);
+
+  float exponents[kRowTiles][2];
+  float dots[kRowTiles][2];
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = low + 16 * r + 8 * half + flash::lane_id() / 4;
+      const std::int64_t at = (std::int64_t{row} * g.heads + head) * g.t + min(query, g.t - 1);
+      exponents[r][half] = p.lse[at] * flash::kLog2E;
+      dots[r][half] = p.dots[at];
+    }
+  Accumulators<kRowTiles, D / 8> dq;
+  dq.clear();
+#pragma unroll 1
+  for (int tile = begin; tile < end; ++tile) {
+    copy_async_wait<0>();
+    __syncthreads();  // this tile is there, and nobody needs the one before
+    if (tile + 1 < end) fetch(tile + 1);
+    const int key = tile * S::kKeys;
+    if (key > high || key + S::kKeys - 1 < low - g.window) continue;
+    Accumulators<kRowTiles, kColumns> probabilities;
+    flash::multiply_rows<kRowTiles, kColumns, D>(
+        probabilities,
+        [&](std::uint32_t(&a)[4], int r, int kk) {
+          flash::load_left(a, queries, own + 16 * r, kk);
+        },
+        stage(tile, 0), 0);
+    if (key + S::kKeys - 1 > low || key < high - g.window) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            if (!g.visible(low + 16 * r + e / 2 * 8 + flash::lane_id() / 4,
+                           key + 8 * n + flash::lane_id() % 4 * 2 + e % 2))
+              probabilities.x[r][n][e] = -INFINITY;
+    }
+    Accumulators<kRowTiles, kColumns> gradients;
+    flash::multiply_rows<kRowTiles, kColumns, D>(
+        gradients,
+        [&](std::uint32_t(&a)[4], int r, int kk) { flash::load_left(a, douts, own + 16 * r, kk); },
+        stage(tile, 1), 0);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          gradients.x[r][n][e] =
+              probability(probabilities.x[r][n][e], g.scale * flash::kLog2E, exponents[r][e / 2]) *
+              (gradients.x[r][n][e] - dots[r][e / 2]);
+    flash::add_product<kRowTiles, kColumns / 2, D>(dq, flash::operand(gradients), stage(tile, 0),
+                                                   0);
+  }
+  flash::write_rows<kRowTiles, D>(dq, queries, own, p.dq + g.offset(row, head), g.stride(), low,
+                                  g.t, g.h, [&](int, int) { return g.scale; });
+}
+
+}  // namespace
+
+void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
+  attention_dots(stream, args);
+  Backward p{.dq = args.dq.as<BF16>(),
+             .dk = args.dk.as<BF16>(),
+             .dv = args.dv.as<BF16>(),
+             .dout = args.dout.as<BF16>(),
+             .lse = args.lse.as<float>(),
+             .dots = args.workspace.as<float>(),
+             .q = args.q.as<BF16>(),
+             .k = args.k.as<BF16>(),
+             .v = args.v.as<BF16>(),
+             .g = flash::geometry_of(args),
+             .blocks = 0};
+  const std::int64_t b = args.q.shape[0], heads = args.q.shape[2], kv_heads = args.k.shape[2];
+  flash::with_head_size(p.g.h, [&]<int D>() {
+    p.blocks = static_cast<int>(ceil_div(p.g.t, KeyShape<D>::kKeys));
+    launch(flash_keys_kernel<D>, static_cast<unsigned>(p.blocks * b * kv_heads), flash::kThreads,
+           KeyShape<D>::kShared, stream, p);
+    p.blocks = static_cast<int>(ceil_div(p.g.t, QueryShape<D>::kQueries));
+    launch(flash_queries_kernel<D>, static_cast<unsigned>(p.blocks * b * heads), flash::kThreads,
+           QueryShape<D>::kShared, stream, p);
+  });
+}
+
+}  // namespace muo::cuda

@@ -1,0 +1,201 @@
+#include "kernels/cuda/flash.h"
+#include "kernels/cuda/flash_tile.h"
+
+namespace muo::cuda {
+
+MUO_DYNAMIC_SHARED(unsigned char, flash_forward_shared)
+
+// Here, as g++ 12 takes such a declaration in an unnamed namespace for one that is initialised.
+static __device__ __forceinline__ std::byte* shared_memory() {
+  extern __shared__ __align__(128) unsigned char flash_forward_shared[];
+  return reinterpret_cast<std::byte*>(flash_forward_shared);
+}
+
+namespace {
+
+using flash::Accumulators;
+using flash::Geometry;
+using flash::Operand;
+using flash::Tile;
+
+constexpr int kRowTiles = 2;  // 32 queries per warp
+constexpr int kQueries = flash::kWarps * 16 * kRowTiles;
+constexpr int kKeys = 64;
+
+// Queries, and two stages of keys and values.
+template <int D>
+constexpr int kSharedBytes = (kQueries + 4 * kKeys) * Tile<D>::kRowBytes;
+
+// Running softmax of the rows [r][half] that a lane has a quarter of. Sums are of that quarter.
+struct Softmax {
+  float maximum[kRowTiles][2];  // of the scores before they are scaled
+  float sum[kRowTiles][2];
+};
+
+// Scores become probabilities relative to the running maximum; earlier sums and outputs are made
+// relative to it, too. `scale` is that of scores as exponents of 2. A row that has seen no key has
+// the maximum -infinity, which must not be subtracted from itself.
+template <int N, int D>
+__device__ __forceinline__ void update(Softmax& softmax, Accumulators<kRowTiles, N>& scores,
+                                       Accumulators<kRowTiles, D / 8>& out, float scale) {
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float before = softmax.maximum[r][half];
+      float highest = before;
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+        highest = fmaxf(highest, fmaxf(scores.x[r][n][2 * half], scores.x[r][n][2 * half + 1]));
+      highest = flash::row_max(highest);
+      const float origin = highest == -INFINITY ? 0.0F : highest * scale;
+      const float factor = exp2_approximate(fmaf(before, scale, -origin));
+      float sum = softmax.sum[r][half] * factor;
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          const float p = exp2_approximate(fmaf(scores.x[r][n][e], scale, -origin));
+          scores.x[r][n][e] = p;
+          sum += p;
+        }
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e)
+          out.x[r][n][e] *= factor;
+      softmax.maximum[r][half] = highest;
+      softmax.sum[r][half] = sum;
+    }
+}
+
+struct Forward {
+  BF16* out;
+  float* lse;
+  const BF16* q;
+  const BF16* k;
+  const BF16* v;
+  Geometry g;
+  int blocks;  // of queries
+};
+
+// A block has 128 queries of one head, a warp 32; blocks of one head are neighbours, those with the
+// most keys first. Tiles of 64 keys and values pass through shared memory in two stages, the next
+// one arriving while one is computed with, at one barrier per tile. Queries stay in registers up to
+// D = 64, else in shared memory; scores, probabilities and outputs never leave registers.
+// Tiles that no query of a warp sees are skipped, and only those at the borders of the band are
+// masked. 4 D FLOPs per visible pair of query and key; per query a block reads 4 D bytes per 128
+// keys, from L2 mostly. Bound by the tensor cores, and at D = 64 nearly so by the exponentials.
+template <int D>
+__global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forward p) {
+  const Geometry& g = p.g;
+  const int block = p.blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks;
+  const int head = static_cast<int>(blockIdx.x) / p.blocks % g.heads;
+  const int row = static_cast<int>(blockIdx.x) / p.blocks / g.heads;
+  const BF16* k = p.k + g.kv_offset(row, head / g.group);
+  const BF16* v = p.v + g.kv_offset(row, head / g.group);
+
+  std::byte* const shared = shared_memory();
+  const Tile<D> queries(shared);
+  const auto stage = [&](int tile, int which) {
+    constexpr int kBytes = kKeys * Tile<D>::kRowBytes;
+    return Tile<D>(shared + kQueries * Tile<D>::kRowBytes + (tile % 2 * 2 + which) * kBytes);
+  };
+  const auto fetch = [&](int tile) {
+    flash::copy_rows<kKeys>(stage(tile, 0), k, g.kv_stride(), tile * kKeys, g.t, g.h);
+    flash::copy_rows<kKeys>(stage(tile, 1), v, g.kv_stride(), tile * kKeys, g.t, g.h);
+    copy_async_commit();
+  };
+
+  const int first = block * kQueries;
+  const int own = flash::warp_id() * 16 * kRowTiles;  // this warp's rows of the block
+  const int low = first + own, high = low + 16 * kRowTiles - 1;
+  const int begin = max(0, first - g.window) / kKeys;
+  const int end = (min(g.t, first + kQueries) + kKeys - 1) / kKeys;
+  flash::copy_rows<kQueries>(queries, p.q + g.offset(row, head), g.stride(), first, g.t, g.h);
+  fetch(begin);
+
+  constexpr bool kQueriesStay = D <= 64;
+  Operand<kRowTiles, kQueriesStay ? D / 16 : 1> q;
+  const auto left = [&](std::uint32_t(&a)[4], int r, int kk) {
+    if constexpr (kQueriesStay) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        a[i] = q.x[r][kk][i];
+    } else {
+      flash::load_left(a, queries, own + 16 * r, kk);
+    }
+  };
+  Accumulators<kRowTiles, D / 8> out;
+  out.clear();
+  Softmax softmax;
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      softmax.maximum[r][half] = -INFINITY;
+      softmax.sum[r][half] = 0.0F;
+    }
+
+#pragma unroll 1
+  for (int tile = begin; tile < end; ++tile) {
+    copy_async_wait<0>();
+    __syncthreads();  // this tile is there, and nobody needs the one before
+    if (tile + 1 < end) fetch(tile + 1);
+    if constexpr (kQueriesStay)
+      if (tile == begin) flash::load_left<kRowTiles, D>(q, queries, own);
+    const int key = tile * kKeys;
+    if (key > high || key + kKeys - 1 < low - g.window) continue;
+    Accumulators<kRowTiles, kKeys / 8> scores;
+    flash::multiply_rows<kRowTiles, kKeys / 8, D>(scores, left, stage(tile, 0), 0);
+    if (key + kKeys - 1 > low || key < high - g.window) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            if (!g.visible(low + 16 * r + e / 2 * 8 + flash::lane_id() / 4,
+                           key + 8 * n + flash::lane_id() % 4 * 2 + e % 2))
+              scores.x[r][n][e] = -INFINITY;
+    }
+    update<kKeys / 8, D>(softmax, scores, out, g.scale * flash::kLog2E);
+    flash::add_product<kRowTiles, kKeys / 16, D>(out, flash::operand(scores), stage(tile, 1), 0);
+  }
+
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float& sum = softmax.sum[r][half];
+      sum = flash::row_sum(sum);
+      const int query = low + 16 * r + 8 * half + flash::lane_id() / 4;
+      if (flash::lane_id() % 4 == 0 && query < g.t)
+        p.lse[(std::int64_t{row} * g.heads + head) * g.t + query] =
+            fmaf(softmax.maximum[r][half], g.scale, logf(sum));
+    }
+  flash::write_rows<kRowTiles, D>(out, queries, own, p.out + g.offset(row, head), g.stride(), low,
+                                  g.t, g.h,
+                                  [&](int r, int half) { return 1.0F / softmax.sum[r][half]; });
+}
+
+}  // namespace
+
+void flash_attention(NativeStream stream, const AttentionArgs& args) {
+  const Geometry g = flash::geometry_of(args);
+  const std::int64_t blocks = ceil_div(g.t, kQueries);
+  flash::with_head_size(g.h, [&]<int D>() {
+    launch(flash_forward_kernel<D>,
+           static_cast<unsigned>(blocks * args.q.shape[0] * args.q.shape[2]), flash::kThreads,
+           kSharedBytes<D>, stream,
+           Forward{.out = args.out.as<BF16>(),
+                   .lse = args.lse.as<float>(),
+                   .q = args.q.as<BF16>(),
+                   .k = args.k.as<BF16>(),
+                   .v = args.v.as<BF16>(),
+                   .g = g,
+                   .blocks = static_cast<int>(blocks)});
+  });
+}
+
+}  // namespace muo::cuda

@@ -1,0 +1,248 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx.h"
+#include "kernels/cuda/vector.h"
+
+// What the tensor-core kernels of attention are made of. A warp computes rows of 16 R, R being 1 or
+// 2; a fragment of the right operand that is read from shared memory serves R products.
+namespace muo::cuda::flash {
+
+inline constexpr int kWarps = 4;
+inline constexpr int kThreads = 32 * kWarps;
+inline constexpr float kLog2E = 1.44269504088896340736F;
+
+// What a kernel needs to know of the problem. Lengths are of elements.
+struct Geometry {
+  int t, heads, group, h;  // `group` query heads share a key-value head
+  int window;              // at most t
+  float scale;             // above 0
+
+  __device__ __forceinline__ std::int64_t stride() const { return std::int64_t{heads} * h; }
+  __device__ __forceinline__ std::int64_t kv_stride() const { return stride() / group; }
+  // Where row 0 of a head begins.
+  __device__ __forceinline__ std::int64_t offset(int row, int head) const {
+    return row * t * stride() + std::int64_t{head} * h;
+  }
+  __device__ __forceinline__ std::int64_t kv_offset(int row, int kv_head) const {
+    return row * t * kv_stride() + std::int64_t{kv_head} * h;
+  }
+  __device__ __forceinline__ bool visible(int query, int key) const {
+    return static_cast<unsigned>(query - key) <= static_cast<unsigned>(window);
+  }
+};
+
+// Rows of D bf16 in shared memory, without padding: the 16-byte chunks of a row are permuted in
+// groups of eight or four by its number, such that the eight rows of a matrix that is loaded lie in
+// different banks.
+template <int D>
+struct Tile {
+  static constexpr int kChunks = D / 8;
+  static constexpr int kGroup = kChunks % 8 == 0 ? 8 : 4;
+  static constexpr int kRowBytes = 2 * D;
+
+  std::byte* data;
+  SharedAddress address;
+
+  __device__ __forceinline__ explicit Tile(std::byte* p) : data(p), address(shared_address(p)) {}
+
+  static __device__ __forceinline__ int offset(int row, int chunk) {
+    const int twist = kGroup == 8 ? row % 8 : row / 2 % 4;
+    return row * kRowBytes + (chunk ^ twist) * 16;
+  }
+  // Where a lane's part of a matrix is, `rows` and `chunks` behind one whose offset is `lane`, of
+  // chunk 0 or 1. Few values of `lane ^ ...` exist; all else are constants of the instruction.
+  __device__ __forceinline__ SharedAddress at(int lane, int rows, int chunks) const {
+    return address + (lane ^ chunks % kGroup * 16) + (chunks / kGroup * kGroup * 16) +
+           rows * kRowBytes;
+  }
+};
+
+// Starts copies of rows [first, first + kRows) of a head into a tile, by the whole block. Rows from
+// t on and columns from h on become zeros.
+template <int kRows, int D>
+__device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, std::int64_t stride,
+                                          int first, int t, int h) {
+  constexpr int kChunks = Tile<D>::kChunks;
+  static_assert(kRows * kChunks % kThreads == 0);
+  from += first * stride;
+#pragma unroll
+  for (int n = 0; n < kRows * kChunks / kThreads; ++n) {
+    const int i = n * kThreads + static_cast<int>(threadIdx.x);
+    const int row = i / kChunks, chunk = i % kChunks;
+    const bool inside = first + row < t && chunk * 8 < h;
+    copy_async_16(to.address + Tile<D>::offset(row, chunk),
+                  from + (inside ? row * static_cast<int>(stride) + chunk * 8 : 0), inside);
+  }
+}
+
+// Sums or scores of 16 R rows and 8 N columns: of tile (r, n), x[r][n][2 half + c] is row
+// 8 half + lane / 4 and column 2 (lane % 4) + c.
+template <int R, int N>
+struct Accumulators {
+  float x[R][N][4];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          x[r][n][e] = 0.0F;
+  }
+};
+
+// Left operands of 16 R rows and 16 K columns.
+template <int R, int K>
+struct Operand {
+  std::uint32_t x[R][K][4];
+};
+
+__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x % 32); }
+__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x / 32); }
+
+// Rows [first, first + 16) and columns [16 k, 16 k + 16) of a tile as a left operand.
+template <int D>
+__device__ __forceinline__ void load_left(std::uint32_t (&a)[4], const Tile<D>& tile, int first,
+                                          int k) {
+  const int lane = Tile<D>::offset(lane_id() % 16, lane_id() / 16);
+  load_matrices(a, tile.at(lane, first, 2 * k));
+}
+
+template <int R, int D>
+__device__ __forceinline__ void load_left(Operand<R, D / 16>& a, const Tile<D>& tile, int first) {
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k)
+      load_left(a.x[r][k], tile, first + 16 * r, k);
+}
+
+// sums <- left right^T, where `right` has 8 N rows from `first` on and left(r, k) loads or is rows
+// [16 r, 16 r + 16) and columns [16 k, 16 k + 16) of the left operand.
+template <int R, int N, int D, class Left>
+__device__ __forceinline__ void multiply_rows(Accumulators<R, N>& sums, const Left& left,
+                                              const Tile<D>& right, int first) {
+  sums.clear();
+  const int lane = Tile<D>::offset(lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2);
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    std::uint32_t a[R][4];
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+      left(a[r], r, k);
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+      std::uint32_t b[4];
+      load_matrices(b, right.at(lane, first + 8 * n, 2 * k));
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        multiply_add(sums.x[r][n], a[r], b[0], b[1]);
+        multiply_add(sums.x[r][n + 1], a[r], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// sums += left right, where `right` has 16 K rows from `first` on.
+template <int R, int K, int D>
+__device__ __forceinline__ void add_product(Accumulators<R, D / 8>& sums, const Operand<R, K>& left,
+                                            const Tile<D>& right, int first) {
+  const int lane = Tile<D>::offset(lane_id() % 16, lane_id() / 16);
+#pragma unroll
+  for (int k = 0; k < K; ++k)
+#pragma unroll
+    for (int n = 0; n < D / 8; n += 2) {
+      std::uint32_t b[4];
+      load_matrices_transposed(b, right.at(lane, first + 16 * k, n));
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        multiply_add(sums.x[r][n], left.x[r][k], b[0], b[1]);
+        multiply_add(sums.x[r][n + 1], left.x[r][k], b[2], b[3]);
+      }
+    }
+}
+
+// Rounds. Two neighbouring tiles of accumulators lie in registers as a left operand does.
+template <int R, int N>
+__device__ __forceinline__ Operand<R, N / 2> operand(const Accumulators<R, N>& from) {
+  Operand<R, N / 2> a;
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        a.x[r][n / 2][n % 2 * 2 + half] =
+            round_pair(from.x[r][n][2 * half], from.x[r][n][2 * half + 1]);
+  return a;
+}
+
+// Of a row: over the four lanes that hold it.
+__device__ __forceinline__ float row_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFU, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFU, x, 2));
+}
+__device__ __forceinline__ float row_sum(float x) {
+  x += __shfl_xor_sync(0xFFFFFFFFU, x, 1);
+  return x + __shfl_xor_sync(0xFFFFFFFFU, x, 2);
+}
+
+// Writes rows of this warp, times factor(r, half), as rows [first, ...) of a head. `tile` is
+// scratch: its rows from `own` on are read by no other warp.
+template <int R, int D, class Factor>
+__device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, const Tile<D>& tile,
+                                           int own, BF16* to, std::int64_t stride, int first, int t,
+                                           int h, const Factor& factor) {
+  constexpr int kChunks = Tile<D>::kChunks;
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float f = factor(r, half);
+      const int row = own + 16 * r + 8 * half + lane_id() / 4;
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+        const std::uint32_t pair =
+            round_pair(sums.x[r][n][2 * half] * f, sums.x[r][n][2 * half + 1] * f);
+        *reinterpret_cast<std::uint32_t*>(tile.data + Tile<D>::offset(row, n) + lane_id() % 4 * 4) =
+            pair;
+      }
+    }
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < 16 * R * kChunks / 32; ++n) {
+    const int i = n * 32 + lane_id();
+    const int row = i / kChunks, chunk = i % kChunks;
+    if (first + row < t && chunk * 8 < h)
+      *reinterpret_cast<uint4*>(to + (first + row) * stride + chunk * 8) =
+          *reinterpret_cast<const uint4*>(tile.data + Tile<D>::offset(own + row, chunk));
+  }
+}
+
+// body.operator()<D>() with the narrowest tile that holds heads of size h.
+template <class Body>
+void with_head_size(std::int64_t h, const Body& body) {
+  if (h <= 32) return body.template operator()<32>();
+  if (h <= 64) return body.template operator()<64>();
+  if (h <= 96) return body.template operator()<96>();
+  body.template operator()<128>();
+}
+
+template <class Args>
+Geometry geometry_of(const Args& args) {
+  const Shape& q = args.q.shape;
+  return {.t = static_cast<int>(q[1]),
+          .heads = static_cast<int>(q[2]),
+          .group = static_cast<int>(q[2] / args.k.shape[2]),
+          .h = static_cast<int>(q[3]),
+          .window = static_cast<int>(std::min(args.window, q[1])),
+          .scale = args.scale};
+}
+
+}  // namespace muo::cuda::flash
