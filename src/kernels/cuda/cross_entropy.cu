@@ -9,16 +9,9 @@
 #include "kernels/cuda/registration.h"
 
 namespace muo::cuda {
-
-// Neither in the kernel nor in the nameless namespace: g++ 12 would take the declaration for one of
-// a variable that is initialised elsewhere.
-MUO_DYNAMIC_SHARED(float, cross_entropy_shared)
-static __device__ __forceinline__ float4* shared_memory() {
-  extern __shared__ __align__(16) float cross_entropy_shared[];
-  return reinterpret_cast<float4*>(cross_entropy_shared);
-}
-
 namespace {
+
+MUO_DYNAMIC_SHARED(float4, kept)
 
 constexpr int kMostThreads = 1024;
 constexpr int kPiece = kWidth<BF16>;  // columns that a thread takes at once, whatever the type
@@ -149,7 +142,7 @@ struct BoundedSoftmax {
     scale = gradient_scale / sum;
   }
   __device__ __forceinline__ float loss(float r) const { return fmaf(double_cap, r, logf(sum)); }
-  __device__ __forceinline__ float gradient(float kept) const { return scale * kept; }
+  __device__ __forceinline__ float gradient(float value) const { return scale * value; }
   __device__ __forceinline__ float less_target(float gradient, float r) const {
     return fmaf(-gradient_scale, fmaf(-r, r, r), gradient);
   }
@@ -220,8 +213,9 @@ struct OnlineSoftmax {
 // of the special function unit, 16 a clock: about as long as bf16 takes to come and go. A row that
 // does not fit is read twice, and its values computed twice.
 template <class T, class Softmax, bool kKept, bool kAligned>
-__global__ void __launch_bounds__(kMostThreads, 1) cross_entropy_kernel(T* logits, const Problem p) {
-  float4* kept = shared_memory();
+__global__ void __launch_bounds__(kMostThreads, 1)
+    cross_entropy_kernel(T* logits, const Problem p) {
+  extern __shared__ float4 kept[];
   __shared__ float at_target[2];  // the row's and the one before's, which threads may still read
   const int first = static_cast<int>(threadIdx.x) * kPiece;
   const int stride = static_cast<int>(blockDim.x) * kPiece;
@@ -325,12 +319,12 @@ void launch_cross_entropy(NativeStream stream, T* logits, const Problem& p) {
   const std::int64_t bytes =
       ceil_div(pieces, threads) * threads * kPiece * std::int64_t{sizeof(float)};
   const bool aligned = vectors_fit<BF16>(p.padded, {logits});
-  const bool kept = aligned && bytes <= most_shared_bytes();
-  launch(kept      ? cross_entropy_kernel<T, Softmax, true, true>
+  const bool fits = aligned && bytes <= most_shared_bytes();
+  launch(fits      ? cross_entropy_kernel<T, Softmax, true, true>
          : aligned ? cross_entropy_kernel<T, Softmax, false, true>
                    : cross_entropy_kernel<T, Softmax, false, false>,
          blocks_for(p.n, kRowsPerBlock), static_cast<unsigned>(threads),
-         kept && p.write_gradient ? static_cast<std::size_t>(bytes) : 0, stream, logits, p);
+         fits && p.write_gradient ? static_cast<std::size_t>(bytes) : 0, stream, logits, p);
 }
 
 void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {

@@ -19,16 +19,9 @@
 // of additions, some 15 cycles each: one token in ten of 65536 takes about 60 us, whatever c,
 // beside which other blocks work; only a vocabulary of bytes has such tokens.
 namespace muo::cuda {
-
-// Neither in the kernel nor in the nameless namespace: g++ 12 would take the declaration for one of
-// a variable that is initialised elsewhere.
-MUO_DYNAMIC_SHARED(float, embedding_shared)
-static __device__ __forceinline__ float* shared_memory() {
-  extern __shared__ __align__(16) float embedding_shared[];
-  return embedding_shared;
-}
-
 namespace {
+
+MUO_DYNAMIC_SHARED(float4, embedding_shared)
 
 // An entry of a group: a token's position in the low bits, its row within the range above them.
 constexpr int kPositionBits = 24;
@@ -106,8 +99,9 @@ __global__ void __launch_bounds__(kThreads)
     embedding_backward_kernel(const T* __restrict__ dy, const Problem p) {
   __shared__ std::int32_t rows[kBatch];
   __shared__ std::int32_t positions[kBatch];
-  float* sums = shared_memory();             // (p.rows, kColumns)
-  float* scales = sums + p.rows * kColumns;  // (kBatch, groups in a slab)
+  extern __shared__ float4 embedding_shared[];
+  auto* sums = reinterpret_cast<float*>(embedding_shared);  // (p.rows, kColumns)
+  float* scales = sums + p.rows * kColumns;                 // (kBatch, groups in a slab)
   T* staged = reinterpret_cast<T*>(scales + (kScaled ? kBatch * p.groups_in_a_slab : 0));
 
   const int first_column = static_cast<int>(blockIdx.y) * kColumns;

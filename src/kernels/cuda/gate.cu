@@ -8,16 +8,9 @@
 #include "kernels/gate.h"
 
 namespace muo::cuda {
-
-// Neither in the kernel nor in the nameless namespace: g++ 12 would take the declaration for one of
-// a variable that is initialised elsewhere.
-MUO_DYNAMIC_SHARED(double, gate_shared)
-static __device__ __forceinline__ double* shared_memory() {
-  extern __shared__ double gate_shared[];
-  return gate_shared;
-}
-
 namespace {
+
+MUO_DYNAMIC_SHARED(double, gate_shared)
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
@@ -134,7 +127,8 @@ __global__ void __launch_bounds__(kThreads, 8)
   std::int64_t wrong = -1;  // a row whose token is; said at the end
   const int packs_per_head = p.h / N;
   const int packs = p.heads * packs_per_head;
-  double* sums = shared_memory() + warp * p.doubles_per_warp;  // (heads, g)
+  extern __shared__ double gate_shared[];
+  double* sums = gate_shared + warp * p.doubles_per_warp;      // (heads, g)
   float* dz = reinterpret_cast<float*>(sums + p.heads * p.g);  // (heads)
   float* dots = dz + p.heads;                                  // (packs)
   for (int k = 0; k < p.heads; ++k)
@@ -171,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 8)
       dx[at] = from_float<T>(to_float(dx[at]) + sum);
     }
   }
-  leave_sums(p.partials, shared_memory(), p.heads * p.g, p.doubles_per_warp);
+  leave_sums(p.partials, gate_shared, p.heads * p.g, p.doubles_per_warp);
   if (wrong >= 0 && lane == 0)
     stop_at_index("embedding: token", p.tokens[wrong], wrong, 0, p.vocab);
 }
@@ -289,7 +283,8 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
-  double* sums = shared_memory() + warp * (p.g + 1);  // of dweight, and of dlambda
+  extern __shared__ double gate_shared[];
+  double* sums = gate_shared + warp * (p.g + 1);  // of dweight, and of dlambda
   for (int j = lane; j <= p.g; j += 32)
     sums[j] = 0.0;
   __syncwarp();
@@ -326,7 +321,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (lane == 0) sums[p.g] += static_cast<double>(gate) * static_cast<double>(dgate);
   }
-  leave_sums(p.partials, shared_memory(), p.g + 1, p.g + 1);
+  leave_sums(p.partials, gate_shared, p.g + 1, p.g + 1);
 }
 
 void smear_backward(NativeStream stream, const SmearBackwardArgs& args) {

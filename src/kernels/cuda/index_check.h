@@ -11,9 +11,10 @@ namespace muo::cuda {
 // and must not read beyond a table: it prints one line and stops the device. The next call of the
 // host on this device reports the failure. Not inline and never returning, so that the call costs
 // the kernel no registers.
-[[noreturn]] inline __device__ __noinline__ void stop_at_index(const char* what, std::int32_t value,
-                                                               std::int64_t position, int lowest,
-                                                               std::int64_t bound) {
+[[noreturn, gnu::noinline]] inline __device__ void stop_at_index(const char* what,
+                                                                 std::int32_t value,
+                                                                 std::int64_t position, int lowest,
+                                                                 std::int64_t bound) {
   printf("%s %d at position %lld is outside [%d, %lld)\n", what, value,
          static_cast<long long>(position), lowest, static_cast<long long>(bound));
   __trap();
