@@ -37,7 +37,7 @@ constexpr int kBatch = 128;                      // tokens whose rows of dy are 
 // One block per range. It goes through all tokens twice, each warp through its own stretch: first
 // it counts the tokens below its range, which tell where the range's entries begin, and those
 // inside; then it writes the entries in order.
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, 1)
     group_tokens_kernel(std::int32_t* starts, std::int32_t* entries, const std::int32_t* tokens,
                         int n, int v, int rows) {
   __shared__ int found[kGroupThreads / 32];
@@ -95,7 +95,7 @@ struct Problem {
 // pieces of dy to shared memory, all on their way at once, then each thread adds those of its
 // column and rows in order. A sum stays in a register while its row repeats.
 template <class T, int N, bool kScaled>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     embedding_backward_kernel(const T* __restrict__ dy, const Problem p) {
   __shared__ std::int32_t rows[kBatch];
   __shared__ std::int32_t positions[kBatch];
