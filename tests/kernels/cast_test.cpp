@@ -57,10 +57,12 @@ TEST(Cast, RoundsToTheNearestWithTiesToEven) {
   cast(stream, {.y = y, .x = x});
   for (std::size_t i = 0; i < values.size(); ++i) {
     const BF16 got = y.values<BF16>()[i];
-    EXPECT_EQ(got.bits, to_bf16(values[i]).bits) << values[i];
-    if (std::isnan(values[i]))
+    if (std::isnan(values[i])) {  // which one, depends on the backend
       EXPECT_TRUE(std::isnan(to_f32(got)));
-    else if (std::isfinite(values[i]))
+      continue;
+    }
+    EXPECT_EQ(got.bits, to_bf16(values[i]).bits) << values[i];
+    if (std::isfinite(values[i]))
       EXPECT_EQ(double{to_f32(got)}, nearest(values[i])) << values[i];
     else
       EXPECT_EQ(to_f32(got), values[i]);

@@ -84,6 +84,7 @@ TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
 
 TEST(Embedding, NamesATokenOutsideTheTable) {
   test::KernelStream stream;
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});
   for (const std::int32_t bad : {-1, 5}) {

@@ -122,6 +122,7 @@ TEST_F(ValueEmbeddingTest, GradientsAreThoseOfTheForward) {
 }
 
 TEST_F(ValueEmbeddingTest, RefusesATokenBeyondTheTable) {
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
   tokens.values<std::int32_t>()[3] = kVocab;
   EXPECT_THAT(test::message_of<Error>([&] { forward(); }),
               testing::HasSubstr("token 7 at position 3"));

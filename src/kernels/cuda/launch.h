@@ -69,6 +69,20 @@ inline unsigned blocks_for(std::int64_t work, std::int64_t per_block,
   return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(work, per_block), 1, most));
 }
 
+// What dynamic shared memory a block may ask for on the current device.
+inline std::int64_t most_shared_bytes() {
+#ifdef MUO_SIMT
+  return 227 * 1024;
+#else
+  int device = 0;
+  int bytes = 0;
+  MUO_CUDA_CHECK(cudaGetDevice(&device));
+  MUO_CUDA_CHECK(
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes - 1024;  // less what kernels have statically
+#endif
+}
+
 // Blocks that keep every multiprocessor of the largest GPUs busy several times over: the cap of
 // kernels that stride. A constant, so that the order of sums does not depend on the GPU.
 inline constexpr std::int64_t kManyBlocks = 2048;
