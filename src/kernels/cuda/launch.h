@@ -44,6 +44,9 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
                  "of kernel ", name());
 }
 
+// In a loop that waits for what another rank writes.
+__device__ __forceinline__ void spin_pause() { __nanosleep(100); }
+
 }  // namespace muo::cuda
 
 #endif
