@@ -1,0 +1,145 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bench/kernel_cases.h"
+#include "kernels/attention.h"
+#include "kernels/gemm.h"
+
+// What the arithmetic of a step goes to: matrix products and attention.
+namespace muo::bench {
+
+inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::int64_t window) {
+  struct Problem {
+    AttentionSize size;
+    Tensor q, k, v, out, lse, workspace;
+    double flops;  // of visible pairs, one direction forward
+  };
+  const auto problem = [=](Tensors& make, const Sizes& s) {
+    AttentionSize size{.b = s.b,
+                       .t = s.t,
+                       .heads = s.heads,
+                       .kv_heads = s.kv_heads,
+                       .h = s.h,
+                       .window = std::min(window, s.t - 1),
+                       .scale = 0.1F,
+                       .dtype = dtype};
+    double pairs = 0;
+    for (std::int64_t i = 0; i < s.t; ++i)
+      pairs += static_cast<double>(std::min(i, size.window) + 1);
+    const Shape queries{s.b, s.t, s.heads, s.h}, keys{s.b, s.t, s.kv_heads, s.h};
+    return Problem{size,
+                   make.normal(queries, dtype),
+                   make.normal(keys, dtype),
+                   make.normal(keys, dtype),
+                   make.zeros(queries, dtype),
+                   make.zeros({s.b, s.heads, s.t}, DType::kF32),
+                   make.zeros({attention_workspace(size)}, DType::kF32),
+                   4.0 * static_cast<double>(s.b * s.heads * s.h) * pairs};
+  };
+  const auto name = [](const char* direction, const AttentionSize& size) {
+    return std::string(direction) + "/window" + std::to_string(size.window);
+  };
+  out.push_back([=](Tensors& make, const Sizes& s) {
+    const Problem p = problem(make, s);
+    return Case{.name = name("attention", p.size), .flops = p.flops, .run = [=](Stream& stream) {
+                  attention(stream, {.out = p.out,
+                                     .lse = p.lse,
+                                     .q = p.q,
+                                     .k = p.k,
+                                     .v = p.v,
+                                     .workspace = p.workspace,
+                                     .window = p.size.window,
+                                     .scale = p.size.scale});
+                }};
+  });
+  out.push_back([=](Tensors& make, const Sizes& s) {
+    const Problem p = problem(make, s);
+    const Tensor dout = make.normal(p.q.shape, dtype), dq = make.zeros(p.q.shape, dtype),
+                 dk = make.zeros(p.k.shape, dtype), dv = make.zeros(p.k.shape, dtype);
+    return Case{.name = name("attention_backward", p.size),
+                .flops = 2.5 * p.flops,
+                .run = [=](Stream& stream) {
+                  attention_backward(stream, {.dq = dq,
+                                              .dk = dk,
+                                              .dv = dv,
+                                              .dout = dout,
+                                              .out = p.out,
+                                              .lse = p.lse,
+                                              .q = p.q,
+                                              .k = p.k,
+                                              .v = p.v,
+                                              .workspace = p.workspace,
+                                              .window = p.size.window,
+                                              .scale = p.size.scale});
+                }};
+  });
+}
+
+// y = x W^T and its gradients, for a linear layer of `in` to `out` channels.
+inline void add_linear_cases(std::vector<MakeCase>& cases, DType dtype, std::int64_t in_heads,
+                             std::int64_t out_heads) {
+  const auto flops = [=](const Sizes& s) {
+    return 2.0 * static_cast<double>(s.n() * s.h * in_heads) * static_cast<double>(s.h * out_heads);
+  };
+  const auto name = [=](const char* what, const Sizes& s) {
+    return std::string("gemm/") + what + "/" + std::to_string(s.h * in_heads) + "x" +
+           std::to_string(s.h * out_heads);
+  };
+  cases.push_back([=](Tensors& make, const Sizes& s) {
+    const std::int64_t in = s.h * in_heads, out = s.h * out_heads;
+    const Tensor x = make.normal({s.n(), in}, dtype), w = make.normal({out, in}, dtype),
+                 y = make.zeros({s.n(), out}, dtype);
+    return Case{.name = name("forward", s), .flops = flops(s), .run = [=](Stream& stream) {
+                  gemm(stream, {.d = y, .a = x, .b = w, .transpose_b = true});
+                }};
+  });
+  cases.push_back([=](Tensors& make, const Sizes& s) {
+    const std::int64_t in = s.h * in_heads, out = s.h * out_heads;
+    const Tensor dy = make.normal({s.n(), out}, dtype), w = make.normal({out, in}, dtype),
+                 dx = make.zeros({s.n(), in}, dtype);
+    return Case{.name = name("input_gradient", s), .flops = flops(s), .run = [=](Stream& stream) {
+                  gemm(stream, {.d = dx, .a = dy, .b = w});
+                }};
+  });
+  cases.push_back([=](Tensors& make, const Sizes& s) {
+    const std::int64_t in = s.h * in_heads, out = s.h * out_heads;
+    const Tensor dy = make.normal({s.n(), out}, dtype), x = make.normal({s.n(), in}, dtype),
+                 dw = make.zeros({out, in}, DType::kF32);
+    return Case{.name = name("weight_gradient", s), .flops = flops(s), .run = [=](Stream& stream) {
+                  gemm(stream,
+                       {.d = dw, .c = dw, .a = dy, .b = x, .beta = 1.0F, .transpose_a = true});
+                }};
+  });
+}
+
+// The three products of a Newton-Schulz iteration on a batch of (c, 4 c) matrices.
+inline void add_newton_schulz_cases(std::vector<MakeCase>& out, DType dtype) {
+  out.push_back([dtype](Tensors& make, const Sizes& s) {
+    const std::int64_t m = s.c(), n = 4 * s.c();
+    const Tensor x = make.normal({s.matrices, m, n}, dtype, 0.01F),
+                 next = make.zeros(x.shape, dtype), a = make.zeros({s.matrices, m, m}, dtype),
+                 b = make.zeros(a.shape, dtype);
+    const double k = static_cast<double>(s.matrices * m) * static_cast<double>(m);
+    return Case{.name = "newton_schulz_iteration/" + std::to_string(s.matrices) + "x" +
+                        std::to_string(m) + "x" + std::to_string(n),
+                .flops = k * (4.0 * static_cast<double>(n) + 2.0 * static_cast<double>(m)),
+                .run = [=](Stream& stream) {
+                  gemm(stream, {.d = a, .a = x, .b = x, .transpose_b = true});
+                  gemm(stream, {.d = b, .c = a, .a = a, .b = a, .alpha = 2.0F, .beta = -4.8F});
+                  gemm(stream, {.d = next, .c = x, .a = b, .b = x, .beta = 3.4F});
+                }};
+  });
+}
+
+inline void add_product_cases(std::vector<MakeCase>& out, DType dtype) {
+  add_attention_cases(out, dtype, 1 << 30);
+  add_attention_cases(out, dtype, 512);
+  add_linear_cases(out, dtype, 6, 6);
+  add_linear_cases(out, dtype, 6, 24);
+  add_newton_schulz_cases(out, dtype);
+}
+
+}  // namespace muo::bench
