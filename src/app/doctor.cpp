@@ -17,6 +17,7 @@
 #include "app/run_memory.h"
 #include "base/check.h"
 #include "kernels/blas.h"
+#include "runtime/plugin.h"
 
 namespace muo {
 namespace {
@@ -142,6 +143,16 @@ std::string cuda_libraries() {
   return out;
 }
 
+std::string cuda_backend() {
+  const LoadedPlugin cuda = load_cuda();
+  if (cuda.plugin == nullptr) return line("CUDA backend", "not usable: " + cuda.missing);
+  std::string out;
+  for (int i = 0; i < cuda.plugin->device_count(); ++i)
+    out +=
+        line(i == 0 ? "CUDA backend" : "", fmt::format("GPU {}: {}", i, cuda.plugin->describe(i)));
+  return out;
+}
+
 }  // namespace
 
 Diagnosis diagnose() {
@@ -174,7 +185,11 @@ Diagnosis diagnose() {
   out.text += gpu_models();
   out.text += line("driver", driver());
   out.text += line("CUDA", cuda_libraries());
-  out.text += "\nThis version trains on the host backend (CPU) only; a GPU stays unused.\n";
+  out.text += cuda_backend();
+  out.text +=
+      "\nThis version trains on the host backend (CPU) only: its CUDA kernels are not put "
+      "together\n"
+      "to a step yet.\n";
   out.text += out.healthy ? "Ready to train.\n" : "Not ready: see BROKEN above.\n";
   return out;
 }

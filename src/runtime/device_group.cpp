@@ -100,7 +100,9 @@ class DeviceGroup::Impl {
 
 DeviceGroup::DeviceGroup(const GroupOptions& options) {
   if (options.backend != Backend::kHost)
-    throw InputError("--backend cuda: this build has only the host backend; use --backend host");
+    throw InputError(
+        "--backend cuda: this version has CUDA kernels, but does not train with them yet; use "
+        "--backend host");
   MUO_CHECK(options.world >= 1, "a group of ", options.world, " devices");
   impl_ = std::make_unique<Impl>(options);
 }

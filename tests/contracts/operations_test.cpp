@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 #include <string_view>
 #include <typeindex>
 
 #include "kernels/operation.h"
+#include "runtime/plugin.h"
 
 namespace muo {
 namespace {
@@ -17,6 +19,16 @@ TEST(Operations, HaveNamesAndArgumentTypesOfTheirOwn) {
     EXPECT_TRUE(arguments.insert(operation->arguments()).second) << operation->name();
   }
   EXPECT_FALSE(names.empty());
+}
+
+// Loading the plug-in needs the CUDA libraries, but no GPU.
+TEST(Operations, HaveACudaKernelEach) {
+  const LoadedPlugin cuda = load_plugin("muograph_cuda");
+  if (cuda.plugin == nullptr) GTEST_SKIP() << cuda.missing;
+  std::string lacking;
+  for (const OperationBase* operation : OperationBase::all())
+    if (!operation->has_cuda()) lacking += std::string(operation->name()) + " ";
+  EXPECT_EQ(lacking, "");
 }
 
 }  // namespace

@@ -187,8 +187,15 @@ TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
                          .sin = sin32,
                          .scale = 1.25F,
                          .first_position = s.first_position});
-    EXPECT_TRUE(std::ranges::equal(rstd.values(), rstd32.values()));
-    EXPECT_EQ(x.doubles(), x32.rounded(DType::kBF16).doubles());
+    // The host sums rows of both types in one order. A GPU reads more bf16 at once, so its fp32
+    // sums may differ before the rounding.
+    const double sums = stream.is_host() ? 0.0 : test::worst_case(2 * s.h);
+    const double once = test::kUnitBF16 + sums;
+    EXPECT_LE(test::relative_error(rstd.doubles(), rstd32.doubles()), sums);
+    EXPECT_LE(test::relative_error(x.doubles(), x32.doubles()), once);
+    if (stream.is_host()) {
+      EXPECT_EQ(x.doubles(), x32.rounded(DType::kBF16).doubles());
+    }
 
     const HostTensor y32 = widened(x);  // the backward reads the rounded output
     rotary_norm_backward(
@@ -196,7 +203,10 @@ TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
         {.dx = dx, .y = x, .rstd = rstd, .cos = table.cos, .sin = table.sin, .scale = 1.25F});
     rotary_norm_backward(
         stream, {.dx = dx32, .y = y32, .rstd = rstd, .cos = cos32, .sin = sin32, .scale = 1.25F});
-    EXPECT_EQ(dx.doubles(), dx32.rounded(DType::kBF16).doubles());
+    EXPECT_LE(test::relative_error(dx.doubles(), dx32.doubles()), once);
+    if (stream.is_host()) {
+      EXPECT_EQ(dx.doubles(), dx32.rounded(DType::kBF16).doubles());
+    }
   }
 }
 

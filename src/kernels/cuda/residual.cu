@@ -133,7 +133,7 @@ struct PutLambdaGradients {
 // 3 sizeof(T) bytes per element, bound by bandwidth.
 template <class T>
 struct Add {
-  static constexpr int kPacks = 2;
+  static constexpr int kPacks = 1;
   T* y;
   const T* x;
 

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Proves and measures the CUDA kernels on a machine with a GPU, in one command under 9 minutes, from
+# binaries that scripts/gpu_pack.sh made on another machine: neither compiler nor package is needed.
+#   scripts/gpu_check.sh BINARIES OUT
+# Writes OUT/kernels.json (parity, sanitizers), OUT/kernels_bench.json (times), OUT/torch.json (PyTorch
+# on the same GPU, if there), OUT/log. Exit 1 if a check failed; all are run.
+set -uo pipefail
+
+if [ $# -ne 2 ] || [ ! -x "$1/kernels_test" ]; then
+  echo "usage: gpu_check.sh BINARIES OUT (BINARIES: the folder that scripts/gpu_pack.sh filled)" >&2
+  exit 2
+fi
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+binaries=$(cd "$1" && pwd)
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+exec > >(tee "$out/log") 2>&1
+
+# CUDA's libraries come from the Python packages that PyTorch brings, where no toolkit is installed.
+packages=$(python3 - <<'PY' 2>/dev/null
+import pathlib, site, sys
+roots = {pathlib.Path(p) for p in [*site.getsitepackages(), *sys.path] if p}
+print(":".join(sorted({str(f.parent) for r in roots for f in r.glob("nvidia/**/lib*.so.*")})))
+PY
+)
+export LD_LIBRARY_PATH="$binaries:$packages${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+results=()
+# check NAME SECONDS COMMAND...: runs it, keeps its verdict and its output in OUT.
+check() {
+  local name=$1 limit=$2 begin=$SECONDS code=0
+  shift 2
+  printf '\n=== %s\n' "$name"
+  timeout "$limit" "$@" >"$out/$name.txt" 2>&1 || code=$?
+  tail -n 25 "$out/$name.txt"
+  results+=("$name" "$code" "$((SECONDS - begin))")
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
+check parity 150 env MUO_TEST_BACKEND=cuda "$binaries/kernels_test" \
+  --gtest_output="json:$out/parity.json"
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+if [ -n "$sanitizer" ]; then
+  for tool in memcheck racecheck synccheck initcheck; do
+    check "$tool" 75 "$sanitizer" --tool "$tool" --error-exitcode 9 \
+      "$binaries/cuda_kernels_bench" --small
+  done
+else
+  echo "no compute-sanitizer on this machine: its checks are missing from the results"
+  results+=(compute-sanitizer missing 0)
+fi
+check bench 120 "$binaries/cuda_kernels_bench" --json "$out/kernels_bench.json"
+check torch 60 python3 "$scripts/torch_kernels.py" --json "$out/torch.json"
+
+printf '%s\n' "${results[@]}" | python3 "$scripts/gpu_results.py" "$out" "$binaries/commit"

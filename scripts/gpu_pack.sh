@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds what scripts/gpu_check.sh runs and puts it into one folder, with every library but CUDA's, so
+# that it runs on a machine with a GPU and neither compiler nor package.
+#   scripts/gpu_pack.sh [FOLDER]        default: build/gpu_binaries
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=${1:-build/gpu_binaries}
+
+scripts/setup.sh
+cmake --preset gpu --log-level=WARNING >/dev/null
+cmake --build --preset gpu --target kernels_test cuda_kernels_bench muograph muograph_cuda
+rm -rf "$folder"
+mkdir -p "$folder"
+for file in kernels_test cuda_kernels_bench muograph libmuograph_core.so libmuograph_cuda.so; do
+  strip -o "$folder/$file" "build/gpu/$file"
+done
+# What the linker finds here and another system may lack. The C library and CUDA stay that system's.
+ldd "$folder/kernels_test" "$folder/muograph" "$folder/libmuograph_core.so" |
+  awk '$3 ~ /^\// {print $3}' | sort -u |
+  grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' |
+  grep -vE '/lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|muograph)[^/]*\.so' |
+  xargs -I {} cp -L {} "$folder/"
+git describe --always --dirty --abbrev=12 >"$folder/commit"
+du -sh "$folder" | cut -f 1 | xargs -I {} echo "$folder: {}"

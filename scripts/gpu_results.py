@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Puts the verdicts of scripts/gpu_check.sh into OUT/kernels.json, and date, commit, GPU, driver and
+versions into every JSON there. Reads name, exit code and seconds of each check, a line each.
+  scripts/gpu_results.py OUT COMMIT_FILE < verdicts          exit code 1 if a check failed"""
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, text=True, capture_output=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"unknown ({error})"
+
+
+def tests_of(path):
+    """How many tests passed, failed and were skipped, and the names of the latter two."""
+    try:
+        report = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {"report": "missing"}
+    cases = [(f"{suite['name']}.{case['name']}", case)
+             for suite in report["testsuites"] for case in suite["testsuite"]]
+    failed = [name for name, case in cases if case.get("failures")]
+    skipped = [name for name, case in cases if case.get("result") == "SKIPPED"]
+    return {"passed": len(cases) - len(failed) - len(skipped), "failed": failed,
+            "skipped": skipped}
+
+
+def main(out, commit_file):
+    facts = {
+        "date": datetime.date.today().isoformat(),
+        "commit": pathlib.Path(commit_file).read_text().strip(),
+        "gpu": output_of("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+        "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "command": "scripts/gpu_check.sh",
+    }
+    fields = sys.stdin.read().split("\n")[:-1]
+    checks = {name: {"exit_code": int(code) if code.isdigit() else code, "seconds": int(seconds)}
+              for name, code, seconds in zip(fields[::3], fields[1::3], fields[2::3])}
+    verdict = {**facts, "checks": checks, "parity": tests_of(out / "parity.json")}
+    (out / "kernels.json").write_text(json.dumps(verdict, indent=1) + "\n")
+    for path in (out / "kernels_bench.json", out / "torch.json"):
+        if path.is_file():
+            path.write_text(json.dumps({**facts, **json.loads(path.read_text())}, indent=1) + "\n")
+    bad = [name for name, check in checks.items() if check["exit_code"] != 0]
+    print(f"\n{len(checks) - len(bad)} of {len(checks)} checks passed"
+          + (f"; not: {', '.join(bad)}" if bad else ""))
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""What PyTorch needs on this GPU for the products that muograph is measured by: the three products of
+a Newton-Schulz iteration by baddbmm, and attention, at the sizes of tests/bench/product_cases.h.
+  scripts/torch_kernels.py [--json FILE]"""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+B, T, HEADS, HEAD, MATRICES = 32, 2048, 6, 128, 12
+
+
+def seconds_of(run):
+    """Of one call: graphs of many calls, the median of seven launches."""
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(20):
+            run()
+    times = []
+    for _ in range(7):
+        begin = time.perf_counter()
+        graph.replay()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) / 20)
+    return statistics.median(times)
+
+
+def newton_schulz(m, n):
+    x = 0.01 * torch.randn(MATRICES, m, n, device="cuda", dtype=torch.bfloat16)
+
+    def run():
+        a = torch.bmm(x, x.mT)
+        b = torch.baddbmm(a, a, a, beta=-4.8, alpha=2.0)
+        torch.baddbmm(x, b, x, beta=3.4, alpha=1.0)
+
+    flops = MATRICES * m * m * (4.0 * n + 2.0 * m)
+    return {"kernel": f"newton_schulz_iteration/{MATRICES}x{m}x{n}", "flops": flops, "run": run}
+
+
+def attention(backward):
+    shape = (B, HEADS, T, HEAD)
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=backward)
+               for _ in range(3))
+    flops = 4.0 * B * HEADS * HEAD * T * (T + 1) / 2
+    if not backward:
+        return {"kernel": f"attention/window{T - 1}", "flops": flops,
+                "run": lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)}
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    dout = torch.randn_like(out)
+    return {"kernel": f"attention_backward/window{T - 1}", "flops": 2.5 * flops,
+            "run": lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    rows = []
+    for case in (newton_schulz(HEADS * HEAD, 4 * HEADS * HEAD), attention(False), attention(True)):
+        seconds = seconds_of(case["run"])
+        rows.append({"kernel": case["kernel"], "us": seconds * 1e6,
+                     "tflops": case["flops"] / seconds * 1e-12})
+        print(f"{case['kernel']:44} {seconds * 1e6:10.1f} us {rows[-1]['tflops']:8.1f} TFLOP/s")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({"benchmark": "torch_kernels", "torch": torch.__version__, "kernels": rows},
+                      file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+
+namespace muo::simt {
+
+// A call that can stop in its midst and go on later; on x86-64. All but the stack lies in the
+// object, so it may be resumed by one OS thread now and by another after the body came to rest.
+class Fiber {
+ public:
+  using Body = void (*)(void* argument);
+  static constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+
+  // `body` starts with the first resume() and never returns. The stack is the caller's, of
+  // kStackBytes; `colour` moves its top a little, so that the fibers' hot ends do not all fall into
+  // the same sets of the cache.
+  Fiber(std::byte* stack, std::size_t colour, Body body, void* argument);
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  void resume();   // runs the fiber until it suspends
+  void suspend();  // called by the fiber: goes back to resume()
+
+ private:
+  static void start(Fiber* fiber);
+
+  std::byte* stack_;
+  Body body_;
+  void* argument_;
+  void* stack_pointer_ = nullptr;        // of the fiber while it is suspended
+  void* owner_stack_pointer_ = nullptr;  // of who called resume()
+  // For AddressSanitizer: both sides' shadow stacks, and where the owner's stack lies.
+  void* shadow_ = nullptr;
+  void* owner_shadow_ = nullptr;
+  const void* owner_stack_ = nullptr;
+  std::size_t owner_stack_bytes_ = 0;
+  // For ThreadSanitizer.
+  void* identity_ = nullptr;
+  void* owner_identity_ = nullptr;
+};
+
+// Stacks for `count` fibers, each above a page that may not be touched: too deep a call is a
+// segmentation fault. Memory is used only where a stack was.
+class FiberStacks {
+ public:
+  explicit FiberStacks(std::size_t count);
+  ~FiberStacks();
+  FiberStacks(const FiberStacks&) = delete;
+  FiberStacks& operator=(const FiberStacks&) = delete;
+  [[nodiscard]] std::byte* stack(std::size_t index) const;
+
+ private:
+  std::size_t bytes_;
+  std::byte* memory_;
+};
+
+}  // namespace muo::simt

@@ -1,0 +1,66 @@
+#include "simt/emulator/kernel_name.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+namespace muo::simt {
+namespace {
+
+template <class T>
+T at(const std::vector<char>& file, std::uint64_t offset) {
+  T out{};
+  if (offset + sizeof(T) <= file.size()) std::memcpy(&out, file.data() + offset, sizeof(T));
+  return out;
+}
+
+std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
+  return status == 0 ? text.get() : name;
+}
+
+std::string symbol_at(const std::vector<char>& file, std::uint64_t address) {
+  const auto header = at<Elf64_Ehdr>(file, 0);
+  const auto section = [&](std::uint64_t i) {
+    return at<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr));
+  };
+  for (std::uint64_t i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr table = section(i);
+    if (table.sh_type != SHT_SYMTAB) continue;
+    const Elf64_Shdr names = section(table.sh_link);
+    for (std::uint64_t k = 0; k < table.sh_size / sizeof(Elf64_Sym); ++k) {
+      const auto symbol = at<Elf64_Sym>(file, table.sh_offset + k * sizeof(Elf64_Sym));
+      const std::uint64_t name = names.sh_offset + symbol.st_name;
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_value == address &&
+          name < file.size())
+        return demangled(file.data() + name);
+    }
+  }
+  return "?";
+}
+
+}  // namespace
+
+// dladdr() alone knows exported functions only, and kernels are in unnamed namespaces.
+std::string kernel_name(const void* function) {
+  Dl_info info{};
+  if (dladdr(function, &info) == 0) return "?";
+  // The name of an executable is as it was called; this one always leads there.
+  const bool library = std::strstr(info.dli_fname, ".so") != nullptr;
+  std::ifstream stream(library ? info.dli_fname : "/proc/self/exe", std::ios::binary);
+  const std::vector<char> file{std::istreambuf_iterator<char>(stream), {}};
+  const auto* base = static_cast<const char*>(info.dli_fbase);
+  return symbol_at(file, static_cast<std::uint64_t>(static_cast<const char*>(function) - base));
+}
+
+}  // namespace muo::simt

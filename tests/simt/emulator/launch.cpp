@@ -1,0 +1,73 @@
+#include <pthread.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "simt/emulator/kernel_name.h"
+#include "simt/emulator/scheduler.h"
+#include "simt/emulator/shared_memory.h"
+
+namespace muo::simt {
+namespace {
+
+// What an OS thread that launches keeps from launch to launch: fibers are dear to make. Under a
+// pthread key, not thread_local, as SharedMemory takes thread-local variables for __shared__.
+struct Launcher {
+  std::vector<std::unique_ptr<Scheduler>> workers;
+  std::uint64_t launches = 0;
+};
+
+pthread_key_t launcher_key() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made = 0;
+    MUO_CHECK(pthread_key_create(&made, [](void* p) { delete static_cast<Launcher*>(p); }) == 0);
+    return made;
+  }();
+  return key;
+}
+
+Launcher& launcher() {
+  auto* found = static_cast<Launcher*>(pthread_getspecific(launcher_key()));
+  if (found == nullptr) {
+    found = new Launcher;
+    MUO_CHECK(pthread_setspecific(launcher_key(), found) == 0);
+  }
+  return *found;
+}
+
+}  // namespace
+
+void check(const Launch& launch) {
+  const dim3 grid = launch.grid;
+  const dim3 block = launch.block;
+  const auto threads = std::uint64_t{block.x} * block.y * block.z;
+  MUO_CHECK(threads > 0 && threads <= 1024 && block.z <= 64, "block of (", block.x, ", ", block.y,
+            ", ", block.z, ") threads, kernel ", kernel_name(launch.kernel));
+  MUO_CHECK(grid.x > 0 && grid.x < 1U << 31 && grid.y > 0 && grid.y < 1U << 16 && grid.z > 0 &&
+                grid.z < 1U << 16,
+            "grid of (", grid.x, ", ", grid.y, ", ", grid.z, ") blocks, kernel ",
+            kernel_name(launch.kernel));
+  MUO_CHECK(launch.shared_bytes <= kMostSharedBytes, launch.shared_bytes,
+            " bytes of dynamic shared memory, kernel ", kernel_name(launch.kernel));
+}
+
+void run(const Launch& launch) {
+  Launcher& own = launcher();
+  const unsigned workers =
+      launch.grid.x * launch.grid.y * launch.grid.z == 1 ? 1 : settings().workers;
+  while (own.workers.size() < workers)
+    own.workers.push_back(std::make_unique<Scheduler>());
+  // Another schedule for each launch, the same ones for each run of the program.
+  const std::uint64_t seed = settings().seed + 0x100000001B3U * own.launches++;
+  const auto work = [&](unsigned worker) {
+    own.workers[worker]->run(launch, worker, workers, seed);
+  };
+  if (workers == 1) return work(0);
+  std::vector<std::jthread> threads;
+  for (unsigned worker = 0; worker < workers; ++worker)
+    threads.emplace_back(work, worker);
+}
+
+}  // namespace muo::simt

@@ -1,0 +1,66 @@
+#pragma once
+
+// The emulator's side of kernels/cuda/launch.h: all that a kernel may use when g++ compiles it.
+
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "runtime/stream.h"
+#include "simt/emulator/atomics.h"
+#include "simt/emulator/bfloat16.h"
+#include "simt/emulator/intrinsics.h"
+#include "simt/emulator/scheduler.h"
+#include "simt/emulator/shared_memory.h"
+#include "simt/emulator/types.h"
+#include "simt/emulator/warp.h"
+
+// In the namespace of the kernels that say `extern __shared__ type name[];`.
+#define MUO_DYNAMIC_SHARED(type, name)                                \
+  alignas(1024) [[maybe_unused]] static constinit thread_local type   \
+      name[::muo::simt::kMostSharedBytes / sizeof(type)]{};           \
+  static const ::muo::simt::DynamicShared muo_registration_of_##name{ \
+      [] { return reinterpret_cast<std::byte*>(name); }, sizeof name};
+
+// A stream of the tier: kernels are work on a host stream, which runs them at once, in the caller,
+// or records them while it captures.
+struct CUstream_st {
+  muo::Stream& host;
+};
+
+namespace muo::cuda {
+
+// Throws Error, with the kernel's name, for what no GPU would accept. Without stream: at once.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            NativeStream stream, Arguments&&... arguments) {
+  struct Call {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> arguments;
+  };
+  simt::Launch launch{.kernel = reinterpret_cast<const void*>(kernel),
+                      .call =
+                          [](const void* p) {
+                            const auto& of = *static_cast<const Call*>(p);
+                            std::apply(of.kernel, of.arguments);
+                          },
+                      .arguments = nullptr,
+                      .grid = grid,
+                      .block = block,
+                      .shared_bytes = shared_bytes};
+  simt::check(launch);
+  auto run = [launch, call = Call{kernel, {std::forward<Arguments>(arguments)...}}]() mutable {
+    launch.arguments = &call;
+    simt::run(launch);
+  };
+  if (stream == nullptr)
+    run();
+  else
+    stream->host.enqueue_host("a kernel", {}, run);
+}
+
+// In a loop that waits for what another rank writes. (On a GPU: __nanosleep.) Without it the other
+// threads of the block, and other ranks on few cores, would never get their turn.
+inline void spin_pause(MUO_SIMT_SITE) { simt::Scheduler::current().pause(site); }
+
+}  // namespace muo::cuda

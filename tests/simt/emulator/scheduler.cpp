@@ -1,0 +1,336 @@
+#include "simt/emulator/scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "simt/emulator/kernel_name.h"
+#include "simt/emulator/sanitizers.h"
+#include "simt/emulator/shared_memory.h"
+
+namespace muo::simt {
+namespace {
+
+constexpr unsigned kMostThreads = 1024;  // of a block
+constexpr unsigned kLanes = 32;
+constexpr double kLongestPause = 60;  // seconds
+
+#ifdef __SANITIZE_THREAD__
+constexpr bool kOwnFibers = true;  // another thread's old stack would look like a race
+#else
+constexpr bool kOwnFibers = false;  // a stack that was just used is still in the cache
+#endif
+
+constinit thread_local Scheduler* scheduler = nullptr;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool in(unsigned mask, unsigned lane) { return (mask >> lane & 1U) != 0; }
+
+const char* name_of(CudaThread::State state) {
+  switch (state) {
+    case CudaThread::State::kNew:
+      return "not started";
+    case CudaThread::State::kReady:
+      return "ready";
+    case CudaThread::State::kAtBarrier:
+      return "at a barrier";
+    case CudaThread::State::kAtCollective:
+      return "at a warp collective";
+    case CudaThread::State::kDone:
+      return "done";
+  }
+  return "?";
+}
+
+// Block `i` of the random order is block (first + i * step) % count, step and count coprime.
+std::uint32_t coprime_to(std::uint64_t count, std::uint64_t random) {
+  auto step = static_cast<std::uint32_t>(random % count);
+  while (std::gcd(std::uint64_t{step}, count) != 1)
+    ++step;
+  return step;
+}
+
+}  // namespace
+
+std::span<std::byte> scheduler_state() { return std::as_writable_bytes(std::span(&scheduler, 1)); }
+
+Scheduler& Scheduler::current() { return *scheduler; }
+
+Scheduler::Scheduler() : stacks_(kMostThreads), threads_(kMostThreads) {}
+
+Scheduler::~Scheduler() = default;
+
+MUO_SIMT_UNSEEN std::uint64_t Scheduler::random() {  // xorshift64
+  random_state_ ^= random_state_ << 13;
+  random_state_ ^= random_state_ >> 7;
+  random_state_ ^= random_state_ << 17;
+  return random_state_;
+}
+
+// The body of every fiber: one CUDA thread after another.
+MUO_SIMT_UNSEEN void Scheduler::run_threads(void* scheduler_of_fiber) {
+  auto* self = static_cast<Scheduler*>(scheduler_of_fiber);
+  for (;;) {
+    acquire(&self->begin_edge_);
+    self->running_->copies.clear();
+    self->launch_->call(self->launch_->arguments);
+    release(&self->end_edge_);
+    self->running_->state = CudaThread::State::kDone;
+    self->running_->fiber->suspend();
+  }
+}
+
+MUO_SIMT_UNSEEN void Scheduler::prepare(const Launch& launch, std::uint64_t seed) {
+  launch_ = &launch;
+  order_ = settings().order;
+  random_state_ = (seed + 1) * 0x9E3779B97F4A7C15U | 1U;
+  blockDim = launch.block;
+  gridDim = launch.grid;
+  count_ = launch.block.x * launch.block.y * launch.block.z;
+  while (fibers_.size() < count_) {
+    const std::size_t i = fibers_.size();
+    fibers_.push_back(std::make_unique<Fiber>(stacks_.stack(i), 5 * i, &run_threads, this));
+  }
+  for (unsigned i = 0; i < count_; ++i) {
+    CudaThread& thread = threads_[i];
+    thread.index = {i % launch.block.x, i / launch.block.x % launch.block.y,
+                    i / (launch.block.x * launch.block.y)};
+    thread.lane = i % kLanes;
+    thread.warp = i / kLanes;
+    thread.fiber = fibers_[i].get();
+  }
+}
+
+MUO_SIMT_UNSEEN void Scheduler::start_block(unsigned number) {
+  const dim3 grid = launch_->grid;
+  blockIdx = {number % grid.x, number / grid.x % grid.y, number / (grid.x * grid.y)};
+  alive_ = count_;
+  at_barrier_ = votes_ = 0;
+  std::fill_n(waiting_, kLanes, 0U);
+  for (unsigned i = 0; i < count_; ++i) {
+    threads_[i].state = CudaThread::State::kNew;
+    threads_[i].site = {};
+  }
+  idle_.clear();
+  if (!kOwnFibers)
+    for (unsigned i = count_; i-- > 0;)
+      idle_.push_back(fibers_[i].get());
+}
+
+MUO_SIMT_UNSEEN void Scheduler::run(const Launch& launch, unsigned worker, unsigned workers,
+                                    std::uint64_t seed) {
+  scheduler = this;
+  prepare(launch, seed);
+  SharedMemory shared(launch.kernel, launch.shared_bytes);
+  const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  // All workers have the same `seed` of the order of blocks.
+  const std::uint64_t first = order_ == Order::kRandom ? random() % blocks : 0;
+  const std::uint64_t step = order_ == Order::kRandom ? coprime_to(blocks, random()) : 1;
+  random_state_ += worker;
+  for (std::uint64_t i = worker; i < blocks; i += workers) {
+    const std::uint64_t block = (first + i * step) % blocks;
+    shared.forget();
+    start_block(static_cast<unsigned>(order_ == Order::kReverse ? blocks - 1 - block : block));
+    release(&begin_edge_);
+    run_block();
+    acquire(&end_edge_);
+  }
+  scheduler = nullptr;
+}
+
+// Every pass visits every warp. That alone keeps warps in near lock-step, in which a missing
+// barrier is hardly ever seen: in every second block a warp therefore runs until all its lanes
+// wait.
+MUO_SIMT_UNSEEN void Scheduler::run_block() {
+  const unsigned warps = (count_ + kLanes - 1) / kLanes;
+  unsigned order[kMostThreads / kLanes];
+  for (unsigned i = 0; i < warps; ++i)
+    order[i] = order_ == Order::kReverse ? warps - 1 - i : i;
+  const bool greedy = order_ != Order::kRandom || random() >> 63 != 0;
+  paused_since_ = 0;
+  while (alive_ > 0) {
+    if (order_ == Order::kRandom)
+      for (unsigned i = warps - 1; i > 0; --i)
+        std::swap(order[i], order[(random() >> 32) * (i + 1) >> 32]);
+    Turn turn = Turn::kNothing;
+    for (unsigned i = 0; i < warps; ++i) {
+      const unsigned flip = order_ == Order::kForward   ? 0
+                            : order_ == Order::kReverse ? kLanes - 1
+                                                        : static_cast<unsigned>(random() >> 59);
+      turn = std::max(turn, run_warp(order[i], flip, greedy));
+    }
+    running_ = nullptr;
+    if (turn == Turn::kNothing) fail("deadlock: every thread waits");
+    others_turn(turn == Turn::kRan);
+  }
+}
+
+MUO_SIMT_UNSEEN Scheduler::Turn Scheduler::run_warp(unsigned warp, unsigned flip, bool greedy) {
+  Turn turn = Turn::kNothing;
+  bool again = false;
+  do {
+    again = false;
+    for (unsigned j = 0; j < kLanes; ++j) {
+      const unsigned i = warp * kLanes + (j ^ flip);
+      if (i >= count_ || threads_[i].state > CudaThread::State::kReady) continue;
+      resume(threads_[i]);
+      if (threads_[i].paused) {
+        turn = std::max(turn, Turn::kPaused);
+      } else {
+        turn = Turn::kRan;
+        again = true;
+      }
+    }
+  } while (again && greedy);
+  return turn;
+}
+
+MUO_SIMT_UNSEEN void Scheduler::resume(CudaThread& thread) {
+  if (!kOwnFibers && thread.state == CudaThread::State::kNew) {
+    thread.fiber = idle_.back();
+    idle_.pop_back();
+  }
+  thread.state = CudaThread::State::kReady;
+  thread.paused = false;
+  running_ = &thread;
+  threadIdx = thread.index;
+  thread.fiber->resume();
+  if (thread.state != CudaThread::State::kDone) return;
+  if (!kOwnFibers) idle_.push_back(thread.fiber);
+  // A barrier does not wait for threads that are done.
+  if (--alive_ > 0 && at_barrier_ == alive_) open_barrier();
+}
+
+MUO_SIMT_UNSEEN void Scheduler::others_turn(bool worked) {
+  if (worked) {
+    paused_since_ = 0;
+    return;
+  }
+  if (paused_since_ == 0) paused_since_ = now();
+  if (now() - paused_since_ > kLongestPause)
+    fail("every thread waits, some in spin_pause() for what never comes");
+  std::this_thread::yield();
+}
+
+MUO_SIMT_UNSEEN void Scheduler::pause(Site site) {
+  running_->site = site;
+  running_->paused = true;
+  running_->fiber->suspend();
+}
+
+MUO_SIMT_UNSEEN void Scheduler::open_barrier() {
+  at_barrier_ = 0;
+  ++barriers_;
+  outcome_ = votes_;  // not std::exchange(), which ThreadSanitizer would see
+  votes_ = 0;
+  for (unsigned i = 0; i < count_; ++i)
+    if (threads_[i].state == CudaThread::State::kAtBarrier)
+      threads_[i].state = CudaThread::State::kReady;
+}
+
+// True for the last thread, which goes on without a switch.
+MUO_SIMT_UNSEEN bool Scheduler::arrive_at_barrier(bool predicate, Site site) {
+  running_->site = site;
+  for (unsigned i = 0; at_barrier_ > 0 && i < count_; ++i) {
+    const CudaThread& other = threads_[i];
+    if (other.state != CudaThread::State::kAtBarrier) continue;
+    if (other.site.line != site.line || other.site.file != site.file)
+      fail("threads of a block wait at different barriers");
+    break;  // those that wait already agree
+  }
+  votes_ += predicate ? 1 : 0;
+  if (++at_barrier_ == alive_) {
+    open_barrier();
+    return true;
+  }
+  running_->state = CudaThread::State::kAtBarrier;
+  return false;
+}
+
+// Two edges in turn, or a slow thread would acquire what others release at the next barrier.
+MUO_SIMT_UNSEEN unsigned Scheduler::barrier(bool predicate, Site site) {
+  char* edge = &barrier_edges_[barriers_ % 2];
+  release(edge);
+  if (!arrive_at_barrier(predicate, site)) running_->fiber->suspend();
+  acquire(edge);
+  return outcome_;
+}
+
+MUO_SIMT_UNSEEN bool Scheduler::arrive_at_collective(unsigned mask, Exchange exchange, Site site) {
+  CudaThread& thread = *running_;
+  thread.site = site;
+  thread.mask = mask;
+  thread.exchange = exchange;
+  if (!in(mask, thread.lane)) fail("a lane calls a warp collective without being in its mask");
+  unsigned& waiting = waiting_[thread.warp];
+  waiting |= 1U << thread.lane;
+  if ((waiting & mask) != mask) {
+    thread.state = CudaThread::State::kAtCollective;
+    return false;
+  }
+  const CudaThread* warp = &threads_[thread.warp * kLanes];
+  for (unsigned i = 0; i < kLanes; ++i)
+    if (in(mask, i) && (warp[i].mask != mask || warp[i].exchange != exchange))
+      fail("lanes of a warp collective disagree on its mask or on what it does");
+  waiting &= ~mask;
+  return true;
+}
+
+// Every lane has edges of its own: with masks that overlap, one that several lanes share would also
+// order what must not be, or miss what must.
+MUO_SIMT_UNSEEN void Scheduler::collective(unsigned mask, Exchange exchange, Site site) {
+  CudaThread* warp = &threads_[running_->warp * kLanes];
+  CudaThread& self = *running_;
+  if (!arrive_at_collective(mask, exchange, site)) {
+    release(&self.arrival);
+    self.fiber->suspend();
+    acquire(&self.departure);
+    return;
+  }
+  for (unsigned i = 0; i < kLanes; ++i)
+    if (in(mask, i)) acquire(&warp[i].arrival);
+  exchange(warp, mask);
+  for (unsigned i = 0; i < kLanes; ++i) {
+    if (!in(mask, i) || &warp[i] == &self) continue;
+    release(&warp[i].departure);
+    warp[i].state = CudaThread::State::kReady;
+  }
+}
+
+void Scheduler::fail(std::string_view what) {
+  std::fprintf(stderr, "simt: %.*s\nsimt: kernel %s, block (%u, %u, %u)",
+               static_cast<int>(what.size()), what.data(), kernel_name(launch_->kernel).c_str(),
+               blockIdx.x, blockIdx.y, blockIdx.z);
+  if (running_ != nullptr)
+    std::fprintf(stderr, ", thread (%u, %u, %u)", running_->index.x, running_->index.y,
+                 running_->index.z);
+  const char* orders[] = {"seq", "rev"};
+  if (order_ == Order::kRandom)
+    std::fprintf(stderr, ", SIMT_ORDER=%llu\n", static_cast<unsigned long long>(settings().seed));
+  else
+    std::fprintf(stderr, ", SIMT_ORDER=%s\n", orders[static_cast<int>(order_)]);
+  for (unsigned first = 0, end = 0; first < count_; first = end) {  // runs of equal threads
+    const CudaThread& thread = threads_[first];
+    const auto alike = [&](const CudaThread& other) {
+      return other.state == thread.state && other.site.line == thread.site.line &&
+             other.site.file == thread.site.file;
+    };
+    while (end < count_ && alike(threads_[end]))
+      ++end;
+    std::fprintf(stderr, "simt:   threads %u to %u: %s", first, end - 1, name_of(thread.state));
+    if (thread.site.file != nullptr)
+      std::fprintf(stderr, ", last waited at %s:%d", thread.site.file, thread.site.line);
+    std::fprintf(stderr, "\n");
+  }
+  std::abort();
+}
+
+}  // namespace muo::simt

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+namespace muo::simt {
+
+// In which order blocks, warps and lanes take turns. Reverse and random orders exist to break
+// kernels that are right only if threads run in the order of their numbers.
+enum class Order : std::uint8_t { kForward, kReverse, kRandom };
+
+struct Settings {
+  Order order = Order::kRandom;  // SIMT_ORDER=seq, rev, or a seed: random
+  std::uint64_t seed = 1;
+  unsigned workers = 1;  // SIMT_WORKERS=n: OS threads that share the blocks of a launch
+};
+
+// From the environment; throws Error if a value makes no sense.
+const Settings& settings();
+
+}  // namespace muo::simt

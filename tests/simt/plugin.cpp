@@ -1,0 +1,84 @@
+// The backend of tests: CUDA's kernels, run by the emulator, on a host device's memory and streams.
+
+#include "runtime/plugin.h"
+
+#include <memory>
+#include <utility>
+
+#include "runtime/cuda/stream_context.h"
+#include "runtime/host/host_device.h"
+#include "simt/emulator/launch.h"
+
+namespace muo::simt {
+namespace {
+
+class SimtStream final : public Stream {
+ public:
+  explicit SimtStream(std::unique_ptr<Stream> host)
+      : host_(std::move(host)),
+        native_{*host_},
+        partials_(std::make_unique_for_overwrite<double[]>(cuda::kMostPartials)) {
+    cuda::add_stream_context(&native_, {.partials = partials_.get()});
+  }
+  ~SimtStream() override { cuda::remove_stream_context(&native_); }
+  SimtStream(const SimtStream&) = delete;
+  SimtStream& operator=(const SimtStream&) = delete;
+
+  void record(Event& event) override { host_->record(event); }
+  void wait(Event& event) override { host_->wait(event); }
+  void synchronize() override { host_->synchronize(); }
+  void launch(Graph& graph) override { host_->launch(graph); }
+  [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
+    return host_->capture(body);
+  }
+  void copy(Tensor dst, Tensor src) override { host_->copy(dst, src); }
+  void zero(Tensor dst) override { host_->zero(dst); }
+  void enqueue_host(std::string_view name, std::span<const Access> /*accesses*/,
+                    HostTask /*task*/) override {
+    MUO_FAIL("'", name, "' is work for the host, and this stream is to behave as a GPU's");
+  }
+  [[nodiscard]] NativeStream native() const override { return &native_; }
+  [[nodiscard]] bool is_host() const override { return false; }
+
+ private:
+  std::unique_ptr<Stream> host_;
+  mutable CUstream_st native_;
+  std::unique_ptr<double[]> partials_;
+};
+
+class SimtDevice final : public Device {
+ public:
+  explicit SimtDevice(int rank) : host_(rank) {}
+
+  [[nodiscard]] int rank() const override { return host_.rank(); }
+  [[nodiscard]] std::unique_ptr<Buffer> allocate(std::int64_t bytes,
+                                                 std::string_view what) override {
+    return host_.allocate(bytes, what);
+  }
+  [[nodiscard]] std::unique_ptr<Buffer> allocate_pinned(std::int64_t bytes,
+                                                        std::string_view what) override {
+    return host_.allocate_pinned(bytes, what);
+  }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
+    return std::make_unique<SimtStream>(host_.make_stream(priority));
+  }
+  [[nodiscard]] std::unique_ptr<Event> make_event() override { return host_.make_event(); }
+  void seal() override { host_.seal(); }
+  [[nodiscard]] std::int64_t allocations() const override { return host_.allocations(); }
+
+ private:
+  HostDevice host_;
+};
+
+const BackendPlugin plugin{
+    .missing = [] { return std::string(); },
+    .device_count = [] { return 64; },
+    .describe = [](int /*index*/) { return std::string("CUDA threads as fibers on the CPU"); },
+    .make_device = [](int rank, int /*index*/) -> std::unique_ptr<Device> {
+      return std::make_unique<SimtDevice>(rank);
+    }};
+
+}  // namespace
+}  // namespace muo::simt
+
+extern "C" const muo::BackendPlugin* muograph_backend_plugin() { return &muo::simt::plugin; }

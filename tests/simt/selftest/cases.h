@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+
+namespace muo::selftest {
+
+// A small kernel in two versions: as it should be, and with a bug planted. Each runs in a process
+// of its own (main.cpp), under schedules and sanitizers that must see the bug and must be silent
+// about the correct version (../selftest_test.cpp).
+struct Case {
+  const char* name;
+  bool (*run)(bool planted);  // whether the results are right
+};
+
+std::vector<Case> barrier_cases();
+std::vector<Case> memory_cases();
+std::vector<Case> pipeline_cases();
+std::vector<Case> rank_cases();
+// Without a bug: what kernels may rely on.
+std::vector<Case> control_cases();
+
+// Memory that ends where it should, at an address that suits 16-byte accesses.
+template <class T>
+class Array {
+ public:
+  explicit Array(std::size_t size) : size_(size), data_(new (std::align_val_t{16}) T[size]{}) {}
+  ~Array() { ::operator delete[](data_, std::align_val_t{16}); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  T* data() const { return data_; }
+  T* begin() const { return data_; }
+  T* end() const { return data_ + size_; }
+  std::size_t size() const { return size_; }
+  T& operator[](std::size_t i) const { return data_[i]; }
+
+ private:
+  std::size_t size_;
+  T* data_;
+};
+
+// Most cases sum up these: kernel(out, x) should leave the sum in out[0], twice the sum in out[1].
+inline constexpr unsigned kValues = 256;
+
+inline bool sums(void (*kernel)(float* out, const float* x), dim3 grid = 1, dim3 block = kValues,
+                 std::size_t shared_bytes = 0) {
+  const Array<float> x(kValues);
+  const Array<float> out(2);
+  float sum = 0.0F;  // of small integers: exact in any order
+  for (unsigned i = 0; i < kValues; ++i)
+    sum += x[i] = static_cast<float>(1 + i % 7);
+  cuda::launch(kernel, grid, block, shared_bytes, nullptr, out.data(), x.data());
+  return out[0] == sum && out[1] == 2 * sum;
+}
+
+__device__ inline float warp_sum(float x) {
+  for (int step = 16; step > 0; step /= 2)
+    x += __shfl_xor_sync(~0U, x, step);
+  return x;
+}
+
+template <bool kAfterWriting = true, bool kBeforeReuse = true>
+__device__ float block_sum(float x) {
+  __shared__ float parts[32];
+  const unsigned lane = threadIdx.x % 32;
+  x = warp_sum(x);
+  if (lane == 0) parts[threadIdx.x / 32] = x;
+  if constexpr (kAfterWriting) __syncthreads();
+  x = warp_sum(lane < blockDim.x / 32 ? parts[lane] : 0.0F);
+  if constexpr (kBeforeReuse) __syncthreads();
+  return x;
+}
+
+// By thread 0.
+__device__ inline void write_sums(float* out, float sum) {
+  if (threadIdx.x != 0) return;
+  out[0] = sum;
+  out[1] = 2 * sum;
+}
+
+}  // namespace muo::selftest
