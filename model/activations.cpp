@@ -67,8 +67,17 @@ Activations::Activations(const GptConfig& c, std::int64_t b, std::int64_t t, boo
   head.logits = make("head.logits", chunk);
   head.scores = c.dtype == DType::kF32 ? head.logits : fp32("head.scores", chunk);
   head.losses = fp32("head.losses", {n});
-  workspace = of(DType::kF32, "attention.workspace",
-                 {attention_workspace(b, t, c.n_head, c.n_kv_head, h)}, MemoryCategory::kWorkspace);
+  std::int64_t scratch = 0;
+  for (std::int64_t i = 0; i < c.n_layer; ++i)
+    scratch = std::max(scratch, attention_workspace({.b = b,
+                                                     .t = t,
+                                                     .heads = c.n_head,
+                                                     .kv_heads = c.n_kv_head,
+                                                     .h = h,
+                                                     .window = c.window(i),
+                                                     .scale = c.attention_scale(),
+                                                     .dtype = c.dtype}));
+  workspace = of(DType::kF32, "attention.workspace", {scratch}, MemoryCategory::kWorkspace);
   if (!backward) return;
   gradients.dx = make("dx", {n, c.n_embd});
   if (c.x0_lambdas) gradients.dx0 = make("dx0", {n, c.n_embd});

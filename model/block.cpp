@@ -1,6 +1,5 @@
 #include "model/block.h"
 
-#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -19,10 +18,6 @@ namespace {
 // (b, t, heads, h) as rows of a matrix.
 Tensor rows_of(const Tensor& x) {
   return x.view({x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]});
-}
-
-float attention_scale(const GptConfig& config) {
-  return 1.0F / std::sqrt(static_cast<float>(config.head_dim()));
 }
 
 // y = x W^T
@@ -135,7 +130,7 @@ void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
                      .v = a.v,
                      .workspace = workspace,
                      .window = config.window(layer),
-                     .scale = attention_scale(config)});
+                     .scale = config.attention_scale()});
   linear_residual(stream, a.x, rows_of(a.attn_out), w[p.attn_proj]);
 
   rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
@@ -171,7 +166,7 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                               .v = a.v,
                               .workspace = workspace,
                               .window = config.window(layer),
-                              .scale = attention_scale(config)});
+                              .scale = config.attention_scale()});
   for (const auto& [dx, y, rstd] :
        {std::tuple{flow.dq, a.q, a.q_rstd}, std::tuple{flow.dk, a.k, a.k_rstd}})
     rotary_norm_backward(stream, {.dx = dx,

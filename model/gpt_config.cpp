@@ -1,6 +1,7 @@
 #include "model/gpt_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "model/parameters.h"
@@ -23,6 +24,10 @@ std::int64_t GptConfig::window(std::int64_t layer) const {
   if (layer == n_layer - 1) return seq_len;
   const char kind = window_pattern.at(static_cast<std::size_t>(layer) % window_pattern.size());
   return kind == 'S' ? short_window(seq_len) : seq_len;
+}
+
+float GptConfig::attention_scale() const {
+  return 1.0F / std::sqrt(static_cast<float>(head_dim()));
 }
 
 void set_nanochat_extras(GptConfig& config) {

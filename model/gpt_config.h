@@ -33,6 +33,7 @@ struct GptConfig {
   [[nodiscard]] std::int64_t padded_vocab() const { return (vocab_size + 63) / 64 * 64; }
   // Keys left of the query that layer i sees; the last layer always sees seq_len.
   [[nodiscard]] std::int64_t window(std::int64_t layer) const;
+  [[nodiscard]] float attention_scale() const;
   // Every other layer, always the last.
   [[nodiscard]] bool has_value_embedding(std::int64_t layer) const {
     return value_embeddings && layer % 2 == (n_layer - 1) % 2;

@@ -1,5 +1,6 @@
 #include "kernels/attention.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string_view>
 
@@ -15,6 +16,13 @@ Operation<AttentionBackwardArgs> backward_operation("attention_backward",
                                                     &host::attention_backward);
 
 constexpr std::int64_t kMaxHead = 256;
+
+AttentionBackend device;  // constant-initialised: libraries may register at any time
+
+// Of the device; 0 if there is none.
+std::int64_t device_workspace(const AttentionSize& size) {
+  return device.workspace == nullptr ? 0 : device.workspace(size);
+}
 
 struct Named {
   std::string_view name;
@@ -33,7 +41,7 @@ void check_apart(const ArgumentCheck& check, std::initializer_list<Named> output
 
 // What both directions share: q, k, v, out, lse, workspace and window.
 template <class Args>
-void check_common(ArgumentCheck& check, const Args& args) {
+void check_common(ArgumentCheck& check, const Stream& stream, const Args& args) {
   const DType dtype = args.q.dtype;
   check.rank("q", args.q, 4, "(b, t, heads, h)", dtype);
   check.fp32_or_bf16("q", args.q, args.q.shape);
@@ -53,7 +61,15 @@ void check_common(ArgumentCheck& check, const Args& args) {
   check.tensor("out", args.out, {b, t, heads, h}, dtype);
   check.tensor("lse", args.lse, {b, heads, t});
   check.any_shape("workspace", args.workspace);
-  const std::int64_t needed = attention_workspace(b, t, heads, kv_heads, h);
+  const std::int64_t needed = stream.is_host() ? host::attention_workspace(t, h)
+                                               : device_workspace({.b = b,
+                                                                   .t = t,
+                                                                   .heads = heads,
+                                                                   .kv_heads = kv_heads,
+                                                                   .h = h,
+                                                                   .window = args.window,
+                                                                   .scale = args.scale,
+                                                                   .dtype = dtype});
   check.that(args.workspace && args.workspace.numel() >= needed,
              concat("workspace has ", args.workspace.numel(), " elements, needs ", needed,
                     " (attention_workspace)"));
@@ -61,14 +77,19 @@ void check_common(ArgumentCheck& check, const Args& args) {
 
 }  // namespace
 
-std::int64_t attention_workspace(std::int64_t /*b*/, std::int64_t t, std::int64_t /*heads*/,
-                                 std::int64_t /*kv_heads*/, std::int64_t h) {
-  return host::attention_workspace(t, h);
+std::int64_t attention_workspace(const AttentionSize& size) {
+  return std::max(host::attention_workspace(size.t, size.h), device_workspace(size));
 }
+
+std::string describe_attention(const AttentionSize& size) {
+  return device.describe == nullptr ? std::string{} : device.describe(size);
+}
+
+void register_attention_backend(const AttentionBackend& backend) { device = backend; }
 
 void attention(Stream& stream, const AttentionArgs& args) {
   ArgumentCheck check("attention");
-  check_common(check, args);
+  check_common(check, stream, args);
   check_apart(check, {{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
               {{"q", args.q}, {"k", args.k}, {"v", args.v}});
   forward_operation.submit(
@@ -78,7 +99,7 @@ void attention(Stream& stream, const AttentionArgs& args) {
 
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   ArgumentCheck check("attention_backward");
-  check_common(check, args);
+  check_common(check, stream, args);
   check.tensor("dout", args.dout, args.q.shape, args.q.dtype);
   check.tensor("dq", args.dq, args.q.shape, args.q.dtype);
   check.tensor("dk", args.dk, args.k.shape, args.q.dtype);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -17,7 +18,7 @@ struct AttentionArgs {
   Tensor q;          // (b, t, heads, h)
   Tensor k;          // (b, t, kv_heads, h)
   Tensor v;          // (b, t, kv_heads, h)
-  Tensor workspace;  // (attention_workspace(...)) fp32, scratch
+  Tensor workspace;  // (attention_workspace(...) or more) fp32, scratch
   std::int64_t window = 0;
   float scale = 1.0F;  // multiplies q k^T, usually 1 / sqrt(h)
 };
@@ -37,14 +38,32 @@ struct AttentionBackwardArgs {
   Tensor q;
   Tensor k;
   Tensor v;
-  Tensor workspace;  // (attention_workspace(...)) fp32, scratch
+  Tensor workspace;  // (attention_workspace(...) or more) fp32, scratch
   std::int64_t window = 0;
   float scale = 1.0F;
 };
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args);
 
-// Elements (fp32) of scratch that both directions need at this size.
-std::int64_t attention_workspace(std::int64_t b, std::int64_t t, std::int64_t heads,
-                                 std::int64_t kv_heads, std::int64_t h);
+// What scratch depends on.
+struct AttentionSize {
+  std::int64_t b = 0, t = 0, heads = 0, kv_heads = 0, h = 0;
+  std::int64_t window = 0;
+  float scale = 1.0F;
+  DType dtype = DType::kF32;
+};
+
+// Elements (fp32) of scratch that both directions need: on the host, and on the device if a
+// backend's library is loaded. The first call for a size may take a second, as it makes plans.
+std::int64_t attention_workspace(const AttentionSize& size);
+
+// One line: how attention of this size is computed on the device, and why so. Empty without one.
+std::string describe_attention(const AttentionSize& size);
+
+// A backend's library calls this when it is loaded.
+struct AttentionBackend {
+  std::int64_t (*workspace)(const AttentionSize& size) = nullptr;
+  std::string (*describe)(const AttentionSize& size) = nullptr;
+};
+void register_attention_backend(const AttentionBackend& backend);
 
 }  // namespace muo

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/attention.h"
 
@@ -32,5 +33,8 @@ inline AttentionProblem problem_of(const AttentionArgs& args) { return attention
 inline AttentionProblem problem_of(const AttentionBackwardArgs& args) {
   return attention_problem_of(args);
 }
+
+// One line: which implementation computes it, and why that one.
+std::string describe_attention(const AttentionProblem& problem, DType dtype);
 
 }  // namespace muo::cuda

@@ -6,10 +6,9 @@
 // "FlashAttention-2"). Bits are the same on every run: no sum depends on the order of blocks.
 namespace muo::cuda {
 
-// On tensor cores: bf16, head sizes up to 128 that are multiples of 8, tensors that begin at
-// multiples of 16 bytes, a positive scale.
-bool flash_fits(const AttentionArgs& args);
-bool flash_fits(const AttentionBackwardArgs& args);
+// On tensor cores: bf16, head sizes that are multiples of 8 up to this, tensors that begin at
+// multiples of 16 bytes (except lse and workspace), a positive scale.
+inline constexpr std::int64_t kMostFlashHead = 128;
 void flash_attention(NativeStream stream, const AttentionArgs& args);
 void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
 

@@ -20,11 +20,13 @@ using flash::Tile;
 
 constexpr int kRowTiles = 2;  // 32 queries per warp
 constexpr int kQueries = flash::kWarps * 16 * kRowTiles;
-constexpr int kKeys = 64;
+constexpr int kStage = 64;  // keys that arrive at once
+template <int D>
+constexpr int kKeys = D <= 64 ? 64 : 32;  // and that are computed with at once
 
 // Queries, and two stages of keys and values.
 template <int D>
-constexpr int kSharedBytes = (kQueries + 4 * kKeys) * Tile<D>::kRowBytes;
+constexpr int kSharedBytes = (kQueries + 4 * kStage) * Tile<D>::kRowBytes;
 
 // Running softmax of the rows [r][half] that a lane has a quarter of. Sums are of that quarter.
 struct Softmax {
@@ -98,20 +100,20 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
   std::byte* const shared = shared_memory();
   const Tile<D> queries(shared);
   const auto stage = [&](int tile, int which) {
-    constexpr int kBytes = kKeys * Tile<D>::kRowBytes;
+    constexpr int kBytes = kStage * Tile<D>::kRowBytes;
     return Tile<D>(shared + kQueries * Tile<D>::kRowBytes + (tile % 2 * 2 + which) * kBytes);
   };
   const auto fetch = [&](int tile) {
-    flash::copy_rows<kKeys>(stage(tile, 0), k, g.kv_stride(), tile * kKeys, g.t, g.h);
-    flash::copy_rows<kKeys>(stage(tile, 1), v, g.kv_stride(), tile * kKeys, g.t, g.h);
+    flash::copy_rows<kStage>(stage(tile, 0), k, g.kv_stride(), tile * kStage, g.t, g.h);
+    flash::copy_rows<kStage>(stage(tile, 1), v, g.kv_stride(), tile * kStage, g.t, g.h);
     copy_async_commit();
   };
 
   const int first = block * kQueries;
   const int own = flash::warp_id() * 16 * kRowTiles;  // this warp's rows of the block
   const int low = first + own, high = low + 16 * kRowTiles - 1;
-  const int begin = max(0, first - g.window) / kKeys;
-  const int end = (min(g.t, first + kQueries) + kKeys - 1) / kKeys;
+  const int begin = max(0, first - g.window) / kStage;
+  const int end = (min(g.t, first + kQueries) + kStage - 1) / kStage;
   flash::copy_rows<kQueries>(queries, p.q + g.offset(row, head), g.stride(), first, g.t, g.h);
   fetch(begin);
 
@@ -144,23 +146,27 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
     if (tile + 1 < end) fetch(tile + 1);
     if constexpr (kQueriesStay)
       if (tile == begin) flash::load_left<kRowTiles, D>(q, queries, own);
-    const int key = tile * kKeys;
-    if (key > high || key + kKeys - 1 < low - g.window) continue;
-    Accumulators<kRowTiles, kKeys / 8> scores;
-    flash::multiply_rows<kRowTiles, kKeys / 8, D>(scores, left, stage(tile, 0), 0);
-    if (key + kKeys - 1 > low || key < high - g.window) {
+#pragma unroll 1
+    for (int part = 0; part < kStage; part += kKeys<D>) {
+      const int key = tile * kStage + part;
+      if (key > high || key + kKeys<D> - 1 < low - g.window) continue;
+      Accumulators<kRowTiles, kKeys<D> / 8> scores;
+      flash::multiply_rows<kRowTiles, kKeys<D> / 8, D>(scores, left, stage(tile, 0), part);
+      if (key + kKeys<D> - 1 > low || key < high - g.window) {
 #pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
+        for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n)
+          for (int n = 0; n < kKeys<D> / 8; ++n)
 #pragma unroll
-          for (int e = 0; e < 4; ++e)
-            if (!g.visible(low + 16 * r + e / 2 * 8 + flash::lane_id() / 4,
-                           key + 8 * n + flash::lane_id() % 4 * 2 + e % 2))
-              scores.x[r][n][e] = -INFINITY;
+            for (int e = 0; e < 4; ++e)
+              if (!g.visible(low + 16 * r + e / 2 * 8 + flash::lane_id() / 4,
+                             key + 8 * n + flash::lane_id() % 4 * 2 + e % 2))
+                scores.x[r][n][e] = -INFINITY;
+      }
+      update<kKeys<D> / 8, D>(softmax, scores, out, g.scale * flash::kLog2E);
+      flash::add_product<kRowTiles, kKeys<D> / 16, D>(out, flash::operand(scores), stage(tile, 1),
+                                                      part);
     }
-    update<kKeys / 8, D>(softmax, scores, out, g.scale * flash::kLog2E);
-    flash::add_product<kRowTiles, kKeys / 16, D>(out, flash::operand(scores), stage(tile, 1), 0);
   }
 
 #pragma unroll
@@ -174,9 +180,9 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
         p.lse[(std::int64_t{row} * g.heads + head) * g.t + query] =
             fmaf(softmax.maximum[r][half], g.scale, logf(sum));
     }
-  flash::write_rows<kRowTiles, D>(out, queries, own, p.out + g.offset(row, head), g.stride(), low,
-                                  g.t, g.h,
-                                  [&](int r, int half) { return 1.0F / softmax.sum[r][half]; });
+  flash::write_rows<kRowTiles, D>(
+      out, queries, own, p.out + g.offset(row, head), g.stride(), low, g.t, g.h,
+      [&](int r, int half) { return __fdividef(1.0F, softmax.sum[r][half]); });
 }
 
 }  // namespace

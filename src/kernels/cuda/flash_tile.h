@@ -55,27 +55,34 @@ struct Tile {
   }
   // Where a lane's part of a matrix is, `rows` and `chunks` behind one whose offset is `lane`, of
   // chunk 0 or 1. Few values of `lane ^ ...` exist; all else are constants of the instruction.
+  static __device__ __forceinline__ int step(int lane, int rows, int chunks) {
+    return (lane ^ chunks % kGroup * 16) + (chunks / kGroup * kGroup * 16) + rows * kRowBytes;
+  }
   __device__ __forceinline__ SharedAddress at(int lane, int rows, int chunks) const {
-    return address + (lane ^ chunks % kGroup * 16) + (chunks / kGroup * kGroup * 16) +
-           rows * kRowBytes;
+    return address + step(lane, rows, chunks);
   }
 };
 
 // Starts copies of rows [first, first + kRows) of a head into a tile, by the whole block. Rows from
-// t on and columns from h on become zeros.
+// t on and columns from h on become zeros. A thread has one chunk of every kStep-th row; as that is
+// a multiple of eight, all its places in the tile are one and constants.
 template <int kRows, int D>
 __device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, std::int64_t stride,
                                           int first, int t, int h) {
-  constexpr int kChunks = Tile<D>::kChunks;
-  static_assert(kRows * kChunks % kThreads == 0);
-  from += first * stride;
+  constexpr int kAcross = D <= 32 ? 4 : D <= 64 ? 8 : 16;
+  constexpr int kStep = kThreads / kAcross;
+  static_assert(kRows % kStep == 0 && kStep % 8 == 0);
+  int thread = static_cast<int>(threadIdx.x);
+  compute_here(thread);
+  const int row = thread / kAcross, chunk = thread % kAcross;
+  if (kAcross > Tile<D>::kChunks && chunk >= Tile<D>::kChunks) return;
+  const SharedAddress place = to.address + Tile<D>::offset(row, chunk);
+  const BF16* source = from + (first + row) * stride + chunk * 8;
+  const int rows = chunk * 8 < h ? t - first - row : 0;
 #pragma unroll
-  for (int n = 0; n < kRows * kChunks / kThreads; ++n) {
-    const int i = n * kThreads + static_cast<int>(threadIdx.x);
-    const int row = i / kChunks, chunk = i % kChunks;
-    const bool inside = first + row < t && chunk * 8 < h;
-    copy_async_16(to.address + Tile<D>::offset(row, chunk),
-                  from + (inside ? row * static_cast<int>(stride) + chunk * 8 : 0), inside);
+  for (int n = 0; n < kRows; n += kStep) {
+    copy_async_16(place + n * Tile<D>::kRowBytes, source, n < rows);
+    source += kStep * stride;
   }
 }
 
@@ -128,7 +135,8 @@ template <int R, int N, int D, class Left>
 __device__ __forceinline__ void multiply_rows(Accumulators<R, N>& sums, const Left& left,
                                               const Tile<D>& right, int first) {
   sums.clear();
-  const int lane = Tile<D>::offset(lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2);
+  int lane = Tile<D>::offset(lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2);
+  compute_here(lane);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
     std::uint32_t a[R][4];
@@ -152,7 +160,8 @@ __device__ __forceinline__ void multiply_rows(Accumulators<R, N>& sums, const Le
 template <int R, int K, int D>
 __device__ __forceinline__ void add_product(Accumulators<R, D / 8>& sums, const Operand<R, K>& left,
                                             const Tile<D>& right, int first) {
-  const int lane = Tile<D>::offset(lane_id() % 16, lane_id() / 16);
+  int lane = Tile<D>::offset(lane_id() % 16, lane_id() / 16);
+  compute_here(lane);
 #pragma unroll
   for (int k = 0; k < K; ++k)
 #pragma unroll
@@ -199,6 +208,7 @@ __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, c
                                            int own, BF16* to, std::int64_t stride, int first, int t,
                                            int h, const Factor& factor) {
   constexpr int kChunks = Tile<D>::kChunks;
+  const int lane = Tile<D>::offset(lane_id() / 4, 0) + lane_id() % 4 * 4;
   __syncwarp();
 #pragma unroll
   for (int r = 0; r < R; ++r)

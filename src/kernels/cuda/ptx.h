@@ -71,12 +71,15 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], 
 //   d[0], d[1] (g, p), (g, p + 1)   d[2], d[3] (g + 8, p), (g + 8, p + 1)
 __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// No instruction: what is computed from x is computed anew at every passage. In a loop that has no
+// register to spare, addresses must not wait in registers from one passage to the next.
+__device__ __forceinline__ void compute_here(int& x) { asm volatile("" : "+r"(x)); }
 
 // 2^x within 2 ulp; results below 2^-126 are zero.
 __device__ __forceinline__ float exp2_approximate(float x) {
