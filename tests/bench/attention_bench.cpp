@@ -53,7 +53,13 @@ void run(benchmark::State& state, bool backward, DType dtype) {
   const test::HostTensor q = queries("q"), k = keys("k"), v = keys("v"), dout = queries("dout"),
                          out = queries("out"), dq = queries("dq"), dk = keys("dk"), dv = keys("dv"),
                          lse({b, heads, t}),
-                         workspace({attention_workspace(b, t, heads, kv_heads, h)});
+                         workspace({attention_workspace({.b = b,
+                                                         .t = t,
+                                                         .heads = heads,
+                                                         .kv_heads = kv_heads,
+                                                         .h = h,
+                                                         .window = window,
+                                                         .dtype = dtype})});
   const float scale = 1.0F / std::sqrt(static_cast<float>(h));
   test::KernelStream stream;
   const AttentionArgs forward_args{.out = out,

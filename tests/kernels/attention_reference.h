@@ -41,10 +41,20 @@ struct AttentionProblem {
         dk({c.b, c.t, c.kv_heads, c.h}, dtype),
         dv({c.b, c.t, c.kv_heads, c.h}, dtype),
         // As long as asked for and no longer: AddressSanitizer sees an access behind it.
-        workspace({attention_workspace(c.b, c.t, c.heads, c.kv_heads, c.h)}) {}
+        workspace({scratch(dtype)}) {}
 
   [[nodiscard]] float scale() const {
     return size.score_size / std::sqrt(static_cast<float>(size.h));
+  }
+  [[nodiscard]] AttentionSize attention_size(DType dtype) const {
+    return {.b = size.b,
+            .t = size.t,
+            .heads = size.heads,
+            .kv_heads = size.kv_heads,
+            .h = size.h,
+            .window = size.window,
+            .scale = scale(),
+            .dtype = dtype};
   }
   [[nodiscard]] AttentionArgs forward_args() const {
     return {.out = out,
@@ -78,6 +88,11 @@ struct AttentionProblem {
     attention(stream, forward_args());
     std::ranges::fill(workspace.values(), std::numeric_limits<float>::quiet_NaN());
     attention_backward(stream, backward_args());
+  }
+
+  [[nodiscard]] std::int64_t scratch(DType dtype) const {
+    const KernelStream stream;  // the backend is there from here on
+    return attention_workspace(attention_size(dtype));
   }
 
   AttentionCase size;

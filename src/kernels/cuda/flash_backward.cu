@@ -45,8 +45,8 @@ template <int D>
 struct KeyShape {
   static constexpr int kRowTiles = D <= 64 ? 2 : 1;  // as many accumulators as registers hold
   static constexpr int kKeys = flash::kWarps * 16 * kRowTiles;
-  static constexpr int kStage = 64;                   // queries that arrive at once
-  static constexpr int kQueries = D <= 64 ? 32 : 64;  // and that are computed with at once
+  static constexpr int kStage = 64;    // queries that arrive at once
+  static constexpr int kQueries = 32;  // and that are computed with at once
   static constexpr int kStageBytes = 2 * kStage * Tile<D>::kRowBytes;
   static constexpr int kShared =
       2 * kKeys * Tile<D>::kRowBytes + 2 * (kStageBytes + 2 * kStage * int{sizeof(float)});
@@ -58,7 +58,7 @@ struct KeyShape {
 // transposed, keys along rows: then probabilities and score gradients lie in registers as the left
 // operands of dv += P^T dO and dk += dS^T Q must. 8 D FLOPs per visible pair; a block reads 4 D
 // bytes per query. Bound by the tensor cores and, as a fragment serves one or two products, by
-// shared memory: 64 (D <= 64: 48) bytes of it per 1024 FLOPs.
+// shared memory: 80 (D <= 64: 48) bytes of it per 1024 FLOPs.
 template <int D>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward p) {
   using S = KeyShape<D>;
@@ -87,15 +87,11 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
   const int low = first + own, high = low + 16 * kRowTiles - 1;
   const int begin = first / S::kStage;
   const int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // query that sees a key
-  const int tiles = last / S::kStage + 1 - begin;
-  const int steps = tiles * g.group;
-  const auto fetch = [&](int step) {
-    const int head = kv_head * g.group + step / tiles;
-    const int query = (begin + step % tiles) * S::kStage;
-    flash::copy_rows<S::kStage>(stage(step, 0), p.q + g.offset(row, head), g.stride(), query, g.t,
+  const auto fetch = [&](int step, int head, int query) {
+    flash::copy_rows<S::kStage>(stage(step, 0), p.q, g.offset(row, head), g.stride(), query, g.t,
                                 g.h);
-    flash::copy_rows<S::kStage>(stage(step, 1), p.dout + g.offset(row, head), g.stride(), query,
-                                g.t, g.h);
+    flash::copy_rows<S::kStage>(stage(step, 1), p.dout, g.offset(row, head), g.stride(), query, g.t,
+                                g.h);
     static_assert(flash::kThreads == 2 * S::kStage);
     const int which = static_cast<int>(threadIdx.x) / S::kStage;
     const int i = static_cast<int>(threadIdx.x) % S::kStage;
@@ -105,40 +101,37 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
     copy_async_4(shared_address(numbers(step, which) + i), from, inside);
     copy_async_commit();
   };
-  flash::copy_rows<S::kKeys>(keys, p.k + g.kv_offset(row, kv_head), g.kv_stride(), first, g.t, g.h);
-  flash::copy_rows<S::kKeys>(values, p.v + g.kv_offset(row, kv_head), g.kv_stride(), first, g.t,
+  flash::copy_rows<S::kKeys>(keys, p.k, g.kv_offset(row, kv_head), g.kv_stride(), first, g.t, g.h);
+  flash::copy_rows<S::kKeys>(values, p.v, g.kv_offset(row, kv_head), g.kv_stride(), first, g.t,
                              g.h);
-  fetch(0);
+  int head = kv_head * g.group;
+  const int heads_end = head + g.group;
+  fetch(0, head, begin * S::kStage);
 
   Accumulators<kRowTiles, D / 8> dk;
   Accumulators<kRowTiles, D / 8> dv;
   dk.clear();
   dv.clear();
+  int first_query = begin * S::kStage;
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; head < heads_end; ++step) {
     copy_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody needs the one before
-    if (step + 1 < steps) fetch(step + 1);
+    const int here = first_query;
+    first_query += S::kStage;
+    if (first_query > last) {
+      first_query = begin * S::kStage;
+      ++head;
+    }
+    if (head < heads_end) fetch(step + 1, head, first_query);
 #pragma unroll 1
     for (int part = 0; part < S::kStage; part += S::kQueries) {
-      const int query = (begin + step % tiles) * S::kStage + part;
+      const int query = here + part;
       if (query + S::kQueries - 1 < low || query > high + g.window) continue;
       Accumulators<kRowTiles, kColumns> probabilities;
-      flash::multiply_rows<kRowTiles, kColumns, D>(
-          probabilities,
-          [&](std::uint32_t(&a)[4], int r, int k) { flash::load_left(a, keys, own + 16 * r, k); },
-          stage(step, 0), part);
-      if (query < high || query + S::kQueries - 1 > low + g.window) {
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-          for (int n = 0; n < kColumns; ++n)
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              if (!g.visible(query + 8 * n + flash::lane_id() % 4 * 2 + e % 2,
-                             low + 16 * r + e / 2 * 8 + flash::lane_id() / 4))
-                probabilities.x[r][n][e] = -INFINITY;
-      }
+      flash::multiply_rows<kRowTiles, kColumns, D>(probabilities, keys, own, stage(step, 0), part);
+      if (query < high || query + S::kQueries - 1 > low + g.window)
+        flash::mask<false>(probabilities, g, low, query);
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const float2 lse = *reinterpret_cast<const float2*>(numbers(step, 0) + part + 8 * n +
@@ -155,10 +148,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
                                                      stage(step, 1), part);
 
       Accumulators<kRowTiles, kColumns> gradients;
-      flash::multiply_rows<kRowTiles, kColumns, D>(
-          gradients,
-          [&](std::uint32_t(&a)[4], int r, int k) { flash::load_left(a, values, own + 16 * r, k); },
-          stage(step, 1), part);
+      flash::multiply_rows<kRowTiles, kColumns, D>(gradients, values, own, stage(step, 1), part);
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const float2 pair = *reinterpret_cast<const float2*>(numbers(step, 1) + part + 8 * n +
@@ -187,8 +177,9 @@ template <int D>
 struct QueryShape {
   static constexpr int kRowTiles = 2;
   static constexpr int kQueries = flash::kWarps * 16 * kRowTiles;
-  static constexpr int kKeys = D <= 64 ? 64 : 32;
-  static constexpr int kShared = (2 * kQueries + 4 * kKeys) * Tile<D>::kRowBytes;
+  static constexpr int kStage = D <= 64 ? 64 : 32;  // keys that arrive at once
+  static constexpr int kKeys = 32;                  // and that are computed with at once
+  static constexpr int kShared = (2 * kQueries + 4 * kStage) * Tile<D>::kRowBytes;
 };
 
 // As the forward pass: a block has 128 queries of one head, a warp 32, and tiles of 64 (D > 64: 32)
@@ -204,29 +195,30 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
   const int block = p.blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks;
   const int head = static_cast<int>(blockIdx.x) / p.blocks % g.heads;
   const int row = static_cast<int>(blockIdx.x) / p.blocks / g.heads;
-  const BF16* k = p.k + g.kv_offset(row, head / g.group);
-  const BF16* v = p.v + g.kv_offset(row, head / g.group);
+  const std::int64_t kv_offset = g.kv_offset(row, head / g.group);
 
   std::byte* const shared = shared_memory();
   const Tile<D> queries(shared);
   const Tile<D> douts(shared + S::kQueries * Tile<D>::kRowBytes);
   const auto stage = [&](int tile, int which) {
-    constexpr int kBytes = S::kKeys * Tile<D>::kRowBytes;
+    constexpr int kBytes = S::kStage * Tile<D>::kRowBytes;
     return Tile<D>(shared + 2 * S::kQueries * Tile<D>::kRowBytes + (tile % 2 * 2 + which) * kBytes);
   };
   const auto fetch = [&](int tile) {
-    flash::copy_rows<S::kKeys>(stage(tile, 0), k, g.kv_stride(), tile * S::kKeys, g.t, g.h);
-    flash::copy_rows<S::kKeys>(stage(tile, 1), v, g.kv_stride(), tile * S::kKeys, g.t, g.h);
+    flash::copy_rows<S::kStage>(stage(tile, 0), p.k, kv_offset, g.kv_stride(), tile * S::kStage,
+                                g.t, g.h);
+    flash::copy_rows<S::kStage>(stage(tile, 1), p.v, kv_offset, g.kv_stride(), tile * S::kStage,
+                                g.t, g.h);
     copy_async_commit();
   };
 
   const int first = block * S::kQueries;
   const int own = flash::warp_id() * 16 * kRowTiles;
   const int low = first + own, high = low + 16 * kRowTiles - 1;
-  const int begin = max(0, first - g.window) / S::kKeys;
-  const int end = (min(g.t, first + S::kQueries) + S::kKeys - 1) / S::kKeys;
-  flash::copy_rows<S::kQueries>(queries, p.q + g.offset(row, head), g.stride(), first, g.t, g.h);
-  flash::copy_rows<S::kQueries>(douts, p.dout + g.offset(row, head), g.stride(), first, g.t, g.h);
+  const int begin = max(0, first - g.window) / S::kStage;
+  const int end = (min(g.t, first + S::kQueries) + S::kStage - 1) / S::kStage;
+  flash::copy_rows<S::kQueries>(queries, p.q, g.offset(row, head), g.stride(), first, g.t, g.h);
+  flash::copy_rows<S::kQueries>(douts, p.dout, g.offset(row, head), g.stride(), first, g.t, g.h);
   fetch(begin);
 
   float exponents[kRowTiles][2];
@@ -247,42 +239,29 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
     copy_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody needs the one before
     if (tile + 1 < end) fetch(tile + 1);
-    const int key = tile * S::kKeys;
-    if (key > high || key + S::kKeys - 1 < low - g.window) continue;
-    Accumulators<kRowTiles, kColumns> probabilities;
-    flash::multiply_rows<kRowTiles, kColumns, D>(
-        probabilities,
-        [&](std::uint32_t(&a)[4], int r, int kk) {
-          flash::load_left(a, queries, own + 16 * r, kk);
-        },
-        stage(tile, 0), 0);
-    if (key + S::kKeys - 1 > low || key < high - g.window) {
+#pragma unroll 1
+    for (int part = 0; part < S::kStage; part += S::kKeys) {
+      const int key = tile * S::kStage + part;
+      if (key > high || key + S::kKeys - 1 < low - g.window) continue;
+      Accumulators<kRowTiles, kColumns> probabilities;
+      flash::multiply_rows<kRowTiles, kColumns, D>(probabilities, queries, own, stage(tile, 0),
+                                                   part);
+      if (key + S::kKeys - 1 > low || key < high - g.window)
+        flash::mask<true>(probabilities, g, low, key);
+      Accumulators<kRowTiles, kColumns> gradients;
+      flash::multiply_rows<kRowTiles, kColumns, D>(gradients, douts, own, stage(tile, 1), part);
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
         for (int n = 0; n < kColumns; ++n)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            if (!g.visible(low + 16 * r + e / 2 * 8 + flash::lane_id() / 4,
-                           key + 8 * n + flash::lane_id() % 4 * 2 + e % 2))
-              probabilities.x[r][n][e] = -INFINITY;
+            gradients.x[r][n][e] = probability(probabilities.x[r][n][e], g.scale * flash::kLog2E,
+                                               exponents[r][e / 2]) *
+                                   (gradients.x[r][n][e] - dots[r][e / 2]);
+      flash::add_product<kRowTiles, kColumns / 2, D>(dq, flash::operand(gradients), stage(tile, 0),
+                                                     part);
     }
-    Accumulators<kRowTiles, kColumns> gradients;
-    flash::multiply_rows<kRowTiles, kColumns, D>(
-        gradients,
-        [&](std::uint32_t(&a)[4], int r, int kk) { flash::load_left(a, douts, own + 16 * r, kk); },
-        stage(tile, 1), 0);
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          gradients.x[r][n][e] =
-              probability(probabilities.x[r][n][e], g.scale * flash::kLog2E, exponents[r][e / 2]) *
-              (gradients.x[r][n][e] - dots[r][e / 2]);
-    flash::add_product<kRowTiles, kColumns / 2, D>(dq, flash::operand(gradients), stage(tile, 0),
-                                                   0);
   }
   flash::write_rows<kRowTiles, D>(dq, queries, own, p.dq + g.offset(row, head), g.stride(), low,
                                   g.t, g.h, [&](int, int) { return g.scale; });

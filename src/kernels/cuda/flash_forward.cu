@@ -83,19 +83,18 @@ struct Forward {
 
 // A block has 128 queries of one head, a warp 32; blocks of one head are neighbours, those with the
 // most keys first. Tiles of 64 keys and values pass through shared memory in two stages, the next
-// one arriving while one is computed with, at one barrier per tile. Queries stay in registers up to
-// D = 64, else in shared memory; scores, probabilities and outputs never leave registers.
-// Tiles that no query of a warp sees are skipped, and only those at the borders of the band are
-// masked. 4 D FLOPs per visible pair of query and key; per query a block reads 4 D bytes per 128
-// keys, from L2 mostly. Bound by the tensor cores, and at D = 64 nearly so by the exponentials.
+// one arriving while one is computed with, at one barrier per tile. Scores, probabilities and
+// outputs never leave registers. Tiles that no query of a warp sees are skipped, and only those at
+// the borders of the band are masked. 4 D FLOPs per visible pair of query and key; per query a
+// block reads 4 D bytes per 128 keys, from L2 mostly. Bound by the tensor cores, and at D = 64
+// nearly so by the exponentials.
 template <int D>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forward p) {
   const Geometry& g = p.g;
   const int block = p.blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks;
   const int head = static_cast<int>(blockIdx.x) / p.blocks % g.heads;
   const int row = static_cast<int>(blockIdx.x) / p.blocks / g.heads;
-  const BF16* k = p.k + g.kv_offset(row, head / g.group);
-  const BF16* v = p.v + g.kv_offset(row, head / g.group);
+  const std::int64_t kv_offset = g.kv_offset(row, head / g.group);
 
   std::byte* const shared = shared_memory();
   const Tile<D> queries(shared);
@@ -104,8 +103,10 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
     return Tile<D>(shared + kQueries * Tile<D>::kRowBytes + (tile % 2 * 2 + which) * kBytes);
   };
   const auto fetch = [&](int tile) {
-    flash::copy_rows<kStage>(stage(tile, 0), k, g.kv_stride(), tile * kStage, g.t, g.h);
-    flash::copy_rows<kStage>(stage(tile, 1), v, g.kv_stride(), tile * kStage, g.t, g.h);
+    flash::copy_rows<kStage>(stage(tile, 0), p.k, kv_offset, g.kv_stride(), tile * kStage, g.t,
+                             g.h);
+    flash::copy_rows<kStage>(stage(tile, 1), p.v, kv_offset, g.kv_stride(), tile * kStage, g.t,
+                             g.h);
     copy_async_commit();
   };
 
@@ -114,20 +115,9 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
   const int low = first + own, high = low + 16 * kRowTiles - 1;
   const int begin = max(0, first - g.window) / kStage;
   const int end = (min(g.t, first + kQueries) + kStage - 1) / kStage;
-  flash::copy_rows<kQueries>(queries, p.q + g.offset(row, head), g.stride(), first, g.t, g.h);
+  flash::copy_rows<kQueries>(queries, p.q, g.offset(row, head), g.stride(), first, g.t, g.h);
   fetch(begin);
 
-  constexpr bool kQueriesStay = D <= 64;
-  Operand<kRowTiles, kQueriesStay ? D / 16 : 1> q;
-  const auto left = [&](std::uint32_t(&a)[4], int r, int kk) {
-    if constexpr (kQueriesStay) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        a[i] = q.x[r][kk][i];
-    } else {
-      flash::load_left(a, queries, own + 16 * r, kk);
-    }
-  };
   Accumulators<kRowTiles, D / 8> out;
   out.clear();
   Softmax softmax;
@@ -144,25 +134,13 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
     copy_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody needs the one before
     if (tile + 1 < end) fetch(tile + 1);
-    if constexpr (kQueriesStay)
-      if (tile == begin) flash::load_left<kRowTiles, D>(q, queries, own);
 #pragma unroll 1
     for (int part = 0; part < kStage; part += kKeys<D>) {
       const int key = tile * kStage + part;
       if (key > high || key + kKeys<D> - 1 < low - g.window) continue;
       Accumulators<kRowTiles, kKeys<D> / 8> scores;
-      flash::multiply_rows<kRowTiles, kKeys<D> / 8, D>(scores, left, stage(tile, 0), part);
-      if (key + kKeys<D> - 1 > low || key < high - g.window) {
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-          for (int n = 0; n < kKeys<D> / 8; ++n)
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              if (!g.visible(low + 16 * r + e / 2 * 8 + flash::lane_id() / 4,
-                             key + 8 * n + flash::lane_id() % 4 * 2 + e % 2))
-                scores.x[r][n][e] = -INFINITY;
-      }
+      flash::multiply_rows<kRowTiles, kKeys<D> / 8, D>(scores, queries, own, stage(tile, 0), part);
+      if (key + kKeys<D> - 1 > low || key < high - g.window) flash::mask<true>(scores, g, low, key);
       update<kKeys<D> / 8, D>(softmax, scores, out, g.scale * flash::kLog2E);
       flash::add_product<kRowTiles, kKeys<D> / 16, D>(out, flash::operand(scores), stage(tile, 1),
                                                       part);
@@ -180,9 +158,9 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
         p.lse[(std::int64_t{row} * g.heads + head) * g.t + query] =
             fmaf(softmax.maximum[r][half], g.scale, logf(sum));
     }
-  flash::write_rows<kRowTiles, D>(
-      out, queries, own, p.out + g.offset(row, head), g.stride(), low, g.t, g.h,
-      [&](int r, int half) { return __fdividef(1.0F, softmax.sum[r][half]); });
+  flash::write_rows<kRowTiles, D>(out, queries, own, p.out + g.offset(row, head), g.stride(), low,
+                                  g.t, g.h,
+                                  [&](int r, int half) { return 1.0F / softmax.sum[r][half]; });
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ struct Forward {
 // pass through one buffer. 4 D FLOPs per pair of the tiles that touch the band; bound by shared
 // memory, at 0.4 (dots) and 0.6 (add) 16-byte loads per 4 FMAs.
 template <class T, int D>
-__global__ void __launch_bounds__(kThreads) portable_forward_kernel(Forward<T> p) {
+__global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T> p) {
   using L = Layout<D>;
   float* const queries = shared_memory();
   float* const keys = queries + L::kRows;
@@ -268,7 +268,7 @@ __device__ Pair pair_of(const Geometry& g, std::int64_t query, std::int64_t key,
 // one of them pass, of each head of the group in turn. 8 D FLOPs per pair of the tiles that touch
 // the band; bound by shared memory.
 template <class T, int D>
-__global__ void __launch_bounds__(kThreads) portable_keys_kernel(Backward<T> p) {
+__global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> p) {
   using L = Layout<D>;
   float* const keys = shared_memory();
   float* const values = keys + L::kRows;
@@ -321,7 +321,7 @@ __global__ void __launch_bounds__(kThreads) portable_keys_kernel(Backward<T> p) 
 // A block has 32 (D = 256: 16) queries of one head, rows of the tiles; the keys and values that
 // they see pass. 6 D FLOPs per pair of the tiles that touch the band; bound by shared memory.
 template <class T, int D>
-__global__ void __launch_bounds__(kThreads) portable_queries_kernel(Backward<T> p) {
+__global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<T> p) {
   using L = Layout<D>;
   float* const queries = shared_memory();
   float* const douts = queries + L::kRows;

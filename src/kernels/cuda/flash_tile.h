@@ -63,21 +63,21 @@ struct Tile {
   }
 };
 
-// Starts copies of rows [first, first + kRows) of a head into a tile, by the whole block. Rows from
+// Starts copies of rows [first, first + kRows) of a head into a tile, by the whole block; row 0 is
+// `offset` elements behind `from`, apart so that tensors of one shape share it. Rows from
 // t on and columns from h on become zeros. A thread has one chunk of every kStep-th row; as that is
 // a multiple of eight, all its places in the tile are one and constants.
 template <int kRows, int D>
-__device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, std::int64_t stride,
-                                          int first, int t, int h) {
+__device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, std::int64_t offset,
+                                          std::int64_t stride, int first, int t, int h) {
   constexpr int kAcross = D <= 32 ? 4 : D <= 64 ? 8 : 16;
   constexpr int kStep = kThreads / kAcross;
   static_assert(kRows % kStep == 0 && kStep % 8 == 0);
-  int thread = static_cast<int>(threadIdx.x);
-  compute_here(thread);
-  const int row = thread / kAcross, chunk = thread % kAcross;
+  const int row = static_cast<int>(threadIdx.x) / kAcross;
+  const int chunk = static_cast<int>(threadIdx.x) % kAcross;
   if (kAcross > Tile<D>::kChunks && chunk >= Tile<D>::kChunks) return;
   const SharedAddress place = to.address + Tile<D>::offset(row, chunk);
-  const BF16* source = from + (first + row) * stride + chunk * 8;
+  const BF16* source = from + (offset + (first + row) * stride + chunk * 8);
   const int rows = chunk * 8 < h ? t - first - row : 0;
 #pragma unroll
   for (int n = 0; n < kRows; n += kStep) {
@@ -110,43 +110,32 @@ struct Operand {
 };
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x % 32); }
-__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x / 32); }
-
-// Rows [first, first + 16) and columns [16 k, 16 k + 16) of a tile as a left operand.
-template <int D>
-__device__ __forceinline__ void load_left(std::uint32_t (&a)[4], const Tile<D>& tile, int first,
-                                          int k) {
-  const int lane = Tile<D>::offset(lane_id() % 16, lane_id() / 16);
-  load_matrices(a, tile.at(lane, first, 2 * k));
+// Through a shuffle, so that ptxas knows that it is the same for all lanes, and keeps what depends
+// on it in the warp's registers.
+__device__ __forceinline__ int warp_id() {
+  return static_cast<int>(__shfl_sync(0xFFFFFFFFU, threadIdx.x / 32, 0));
 }
 
-template <int R, int D>
-__device__ __forceinline__ void load_left(Operand<R, D / 16>& a, const Tile<D>& tile, int first) {
-#pragma unroll
-  for (int r = 0; r < R; ++r)
-#pragma unroll
-    for (int k = 0; k < D / 16; ++k)
-      load_left(a.x[r][k], tile, first + 16 * r, k);
-}
-
-// sums <- left right^T, where `right` has 8 N rows from `first` on and left(r, k) loads or is rows
-// [16 r, 16 r + 16) and columns [16 k, 16 k + 16) of the left operand.
-template <int R, int N, int D, class Left>
-__device__ __forceinline__ void multiply_rows(Accumulators<R, N>& sums, const Left& left,
-                                              const Tile<D>& right, int first) {
+// sums <- left right^T, of 16 R rows from `left_first` on and 8 N rows from `right_first` on.
+template <int R, int N, int D>
+__device__ __forceinline__ void multiply_rows(Accumulators<R, N>& sums, const Tile<D>& left,
+                                              int left_first, const Tile<D>& right,
+                                              int right_first) {
   sums.clear();
-  int lane = Tile<D>::offset(lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2);
-  compute_here(lane);
+  int left_lane = Tile<D>::offset(lane_id() % 16, lane_id() / 16);
+  int right_lane = Tile<D>::offset(lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2);
+  compute_here(left_lane);
+  compute_here(right_lane);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
     std::uint32_t a[R][4];
 #pragma unroll
     for (int r = 0; r < R; ++r)
-      left(a[r], r, k);
+      load_matrices(a[r], left.at(left_lane, left_first + 16 * r, 2 * k));
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
       std::uint32_t b[4];
-      load_matrices(b, right.at(lane, first + 8 * n, 2 * k));
+      load_matrices(b, right.at(right_lane, right_first + 8 * n, 2 * k));
 #pragma unroll
       for (int r = 0; r < R; ++r) {
         multiply_add(sums.x[r][n], a[r], b[0], b[1]);
@@ -154,6 +143,26 @@ __device__ __forceinline__ void multiply_rows(Accumulators<R, N>& sums, const Le
       }
     }
   }
+}
+
+// Writes -infinity over the scores of pairs that are not visible. Rows from `row` and columns from
+// `column` on are queries and keys, or the other way round.
+template <bool kRowsAreQueries, int R, int N>
+__device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Geometry& g, int row,
+                                     int column) {
+  int lane = lane_id();
+  compute_here(lane);
+  row += lane / 4;
+  column += lane % 4 * 2;
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int x = row + 16 * r + e / 2 * 8, y = column + 8 * n + e % 2;
+        if (!(kRowsAreQueries ? g.visible(x, y) : g.visible(y, x))) scores.x[r][n][e] = -INFINITY;
+      }
 }
 
 // sums += left right, where `right` has 16 K rows from `first` on.
@@ -208,7 +217,6 @@ __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, c
                                            int own, BF16* to, std::int64_t stride, int first, int t,
                                            int h, const Factor& factor) {
   constexpr int kChunks = Tile<D>::kChunks;
-  const int lane = Tile<D>::offset(lane_id() / 4, 0) + lane_id() % 4 * 4;
   __syncwarp();
 #pragma unroll
   for (int r = 0; r < R; ++r)
@@ -217,12 +225,9 @@ __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, c
       const float f = factor(r, half);
       const int row = own + 16 * r + 8 * half + lane_id() / 4;
 #pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
-        const std::uint32_t pair =
-            round_pair(sums.x[r][n][2 * half] * f, sums.x[r][n][2 * half + 1] * f);
+      for (int n = 0; n < D / 8; ++n)
         *reinterpret_cast<std::uint32_t*>(tile.data + Tile<D>::offset(row, n) + lane_id() % 4 * 4) =
-            pair;
-      }
+            round_pair(sums.x[r][n][2 * half] * f, sums.x[r][n][2 * half + 1] * f);
     }
   __syncwarp();
 #pragma unroll
