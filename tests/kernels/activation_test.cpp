@@ -14,6 +14,7 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
+#include "support/unaligned.h"
 
 namespace muo {
 namespace {
@@ -24,7 +25,8 @@ using ::testing::HasSubstr;
 
 double f(double x) { return x > 0 ? x * x : 0.0; }
 
-const std::vector<Shape> kShapes = {{0}, {1}, {15}, {16}, {3, 37}, {2, 5, 129}};
+// Remainders of 16-byte accesses and, last, several blocks of a GPU.
+const std::vector<Shape> kShapes = {{0}, {1}, {15}, {16}, {3, 37}, {2, 5, 129}, {8195}};
 
 TEST(ReluSquared, AgreesWithFloat64) {
   test::KernelStream stream;
@@ -83,6 +85,24 @@ TEST(ReluSquaredBackward, InPlaceGivesTheSameBits) {
   relu_squared_backward(stream, {.dx = dx, .dy = dy, .x = x});
   relu_squared_backward(stream, {.dx = dy, .dy = dy, .x = x});
   EXPECT_TRUE(std::ranges::equal(dy.values(), dx.values()));
+}
+
+TEST(ReluSquared, AddressesDoNotMatter) {
+  test::KernelStream stream;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const HostTensor x = random_tensor({2051}, "x").rounded(dtype);
+    const HostTensor dy = random_tensor({2051}, "dy").rounded(dtype);
+    const HostTensor y({2051}, dtype);
+    const HostTensor dx({2051}, dtype);
+    const test::Unaligned other_y(y);
+    const test::Unaligned other_dx(dx);
+    relu_squared(stream, {.y = y, .x = x});
+    relu_squared(stream, {.y = other_y, .x = test::Unaligned(x)});
+    EXPECT_EQ(other_y.doubles(), y.doubles());
+    relu_squared_backward(stream, {.dx = dx, .dy = dy, .x = x});
+    relu_squared_backward(stream, {.dx = other_dx, .dy = dy, .x = x});
+    EXPECT_EQ(other_dx.doubles(), dx.doubles());
+  }
 }
 
 TEST(ReluSquared, LetsNotANumberThrough) {

@@ -11,6 +11,7 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
+#include "support/unaligned.h"
 
 namespace muo::test {
 namespace {
@@ -86,6 +87,27 @@ TEST_P(AdamwMoments, GiveWhatDoubleGives) {
     EXPECT_LE(worst_element<float>(t.weight.values(), w, size_w), worst_case(16));
     EXPECT_EQ(t.replica.doubles(), t.weight.rounded(DType::kBF16).doubles());
   }
+}
+
+TEST_P(AdamwMoments, DoNotDependOnAddresses) {
+  const Tensors t(GetParam());
+  const Unaligned weight(t.weight);
+  const Unaligned replica(t.replica);
+  const Unaligned m(t.m);
+  const Unaligned v(t.v);
+  t.step(kGroups[0]);
+  KernelStream stream;
+  adamw(stream, {.weight = weight,
+                 .replica = replica,
+                 .m = m,
+                 .v = v,
+                 .grad = Unaligned(t.grad),
+                 .scalars = t.scalars,
+                 .group = 2});
+  EXPECT_EQ(weight.doubles(), t.weight.doubles());
+  EXPECT_EQ(replica.doubles(), t.replica.doubles());
+  EXPECT_EQ(m.doubles(), t.m.doubles());
+  EXPECT_EQ(v.doubles(), t.v.doubles());
 }
 
 // spec/optimizer 1.1: with beta2 = 0.995 a bf16 v near g^2 does not move. So the weight must come

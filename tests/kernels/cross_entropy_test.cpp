@@ -14,6 +14,7 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
+#include "support/unaligned.h"
 
 namespace muo {
 namespace {
@@ -59,9 +60,11 @@ struct Case {
   float spread;  // standard deviation of the logits
 };
 const std::vector<Case> kCases = {
-    {1, 1, 1, 15.0F, 1.0F},       {3, 5, 5, 15.0F, 3.0F},      {2, 16, 16, 0.0F, 1.0F},
-    {3, 37, 64, 15.0F, 10.0F},    {3, 37, 64, 0.0F, 30.0F},    {2, 257, 257, 60.0F, 40.0F},
-    {2, 1063, 1088, 30.0F, 5.0F}, {2, 1063, 1088, 0.0F, 5.0F}, {0, 5, 8, 15.0F, 1.0F},
+    {1, 1, 1, 15.0F, 1.0F},         {3, 5, 5, 15.0F, 3.0F},        {2, 16, 16, 0.0F, 1.0F},
+    {3, 37, 64, 15.0F, 10.0F},      {3, 37, 64, 0.0F, 30.0F},      {2, 257, 257, 60.0F, 40.0F},
+    {2, 1063, 1088, 30.0F, 5.0F},   {2, 1063, 1088, 0.0F, 5.0F},   {0, 5, 8, 15.0F, 1.0F},
+    {9, 250, 256, 15.0F, 4.0F},     {9, 250, 256, 0.0F, 4.0F},      // more rows than a block takes
+    {1, 60001, 60032, 15.0F, 4.0F}, {1, 60001, 60032, 0.0F, 4.0F},  // more than shared memory holds
 };
 
 // The error of a value z that an exponential turns into a relative error: roundings of |z|.
@@ -148,6 +151,52 @@ TEST(CrossEntropyBF16, IsTheFp32ResultRoundedOnce) {
         EXPECT_EQ(logits.doubles(), wide.rounded(DType::kBF16).doubles());
       }
     }
+}
+
+TEST(CrossEntropy, AddressesDoNotMatter) {
+  test::KernelStream stream;
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const float softcap : {0.0F, 15.0F}) {
+      const HostTensor logits = random_tensor({3, 264}, "logits", 4.0F).rounded(dtype);
+      const test::Unaligned other(logits);
+      const HostTensor losses({3});
+      const HostTensor other_losses({3});
+      const HostTensor targets = test::random_tokens(3, 259, "targets");
+      CrossEntropyArgs args{
+          .losses = losses, .logits = logits, .targets = targets, .vocab = 259, .softcap = softcap};
+      cross_entropy(stream, args);
+      args.losses = other_losses;
+      args.logits = other;
+      cross_entropy(stream, args);
+      EXPECT_TRUE(std::ranges::equal(losses.values(), other_losses.values()));
+      EXPECT_EQ(other.doubles(), logits.doubles());
+    }
+}
+
+// A block of a GPU takes several rows, and reads ahead: ignored rows between others as well.
+TEST(CrossEntropy, RowsDoNotDisturbEachOther) {
+  test::KernelStream stream;
+  const HostTensor targets({11},
+                           std::vector<std::int32_t>{5, -1, 7, -1, -1, 3, 0, -1, 250, 251, -1});
+  for (const float softcap : {0.0F, 15.0F}) {
+    const HostTensor together = random_tensor({11, 256}, "logits", 4.0F);
+    const HostTensor apart = together.copy();
+    const HostTensor losses({11});
+    const HostTensor want({11});
+    cross_entropy(stream, {.losses = losses,
+                           .logits = together,
+                           .targets = targets,
+                           .vocab = 252,
+                           .softcap = softcap});
+    for (std::int64_t i = 0; i < 11; ++i)
+      cross_entropy(stream, {.losses = want.tensor().rows(i, i + 1),
+                             .logits = apart.tensor().rows(i, i + 1),
+                             .targets = targets.tensor().rows(i, i + 1),
+                             .vocab = 252,
+                             .softcap = softcap});
+    EXPECT_TRUE(std::ranges::equal(losses.values(), want.values()));
+    EXPECT_TRUE(std::ranges::equal(together.values(), apart.values()));
+  }
 }
 
 TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
@@ -285,12 +334,36 @@ TEST(SoftCap, RoundsBF16Once) {
                 (test::kUnitBF16 + test::worst_case(8)) * 1.01 * std::abs(want[i]));
 }
 
+TEST(SoftCap, AddressesDoNotMatter) {
+  test::KernelStream stream;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const HostTensor logits = random_tensor({1030}, "logits", 20.0F).rounded(dtype);
+    const test::Unaligned other(logits);
+    soft_cap(stream, {.logits = logits, .softcap = 15.0F});
+    soft_cap(stream, {.logits = other, .softcap = 15.0F});
+    EXPECT_EQ(other.doubles(), logits.doubles());
+  }
+}
+
 TEST(SoftCap, ZeroChangesNothing) {
   test::KernelStream stream;
   const HostTensor logits = random_tensor({37}, "logits", 20.0F);
   const HostTensor before = logits.copy();
   soft_cap(stream, {.logits = logits, .softcap = 0.0F});
   EXPECT_TRUE(std::ranges::equal(logits.values(), before.values()));
+}
+
+TEST(CrossEntropy, NamesATargetOutsideTheVocabulary) {
+  test::KernelStream stream;
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
+  const HostTensor logits({2, 8});
+  const HostTensor targets({2}, std::vector<std::int32_t>{0, 5});
+  EXPECT_THAT(test::message_of<Error>([&] {
+                cross_entropy(
+                    stream,
+                    {.losses = HostTensor({2}), .logits = logits, .targets = targets, .vocab = 5});
+              }),
+              AllOf(HasSubstr("target 5 at position 1"), HasSubstr("outside [-1, 5)")));
 }
 
 TEST(CrossEntropy, NamesWhatDoesNotFit) {
@@ -305,8 +378,6 @@ TEST(CrossEntropy, NamesWhatDoesNotFit) {
               HasSubstr("cross_entropy: vocab 9 does not fit logits (2, 8)"));
   EXPECT_THAT(message({.losses = losses, .logits = logits, .targets = targets}),
               HasSubstr("cross_entropy: vocab 0"));
-  EXPECT_THAT(message({.losses = losses, .logits = logits, .targets = targets, .vocab = 5}),
-              AllOf(HasSubstr("target 5 at position 1"), HasSubstr("outside [-1, 5)")));
   EXPECT_THAT(
       message({.losses = losses, .logits = logits, .targets = targets, .vocab = 6, .softcap = -1}),
       HasSubstr("cross_entropy: softcap is negative"));

@@ -2,15 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
+#include "support/unaligned.h"
 
 namespace muo::test {
 namespace {
 
-std::int64_t hash_of(const HostTensor& x) {
+std::int64_t hash_of(const Tensor& x) {
   KernelStream stream;
   const HostTensor out({1}, DType::kI64);
   fingerprint(stream, {.out = out, .x = x});
@@ -35,6 +39,14 @@ TEST(Fingerprint, TellsEveryBitAndEveryPlace) {
   }
 }
 
+TEST(Fingerprint, DoesNotDependOnAddresses) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const std::int64_t n : {1, 7, 8, 4101}) {
+      const HostTensor x = random_tensor({n}, "x").rounded(dtype);
+      EXPECT_EQ(hash_of(Unaligned(x)), hash_of(x)) << n;
+    }
+}
+
 // splitmix64's finalizer, evaluated apart from the kernel: mix(0x3F80 + golden ratio).
 TEST(Fingerprint, IsTheSumOfMixedBits) {
   const auto mix = [](std::uint64_t z) {
@@ -46,6 +58,11 @@ TEST(Fingerprint, IsTheSumOfMixedBits) {
   constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15ULL;
   EXPECT_EQ(static_cast<std::uint64_t>(hash_of(ones)),
             mix(0x3F80 + kGolden) + mix(0x3F80 + 2 * kGolden));
+  const HostTensor many = random_tensor({1027}, "x");
+  std::uint64_t want = 0;
+  for (std::size_t i = 0; i < many.values().size(); ++i)
+    want += mix(std::bit_cast<std::uint32_t>(many.values()[i]) + (i + 1) * kGolden);
+  EXPECT_EQ(static_cast<std::uint64_t>(hash_of(many)), want);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/embedding.h"
@@ -12,6 +14,7 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
+#include "support/unaligned.h"
 
 // Gradients are checked against central differences of a float64 forward: with step 1e-5 their
 // own error is about 1e-10, far below fp32's.
@@ -121,7 +124,86 @@ TEST_F(ValueEmbeddingTest, GradientsAreThoseOfTheForward) {
   }
 }
 
+// Both directions in a type, with tensors at aligned addresses or not.
+struct ValueRun {
+  std::vector<double> v, gates, dx, dweight;
+
+  ValueRun(DType dtype, std::int64_t n, std::int64_t heads, std::int64_t h, std::int64_t g,
+           bool aligned) {
+    constexpr std::int64_t kRows = 11;
+    const std::int64_t c = g + 5;
+    const auto values = [&](const Shape& shape, std::string_view name, float scale = 1.0F) {
+      // Values of bf16 in either type, so that only the arithmetic differs.
+      const HostTensor rounded = random_tensor(shape, name, scale).rounded(DType::kBF16);
+      const std::vector<double> wide = rounded.doubles();
+      return dtype == DType::kBF16
+                 ? rounded.copy()
+                 : HostTensor(shape, std::vector<float>(wide.begin(), wide.end()));
+    };
+    const auto run = [&]<class Holder>(std::type_identity<Holder>) {
+      test::KernelStream stream;
+      const Holder v_out(values({n, heads * h}, "v"));
+      const Holder gates_out(HostTensor({n, heads}));
+      const Holder dx_out(values({n, c}, "dx"));
+      const Holder dweight_out(HostTensor({heads, g}));
+      const Holder x(values({n, c}, "x"));
+      const Holder weight(values({heads, g}, "weight", 0.3F));
+      const Holder table(values({kRows, heads * h}, "table"));
+      const Holder dv(values({n, heads * h}, "dv"));
+      const HostTensor tokens = random_tokens(n, kRows, "tokens");
+      value_embedding(stream, {.v = v_out,
+                               .gates = gates_out,
+                               .x = x,
+                               .weight = weight,
+                               .table = table,
+                               .tokens = tokens});
+      value_embedding_backward(stream, {.dx = dx_out,
+                                        .dweight = dweight_out,
+                                        .dv = dv,
+                                        .gates = gates_out,
+                                        .x = x,
+                                        .weight = weight,
+                                        .table = table,
+                                        .tokens = tokens});
+      v = v_out.doubles();
+      gates = gates_out.doubles();
+      dx = dx_out.doubles();
+      dweight = dweight_out.doubles();
+    };
+    if (aligned)
+      run(std::type_identity<Plain>());
+    else
+      run(std::type_identity<test::Unaligned>());
+  }
+
+ private:
+  struct Plain : HostTensor {
+    explicit Plain(const HostTensor& values) : HostTensor(values.copy()) {}
+  };
+};
+
+// Heads of whole 16-byte accesses, more heads than a warp has lanes, more rows than a block takes.
+TEST(ValueEmbedding, TypesAndAddressesChangeNoMoreThanRoundings) {
+  struct Case {
+    std::int64_t n, heads, h, g;
+  };
+  for (const Case& s : {Case{13, 3, 16, 12}, Case{5, 40, 8, 3}, Case{70, 2, 264, 35}}) {
+    const ValueRun want(DType::kF32, s.n, s.heads, s.h, s.g, true);
+    for (const DType dtype : {DType::kF32, DType::kBF16})
+      for (const bool aligned : {true, false}) {
+        const ValueRun got(dtype, s.n, s.heads, s.h, s.g, aligned);
+        const double stored = dtype == DType::kBF16 ? test::kUnitBF16 : 0.0;
+        EXPECT_EQ(got.gates, want.gates) << name_of(dtype) << aligned;
+        EXPECT_LE(test::relative_error<double>(got.v, want.v), stored);
+        EXPECT_LE(test::relative_error<double>(got.dx, want.dx),
+                  stored + test::probable(s.h + s.heads));
+        EXPECT_LE(test::relative_error<double>(got.dweight, want.dweight), test::probable(s.h));
+      }
+  }
+}
+
 TEST_F(ValueEmbeddingTest, RefusesATokenBeyondTheTable) {
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
   tokens.values<std::int32_t>()[3] = kVocab;
   EXPECT_THAT(test::message_of<Error>([&] { forward(); }),
               testing::HasSubstr("token 7 at position 3"));
@@ -207,6 +289,69 @@ TEST(SmearBackward, GradientsAreThoseOfTheForward) {
     EXPECT_LT(test::relative_error<float>(dx.values(), want_dx), kBound);
     EXPECT_LT(test::relative_error<float>(dw.values(), twice), kBound);
     EXPECT_NEAR(double{dlambda.values()[0]}, factor * want_dl[0], kBound * 10);
+  }
+}
+
+struct SmearRun {
+  std::vector<double> y, gates, dx, dweight, dlambda;
+
+  SmearRun(DType dtype, std::int64_t t, std::int64_t c, std::int64_t g, bool aligned) {
+    const Shape shape{2, t, c};
+    const auto values = [&](std::string_view name) {
+      const HostTensor rounded = random_tensor(shape, name).rounded(DType::kBF16);
+      const std::vector<double> wide = rounded.doubles();
+      return dtype == DType::kBF16
+                 ? rounded.copy()
+                 : HostTensor(shape, std::vector<float>(wide.begin(), wide.end()));
+    };
+    const HostTensor weight = random_tensor({1, g}, "weight", 0.3F);
+    const HostTensor lambda({1}, std::vector<float>{0.7F});
+    const auto run = [&](const auto& y_out, const auto& dx_out, const Tensor& x, const Tensor& dy) {
+      test::KernelStream stream;
+      const HostTensor gates_out({2, t});
+      const HostTensor dweight_out({1, g});
+      const HostTensor dlambda_out({1});
+      smear(stream, {.y = y_out, .gates = gates_out, .x = x, .weight = weight, .lambda = lambda});
+      smear_backward(stream, {.dx = dx_out,
+                              .dweight = dweight_out,
+                              .dlambda = dlambda_out,
+                              .dy = dy,
+                              .x = x,
+                              .gates = gates_out,
+                              .weight = weight,
+                              .lambda = lambda});
+      y = y_out.doubles();
+      gates = gates_out.doubles();
+      dx = dx_out.doubles();
+      dweight = dweight_out.doubles();
+      dlambda = dlambda_out.doubles();
+    };
+    const HostTensor empty(shape, dtype);
+    const HostTensor x = values("x");
+    const HostTensor dy = values("dy");
+    if (aligned)
+      run(empty, empty.copy(), x, dy);
+    else
+      run(test::Unaligned(empty), test::Unaligned(empty), test::Unaligned(x), test::Unaligned(dy));
+  }
+};
+
+TEST(Smear, TypesAndAddressesChangeNoMoreThanRoundings) {
+  for (const std::int64_t c : {40, 264, 1032}) {
+    constexpr std::int64_t kSteps = 37;
+    constexpr std::int64_t kGate = 24;
+    const SmearRun want(DType::kF32, kSteps, c, kGate, true);
+    for (const DType dtype : {DType::kF32, DType::kBF16})
+      for (const bool aligned : {true, false}) {
+        const SmearRun got(dtype, kSteps, c, kGate, aligned);
+        const double stored = dtype == DType::kBF16 ? test::kUnitBF16 : 0.0;
+        const double sums = test::probable(c + kGate);
+        EXPECT_LE(test::relative_error<double>(got.gates, want.gates), test::probable(kGate));
+        EXPECT_LE(test::relative_error<double>(got.y, want.y), stored + test::probable(kGate));
+        EXPECT_LE(test::relative_error<double>(got.dx, want.dx), 2 * stored + sums);
+        EXPECT_LE(test::relative_error<double>(got.dweight, want.dweight), sums);
+        EXPECT_LE(test::relative_error<double>(got.dlambda, want.dlambda), sums);
+      }
   }
 }
 

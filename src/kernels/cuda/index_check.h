@@ -9,14 +9,25 @@ namespace muo::cuda {
 
 // A token or target outside its range is a defect of the data. The host throws; a kernel cannot,
 // and must not read beyond a table: it prints one line and stops the device. The next call of the
-// host on this device reports the failure. Whole warps call it.
+// host on this device reports the failure. Not inline and never returning, so that the call costs
+// the kernel no registers.
+[[noreturn, gnu::noinline]] inline __device__ void stop_at_index(const char* what,
+                                                                 std::int32_t value,
+                                                                 std::int64_t position, int lowest,
+                                                                 std::int64_t bound) {
+  printf("%s %d at position %lld is outside [%d, %lld)\n", what, value,
+         static_cast<long long>(position), lowest, static_cast<long long>(bound));
+  __trap();
+  __builtin_unreachable();
+}
+
+// The same for whole warps, of which one lane speaks.
 __device__ __forceinline__ void check_index(bool inside, const char* what, std::int32_t value,
                                             std::int64_t position, int lowest, std::int64_t bound) {
   const unsigned outside = __ballot_sync(kAllLanes, inside ? 0 : 1);
   if (outside == 0) return;
   if (static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(outside)) - 1)
-    printf("%s %d at position %lld is outside [%d, %lld)\n", what, value,
-           static_cast<long long>(position), lowest, static_cast<long long>(bound));
+    stop_at_index(what, value, position, lowest, bound);
   __syncwarp();
   __trap();
 }

@@ -44,6 +44,9 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
                  "of kernel ", name());
 }
 
+// In a loop that waits for what another rank writes.
+__device__ __forceinline__ void spin_pause() { __nanosleep(100); }
+
 }  // namespace muo::cuda
 
 #endif
@@ -64,6 +67,20 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 inline unsigned blocks_for(std::int64_t work, std::int64_t per_block,
                            std::int64_t most = std::int64_t{1} << 30) {
   return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(work, per_block), 1, most));
+}
+
+// What dynamic shared memory a block may ask for on the current device.
+inline std::int64_t most_shared_bytes() {
+#ifdef MUO_SIMT
+  return 227 * 1024;
+#else
+  int device = 0;
+  int bytes = 0;
+  MUO_CUDA_CHECK(cudaGetDevice(&device));
+  MUO_CUDA_CHECK(
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes - 1024;  // less what kernels have statically
+#endif
 }
 
 // Blocks that keep every multiprocessor of the largest GPUs busy several times over: the cap of

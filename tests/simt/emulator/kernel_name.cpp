@@ -57,8 +57,12 @@ std::string kernel_name(const void* function) {
   if (dladdr(function, &info) == 0) return "?";
   // The name of an executable is as it was called; this one always leads there.
   const bool library = std::strstr(info.dli_fname, ".so") != nullptr;
-  std::ifstream stream(library ? info.dli_fname : "/proc/self/exe", std::ios::binary);
-  const std::vector<char> file{std::istreambuf_iterator<char>(stream), {}};
+  std::ifstream stream(library ? info.dli_fname : "/proc/self/exe",
+                       std::ios::binary | std::ios::ate);
+  const std::streamoff size = stream.tellg();
+  if (size < 0) return "?";
+  std::vector<char> file(static_cast<std::size_t>(size));
+  stream.seekg(0).read(file.data(), size);
   const auto* base = static_cast<const char*>(info.dli_fbase);
   return symbol_at(file, static_cast<std::uint64_t>(static_cast<const char*>(function) - base));
 }

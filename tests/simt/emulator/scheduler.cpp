@@ -278,8 +278,9 @@ MUO_SIMT_UNSEEN bool Scheduler::arrive_at_collective(unsigned mask, Exchange exc
   }
   const CudaThread* warp = &threads_[thread.warp * kLanes];
   for (unsigned i = 0; i < kLanes; ++i)
-    if (in(mask, i) && (warp[i].mask != mask || warp[i].exchange != exchange))
-      fail("lanes of a warp collective disagree on its mask or on what it does");
+    if (in(mask, i) && (warp[i].mask != mask || warp[i].exchange != exchange ||
+                        warp[i].site.line != site.line || warp[i].site.file != site.file))
+      fail("lanes of a warp meet at different collectives, or with different masks");
   waiting &= ~mask;
   return true;
 }

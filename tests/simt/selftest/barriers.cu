@@ -27,7 +27,7 @@ __global__ void add_in_shared(float* out, const float* x) {
   write_sums(out, sum);
 }
 
-// Eight blocks of 32.
+// Blocks of 32.
 template <bool kPlanted>
 __global__ void add_across_blocks(float* out, const float* x) {
   const float sum = warp_sum(x[blockIdx.x * 32 + threadIdx.x]);
@@ -114,6 +114,13 @@ __global__ void chain_of_blocks(float* out, const float* x) {
   out[1] = 2 * sum;
 }
 
+template <bool kPlanted>
+__global__ void trap(float* out, const float* x) {
+  const float sum = block_sum(x[threadIdx.x]);
+  if ((sum < 0.0F) != kPlanted && threadIdx.x == 33) __trap();
+  write_sums(out, sum);
+}
+
 }  // namespace
 
 std::vector<Case> barrier_cases() {
@@ -126,7 +133,8 @@ std::vector<Case> barrier_cases() {
        [](bool planted) { return sums(planted ? add_in_shared<true> : add_in_shared<false>); }},
       {"sum across blocks without atomics",
        [](bool planted) {
-         return sums(planted ? add_across_blocks<true> : add_across_blocks<false>, 8, 32);
+         return sums(planted ? add_across_blocks<true> : add_across_blocks<false>, kValues / 32,
+                     32);
        }},
       {"no __syncwarp",
        [](bool planted) { return sums(planted ? tree_in_warp<true> : tree_in_warp<false>); }},
@@ -154,6 +162,8 @@ std::vector<Case> barrier_cases() {
        [](bool planted) {
          return sums(planted ? chain_of_blocks<true> : chain_of_blocks<false>, 8, 32);
        }},
+      {"what a kernel itself finds wrong",
+       [](bool planted) { return sums(planted ? trap<true> : trap<false>); }},
   };
 }
 

@@ -44,7 +44,7 @@ class Array {
 };
 
 // Most cases sum up these: kernel(out, x) should leave the sum in out[0], twice the sum in out[1].
-inline constexpr unsigned kValues = 256;
+inline constexpr unsigned kValues = 128;
 
 inline bool sums(void (*kernel)(float* out, const float* x), dim3 grid = 1, dim3 block = kValues,
                  std::size_t shared_bytes = 0) {

@@ -33,8 +33,9 @@ __global__ void beyond_global(float* out, const float* x, unsigned offset) {
 }
 
 __global__ void sixteen_bytes(float* out, const float* x, unsigned offset) {
-  const float4 v = threadIdx.x < 63 ? *reinterpret_cast<const float4*>(x + 4 * threadIdx.x + offset)
-                                    : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+  const float4 v = threadIdx.x < kValues / 4 - 1
+                       ? *reinterpret_cast<const float4*>(x + 4 * threadIdx.x + offset)
+                       : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
   const float some = v.x + v.y + v.z + v.w;
   write_sums(out, block_sum(x[threadIdx.x]) + (some == -1.0F ? 1.0F : 0.0F));
 }

@@ -1,0 +1,357 @@
+#include <algorithm>
+
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/index_check.h"
+#include "kernels/cuda/registration.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/cuda/vector.h"
+#include "kernels/gate.h"
+
+namespace muo::cuda {
+namespace {
+
+MUO_DYNAMIC_SHARED(double, gate_shared)
+
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / 32;
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
+
+// One warp per row. Lane k computes the gate of head k, a dot product of a dozen channels, then the
+// lanes go through the row, each taking every 32nd pack and the gate from the lane that has it.
+// Reads v and a row of the table, writes v: 3 sizeof(T) bytes per element, bound by bandwidth.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads)
+    value_embedding_kernel(T* __restrict__ v, float* __restrict__ gates, const T* __restrict__ x,
+                           const T* __restrict__ weight, const T* __restrict__ table,
+                           const std::int32_t* __restrict__ tokens, std::int64_t n,
+                           std::int64_t vocab, std::int64_t c, int heads, int h, int g) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (row >= n) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const std::int32_t token = tokens[row];
+  check_index(0 <= token && token < vocab, "embedding: token", token, row, 0, vocab);
+  table += std::int64_t{token} * heads * h;
+  v += row * heads * h;
+  x += row * c;
+  for (int first_head = 0; first_head < heads; first_head += 32) {
+    float gate = 0.0F;
+    if (const int k = first_head + lane; k < heads) {
+      float z = 0.0F;
+      for (int j = 0; j < g; ++j)
+        z = fmaf(to_float(x[j]), to_float(weight[k * g + j]), z);
+      gate = 3.0F * sigmoid(z);
+      gates[row * heads + k] = gate;
+    }
+    const int end = min(first_head + 32, heads) * h;
+#pragma unroll 4
+    for (int first = first_head * h; first < end; first += 32 * N) {
+      const int i = first + lane * N;
+      const float factor = __shfl_sync(kAllLanes, gate, min(i, end - 1) / h - first_head);
+      if (i < end) {
+        const Pack<N> entry = load<N>(table + i);
+        Pack<N> value = load<N>(v + i);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          value.v[j] = fmaf(factor, entry.v[j], value.v[j]);
+        store(v + i, value);
+      }
+    }
+  }
+}
+
+void value_embedding(NativeStream stream, const ValueEmbeddingArgs& args) {
+  const std::int64_t n = args.x.shape[0];
+  if (n == 0) return;
+  const std::int64_t heads = args.weight.shape[0];
+  const std::int64_t h = args.table.shape[1] / heads;
+  dispatch(args.x.dtype, [&]<class T>() {
+    with_width<T>(vectors_fit<T>(h, {args.v.data, args.table.data}), [&]<int N>() {
+      launch(value_embedding_kernel<T, N>, blocks_for(n, kWarps), kThreads, 0, stream,
+             args.v.as<T>(), args.gates.as<float>(), args.x.as<T>(), args.weight.as<T>(),
+             args.table.as<T>(), args.tokens.as<std::int32_t>(), n, args.table.shape[0],
+             args.x.shape[1], static_cast<int>(heads), static_cast<int>(h),
+             static_cast<int>(args.weight.shape[1]));
+    });
+  });
+}
+
+// The backward kernels sum the gradients of the weights over rows, in fp64 like the host: each warp
+// over its rows in shared memory, the block over its warps, and finish_sums over the blocks.
+__device__ __forceinline__ void leave_sums(double* partials, const double* sums, int count,
+                                           int stride) {
+  __syncthreads();
+  for (int e = static_cast<int>(threadIdx.x); e < count; e += static_cast<int>(blockDim.x)) {
+    double total = 0.0;
+    for (int warp = 0; warp < static_cast<int>(blockDim.x / 32); ++warp)
+      total += sums[warp * stride + e];
+    partials[std::int64_t{e} * gridDim.x + blockIdx.x] = total;
+  }
+}
+
+// Where the sums go: the first `split` of them to `first`, the others to `second`.
+struct PutSums {
+  float* first;
+  float* second;
+  int split;
+  bool accumulate;
+  __device__ void operator()(int e, double total) const {
+    float* out = e < split ? first + e : second + (e - split);
+    *out = static_cast<float>(accumulate ? static_cast<double>(*out) + total : total);
+  }
+};
+
+struct ValueProblem {
+  std::int64_t n, vocab, c;
+  int heads, h, g;
+  const float* gates;
+  const std::int32_t* tokens;
+  double* partials;
+  int doubles_per_warp;
+};
+
+// One warp per row, striding. The lanes leave the dot products of their packs of dv and the table's
+// row in shared memory; lane k adds those of head k; then the gates' gradients go to the first g
+// channels of dx and to the warp's sums for dweight. Reads dv and a row of the table: 2 sizeof(T)
+// bytes per element, bound by bandwidth.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads, 8)
+    value_embedding_backward_kernel(T* __restrict__ dx, const T* __restrict__ dv,
+                                    const T* __restrict__ x, const T* __restrict__ weight,
+                                    const T* __restrict__ table, const ValueProblem p) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  const std::int64_t first_row = std::int64_t{blockIdx.x} * warps + warp;
+  const std::int64_t stride = std::int64_t{gridDim.x} * warps;
+  std::int64_t wrong = -1;  // a row whose token is; said at the end
+  const int packs_per_head = p.h / N;
+  const int packs = p.heads * packs_per_head;
+  extern __shared__ double gate_shared[];
+  double* sums = gate_shared + warp * p.doubles_per_warp;      // (heads, g)
+  float* dz = reinterpret_cast<float*>(sums + p.heads * p.g);  // (heads)
+  float* dots = dz + p.heads;                                  // (packs)
+  for (int k = 0; k < p.heads; ++k)
+    for (int j = lane; j < p.g; j += 32)
+      sums[k * p.g + j] = 0.0;
+  for (std::int64_t row = first_row; row < p.n; row += stride) {
+    std::int32_t token = p.tokens[row];
+    if (token < 0 || token >= p.vocab) {
+      wrong = row;
+      token = 0;
+    }
+    const T* entry = table + std::int64_t{token} * p.heads * p.h;
+    const T* gradient = dv + row * p.heads * p.h;
+#pragma unroll 2
+    for (int q = lane; q < packs; q += 32)
+      dots[q] = dot(load<N>(gradient + q * N), load<N>(entry + q * N), 0.0F);
+    __syncwarp();
+    for (int k = lane; k < p.heads; k += 32) {
+      float dgate = 0.0F;
+      for (int q = 0; q < packs_per_head; ++q)
+        dgate += dots[k * packs_per_head + q];
+      const float gate = p.gates[row * p.heads + k];
+      dz[k] = dgate * gate * fmaf(gate, -1.0F / 3.0F, 1.0F);
+    }
+    __syncwarp();
+    for (int j = lane; j < p.g; j += 32) {
+      const std::int64_t at = row * p.c + j;
+      const double input = to_float(x[at]);
+      float sum = 0.0F;
+      for (int k = 0; k < p.heads; ++k) {
+        sum = fmaf(dz[k], to_float(weight[k * p.g + j]), sum);
+        sums[k * p.g + j] += static_cast<double>(dz[k]) * input;
+      }
+      dx[at] = from_float<T>(to_float(dx[at]) + sum);
+    }
+  }
+  leave_sums(p.partials, gate_shared, p.heads * p.g, p.doubles_per_warp);
+  if (wrong >= 0 && lane == 0)
+    stop_at_index("embedding: token", p.tokens[wrong], wrong, 0, p.vocab);
+}
+
+// How a backward kernel with `sums` sums and `floats` more floats per warp is launched.
+struct BackwardLaunch {
+  unsigned blocks, threads;
+  int doubles_per_warp;
+  std::size_t bytes;
+
+  BackwardLaunch(std::int64_t rows, std::int64_t sums, std::int64_t floats) {
+    const std::int64_t per_warp = sums + ceil_div(floats, 2);
+    const auto size = static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t fit = most_shared_bytes() / (per_warp * size);
+    MUO_CHECK(fit > 0, "gates with ", sums, " weights and ", floats,
+              " more values need too much shared memory");
+    const std::int64_t warps = std::min<std::int64_t>(kWarps, fit);
+    blocks = blocks_for(rows, warps, std::min(kManyBlocks, kMostPartials / sums));
+    threads = static_cast<unsigned>(32 * warps);
+    doubles_per_warp = static_cast<int>(per_warp);
+    bytes = static_cast<std::size_t>(warps * per_warp * size);
+  }
+};
+
+void value_embedding_backward(NativeStream stream, const ValueEmbeddingBackwardArgs& args) {
+  const std::int64_t n = args.x.shape[0];
+  const std::int64_t heads = args.weight.shape[0];
+  const std::int64_t h = args.table.shape[1] / heads;
+  const std::int64_t sums = args.weight.numel();
+  if (sums == 0) return;
+  dispatch(args.x.dtype, [&]<class T>() {
+    with_width<T>(vectors_fit<T>(h, {args.dv.data, args.table.data}), [&]<int N>() {
+      const BackwardLaunch shape(n, sums, heads + heads * (h / N));
+      const ValueProblem p{.n = n,
+                           .vocab = args.table.shape[0],
+                           .c = args.x.shape[1],
+                           .heads = static_cast<int>(heads),
+                           .h = static_cast<int>(h),
+                           .g = static_cast<int>(args.weight.shape[1]),
+                           .gates = args.gates.as<float>(),
+                           .tokens = args.tokens.as<std::int32_t>(),
+                           .partials = context_of(stream).partials,
+                           .doubles_per_warp = shape.doubles_per_warp};
+      launch(value_embedding_backward_kernel<T, N>, shape.blocks, shape.threads, shape.bytes,
+             stream, args.dx.as<T>(), args.dv.as<T>(), args.x.as<T>(), args.weight.as<T>(),
+             args.table.as<T>(), p);
+      finish_sums(stream, shape.blocks, static_cast<int>(sums),
+                  PutSums{args.dweight.as<float>(), nullptr, p.heads * p.g, args.accumulate});
+    });
+  });
+}
+
+// One warp per row: a gate of g channels, then the row and the one before it, which comes from L2:
+// 2 sizeof(T) bytes per element from memory, bound by bandwidth.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads)
+    smear_kernel(T* __restrict__ y, float* __restrict__ gates, const T* __restrict__ x,
+                 const float* __restrict__ weight, const float* __restrict__ lambda,
+                 std::int64_t rows, std::int64_t steps, std::int64_t c, int g) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (row >= rows) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const bool first = row % steps == 0;
+  x += row * c;
+  y += row * c;
+  float z = 0.0F;
+  for (int j = lane; j < g; j += 32)
+    z = fmaf(to_float(x[j]), weight[j], z);
+  z = warp_sum(z);
+  const float gate = first ? 0.0F : sigmoid(z);
+  if (lane == 0) gates[row] = gate;
+  const T* before = first ? x : x - c;
+  const float factor = *lambda * gate;
+#pragma unroll 4
+  for (std::int64_t i = std::int64_t{lane} * N; i < c; i += kWarp * N) {
+    const Pack<N> old = load<N>(before + i);
+    Pack<N> value = load<N>(x + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      value.v[j] = fmaf(factor, old.v[j], value.v[j]);
+    store(y + i, value);
+  }
+}
+
+void smear(NativeStream stream, const SmearArgs& args) {
+  const std::int64_t steps = args.x.shape[1];
+  const std::int64_t rows = args.x.shape[0] * steps;
+  const std::int64_t c = args.x.shape[2];
+  if (rows == 0) return;
+  dispatch(args.x.dtype, [&]<class T>() {
+    with_width<T>(vectors_fit<T>(c, {args.y.data, args.x.data}), [&]<int N>() {
+      launch(smear_kernel<T, N>, blocks_for(rows, kWarps), kThreads, 0, stream, args.y.as<T>(),
+             args.gates.as<float>(), args.x.as<T>(), args.weight.as<float>(),
+             args.lambda.as<float>(), rows, steps, c, static_cast<int>(args.weight.shape[1]));
+    });
+  });
+}
+
+struct SmearProblem {
+  std::int64_t rows, steps, c;
+  int g;
+  const float* gates;
+  const float* weight;
+  const float* lambda;
+  double* partials;
+};
+
+// One warp per row, striding. Reads dy and x, writes dx; the next row's dy comes from L2: 3
+// sizeof(T) bytes per element, bound by bandwidth. The gate's gradient is added to the first g
+// channels of dx after they were stored, as on the host: bf16 rounds them twice.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads)
+    smear_backward_kernel(T* dx, const T* __restrict__ dy, const T* __restrict__ x,
+                          const SmearProblem p) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  extern __shared__ double gate_shared[];
+  double* sums = gate_shared + warp * (p.g + 1);  // of dweight, and of dlambda
+  for (int j = lane; j <= p.g; j += 32)
+    sums[j] = 0.0;
+  __syncwarp();
+  const float lambda = *p.lambda;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * warps + warp; row < p.rows;
+       row += std::int64_t{gridDim.x} * warps) {
+    const std::int64_t position = row % p.steps;
+    const bool last = position + 1 == p.steps;
+    const T* gradient = dy + row * p.c;
+    const T* after = last ? gradient : gradient + p.c;
+    const T* before = position == 0 ? x : x + (row - 1) * p.c;
+    T* out = dx + row * p.c;
+    const float factor = last ? 0.0F : lambda * p.gates[row + 1];
+    float dgate = 0.0F;  // of lambda gate
+#pragma unroll 2
+    for (std::int64_t i = std::int64_t{lane} * N; i < p.c; i += kWarp * N) {
+      const Pack<N> own = load<N>(gradient + i);
+      const Pack<N> next = load<N>(after + i);
+      dgate = dot(own, load<N>(before + i), dgate);
+      Pack<N> sum;
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        sum.v[j] = fmaf(factor, next.v[j], own.v[j]);
+      store(out + i, sum);
+    }
+    if (position == 0) continue;
+    dgate = warp_sum(dgate);
+    __syncwarp();  // the channels below were stored by other lanes
+    const float gate = p.gates[row];
+    const float dz = dgate * lambda * gate * (1.0F - gate);
+    for (int j = lane; j < p.g; j += 32) {
+      sums[j] += static_cast<double>(dz) * static_cast<double>(to_float(x[row * p.c + j]));
+      out[j] = from_float<T>(fmaf(dz, p.weight[j], to_float(out[j])));
+    }
+    if (lane == 0) sums[p.g] += static_cast<double>(gate) * static_cast<double>(dgate);
+  }
+  leave_sums(p.partials, gate_shared, p.g + 1, p.g + 1);
+}
+
+void smear_backward(NativeStream stream, const SmearBackwardArgs& args) {
+  const std::int64_t steps = args.x.shape[1];
+  const std::int64_t c = args.x.shape[2];
+  const std::int64_t g = args.weight.shape[1];
+  const BackwardLaunch shape(args.x.shape[0] * steps, g + 1, 0);
+  dispatch(args.x.dtype, [&]<class T>() {
+    const SmearProblem p{.rows = args.x.shape[0] * steps,
+                         .steps = steps,
+                         .c = c,
+                         .g = static_cast<int>(g),
+                         .gates = args.gates.as<float>(),
+                         .weight = args.weight.as<float>(),
+                         .lambda = args.lambda.as<float>(),
+                         .partials = context_of(stream).partials};
+    with_width<T>(vectors_fit<T>(c, {args.dx.data, args.dy.data, args.x.data}), [&]<int N>() {
+      launch(smear_backward_kernel<T, N>, shape.blocks, shape.threads, shape.bytes, stream,
+             args.dx.as<T>(), args.dy.as<T>(), args.x.as<T>(), p);
+    });
+  });
+  finish_sums(stream, shape.blocks, static_cast<int>(g) + 1,
+              PutSums{args.dweight.as<float>(), args.dlambda.as<float>(), static_cast<int>(g),
+                      args.accumulate});
+}
+
+const KernelRegistration<ValueEmbeddingArgs> value_forward(&value_embedding);
+const KernelRegistration<ValueEmbeddingBackwardArgs> value_backward(&value_embedding_backward);
+const KernelRegistration<SmearArgs> smear_forward(&smear);
+const KernelRegistration<SmearBackwardArgs> smear_back(&smear_backward);
+
+}  // namespace
+}  // namespace muo::cuda
