@@ -24,6 +24,18 @@ using ::testing::HasSubstr;
 
 const std::vector<Shape> kShapes = {{}, {0}, {1}, {31}, {32}, {3, 1037}, {2, 3, 5, 7}};
 
+// More blocks than the second launch of a sum on a GPU has threads, with vectors and without.
+TEST(Sum, CountsEveryElementOnce) {
+  test::KernelStream stream;
+  constexpr std::int64_t kCount = 1'200'003;
+  const HostTensor ones({kCount}, std::vector<float>(kCount, 1.0F));
+  const HostTensor out({}, DType::kF64);
+  sum(stream, {.out = out, .x = ones});
+  EXPECT_EQ(out.values<double>()[0], double{kCount});
+  sum(stream, {.out = out, .x = ones.tensor().rows(1, 300'001)});
+  EXPECT_EQ(out.values<double>()[0], 300'000.0);
+}
+
 TEST(Sum, AgreesWithLongDoubleAndAccumulates) {
   test::KernelStream stream;
   for (const Shape& shape : kShapes) {

@@ -40,6 +40,23 @@ Reference mix_norm_reference(const std::vector<double>& x, const std::vector<dou
   return out;
 }
 
+TEST(MixNorm, TakesTheNormOfWhatIsStored) {
+  test::KernelStream stream;
+  const HostTensor alpha({1}, std::vector<float>{1.15F});
+  for (const std::int64_t c : {1, 3, 16}) {  // few columns: one rounding shows in their norm
+    const HostTensor x = random_tensor({kN, c}, "x").rounded(DType::kBF16);
+    const HostTensor y({kN, c}, DType::kBF16);
+    const HostTensor mixed({kN, c}, DType::kBF16);
+    const HostTensor rstd({kN});
+    const HostTensor alone({kN});
+    mix_norm(stream, {.y = y, .rstd = rstd, .mixed = mixed, .x = x, .alpha = alpha});
+    mix_norm(stream, {.y = y, .rstd = alone, .x = x, .alpha = alpha});
+    const Reference want = mix_norm_reference(mixed.doubles(), mixed.doubles(), 1.0, 0.0, c);
+    EXPECT_LT(test::relative_error<float>(rstd.values(), want.rstd), test::worst_case(c + 8));
+    EXPECT_LT(test::relative_error<float>(alone.values(), want.rstd), test::worst_case(c + 8));
+  }
+}
+
 TEST(MixNorm, MixesThenNormalises) {
   test::KernelStream stream;
   const HostTensor alpha({1}, std::vector<float>{1.15F});
