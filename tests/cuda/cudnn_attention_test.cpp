@@ -29,7 +29,7 @@ std::filesystem::path this_program() { return std::filesystem::read_symlink("/pr
 
 // Runs `body` in a child whose library path begins with `folder`.
 void in_child(const std::filesystem::path& folder, const std::function<void()>& body) {
-  if (std::getenv(kChild) != nullptr) return body();
+  if (std::getenv(kChild) != nullptr) return body();  // NOLINT(concurrency-mt-unsafe): one thread
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const test::TemporaryDirectory directory;
   const std::string log = (directory.path() / "log").string();
@@ -37,7 +37,7 @@ void in_child(const std::filesystem::path& folder, const std::function<void()>& 
       concat(kChild, "=1 LD_LIBRARY_PATH='", folder.string(), "':\"$LD_LIBRARY_PATH\" '",
              this_program().string(), "' --gtest_filter=", test->test_suite_name(), ".",
              test->name(), " >'", log, "' 2>&1");
-  const int status = std::system(command.c_str());
+  const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe,cert-env33-c)
   const std::string output = test::read_file(log);
   EXPECT_EQ(status, 0) << output;
   EXPECT_THAT(output, HasSubstr("[  PASSED  ] 1 test"));
@@ -86,7 +86,8 @@ TEST(CudnnAttention, HasPlansForOurModels) {
 }
 
 TEST(SlowCudnnAttention, HasPlansForEveryWindowAndGroupAndHeadSize) {
-  if (std::getenv("MUO_SLOW") == nullptr) GTEST_SKIP() << "set MUO_SLOW to run it";
+  if (std::getenv("MUO_SLOW") == nullptr)  // NOLINT(concurrency-mt-unsafe): one thread
+    GTEST_SKIP() << "set MUO_SLOW to run it";
   with_fake_driver([] {
     for (const std::int64_t h : {64, 96, 128, 256})
       for (const std::int64_t kv_heads : {12, 4, 1})

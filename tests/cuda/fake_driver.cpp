@@ -7,6 +7,7 @@ int some_object;
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): CUDA's names
 #define MUO_LOADS(function)            \
   extern "C" int function(void** out); \
   int function(void** out) {           \
@@ -59,3 +60,4 @@ MUO_RETURNS(kStubLibrary, cuLinkDestroy)
 MUO_RETURNS(kStubLibrary, cuModuleGetGlobal_v2)
 MUO_RETURNS(kStubLibrary, cuOccupancyMaxPotentialClusterSize)
 MUO_RETURNS(kStubLibrary, cuStreamGetCtx)
+// NOLINTEND(readability-identifier-naming)

@@ -123,6 +123,7 @@ TEST(GemmAlgorithms, AreOfOneEnvironment) {
 TEST(GemmAlgorithms, AreSharedByThreads) {
   GemmAlgorithms table;
   std::vector<std::jthread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&table, t] {
       for (int i = 0; i < 50; ++i) {

@@ -9,27 +9,26 @@
 #  include <dlfcn.h>
 
 #  include <algorithm>
-#  include <array>
+#  include <cstdlib>
+#  include <exception>
 #  include <map>
 #  include <memory>
 #  include <mutex>
-#  include <optional>
 #  include <tuple>
 #  include <unordered_map>
 #  include <utility>
-#  include <vector>
 
 #  include <cuda_runtime_api.h>
 #  include <cudnn_frontend.h>
 
 #  include "base/check.h"
 #  include "runtime/cuda/cuda_check.h"
-#  include "runtime/cuda/outside_capture.h"
+#  include "runtime/cuda/relaxed_capture.h"
 #  include "runtime/cuda/stream_context.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // the frontend looks cuDNN's functions up in it
-}
+}  // namespace cudnn_frontend
 
 namespace muo::cuda {
 namespace {
@@ -37,6 +36,12 @@ namespace {
 namespace fe = cudnn_frontend;
 using fe::graph::Graph;
 using fe::graph::Tensor_attributes;
+
+// When the plug-in is loaded, before there are threads: of several CUDA runtimes on the library
+// path the frontend takes the oldest, unless it is told.
+const int runtime_chosen =
+    setenv("CUDNN_FRONTEND_CUDART_LIB_NAME",  // NOLINT(concurrency-mt-unsafe)
+           concat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
 
 // What the tensors of a plan are called when it runs.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
@@ -160,7 +165,7 @@ Plan make_plan(const AttentionProblem& p, const Variant& variant, const Build& b
 
 Plan make_plan_here(const AttentionProblem& p, const Variant& variant, int device) {
   return make_plan(p, variant, [&] {
-    const OutsideCapture outside;
+    const RelaxedCapture relaxed;
     int major = 0;
     int minor = 0;
     MUO_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
@@ -210,7 +215,6 @@ const Plan& usable_plan(const AttentionProblem& p, const Variant& variant, int d
 
 cudnnHandle_t handle_of(StreamContext& context, NativeStream stream) {
   if (!context.dnn) {
-    const OutsideCapture outside;
     context.dnn = std::shared_ptr<void>(new_handle(), [](void* handle) {
       static_cast<void>(fe::detail::destroy_handle(static_cast<cudnnHandle_t>(handle)));
     });
@@ -225,6 +229,7 @@ using Pointers = std::unordered_map<std::int64_t, void*>;
 template <class Args>
 void run(NativeStream stream, const Args& args, const Variant& variant, Pointers pointers) {
   MUO_CHECK(args.q.dtype == DType::kBF16, "cuDNN attention of ", name_of(args.q.dtype));
+  const RelaxedCapture relaxed;  // what is used for the first time may be loaded or allocated
   StreamContext& context = context_of(stream);
   const Plan& plan = usable_plan(problem_of(args), variant, context.device);
   MUO_CHECK(args.workspace.bytes() >= plan.workspace, "cuDNN attention: workspace of ",

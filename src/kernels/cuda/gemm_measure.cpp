@@ -7,7 +7,6 @@
 #include "base/philox.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "runtime/cuda/cuda_check.h"
-#include "runtime/cuda/outside_capture.h"
 
 namespace muo::cuda {
 namespace {
@@ -82,7 +81,6 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
                         std::span<const cublasLtMatmulAlgo_t> algorithms,
                         std::int64_t workspace_bytes) {
   MUO_CHECK(!algorithms.empty());
-  const OutsideCapture outside;
   const OwnStream stream = make_stream();
   const OwnEvent begin = make_event();
   const OwnEvent end = make_event();

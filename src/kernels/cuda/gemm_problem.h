@@ -21,9 +21,11 @@ struct GemmProblem {
   // access, stands for all above, so that a tensor's place in an arena does not matter.
   struct Alignment {
     std::int64_t a = 16, b = 16, c = 16, d = 16;
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes part of it for a 0
     friend auto operator<=>(const Alignment&, const Alignment&) = default;
   } alignment;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes part of it for a 0
   friend auto operator<=>(const GemmProblem&, const GemmProblem&) = default;
 };
 

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "runtime/cuda/cuda_check.h"
+
+namespace muo::cuda {
+
+// While it lives, this thread may make calls that a capture in progress would refuse: allocate,
+// load kernels, wait for streams that are not captured. Work on captured streams is recorded as
+// ever.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { MUO_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~RelaxedCapture() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace muo::cuda

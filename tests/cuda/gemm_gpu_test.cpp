@@ -1,0 +1,73 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "kernels/cuda/gemm_algorithms.h"
+#include "kernels/gemm.h"
+#include "support/kernel_stream.h"
+#include "support/tensors.h"
+
+namespace muo {
+namespace {
+
+using test::HostTensor;
+using test::random_tensor;
+
+// On a GPU: MUO_TEST_BACKEND=cuda.
+class GemmOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (test::kernel_backend() != test::KernelBackend::kCuda)
+      GTEST_SKIP() << "MUO_TEST_BACKEND is not cuda";
+    cuda::gemm_algorithms().set_measuring(true);
+  }
+  void TearDown() override { cuda::gemm_algorithms().set_measuring(false); }
+};
+
+// Sizes that no other test uses: plans are kept as long as the process lives.
+TEST_F(GemmOnGpu, MeasuresAProblemOnceAndLeavesItsTensorsAlone) {
+  const HostTensor a = random_tensor({200, 328}, "a").rounded(DType::kBF16);
+  const HostTensor b = random_tensor({136, 328}, "b").rounded(DType::kBF16);
+  const HostTensor c = random_tensor({200, 136}, "c").rounded(DType::kBF16);
+  const HostTensor d = c.copy();
+  const std::size_t before = cuda::gemm_algorithms().size();
+  test::KernelStream stream;
+  // d, which it adds to, is written once in spite of all the runs that measure.
+  const auto add = [&] {
+    gemm(stream, {.d = d, .c = d, .a = a, .b = b, .beta = 1.0F, .transpose_b = true});
+    stream.synchronize();
+  };
+  add();
+  EXPECT_EQ(cuda::gemm_algorithms().size(), before + 1);
+  const HostTensor once({200, 136}, DType::kBF16);
+  gemm(stream, {.d = once, .c = c, .a = a, .b = b, .beta = 1.0F, .transpose_b = true});
+  stream.synchronize();
+  EXPECT_EQ(cuda::gemm_algorithms().size(), before + 2);  // another addend is another problem
+  const std::vector<double> got = d.doubles();
+  const std::vector<double> want = once.doubles();
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 0.02 * (1.0 + std::abs(want[i]))) << i;
+  add();
+  EXPECT_EQ(cuda::gemm_algorithms().size(), before + 2);
+}
+
+TEST_F(GemmOnGpu, MeasuresDuringACapture) {
+  const HostTensor a = random_tensor({72, 264}, "a").rounded(DType::kBF16);
+  const HostTensor b = random_tensor({264, 40}, "b").rounded(DType::kBF16);
+  const HostTensor d({72, 40});
+  const HostTensor eager({72, 40});
+  const std::size_t before = cuda::gemm_algorithms().size();
+  test::KernelStream stream;
+  const auto graph = stream.capture([&] { gemm(stream, {.d = d, .a = a, .b = b}); });
+  EXPECT_EQ(cuda::gemm_algorithms().size(), before + 1);
+  stream.launch(*graph);
+  gemm(stream, {.d = eager, .a = a, .b = b});
+  stream.synchronize();
+  EXPECT_EQ(d.doubles(), eager.doubles());
+  EXPECT_NE(d.doubles(), HostTensor({72, 40}).doubles());
+}
+
+}  // namespace
+}  // namespace muo
