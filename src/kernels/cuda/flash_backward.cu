@@ -31,7 +31,8 @@ struct Backward {
   const BF16* k;
   const BF16* v;
   Geometry g;
-  int blocks;  // of keys or of queries
+  float per_scale;  // 1 / scale
+  int blocks;       // of keys or of queries
 };
 
 // Scores become probabilities: 2^(scale s - lse), nothing where the pair is not visible.
@@ -40,6 +41,23 @@ __device__ __forceinline__ float probability(float score, float scale, float lse
 }
 
 // ---- dk and dv ----------------------------------------------------------------------------------
+
+// Sums that begin at what is subtracted from them, `factor` times a number for each column: so it
+// needs no register of its own.
+template <int R, int N>
+__device__ __forceinline__ void begin_at(Accumulators<R, N>& sums, const float* numbers,
+                                         float factor) {
+  const int column = flash::lane_id() % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const float2 pair = *reinterpret_cast<const float2*>(numbers + 8 * n + column);
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        sums.x[r][n][e] = factor * (e % 2 == 0 ? pair.x : pair.y);
+  }
+}
 
 template <int D>
 struct KeyShape {
@@ -88,16 +106,19 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
   const int begin = first / S::kStage;
   const int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // query that sees a key
   const auto fetch = [&](int step, int head, int query) {
-    flash::copy_rows<S::kStage>(stage(step, 0), p.q, g.offset(row, head), g.stride(), query, g.t,
-                                g.h);
-    flash::copy_rows<S::kStage>(stage(step, 1), p.dout, g.offset(row, head), g.stride(), query, g.t,
-                                g.h);
+    int where = static_cast<int>(blockIdx.x);  // `row` anew, as registers are short
+    compute_here(where);
+    const int batch_row = where / p.blocks / kv_heads;
+    flash::copy_rows<S::kStage>(stage(step, 0), p.q, g.offset(batch_row, head), g.stride(), query,
+                                g.t, g.h);
+    flash::copy_rows<S::kStage>(stage(step, 1), p.dout, g.offset(batch_row, head), g.stride(),
+                                query, g.t, g.h);
     static_assert(flash::kThreads == 2 * S::kStage);
     const int which = static_cast<int>(threadIdx.x) / S::kStage;
     const int i = static_cast<int>(threadIdx.x) % S::kStage;
     const bool inside = query + i < g.t;
-    const float* from = (which == 0 ? p.lse : p.dots) + (std::int64_t{row} * g.heads + head) * g.t +
-                        (inside ? query + i : 0);
+    const float* from = (which == 0 ? p.lse : p.dots) +
+                        (std::int64_t{batch_row} * g.heads + head) * g.t + (inside ? query + i : 0);
     copy_async_4(shared_address(numbers(step, which) + i), from, inside);
     copy_async_commit();
   };
@@ -129,37 +150,31 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
       const int query = here + part;
       if (query + S::kQueries - 1 < low || query > high + g.window) continue;
       Accumulators<kRowTiles, kColumns> probabilities;
-      flash::multiply_rows<kRowTiles, kColumns, D>(probabilities, keys, own, stage(step, 0), part);
+      begin_at<kRowTiles>(probabilities, numbers(step, 0) + part, -p.per_scale);
+      flash::add_rows<kRowTiles, kColumns, D>(probabilities, keys, own, stage(step, 0), part);
       if (query < high || query + S::kQueries - 1 > low + g.window)
         flash::mask<false>(probabilities, g, low, query);
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        const float2 lse = *reinterpret_cast<const float2*>(numbers(step, 0) + part + 8 * n +
-                                                            flash::lane_id() % 4 * 2);
-        const float exponents[2] = {lse.x * flash::kLog2E, lse.y * flash::kLog2E};
+      for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
-        for (int r = 0; r < kRowTiles; ++r)
+        for (int n = 0; n < kColumns; ++n)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
             probabilities.x[r][n][e] =
-                probability(probabilities.x[r][n][e], g.scale * flash::kLog2E, exponents[e % 2]);
-      }
+                exp2_approximate(g.scale * flash::kLog2E * probabilities.x[r][n][e]);
       flash::add_product<kRowTiles, kColumns / 2, D>(dv, flash::operand(probabilities),
                                                      stage(step, 1), part);
 
       Accumulators<kRowTiles, kColumns> gradients;
-      flash::multiply_rows<kRowTiles, kColumns, D>(gradients, values, own, stage(step, 1), part);
+      begin_at<kRowTiles>(gradients, numbers(step, 1) + part, -1.0F);
+      flash::add_rows<kRowTiles, kColumns, D>(gradients, values, own, stage(step, 1), part);
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        const float2 pair = *reinterpret_cast<const float2*>(numbers(step, 1) + part + 8 * n +
-                                                             flash::lane_id() % 4 * 2);
-        const float dots[2] = {pair.x, pair.y};
+      for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
-        for (int r = 0; r < kRowTiles; ++r)
+        for (int n = 0; n < kColumns; ++n)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            gradients.x[r][n][e] = probabilities.x[r][n][e] * (gradients.x[r][n][e] - dots[e % 2]);
-      }
+            gradients.x[r][n][e] *= probabilities.x[r][n][e];
       flash::add_product<kRowTiles, kColumns / 2, D>(dk, flash::operand(gradients), stage(step, 0),
                                                      part);
     }
@@ -244,12 +259,13 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
       const int key = tile * S::kStage + part;
       if (key > high || key + S::kKeys - 1 < low - g.window) continue;
       Accumulators<kRowTiles, kColumns> probabilities;
-      flash::multiply_rows<kRowTiles, kColumns, D>(probabilities, queries, own, stage(tile, 0),
-                                                   part);
+      probabilities.clear();
+      flash::add_rows<kRowTiles, kColumns, D>(probabilities, queries, own, stage(tile, 0), part);
       if (key + S::kKeys - 1 > low || key < high - g.window)
         flash::mask<true>(probabilities, g, low, key);
       Accumulators<kRowTiles, kColumns> gradients;
-      flash::multiply_rows<kRowTiles, kColumns, D>(gradients, douts, own, stage(tile, 1), part);
+      gradients.clear();
+      flash::add_rows<kRowTiles, kColumns, D>(gradients, douts, own, stage(tile, 1), part);
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -281,6 +297,7 @@ void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& 
              .k = args.k.as<BF16>(),
              .v = args.v.as<BF16>(),
              .g = flash::geometry_of(args),
+             .per_scale = 1.0F / args.scale,
              .blocks = 0};
   const std::int64_t b = args.q.shape[0], heads = args.q.shape[2], kv_heads = args.k.shape[2];
   flash::with_head_size(p.g.h, [&]<int D>() {

@@ -139,7 +139,8 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
       const int key = tile * kStage + part;
       if (key > high || key + kKeys<D> - 1 < low - g.window) continue;
       Accumulators<kRowTiles, kKeys<D> / 8> scores;
-      flash::multiply_rows<kRowTiles, kKeys<D> / 8, D>(scores, queries, own, stage(tile, 0), part);
+      scores.clear();
+      flash::add_rows<kRowTiles, kKeys<D> / 8, D>(scores, queries, own, stage(tile, 0), part);
       if (key + kKeys<D> - 1 > low || key < high - g.window) flash::mask<true>(scores, g, low, key);
       update<kKeys<D> / 8, D>(softmax, scores, out, g.scale * flash::kLog2E);
       flash::add_product<kRowTiles, kKeys<D> / 16, D>(out, flash::operand(scores), stage(tile, 1),

@@ -116,12 +116,10 @@ __device__ __forceinline__ int warp_id() {
   return static_cast<int>(__shfl_sync(0xFFFFFFFFU, threadIdx.x / 32, 0));
 }
 
-// sums <- left right^T, of 16 R rows from `left_first` on and 8 N rows from `right_first` on.
+// sums += left right^T, of 16 R rows from `left_first` on and 8 N rows from `right_first` on.
 template <int R, int N, int D>
-__device__ __forceinline__ void multiply_rows(Accumulators<R, N>& sums, const Tile<D>& left,
-                                              int left_first, const Tile<D>& right,
-                                              int right_first) {
-  sums.clear();
+__device__ __forceinline__ void add_rows(Accumulators<R, N>& sums, const Tile<D>& left,
+                                         int left_first, const Tile<D>& right, int right_first) {
   int left_lane = Tile<D>::offset(lane_id() % 16, lane_id() / 16);
   int right_lane = Tile<D>::offset(lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2);
   compute_here(left_lane);
