@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention_problem.h"
 #include "kernels/cuda/flash.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/registration.h"
 
 #ifdef MUO_CUDNN
