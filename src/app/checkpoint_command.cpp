@@ -112,7 +112,7 @@ int run_import(const ImportOptions& options) {
   info.step = info.updates = meta.step;
   info.config = checkpoint_config(config);
   CheckpointSaver saver(options.out, 1);
-  DeviceGroup group({.backend = Backend::kHost, .world = 1});
+  DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) { saver.save(rank, info, entries); });
   fmt::print("{}: {} tensors, without optimizer state\n", target.string(), params.size());
   return 0;

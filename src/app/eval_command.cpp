@@ -47,7 +47,7 @@ int run_eval(const EvalOptions& options) {
   const int world = static_cast<int>(options.devices.value_or(default_devices()));
 
   EvalResult result;
-  DeviceGroup group({.backend = Backend::kHost, .world = world});
+  DeviceGroup group({.world = world});
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, batch, rank.rank, world));
     InferenceState state(rank, config, params, batch, arena);

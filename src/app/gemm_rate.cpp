@@ -74,7 +74,7 @@ double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t 
     }
   });
   const int at_once =
-      options.backend == Backend::kHost ? std::min(options.world, usable_cores()) : options.world;
+      options.plugin == nullptr ? std::min(options.world, usable_cores()) : options.world;
   const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) *
                        static_cast<double>(size) * at_once;
   return flops / best_seconds;

@@ -22,7 +22,7 @@ int run_sample(const SampleOptions& options) {
                     "there is no tokenizer to print samples with",
                     checkpoint.path().string(), config.vocab_size, kByteVocab));
   const std::vector<ParamSpec> params = gpt_parameters(config);
-  DeviceGroup group({.backend = Backend::kHost, .world = 1});
+  DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
     InferenceState state(rank, config, params, 0, arena);

@@ -94,7 +94,7 @@ int run_train(const TrainOptions& options) {
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   create_run_directory(directory, config.options);
 
-  const GroupOptions ranks{.backend = Backend::kHost, .world = config.world};
+  const GroupOptions ranks{.world = config.world};
   const double gemm_rate = measure_gemm_rate(ranks, config.model.dtype);
   const std::int64_t first_step = resume ? resume->info().step : 0;
   Logger logger({.metrics = directory.metrics(),

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include "runtime/device.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -52,6 +54,24 @@ class Communicator {
   // B (N-1)/N, all_reduce twice that, gather and scatter B (N-1)/N at the root and the own part
   // elsewhere, reduce and broadcast B.
   [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
+
+  // Throws PeerFailed if the group was aborted: what device memory holds since is not to be used.
+  // Called after the stream was synchronised.
+  virtual void check() const = 0;
+};
+
+enum class CommunicatorKind : std::uint8_t { kHost, kPeer, kNccl };  // design, decision 16
+
+// The ends of all local ranks, which are made together. It outlives them; they outlive every graph
+// that holds their collectives.
+class CommunicatorGroup {
+ public:
+  virtual ~CommunicatorGroup() = default;
+  // The end of the rank that `device` belongs to. Every rank calls it once, on the thread that
+  // drives its device; all return together or, once the group is aborted, throw PeerFailed.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> join(Device& device) = 0;
+  // Releases whoever waits for a peer, on a device too. From any thread, any number of times.
+  virtual void abort() noexcept = 0;
 };
 
 }  // namespace muo

@@ -9,8 +9,6 @@
 
 namespace muo {
 
-enum class Backend : std::uint8_t { kHost, kCuda };
-
 // Owns a range of device or pinned host memory, zero-filled, aligned to kAlignment.
 class Buffer {
  public:
@@ -28,6 +26,8 @@ class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual int rank() const = 0;  // in the DeviceGroup
+  // The calling thread drives this device from now on. Once in each thread, before anything else.
+  virtual void bind_thread() = 0;
   // `what` names the memory in the error when there is not enough. After seal(), or while a stream
   // of this device captures, allocating is an error.
   [[nodiscard]] virtual std::unique_ptr<Buffer> allocate(std::int64_t bytes,

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/host/host_rank.h"
+#include "runtime/host/host_communicator.h"
+#include "runtime/host/host_device.h"
+#include "runtime/rank.h"
 
 namespace muo {
 namespace {
@@ -51,25 +53,64 @@ class FirstFailure {
 class DeviceGroup::Impl {
  public:
   explicit Impl(const GroupOptions& options)
-      : rendezvous_(options.world), group_(options.world, rendezvous_) {
-    for (int rank = 0; rank < options.world; ++rank)
-      ranks_.push_back(std::make_unique<HostRank>(
-          rank, group_, HostDeviceOptions{.random_order_seed = options.random_order_seed}));
+      : options_(options), rendezvous_(options.world), ranks_(size(options)) {
+    if (options.plugin != nullptr)
+      communicators_ =
+          options.plugin->make_communicators(options.communicator, options.world, rendezvous_);
+    else
+      communicators_ = make_host_communicators(options.world, rendezvous_);
+    on_every_rank([this](int rank) { make_rank(rank); });
   }
+  ~Impl() {  // a rank's end of a communicator may wait for the others'
+    std::vector<std::jthread> threads;
+    for (std::unique_ptr<Rank>& rank : ranks_)
+      threads.emplace_back([&rank] { rank.reset(); });
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   void run(const std::function<void(RankContext&)>& body) {
     MUO_CHECK(usable_, "a rank of this group has failed before");
+    on_every_rank([&](int rank) {
+      RankContext& context = at(rank)->context();
+      context.device.bind_thread();
+      body(context);
+      rendezvous_.leave();
+    });
+  }
+
+ private:
+  static std::size_t size(const GroupOptions& options) {
+    MUO_CHECK(options.world >= 1, "a group of ", options.world, " devices");
+    MUO_CHECK(options.ranks_per_device >= 1, options.ranks_per_device, " ranks per device");
+    return static_cast<std::size_t>(options.world);
+  }
+  std::unique_ptr<Rank>& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  // On the rank's own thread.
+  void make_rank(int rank) {
+    std::unique_ptr<Device> device =
+        options_.plugin != nullptr
+            ? options_.plugin->make_device(rank, rank / options_.ranks_per_device)
+            : std::make_unique<HostDevice>(
+                  rank, HostDeviceOptions{.random_order_seed = options_.random_order_seed});
+    device->bind_thread();
+    std::unique_ptr<Communicator> communicator = communicators_->join(*device);
+    at(rank) = std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_);
+  }
+
+  // If one throws, the others are released; the first root cause is rethrown here.
+  void on_every_rank(const std::function<void(int rank)>& body) {
     FirstFailure failure;
-    const auto guarded = [&](RankContext& context) {
+    const auto guarded = [&](int rank) {
       try {
-        body(context);
-        rendezvous_.leave();
+        body(rank);
       } catch (const PeerFailed&) {
-        failure.keep(context.rank, /*is_root_cause=*/false);
-        rendezvous_.break_all();
+        failure.keep(rank, /*is_root_cause=*/false);
+        release_all();
       } catch (...) {
-        failure.keep(context.rank, /*is_root_cause=*/true);
-        rendezvous_.break_all();
+        failure.keep(rank, /*is_root_cause=*/true);
+        release_all();
       }
     };
     start_and_join(guarded);
@@ -77,35 +118,33 @@ class DeviceGroup::Impl {
     failure.rethrow_if_any();
   }
 
- private:
+  void release_all() noexcept {
+    rendezvous_.break_all();
+    communicators_->abort();
+  }
+
   template <class Guarded>
   void start_and_join(const Guarded& guarded) {
     std::vector<std::jthread> threads;
     threads.reserve(ranks_.size());
     try {
-      for (const auto& rank : ranks_)
-        threads.emplace_back([&guarded, context = &rank->context()] { guarded(*context); });
+      for (int rank = 0; rank < options_.world; ++rank)
+        threads.emplace_back([&guarded, rank] { guarded(rank); });
     } catch (...) {  // the system refuses a thread: those that run must not wait for it
       usable_ = false;
-      rendezvous_.break_all();
+      release_all();
       throw;
     }
   }
 
+  const GroupOptions options_;
   Rendezvous rendezvous_;
-  HostCommunicatorGroup group_;
-  std::vector<std::unique_ptr<HostRank>> ranks_;
+  std::unique_ptr<CommunicatorGroup> communicators_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
   bool usable_ = true;
 };
 
-DeviceGroup::DeviceGroup(const GroupOptions& options) {
-  if (options.backend != Backend::kHost)
-    throw InputError(
-        "--backend cuda: this version has CUDA kernels, but does not train with them yet; use "
-        "--backend host");
-  MUO_CHECK(options.world >= 1, "a group of ", options.world, " devices");
-  impl_ = std::make_unique<Impl>(options);
-}
+DeviceGroup::DeviceGroup(const GroupOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 DeviceGroup::~DeviceGroup() = default;
 
 void DeviceGroup::run(const std::function<void(RankContext&)>& body) { impl_->run(body); }

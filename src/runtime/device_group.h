@@ -7,6 +7,7 @@
 
 #include "runtime/communicator.h"
 #include "runtime/device.h"
+#include "runtime/plugin.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {
@@ -24,8 +25,10 @@ struct RankContext {
 };
 
 struct GroupOptions {
-  Backend backend = Backend::kHost;
   int world = 1;
+  const BackendPlugin* plugin = nullptr;  // of the devices; null: the host's own
+  int ranks_per_device = 1;               // virtual ranks that share a device, of a plug-in
+  CommunicatorKind communicator = CommunicatorKind::kHost;
   // Host backend: graphs replay their nodes in a pseudo-random topological order, anew at each
   // launch, so that a forgotten event is a wrong result. Without it, in capture order.
   std::optional<std::uint64_t> random_order_seed = {};

@@ -5,7 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/communicator.h"
 #include "runtime/device.h"
+#include "runtime/rendezvous.h"
 
 namespace muo {
 
@@ -24,6 +26,10 @@ struct BackendPlugin {
   std::string (*describe)(int index) = nullptr;
   // Device `index`, for the rank of the calling thread. Throws Error.
   std::unique_ptr<Device> (*make_device)(int rank, int index) = nullptr;
+  // Ends for ranks 0 to world - 1, which meet at `rendezvous`. Throws InputError if this kind
+  // cannot serve these devices, and says which can.
+  std::unique_ptr<CommunicatorGroup> (*make_communicators)(CommunicatorKind kind, int world,
+                                                           Rendezvous& rendezvous) = nullptr;
 };
 
 // What became of loading a backend: a plug-in, or one line that says why there is none.

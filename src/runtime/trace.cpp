@@ -1,19 +1,24 @@
 #include "runtime/trace.h"
 
 #include "base/check.h"
-#include "runtime/host/host_rank.h"
+#include "runtime/host/host_communicator.h"
+#include "runtime/host/host_device.h"
+#include "runtime/rank.h"
 
 namespace muo {
 
 class TracingRank::Impl {
  public:
-  Impl(int rank, int world) : group_(world, alone_), rank_(rank, group_, {.trace_only = true}) {}
+  Impl(int rank, int world)
+      : group_(world, alone_),
+        rank_(std::make_unique<HostDevice>(rank, HostDeviceOptions{.trace_only = true}),
+              make_host_communicator(group_, rank), alone_) {}
   [[nodiscard]] RankContext& context() { return rank_.context(); }
 
  private:
   Rendezvous alone_{1};
   HostCommunicatorGroup group_;
-  HostRank rank_;
+  Rank rank_;
 };
 
 TracingRank::TracingRank(int rank, int world) {

@@ -49,7 +49,7 @@ double median_step_seconds(const RunConfig& config, int steps) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
   std::vector<double> times;
-  DeviceGroup group({.backend = Backend::kHost, .world = config.world});
+  DeviceGroup group({.world = config.world});
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank));
     RunState state(rank, config, params, plan, arena);

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <vector>
 
+#include "base/check.h"
 #include "runtime/device_group.h"
 
 namespace muo::test {
@@ -15,7 +16,8 @@ namespace muo::test {
 // A backend that has to keep the contract. To join, add a line to kBackends below.
 struct TestedBackend {
   const char* name;
-  Backend backend;
+  const char* plugin;  // nullptr: the host's own devices
+  CommunicatorKind communicator;
 };
 // GoogleTest finds it by this name.
 inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
@@ -24,14 +26,21 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 }
 
 inline constexpr TestedBackend kBackends[] = {
-    {"host", Backend::kHost},
+    {"host", nullptr, CommunicatorKind::kHost},
 };
 
 // Only what every backend offers is used: nothing is read or written but through copies.
 class BackendContract : public testing::TestWithParam<TestedBackend> {
  public:
   static void run(int world, const std::function<void(RankContext&)>& body) {
-    DeviceGroup group({.backend = GetParam().backend, .world = world});
+    const TestedBackend& tested = GetParam();
+    GroupOptions options{.world = world, .communicator = tested.communicator};
+    if (tested.plugin != nullptr) {
+      const LoadedPlugin loaded = load_plugin(tested.plugin);
+      if (loaded.plugin == nullptr) throw Error(loaded.missing);
+      options.plugin = loaded.plugin;
+    }
+    DeviceGroup group(options);
     group.run(body);
   }
 };

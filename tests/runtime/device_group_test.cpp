@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "base/check.h"
+#include "runtime/host/host_communicator.h"
+#include "runtime/host/host_device.h"
 #include "support/errors.h"
 #include "support/tensors.h"
 
@@ -47,11 +49,35 @@ TEST(DeviceGroup, RunsAgainAfterAGoodEnd) {
   EXPECT_EQ(count, 3 * kWorld);
 }
 
-TEST(DeviceGroup, RefusesTheBackendThatThisBuildLacks) {
-  const std::string message =
-      message_of<InputError>([] { DeviceGroup group({.backend = Backend::kCuda}); });
-  EXPECT_NE(message.find("--backend host"), std::string::npos) << message;
-  EXPECT_THROW(DeviceGroup({.world = 0}), Error);
+TEST(DeviceGroup, RefusesAnEmptyWorld) { EXPECT_THROW(DeviceGroup({.world = 0}), Error); }
+
+TEST(DeviceGroup, ADeviceThatCannotBeMadeReleasesTheRanksThatWaitForIt) {
+  const BackendPlugin plugin{
+      .make_device = [](int rank, int index) -> std::unique_ptr<Device> {
+        MUO_CHECK(index == rank / 2, "rank ", rank, " on device ", index);
+        if (rank == kFailing) throw Error("no memory left");
+        return std::make_unique<HostDevice>(rank);
+      },
+      .make_communicators = [](CommunicatorKind, int world,
+                               Rendezvous& rendezvous) -> std::unique_ptr<CommunicatorGroup> {
+        struct Meeting final : CommunicatorGroup {
+          Meeting(int world, Rendezvous& rendezvous)
+              : meeting(rendezvous), group(make_host_communicators(world, rendezvous)) {}
+          std::unique_ptr<Communicator> join(Device& device) override {
+            meeting.arrive();
+            return group->join(device);
+          }
+          void abort() noexcept override { ++aborted; }
+          ~Meeting() override { EXPECT_GE(aborted, 1); }
+          Rendezvous& meeting;
+          std::unique_ptr<CommunicatorGroup> group;
+          std::atomic<int> aborted = 0;
+        };
+        return std::make_unique<Meeting>(world, rendezvous);
+      }};
+  const std::string message = message_of<Error>(
+      [&] { DeviceGroup group({.world = kWorld, .plugin = &plugin, .ranks_per_device = 2}); });
+  EXPECT_EQ(message, concat("rank ", kFailing, ": no memory left"));
 }
 
 // Where a rank fails while its peers wait for it.

@@ -1,5 +1,5 @@
-// In the place of cuBLASLt, so that what consists of products and own kernels can run as a whole. What
-// the backend computes by a kernel of its own, it computes by that.
+// In the place of cuBLASLt, so that what consists of products and own kernels can run as a whole.
+// What the backend computes by a kernel of its own, it computes by that.
 
 #include "kernels/cuda/gemm_scale.h"
 #include "kernels/cuda/registration.h"

@@ -51,6 +51,7 @@ class SimtDevice final : public Device {
   explicit SimtDevice(int rank) : host_(rank) {}
 
   [[nodiscard]] int rank() const override { return host_.rank(); }
+  void bind_thread() override { host_.bind_thread(); }
   [[nodiscard]] std::unique_ptr<Buffer> allocate(std::int64_t bytes,
                                                  std::string_view what) override {
     return host_.allocate(bytes, what);

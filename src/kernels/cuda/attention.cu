@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/attention_problem.h"
 #include "kernels/cuda/flash.h"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/registration.h"
+#include "runtime/cuda/launch.h"
 
 #ifdef MUO_CUDNN
 #  include "kernels/cuda/cudnn_attention.h"

@@ -5,8 +5,8 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/index_check.h"
-#include "kernels/cuda/ptx.h"
 #include "kernels/cuda/registration.h"
+#include "runtime/cuda/ptx.h"
 
 namespace muo::cuda {
 namespace {

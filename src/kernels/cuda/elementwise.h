@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/vector.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 

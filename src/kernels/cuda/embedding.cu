@@ -1,8 +1,8 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/index_check.h"
 #include "kernels/cuda/registration.h"
-#include "kernels/cuda/vector.h"
 #include "kernels/embedding.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {

@@ -5,9 +5,9 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/index_check.h"
 #include "kernels/cuda/registration.h"
-#include "kernels/cuda/vector.h"
 #include "kernels/embedding.h"
 #include "runtime/cuda/stream_context.h"
+#include "runtime/cuda/vector.h"
 
 // Tokens are grouped by ranges of the vocabulary, in the order of their positions, and then a block
 // adds the rows of dy of one range and one slab of columns to sums in shared memory: every sum runs

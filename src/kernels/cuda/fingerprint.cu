@@ -1,8 +1,8 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/registration.h"
-#include "kernels/cuda/vector.h"
 #include "kernels/fingerprint.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {

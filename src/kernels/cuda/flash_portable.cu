@@ -3,7 +3,7 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/flash.h"
-#include "kernels/cuda/vector.h"
+#include "runtime/cuda/vector.h"
 
 // Attention in fp32 arithmetic, of fp32 or bf16, for any head size. It exists for parity with the
 // host and for what the tensor-core kernels do not take, so it is short rather than fast.

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/ptx.h"
-#include "kernels/cuda/vector.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/ptx.h"
+#include "runtime/cuda/vector.h"
 
 // What the tensor-core kernels of attention are made of. A warp computes rows of 16 R, R being 1 or
 // 2; a fragment of the right operand that is read from shared memory serves R products.

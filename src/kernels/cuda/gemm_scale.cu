@@ -1,7 +1,7 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/gemm_scale.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/vector.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/launch.h"
+#include "runtime/cuda/launch.h"
 
 namespace muo::cuda {
 

@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/registration.h"
 #include "kernels/metrics.h"
 #include "kernels/step_scalars.h"
+#include "runtime/cuda/launch.h"
 
 namespace muo::cuda {
 namespace {

@@ -3,10 +3,10 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/lerp.h"
 #include "kernels/cuda/registration.h"
-#include "kernels/cuda/vector.h"
 #include "kernels/muon.h"
 #include "kernels/step_scalars.h"
 #include "runtime/cuda/stream_context.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/registration.h"
 #include "kernels/cuda/sums.h"
-#include "kernels/cuda/vector.h"
 #include "kernels/residual.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {

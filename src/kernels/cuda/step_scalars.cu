@@ -1,6 +1,6 @@
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/registration.h"
 #include "kernels/step_scalars.h"
+#include "runtime/cuda/launch.h"
 
 namespace muo::cuda {
 namespace {

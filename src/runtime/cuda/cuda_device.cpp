@@ -61,7 +61,11 @@ class PinnedBuffer final : public Buffer {
 
 CudaDevice::CudaDevice(int rank, int ordinal)
     : state_(std::make_shared<CudaDeviceState>(CudaDeviceState{.rank = rank, .ordinal = ordinal})) {
-  MUO_CUDA_CHECK(cudaSetDevice(ordinal), "of rank ", rank);
+  bind_thread();
+}
+
+void CudaDevice::bind_thread() {
+  MUO_CUDA_CHECK(cudaSetDevice(state_->ordinal), "of rank ", state_->rank);
 }
 
 void CudaDevice::count_allocation(std::int64_t bytes, std::string_view what) {

@@ -18,13 +18,14 @@ struct CudaDeviceState {
   std::int64_t allocations = 0;
 };
 
-// A GPU as one rank sees it. Every call makes the GPU current for the calling thread first, so
-// that the thread which drives it need not care. Streams may outlive it.
+// A GPU as one rank sees it. Its thread launches and synchronises; buffers, streams and events are
+// made and freed on any thread. Streams may outlive it.
 class CudaDevice final : public Device {
  public:
   CudaDevice(int rank, int ordinal);
 
   [[nodiscard]] int rank() const override { return state_->rank; }
+  void bind_thread() override;
   [[nodiscard]] std::unique_ptr<Buffer> allocate(std::int64_t bytes,
                                                  std::string_view what) override;
   [[nodiscard]] std::unique_ptr<Buffer> allocate_pinned(std::int64_t bytes,

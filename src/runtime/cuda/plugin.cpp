@@ -69,10 +69,18 @@ std::unique_ptr<Device> make_device(int rank, int index) {
   return std::make_unique<CudaDevice>(rank, index);
 }
 
+std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind /*kind*/, int /*world*/,
+                                                      Rendezvous& /*rendezvous*/) {
+  throw InputError(
+      "--backend cuda: this version has CUDA kernels, but no communicator for GPUs yet; use "
+      "--backend host");
+}
+
 const BackendPlugin plugin{.missing = missing,
                            .device_count = device_count,
                            .describe = describe,
-                           .make_device = make_device};
+                           .make_device = make_device,
+                           .make_communicators = make_communicators};
 
 }  // namespace
 }  // namespace muo

@@ -69,6 +69,7 @@ class HostCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int world() const override { return static_cast<int>(group_.posts.size()); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
+  void check() const override {}  // a collective that was broken has thrown
 
   void reduce_scatter(Stream& stream, Tag tag, Tensor shard, Tensor full) override {
     check_segments(full, shard);
@@ -318,10 +319,26 @@ class HostCommunicator final : public Communicator {
   std::int64_t bytes_sent_ = 0;
 };
 
+class HostCommunicators final : public CommunicatorGroup {
+ public:
+  HostCommunicators(int world, Rendezvous& rendezvous) : group_(world, rendezvous) {}
+  [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
+    return make_host_communicator(group_, device.rank());
+  }
+  void abort() noexcept override { group_.rendezvous.break_all(); }
+
+ private:
+  HostCommunicatorGroup group_;
+};
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_host_communicator(HostCommunicatorGroup& group, int rank) {
   return std::make_unique<HostCommunicator>(group, rank);
+}
+
+std::unique_ptr<CommunicatorGroup> make_host_communicators(int world, Rendezvous& rendezvous) {
+  return std::make_unique<HostCommunicators>(world, rendezvous);
 }
 
 }  // namespace muo

@@ -57,4 +57,6 @@ struct HostCommunicatorGroup {
 // communicator's address.
 std::unique_ptr<Communicator> make_host_communicator(HostCommunicatorGroup& group, int rank);
 
+std::unique_ptr<CommunicatorGroup> make_host_communicators(int world, Rendezvous& rendezvous);
+
 }  // namespace muo

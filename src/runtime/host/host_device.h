@@ -37,6 +37,7 @@ class HostDevice final : public Device {
   explicit HostDevice(int rank, const HostDeviceOptions& options = {});
 
   [[nodiscard]] int rank() const override { return state_->rank; }
+  void bind_thread() override {}
   [[nodiscard]] std::unique_ptr<Buffer> allocate(std::int64_t bytes,
                                                  std::string_view what) override;
   [[nodiscard]] std::unique_ptr<Buffer> allocate_pinned(std::int64_t bytes,

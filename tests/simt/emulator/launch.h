@@ -1,6 +1,6 @@
 #pragma once
 
-// The emulator's side of kernels/cuda/launch.h: all that a kernel may use when g++ compiles it.
+// The emulator's side of runtime/cuda/launch.h: all that a kernel may use when g++ compiles it.
 
 #include <cstddef>
 #include <tuple>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Twins of the instructions in kernels/cuda/ptx.h, which says what each does. What they do with
+// Twins of the instructions in runtime/cuda/ptx.h, which says what each does. What they do with
 // fragments is our reading of the PTX manual; a GPU has the last word.
 
 #include <cmath>

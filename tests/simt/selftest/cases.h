@@ -5,7 +5,7 @@
 #include <new>
 #include <vector>
 
-#include "kernels/cuda/launch.h"
+#include "runtime/cuda/launch.h"
 
 namespace muo::selftest {
 

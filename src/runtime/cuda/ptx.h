@@ -4,7 +4,7 @@
 // matrix fragments and tensor-core products (sm_80 and later), and the hardware's 2^x. Elsewhere in
 // the kernels there is no assembly. The SIMT tier has a twin of each.
 
-#include "kernels/cuda/launch.h"
+#include "runtime/cuda/launch.h"
 
 #ifdef MUO_SIMT
 #  include "simt/emulator/ptx.h"

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
-#include "kernels/cuda/launch.h"
+#include "runtime/cuda/launch.h"
 
 #ifndef MUO_SIMT
 #  include <cuda_bf16.h>

@@ -77,8 +77,7 @@ inline std::int64_t most_shared_bytes() {
   int device = 0;
   int bytes = 0;
   MUO_CUDA_CHECK(cudaGetDevice(&device));
-  MUO_CUDA_CHECK(
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   return bytes - 1024;  // less what kernels have statically
 #endif
 }

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "runtime/device_group.h"
+
+namespace muo {
+
+// Owns everything that a RankContext refers to, but the barrier.
+class Rank {
+ public:
+  Rank(std::unique_ptr<Device> device, std::unique_ptr<Communicator> communicator,
+       Rendezvous& barrier)
+      : device_(std::move(device)), communicator_(std::move(communicator)) {
+    context_ = std::make_unique<RankContext>(RankContext{.rank = communicator_->rank(),
+                                                         .world = communicator_->world(),
+                                                         .device = *device_,
+                                                         .compute = *compute_,
+                                                         .comm = *comm_,
+                                                         .update = *update_,
+                                                         .communicator = *communicator_,
+                                                         .barrier = barrier});
+  }
+  [[nodiscard]] RankContext& context() { return *context_; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> compute_ = device_->make_stream(StreamPriority::kNormal);
+  std::unique_ptr<Stream> comm_ = device_->make_stream(StreamPriority::kHigh);
+  std::unique_ptr<Stream> update_ = device_->make_stream(StreamPriority::kLow);
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<RankContext> context_;
+};
+
+}  // namespace muo
