@@ -42,6 +42,8 @@ class RankTrainer {
     const auto slots =
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
     rank_.device.seal();
+    // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
+    rank_.barrier.arrive({}, "start-up");
 
     state_.initialize(run_.corpus.token_bytes);
     step_ = restore_or_initialize();

@@ -43,6 +43,7 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
   RunState state(rank, config, params, plan, arena);
   if (config.options.graph) state.capture();
   rank.device.seal();
+  rank.barrier.arrive({}, "start-up");
   const std::int64_t allocations = rank.device.allocations();
   state.initialize({});
   state.initialize_weights();
@@ -75,7 +76,7 @@ RunCurves run_whole(const WholeRun& run) {
   const ShardingPlan plan = make_sharding_plan(config, params);
   RunCurves result;
   std::mutex mutex;
-  GroupOptions options;
+  GroupOptions options = config.group;
   options.world = config.world;
   options.random_order_seed = run.random_order;
   DeviceGroup group(options);
