@@ -168,7 +168,7 @@ void BucketRun::zero_padding(Stream& stream) const {
 
 void BucketRun::reduce(Stream& comm) const {
   if (world_ == 1) return;
-  const ProfileRange range(ProfileKind::kPhase, "reduce ", bucket_.name);
+  const ProfileRange phase(ProfileKind::kPhase, "reduce ", bucket_.name);
   const Tensor sent = gradient_wire_ ? gradient_wire_ : gradient_;
   if (gradient_wire_) cast(comm, {.y = gradient_wire_, .x = gradient_});
   switch (bucket_.reduction) {
@@ -209,7 +209,7 @@ void BucketRun::prepare(Stream& update) const {
 
 void BucketRun::exchange(Stream& comm) const {
   if (world_ == 1) return;
-  const ProfileRange range(ProfileKind::kPhase, "exchange ", bucket_.name);
+  const ProfileRange phase(ProfileKind::kPhase, "exchange ", bucket_.name);
   if (bucket_.exchange == Exchange::kAllGather)
     communicator_.all_gather(comm, bucket_.exchange_tag, exchanged_, nesterov_);
   if (bucket_.exchange != Exchange::kGatherToOwner) return;
@@ -264,7 +264,7 @@ void BucketRun::return_updates(Stream& comm) const {
 }
 
 void BucketRun::commit(Stream& update) const {
-  const ProfileRange range(ProfileKind::kPhase, "commit ", bucket_.name);
+  const ProfileRange phase(ProfileKind::kPhase, "commit ", bucket_.name);
   const bool scattered = bucket_.returns == Return::kScatter && world_ > 1;
   for (const Piece& piece : pieces_) {
     const Tensor grad = part(reduced_, reduced_begin_, piece.range);
@@ -307,7 +307,7 @@ void BucketRun::refresh_replica(Stream& stream) const {
 
 void BucketRun::publish(Stream& comm) const {
   if (world_ == 1 || bucket_.publish == Publish::kNone) return;
-  const ProfileRange range(ProfileKind::kPhase, "gather ", bucket_.name);
+  const ProfileRange phase(ProfileKind::kPhase, "gather ", bucket_.name);
   const Tensor all = weight_wire_ ? weight_wire_ : weights_;
   const Tensor own = part(all, 0, segment_);
   if (weight_wire_) {

@@ -24,14 +24,13 @@ class ProfileRange {
   };
 
   template <class... Parts>
-    requires(sizeof...(Parts) > 0)
-  explicit ProfileRange(ProfileKind kind, const Parts&... name) {
+  requires(sizeof...(Parts) > 0) explicit ProfileRange(ProfileKind kind, const Parts&... name) {
     if (profiled()) [[unlikely]]
       open(kind, nullptr, concat(name...));
   }
   template <class... Parts>
-    requires(sizeof...(Parts) > 0)
-  ProfileRange(ProfileKind kind, Payload payload, const Parts&... name) {
+  requires(sizeof...(Parts) > 0)
+      ProfileRange(ProfileKind kind, Payload payload, const Parts&... name) {
     if (profiled()) [[unlikely]]
       open(kind, &payload, concat(name...));
   }
