@@ -73,8 +73,10 @@ int pop(nvtxDomainHandle_t domain) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): NVTX looks for it by this name.
 extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table);
 extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) {
+  // NOLINTEND(readability-identifier-naming)
   const auto* callbacks =
       static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
   NvtxFunctionTable table = nullptr;

@@ -178,6 +178,7 @@ void expect_a_step_in(const Timeline& rank, const std::string& within, std::size
 
 std::vector<std::int64_t> payloads(const std::vector<const Range*>& ranges) {
   std::vector<std::int64_t> values;
+  values.reserve(ranges.size());
   for (const Range* range : ranges)
     values.push_back(range->payload.value());
   return values;
