@@ -5,35 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/communicator.h"
+#include "runtime/collective.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {
-
-enum class CollectiveKind : std::uint8_t {
-  kReduceScatter,
-  kAllGather,
-  kAllGatherV,
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kGather,
-  kScatter,
-  kAllToAll,
-};
-
-// What a rank shows its peers when it enters a collective.
-struct CollectivePost {
-  CollectiveKind kind = CollectiveKind::kAllReduce;
-  Tag tag = 0;
-  std::int64_t count = 0;  // elements, the same on every rank
-  DType dtype = DType::kF32;
-  DType out_dtype = DType::kF32;
-  int root = -1;
-  std::span<const std::int64_t> counts = {};  // of the variable ones
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-};
 
 // Faults for tests.
 struct CommunicatorFaults {
@@ -49,8 +24,8 @@ struct HostCommunicatorGroup {
 
   Rendezvous& rendezvous;
   const CommunicatorFaults faults;
-  std::vector<CollectivePost> posts;  // by rank; a rank's own entry changes only outside barriers
-  std::string mispaired;              // why the posts do not match; written by a barrier's leader
+  std::vector<Collective> posts;  // by rank; a rank's own entry changes only outside barriers
+  std::string mispaired;          // why the posts do not match; written by a barrier's leader
 };
 
 // `group` outlives the communicator and every graph that holds its collectives, which keep the

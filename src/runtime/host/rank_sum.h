@@ -70,8 +70,4 @@ inline void add_ranks(std::span<const std::byte* const> in, DType in_dtype, std:
     MUO_FAIL("no sum of ", name_of(in_dtype), " into ", name_of(out_dtype));
 }
 
-inline bool can_add(DType in, DType out) {
-  return in != DType::kBytes && (in == out || (in == DType::kBF16 && out == DType::kF32));
-}
-
 }  // namespace muo

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/communicator.h"
+
+namespace muo {
+
+enum class CollectiveKind : std::uint8_t {
+  kReduceScatter,
+  kAllGather,
+  kAllGatherV,
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kGather,
+  kScatter,
+  kAllToAll,
+};
+std::string_view name_of(CollectiveKind kind);
+
+// One rank's call of a collective, checked and normalised.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  Tag tag = 0;
+  int root = -1;           // -1: it has none
+  std::int64_t count = 0;  // elements, the same on every rank: of the whole, or of the vector
+  DType dtype = DType::kF32;
+  DType out_dtype = DType::kF32;
+  // Of the variable ones, else empty. The caller's: who keeps the collective copies them.
+  std::span<const std::int64_t> counts = {};
+  Tensor out = {}, in = {};     // absent where this rank has none
+  std::int64_t wire_bytes = 0;  // what Communicator::bytes_sent() counts for it
+
+  // "all_reduce with tag 7 of 12 fp32", for messages.
+  [[nodiscard]] std::string text() const;
+  // Whether the two are calls of one collective by two ranks.
+  [[nodiscard]] bool pairs_with(const Collective& other) const;
+};
+
+// Empty if the ranks' calls are of one collective; else who differs from rank 0, and how.
+std::string mispairing(std::span<const Collective> by_rank);
+
+// The elements [first, first + count) that a rank works on where a vector is shared out.
+struct Share {
+  std::int64_t first = 0, count = 0;
+};
+inline Share share_of(int rank, int world, std::int64_t count) {
+  const std::int64_t first = count * rank / world;
+  return {first, count * (rank + 1) / world - first};
+}
+// Where the part of a rank begins in the concatenation of all.
+std::int64_t offset_of(int rank, std::span<const std::int64_t> counts);
+
+// What every communicator shares: arguments are checked as communicator.h promises, before anything
+// is sent, and each call becomes a Collective.
+class CheckedCommunicator : public Communicator {
+ public:
+  CheckedCommunicator(int rank, int world) : rank_(rank), world_(world) {}
+
+  [[nodiscard]] int rank() const final { return rank_; }
+  [[nodiscard]] int world() const final { return world_; }
+  void reduce_scatter(Stream& stream, Tag tag, Tensor shard, Tensor full) final;
+  void all_gather(Stream& stream, Tag tag, Tensor full, Tensor shard) final;
+  void all_gather_v(Stream& stream, Tag tag, Tensor full, Tensor shard,
+                    std::span<const std::int64_t> counts) final;
+  void all_reduce(Stream& stream, Tag tag, Tensor out, Tensor in) final;
+  void reduce(Stream& stream, Tag tag, Tensor out, Tensor in, int root) final;
+  void broadcast(Stream& stream, Tag tag, Tensor values, int root) final;
+  void gather(Stream& stream, Tag tag, Tensor full, Tensor part,
+              std::span<const std::int64_t> counts, int root) final;
+  void scatter(Stream& stream, Tag tag, Tensor part, Tensor full,
+               std::span<const std::int64_t> counts, int root) final;
+  void all_to_all(Stream& stream, Tag tag, Tensor out, Tensor in) final;
+
+ protected:
+  // Eager or while `stream` captures. Tensors and numbers may be kept, `collective.counts` may not.
+  virtual void enqueue(Stream& stream, const Collective& collective) = 0;
+
+ private:
+  [[nodiscard]] std::int64_t others(std::int64_t bytes) const;
+  void check_root(int root) const;
+  void check_segments(const Tensor& full, const Tensor& shard) const;
+  void check_parts(const Tensor& full, const Tensor& part, std::span<const std::int64_t> counts,
+                   bool has_full) const;
+  void finish(Stream& stream, Collective collective, std::int64_t own_place = -1);
+
+  const int rank_;
+  const int world_;
+};
+
+}  // namespace muo
