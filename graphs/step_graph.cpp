@@ -80,6 +80,11 @@ void StepGraph::enqueue(const Part& part) {
     });
 }
 
+void StepGraph::warm_up() {
+  for (const Part& part : parts_)
+    enqueue(part);
+}
+
 void StepGraph::capture() {
   const ProfileRange range(ProfileKind::kPhase, "capture");
   for (Part& part : parts_)

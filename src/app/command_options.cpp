@@ -165,7 +165,7 @@ std::vector<OptionRow> where_rows(DeviceOptions& o) {
       {.name = "backend",
        .group = kDevices,
        .value = "NAME",
-       .help = "host: virtual devices on the CPU; cuda: GPUs; auto: GPUs if there are",
+       .help = "host: devices on the CPU; cuda: GPUs; auto: GPUs if any",
        .field = &o.backend,
        .choices = {"auto", "host", "cuda"}},
       {.name = "devices",

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "app/capture_graphs.h"
 #include "app/evaluator.h"
 #include "app/model_json.h"
 #include "app/run_state.h"
@@ -37,7 +38,7 @@ class RankTrainer {
         copied_(rank.device.make_event()) {}
 
   void train() {
-    if (config_.options.graph) state_.capture();
+    if (config_.options.graph) capture_graphs(rank_, arena_, state_);
     const LoaderOptions loading = loader_options();
     const auto slots =
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");

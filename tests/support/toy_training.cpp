@@ -1,5 +1,7 @@
 #include "support/toy_training.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 
 #include "base/philox.h"
@@ -54,6 +56,7 @@ RunConfig toy_config(const ToyTraining& run) {
     config.model.dtype = kBF16;
     config.formats = {.gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
   }
+  config.group = run.devices;
   config.world = run.world;
   config.accumulation = run.accumulation;
   config.batch = kTrainingRows / (run.world * run.accumulation);
@@ -90,6 +93,24 @@ Agreement agreement(const ToyTraining& run) {
     weights_apart.push_back(relative_error(other.weights, weights));
   }
   return {.losses = 4 * median(losses_apart), .weights = 4 * median(weights_apart)};
+}
+
+const ToyCurves& toy_reference() {
+  static const ToyCurves result = train({.steps = kToySteps});
+  return result;
+}
+
+const Agreement& toy_bounds() {
+  static const Agreement result = agreement({.steps = kToySteps});
+  return result;
+}
+
+void expect_toy_agreement(const ToyCurves& got, const std::string& what) {
+  const ToyCurves& want = toy_reference();
+  EXPECT_LE(curve_distance(got.losses, want.losses), toy_bounds().losses) << what;
+  EXPECT_LE(relative_error(got.weights, {want.weights.begin(), want.weights.end()}),
+            toy_bounds().weights)
+      << what;
 }
 
 }  // namespace muo::test

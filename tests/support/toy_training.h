@@ -20,7 +20,7 @@ struct ToyTraining {
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
   std::uint64_t perturbation = 0;  // not 0: every initial weight moves by one ulp, up or down
   std::optional<std::uint64_t> random_order = {};
-  std::int64_t first_step = 0;
+  GroupOptions devices = {};  // plugin, ranks_per_device and communicator count
   // Called on every rank's thread, before each step.
   std::function<void(RankContext&, RunState&, int step)> before_step = {};
 };
@@ -40,5 +40,12 @@ struct Agreement {
   double weights = 0;  // relative, Frobenius
 };
 Agreement agreement(const ToyTraining& run);
+
+// 100 steps of the plain model on one host rank, and their bounds: the control runs are slow, so
+// they are made once in a process.
+inline constexpr int kToySteps = 100;
+const ToyCurves& toy_reference();
+void expect_toy_agreement(const ToyCurves& got, const std::string& what);
+const Agreement& toy_bounds();
 
 }  // namespace muo::test
