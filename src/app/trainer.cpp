@@ -58,6 +58,7 @@ class RankTrainer {
       one_step(loader);
     }
     rank_.compute.synchronize();
+    rank_.communicator.check();
     log_finished();
     if (step_ > first || run_.resume == nullptr) save();
     // Before the evaluation, which may be long: nothing is lost if it fails.
@@ -107,6 +108,7 @@ class RankTrainer {
     const bool samples = due(config_.sample_every) && step_ > first;
     if (!saves && !evaluates && !samples) return;
     rank_.compute.synchronize();
+    rank_.communicator.check();
     log_finished();
     if (saves) save();
     if (evaluates) evaluate();
@@ -120,6 +122,7 @@ class RankTrainer {
     // In stream order the copies of this step follow the replay of the one before, so this waits
     // for that, never for the replay just launched.
     copied_->synchronize();
+    rank_.communicator.check();
     loader.release();
     log_finished();
     if (config_.verify_sync_every > 0 && (step_ + 1) % config_.verify_sync_every == 0)

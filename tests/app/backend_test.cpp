@@ -80,6 +80,16 @@ TEST(ChooseDevices, RefusesMoreGpusThanThereAre) {
   EXPECT_EQ(refusal({.backend = "cuda", .comm = "host"}), "--comm: host is for --backend host");
 }
 
+TEST(ChooseDevices, RefusesAnEnvironmentInWhichRanksWouldHang) {
+  const SimtForCuda simt;
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  EXPECT_THAT(refusal({.backend = "cuda"}), HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
+  setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+  EXPECT_EQ(refusal({.backend = "cuda"}), "no exception");
+  unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+}
+
 TEST(ChooseDevices, SaysWhyThereIsNoCudaBackend) {
   setenv("MUO_CUDA_PLUGIN", "muograph_nowhere", 1);
   EXPECT_EQ(refusal({.backend = "cuda"}),
