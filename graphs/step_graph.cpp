@@ -5,6 +5,7 @@
 
 #include "kernels/metrics.h"
 #include "kernels/reduce.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 
@@ -53,6 +54,7 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
 }
 
 void StepGraph::micro_step(std::int64_t index, bool accumulate, bool last) {
+  const ProfileRange range(ProfileKind::kPhase, ProfileRange::Payload{index}, "micro-step");
   Stream& stream = rank_.compute;
   const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
   GradientSink sink{.gradients = gradients_, .accumulate = accumulate, .ready = {}};
@@ -79,11 +81,13 @@ void StepGraph::enqueue(const Part& part) {
 }
 
 void StepGraph::capture() {
+  const ProfileRange range(ProfileKind::kPhase, "capture");
   for (Part& part : parts_)
     part.graph = rank_.compute.capture([&] { enqueue(part); });
 }
 
 void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
+  const ProfileRange range(ProfileKind::kStep, ProfileRange::Payload{runs_++}, "step");
   std::int64_t begin = 0;
   for (const Part& part : parts_)
     for (std::int64_t i = 0; i < part.repeats; ++i) {
@@ -91,10 +95,12 @@ void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
       rank_.compute.copy(inputs_.rows(0, part.micro_steps), inputs.rows(begin, end));
       rank_.compute.copy(targets_.rows(0, part.micro_steps), targets.rows(begin, end));
       if (part.closes) rank_.compute.record(copied);
-      if (part.graph != nullptr)
+      if (part.graph != nullptr) {
+        const ProfileRange launch(ProfileKind::kLaunch, "launch");
         rank_.compute.launch(*part.graph);
-      else
+      } else {
         enqueue(part);
+      }
       begin = end;
     }
 }

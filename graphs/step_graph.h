@@ -53,6 +53,7 @@ class StepGraph {
 
   RankContext& rank_;
   ShardedStep& update_;
+  std::int64_t runs_ = 0;
   Tensor ring_;
   float loss_scale_;  // 1 / tokens of the global batch
   std::vector<Part> parts_;

@@ -11,6 +11,7 @@
 #include "kernels/norm.h"
 #include "kernels/residual.h"
 #include "kernels/rotary.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 namespace {
@@ -93,6 +94,7 @@ void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
 }
 
 void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
+  const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " forward");
   const auto& [config, params, w, a, rotary, tokens, x0, workspace, layer] = block;
   const BlockParams& p = block_params(block);
   const Mix mix = mix_of(block, w);
@@ -141,6 +143,7 @@ void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
 
 void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                     const GradientActivations& flow, const GradientSink& sink) {
+  const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " backward");
   const auto& [config, params, w, a, rotary, tokens, x0, workspace, layer] = block;
   const BlockParams& p = block_params(block);
 

@@ -9,6 +9,7 @@
 #include "kernels/norm.h"
 #include "kernels/residual.h"
 #include "kernels/rotary.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 
@@ -37,6 +38,7 @@ Gpt::Place Gpt::place(std::span<const Tensor> weights, Tensor tokens, std::int64
 }
 
 void Gpt::forward(Stream& stream, std::span<const Tensor> weights, Tensor tokens) const {
+  const ProfileRange range(ProfileKind::kPhase, "forward");
   MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
   const Tensor raw = act_.blocks.front().x;  // free until the first block begins
   embedding(stream,
@@ -72,6 +74,7 @@ Tensor Gpt::in_rows(const Tensor& x) const { return x.view({size_.b, size_.t, co
 
 void Gpt::head(Stream& stream, std::span<const Tensor> weights, Tensor targets, float scale,
                const GradientSink* sink) const {
+  const ProfileRange range(ProfileKind::kPhase, "losses");
   const Tensor w = weights[params_.lm_head];
   const Tensor flat = targets.view({targets.numel()});
   const std::int64_t rows = flat.numel();
@@ -106,6 +109,7 @@ void Gpt::losses_and_backward(Stream& stream, std::span<const Tensor> weights, T
                               Tensor targets, float scale, const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;
   head(stream, weights, targets, scale, &sink);
+  const ProfileRange range(ProfileKind::kPhase, "backward");
   rms_norm_backward(stream, {.dx = flow.dx,
                              .dy = flow.dnormed,
                              .y = act_.head.x,

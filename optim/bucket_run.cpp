@@ -6,6 +6,7 @@
 #include "kernels/cast.h"
 #include "kernels/muon.h"
 #include "kernels/reduce.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 
@@ -167,6 +168,7 @@ void BucketRun::zero_padding(Stream& stream) const {
 
 void BucketRun::reduce(Stream& comm) const {
   if (world_ == 1) return;
+  const ProfileRange phase(ProfileKind::kPhase, "reduce ", bucket_.name);
   const Tensor sent = gradient_wire_ ? gradient_wire_ : gradient_;
   if (gradient_wire_) cast(comm, {.y = gradient_wire_, .x = gradient_});
   switch (bucket_.reduction) {
@@ -207,6 +209,7 @@ void BucketRun::prepare(Stream& update) const {
 
 void BucketRun::exchange(Stream& comm) const {
   if (world_ == 1) return;
+  const ProfileRange phase(ProfileKind::kPhase, "exchange ", bucket_.name);
   if (bucket_.exchange == Exchange::kAllGather)
     communicator_.all_gather(comm, bucket_.exchange_tag, exchanged_, nesterov_);
   if (bucket_.exchange != Exchange::kGatherToOwner) return;
@@ -221,6 +224,7 @@ void BucketRun::exchange(Stream& comm) const {
 }
 
 void BucketRun::compute(Stream& update) const {
+  const ProfileRange phase(ProfileKind::kPhase, "update ", bucket_.name);
   if (bucket_.returns == Return::kScatter && world_ > 1) {
     // Scattering reads the gaps between batches too: they must not hold what shared memory held.
     std::int64_t end = compute_.begin;
@@ -249,6 +253,7 @@ void BucketRun::compute(Stream& update) const {
 
 void BucketRun::return_updates(Stream& comm) const {
   if (world_ == 1 || bucket_.returns != Return::kScatter) return;
+  const ProfileRange phase(ProfileKind::kPhase, "return ", bucket_.name);
   for (int owner = 0; owner < world_; ++owner) {
     const Range range = owner_range(bucket_, owner);
     if (range.size() == 0) continue;
@@ -259,6 +264,7 @@ void BucketRun::return_updates(Stream& comm) const {
 }
 
 void BucketRun::commit(Stream& update) const {
+  const ProfileRange phase(ProfileKind::kPhase, "commit ", bucket_.name);
   const bool scattered = bucket_.returns == Return::kScatter && world_ > 1;
   for (const Piece& piece : pieces_) {
     const Tensor grad = part(reduced_, reduced_begin_, piece.range);
@@ -301,6 +307,7 @@ void BucketRun::refresh_replica(Stream& stream) const {
 
 void BucketRun::publish(Stream& comm) const {
   if (world_ == 1 || bucket_.publish == Publish::kNone) return;
+  const ProfileRange phase(ProfileKind::kPhase, "gather ", bucket_.name);
   const Tensor all = weight_wire_ ? weight_wire_ : weights_;
   const Tensor own = part(all, 0, segment_);
   if (weight_wire_) {

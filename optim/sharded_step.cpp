@@ -6,6 +6,7 @@
 
 #include "kernels/step_scalars.h"
 #include "optim/bucket_run.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 
@@ -121,6 +122,7 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
 }
 
 void ShardedStep::Impl::begin() {
+  const ProfileRange range(ProfileKind::kPhase, "begin");
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   for (BucketState& bucket : buckets_)
     bucket.missing = bucket.parameters;
@@ -200,6 +202,7 @@ void ShardedStep::Impl::return_updates(BucketState& bucket) {
 }
 
 void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counting) {
+  const ProfileRange range(ProfileKind::kPhase, "finish");
   for (std::size_t i = 0; i < announced_.size(); ++i)
     MUO_CHECK(announced_[i], "no gradient of ", params_[i].name, " in this step");
   MUO_CHECK(next_call_ == calls_.size());

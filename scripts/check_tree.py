@@ -20,7 +20,9 @@ COMMANDS = ("train", "eval", "sample", "plan", "doctor", "checkpoint import",
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Options of our scripts and of tools that the documents show.
 OTHER_OPTIONS = {"--slow", "--tidy", "--dev", "--check", "--preset", "--target", "--help",
-                 "--benchmark", "--gtest", "--steps", "--nanochat", "--embeddings", "--registers"}
+                 "--benchmark", "--gtest", "--steps", "--nanochat", "--embeddings", "--registers",
+                 "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
+                 "--capture-range-end", "--nvtx-capture"}
 
 
 def tracked():
@@ -48,13 +50,13 @@ def readmes():
 
 def tests(files):
     """CMake builds tests/<room>/*_test.cpp and *_bench.cpp of tests/bench: nothing else runs. The
-    rest of tests/simt is a library, and programs that its test starts; the fake driver is a library
-    that src/cuda.cmake builds."""
+    rest of tests/simt is a library, and programs that its test starts; the fake driver and the recorder
+    of ranges are libraries that CMake names."""
     for path in files:
         parts = path.relative_to(ROOT).parts
         if parts[0] != "tests" or path.suffix != ".cpp" or parts[1] in ("support", "simt"):
             continue
-        if parts[1:] == ("cuda", "fake_driver.cpp"):
+        if parts[1:] in (("cuda", "fake_driver.cpp"), ("runtime", "nvtx_recorder.cpp")):
             continue
         ending = "_bench.cpp" if parts[1] == "bench" else "_test.cpp"
         if len(parts) != 3 or not path.name.endswith(ending):

@@ -8,10 +8,11 @@
 
 namespace muo::test {
 
-Outcome run_program(const std::string& arguments) {
+Outcome run_program(const std::string& arguments, const std::string& environment) {
   const TemporaryDirectory directory;
   const std::string err = directory.path() / "err";
-  const std::string command = "{ " + std::string(MUO_PROGRAM) + " " + arguments + "; } 2>" + err;
+  const std::string command =
+      "{ " + environment + " " + MUO_PROGRAM + " " + arguments + "; } 2>" + err;
   Outcome outcome;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;

@@ -10,7 +10,7 @@ struct Outcome {
   std::string err;
 };
 
-// The program itself, as a shell runs it.
-Outcome run_program(const std::string& arguments);
+// The program itself, as a shell runs it; `environment` is assignments before the command.
+Outcome run_program(const std::string& arguments, const std::string& environment = "");
 
 }  // namespace muo::test

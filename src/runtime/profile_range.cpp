@@ -1,0 +1,95 @@
+#include "runtime/profile_range.h"
+
+#ifdef MUO_NVTX
+
+#  include <array>
+#  include <mutex>
+#  include <unordered_map>
+
+#  include <nvtx3/nvToolsExt.h>
+
+namespace muo {
+namespace {
+
+struct Look {
+  const char* category;
+  std::uint32_t argb;
+};
+constexpr std::array<Look, 5> kLooks = {{{"step", 0xFF4A6FA5},
+                                         {"launch", 0xFFC05746},
+                                         {"phase", 0xFF7A9E7E},
+                                         {"layer", 0xFFB8A04A},
+                                         {"collective", 0xFF8E6C8A}}};
+
+// Category 0 is NVTX's for no category.
+constexpr std::uint32_t category_of(ProfileKind kind) {
+  return static_cast<std::uint32_t>(kind) + 1;
+}
+
+class Domain {
+ public:
+  // Without a profiler NVTX hands out no domain.
+  Domain() noexcept : handle_(nvtxDomainCreateA("muograph")) {
+    if (handle_ == nullptr) return;
+    std::uint32_t category = category_of(ProfileKind::kStep);
+    for (const Look& look : kLooks)
+      nvtxDomainNameCategoryA(handle_, category++, look.category);
+  }
+  [[nodiscard]] nvtxDomainHandle_t handle() const { return handle_; }
+
+  // A range may begin a profiler's recording only if its name is registered.
+  [[nodiscard]] nvtxStringHandle_t registered(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = names_.try_emplace(name, nullptr);
+    if (is_new) at->second = nvtxDomainRegisterStringA(handle_, name.c_str());
+    return at->second;
+  }
+
+ private:
+  nvtxDomainHandle_t handle_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, nvtxStringHandle_t> names_;
+};
+
+Domain& domain() noexcept {
+  static Domain the_domain;
+  return the_domain;
+}
+
+}  // namespace
+
+bool profiled() noexcept { return domain().handle() != nullptr; }
+
+void ProfileRange::open(ProfileKind kind, const Payload* payload, const std::string& name) {
+  nvtxEventAttributes_t range{};
+  range.version = NVTX_VERSION;
+  range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  range.category = category_of(kind);
+  range.colorType = NVTX_COLOR_ARGB;
+  range.color = kLooks.at(static_cast<std::size_t>(kind)).argb;
+  if (payload != nullptr) {
+    range.payloadType = NVTX_PAYLOAD_TYPE_INT64;
+    range.payload.llValue = payload->value;
+  }
+  range.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  range.message.registered = domain().registered(name);
+  nvtxDomainRangePushEx(domain().handle(), &range);
+  open_ = true;
+}
+
+void ProfileRange::close() noexcept { nvtxDomainRangePop(domain().handle()); }
+
+}  // namespace muo
+
+#else
+
+namespace muo {
+
+bool profiled() noexcept { return false; }
+void ProfileRange::open(ProfileKind /*kind*/, const Payload* /*payload*/,
+                        const std::string& /*name*/) {}
+void ProfileRange::close() noexcept {}
+
+}  // namespace muo
+
+#endif
