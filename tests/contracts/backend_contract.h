@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "runtime/device_group.h"
+#include "runtime/plugin.h"
 
 namespace muo::test {
 
@@ -18,6 +19,7 @@ struct TestedBackend {
   const char* name;
   const char* plugin;  // nullptr: the host's own devices
   CommunicatorKind communicator;
+  bool traces;  // graphs know their nodes
 };
 // GoogleTest finds it by this name.
 inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
@@ -26,7 +28,8 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 }
 
 inline constexpr TestedBackend kBackends[] = {
-    {"host", nullptr, CommunicatorKind::kHost},
+    {"host", nullptr, CommunicatorKind::kHost, true},
+    {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, true},
 };
 
 // Only what every backend offers is used: nothing is read or written but through copies.
