@@ -68,10 +68,8 @@ PlannedArena::PlannedArena(Device& device, MemoryPlan plan)
 }
 
 void PlannedArena::zero(Stream& stream) {
-  stream.zero({.data = buffer_->data(),
-               .shape = {plan_.bytes},
-               .dtype = DType::kBytes,
-               .device = device_});
+  stream.zero(
+      {.data = buffer_->data(), .shape = {plan_.bytes}, .dtype = DType::kBytes, .device = device_});
 }
 
 Tensor PlannedArena::tensor(const TensorSpec& spec) {
