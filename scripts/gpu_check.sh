@@ -2,8 +2,9 @@
 # Proves and measures the CUDA kernels on a machine with a GPU, in one command under 9 minutes, from
 # binaries that scripts/gpu_pack.sh made on another machine: neither compiler nor package is needed.
 #   scripts/gpu_check.sh BINARIES OUT
-# Writes OUT/kernels.json (parity, sanitizers), OUT/kernels_bench.json (times), OUT/torch.json (PyTorch
-# on the same GPU, if there), OUT/log. Exit 1 if a check failed; all are run.
+# Writes OUT/checks.json (parity of kernels, sanitizers, the whole step, a training run beside the same
+# one on the CPU), OUT/kernels_bench.json (times), OUT/torch.json (PyTorch on the same GPU, if there),
+# OUT/log. Exit 1 if a check failed; all are run, the later ones only while there is time.
 set -uo pipefail
 
 if [ $# -ne 2 ] || [ ! -x "$1/kernels_test" ]; then
@@ -26,30 +27,44 @@ PY
 export LD_LIBRARY_PATH="$binaries:$packages${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 results=()
+deadline=520 # seconds
 # check NAME SECONDS COMMAND...: runs it, keeps its verdict and its output in OUT.
 check() {
   local name=$1 limit=$2 begin=$SECONDS code=0
   shift 2
   printf '\n=== %s\n' "$name"
+  if [ $((deadline - SECONDS)) -lt "$limit" ]; then limit=$((deadline - SECONDS)); fi
+  if [ "$limit" -lt 5 ]; then
+    echo "no time left"
+    results+=("$name" "no time" 0)
+    return
+  fi
   timeout "$limit" "$@" >"$out/$name.txt" 2>&1 || code=$?
   tail -n 25 "$out/$name.txt"
   results+=("$name" "$code" "$((SECONDS - begin))")
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
-check parity 150 env MUO_TEST_BACKEND=cuda "$binaries/kernels_test" \
+check parity 120 env MUO_TEST_BACKEND=cuda "$binaries/kernels_test" \
   --gtest_output="json:$out/parity.json"
+check step 90 env MUO_TEST_BACKEND=cuda "$binaries/graphs_test" --gtest_filter='DeviceStep.*' \
+  --gtest_output="json:$out/step.json"
+train=("$binaries/muograph" train --data "$binaries/text.txt" --depth 4 --max-seq-len 256
+  --device-batch-size 8 --total-batch-size 16384 --num-iterations 200 --eval-every -1
+  --sample-every -1 --save-every -1)
+check train_cuda 60 "${train[@]}" --backend cuda --ranks-per-device 2 --out "$out/train_cuda"
+check train_host 150 "${train[@]}" --backend host --devices 4 --dtype fp32 --out "$out/train_host"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 if [ -n "$sanitizer" ]; then
   for tool in memcheck racecheck synccheck initcheck; do
-    check "$tool" 75 "$sanitizer" --tool "$tool" --error-exitcode 9 \
+    check "$tool" 60 "$sanitizer" --tool "$tool" --error-exitcode 9 \
       "$binaries/cuda_kernels_bench" --small
   done
 else
   echo "no compute-sanitizer on this machine: its checks are missing from the results"
   results+=(compute-sanitizer missing 0)
 fi
-check bench 120 "$binaries/cuda_kernels_bench" --json "$out/kernels_bench.json"
-check torch 60 python3 "$scripts/torch_kernels.py" --json "$out/torch.json"
+check bench 90 "$binaries/cuda_kernels_bench" --json "$out/kernels_bench.json"
+check torch 45 python3 "$scripts/torch_kernels.py" --json "$out/torch.json"
 
 printf '%s\n' "${results[@]}" | python3 "$scripts/gpu_results.py" "$out" "$binaries/commit"

@@ -8,10 +8,10 @@ folder=${1:-build/gpu_binaries}
 
 scripts/setup.sh
 cmake --preset gpu --log-level=WARNING >/dev/null
-cmake --build --preset gpu --target kernels_test cuda_kernels_bench muograph muograph_cuda
+cmake --build --preset gpu --target kernels_test graphs_test cuda_kernels_bench muograph muograph_cuda
 rm -rf "$folder"
 mkdir -p "$folder"
-for file in kernels_test cuda_kernels_bench muograph libmuograph_core.so libmuograph_cuda.so; do
+for file in kernels_test graphs_test cuda_kernels_bench muograph libmuograph_core.so libmuograph_cuda.so; do
   strip -o "$folder/$file" "build/gpu/$file"
 done
 # What the linker finds here and another system may lack. The C library and CUDA stay that system's.
@@ -20,5 +20,6 @@ ldd "$folder/kernels_test" "$folder/muograph" "$folder/libmuograph_core.so" |
   grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' |
   grep -vE '/lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|muograph)[^/]*\.so' |
   xargs -I {} cp -L {} "$folder/"
+find /usr/include -maxdepth 1 -name '*.h' | LC_ALL=C sort | xargs cat | head -c 2000000 >"$folder/text.txt"
 git describe --always --dirty --abbrev=12 >"$folder/commit"
 du -sh "$folder" | cut -f 1 | xargs -I {} echo "$folder: {}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the verdicts of scripts/gpu_check.sh into OUT/kernels.json, and date, commit, GPU, driver and
+"""Puts the verdicts of scripts/gpu_check.sh into OUT/checks.json, and date, commit, GPU, driver and
 versions into every JSON there. Reads name, exit code and seconds of each check, a line each.
   scripts/gpu_results.py OUT COMMIT_FILE < verdicts          exit code 1 if a check failed"""
 import datetime
@@ -30,6 +30,25 @@ def tests_of(path):
             "skipped": skipped}
 
 
+def training(out):
+    """The last losses of the run on the GPU and of the one on the CPU, and how far they are apart."""
+    curves = {}
+    for name in ("cuda", "host"):
+        path = out / f"train_{name}" / "metrics.jsonl"
+        if not path.is_file():
+            return {"report": f"train_{name} left no metrics"}
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        curves[name] = {line["step"]: line for line in lines if line["kind"] == "train"}
+    steps = sorted(set(curves["cuda"]) & set(curves["host"]))
+    if not steps:
+        return {"report": "the two runs have no step in common"}
+    apart = [curves["cuda"][step]["loss"] - curves["host"][step]["loss"] for step in steps]
+    last = {name: curve[steps[-1]] for name, curve in curves.items()}
+    return {"steps": len(steps), "rms_nats_apart": (sum(x * x for x in apart) / len(apart)) ** 0.5,
+            **{f"{name}_{key}": line[key] for name, line in last.items()
+               for key in ("loss", "tokens_per_s", "mfu")}}
+
+
 def main(out, commit_file):
     facts = {
         "date": datetime.date.today().isoformat(),
@@ -41,8 +60,9 @@ def main(out, commit_file):
     fields = sys.stdin.read().split("\n")[:-1]
     checks = {name: {"exit_code": int(code) if code.isdigit() else code, "seconds": int(seconds)}
               for name, code, seconds in zip(fields[::3], fields[1::3], fields[2::3])}
-    verdict = {**facts, "checks": checks, "parity": tests_of(out / "parity.json")}
-    (out / "kernels.json").write_text(json.dumps(verdict, indent=1) + "\n")
+    verdict = {**facts, "checks": checks, "parity": tests_of(out / "parity.json"),
+               "step": tests_of(out / "step.json"), "training": training(out)}
+    (out / "checks.json").write_text(json.dumps(verdict, indent=1) + "\n")
     for path in (out / "kernels_bench.json", out / "torch.json"):
         if path.is_file():
             path.write_text(json.dumps({**facts, **json.loads(path.read_text())}, indent=1) + "\n")
