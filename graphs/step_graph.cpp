@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/check.h"
 #include "kernels/metrics.h"
 #include "kernels/reduce.h"
 #include "runtime/profile_range.h"
@@ -115,6 +116,12 @@ std::vector<const GraphTrace*> StepGraph::traces() const {
   for (const Part& part : parts_)
     if (part.graph != nullptr) out.push_back(&part.graph->trace());
   return out;
+}
+
+void StepGraph::write_dot(const std::string& path) const {
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    if (parts_[i].graph != nullptr)
+      parts_[i].graph->write_dot(parts_.size() == 1 ? path : concat(path, ".", i));
 }
 
 }  // namespace muo

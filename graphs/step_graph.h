@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "model/gpt.h"
@@ -39,6 +40,9 @@ class StepGraph {
   void run(Tensor inputs, Tensor targets, Event& copied);
 
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
+  // Writes the captured graphs for Graphviz: to `path`, or path.0, path.1, ... if a step has
+  // several.
+  void write_dot(const std::string& path) const;
 
  private:
   // A stretch of micro-steps: the first of a step opens it, the last closes it.

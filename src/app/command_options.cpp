@@ -256,6 +256,12 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       {"sample-every", kRun, "STEPS", "print a sample (text only); -1: never", &o.sample_every, 1,
        kMostSteps, true},
       {"log-every", kRun, "STEPS", "between lines of metrics.jsonl", &o.log_every, 1, kMostSteps},
+      {.name = "graph-dot",
+       .group = kRun,
+       .value = "FILE",
+       .help = "write the captured step of rank 0 for Graphviz",
+       .field = &o.graph_dot,
+       .saved = false},
   };
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "app/backend.h"
 #include "app/commands.h"
@@ -80,6 +83,14 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   return checkpoint;
 }
 
+void require_writable_graph_file(const TrainOptions& options) {
+  if (options.graph_dot.empty()) return;
+  if (!options.graph) throw InputError("--graph-dot: with --graph off there is no graph to write");
+  if (!std::ofstream(options.graph_dot, std::ios::app))
+    throw InputError(fmt::format("--graph-dot: cannot write to {}: {}", options.graph_dot,
+                                 std::system_category().message(errno)));
+}
+
 // What the utilisation is a share of.
 struct Peak {
   double flops = 0;  // per second, all devices together; 0: unknown
@@ -119,6 +130,7 @@ std::string peak_note(const RunConfig& config, const Peak& peak, std::int64_t fi
 
 int run_train(const TrainOptions& options) {
   require_safe_blas();
+  require_writable_graph_file(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);

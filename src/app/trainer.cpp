@@ -39,6 +39,8 @@ class RankTrainer {
 
   void train() {
     if (config_.options.graph) capture_graphs(rank_, arena_, state_);
+    if (is_logger() && config_.options.graph && !config_.options.graph_dot.empty())
+      state_.step.write_dot(config_.options.graph_dot);
     const LoaderOptions loading = loader_options();
     const auto slots =
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");

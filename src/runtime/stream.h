@@ -46,6 +46,8 @@ class Graph {
  public:
   virtual ~Graph() = default;
   [[nodiscard]] virtual const GraphTrace& trace() const = 0;
+  // Writes the graph for Graphviz: its nodes, and who waits for whom. Throws Error.
+  virtual void write_dot(const std::string& path) const = 0;
 };
 
 // An in-order queue of work on one device. Not thread-safe: one thread uses it.

@@ -177,6 +177,21 @@ TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   }
 }
 
+TEST_F(Training, WritesItsGraphsForGraphviz) {
+  const std::string file = path("step.dot").string();
+  train("one", "--num-iterations 1 --graph-dot " + file);
+  const std::string dot = test::read_file(file);
+  for (const char* text : {"digraph", "reduce_scatter #", "all_gather #", "rms_norm", " -> "})
+    EXPECT_THAT(dot, HasSubstr(text));
+  train("three", "--num-iterations 1 --device-batch-size 1 --graph-dot " + file);
+  for (const char* part : {".0", ".1"})
+    EXPECT_THAT(test::read_file(file + part), HasSubstr("digraph"));
+  const Outcome nowhere = run_program(options("no", "--graph-dot /nowhere/step.dot"));
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("--graph-dot: cannot write to /nowhere/step.dot"));
+  EXPECT_EQ(run_program(options("off", "--graph off --graph-dot " + file)).code, 2);
+}
+
 // With the SIMT tier in the place of GPUs: nothing of the program may depend on host memory.
 TEST_F(Training, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   const std::string run =

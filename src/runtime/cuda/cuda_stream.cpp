@@ -44,6 +44,12 @@ class CudaGraph final : public Graph {
   [[nodiscard]] const GraphTrace& trace() const override {
     MUO_FAIL("a graph of the cuda backend has no trace: memory is planned on a tracing device");
   }
+  void write_dot(const std::string& path) const override {
+    MUO_CUDA_CHECK(cudaGraphDebugDotPrint(graph_, path.c_str(),
+                                          cudaGraphDebugDotFlagsKernelNodeParams |
+                                              cudaGraphDebugDotFlagsKernelNodeAttributes),
+                   "to ", path);
+  }
   [[nodiscard]] cudaGraphExec_t executable() const { return executable_; }
 
  private:

@@ -1,6 +1,10 @@
 #include "runtime/host/host_graph.h"
 
+#include <fstream>
 #include <utility>
+
+#include "base/check.h"
+#include "runtime/trace_dot.h"
 
 namespace muo {
 
@@ -21,6 +25,12 @@ HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_
       successors_[next[before]++] = static_cast<std::uint32_t>(i);
   missing_.resize(nodes);
   ready_.reserve(nodes);
+}
+
+void HostGraph::write_dot(const std::string& path) const {
+  std::ofstream file(path);
+  file << trace_dot(trace_) << std::flush;
+  if (!file) throw Error(concat("cannot write the graph to ", path));
 }
 
 void HostGraph::run() {

@@ -13,6 +13,7 @@ class HostGraph final : public Graph {
  public:
   HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_order);
   [[nodiscard]] const GraphTrace& trace() const override { return trace_; }
+  void write_dot(const std::string& path) const override;
 
   void run();                                  // in capture order
   void run_shuffled(std::mt19937_64& random);  // in a random topological order
