@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/attention.h"
 
 namespace muo {
 
@@ -69,14 +68,7 @@ Activations::Activations(const GptConfig& c, std::int64_t b, std::int64_t t, boo
   head.losses = fp32("head.losses", {n});
   std::int64_t scratch = 0;
   for (std::int64_t i = 0; i < c.n_layer; ++i)
-    scratch = std::max(scratch, attention_workspace({.b = b,
-                                                     .t = t,
-                                                     .heads = c.n_head,
-                                                     .kv_heads = c.n_kv_head,
-                                                     .h = h,
-                                                     .window = c.window(i),
-                                                     .scale = c.attention_scale(),
-                                                     .dtype = c.dtype}));
+    scratch = std::max(scratch, attention_workspace(attention_size(c, b, t, i)));
   workspace = of(DType::kF32, "attention.workspace", {scratch}, MemoryCategory::kWorkspace);
   if (!backward) return;
   gradients.dx = make("dx", {n, c.n_embd});
@@ -88,6 +80,18 @@ Activations::Activations(const GptConfig& c, std::int64_t b, std::int64_t t, boo
   gradients.dv = make("dv", {b, t, c.n_kv_head, h});
   gradients.dattn_out = make("dattn_out", {b, t, c.n_head, h});
   gradients.dhidden = make("dhidden", {n, 4 * c.n_embd});
+}
+
+AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64_t t,
+                             std::int64_t layer) {
+  return {.b = b,
+          .t = t,
+          .heads = config.n_head,
+          .kv_heads = config.n_kv_head,
+          .h = config.n_embd / config.n_head,
+          .window = config.window(layer),
+          .scale = config.attention_scale(),
+          .dtype = config.dtype};
 }
 
 }  // namespace muo

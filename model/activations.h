@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "kernels/attention.h"
 #include "model/gpt_config.h"
 #include "runtime/arena.h"
 
@@ -58,5 +59,9 @@ struct Activations {
 // Rows of the batch whose logits exist at once: about 16 Mi elements, so that the chunk stays in
 // the last-level cache and the head's weight gradient is not re-read too often.
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows);
+
+// Of a layer, for b rows of t tokens.
+AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64_t t,
+                             std::int64_t layer);
 
 }  // namespace muo

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <system_error>
 
@@ -20,6 +21,7 @@
 #include "app/terminal.h"
 #include "app/trainer.h"
 #include "kernels/blas.h"
+#include "model/activations.h"
 
 namespace muo {
 namespace {
@@ -126,6 +128,21 @@ std::string peak_note(const RunConfig& config, const Peak& peak, std::int64_t fi
                      flops_left, duration_text(flops_left / peak.flops));
 }
 
+// How a device computes attention, for each window once. None on the host, where nothing is chosen.
+std::vector<std::string> attention_notes(const RunConfig& config) {
+  std::map<std::int64_t, std::string> by_window;
+  if (config.group.plugin != nullptr)
+    for (std::int64_t layer = 0; layer < config.model.n_layer; ++layer) {
+      const AttentionSize size =
+          attention_size(config.model, config.batch, config.model.seq_len, layer);
+      by_window.try_emplace(size.window, describe_attention(size));
+    }
+  std::vector<std::string> notes;
+  for (const auto& [window, how] : by_window)
+    notes.push_back(fmt::format("attention, window {}: {}", window, how));
+  return notes;
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -162,6 +179,8 @@ int run_train(const TrainOptions& options) {
                           config.options.model, config.parameters, config.world,
                           config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
   logger.note(peak_note(config, peak, first_step));
+  for (const std::string& note : attention_notes(config))
+    logger.note(note);
 
   CheckpointSaver saver(directory.root, config.world);
   const SignalScope signals;

@@ -200,6 +200,7 @@ TEST_F(Training, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
       options("device", run + "--backend cuda --devices 1 --ranks-per-device 2 --dtype fp32"),
       "MUO_CUDA_PLUGIN=muograph_simt");
   ASSERT_EQ(device.code, 0) << device.err << device.out;
+  EXPECT_THAT(device.out + device.err, HasSubstr("attention, window 32: own kernels in fp32"));
   train("host", run);
   const std::vector<double> got = losses("device");
   const std::vector<double> want = losses("host");

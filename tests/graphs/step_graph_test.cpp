@@ -18,7 +18,7 @@ using test::ToyTraining;
 
 constexpr int kSteps = 100;
 
-const ToyCurves& reference() { return test::toy_reference(kSteps).curves; }
+const ToyCurves& reference() { return test::toy_reference(kSteps); }
 
 TEST(StepGraph, Learns) {
   EXPECT_LT(reference().losses.back(), 0.6 * reference().losses.front());
@@ -57,7 +57,7 @@ TEST(StepGraph, TheBoundTellsRunsApart) {
     if (step == 0) state.update.hyper().as_struct<HyperParameters>()->muon_lr *= 1.001;
   };
   EXPECT_GT(test::curve_distance(test::train(other).losses, reference().losses),
-            test::toy_reference(kSteps).bounds.losses);
+            test::toy_bounds(kSteps).losses);
 }
 
 TEST(StepGraph, TheSameRunTwiceIsBitwiseEqual) {

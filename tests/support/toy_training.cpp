@@ -96,17 +96,24 @@ Agreement agreement(const ToyTraining& run) {
   return {.losses = 4 * median(losses_apart), .weights = 4 * median(weights_apart)};
 }
 
-const ToyReference& toy_reference(int steps) {
-  static std::map<int, ToyReference> made;
-  const auto found = made.find(steps);
-  if (found != made.end()) return found->second;
-  const ToyTraining run{.steps = steps};
-  return made.emplace(steps, ToyReference{.curves = train(run), .bounds = agreement(run)})
-      .first->second;
+const ToyCurves& toy_reference(int steps) {
+  static std::map<int, ToyCurves> made;
+  const auto [place, is_new] = made.try_emplace(steps);
+  if (is_new) place->second = train({.steps = steps});
+  return place->second;
+}
+
+const Agreement& toy_bounds(int steps) {
+  static std::map<int, Agreement> made;
+  const auto [place, is_new] = made.try_emplace(steps);
+  if (is_new) place->second = agreement({.steps = steps});
+  return place->second;
 }
 
 void expect_toy_agreement(const ToyCurves& got, const std::string& what, double function_ulp) {
-  const auto& [want, bounds] = toy_reference(static_cast<int>(got.losses.size()));
+  const auto steps = static_cast<int>(got.losses.size());
+  const ToyCurves& want = toy_reference(steps);
+  const Agreement& bounds = toy_bounds(steps);
   const double one_ulp = std::ldexp(want.losses.front(), -23);  // at most
   EXPECT_LE(curve_distance(got.losses, want.losses), bounds.losses + function_ulp * one_ulp)
       << what;

@@ -41,13 +41,10 @@ struct Agreement {
 };
 Agreement agreement(const ToyTraining& run);
 
-// The first steps of the plain model on one host rank, and what agrees with them. The control runs
-// are slow, so they are made once in a process.
-struct ToyReference {
-  ToyCurves curves;
-  Agreement bounds;
-};
-const ToyReference& toy_reference(int steps);
+// The first steps of the plain model on one host rank, and how far others may be from them. Both
+// are made once in a process, as the control runs are slow.
+const ToyCurves& toy_reference(int steps);
+const Agreement& toy_bounds(int steps);
 // `function_ulp`: how far exp and log of the other backend are from the host's, in units in the
 // last place of a loss. Perturbed weights say nothing of it, as it is the same in every row.
 void expect_toy_agreement(const ToyCurves& got, const std::string& what, double function_ulp = 0);
