@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace muo {
 
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
