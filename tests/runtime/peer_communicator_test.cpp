@@ -164,10 +164,10 @@ TEST(SimtPeerCommunicator, GivesTheBitsThatTheHostsGives) {
 
 // Enough for several CTAs of every rank, with a last one that has less or nothing to do.
 TEST(SimtPeerCommunicator, GivesTheSameBitsWithManyCtas) {
-  for (const int world : {2, 3, 8})
-    for (const DType dtype : {DType::kF32, DType::kBF16})
-      for (const bool odd : {false, true})
-        expect_as_host({world, dtype, 70001 / world, odd});
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const bool odd : {false, true})
+      expect_as_host({3, dtype, 23333, odd});
+  expect_as_host({8, DType::kBF16, 8751, true});
 }
 
 // Replays that each add something to what the last one left: one stale or early read changes all
