@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/cuda/peer_communicator.h"
 #include "runtime/cuda/stream_context.h"
 #include "runtime/host/host_device.h"
 #include "simt/emulator/launch.h"
@@ -71,13 +72,25 @@ class SimtDevice final : public Device {
   HostDevice host_;
 };
 
+// Memory is one address space and every GPU is everybody's peer.
+std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int world,
+                                                      Rendezvous& rendezvous) {
+  if (kind != CommunicatorKind::kPeer)
+    throw InputError("the SIMT tier has the peer communicator only");
+  return make_peer_communicators(world, rendezvous,
+                                 {.gpu = [] { return 0; },
+                                  .connect = [](int /*rank*/, std::span<const int> /*gpus*/) {},
+                                  .deadline = std::chrono::seconds(45)});
+}
+
 const BackendPlugin plugin{
     .missing = [] { return std::string(); },
     .device_count = [] { return 64; },
     .describe = [](int /*index*/) { return std::string("CUDA threads as fibers on the CPU"); },
     .make_device = [](int rank, int /*index*/) -> std::unique_ptr<Device> {
       return std::make_unique<SimtDevice>(rank);
-    }};
+    },
+    .make_communicators = make_communicators};
 
 }  // namespace
 }  // namespace muo::simt

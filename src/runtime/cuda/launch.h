@@ -44,6 +44,14 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
                  "of kernel ", name());
 }
 
+// For grids whose blocks wait for blocks of other ranks' grids, and so have to be on the GPU
+// together. Nothing to ask for: such grids are small, and whoever makes them sees that they fit.
+template <class... Parameters, class... Arguments>
+void launch_resident(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                     NativeStream stream, Arguments&&... arguments) {
+  launch(kernel, grid, block, shared_bytes, stream, std::forward<Arguments>(arguments)...);
+}
+
 // In a loop that waits for what another rank writes.
 __device__ __forceinline__ void spin_pause() { __nanosleep(100); }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/probe.h"
 
 namespace muo {
@@ -69,11 +70,17 @@ std::unique_ptr<Device> make_device(int rank, int index) {
   return std::make_unique<CudaDevice>(rank, index);
 }
 
-std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind /*kind*/, int /*world*/,
-                                                      Rendezvous& /*rendezvous*/) {
-  throw InputError(
-      "--backend cuda: this version has CUDA kernels, but no communicator for GPUs yet; use "
-      "--backend host");
+std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int world,
+                                                      Rendezvous& rendezvous) {
+  switch (kind) {
+    case CommunicatorKind::kPeer:
+      return make_peer_communicators(world, rendezvous, cuda_peer_platform());
+    case CommunicatorKind::kNccl:
+      throw InputError("--comm nccl: this version has no NCCL communicator yet; use --comm peer");
+    case CommunicatorKind::kHost:
+      break;
+  }
+  throw InputError("--comm host: the ranks are GPUs; use --comm peer or --comm nccl");
 }
 
 const BackendPlugin plugin{.missing = missing,

@@ -1,8 +1,9 @@
 #pragma once
 
 // Instructions that CUDA C++ has no name for: asynchronous copies into shared memory, loads of
-// matrix fragments and tensor-core products (sm_80 and later), and the hardware's 2^x. Elsewhere in
-// the kernels there is no assembly. The SIMT tier has a twin of each.
+// matrix fragments and tensor-core products (sm_80 and later), the hardware's 2^x, and the words
+// that ranks share. Elsewhere in the kernels there is no assembly. The SIMT tier has a twin of
+// each.
 
 #include "runtime/cuda/launch.h"
 
@@ -86,6 +87,33 @@ __device__ __forceinline__ float exp2_approximate(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// Words that ranks share, 32 or 64 bits, at system scope: a peer GPU and the host see them. What a
+// thread did, or saw done, before its store is seen by whoever loads the stored value, after the
+// load.
+__device__ __forceinline__ std::uint32_t load_acquire_system(const std::uint32_t* p) {
+  std::uint32_t x;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ __forceinline__ std::uint64_t load_acquire_system(const std::uint64_t* p) {
+  std::uint64_t x;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_release_system(std::uint32_t* p, std::uint32_t x) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+__device__ __forceinline__ void store_release_system(std::uint64_t* p, std::uint64_t x) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
+}
+
+// A clock that all GPUs of a machine have, in steps of about a microsecond.
+__device__ __forceinline__ std::uint64_t global_timer_ns() {
+  std::uint64_t x;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x)::"memory");
+  return x;
 }
 
 }  // namespace muo::cuda

@@ -55,8 +55,8 @@ void check(const Launch& launch) {
 
 void run(const Launch& launch) {
   Launcher& own = launcher();
-  const unsigned workers =
-      launch.grid.x * launch.grid.y * launch.grid.z == 1 ? 1 : settings().workers;
+  const unsigned blocks = launch.grid.x * launch.grid.y * launch.grid.z;
+  const unsigned workers = blocks == 1 ? 1 : launch.resident ? blocks : settings().workers;
   while (own.workers.size() < workers)
     own.workers.push_back(std::make_unique<Scheduler>());
   // Another schedule for each launch, the same ones for each run of the program.

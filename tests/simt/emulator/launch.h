@@ -28,27 +28,27 @@ struct CUstream_st {
   muo::Stream& host;
 };
 
-namespace muo::cuda {
+namespace muo::simt {
 
-// Throws Error, with the kernel's name, for what no GPU would accept. Without stream: at once.
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            NativeStream stream, Arguments&&... arguments) {
+void launch(bool resident, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::size_t shared_bytes, NativeStream stream, Arguments&&... arguments) {
   struct Call {
     void (*kernel)(Parameters...);
     std::tuple<Parameters...> arguments;
   };
-  simt::Launch launch{.kernel = reinterpret_cast<const void*>(kernel),
-                      .call =
-                          [](const void* p) {
-                            const auto& of = *static_cast<const Call*>(p);
-                            std::apply(of.kernel, of.arguments);
-                          },
-                      .arguments = nullptr,
-                      .grid = grid,
-                      .block = block,
-                      .shared_bytes = shared_bytes};
-  simt::check(launch);
+  Launch launch{.kernel = reinterpret_cast<const void*>(kernel),
+                .call =
+                    [](const void* p) {
+                      const auto& of = *static_cast<const Call*>(p);
+                      std::apply(of.kernel, of.arguments);
+                    },
+                .arguments = nullptr,
+                .grid = grid,
+                .block = block,
+                .shared_bytes = shared_bytes,
+                .resident = resident};
+  check(launch);
   auto run = [launch, call = Call{kernel, {std::forward<Arguments>(arguments)...}}]() mutable {
     launch.arguments = &call;
     simt::run(launch);
@@ -57,6 +57,25 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     run();
   else
     stream->host.enqueue_host("a kernel", {}, run);
+}
+
+}  // namespace muo::simt
+
+namespace muo::cuda {
+
+// Throws Error, with the kernel's name, for what no GPU would accept. Without stream: at once.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            NativeStream stream, Arguments&&... arguments) {
+  simt::launch(false, kernel, grid, block, shared_bytes, stream,
+               std::forward<Arguments>(arguments)...);
+}
+// For grids whose blocks wait for blocks of other ranks' grids: all of a grid run at once.
+template <class... Parameters, class... Arguments>
+void launch_resident(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                     NativeStream stream, Arguments&&... arguments) {
+  simt::launch(true, kernel, grid, block, shared_bytes, stream,
+               std::forward<Arguments>(arguments)...);
 }
 
 // In a loop that waits for what another rank writes. (On a GPU: __nanosleep.) Without it the other

@@ -3,10 +3,13 @@
 // Twins of the instructions in runtime/cuda/ptx.h, which says what each does. What they do with
 // fragments is our reading of the PTX manual; a GPU has the last word.
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "base/dtype.h"
@@ -146,6 +149,22 @@ inline void compute_here(int& /*x*/) {}
 inline float exp2_approximate(float x) {
   const float y = std::exp2(x);
   return y < 0x1p-126F ? 0.0F : y;
+}
+
+// The ranks are OS threads, so these are the C++ memory model's, which ThreadSanitizer knows.
+template <class T>
+T load_acquire_system(const T* p) {
+  return std::atomic_ref<T>(*const_cast<T*>(p)).load(std::memory_order_acquire);
+}
+template <class T>
+void store_release_system(T* p, std::type_identity_t<T> x) {
+  std::atomic_ref<T>(*p).store(x, std::memory_order_release);
+}
+
+inline std::uint64_t global_timer_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
 }
 
 }  // namespace muo::cuda

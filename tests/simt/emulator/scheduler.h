@@ -58,6 +58,7 @@ struct Launch {
   const void* arguments;
   dim3 grid, block;
   std::size_t shared_bytes;
+  bool resident = false;  // blocks wait for each other through other launches: run them all at once
 };
 
 // Runs blocks one after another, the threads of a block in turns; a thread gives up its turn only

@@ -1,0 +1,59 @@
+#include "runtime/cuda/peer_access.h"
+
+#include <algorithm>
+
+#include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/peer_kernels.h"
+
+namespace muo {
+namespace {
+
+int current_gpu() {
+  int gpu = 0;
+  MUO_CUDA_CHECK(cudaGetDevice(&gpu));
+  return gpu;
+}
+
+void enable_access(int rank, int own, int other) {
+  int can = 0;
+  MUO_CUDA_CHECK(cudaDeviceCanAccessPeer(&can, own, other));
+  if (can == 0)
+    throw InputError(concat("--comm peer: GPU ", own, " (rank ", rank,
+                            ") cannot access the memory of GPU ", other, "; use --comm nccl"));
+  const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled)
+    static_cast<void>(cudaGetLastError());
+  else
+    MUO_CUDA_CHECK(status, "from GPU ", own, " to GPU ", other);
+}
+
+// A CTA that waits keeps its place. All ranks' CTAs together may take half of the GPU at most, so
+// that what the ranks wait for still runs.
+void check_room(int own, std::ptrdiff_t ranks, const void* kernel) {
+  int multiprocessors = 0;
+  int each = 0;
+  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, own));
+  MUO_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, peer::kThreads, 0));
+  const int room = multiprocessors * each / 2;
+  if (ranks * peer::kMostCtas > room)
+    throw InputError(concat("--comm peer: ", ranks, " ranks on GPU ", own, " need ",
+                            ranks * peer::kMostCtas, " resident blocks, half of it holds ", room,
+                            "; use fewer --ranks-per-device"));
+}
+
+void connect(int rank, std::span<const int> gpus) {
+  const int own = current_gpu();
+  for (const int other : gpus)
+    if (other != own) enable_access(rank, own, other);
+  for (const void* kernel : peer::kernels()) {
+    cudaFuncAttributes attributes{};  // asking loads it: later, loading would wait for who spins
+    MUO_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+    check_room(own, std::ranges::count(gpus, own), kernel);
+  }
+}
+
+}  // namespace
+
+PeerPlatform cuda_peer_platform() { return {.gpu = current_gpu, .connect = connect}; }
+
+}  // namespace muo

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/cuda/peer_work.h"
+#include "runtime/stream.h"
+
+namespace muo::peer {
+
+inline constexpr unsigned kThreads = 512;  // of a CTA
+
+// Eager or captured. Throws Error if the dtypes have no sum.
+void launch_collective(NativeStream stream, const Work& work);
+
+// The addresses of all kernels, for loading them early and for asking what they need.
+std::vector<const void*> kernels();
+
+}  // namespace muo::peer
