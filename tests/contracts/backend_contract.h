@@ -27,6 +27,7 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 
 inline constexpr TestedBackend kBackends[] = {
     {"host", nullptr, CommunicatorKind::kHost},
+    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl},
 };
 
 // Only what every backend offers is used: nothing is read or written but through copies.

@@ -1,9 +1,9 @@
 // A libnccl for the tier of tests: NCCL's C interface, on the memory and the streams of the tier.
-// A call enqueues work on the stream's host stream; there the ranks meet and move the values, in the
-// order of NCCL's ring. As NCCL's kernels do, the work ends in silence once its communicator is
+// A call enqueues work on the stream's host stream; there the ranks meet and move the values, in
+// the order of NCCL's ring. As NCCL's kernels do, the work ends in silence once its communicator is
 // aborted; as NCCL does, destroying a communicator waits for the graphs that hold its work.
 
-#include "simt/nccl_stand_in.h"
+#include "support/nccl_stand_in.h"
 
 #include <algorithm>
 #include <atomic>
@@ -290,19 +290,17 @@ Result submit(Comm comm, NativeStream stream, std::vector<Work> work) {
     if (w.out != nullptr && (w.call != Call::kReduce || w.peer == comm->rank))
       accesses.push_back({w.out, w.call == Call::kAllGather ? size * world : size, true});
   }
-  stream->host.enqueue_host(
-      "a kernel of NCCL", accesses,
-      [world = comm->world, rank = comm->rank, alive = comm->work, work = std::move(work)] {
-        run(*world, rank, work);
-      });
+  stream->host.enqueue_host("a kernel of NCCL", accesses,
+                            [world = comm->world, rank = comm->rank, alive = comm->work,
+                             work = std::move(work)] { run(*world, rank, work); });
   return Result::kSuccess;
 }
 
 Result call(const char* function, Comm comm, NativeStream stream, const Work& work) {
   {
     const std::lock_guard lock(settings().mutex);
-    settings().calls += std::string(function) + " " + comm->name + " " +
-                        std::to_string(work.count) + "\n";
+    settings().calls +=
+        std::string(function) + " " + comm->name + " " + std::to_string(work.count) + "\n";
   }
   if (const Result result = outcome(function); result != Result::kSuccess) return result;
   if (open_group.depth == 0) return submit(comm, stream, {work});
@@ -339,6 +337,8 @@ Result ncclGetVersion(int* version) {
 }
 
 Result ncclGetUniqueId(UniqueId* id) {
+  if (const Result result = muo::nccl::outcome("ncclGetUniqueId"); result != Result::kSuccess)
+    return result;
   const std::lock_guard lock(settings().mutex);
   const std::uint64_t number = ++settings().ids;
   std::memcpy(id->bytes, &number, sizeof number);
@@ -392,8 +392,7 @@ Result ncclCommAbort(Comm comm) {
 }
 
 Result ncclCommGetAsyncError(Comm comm, Result* error) {
-  *error = comm->world->mispaired ? Result::kInvalidUsage
-                                  : muo::nccl::outcome("a collective");
+  *error = comm->world->mispaired ? Result::kInvalidUsage : muo::nccl::outcome("a collective");
   return Result::kSuccess;
 }
 

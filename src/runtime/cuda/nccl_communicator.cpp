@@ -131,16 +131,29 @@ class Group final : public CommunicatorGroup {
                                   "rank"));
   }
 
+  // NCCL waits for all ranks, one that has failed in here too: on a thread that can be left behind.
   std::shared_ptr<Handle> init(int rank, const UniqueId& id, const char* name) {
-    Config config;
-    config.blocking = 1;
-    config.max_ctas = kMostCtas;
-    config.comm_name = name;
-    Comm comm = nullptr;
-    const Result result = library_.functions.init_rank(&comm, world(), id, rank, &config);
-    nccl::check(library_, result, "ncclCommInitRankConfig", nullptr,
+    struct Made {
+      Comm comm = nullptr;
+      Result result = Result::kInternalError;
+    };
+    const auto made = std::make_shared<Made>();
+    const auto task = [made, f = library_.functions, use_gpu = platform_.use_gpu,
+                       gpu = gpus_[static_cast<std::size_t>(rank)], id, name, rank,
+                       world = world()] {
+      use_gpu(gpu);
+      Config config;
+      config.blocking = 1;
+      config.max_ctas = kMostCtas;
+      config.comm_name = name;
+      made->result = f.init_rank(&made->comm, world, id, rank, &config);
+    };
+    if (!run_while([this] { return !aborted_; }, task))
+      throw PeerFailed("a peer failed while this rank joined NCCL");
+    nccl::check(library_, made->result, "ncclCommInitRankConfig", nullptr,
                 concat("rank ", rank, " of ", world()));
-    auto handle = std::make_shared<Handle>(library_, comm, concat("'", name, "' of rank ", rank));
+    auto handle =
+        std::make_shared<Handle>(library_, made->comm, concat("'", name, "' of rank ", rank));
     const std::lock_guard lock(mutex_);
     handles_.push_back(handle);
     if (!aborted_) return handle;
@@ -211,6 +224,7 @@ void NcclCommunicator::enqueue(Stream& stream, const Collective& collective) {
 }
 
 void NcclCommunicator::enqueue_on(Handle& handle, Stream& stream, const Collective& collective) {
+  if (group_.aborted()) throw PeerFailed("the group was aborted");
   if (collective.count == 0) return;  // on every rank
   try {
     handle.use([&](Comm comm) { issue(comm, stream, collective); });

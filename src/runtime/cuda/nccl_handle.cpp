@@ -23,7 +23,7 @@ void check(const Library& library, Result result, const char* function, Comm com
   throw Error(concat(text, ", ", what));
 }
 
-bool run_with_deadline(std::chrono::milliseconds patience, std::function<void()> task) noexcept {
+bool run_while(const std::function<bool()>& patient, std::function<void()> task) noexcept {
   struct Progress {
     std::mutex mutex;
     std::condition_variable changed;
@@ -38,7 +38,9 @@ bool run_with_deadline(std::chrono::milliseconds patience, std::function<void()>
       progress->changed.notify_all();
     });
     std::unique_lock lock(progress->mutex);
-    const bool done = progress->changed.wait_for(lock, patience, [&] { return progress->done; });
+    while (!progress->done && patient())
+      progress->changed.wait_for(lock, std::chrono::milliseconds(5));
+    const bool done = progress->done;
     lock.unlock();
     if (done)
       thread.join();
@@ -48,6 +50,12 @@ bool run_with_deadline(std::chrono::milliseconds patience, std::function<void()>
   } catch (...) {  // the system refuses a thread or memory: what was to be freed is not
     return false;
   }
+}
+
+bool run_with_deadline(std::chrono::milliseconds patience, std::function<void()> task) noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  return run_while([deadline] { return std::chrono::steady_clock::now() < deadline; },
+                   std::move(task));
 }
 
 void Handle::use(const std::function<void(Comm)>& task) {

@@ -16,8 +16,9 @@ namespace muo::nccl {
 void check(const Library& library, Result result, const char* function, Comm comm,
            const std::string& what);
 
-// Runs `task` on a thread of its own, and waits for it at most that long; false if it goes on. For
-// calls of NCCL that may wait for the GPU, or for peers that are gone.
+// Runs `task` on a thread of its own and waits for it, as long as `patient` says; false if it goes
+// on, as it may for ever. For calls of NCCL that wait for the GPU, or for peers that may be gone.
+bool run_while(const std::function<bool()>& patient, std::function<void()> task) noexcept;
 bool run_with_deadline(std::chrono::milliseconds patience, std::function<void()> task) noexcept;
 
 // A communicator of NCCL. Its rank's thread uses it; any thread may abort it meanwhile.
