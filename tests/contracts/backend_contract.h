@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "runtime/device_group.h"
+#include "runtime/plugin.h"
 
 namespace muo::test {
 
@@ -18,6 +19,8 @@ struct TestedBackend {
   const char* name;
   const char* plugin;  // nullptr: the host's own devices
   CommunicatorKind communicator;
+  bool traces;            // graphs know their nodes
+  bool adds_bf16 = true;  // in fp32, as communicator.h says; else such sums are refused
 };
 // GoogleTest finds it by this name.
 inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
@@ -26,8 +29,9 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 }
 
 inline constexpr TestedBackend kBackends[] = {
-    {"host", nullptr, CommunicatorKind::kHost},
-    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl},
+    {"host", nullptr, CommunicatorKind::kHost, true},
+    {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, true},
+    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, true, false},
 };
 
 // Only what every backend offers is used: nothing is read or written but through copies.

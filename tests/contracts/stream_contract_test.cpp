@@ -76,6 +76,10 @@ TEST_P(StreamContract, AForkAndJoinBecomesOneGraph) {
       rank.compute.wait(*join);
       rank.compute.zero(b);
     });
+    rank.compute.launch(*graph);
+    EXPECT_EQ(c.get(), (Floats{1, 2}));
+    EXPECT_EQ(b.get(), (Floats{0, 0}));
+    if (!GetParam().traces) return;
     const auto& nodes = graph->trace().nodes;
     ASSERT_EQ(nodes.size(), 3U);
     EXPECT_EQ(nodes[0].stream, nodes[2].stream);
@@ -88,9 +92,6 @@ TEST_P(StreamContract, AForkAndJoinBecomesOneGraph) {
       EXPECT_EQ(access.data, access.write ? c.tensor().data : b.tensor().data);
       EXPECT_EQ(access.bytes, 8);
     }
-    rank.compute.launch(*graph);
-    EXPECT_EQ(c.get(), (Floats{1, 2}));
-    EXPECT_EQ(b.get(), (Floats{0, 0}));
   });
 }
 
@@ -160,7 +161,9 @@ TEST_P(StreamContract, AMistakeDiscardsTheCaptureAndLeavesEveryStreamUsable) {
       rank.comm.synchronize();
       EXPECT_EQ(b.get(), (Floats{0, 0}));
       const auto graph = rank.compute.capture([&] { rank.compute.copy(b, a); });
-      EXPECT_EQ(graph->trace().nodes.size(), 1U);
+      if (GetParam().traces) {
+        EXPECT_EQ(graph->trace().nodes.size(), 1U);
+      }
       rank.compute.launch(*graph);
       EXPECT_EQ(b.get(), (Floats{1, 2}));
       rank.compute.zero(b);

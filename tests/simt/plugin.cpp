@@ -106,7 +106,8 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
   return make_peer_communicators(world, rendezvous,
                                  {.gpu = [] { return 0; },
                                   .connect = [](int /*rank*/, std::span<const int> /*gpus*/) {},
-                                  .deadline = std::chrono::seconds(45)});
+                                  .deadline = std::chrono::seconds(45),
+                                  .threads = 64});  // a fiber is dearer than a thread
 }
 
 const BackendPlugin plugin{

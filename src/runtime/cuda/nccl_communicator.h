@@ -19,6 +19,8 @@ struct Platform {
   std::chrono::milliseconds patience = std::chrono::seconds(10);  // with NCCL's destruction
 };
 
+Platform cuda_platform();
+
 // Collectives of NCCL, a GPU per rank. A rank has two communicators of NCCL: one for what graphs
 // hold, one for what runs eagerly, as NCCL would otherwise tie each replay to eager work by events.
 //

@@ -20,11 +20,11 @@ void enable_access(int rank, int own, int other) {
   if (can == 0)
     throw InputError(concat("--comm peer: GPU ", own, " (rank ", rank,
                             ") cannot access the memory of GPU ", other, "; use --comm nccl"));
-  const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
-  if (status == cudaErrorPeerAccessAlreadyEnabled)
+  const cudaError_t enabled = cudaDeviceEnablePeerAccess(other, 0);
+  if (enabled == cudaErrorPeerAccessAlreadyEnabled)
     static_cast<void>(cudaGetLastError());
   else
-    MUO_CUDA_CHECK(status, "from GPU ", own, " to GPU ", other);
+    MUO_CUDA_CHECK(enabled, "from GPU ", own, " to GPU ", other);
 }
 
 // A CTA that waits keeps its place. All ranks' CTAs together may take half of the GPU at most, so
@@ -33,7 +33,8 @@ void check_room(int own, std::ptrdiff_t ranks, const void* kernel) {
   int multiprocessors = 0;
   int each = 0;
   MUO_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, own));
-  MUO_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, peer::kThreads, 0));
+  MUO_CUDA_CHECK(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, peer::kMostThreads, 0));
   const int room = multiprocessors * each / 2;
   if (ranks * peer::kMostCtas > room)
     throw InputError(concat("--comm peer: ", ranks, " ranks on GPU ", own, " need ",

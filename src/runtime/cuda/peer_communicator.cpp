@@ -123,6 +123,7 @@ class PeerCommunicator final : public CheckedCommunicator {
     if (!mispaired.empty()) throw Error(mispaired);
     peer::Work work = peer::share_work(rank(), posts);
     work.control = &control_;
+    work.threads = group_.platform.threads;
     work.deadline_ns =
         static_cast<std::uint64_t>(std::chrono::nanoseconds(group_.platform.deadline).count());
     for (std::size_t p = 0; p < posts.size(); ++p)

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "runtime/communicator.h"
+#include "runtime/cuda/peer_protocol.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {
@@ -19,6 +20,7 @@ struct PeerPlatform {
   std::function<void(int rank, std::span<const int> gpus)> connect = {};
   // How long a rank waits for a peer that neither comes nor fails; MUO_PEER_DEADLINE_MS overrides.
   std::chrono::milliseconds deadline = std::chrono::seconds(25);
+  int threads = peer::kMostThreads;  // of a CTA
 };
 
 // Collectives by kernels that read and write peers' memory, in one process: no host takes part in a

@@ -66,7 +66,7 @@ template <class T>
 __device__ __forceinline__ void add_elements(const Work& work, std::int64_t begin,
                                              std::int64_t end) {
   auto* out = reinterpret_cast<typename T::Out*>(work.sum_out);
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
     auto sum = widen<typename T::Sum>(reinterpret_cast<const typename T::In*>(work.sum_in[0])[i]);
     for (int p = 1; p < work.world; ++p)
       sum += widen<typename T::Sum>(reinterpret_cast<const typename T::In*>(work.sum_in[p])[i]);
@@ -96,7 +96,8 @@ __device__ __forceinline__ void add_vectors(const Work& work, std::int64_t begin
   using In = typename T::In;
   constexpr int kN = kWidth<In>;
   auto* out = reinterpret_cast<typename T::Out*>(work.sum_out);
-  for (std::int64_t i = begin + std::int64_t{threadIdx.x} * kN; i < end; i += kThreads * kN) {
+  for (std::int64_t i = begin + std::int64_t{threadIdx.x} * kN; i < end;
+       i += std::int64_t{blockDim.x} * kN) {
     Pack<kN> sum = cuda::load<kN>(reinterpret_cast<const In*>(work.sum_in[0]) + i);
 #pragma unroll 4
     for (int p = 1; p < work.world; ++p) {
@@ -133,29 +134,30 @@ __device__ __forceinline__ void copy_units(std::byte* to, const std::byte* from,
                                            std::int64_t bytes) {
   constexpr auto kUnit = static_cast<std::int64_t>(sizeof(Unit));
   constexpr int kAtOnce = 4;
+  const std::int64_t threads = blockDim.x;
   std::int64_t before = static_cast<std::int64_t>((kUnit - address(to) % kUnit) % kUnit);
   if (before > bytes) before = bytes;
   const std::int64_t units = (bytes - before) / kUnit;
   const std::int64_t after = before + units * kUnit;
   if (kUnit > 1) {
-    for (std::int64_t i = threadIdx.x; i < before; i += kThreads)
+    for (std::int64_t i = threadIdx.x; i < before; i += threads)
       to[i] = from[i];
-    for (std::int64_t i = after + threadIdx.x; i < bytes; i += kThreads)
+    for (std::int64_t i = after + threadIdx.x; i < bytes; i += threads)
       to[i] = from[i];
   }
   auto* target = reinterpret_cast<Unit*>(to + before);
   const auto* source = reinterpret_cast<const Unit*>(from + before);
   std::int64_t i = threadIdx.x;
-  for (; i + (kAtOnce - 1) * kThreads < units; i += kAtOnce * kThreads) {
+  for (; i + (kAtOnce - 1) * threads < units; i += kAtOnce * threads) {
     Unit x[kAtOnce];
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k)
-      x[k] = source[i + k * kThreads];
+      x[k] = source[i + k * threads];
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k)
-      target[i + k * kThreads] = x[k];
+      target[i + k * threads] = x[k];
   }
-  for (; i < units; i += kThreads)
+  for (; i < units; i += threads)
     target[i] = source[i];
 }
 
@@ -280,7 +282,8 @@ class Cta {
 // and one store, for a copy a load and a store. Bound by the link, or by latency in small
 // collectives: three messages one way for all_reduce, two for the others.
 template <class T>
-__global__ void __launch_bounds__(kThreads, 2) peer_collective(const __grid_constant__ Work work) {
+__global__ void __launch_bounds__(kMostThreads, 2)
+    peer_collective(const __grid_constant__ Work work) {
   Cta<T> cta(work);
   take_part(cta);
 }
@@ -306,7 +309,8 @@ void launch_collective(NativeStream stream, const Work& work) {
   // Whether there is a sum is the same on all ranks, though a rank's share may be empty.
   const Kernel kernel =
       work.sum_out == nullptr ? peer_collective<Moves> : kernel_of(work.dtype, work.out_dtype);
-  cuda::launch_resident(kernel, static_cast<unsigned>(work.ctas), kThreads, 0, stream, work);
+  cuda::launch_resident(kernel, static_cast<unsigned>(work.ctas),
+                        static_cast<unsigned>(work.threads), 0, stream, work);
 }
 
 std::vector<const void*> kernels() {

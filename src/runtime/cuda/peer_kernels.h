@@ -7,8 +7,6 @@
 
 namespace muo::peer {
 
-inline constexpr unsigned kThreads = 512;  // of a CTA
-
 // Eager or captured. Throws Error if the dtypes have no sum.
 void launch_collective(NativeStream stream, const Work& work);
 

@@ -15,7 +15,8 @@
 namespace muo::peer {
 
 inline constexpr int kMostRanks = 16;
-inline constexpr int kMostCtas = 8;  // of a rank: the rest of the GPU computes
+inline constexpr int kMostCtas = 8;       // of a rank: the rest of the GPU computes
+inline constexpr int kMostThreads = 512;  // of a CTA; at least kMostRanks
 
 // Counts barriers from 1 on: a day of a million a second would take half a million years.
 using Epoch = std::uint64_t;

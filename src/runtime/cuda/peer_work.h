@@ -21,6 +21,7 @@ struct Copy {
 struct Work {
   int rank, world;
   int ctas;     // the same on all ranks
+  int threads;  // of a CTA
   bool middle;  // copies read what peers' sums wrote
   DType dtype, out_dtype;
   int element_bytes;  // of dtype

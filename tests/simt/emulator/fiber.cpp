@@ -126,14 +126,14 @@ FiberStacks::FiberStacks(std::size_t count) : bytes_(count * (Fiber::kStackBytes
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   MUO_CHECK(memory != MAP_FAILED, "no ", bytes_, " bytes of addresses for the stacks of fibers");
   memory_ = static_cast<std::byte*>(memory);
-  for (std::size_t i = 0; i < count; ++i)
-    MUO_CHECK(mprotect(stack(i) - kPage, kPage, PROT_NONE) == 0, "the guard page of a stack");
 }
 
 FiberStacks::~FiberStacks() { munmap(memory_, bytes_); }
 
-std::byte* FiberStacks::stack(std::size_t index) const {
-  return memory_ + index * (Fiber::kStackBytes + kPage) + kPage;
+std::byte* FiberStacks::stack(std::size_t index) {
+  std::byte* guard = memory_ + index * (Fiber::kStackBytes + kPage);
+  MUO_CHECK(mprotect(guard, kPage, PROT_NONE) == 0, "the guard page of a stack");
+  return guard + kPage;
 }
 
 }  // namespace muo::simt

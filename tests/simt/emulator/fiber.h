@@ -48,7 +48,8 @@ class FiberStacks {
   ~FiberStacks();
   FiberStacks(const FiberStacks&) = delete;
   FiberStacks& operator=(const FiberStacks&) = delete;
-  [[nodiscard]] std::byte* stack(std::size_t index) const;
+  // Once for each: guards are made as they are needed, as the kernel limits their number.
+  [[nodiscard]] std::byte* stack(std::size_t index);
 
  private:
   std::size_t bytes_;
