@@ -228,9 +228,8 @@ TEST_P(CommunicatorContract, BF16IsGatheredAsItIs) {
                                      counts);
     });
     const auto bits = [](const std::vector<BF16>& values) {
-      std::vector<int> out;
-      for (const BF16 v : values)
-        out.push_back(v.bits - 0x4000);
+      std::vector<int> out(values.size());
+      std::ranges::transform(values, out.begin(), [](BF16 v) { return v.bits - 0x4000; });
       return out;
     };
     EXPECT_EQ(bits(equal.get()), (std::vector<int>{0, 0, 0, 1, 1, 1}));

@@ -33,7 +33,8 @@ TEST(NcclLibrary, NvidiasHasAllThatWeCall) {
   if (library.missing.find("does not load") != std::string::npos) GTEST_SKIP() << library.missing;
   ASSERT_EQ(library.missing, "");
   EXPECT_GE(library.version, nccl::kOldestVersion);
-  EXPECT_STREQ(library.functions.get_error_string(nccl::Result::kInvalidUsage), "invalid usage");
+  EXPECT_THAT(library.functions.get_error_string(nccl::Result::kInvalidUsage),
+              HasSubstr("invalid usage"));
   EXPECT_EQ(library.functions.group_start(), nccl::Result::kSuccess);
   EXPECT_EQ(library.functions.group_end(), nccl::Result::kSuccess);
 }

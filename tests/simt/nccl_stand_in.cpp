@@ -5,110 +5,31 @@
 
 #include "support/nccl_stand_in.h"
 
-#include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/dtype.h"
-#include "runtime/cuda/nccl_library.h"
 #include "simt/emulator/launch.h"
+#include "simt/nccl_world.h"
 
 namespace muo::nccl {
 namespace {
-
-std::int64_t size_of_type(Type type) {
-  switch (type) {
-    case Type::kUint8:
-      return 1;
-    case Type::kBfloat16:
-      return 2;
-    case Type::kInt32:
-    case Type::kFloat32:
-      return 4;
-    case Type::kInt64:
-    case Type::kFloat64:
-      return 8;
-  }
-  return 0;
-}
-
-enum class Call : std::uint8_t {
-  kReduce,
-  kBroadcast,
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kSend,
-  kReceive
-};
-
-struct Work {
-  Call call = Call::kAllReduce;
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  std::int64_t count = 0;  // as NCCL's parameter
-  Type type = Type::kFloat32;
-  int peer = -1;  // or root
-};
-
-// Where the ranks of one unique id meet.
-class World {
- public:
-  explicit World(int size) : posts(static_cast<std::size_t>(size)) {}
-
-  // False once aborted.
-  bool arrive() {
-    std::unique_lock lock(mutex);
-    if (aborted) return false;
-    const std::uint64_t mine = generation;
-    if (++arrived == size()) {
-      arrived = 0;
-      ++generation;
-      changed.notify_all();
-      return true;
-    }
-    changed.wait(lock, [&] { return generation != mine || aborted; });
-    return generation != mine;
-  }
-  void abort() {
-    const std::lock_guard lock(mutex);
-    aborted = true;
-    changed.notify_all();
-  }
-  [[nodiscard]] int size() const { return static_cast<int>(posts.size()); }
-
-  struct Message {
-    const std::byte* data;
-    std::int64_t bytes;
-    bool taken = false;
-  };
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<Work> posts;  // by rank, between two arrivals
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;  // (from, to)
-  std::atomic<bool> mispaired = false;
-  bool aborted = false;
-
- private:
-  int arrived = 0;
-  std::uint64_t generation = 0;
-};
 
 struct Settings {
   std::mutex mutex;
   int version = 22809;
   std::map<std::string, Result> failures;
   std::string calls, told;
-  std::string last_error;
+  std::atomic<const char*> last_error = "";
   std::map<std::uint64_t, std::shared_ptr<World>> worlds;  // by unique id
   std::uint64_t ids = 0;
   std::atomic<int> alive = 0;
@@ -131,133 +52,6 @@ struct ncclComm {
 
 namespace muo::nccl {
 namespace {
-
-template <class T>
-void add(std::byte* out, const std::byte* in, std::int64_t n, bool first) {
-  auto* to = reinterpret_cast<T*>(out);
-  const auto* from = reinterpret_cast<const T*>(in);
-  for (std::int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<T, BF16>)
-      to[i] = first ? from[i] : to_bf16(to_f32(to[i]) + to_f32(from[i]));
-    else
-      to[i] = first ? from[i] : static_cast<T>(to[i] + from[i]);
-  }
-}
-void add(Type type, std::byte* out, const std::byte* in, std::int64_t n, bool first) {
-  switch (type) {
-    case Type::kFloat32:
-      return add<float>(out, in, n, first);
-    case Type::kBfloat16:
-      return add<BF16>(out, in, n, first);
-    case Type::kFloat64:
-      return add<double>(out, in, n, first);
-    case Type::kInt32:
-      return add<std::int32_t>(out, in, n, first);
-    case Type::kInt64:
-      return add<std::int64_t>(out, in, n, first);
-    case Type::kUint8:
-      return add<std::uint8_t>(out, in, n, first);
-  }
-}
-
-// Segment `segment` of a sum goes round the ring and ends at its rank, which adds last.
-void ring_sum(const World& world, const Work& mine, std::int64_t first, std::int64_t n, int segment,
-              std::byte* out) {
-  std::vector<std::byte> sum(static_cast<std::size_t>(n * size_of_type(mine.type)));
-  for (int k = 1; k <= world.size(); ++k) {
-    const Work& post = world.posts[static_cast<std::size_t>((segment + k) % world.size())];
-    add(mine.type, sum.data(), post.in + first * size_of_type(mine.type), n, k == 1);
-  }
-  std::copy(sum.begin(), sum.end(), out);
-}
-
-void move(const World& world, int rank, const Work& mine, std::vector<std::byte>& result) {
-  const std::int64_t size = size_of_type(mine.type);
-  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size); };
-  switch (mine.call) {
-    case Call::kReduceScatter:
-      result.resize(bytes(mine.count));
-      return ring_sum(world, mine, rank * mine.count, mine.count, rank, result.data());
-    case Call::kReduce:
-    case Call::kAllReduce:
-      if (mine.call == Call::kReduce && rank != mine.peer) return;
-      result.resize(bytes(mine.count));
-      for (int s = 0; s < world.size(); ++s) {
-        const std::int64_t first = mine.count * s / world.size();
-        const std::int64_t last = mine.count * (s + 1) / world.size();
-        ring_sum(world, mine, first, last - first, s, result.data() + first * size);
-      }
-      return;
-    case Call::kBroadcast: {
-      const std::byte* in = world.posts[static_cast<std::size_t>(mine.peer)].in;
-      result.assign(in, in + mine.count * size);
-      return;
-    }
-    case Call::kAllGather:
-      for (const Work& post : world.posts)
-        result.insert(result.end(), post.in, post.in + mine.count * size);
-      return;
-    case Call::kSend:
-    case Call::kReceive:
-      return;
-  }
-}
-
-bool pairs_with(const Work& a, const Work& b) {
-  return a.call == b.call && a.count == b.count && a.type == b.type && a.peer == b.peer;
-}
-
-// One collective of all ranks. Into memory of its own first: outputs may be inputs.
-bool run_collective(World& world, int rank, const Work& mine) {
-  world.posts[static_cast<std::size_t>(rank)] = mine;
-  if (!world.arrive()) return false;
-  for (const Work& post : world.posts)
-    if (!pairs_with(mine, post)) world.mispaired = true;
-  if (!world.arrive() || world.mispaired) return false;  // all have looked
-  std::vector<std::byte> result;
-  move(world, rank, mine, result);
-  if (!world.arrive()) return false;  // all have read
-  std::copy(result.begin(), result.end(), mine.out);
-  return true;
-}
-
-bool receive(World& world, int rank, const Work& mine) {
-  std::unique_lock lock(world.mutex);
-  auto& queue = world.messages[{mine.peer, rank}];
-  world.changed.wait(lock, [&] { return !queue.empty() || world.aborted; });
-  if (queue.empty()) return false;
-  const std::shared_ptr<World::Message> message = queue.front();
-  queue.pop_front();
-  const bool fits = message->bytes == mine.count * size_of_type(mine.type);
-  if (fits) std::copy_n(message->data, message->bytes, mine.out);
-  world.mispaired = world.mispaired || !fits;
-  message->taken = true;
-  world.changed.notify_all();
-  return true;
-}
-
-// What NCCL makes one kernel of.
-void run(World& world, int rank, const std::vector<Work>& group) {
-  std::vector<std::shared_ptr<World::Message>> sent;
-  for (const Work& work : group) {
-    if (work.call != Call::kSend) continue;
-    sent.push_back(std::make_shared<World::Message>(
-        World::Message{work.in, work.count * size_of_type(work.type)}));
-    const std::lock_guard lock(world.mutex);
-    world.messages[{rank, work.peer}].push_back(sent.back());
-    world.changed.notify_all();
-  }
-  for (const Work& work : group) {
-    if (work.call == Call::kSend) continue;
-    const bool done = work.call == Call::kReceive ? receive(world, rank, work)
-                                                  : run_collective(world, rank, work);
-    if (!done) return;
-  }
-  std::unique_lock lock(world.mutex);
-  world.changed.wait(lock, [&] {
-    return world.aborted || std::all_of(sent.begin(), sent.end(), [](auto& m) { return m->taken; });
-  });
-}
 
 struct OpenGroup {
   int depth = 0;
@@ -411,7 +205,7 @@ const char* ncclGetErrorString(Result result) {
   }
 }
 
-const char* ncclGetLastError(Comm /*comm*/) { return settings().last_error.c_str(); }
+const char* ncclGetLastError(Comm /*comm*/) { return settings().last_error; }
 
 Result ncclReduce(const void* in, void* out, std::size_t count, Type type, Op /*op*/, int root,
                   Comm comm, NativeStream stream) {

@@ -104,6 +104,7 @@ class Group final : public CommunicatorGroup {
     // At once: until the last rank's kernels end, the first's may wait for them.
     const auto all = [handles] {
       std::vector<std::thread> threads;
+      threads.reserve(handles.size());
       for (const std::shared_ptr<Handle>& handle : handles)
         threads.emplace_back([handle] { handle->abort(); });
       for (std::thread& thread : threads)

@@ -55,7 +55,8 @@ Library load(const char* path) {
   Library library;
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
-    library.missing = concat("NCCL does not load: ", dlerror(), "; install it, version ",
+    const char* why = dlerror();  // NOLINT(concurrency-mt-unsafe)
+    library.missing = concat("NCCL does not load: ", why, "; install it, version ",
                              version_text(kOldestVersion), " or newer", kAdvice);
     return library;
   }
@@ -77,9 +78,8 @@ void set_environment() {
                                                                {"NCCL_PROTO", "Simple"},
                                                                {"NCCL_NVLS_ENABLE", "0"},
                                                                {"NCCL_GRAPH_MIXING_SUPPORT", "0"}};
-  for (const auto& [name, value] : kSettings)
-    setenv(name, value,
-           /*overwrite=*/0);  // NOLINT(concurrency-mt-unsafe): before the ranks' threads
+  for (const auto& [name, value] : kSettings)  // before the ranks' threads begin
+    setenv(name, value, /*overwrite=*/0);      // NOLINT(concurrency-mt-unsafe)
 }
 
 }  // namespace muo::nccl
