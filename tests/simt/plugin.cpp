@@ -114,6 +114,7 @@ const BackendPlugin plugin{
     .missing = [] { return std::string(); },
     .device_count = [] { return 64; },
     .describe = [](int /*index*/) { return std::string("CUDA threads as fibers on the CPU"); },
+    .available_memory = [](int /*index*/) { return std::int64_t{1} << 40; },
     .make_device = [](int rank, int index) -> std::unique_ptr<Device> {
       return std::make_unique<SimtDevice>(rank, index);
     },

@@ -67,6 +67,14 @@ std::string missing() {
   }
 }
 
+std::int64_t available_memory(int index) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  MUO_CUDA_CHECK(cudaSetDevice(index));
+  MUO_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return static_cast<std::int64_t>(free);
+}
+
 std::unique_ptr<Device> make_device(int rank, int index) {
   return std::make_unique<CudaDevice>(rank, index);
 }
@@ -87,6 +95,7 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
 const BackendPlugin plugin{.missing = missing,
                            .device_count = device_count,
                            .describe = describe,
+                           .available_memory = available_memory,
                            .make_device = make_device,
                            .make_communicators = make_communicators};
 
