@@ -33,14 +33,21 @@ void Decoder::forward(const Length& length) {
   length.gpt->forward(rank_.compute, weights_, length.tokens);
 }
 
+void Decoder::enqueue(const Length& length) {
+  forward(length);
+  // Its row is that of next_logits only for a full context, which then asks again; it is here so
+  // that the memory plan knows of the logits.
+  length.gpt->logits(rank_.compute, weights_, length.t - 1, length.t);
+}
+
+void Decoder::warm_up() {
+  for (const Length& length : lengths_)
+    enqueue(length);
+}
+
 void Decoder::capture() {
   for (Length& length : lengths_)
-    length.graph = rank_.compute.capture([&] {
-      forward(length);
-      // Its row is that of next_logits only for a full context, which then asks again; it is here
-      // so that the memory plan knows of the logits.
-      length.gpt->logits(rank_.compute, weights_, length.t - 1, length.t);
-    });
+    length.graph = rank_.compute.capture([&] { enqueue(length); });
 }
 
 void Decoder::next_logits(std::span<const std::int32_t> context, std::span<float> out) {

@@ -19,6 +19,7 @@ class Decoder {
   Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
           std::span<const Tensor> weights, Arena& arena);
 
+  void warm_up();  // every call of a capture once, eagerly
   void capture();
   // out (vocab_size) <- soft-capped logits of the token after `context` (1 to seq_len tokens).
   // Waits.
@@ -34,6 +35,7 @@ class Decoder {
     std::unique_ptr<Graph> graph;
   };
   void forward(const Length& length);
+  void enqueue(const Length& length);
 
   RankContext& rank_;
   const GptConfig& config_;

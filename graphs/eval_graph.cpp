@@ -54,6 +54,11 @@ void EvalGraph::enqueue() {
                               .bytes = token_bytes_});
 }
 
+void EvalGraph::warm_up() {
+  enqueue();
+  static_cast<void>(finish());
+}
+
 void EvalGraph::capture() {
   graph_ = rank_.compute.capture([&] { enqueue(); });
 }

@@ -32,6 +32,7 @@ class EvalGraph {
             const RotaryTables& rotary, std::span<const Tensor> weights, Tensor token_bytes,
             Arena& arena);
 
+  void warm_up();  // every call of a capture once, eagerly
   void capture();
   void reset();  // enqueues: totals <- 0
   // Enqueues; inputs, targets: (batch, seq_len) int32 in pinned memory, targets of -1 are ignored.

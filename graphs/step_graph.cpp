@@ -80,6 +80,12 @@ void StepGraph::enqueue(const Part& part) {
     });
 }
 
+void StepGraph::warm_up() {
+  const ProfileRange range(ProfileKind::kPhase, "warm-up");
+  for (const Part& part : parts_)
+    enqueue(part);
+}
+
 void StepGraph::capture() {
   const ProfileRange range(ProfileKind::kPhase, "capture");
   for (Part& part : parts_)

@@ -32,6 +32,7 @@ class StepGraph {
   // True if gradients must survive between graphs, which is for ShardedStep to know.
   static bool spans_graphs(const StepShape& shape) { return shape.accumulation > kMostUnrolled; }
 
+  void warm_up();  // every call of a capture once, eagerly, on whatever the tensors hold
   void capture();
   // Enqueues one step on compute. inputs, targets: (accumulation, batch, seq_len) int32 in pinned
   // memory; `copied` is recorded when they are free again, before the last replay.

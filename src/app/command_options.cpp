@@ -160,23 +160,42 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
   };
 }
 
-std::vector<OptionRow> device_rows(TrainOptions& o) {
-  const auto strategies = strategy_names();
+std::vector<OptionRow> where_rows(DeviceOptions& o) {
   return {
       {.name = "backend",
        .group = kDevices,
        .value = "NAME",
-       .help = "auto or host: virtual devices on the CPU, a thread each",
+       .help = "host: devices on the CPU; cuda: GPUs; auto: GPUs if any",
        .field = &o.backend,
-       .choices = {"auto", "host"}},
+       .choices = {"auto", "host", "cuda"}},
       {.name = "devices",
        .group = kDevices,
        .value = "N",
-       .help = "auto: the cores, at most 4",
+       .help = "auto: all GPUs, or the cores, at most 4",
        .field = &o.devices,
        .low = 1,
        .high = kMostDevices,
        .replaces = {"device-batch-size"}},
+      {.name = "ranks-per-device",
+       .group = kDevices,
+       .value = "N",
+       .help = "virtual ranks on each GPU",
+       .field = &o.ranks_per_device,
+       .low = 1,
+       .high = 8,
+       .replaces = {"device-batch-size"}},
+      {.name = "comm",
+       .group = kDevices,
+       .value = "NAME",
+       .help = "between GPUs; auto: nccl, or peer where ranks share one",
+       .field = &o.comm,
+       .choices = {"auto", "host", "peer", "nccl"}},
+  };
+}
+
+std::vector<OptionRow> device_rows(TrainOptions& o) {
+  const auto strategies = strategy_names();
+  return {
       {.name = "strategy",
        .group = kDevices,
        .value = "NAME",
@@ -203,7 +222,7 @@ std::vector<OptionRow> number_rows(TrainOptions& o) {
       {.name = "dtype",
        .group = kNumbers,
        .value = "fp32|bf16",
-       .help = "to compute in; auto: fp32 on the host",
+       .help = "to compute in; auto: fp32 on the host, bf16 on GPUs",
        .field = &o.dtype,
        .replaces = {"weight-wire"}},
       {"gradient-wire", kNumbers, "fp32|bf16", "of gradients on their way to be summed; auto: fp32",
@@ -245,13 +264,13 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
 std::vector<OptionRow> option_table(TrainOptions& o) {
   std::vector<OptionRow> table;
   for (const auto& rows : {data_rows(o), model_rows(o), batch_rows(o), optimizer_rows(o),
-                           device_rows(o), number_rows(o), run_rows(o)})
+                           where_rows(o), device_rows(o), number_rows(o), run_rows(o)})
     table.insert(table.end(), rows.begin(), rows.end());
   return table;
 }
 
 std::vector<OptionRow> option_table(EvalOptions& o) {
-  return {
+  std::vector<OptionRow> table = {
       {.name = "checkpoint",
        .group = kRun,
        .value = "DIR",
@@ -262,11 +281,13 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       {"data-max-bytes", kData, "BYTES", "use whole text files until this many bytes; 0: all",
        &o.data_max_bytes, 0, kMostTokens},
       {"eval-tokens", kData, "TOKENS", "auto: all of it", &o.eval_tokens, 1, kMostTokens},
-      {"devices", kDevices, "N", "auto: the cores, at most 4", &o.devices, 1, kMostDevices},
       {"device-batch-size", kDevices, "ROWS", "rows per device at a time", &o.device_batch_size, 1,
        kMostRows},
       {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
   };
+  const std::vector<OptionRow> where = where_rows(o);
+  table.insert(table.begin() + 4, where.begin(), where.end());
+  return table;
 }
 
 std::vector<OptionRow> option_table(SampleOptions& o) {

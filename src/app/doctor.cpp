@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/backend.h"
 #include "app/commands.h"
 #include "app/gemm_rate.h"
 #include "app/gpu_peaks.h"
@@ -186,11 +187,7 @@ Diagnosis diagnose() {
   out.text += line("driver", driver());
   out.text += line("CUDA", cuda_libraries());
   out.text += cuda_backend();
-  out.text +=
-      "\nThis version trains on the host backend (CPU) only: its CUDA kernels are not put "
-      "together\n"
-      "to a step yet.\n";
-  out.text += out.healthy ? "Ready to train.\n" : "Not ready: see BROKEN above.\n";
+  out.text += out.healthy ? "\nReady to train.\n" : "\nNot ready: see BROKEN above.\n";
   return out;
 }
 

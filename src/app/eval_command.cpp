@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/backend.h"
+#include "app/capture_graphs.h"
 #include "app/commands.h"
 #include "app/evaluator.h"
 #include "app/inference.h"
@@ -44,14 +46,17 @@ int run_eval(const EvalOptions& options) {
       options.device_batch_size.value_or(std::max<std::int64_t>(1, kRowTokens / config.seq_len));
   const std::int64_t rows =
       options.eval_tokens ? (*options.eval_tokens + config.seq_len - 1) / config.seq_len : 0;
-  const int world = static_cast<int>(options.devices.value_or(default_devices()));
+  DeviceOptions devices = options;
+  std::vector<std::string> notes;
+  const GroupOptions ranks = choose_devices(devices, notes);
+  const int world = ranks.world;
 
   EvalResult result;
-  DeviceGroup group({.world = world});
+  DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, batch, rank.rank, world));
     InferenceState state(rank, config, params, batch, arena);
-    state.capture();
+    capture_graphs(rank, arena, state);
     Evaluator evaluator(rank, *state.eval, *corpus.val, batch, config.seq_len, rows);
     state.load(checkpoint, corpus.token_bytes);
     const EvalResult mine = evaluator.run();

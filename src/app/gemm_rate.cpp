@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/backend.h"
 #include "base/thread_time.h"
 #include "kernels/gemm.h"
 

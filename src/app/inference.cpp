@@ -35,6 +35,12 @@ InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
     decoder = std::make_unique<Decoder>(rank, config, rotary, weights, arena);
 }
 
+void InferenceState::warm_up() {
+  if (eval) eval->warm_up();
+  if (decoder) decoder->warm_up();
+  rank_.compute.synchronize();
+}
+
 void InferenceState::capture() {
   if (eval) eval->capture();
   if (decoder) decoder->capture();

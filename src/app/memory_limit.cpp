@@ -43,7 +43,7 @@ std::int64_t available_memory() {
 }
 
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
-  if (plan.bytes <= available / config.world) return;
+  if (plan.bytes <= available) return;
   constexpr double kGiB = 1 << 30;
   const double each = static_cast<double>(plan.bytes) / kGiB;
   throw InputError(fmt::format(
@@ -51,8 +51,8 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
       "available: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
       "({} layers of width {}), or fewer --devices",
       config.world, config.world == 1 ? "" : "s", config.world == 1 ? "s" : "", each * config.world,
-      each, static_cast<double>(available) / kGiB, config.batch, config.model.seq_len,
-      config.model.n_layer, config.model.n_embd));
+      each, static_cast<double>(available) * config.world / kGiB, config.batch,
+      config.model.seq_len, config.model.n_layer, config.model.n_embd));
 }
 
 }  // namespace muo

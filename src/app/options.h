@@ -9,10 +9,18 @@
 
 namespace muo {
 
+// Where to compute: backend.h resolves it.
+struct DeviceOptions {
+  std::string backend = "auto";              // host, cuda
+  std::string comm = "auto";                 // host, peer, nccl
+  std::optional<std::int64_t> devices = {};  // empty: all GPUs, or as many as the host has cores
+  std::int64_t ranks_per_device = 1;         // virtual ranks on each GPU
+};
+
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
 // the run's config.toml holds the filled values; only the scales stay automatic, as they
 // follow from the others. Names follow nanochat's base_train.
-struct TrainOptions {
+struct TrainOptions : DeviceOptions {
   std::vector<std::string> data;      // text files, directories of text, or .bin shards
   std::vector<std::string> val_data;  // empty: hold out a part of `data`
   std::int64_t data_max_bytes = 0;    // of text; 0: all
@@ -42,8 +50,6 @@ struct TrainOptions {
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
 
-  std::string backend = "auto";
-  std::optional<std::int64_t> devices;
   std::string strategy = "balanced";
   bool graph = true;  // false: the same calls, eagerly
   std::optional<DType> dtype, gradient_wire, weight_wire;
@@ -59,12 +65,11 @@ struct TrainOptions {
   std::int64_t log_every = 1;
 };
 
-struct EvalOptions {
+struct EvalOptions : DeviceOptions {
   std::string checkpoint;         // a checkpoint, or a run directory: its newest
   std::vector<std::string> data;  // empty: the held-out data of the run
   std::int64_t data_max_bytes = 0;
   std::optional<std::int64_t> eval_tokens;  // empty: all
-  std::optional<std::int64_t> devices;
   std::optional<std::int64_t> device_batch_size;
   std::optional<DType> dtype;  // empty: the run's
 };

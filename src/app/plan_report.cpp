@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/backend.h"
 #include "app/commands.h"
 #include "app/run_memory.h"
 #include "app/scaling.h"
@@ -303,7 +304,7 @@ int run_plan(const TrainOptions& options, ReportFormat format) {
                           plan_run_memory(config)};
   const std::string text = format == ReportFormat::kJson ? plan_json(report) : plan_table(report);
   static_cast<void>(std::fputs(text.c_str(), stdout));
-  require_memory(config, report.memory, available_memory());
+  require_memory(config, report.memory, available_memory_per_rank(config.group));
   return 0;
 }
 

@@ -1,11 +1,11 @@
 #include "app/run_config.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "app/backend.h"
 #include "app/scaling.h"
 #include "base/check.h"
 
@@ -16,7 +16,6 @@ constexpr std::int64_t kTile = 128;              // width of a head where nothin
 constexpr std::int64_t kMicroStepTokens = 4096;  // per device: GEMMs are efficient, memory small
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
-constexpr int kMostDefaultDevices = 4;
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -48,8 +47,8 @@ class Resolver {
   }
 
   RunConfig run() {
-    model();
     devices();
+    model();
     formats();
     batch();
     iterations();
@@ -104,15 +103,9 @@ class Resolver {
 
   void devices() {
     TrainOptions& o = run_.options;
-    if (o.backend == "auto") {
-      note("backend: host (the only one of this version)");
-      o.backend = "host";
-    }
-    if (!o.devices) {
-      o.devices = default_devices();
-      note("devices: {} ({} cores, at most {})", *o.devices, usable_cores(), kMostDefaultDevices);
-    }
-    run_.world = static_cast<int>(*o.devices);
+    run_.group = choose_devices(o, run_.notes);
+    run_.world = run_.group.world;
+    if (!o.dtype) o.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
   }
 
   void batch() {
@@ -287,15 +280,6 @@ GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {
   model.dtype = o.dtype.value_or(DType::kF32);
   return model;
 }
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
 
 DataOptions data_options(const TrainOptions& o) {
   DataOptions data;

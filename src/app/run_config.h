@@ -10,6 +10,7 @@
 #include "model/gpt_config.h"
 #include "optim/sharding_plan.h"
 #include "optim/update_groups.h"
+#include "runtime/device_group.h"
 
 namespace muo {
 
@@ -27,7 +28,8 @@ struct RunConfig {
   ScalingTargets targets;
   OptimizerOptions optimizer;
   NumberFormats formats;
-  int world = 1;
+  GroupOptions group;
+  int world = 1;                        // group.world
   std::int64_t batch = 1;               // rows per device and micro-step
   std::int64_t accumulation = 1;        // micro-steps
   std::int64_t total_batch_tokens = 0;  // world * batch * seq_len * accumulation
@@ -57,11 +59,6 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
 
 // The model that `options` describe. Heads not given: as many of 128 as divide the width best.
 GptConfig make_gpt_config(const TrainOptions& options, std::int64_t vocab_size);
-
-// Cores that this process may use.
-int usable_cores();
-// Host devices where nothing else is asked: the usable cores, at most 4.
-int default_devices();
 
 DataOptions data_options(const TrainOptions& options);
 

@@ -15,8 +15,8 @@ MemoryPlan plan_run_memory(const RunConfig& config);
 // where a control group's limit leaves less.
 std::int64_t available_memory();
 
-// Throws InputError, with the numbers and the options to change, if `config.world` devices of
-// plan.bytes each do not fit into `available` bytes.
+// Throws InputError, with the numbers and the options to change, if plan.bytes do not fit into the
+// `available` bytes of a rank.
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available);
 
 }  // namespace muo

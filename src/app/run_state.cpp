@@ -52,6 +52,14 @@ RunState::RunState(RankContext& rank, const RunConfig& config, const std::vector
       config_(config),
       params_(params) {}
 
+void RunState::warm_up() {
+  step.warm_up();
+  eval.warm_up();
+  decoder.warm_up();
+  rank_.compute.synchronize();
+  std::fill_n(ring.data, ring.bytes(), std::byte{0});  // nobody has stepped
+}
+
 void RunState::capture() {
   step.capture();
   eval.capture();

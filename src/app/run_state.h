@@ -22,6 +22,7 @@ class RunState {
   RunState(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
            const ShardingPlan& plan, Arena& arena);
 
+  void warm_up();  // see capture_graphs.h; waits
   void capture();
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
 

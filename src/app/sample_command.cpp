@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "app/capture_graphs.h"
 #include "app/commands.h"
 #include "app/inference.h"
 #include "app/model_json.h"
@@ -26,7 +27,7 @@ int run_sample(const SampleOptions& options) {
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
     InferenceState state(rank, config, params, 0, arena);
-    state.capture();
+    capture_graphs(rank, arena, state);
     state.load(checkpoint, {});
     for (std::int64_t i = 0; i < options.num_samples; ++i) {
       const std::string text = sample_text(*state.decoder, config, options.prompt,

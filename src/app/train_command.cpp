@@ -5,8 +5,10 @@
 #include <csignal>
 #include <optional>
 
+#include "app/backend.h"
 #include "app/commands.h"
 #include "app/gemm_rate.h"
+#include "app/gpu_peaks.h"
 #include "app/logger.h"
 #include "app/model_json.h"
 #include "app/run_directory.h"
@@ -78,6 +80,41 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   return checkpoint;
 }
 
+// What the utilisation is a share of.
+struct Peak {
+  double flops = 0;  // per second, all devices together; 0: unknown
+  std::string text;
+};
+
+// Of GPUs what their maker states; what a host reaches no table has, so it is measured.
+Peak peak_of(const RunConfig& config) {
+  const GroupOptions& group = config.group;
+  if (group.plugin == nullptr) {
+    const double flops = measure_gemm_rate(group, config.model.dtype);
+    return {flops, fmt::format("{} in {} matrix products, all devices together, measured now",
+                               flops_text(flops), name_of(config.model.dtype))};
+  }
+  Peak peak;
+  for (int i = 0; i < group.world / group.ranks_per_device; ++i) {
+    const std::string device = group.plugin->describe(i);
+    const std::string name = device.substr(0, device.find(','));
+    const std::optional<double> flops = gpu_peak_flops(name);
+    if (!flops) return {0, fmt::format("that of {} is not known", name)};
+    peak.flops += *flops;
+  }
+  peak.text = fmt::format("{} in bf16 by their maker, all GPUs together", flops_text(peak.flops));
+  return peak;
+}
+
+std::string peak_note(const RunConfig& config, const Peak& peak, std::int64_t first_step) {
+  if (peak.flops <= 0) return fmt::format("peak: {}: mfu is null", peak.text);
+  const double flops_left = config.flops_per_token *
+                            static_cast<double>(config.iterations - first_step) *
+                            static_cast<double>(config.total_batch_tokens);
+  return fmt::format("peak: {}; mfu is a share of it, and {:.3g} FLOPs take {} at it", peak.text,
+                     flops_left, duration_text(flops_left / peak.flops));
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -87,15 +124,14 @@ int run_train(const TrainOptions& options) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   const MemoryPlan memory = plan_run_memory(config);
-  require_memory(config, memory, available_memory());
+  require_memory(config, memory, available_memory_per_rank(config.group));
   const RunDirectory directory = find_run_directory(config.options);
   config.options.out = directory.root.string();
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   create_run_directory(directory, config.options);
 
-  const GroupOptions ranks{.world = config.world};
-  const double gemm_rate = measure_gemm_rate(ranks, config.model.dtype);
+  const Peak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
   Logger logger({.metrics = directory.metrics(),
                  .first_step = first_step,
@@ -103,7 +139,7 @@ int run_train(const TrainOptions& options) {
                  .tokens_per_step = config.total_batch_tokens,
                  .bytes_per_token = config.bytes_per_token,
                  .flops_per_token = config.flops_per_token,
-                 .peak_flops = gemm_rate,
+                 .peak_flops = peak.flops,
                  .log_every = config.options.log_every});
   logger.note(corpus.description);
   for (const std::string& note : notes)
@@ -113,14 +149,7 @@ int run_train(const TrainOptions& options) {
   logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
                           config.options.model, config.parameters, config.world,
                           config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
-  const double flops_left = config.flops_per_token *
-                            static_cast<double>(config.iterations - first_step) *
-                            static_cast<double>(config.total_batch_tokens);
-  logger.note(fmt::format(
-      "peak: {} in {} matrix products, all devices together, measured now; mfu is a share of it, "
-      "and {:.3g} FLOPs take {} at it",
-      flops_text(gemm_rate), name_of(config.model.dtype), flops_left,
-      duration_text(flops_left / gemm_rate)));
+  logger.note(peak_note(config, peak, first_step));
 
   CheckpointSaver saver(directory.root, config.world);
   const SignalScope signals;
@@ -132,7 +161,7 @@ int run_train(const TrainOptions& options) {
                   .resume = resume ? &*resume : nullptr,
                   .logger = logger,
                   .signal = stop_signal};
-  DeviceGroup group(ranks);
+  DeviceGroup group(config.group);
   group.run([&](RankContext& rank) { train_rank(rank, run); });
   logger.summary();
   logger.note(fmt::format("run directory: {}", directory.root.string()));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "app/capture_graphs.h"
 #include "app/evaluator.h"
 #include "app/model_json.h"
 #include "app/run_state.h"
@@ -37,11 +38,13 @@ class RankTrainer {
         copied_(rank.device.make_event()) {}
 
   void train() {
-    if (config_.options.graph) state_.capture();
+    if (config_.options.graph) capture_graphs(rank_, arena_, state_);
     const LoaderOptions loading = loader_options();
     const auto slots =
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
     rank_.device.seal();
+    // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
+    rank_.barrier.arrive({}, "start-up");
 
     state_.initialize(run_.corpus.token_bytes);
     step_ = restore_or_initialize();
@@ -55,6 +58,7 @@ class RankTrainer {
       one_step(loader);
     }
     rank_.compute.synchronize();
+    rank_.communicator.check();
     log_finished();
     if (step_ > first || run_.resume == nullptr) save();
     // Before the evaluation, which may be long: nothing is lost if it fails.
@@ -104,6 +108,7 @@ class RankTrainer {
     const bool samples = due(config_.sample_every) && step_ > first;
     if (!saves && !evaluates && !samples) return;
     rank_.compute.synchronize();
+    rank_.communicator.check();
     log_finished();
     if (saves) save();
     if (evaluates) evaluate();
@@ -117,6 +122,7 @@ class RankTrainer {
     // In stream order the copies of this step follow the replay of the one before, so this waits
     // for that, never for the replay just launched.
     copied_->synchronize();
+    rank_.communicator.check();
     loader.release();
     log_finished();
     if (config_.verify_sync_every > 0 && (step_ + 1) % config_.verify_sync_every == 0)

@@ -67,6 +67,13 @@ PlannedArena::PlannedArena(Device& device, MemoryPlan plan)
   buffer_ = device.allocate(plan_.bytes, "the planned tensors");
 }
 
+void PlannedArena::zero(Stream& stream) {
+  stream.zero({.data = buffer_->data(),
+               .shape = {plan_.bytes},
+               .dtype = DType::kBytes,
+               .device = device_});
+}
+
 Tensor PlannedArena::tensor(const TensorSpec& spec) {
   MUO_CHECK(next_ < plan_.specs.size(), "tensor '", spec.name,
             "' is not in the memory plan, whose ", plan_.specs.size(), " tensors are all taken");

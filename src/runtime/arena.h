@@ -97,6 +97,7 @@ class PlannedArena final : public Arena {
  public:
   PlannedArena(Device& device, MemoryPlan plan);  // allocates plan.bytes, zero-filled
   [[nodiscard]] Tensor tensor(const TensorSpec& spec) override;
+  void zero(Stream& stream);  // all of it
 
  private:
   int device_;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -48,7 +49,8 @@ LoadedPlugin load_plugin(std::string_view name) {
 }
 
 LoadedPlugin load_cuda() {
-  LoadedPlugin cuda = load_plugin("muograph_cuda");
+  const char* stand_in = std::getenv("MUO_CUDA_PLUGIN");
+  LoadedPlugin cuda = load_plugin(stand_in != nullptr ? stand_in : "muograph_cuda");
   if (cuda.plugin == nullptr) {
     if (cuda.missing.find("cannot open shared object file") != std::string::npos)
       cuda.missing +=

@@ -24,6 +24,8 @@ struct BackendPlugin {
   int (*device_count)() = nullptr;
   // One line for `doctor`: name, memory, compute capability.
   std::string (*describe)(int index) = nullptr;
+  // Bytes of memory that are free on device `index` now.
+  std::int64_t (*available_memory)(int index) = nullptr;
   // Device `index`, for the rank of the calling thread. Throws Error.
   std::unique_ptr<Device> (*make_device)(int rank, int index) = nullptr;
   // Ends for ranks 0 to world - 1, which meet at `rendezvous`. Throws InputError if this kind
@@ -41,7 +43,8 @@ struct LoadedPlugin {
 // Loads lib<name>.so from the folder of the core library; it stays loaded. Later calls return what
 // the first one found.
 LoadedPlugin load_plugin(std::string_view name);
-// The CUDA backend: the plug-in is there and finds a device.
+// The CUDA backend: the plug-in is there and finds a device. Tests put another plug-in into its
+// place: MUO_CUDA_PLUGIN=muograph_simt.
 LoadedPlugin load_cuda();
 
 }  // namespace muo

@@ -177,6 +177,27 @@ TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   }
 }
 
+// With the SIMT tier in the place of GPUs: nothing of the program may depend on host memory.
+TEST_F(Training, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
+  const std::string run =
+      "--num-iterations 4 --total-batch-size 256 --eval-every 2 --save-every 2 ";
+  const Outcome device = run_program(
+      options("device", run + "--backend cuda --devices 1 --ranks-per-device 2 --dtype fp32"),
+      "MUO_CUDA_PLUGIN=muograph_simt");
+  ASSERT_EQ(device.code, 0) << device.err << device.out;
+  train("host", run);
+  const std::vector<double> got = losses("device");
+  const std::vector<double> want = losses("host");
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 1e-5) << "step " << i;
+  EXPECT_NEAR(metrics("device", "eval").back()["val_loss"].get<double>(),
+              metrics("host", "eval").back()["val_loss"].get<double>(), 1e-5);
+  // A checkpoint knows nothing of where it was made.
+  train("resumed", run + "--resume " + checkpoint_directory(path("device"), 2).string());
+  EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
+}
+
 TEST_F(Training, ResumeAutoTakesTheNewestCheckpointThatIsWhole) {
   train("run", "--save-every 5");
   const std::string want = tensors("run", 20);

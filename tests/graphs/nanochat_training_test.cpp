@@ -120,7 +120,7 @@ Result train(const Case& c) {
        .before_step =
            [&](RankContext& rank, RunState& state, int step) {
              if (rank.rank == 0 && std::ranges::count(c.keep, step) != 0)
-               result.kept[step] = test::replica_values(state);
+               result.kept[step] = test::replica_values(rank, state);
            }});
   return result;
 }

@@ -13,46 +13,29 @@
 namespace muo {
 namespace {
 
-using test::Agreement;
 using test::ToyCurves;
 using test::ToyTraining;
 
-std::vector<double> doubles(const std::vector<float>& values) {
-  return {values.begin(), values.end()};
-}
-
-// The control runs are the slow part: once for all tests of this program.
 constexpr int kSteps = 100;
-const Agreement& bounds() {
-  static const Agreement agreement = test::agreement({.steps = kSteps});
-  return agreement;
-}
-const ToyCurves& reference() {
-  static const ToyCurves result = test::train({.steps = kSteps});
-  return result;
-}
 
-void expect_agreement(const ToyCurves& got, const std::string& what) {
-  EXPECT_LE(test::curve_distance(got.losses, reference().losses), bounds().losses) << what;
-  EXPECT_LE(test::relative_error(got.weights, doubles(reference().weights)), bounds().weights)
-      << what;
-}
+const ToyCurves& reference() { return test::toy_reference(kSteps).curves; }
 
 TEST(StepGraph, Learns) {
   EXPECT_LT(reference().losses.back(), 0.6 * reference().losses.front());
-  EXPECT_NEAR(reference().losses.front(), std::log(61.0), 0.01);  // lm_head starts near zero
+  EXPECT_NEAR(reference().losses.front(), std::log(61.0),
+              0.01);  // lm_head starts near zero
 }
 
 TEST(StepGraph, EveryWorldGivesTheSameCurve) {
   for (const int world : {2, 3, 4, 5})
-    expect_agreement(test::train({.world = world, .steps = kSteps}),
-                     "world " + std::to_string(world));
+    test::expect_toy_agreement(test::train({.world = world, .steps = kSteps}),
+                               "world " + std::to_string(world));
 }
 
 TEST(StepGraph, EveryStrategyGivesTheSameCurve) {
   for (const std::string_view strategy : strategy_names())
     for (const int world : {1, 3})
-      expect_agreement(
+      test::expect_toy_agreement(
           test::train({.world = world, .strategy = std::string(strategy), .steps = kSteps}),
           std::string(strategy) + ", world " + std::to_string(world));
 }
@@ -61,7 +44,7 @@ TEST(StepGraph, AccumulationGivesTheSameCurveInOneGraphAndInSeveral) {
   // 5 micro-steps unrolled; 20: an opening, a middle and a closing graph; 10: no middle one.
   for (const std::int64_t accumulation : {5, 10, 20})
     for (const int world : {1, 3})
-      expect_agreement(
+      test::expect_toy_agreement(
           test::train({.world = world, .accumulation = accumulation, .steps = kSteps}),
           "accumulation " + std::to_string(accumulation) + ", world " + std::to_string(world));
 }
@@ -73,7 +56,8 @@ TEST(StepGraph, TheBoundTellsRunsApart) {
   other.before_step = [](RankContext&, RunState& state, int step) {
     if (step == 0) state.update.hyper().as_struct<HyperParameters>()->muon_lr *= 1.001;
   };
-  EXPECT_GT(test::curve_distance(test::train(other).losses, reference().losses), bounds().losses);
+  EXPECT_GT(test::curve_distance(test::train(other).losses, reference().losses),
+            test::toy_reference(kSteps).bounds.losses);
 }
 
 TEST(StepGraph, TheSameRunTwiceIsBitwiseEqual) {

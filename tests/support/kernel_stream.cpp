@@ -17,11 +17,12 @@ constexpr std::align_val_t kAlignment256{256};
 Device& device() {
   static Device& device = *[] {
     const bool simt = kernel_backend() == KernelBackend::kSimt;
+    // Every launch is over when the call returns, as the tests read memory then. CUDA reads it when
+    // it starts, which is when the plug-in is asked for its devices.
+    if (!simt) setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
     const LoadedPlugin loaded = simt ? load_plugin("muograph_simt") : load_cuda();
     if (loaded.plugin == nullptr)
       throw Error(concat("MUO_TEST_BACKEND=", simt ? "simt" : "cuda", ": ", loaded.missing));
-    // Every launch is over when the call returns, as the tests read memory then.
-    if (!simt) setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
     return loaded.plugin->make_device(0, 0).release();
   }();
   return device;

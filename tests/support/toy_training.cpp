@@ -1,6 +1,9 @@
 #include "support/toy_training.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
+#include <map>
 
 #include "base/philox.h"
 #include "support/tolerance.h"
@@ -54,6 +57,7 @@ RunConfig toy_config(const ToyTraining& run) {
     config.model.dtype = kBF16;
     config.formats = {.gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
   }
+  config.group = run.devices;
   config.world = run.world;
   config.accumulation = run.accumulation;
   config.batch = kTrainingRows / (run.world * run.accumulation);
@@ -90,6 +94,24 @@ Agreement agreement(const ToyTraining& run) {
     weights_apart.push_back(relative_error(other.weights, weights));
   }
   return {.losses = 4 * median(losses_apart), .weights = 4 * median(weights_apart)};
+}
+
+const ToyReference& toy_reference(int steps) {
+  static std::map<int, ToyReference> made;
+  const auto found = made.find(steps);
+  if (found != made.end()) return found->second;
+  const ToyTraining run{.steps = steps};
+  return made.emplace(steps, ToyReference{.curves = train(run), .bounds = agreement(run)})
+      .first->second;
+}
+
+void expect_toy_agreement(const ToyCurves& got, const std::string& what, double function_ulp) {
+  const auto& [want, bounds] = toy_reference(static_cast<int>(got.losses.size()));
+  const double one_ulp = std::ldexp(want.losses.front(), -23);  // at most
+  EXPECT_LE(curve_distance(got.losses, want.losses), bounds.losses + function_ulp * one_ulp)
+      << what;
+  EXPECT_LE(relative_error(got.weights, {want.weights.begin(), want.weights.end()}), bounds.weights)
+      << what;
 }
 
 }  // namespace muo::test

@@ -20,7 +20,7 @@ struct ToyTraining {
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
   std::uint64_t perturbation = 0;  // not 0: every initial weight moves by one ulp, up or down
   std::optional<std::uint64_t> random_order = {};
-  std::int64_t first_step = 0;
+  GroupOptions devices = {};  // plugin, ranks_per_device and communicator count
   // Called on every rank's thread, before each step.
   std::function<void(RankContext&, RunState&, int step)> before_step = {};
 };
@@ -40,5 +40,16 @@ struct Agreement {
   double weights = 0;  // relative, Frobenius
 };
 Agreement agreement(const ToyTraining& run);
+
+// The first steps of the plain model on one host rank, and what agrees with them. The control runs
+// are slow, so they are made once in a process.
+struct ToyReference {
+  ToyCurves curves;
+  Agreement bounds;
+};
+const ToyReference& toy_reference(int steps);
+// `function_ulp`: how far exp and log of the other backend are from the host's, in units in the
+// last place of a loss. Perturbed weights say nothing of it, as it is the same in every row.
+void expect_toy_agreement(const ToyCurves& got, const std::string& what, double function_ulp = 0);
 
 }  // namespace muo::test

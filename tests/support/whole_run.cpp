@@ -4,6 +4,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "app/capture_graphs.h"
 #include "base/check.h"
 
 namespace muo::test {
@@ -41,8 +42,9 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
   const RunConfig& config = run.config;
   PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank));
   RunState state(rank, config, params, plan, arena);
-  if (config.options.graph) state.capture();
+  if (config.options.graph) capture_graphs(rank, arena, state);
   rank.device.seal();
+  rank.barrier.arrive({}, "start-up");
   const std::int64_t allocations = rank.device.allocations();
   state.initialize({});
   state.initialize_weights();
@@ -64,7 +66,7 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
   state.verify_sync();
   const std::lock_guard lock(mutex);
   result.allocations_while_running += rank.device.allocations() - allocations;
-  if (rank.rank == 0) result.weights = replica_values(state);
+  if (rank.rank == 0) result.weights = replica_values(rank, state);
 }
 
 }  // namespace
@@ -75,7 +77,7 @@ RunCurves run_whole(const WholeRun& run) {
   const ShardingPlan plan = make_sharding_plan(config, params);
   RunCurves result;
   std::mutex mutex;
-  GroupOptions options;
+  GroupOptions options = config.group;
   options.world = config.world;
   options.random_order_seed = run.random_order;
   DeviceGroup group(options);
@@ -83,12 +85,18 @@ RunCurves run_whole(const WholeRun& run) {
   return result;
 }
 
-std::vector<float> replica_values(const RunState& state) {
+std::vector<float> replica_values(RankContext& rank, const RunState& state) {
   std::vector<float> out;
-  for (const Tensor& weight : state.weights)
+  std::vector<std::byte> bytes;
+  for (const Tensor& weight : state.weights) {
+    bytes.resize(static_cast<std::size_t>(weight.bytes()));
+    const Tensor copy{.data = bytes.data(), .shape = weight.shape, .dtype = weight.dtype};
+    rank.compute.copy(copy, weight);
+    rank.compute.synchronize();
     for (std::int64_t i = 0; i < weight.numel(); ++i)
-      out.push_back(weight.dtype == DType::kBF16 ? to_f32(weight.as<BF16>()[i])
-                                                 : weight.as<float>()[i]);
+      out.push_back(weight.dtype == DType::kBF16 ? to_f32(copy.as<BF16>()[i])
+                                                 : copy.as<float>()[i]);
+  }
   return out;
 }
 

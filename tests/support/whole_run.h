@@ -35,7 +35,7 @@ struct RunCurves {
 RunCurves run_whole(const WholeRun& run);
 
 // All parameters of a rank's replica, one after another, as fp32.
-std::vector<float> replica_values(const RunState& state);
+std::vector<float> replica_values(RankContext& rank, const RunState& state);
 
 double median(std::vector<double> values);
 

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/nccl_communicator.h"
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/probe.h"
 
@@ -66,6 +67,14 @@ std::string missing() {
   }
 }
 
+std::int64_t available_memory(int index) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  MUO_CUDA_CHECK(cudaSetDevice(index));
+  MUO_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return static_cast<std::int64_t>(free);
+}
+
 std::unique_ptr<Device> make_device(int rank, int index) {
   return std::make_unique<CudaDevice>(rank, index);
 }
@@ -76,7 +85,7 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
     case CommunicatorKind::kPeer:
       return make_peer_communicators(world, rendezvous, cuda_peer_platform());
     case CommunicatorKind::kNccl:
-      throw InputError("--comm nccl: this version has no NCCL communicator yet; use --comm peer");
+      return nccl::make_nccl_communicators(nccl::cuda_platform(), world, rendezvous);
     case CommunicatorKind::kHost:
       break;
   }
@@ -86,6 +95,7 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
 const BackendPlugin plugin{.missing = missing,
                            .device_count = device_count,
                            .describe = describe,
+                           .available_memory = available_memory,
                            .make_device = make_device,
                            .make_communicators = make_communicators};
 

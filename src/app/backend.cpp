@@ -1,0 +1,143 @@
+#include "app/backend.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "app/run_memory.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+constexpr int kMostDefaultDevices = 4;
+
+// Whether it is worth to load the CUDA backend, which takes a tenth of a second, just to look.
+bool driver_is_there() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) return false;
+  dlclose(driver);
+  return true;
+}
+
+// CUDA reads it once, at its first call.
+void prepare_environment() {
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  if (blocking != nullptr && std::string_view(blocking) != "0")
+    throw InputError(
+        fmt::format("CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: "
+                    "unset it",
+                    blocking));
+  // Hardware queues: with the default of 8, kernels of one stream can hold up another's.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
+class Chooser {
+ public:
+  Chooser(DeviceOptions& options, std::vector<std::string>& notes)
+      : options_(options), notes_(notes) {}
+
+  GroupOptions run() {
+    backend();
+    devices();
+    group_.ranks_per_device = static_cast<int>(options_.ranks_per_device);
+    group_.world = static_cast<int>(*options_.devices * options_.ranks_per_device);
+    communicator();
+    return group_;
+  }
+
+ private:
+  template <class... Parts>
+  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
+    notes_.push_back(fmt::format(format, std::forward<Parts>(parts)...));
+  }
+
+  void backend() {
+    if (options_.backend == "host") return;
+    const bool asked = options_.backend == "cuda";
+    if (!asked && !driver_is_there()) {
+      options_.backend = "host";
+      note("backend: host (no NVIDIA driver)");
+      return;
+    }
+    prepare_environment();
+    const LoadedPlugin cuda = load_cuda();
+    if (asked && cuda.plugin == nullptr) throw InputError("--backend cuda: " + cuda.missing);
+    group_.plugin = cuda.plugin;
+    options_.backend = cuda.plugin != nullptr ? "cuda" : "host";
+    if (!asked)
+      note("backend: {}{}", options_.backend,
+           cuda.plugin != nullptr ? "" : fmt::format(" ({})", cuda.missing));
+  }
+
+  void devices() {
+    const bool host = group_.plugin == nullptr;
+    if (host && options_.ranks_per_device != 1)
+      throw InputError("--ranks-per-device: the host has virtual devices only; give --devices");
+    const int there = host ? 0 : group_.plugin->device_count();
+    if (!options_.devices) {
+      options_.devices = host ? default_devices() : there;
+      if (host)
+        note("devices: {} ({} cores, at most {})", *options_.devices, usable_cores(),
+             kMostDefaultDevices);
+      else
+        note("devices: {}, all", there);
+    }
+    if (!host && *options_.devices > there)
+      throw InputError(
+          fmt::format("--devices: {} are asked for, and there {} {}; several ranks can share one: "
+                      "--ranks-per-device",
+                      *options_.devices, there == 1 ? "is" : "are", there));
+  }
+
+  // One rank has nobody to wait for, and needs no library.
+  void communicator() {
+    if (group_.plugin == nullptr) {
+      if (options_.comm != "auto" && options_.comm != "host")
+        throw InputError(fmt::format("--comm: {} is for --backend cuda", options_.comm));
+      options_.comm = "host";
+      return;
+    }
+    if (options_.comm == "host") throw InputError("--comm: host is for --backend host");
+    if (options_.comm == "auto") {
+      options_.comm = group_.world == 1 || options_.ranks_per_device > 1 ? "peer" : "nccl";
+      if (group_.world > 1) note("comm: {}", options_.comm);
+    }
+    group_.communicator =
+        options_.comm == "peer" ? CommunicatorKind::kPeer : CommunicatorKind::kNccl;
+  }
+
+  DeviceOptions& options_;
+  std::vector<std::string>& notes_;
+  GroupOptions group_;
+};
+
+}  // namespace
+
+GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes) {
+  return Chooser(options, notes).run();
+}
+
+int usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
+
+std::int64_t available_memory_per_rank(const GroupOptions& group) {
+  if (group.plugin == nullptr) return available_memory() / group.world;
+  std::int64_t least = group.plugin->available_memory(0);
+  for (int i = 1; i < group.world / group.ranks_per_device; ++i)
+    least = std::min(least, group.plugin->available_memory(i));
+  return least / group.ranks_per_device;
+}
+
+}  // namespace muo

@@ -1,0 +1,101 @@
+#include "app/backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/check.h"
+#include "support/errors.h"
+
+namespace muo {
+namespace {
+
+using test::message_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// For its life, the SIMT tier is what the CUDA backend is.
+class SimtForCuda {
+ public:
+  SimtForCuda() { setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1); }
+  ~SimtForCuda() { unsetenv("MUO_CUDA_PLUGIN"); }
+  SimtForCuda(const SimtForCuda&) = delete;
+  SimtForCuda& operator=(const SimtForCuda&) = delete;
+};
+
+struct Choice {
+  GroupOptions group;
+  std::vector<std::string> notes;
+};
+Choice choose(DeviceOptions& options) {
+  Choice choice;
+  choice.group = choose_devices(options, choice.notes);
+  return choice;
+}
+std::string refusal(DeviceOptions options) {
+  return message_of<InputError>([&] { static_cast<void>(choose(options)); });
+}
+
+TEST(ChooseDevices, TheHostHasAsManyRanksAsAsked) {
+  DeviceOptions options{.backend = "host", .devices = 3};
+  const Choice choice = choose(options);
+  EXPECT_EQ(choice.group.plugin, nullptr);
+  EXPECT_EQ(choice.group.world, 3);
+  EXPECT_EQ(choice.group.communicator, CommunicatorKind::kHost);
+  EXPECT_EQ(options.comm, "host");
+  EXPECT_THAT(choice.notes, IsEmpty());
+}
+
+TEST(ChooseDevices, RefusesWhatTheHostDoesNotHave) {
+  EXPECT_THAT(refusal({.backend = "host", .ranks_per_device = 2}), HasSubstr("give --devices"));
+  EXPECT_EQ(refusal({.backend = "host", .comm = "nccl"}), "--comm: nccl is for --backend cuda");
+}
+
+TEST(ChooseDevices, VirtualRanksShareADeviceAndTalkThroughItsMemory) {
+  const SimtForCuda simt;
+  DeviceOptions options{.backend = "cuda", .devices = 2, .ranks_per_device = 4};
+  const Choice choice = choose(options);
+  ASSERT_NE(choice.group.plugin, nullptr);
+  EXPECT_EQ(choice.group.world, 8);
+  EXPECT_EQ(choice.group.ranks_per_device, 4);
+  EXPECT_EQ(choice.group.communicator, CommunicatorKind::kPeer);
+  EXPECT_THAT(choice.notes, ElementsAre("comm: peer"));
+}
+
+TEST(ChooseDevices, SeveralGpusTalkThroughNcclUnlessToldOtherwise) {
+  const SimtForCuda simt;
+  DeviceOptions automatic{.backend = "cuda", .devices = 2};
+  EXPECT_EQ(choose(automatic).group.communicator, CommunicatorKind::kNccl);
+  DeviceOptions peer{.backend = "cuda", .comm = "peer", .devices = 2};
+  EXPECT_EQ(choose(peer).group.communicator, CommunicatorKind::kPeer);
+  DeviceOptions alone{.backend = "cuda", .devices = 1};
+  EXPECT_EQ(choose(alone).group.communicator, CommunicatorKind::kPeer);
+}
+
+TEST(ChooseDevices, RefusesMoreGpusThanThereAre) {
+  const SimtForCuda simt;
+  EXPECT_THAT(refusal({.backend = "cuda", .devices = 65}), HasSubstr("--ranks-per-device"));
+  EXPECT_EQ(refusal({.backend = "cuda", .comm = "host"}), "--comm: host is for --backend host");
+}
+
+TEST(ChooseDevices, RefusesAnEnvironmentInWhichRanksWouldHang) {
+  const SimtForCuda simt;
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  EXPECT_THAT(refusal({.backend = "cuda"}), HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
+  setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+  EXPECT_EQ(refusal({.backend = "cuda"}), "no exception");
+  unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+}
+
+TEST(ChooseDevices, SaysWhyThereIsNoCudaBackend) {
+  setenv("MUO_CUDA_PLUGIN", "muograph_nowhere", 1);
+  EXPECT_EQ(refusal({.backend = "cuda"}),
+            "--backend cuda: this build has no libmuograph_nowhere.so");
+  unsetenv("MUO_CUDA_PLUGIN");
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,84 @@
+// The whole training step through a plug-in: by the SIMT tier or, with MUO_TEST_BACKEND=cuda, on a
+// GPU, whose virtual ranks are as many as a test has ranks.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/check.h"
+#include "runtime/plugin.h"
+#include "support/kernel_stream.h"
+#include "support/toy_training.h"
+
+namespace muo {
+namespace {
+
+using test::ToyCurves;
+using test::ToyTraining;
+
+ToyTraining on_device(ToyTraining run) {
+  static const LoadedPlugin loaded = test::kernel_backend() == test::KernelBackend::kCuda
+                                         ? load_cuda()
+                                         : load_plugin("muograph_simt");
+  if (loaded.plugin == nullptr) throw Error(loaded.missing);
+  run.devices = {.plugin = loaded.plugin,
+                 .ranks_per_device = run.world,
+                 .communicator = CommunicatorKind::kPeer};
+  return run;
+}
+ToyCurves device_train(const ToyTraining& run) { return test::train(on_device(run)); }
+
+void expect_bitwise(const ToyCurves& a, const ToyCurves& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.grad_norms, b.grad_norms) << what;
+  EXPECT_EQ(a.weights, b.weights) << what;
+}
+
+// A GPU's exp and log, and the C library's, are within 2 ulp; the host's are within 2 as well.
+void expect_the_hosts_curve(const ToyTraining& run, const std::string& what) {
+  test::expect_toy_agreement(device_train(run), what, /*function_ulp=*/4);
+}
+
+TEST(DeviceStep, FollowsTheHostsCurve) { expect_the_hosts_curve({.steps = 12}, "one rank"); }
+
+TEST(DeviceStep, TwoVirtualRanksFollowTheHostsCurve) {
+  expect_the_hosts_curve({.world = 2, .steps = 12}, "world 2");
+}
+
+TEST(DeviceStep, FourVirtualRanksFollowTheHostsCurve) {
+  expect_the_hosts_curve({.world = 4, .steps = 12}, "world 4");
+}
+
+TEST(DeviceStep, EveryStrategyFollowsTheHostsCurve) {
+  for (const std::string_view strategy : strategy_names())
+    expect_the_hosts_curve({.world = 3, .strategy = std::string(strategy), .steps = 6},
+                           std::string(strategy));
+}
+
+TEST(DeviceStep, AReplayIsBitwiseTheSameCallsEagerly) {
+  for (const std::int64_t accumulation : {1, 10}) {  // one graph, two graphs
+    ToyTraining run{.world = 2, .accumulation = accumulation, .steps = 4};
+    const ToyCurves replayed = device_train(run);
+    run.graph = false;
+    expect_bitwise(device_train(run), replayed, "accumulation " + std::to_string(accumulation));
+  }
+}
+
+TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
+  const ToyTraining run{.world = 2, .steps = 4};
+  expect_bitwise(device_train(run), device_train(run), "fp32");
+}
+
+TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
+  ToyTraining run{.world = 2, .steps = 4, .nanochat_bf16 = true};
+  const ToyCurves replayed = device_train(run);
+  run.graph = false;
+  expect_bitwise(device_train(run), replayed, "bf16");
+  EXPECT_NEAR(replayed.losses.back(), test::train(run).losses.back(), 0.02);
+}
+
+TEST(DeviceStep, NothingIsAllocatedAfterStartUp) {
+  EXPECT_EQ(device_train({.world = 2, .steps = 3}).allocations_while_running, 0);
+}
+
+}  // namespace
+}  // namespace muo
