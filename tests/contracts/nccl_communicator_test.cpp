@@ -174,6 +174,7 @@ TEST_F(SimtNccl, AnErrorOfACallIsOursWithNcclsText) {
                         }),
                 AllOf(HasSubstr(function), HasSubstr("all_to_all with tag 8")));
   EXPECT_EQ(stand_in().alive(), 0) << "aborted";
+  EXPECT_EQ(stand_in().open_groups(), 0);
 }
 
 TEST_F(SimtNccl, ARankThatCannotJoinReleasesTheOthers) {

@@ -32,7 +32,7 @@ struct Settings {
   std::atomic<const char*> last_error = "";
   std::map<std::uint64_t, std::shared_ptr<World>> worlds;  // by unique id
   std::uint64_t ids = 0;
-  std::atomic<int> alive = 0;
+  std::atomic<int> alive = 0, open_groups = 0;
 };
 Settings& settings() {
   static Settings the_settings;
@@ -251,10 +251,12 @@ Result ncclRecv(void* out, std::size_t count, Type type, int peer, Comm comm, Na
 
 Result ncclGroupStart() {
   ++muo::nccl::open_group.depth;
+  ++settings().open_groups;
   return Result::kSuccess;
 }
 Result ncclGroupEnd() {
   muo::nccl::OpenGroup& group = muo::nccl::open_group;
+  --settings().open_groups;
   if (--group.depth > 0) return Result::kSuccess;
   std::vector<muo::nccl::Work> work = std::exchange(group.work, {});
   if (const Result result = muo::nccl::outcome("ncclGroupEnd"); result != Result::kSuccess)
@@ -277,7 +279,8 @@ const muo::test::NcclStandIn* nccl_stand_in() {
             settings().told = std::exchange(settings().calls, "");
             return settings().told.c_str();
           },
-      .alive = [] { return settings().alive.load(); }};
+      .alive = [] { return settings().alive.load(); },
+      .open_groups = [] { return settings().open_groups.load(); }};
   return &controls;
 }
 

@@ -10,7 +10,8 @@ struct NcclStandIn {
   // What was called since the last question, one line a call: "ncclAllReduce graph 12". Ranks mix.
   // The answer holds until the next question.
   const char* (*calls)();
-  int (*alive)();  // communicators, of all groups
+  int (*alive)();        // communicators
+  int (*open_groups)();  // ncclGroupStart without its end, on all threads
 };
 
 }  // namespace muo::test
