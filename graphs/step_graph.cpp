@@ -82,6 +82,7 @@ void StepGraph::enqueue(const Part& part) {
 }
 
 void StepGraph::warm_up() {
+  const ProfileRange range(ProfileKind::kPhase, "warm-up");
   for (const Part& part : parts_)
     enqueue(part);
 }

@@ -19,7 +19,8 @@ struct TestedBackend {
   const char* name;
   const char* plugin;  // nullptr: the host's own devices
   CommunicatorKind communicator;
-  bool traces;  // graphs know their nodes
+  bool traces;            // graphs know their nodes
+  bool adds_bf16 = true;  // in fp32, as communicator.h says; else such sums are refused
 };
 // GoogleTest finds it by this name.
 inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
@@ -30,6 +31,7 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 inline constexpr TestedBackend kBackends[] = {
     {"host", nullptr, CommunicatorKind::kHost, true},
     {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, true},
+    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, true, false},
 };
 
 // Only what every backend offers is used: nothing is read or written but through copies.

@@ -157,6 +157,8 @@ TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
 // bf16 on the wire. Integers up to 256 are exact in bf16, and their sums of three in fp32 alone: a
 // sum that is stored in bf16 is rounded once, at the end.
 TEST_P(CommunicatorContract, BF16TravelsAndSumsInFp32) {
+  if (!GetParam().adds_bf16)
+    GTEST_SKIP() << "refuses such sums: SimtNccl.SumsOfBF16AreRefusedWithAdvice";
   constexpr int kWorld = 3;
   constexpr std::size_t kSize = kSegment * kWorld;
   const auto narrow = [](const Floats& x) {
@@ -211,6 +213,27 @@ TEST_P(CommunicatorContract, BF16TravelsAndSumsInFp32) {
     Floats parts = part(large(0), 0, 4);
     append(parts, part(large(2), 0, 5));
     EXPECT_EQ(wide(gathered_v.get()), parts);
+  });
+}
+
+TEST_P(CommunicatorContract, BF16IsGatheredAsItIs) {
+  run(2, [](RankContext& rank) {
+    const auto mine = static_cast<std::uint16_t>(0x4000 + rank.rank);
+    const DeviceVector<BF16> in(rank, std::vector<BF16>(3, BF16{mine}));
+    const DeviceVector<BF16> equal(rank, 6), unequal(rank, 3);
+    const std::vector<std::int64_t> counts = {1, 2};
+    collective(rank, [&] {
+      rank.communicator.all_gather(rank.comm, 1, equal, in);
+      rank.communicator.all_gather_v(rank.comm, 2, unequal, in.tensor().elements(0, rank.rank + 1),
+                                     counts);
+    });
+    const auto bits = [](const std::vector<BF16>& values) {
+      std::vector<int> out(values.size());
+      std::ranges::transform(values, out.begin(), [](BF16 v) { return v.bits - 0x4000; });
+      return out;
+    };
+    EXPECT_EQ(bits(equal.get()), (std::vector<int>{0, 0, 0, 1, 1, 1}));
+    EXPECT_EQ(bits(unequal.get()), (std::vector<int>{0, 1, 1}));
   });
 }
 

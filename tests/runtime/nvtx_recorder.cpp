@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include <nvtx3/nvToolsExt.h>
 
@@ -31,14 +33,22 @@ int this_thread() {
   return number;
 }
 
-// NVTX's handles are opaque to the program: here they are addresses of what lives until it ends.
+// What handles point to: never destroyed, as ranges may end late.
+template <class T>
+T* keep(T value) {
+  static auto& all = *new std::deque<T>;
+  const std::lock_guard lock(mutex);
+  return &all.emplace_back(std::move(value));
+}
+
+// NVTX's handles are opaque to the program.
 Domain& domain_of(nvtxDomainHandle_t handle) { return *reinterpret_cast<Domain*>(handle); }
 const std::string& text_of(nvtxStringHandle_t handle) {
   return *reinterpret_cast<const std::string*>(handle);
 }
 
 nvtxDomainHandle_t create(const char* name) {
-  return reinterpret_cast<nvtxDomainHandle_t>(new Domain{name, {}});
+  return reinterpret_cast<nvtxDomainHandle_t>(keep(Domain{name, {}}));
 }
 
 void name_category(nvtxDomainHandle_t domain, std::uint32_t category, const char* name) {
@@ -47,7 +57,7 @@ void name_category(nvtxDomainHandle_t domain, std::uint32_t category, const char
 }
 
 nvtxStringHandle_t register_string(nvtxDomainHandle_t /*domain*/, const char* text) {
-  return reinterpret_cast<nvtxStringHandle_t>(new std::string(text));
+  return reinterpret_cast<nvtxStringHandle_t>(keep(std::string(text)));
 }
 
 int push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* range) {

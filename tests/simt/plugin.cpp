@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/cuda/nccl_communicator.h"
 #include "runtime/cuda/peer_communicator.h"
 #include "runtime/cuda/stream_context.h"
 #include "runtime/host/host_device.h"
@@ -13,11 +14,17 @@
 namespace muo::simt {
 namespace {
 
+// As CUDA does, it knows whether it captures: while a stream of its device does.
+struct SimtNativeStream : CUstream_st {
+  bool& capturing;
+};
+
 class SimtStream final : public Stream {
  public:
-  explicit SimtStream(std::unique_ptr<Stream> host)
+  SimtStream(std::unique_ptr<Stream> host, std::shared_ptr<bool> capturing)
       : host_(std::move(host)),
-        native_{*host_},
+        capturing_(std::move(capturing)),
+        native_{{*host_}, *capturing_},
         partials_(std::make_unique_for_overwrite<double[]>(cuda::kMostPartials)) {
     cuda::add_stream_context(&native_, {.partials = partials_.get()});
   }
@@ -30,7 +37,12 @@ class SimtStream final : public Stream {
   void synchronize() override { host_->synchronize(); }
   void launch(Graph& graph) override { host_->launch(graph); }
   [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
-    return host_->capture(body);
+    return host_->capture([&] {
+      *capturing_ = true;
+      const auto end = [](bool* capturing) { *capturing = false; };
+      const std::unique_ptr<bool, decltype(end)> guard(capturing_.get(), end);
+      body();
+    });
   }
   void copy(Tensor dst, Tensor src) override { host_->copy(dst, src); }
   void zero(Tensor dst) override { host_->zero(dst); }
@@ -43,13 +55,15 @@ class SimtStream final : public Stream {
 
  private:
   std::unique_ptr<Stream> host_;
-  mutable CUstream_st native_;
+  std::shared_ptr<bool> capturing_;  // the device's
+  mutable SimtNativeStream native_;
   std::unique_ptr<double[]> partials_;
 };
 
 class SimtDevice final : public Device {
  public:
-  explicit SimtDevice(int rank) : host_(rank) {}
+  SimtDevice(int rank, int index) : host_(rank), index_(index) {}
+  [[nodiscard]] int index() const { return index_; }
 
   [[nodiscard]] int rank() const override { return host_.rank(); }
   void bind_thread() override { host_.bind_thread(); }
@@ -62,7 +76,7 @@ class SimtDevice final : public Device {
     return host_.allocate_pinned(bytes, what);
   }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
-    return std::make_unique<SimtStream>(host_.make_stream(priority));
+    return std::make_unique<SimtStream>(host_.make_stream(priority), capturing_);
   }
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return host_.make_event(); }
   void seal() override { host_.seal(); }
@@ -70,13 +84,25 @@ class SimtDevice final : public Device {
 
  private:
   HostDevice host_;
+  int index_;
+  std::shared_ptr<bool> capturing_ = std::make_shared<bool>(false);
 };
 
 // Memory is one address space and every GPU is everybody's peer.
 std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int world,
                                                       Rendezvous& rendezvous) {
+  if (kind == CommunicatorKind::kNccl)
+    return nccl::make_nccl_communicators(
+        {.library = MUO_NCCL_STAND_IN,
+         .is_capturing =
+             [](NativeStream stream) { return static_cast<SimtNativeStream*>(stream)->capturing; },
+         .gpu_of =
+             [](const Device& device) { return dynamic_cast<const SimtDevice&>(device).index(); },
+         .use_gpu = [](int /*gpu*/) {},
+         .patience = std::chrono::milliseconds(500)},
+        world, rendezvous);
   if (kind != CommunicatorKind::kPeer)
-    throw InputError("the SIMT tier has the peer communicator only");
+    throw InputError("the SIMT tier has GPUs' communicators only");
   return make_peer_communicators(world, rendezvous,
                                  {.gpu = [] { return 0; },
                                   .connect = [](int /*rank*/, std::span<const int> /*gpus*/) {},
@@ -89,8 +115,8 @@ const BackendPlugin plugin{
     .device_count = [] { return 64; },
     .describe = [](int /*index*/) { return std::string("CUDA threads as fibers on the CPU"); },
     .available_memory = [](int /*index*/) { return std::int64_t{1} << 40; },
-    .make_device = [](int rank, int /*index*/) -> std::unique_ptr<Device> {
-      return std::make_unique<SimtDevice>(rank);
+    .make_device = [](int rank, int index) -> std::unique_ptr<Device> {
+      return std::make_unique<SimtDevice>(rank, index);
     },
     .make_communicators = make_communicators};
 

@@ -127,6 +127,7 @@ const Expectation kExpectations[] = {
      .thread = kRace},
     {.name = "flag between ranks that orders nothing", .thread = kRace},
     // Without a bug.
+    {.name = "grids whose blocks wait for each other"},
     {.name = "shuffles"},
     {.name = "votes and reductions"},
     {.name = "block shapes"},

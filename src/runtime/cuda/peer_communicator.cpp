@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "runtime/collective.h"
 #include "runtime/cuda/peer_kernels.h"
-#include "runtime/cuda/peer_work.h"
+#include "runtime/peer_work.h"
 
 namespace muo {
 namespace {

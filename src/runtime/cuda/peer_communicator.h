@@ -6,7 +6,7 @@
 #include <span>
 
 #include "runtime/communicator.h"
-#include "runtime/cuda/peer_protocol.h"
+#include "runtime/peer_protocol.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/cuda/peer_work.h"
+#include "runtime/peer_work.h"
 #include "runtime/stream.h"
 
 namespace muo::peer {

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/nccl_communicator.h"
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/probe.h"
 
@@ -84,7 +85,7 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
     case CommunicatorKind::kPeer:
       return make_peer_communicators(world, rendezvous, cuda_peer_platform());
     case CommunicatorKind::kNccl:
-      throw InputError("--comm nccl: this version has no NCCL communicator yet; use --comm peer");
+      return nccl::make_nccl_communicators(nccl::cuda_platform(), world, rendezvous);
     case CommunicatorKind::kHost:
       break;
   }

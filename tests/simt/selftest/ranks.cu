@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "runtime/cuda/ptx.h"
 #include "simt/selftest/cases.h"
 
 namespace muo::selftest {
@@ -61,8 +62,40 @@ bool exchanges(bool planted) {
   return right;
 }
 
+// Block b waits for the last block but b of the other rank's grid, so no grid can run its blocks
+// one after another.
+__global__ void wait_crosswise(unsigned* sum, unsigned* own_flags, const unsigned* other_flags) {
+  if (threadIdx.x == 0) {
+    cuda::store_release_system(&own_flags[blockIdx.x], 1U + blockIdx.x);
+    const unsigned other = gridDim.x - 1 - blockIdx.x;
+    unsigned seen = 0;
+    while ((seen = cuda::load_acquire_system(&other_flags[other])) == 0)
+      cuda::spin_pause();
+    atomicAdd(sum, seen);
+  }
+  __syncthreads();
+}
+
+bool resident_grids(bool /*planted*/) {
+  constexpr unsigned kBlocks = 4;
+  unsigned flags[2][kBlocks] = {};
+  unsigned sums[2] = {};
+  const auto rank = [&](unsigned self) {
+    cuda::launch_resident(wait_crosswise, kBlocks, kThreads, 0, nullptr, &sums[self], flags[self],
+                          flags[1 - self]);
+  };
+  {
+    const std::jthread first(rank, 0);
+    const std::jthread second(rank, 1);
+  }
+  return sums[0] == 1 + 2 + 3 + 4 && sums[1] == sums[0];
+}
+
 }  // namespace
 
-std::vector<Case> rank_cases() { return {{"flag between ranks that orders nothing", exchanges}}; }
+std::vector<Case> rank_cases() {
+  return {{"flag between ranks that orders nothing", exchanges},
+          {"grids whose blocks wait for each other", resident_grids}};
+}
 
 }  // namespace muo::selftest

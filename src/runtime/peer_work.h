@@ -5,7 +5,7 @@
 #include <span>
 
 #include "runtime/collective.h"
-#include "runtime/cuda/peer_protocol.h"
+#include "runtime/peer_protocol.h"
 
 namespace muo::peer {
 

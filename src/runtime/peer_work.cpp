@@ -1,4 +1,4 @@
-#include "runtime/cuda/peer_work.h"
+#include "runtime/peer_work.h"
 
 #include <algorithm>
 

@@ -1,0 +1,388 @@
+#include "runtime/cuda/nccl_communicator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/collective.h"
+#include "runtime/cuda/nccl_handle.h"
+#include "runtime/cuda/nccl_library.h"
+
+namespace muo::nccl {
+namespace {
+
+// Blocks that NCCL may occupy, which are lost to the products beside it.
+constexpr int kMostCtas = 16;
+
+Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return Type::kFloat32;
+    case DType::kBF16:
+      return Type::kBfloat16;
+    case DType::kF64:
+      return Type::kFloat64;
+    case DType::kI32:
+      return Type::kInt32;
+    case DType::kI64:
+      return Type::kInt64;
+    case DType::kBytes:
+      break;
+  }
+  return Type::kUint8;
+}
+
+std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
+
+class Group;
+
+class NcclCommunicator final : public CheckedCommunicator {
+ public:
+  NcclCommunicator(Group& group, int rank, std::shared_ptr<Handle> graph,
+                   std::shared_ptr<Handle> eager);
+  ~NcclCommunicator() override;
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
+  void check() const override;
+  // One collective of every kind of connection, on both communicators: a capture then finds them.
+  void connect(Device& device);
+
+ private:
+  void enqueue(Stream& stream, const Collective& collective) override;
+  void enqueue_on(Handle& handle, Stream& stream, const Collective& collective);
+  void issue(Comm comm, Stream& stream, const Collective& c) const;
+  void send_parts(Comm comm, Stream& stream, const Collective& c) const;
+  void exchange(Comm comm, Stream& stream, const Collective& c) const;
+  void all_gather_parts(Comm comm, Stream& stream, const Collective& c) const;
+
+  Group& group_;
+  const std::shared_ptr<Handle> graph_, eager_;
+  std::int64_t bytes_sent_ = 0;
+};
+
+class Group final : public CommunicatorGroup {
+ public:
+  Group(const Platform& platform, int world, Rendezvous& rendezvous)
+      : platform_(platform),
+        rendezvous_(rendezvous),
+        library_(load(platform.library)),
+        gpus_(static_cast<std::size_t>(world), -1) {
+    if (!library_.missing.empty()) throw InputError(concat("--comm nccl: ", library_.missing));
+    set_environment();
+  }
+
+  [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
+    gpus_[static_cast<std::size_t>(device.rank())] = platform_.gpu_of(device);
+    meet([this] {
+      check_gpus();
+      for (UniqueId& id : ids_)
+        nccl::check(library_, library_.functions.get_unique_id(&id), "ncclGetUniqueId", nullptr,
+                    "on the way to a communicator");
+    });
+    const auto graph = init(device.rank(), ids_[0], "graph");
+    const auto eager = init(device.rank(), ids_[1], "eager");
+    auto end = std::make_unique<NcclCommunicator>(*this, device.rank(), graph, eager);
+    end->connect(device);
+    return end;
+  }
+
+  void abort() noexcept override {
+    if (aborted_.exchange(true)) return;
+    std::vector<std::shared_ptr<Handle>> handles;
+    {
+      const std::lock_guard lock(mutex_);
+      handles.swap(handles_);
+    }
+    // At once: until the last rank's kernels end, the first's may wait for them.
+    const auto all = [handles] {
+      std::vector<std::thread> threads;
+      threads.reserve(handles.size());
+      for (const std::shared_ptr<Handle>& handle : handles)
+        threads.emplace_back([handle] { handle->abort(); });
+      for (std::thread& thread : threads)
+        thread.join();
+    };
+    static_cast<void>(run_with_deadline(platform_.patience, all));
+  }
+
+  // Of the ranks' threads, outside captures.
+  void meet(const std::function<void()>& leader = {}) {
+    rendezvous_.arrive(leader, "joining NCCL");
+  }
+  [[nodiscard]] bool aborted() const { return aborted_; }
+  [[nodiscard]] const Platform& platform() const { return platform_; }
+  [[nodiscard]] const Library& library() const { return library_; }
+  [[nodiscard]] int world() const { return static_cast<int>(gpus_.size()); }
+
+ private:
+  void check_gpus() const {
+    for (std::size_t a = 0; a < gpus_.size(); ++a)
+      for (std::size_t b = a + 1; b < gpus_.size(); ++b)
+        if (gpus_[a] == gpus_[b])
+          throw InputError(concat("--comm nccl: ranks ", a, " and ", b, " share GPU ", gpus_[a],
+                                  ", which NCCL does not allow; use --comm peer, or a GPU for each "
+                                  "rank"));
+  }
+
+  // NCCL waits for all ranks, one that has failed in here too: on a thread that can be left behind.
+  std::shared_ptr<Handle> init(int rank, const UniqueId& id, const char* name) {
+    struct Made {
+      Comm comm = nullptr;
+      Result result = Result::kInternalError;
+    };
+    const auto made = std::make_shared<Made>();
+    const auto task = [made, f = library_.functions, use_gpu = platform_.use_gpu,
+                       gpu = gpus_[static_cast<std::size_t>(rank)], id, name, rank,
+                       world = world()] {
+      use_gpu(gpu);
+      Config config;
+      config.blocking = 1;
+      config.max_ctas = kMostCtas;
+      config.comm_name = name;
+      made->result = f.init_rank(&made->comm, world, id, rank, &config);
+    };
+    if (!run_while([this] { return !aborted_; }, task))
+      throw PeerFailed("a peer failed while this rank joined NCCL");
+    nccl::check(library_, made->result, "ncclCommInitRankConfig", nullptr,
+                concat("rank ", rank, " of ", world()));
+    auto handle =
+        std::make_shared<Handle>(library_, made->comm, concat("'", name, "' of rank ", rank));
+    const std::lock_guard lock(mutex_);
+    handles_.push_back(handle);
+    if (!aborted_) return handle;
+    handle->abort();
+    throw PeerFailed("a peer failed while this rank joined NCCL");
+  }
+
+  const Platform platform_;
+  Rendezvous& rendezvous_;
+  const Library library_;
+  std::vector<int> gpus_;  // by rank
+  UniqueId ids_[2] = {};
+  std::atomic<bool> aborted_ = false;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Handle>> handles_;  // of all ranks
+};
+
+NcclCommunicator::NcclCommunicator(Group& group, int rank, std::shared_ptr<Handle> graph,
+                                   std::shared_ptr<Handle> eager)
+    : CheckedCommunicator(rank, group.world()),
+      group_(group),
+      graph_(std::move(graph)),
+      eager_(std::move(eager)) {}
+
+NcclCommunicator::~NcclCommunicator() {
+  static_cast<void>(graph_->destroy(group_.platform().patience));
+  static_cast<void>(eager_->destroy(group_.platform().patience));
+}
+
+void NcclCommunicator::check() const {
+  if (group_.aborted()) throw PeerFailed("the group was aborted");
+  for (const std::shared_ptr<Handle>& handle : {graph_, eager_})
+    handle->use([this](Comm comm) {
+      Result error = Result::kSuccess;
+      const Functions& f = group_.library().functions;
+      nccl::check(group_.library(), f.get_async_error(comm, &error), "ncclCommGetAsyncError", comm,
+                  concat("on rank ", rank()));
+      if (error != Result::kInProgress)
+        nccl::check(group_.library(), error, "a collective", comm, concat("on rank ", rank()));
+    });
+}
+
+void NcclCommunicator::connect(Device& device) {
+  const std::unique_ptr<Stream> stream = device.make_stream(StreamPriority::kHigh);
+  const std::int64_t bytes = world() * static_cast<std::int64_t>(sizeof(float));
+  const std::unique_ptr<Buffer> memory = device.allocate(2 * bytes, "connecting NCCL");
+  const Tensor in{memory->data(), {world()}, DType::kF32, rank()};
+  const Tensor out{memory->data() + bytes, {world()}, DType::kF32, rank()};
+  for (const std::shared_ptr<Handle>& handle : {graph_, eager_})
+    for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllToAll})
+      enqueue_on(*handle, *stream,
+                 {.kind = kind, .count = world(), .dtype = DType::kF32, .out = out, .in = in});
+  stream->synchronize();
+  group_.meet();  // freeing memory may wait for a GPU whose NCCL waits for a peer's
+}
+
+void NcclCommunicator::enqueue(Stream& stream, const Collective& collective) {
+  const bool sums = collective.kind == CollectiveKind::kReduceScatter ||
+                    collective.kind == CollectiveKind::kAllReduce ||
+                    collective.kind == CollectiveKind::kReduce;
+  if (sums && collective.dtype == DType::kBF16)
+    throw InputError(concat("--comm nccl: ", collective.text(),
+                            ": NCCL would round the sum at every rank; use --gradient-wire fp32, "
+                            "or --comm peer"));
+  Handle& handle = group_.platform().is_capturing(stream.native()) ? *graph_ : *eager_;
+  enqueue_on(handle, stream, collective);
+  bytes_sent_ += collective.wire_bytes;
+}
+
+void NcclCommunicator::enqueue_on(Handle& handle, Stream& stream, const Collective& collective) {
+  if (group_.aborted()) throw PeerFailed("the group was aborted");
+  if (collective.count == 0) return;  // on every rank
+  try {
+    handle.use([&](Comm comm) { issue(comm, stream, collective); });
+  } catch (const Error&) {
+    if (group_.aborted()) throw PeerFailed("the group was aborted");
+    throw;
+  }
+}
+
+// Names the function and the collective in the error.
+#define MUO_NCCL(function, name, ...)                                                         \
+  nccl::check(group_.library(), group_.library().functions.function(__VA_ARGS__), name, comm, \
+              concat(c.text(), " on rank ", rank()))
+
+void NcclCommunicator::issue(Comm comm, Stream& stream, const Collective& c) const {
+  const Type type = type_of(c.dtype);
+  const NativeStream native = stream.native();
+  switch (c.kind) {
+    case CollectiveKind::kReduceScatter:
+      MUO_NCCL(reduce_scatter, "ncclReduceScatter", c.in.data, c.out.data, count_of(c.out), type,
+               Op::kSum, comm, native);
+      return;
+    case CollectiveKind::kAllReduce:
+      MUO_NCCL(all_reduce, "ncclAllReduce", c.in.data, c.out.data, count_of(c.in), type, Op::kSum,
+               comm, native);
+      return;
+    case CollectiveKind::kReduce:
+      MUO_NCCL(reduce, "ncclReduce", c.in.data, c.out.data, count_of(c.in), type, Op::kSum, c.root,
+               comm, native);
+      return;
+    case CollectiveKind::kAllGather:
+      MUO_NCCL(all_gather, "ncclAllGather", c.in.data, c.out.data, count_of(c.in), type, comm,
+               native);
+      return;
+    case CollectiveKind::kBroadcast: {
+      const Tensor& values = c.in ? c.in : c.out;
+      MUO_NCCL(broadcast, "ncclBroadcast", values.data, values.data, count_of(values), type, c.root,
+               comm, native);
+      return;
+    }
+    case CollectiveKind::kAllGatherV:
+      return all_gather_parts(comm, stream, c);
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+      return send_parts(comm, stream, c);
+    case CollectiveKind::kAllToAll:
+      return exchange(comm, stream, c);
+  }
+}
+
+// Calls of NCCL that become one. An error leaves none open.
+class Grouped {
+ public:
+  explicit Grouped(const Functions& functions) : functions_(functions) {}
+  ~Grouped() {
+    if (open_) static_cast<void>(functions_.group_end());
+  }
+  Grouped(const Grouped&) = delete;
+  Grouped& operator=(const Grouped&) = delete;
+  [[nodiscard]] Result start() {
+    const Result result = functions_.group_start();
+    open_ = result == Result::kSuccess;
+    return result;
+  }
+  [[nodiscard]] Result end() {
+    open_ = false;
+    return functions_.group_end();
+  }
+
+ private:
+  const Functions& functions_;
+  bool open_ = false;
+};
+#define MUO_GROUPED(call, name) \
+  nccl::check(group_.library(), call, name, comm, concat(c.text(), " on rank ", rank()))
+
+// A broadcast by each rank; all parts equal, NCCL has a faster way.
+void NcclCommunicator::all_gather_parts(Comm comm, Stream& stream, const Collective& c) const {
+  const Type type = type_of(c.dtype);
+  const bool equal =
+      std::adjacent_find(c.counts.begin(), c.counts.end(), std::not_equal_to<>()) == c.counts.end();
+  if (equal) {
+    MUO_NCCL(all_gather, "ncclAllGather", c.in.data, c.out.data, count_of(c.in), type, comm,
+             stream.native());
+    return;
+  }
+  Grouped group(group_.library().functions);
+  MUO_GROUPED(group.start(), "ncclGroupStart");
+  std::int64_t begin = 0;
+  for (int r = 0; r < world(); ++r) {
+    const std::int64_t count = c.counts[static_cast<std::size_t>(r)];
+    const Tensor part = c.out.elements(begin, count);
+    begin += count;
+    if (count > 0)
+      MUO_NCCL(broadcast, "ncclBroadcast", r == rank() ? c.in.data : part.data, part.data,
+               count_of(part), type, r, comm, stream.native());
+  }
+  MUO_GROUPED(group.end(), "ncclGroupEnd");
+}
+
+// Gather and scatter: the root's own part is copied, the others' travel.
+void NcclCommunicator::send_parts(Comm comm, Stream& stream, const Collective& c) const {
+  const Type type = type_of(c.dtype);
+  const bool gathers = c.kind == CollectiveKind::kGather;
+  if (rank() != c.root) {
+    const Tensor& part = gathers ? c.in : c.out;
+    if (part.numel() == 0) return;
+    if (gathers)
+      MUO_NCCL(send, "ncclSend", part.data, count_of(part), type, c.root, comm, stream.native());
+    else
+      MUO_NCCL(receive, "ncclRecv", part.data, count_of(part), type, c.root, comm, stream.native());
+    return;
+  }
+  const Tensor& full = gathers ? c.out : c.in;
+  Grouped group(group_.library().functions);
+  MUO_GROUPED(group.start(), "ncclGroupStart");
+  Tensor own;
+  std::int64_t begin = 0;
+  for (int r = 0; r < world(); ++r) {
+    const Tensor part = full.elements(begin, c.counts[static_cast<std::size_t>(r)]);
+    begin += part.numel();
+    if (r == rank())
+      own = part;
+    else if (part.numel() > 0 && gathers)
+      MUO_NCCL(receive, "ncclRecv", part.data, count_of(part), type, r, comm, stream.native());
+    else if (part.numel() > 0)
+      MUO_NCCL(send, "ncclSend", part.data, count_of(part), type, r, comm, stream.native());
+  }
+  MUO_GROUPED(group.end(), "ncclGroupEnd");
+  if (own.numel() > 0) stream.copy(gathers ? own : c.out, gathers ? c.in : own);
+}
+
+void NcclCommunicator::exchange(Comm comm, Stream& stream, const Collective& c) const {
+  const Type type = type_of(c.dtype);
+  const std::int64_t each = c.in.numel() / world();
+  if (each == 0) return;
+  Grouped group(group_.library().functions);
+  MUO_GROUPED(group.start(), "ncclGroupStart");
+  for (int r = 0; r < world(); ++r) {
+    if (r == rank()) continue;
+    const Tensor to = c.in.elements(r * each, each);
+    const Tensor from = c.out.elements(r * each, each);
+    MUO_NCCL(send, "ncclSend", to.data, count_of(to), type, r, comm, stream.native());
+    MUO_NCCL(receive, "ncclRecv", from.data, count_of(from), type, r, comm, stream.native());
+  }
+  MUO_GROUPED(group.end(), "ncclGroupEnd");
+  stream.copy(c.out.elements(rank() * each, each), c.in.elements(rank() * each, each));
+}
+
+#undef MUO_GROUPED
+#undef MUO_NCCL
+
+}  // namespace
+
+std::unique_ptr<CommunicatorGroup> make_nccl_communicators(const Platform& platform, int world,
+                                                           Rendezvous& rendezvous) {
+  return std::make_unique<Group>(platform, world, rendezvous);
+}
+
+}  // namespace muo::nccl

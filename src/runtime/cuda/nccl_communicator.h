@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "runtime/communicator.h"
+#include "runtime/device.h"
+#include "runtime/rendezvous.h"
+#include "runtime/stream.h"
+
+namespace muo::nccl {
+
+// What differs between GPUs and the tier of tests.
+struct Platform {
+  const char* library = "libnccl.so.2";
+  bool (*is_capturing)(NativeStream stream) = nullptr;
+  int (*gpu_of)(const Device& device) = nullptr;
+  void (*use_gpu)(int gpu) = nullptr;                             // on the calling thread
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  // with NCCL's destruction
+};
+
+Platform cuda_platform();
+
+// Collectives of NCCL, a GPU per rank. A rank has two communicators of NCCL: one for what graphs
+// hold, one for what runs eagerly, as NCCL would otherwise tie each replay to eager work by events.
+//
+// Departures from communicator.h:
+// - Sums run in the order of NCCL's ring, which is the same in every run (nccl_library.h), in the
+//   dtype of the vector: fp32 and fp64. NCCL rounds bf16 at every rank it passes and cannot give
+//   fp32, so sums of bf16 are an InputError, which names `--comm peer` and fp32 on the wire.
+// - Ranks that enter different collectives are not told: they hang, until they are aborted.
+// - bytes_sent() counts what was enqueued: a captured collective once, however often it is
+// replayed.
+//
+// Throws InputError if NCCL is missing or too old, and its join() if ranks share a GPU.
+std::unique_ptr<CommunicatorGroup> make_nccl_communicators(const Platform& platform, int world,
+                                                           Rendezvous& rendezvous);
+
+}  // namespace muo::nccl

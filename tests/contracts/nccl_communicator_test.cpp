@@ -1,0 +1,254 @@
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contracts/backend_contract.h"
+#include "runtime/rendezvous.h"
+#include "support/errors.h"
+#include "support/nccl_stand_in.h"
+
+// What is NCCL's own among the communicators: its library, its two communicators a rank, its errors
+// and its end. What all communicators have to do is in communicator_contract_test.cpp.
+namespace muo::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kInvalidUsage = 5;
+constexpr int kUnhandledCudaError = 1;
+constexpr int kOurVersion = 22809;
+
+class SimtNccl : public testing::Test {
+ protected:
+  SimtNccl() {
+    stand_in().set_version(kOurVersion);
+    EXPECT_EQ(stand_in().alive(), 0);
+    static_cast<void>(calls());
+  }
+
+  static const NcclStandIn& stand_in() {
+    void* library = dlopen(MUO_NCCL_STAND_IN, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw Error(dlerror());
+    using Controls = const NcclStandIn* (*)();
+    return *reinterpret_cast<Controls>(dlsym(library, "nccl_stand_in"))();
+  }
+  static std::vector<std::string> calls() {
+    std::vector<std::string> lines;
+    std::istringstream text(stand_in().calls());
+    for (std::string line; std::getline(text, line);)
+      lines.push_back(line);
+    return lines;
+  }
+
+  static std::unique_ptr<DeviceGroup> group(int world, int ranks_per_device = 1) {
+    const LoadedPlugin loaded = load_plugin("muograph_simt");
+    if (loaded.plugin == nullptr) throw Error(loaded.missing);
+    return std::make_unique<DeviceGroup>(GroupOptions{.world = world,
+                                                      .plugin = loaded.plugin,
+                                                      .ranks_per_device = ranks_per_device,
+                                                      .communicator = CommunicatorKind::kNccl});
+  }
+  static void run(int world, const std::function<void(RankContext&)>& body) {
+    group(world)->run(body);
+  }
+  static std::unique_ptr<Graph> captured_all_reduce(RankContext& rank, const Tensor& out,
+                                                    const Tensor& in) {
+    return rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 7, out, in); });
+  }
+};
+
+TEST_F(SimtNccl, ALibraryThatIsTooOldIsRefusedWithBothVersions) {
+  stand_in().set_version(22105);
+  EXPECT_THAT(message_of<InputError>([] { group(1); }),
+              AllOf(HasSubstr("2.21.5"), HasSubstr("too old"), HasSubstr("2.28.0"),
+                    HasSubstr("--comm peer")));
+  stand_in().set_version(23000);
+  EXPECT_NO_THROW(group(1));
+}
+
+TEST_F(SimtNccl, RanksThatShareAGpuAreRefused) {
+  EXPECT_THAT(message_of<InputError>([] { group(3, 2); }),
+              AllOf(HasSubstr("ranks 0 and 1 share GPU 0"), HasSubstr("--comm peer")));
+  EXPECT_EQ(stand_in().alive(), 0);
+}
+
+TEST_F(SimtNccl, GraphsAndEagerWorkHaveCommunicatorsOfTheirOwn) {
+  run(2, [](RankContext& rank) {
+    const DeviceVector<float> in(rank, {1, 2, 3, 4, 5});
+    const DeviceVector<float> out(rank, 5);
+    rank.barrier.arrive([] { static_cast<void>(calls()); });  // what joining called
+    const auto graph = captured_all_reduce(rank, out, in);
+    rank.barrier.arrive(
+        [] { EXPECT_EQ(calls(), (std::vector<std::string>(2, "ncclAllReduce graph 5"))); });
+    for (int i = 0; i < 2; ++i) {
+      rank.comm.launch(*graph);
+      rank.comm.synchronize();
+    }
+    EXPECT_EQ(out.get(), (Floats{2, 4, 6, 8, 10}));
+    rank.barrier.arrive([] { EXPECT_TRUE(calls().empty()) << "a replay calls nothing"; });
+    rank.communicator.all_reduce(rank.comm, 8, out, in);
+    rank.barrier.arrive(
+        [] { EXPECT_EQ(calls(), (std::vector<std::string>(2, "ncclAllReduce eager 5"))); });
+    rank.communicator.check();
+  });
+  EXPECT_EQ(stand_in().alive(), 0) << "destroyed with the group";
+}
+
+// So that no capture is the first to need a connection.
+TEST_F(SimtNccl, JoiningConnectsBothCommunicators) {
+  run(2, [](RankContext& /*rank*/) {});
+  const std::vector<std::string> made = calls();
+  for (const char* comm : {"graph", "eager"})
+    for (const char* call : {"ncclAllReduce", "ncclSend", "ncclRecv"})
+      EXPECT_GE(std::ranges::count_if(
+                    made, [start = std::string(call) + " " + comm](
+                              const std::string& line) { return line.starts_with(start); }),
+                2)
+          << call << " " << comm;
+}
+
+TEST_F(SimtNccl, EqualPartsAreGatheredByNcclsOwnAllGather) {
+  run(2, [](RankContext& rank) {
+    const DeviceVector<float> in(rank, {1, 2});
+    const DeviceVector<float> out(rank, 4);
+    rank.barrier.arrive([] { static_cast<void>(calls()); });
+    rank.communicator.all_gather_v(rank.comm, 1, out, in, std::vector<std::int64_t>{2, 2});
+    rank.barrier.arrive(
+        [] { EXPECT_EQ(calls(), (std::vector<std::string>(2, "ncclAllGather eager 2"))); });
+    EXPECT_EQ(out.get(), (Floats{1, 2, 1, 2}));
+  });
+}
+
+// It would be rounded at every rank that it passes, and could not be widened.
+TEST_F(SimtNccl, SumsOfBF16AreRefusedWithAdvice) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<BF16> in(rank, 4);
+    const DeviceVector<BF16> narrow(rank, 4);
+    const DeviceVector<float> wide(rank, 4);
+    Communicator& c = rank.communicator;
+    for (const std::function<void()>& sum :
+         std::vector<std::function<void()>>{[&] { c.reduce_scatter(rank.comm, 1, wide, in); },
+                                            [&] { c.all_reduce(rank.comm, 2, narrow, in); },
+                                            [&] { c.reduce(rank.comm, 3, wide, in, 0); }})
+      EXPECT_THAT(message_of<InputError>(sum),
+                  AllOf(HasSubstr("--gradient-wire fp32"), HasSubstr("--comm peer")));
+    c.all_gather(rank.comm, 4, narrow, in);
+  });
+}
+
+TEST_F(SimtNccl, AnErrorOfACallIsOursWithNcclsText) {
+  const auto failing = [](const char* function, auto enqueue) {
+    return message_of<Error>([&] {
+      run(2, [&](RankContext& rank) {
+        const DeviceVector<float> in(rank, 4);
+        const DeviceVector<float> out(rank, 4);
+        rank.barrier.arrive([&] { stand_in().fail_next(function, kUnhandledCudaError); });
+        enqueue(rank, out.tensor(), in.tensor());
+        rank.comm.synchronize();
+        rank.communicator.check();
+      });
+    });
+  };
+  EXPECT_THAT(failing("ncclAllReduce",
+                      [](RankContext& rank, const Tensor& out, const Tensor& in) {
+                        rank.communicator.all_reduce(rank.comm, 7, out, in);
+                      }),
+              AllOf(HasSubstr("NCCL 2.28.9"), HasSubstr("ncclAllReduce"),
+                    HasSubstr("unhandled cuda error (told to)"),
+                    HasSubstr("all_reduce with tag 7 of 4 fp32 on rank")));
+  // In the midst of a group of calls, and at its end.
+  for (const char* function : {"ncclSend", "ncclGroupEnd"})
+    EXPECT_THAT(failing(function,
+                        [](RankContext& rank, const Tensor& out, const Tensor& in) {
+                          rank.communicator.all_to_all(rank.comm, 8, out, in);
+                        }),
+                AllOf(HasSubstr(function), HasSubstr("all_to_all with tag 8")));
+  EXPECT_EQ(stand_in().alive(), 0) << "aborted";
+  EXPECT_EQ(stand_in().open_groups(), 0);
+}
+
+TEST_F(SimtNccl, ARankThatCannotJoinReleasesTheOthers) {
+  for (const char* function : {"ncclGetUniqueId", "ncclCommInitRankConfig"}) {
+    stand_in().fail_next(function, kUnhandledCudaError);
+    EXPECT_THAT(message_of<Error>([] { group(3); }), HasSubstr(function));
+  }
+  EXPECT_EQ(stand_in().alive(), 0);
+}
+
+TEST_F(SimtNccl, WhatFailsLaterIsFoundByCheck) {
+  const std::string error = message_of<Error>([] {
+    run(2, [](RankContext& rank) {
+      const DeviceVector<float> in(rank, 4);
+      rank.communicator.all_reduce(rank.comm, 1, in, in);
+      rank.comm.synchronize();
+      rank.communicator.check();
+      rank.barrier.arrive([] { stand_in().fail_next("a collective", kInvalidUsage); });
+      rank.communicator.check();
+      rank.barrier.arrive();  // one of the two has found it
+    });
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("a collective: invalid usage"), HasSubstr("rank ")));
+}
+
+TEST_F(SimtNccl, AReplayThatWaitsForADeadPeerEnds) {
+  const std::string error = message_of<Error>([] {
+    run(3, [](RankContext& rank) {
+      const DeviceVector<float> in(rank, 4);
+      const DeviceVector<float> out(rank, 4);
+      const auto graph = captured_all_reduce(rank, out, in);
+      rank.barrier.arrive();
+      if (rank.rank == 1) throw Error("rank 1 dies");
+      rank.comm.launch(*graph);
+      rank.comm.synchronize();
+      EXPECT_THROW(rank.communicator.check(), PeerFailed);
+      EXPECT_THROW(rank.communicator.all_reduce(rank.comm, 9, out, in), PeerFailed);
+      rank.communicator.check();
+    });
+  });
+  EXPECT_EQ(error, "rank 1: rank 1 dies");
+  EXPECT_EQ(stand_in().alive(), 0);
+}
+
+// The order that is promised, graphs first, would be broken: NCCL would wait forever.
+TEST_F(SimtNccl, AGraphThatOutlivesItsCommunicatorIsNotWaitedForForever) {
+  std::unique_ptr<Graph> graph;
+  testing::internal::CaptureStderr();
+  run(1, [&](RankContext& rank) {
+    const DeviceVector<float> in(rank, 4);
+    graph = captured_all_reduce(rank, in, in);
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("'graph' of rank 0"), HasSubstr("a graph still holds its work")));
+  EXPECT_EQ(stand_in().alive(), 1);
+  graph.reset();
+  for (int i = 0; i < 5000 && stand_in().alive() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(stand_in().alive(), 0);
+}
+
+TEST_F(SimtNccl, BytesAreThoseOfWhatWasEnqueued) {
+  run(2, [](RankContext& rank) {
+    const DeviceVector<float> full(rank, 8);
+    const DeviceVector<float> shard(rank, 4);
+    rank.communicator.reduce_scatter(rank.comm, 1, shard, full);
+    EXPECT_EQ(rank.communicator.bytes_sent(), 16);
+    const auto graph = captured_all_reduce(rank, full, full);
+    EXPECT_EQ(rank.communicator.bytes_sent(), 16 + 32);
+    rank.comm.launch(*graph);
+    rank.comm.synchronize();
+    EXPECT_EQ(rank.communicator.bytes_sent(), 16 + 32);
+  });
+}
+
+}  // namespace
+}  // namespace muo::test

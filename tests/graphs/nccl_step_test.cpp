@@ -1,0 +1,56 @@
+// The whole training step over NCCL: on the SIMT tier, whose NCCL is a stand-in, or with
+// MUO_TEST_BACKEND=cuda on a GPU, which holds one rank of NVIDIA's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/check.h"
+#include "runtime/plugin.h"
+#include "support/errors.h"
+#include "support/kernel_stream.h"
+#include "support/toy_training.h"
+
+namespace muo {
+namespace {
+
+using test::ToyCurves;
+using test::ToyTraining;
+
+bool on_gpu() { return test::kernel_backend() == test::KernelBackend::kCuda; }
+
+ToyCurves train_over_nccl(ToyTraining run) {
+  static const LoadedPlugin loaded = on_gpu() ? load_cuda() : load_plugin("muograph_simt");
+  if (loaded.plugin == nullptr) throw Error(loaded.missing);
+  if (on_gpu()) run.world = 1;
+  run.devices = {.plugin = loaded.plugin, .communicator = CommunicatorKind::kNccl};
+  return test::train(run);
+}
+
+TEST(NcclStep, EveryStrategyFollowsTheHostsCurve) {
+  for (const std::string_view strategy : strategy_names())
+    test::expect_toy_agreement(
+        train_over_nccl({.world = 3, .strategy = std::string(strategy), .steps = 6}),
+        std::string(strategy), /*function_ulp=*/4);
+}
+
+TEST(NcclStep, AReplayIsBitwiseTheSameCallsEagerly) {
+  for (const std::int64_t accumulation : {1, 10}) {  // one graph, two graphs
+    ToyTraining run{.world = 2, .accumulation = accumulation, .steps = 4};
+    const ToyCurves replayed = train_over_nccl(run);
+    run.graph = false;
+    const ToyCurves eager = train_over_nccl(run);
+    EXPECT_EQ(eager.losses, replayed.losses) << accumulation;
+    EXPECT_EQ(eager.weights, replayed.weights) << accumulation;
+  }
+}
+
+TEST(NcclStep, GradientsInBF16AreRefusedBeforeAnyStep) {
+  if (on_gpu()) GTEST_SKIP() << "one rank sends no gradients";
+  EXPECT_THAT(test::message_of<InputError>(
+                  [] { train_over_nccl({.world = 2, .steps = 1, .nanochat_bf16 = true}); }),
+              testing::HasSubstr("--gradient-wire fp32, or --comm peer"));
+}
+
+}  // namespace
+}  // namespace muo
