@@ -83,9 +83,9 @@ struct Case {
 Bytes results(RankContext& rank, const Case& c) {
   const int r = rank.rank;
   const std::int64_t whole = c.size * c.world;
-  std::vector<std::int64_t> counts;
-  for (int p = 0; p < c.world; ++p)
-    counts.push_back(p == 1 ? 0 : c.size + 3 * p);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(c.world));
+  for (std::size_t p = 0; p < counts.size(); ++p)
+    counts[p] = p == 1 ? 0 : c.size + 3 * static_cast<std::int64_t>(p);
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   const std::int64_t own = counts[static_cast<std::size_t>(r)];
   const std::int64_t begin = std::accumulate(counts.begin(), counts.begin() + r, std::int64_t{0});
@@ -227,7 +227,8 @@ TEST(SimtPeerCommunicator, SlowRanksChangeNothing) {
       const Skewed x(rank, DType::kI32, 600, 0, 1);
       const auto graph = rank.comm.capture([&] {
         rank.communicator.all_reduce(rank.comm, 1, x, x);
-        rank.communicator.all_gather(rank.comm, 2, x, x.elements(200 * rank.rank, 200));
+        rank.communicator.all_gather(rank.comm, 2, x,
+                                     x.elements(std::int64_t{200} * rank.rank, 200));
       });
       rank.barrier.arrive();
       std::mt19937 random(static_cast<unsigned>(rank.rank));
@@ -246,8 +247,10 @@ TEST(SimtPeerCommunicator, SlowRanksChangeNothing) {
 // Sets how long ranks wait for each other, for groups that are made while it lives.
 class Deadline {
  public:
+  // NOLINTBEGIN(concurrency-mt-unsafe): no ranks run meanwhile
   explicit Deadline(const char* ms) { setenv("MUO_PEER_DEADLINE_MS", ms, 1); }
   ~Deadline() { unsetenv("MUO_PEER_DEADLINE_MS"); }
+  // NOLINTEND(concurrency-mt-unsafe)
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
 };

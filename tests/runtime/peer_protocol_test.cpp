@@ -44,16 +44,19 @@ struct Model {
     return first_flag() + (from * (world - 1) + (to > from ? to - 1 : to)) * ctas + c;
   }
   [[nodiscard]] int places() const { return first_flag() + world * (world - 1) * ctas; }
-  // Nothing lies there; only who touches what counts.
+  // Nobody reads or writes it; only who would does matter.
   [[nodiscard]] Tensor tensor(int rank, int vector) const {
-    const auto bytes = static_cast<std::uintptr_t>(kBlock * 4);
-    const auto at = (static_cast<std::uintptr_t>(place(rank, vector, 0)) + 1) * bytes;
-    return {reinterpret_cast<std::byte*>(at), {blocks() * kBlock}, DType::kF32, rank};
+    return {memory + std::ptrdiff_t{place(rank, vector, 0)} * kBlockBytes,
+            {blocks() * kBlock},
+            DType::kF32,
+            rank};
   }
   static int place_of(const std::byte* address) {
-    const auto bytes = static_cast<std::uintptr_t>(kBlock * 4);
-    return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) / bytes) - 1;
+    return static_cast<int>((address - memory) / kBlockBytes);
   }
+
+  static constexpr std::ptrdiff_t kBlockBytes = kBlock * 4;
+  static inline std::byte memory[test::kMostPlaces * kBlockBytes];
 };
 
 // One of the collectives, with the CTAs that it has.
@@ -208,9 +211,11 @@ class Program {
   }
 
  private:
-  Agent& agent(int rank, int c) {
-    return agents_[static_cast<std::size_t>(rank * model_.ctas + c)];
+  [[nodiscard]] std::size_t index(int rank, int c) const {
+    return static_cast<std::size_t>(rank) * static_cast<std::size_t>(model_.ctas) +
+           static_cast<std::size_t>(c);
   }
+  Agent& agent(int rank, int c) { return agents_[index(rank, c)]; }
   void write(int rank, int place) {
     const Step step{
         .kind = Step::Kind::kMove, .to = static_cast<std::uint8_t>(place), .constant = fresh_ += 5};
@@ -238,8 +243,7 @@ class Program {
       for (int c = 0; c < call.ctas; ++c) {
         Agent& one = agent(r, c);
         const std::size_t before = one.steps.size();
-        Recorder recorder(work, c, epochs_[static_cast<std::size_t>(r * model_.ctas + c)], planted_,
-                          one.steps);
+        Recorder recorder(work, c, epochs_[index(r, c)], planted_, one.steps);
         EXPECT_TRUE(peer::take_part(recorder));
         for (std::size_t i = before; i < one.steps.size(); ++i)
           if (one.steps[i].kind == Step::Kind::kMove)
