@@ -259,14 +259,14 @@ constexpr int kWorld = 3;
 constexpr int kOdd = 2;
 
 // One rank throws where the others' kernels wait for it.
-TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
+void expect_release(std::int64_t size) {
   const auto start = Clock::now();
   std::atomic<int> released = 0;
   std::atomic<int> waiting = 0;
   const std::string message = message_of<Error>([&] {
     DeviceGroup group(on_peers(kWorld));
     group.run([&](RankContext& rank) {
-      const Skewed x(rank, DType::kF32, 8, 0, 1);
+      const Skewed x(rank, DType::kF32, size, 0, 1);
       const auto graph =
           rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 7, x, x); });
       if (rank.rank == kOdd) {
@@ -291,6 +291,11 @@ TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
   EXPECT_EQ(message, "rank 2: out of paper");
   EXPECT_EQ(released, kWorld - 1);
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
+  for (const std::int64_t size : {8, 100'000})  // one CTA, eight
+    expect_release(size);
 }
 
 // One rank neither comes nor fails; when the others have given up, it comes after all.
