@@ -37,6 +37,7 @@ inline constexpr TestedBackend kBackends[] = {
     {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, true, false},
     {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, false, true, true},
     {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},
+    {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false, false},
 };
 
 // Only what every backend offers is used: nothing is read or written but through copies.
