@@ -41,6 +41,12 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
   };
   inputs_ = input("inputs");
   targets_ = input("targets");
+  if (shape.timed)
+    clock_ = arena.tensor({.name = "step clock",
+                           .shape = {static_cast<std::int64_t>(sizeof(PhaseClock))},
+                           .dtype = DType::kBytes,
+                           .category = MemoryCategory::kMetrics,
+                           .lifespan = Lifespan::kRun});
   const std::size_t params = gpt_parameters(config).size();
   for (std::size_t i = 0; i < params; ++i) {
     weights_.push_back(update.weight(i));
@@ -59,26 +65,39 @@ void StepGraph::micro_step(std::int64_t index, bool accumulate, bool last) {
   Stream& stream = rank_.compute;
   const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
   GradientSink sink{.gradients = gradients_, .accumulate = accumulate, .ready = {}};
+  sink.after_losses = [this] { lap(StepPhase::kLosses); };
   if (last) sink.ready = [this](std::size_t param) { update_.gradient_ready(param); };
   gpt.forward(stream, weights_, inputs_.row(index));
+  lap(StepPhase::kForward);
   gpt.losses_and_backward(stream, weights_, inputs_.row(index), targets_.row(index), loss_scale_,
                           sink);
   sum(stream, {.out = update_.totals().row(0),
                .x = gpt.row_losses(),
                .scale = static_cast<double>(loss_scale_),
                .accumulate = accumulate});
+  lap(StepPhase::kBackward);
+}
+
+void StepGraph::lap(StepPhase phase) {
+  if (clock_) muo::lap(rank_.compute, {.clock = clock_, .phase = static_cast<int>(phase)});
 }
 
 void StepGraph::enqueue(const Part& part) {
-  if (part.opens) update_.begin();
+  lap(StepPhase::kBetween);
+  if (part.opens) {
+    update_.begin();
+    lap(StepPhase::kBegin);
+  }
   for (std::int64_t i = 0; i < part.micro_steps; ++i)
     micro_step(i, /*accumulate=*/!part.opens || i > 0,
                /*last=*/part.closes && i + 1 == part.micro_steps);
-  if (part.closes)
-    update_.finish([this](Stream& stream) {
-      write_metrics(stream,
-                    {.ring = ring_, .totals = update_.totals(), .scalars = update_.scalars()});
-    });
+  if (!part.closes) return;
+  update_.finish([this](Stream& stream) {
+    lap(StepPhase::kUpdate);
+    write_metrics(stream,
+                  {.ring = ring_, .totals = update_.totals(), .scalars = update_.scalars()});
+  });
+  lap(StepPhase::kGather);
 }
 
 void StepGraph::warm_up() {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graphs/step_phases.h"
 #include "model/gpt.h"
 #include "optim/sharded_step.h"
 #include "runtime/arena.h"
@@ -16,6 +17,7 @@ struct StepShape {
   std::int64_t batch = 1;  // rows per rank and micro-step
   std::int64_t seq_len = 1;
   std::int64_t accumulation = 1;  // micro-steps per step
+  bool timed = false;             // the step writes how long its phases took
 };
 
 // A rank's whole training step: schedules, micro-steps, reductions inside the last backward,
@@ -43,6 +45,8 @@ class StepGraph {
   // Writes the captured graphs for Graphviz: to `path`, or path.0, path.1, ... if a step has
   // several.
   void write_dot(const std::string& path) const;
+  // PhaseClock, by StepPhase; absent unless StepShape::timed. To be zeroed before it counts.
+  [[nodiscard]] Tensor clock() const { return clock_; }
 
  private:
   // A stretch of micro-steps: the first of a step opens it, the last closes it.
@@ -55,6 +59,7 @@ class StepGraph {
   };
   void enqueue(const Part& part);
   void micro_step(std::int64_t index, bool accumulate, bool last);
+  void lap(StepPhase phase);
 
   RankContext& rank_;
   ShardedStep& update_;
@@ -64,6 +69,7 @@ class StepGraph {
   std::vector<Part> parts_;
   std::vector<Tensor> weights_;
   std::vector<Tensor> gradients_;
+  Tensor clock_;
   Tensor inputs_, targets_;  // (micro-steps of the longest part, batch, seq_len) int32
   std::vector<std::unique_ptr<Gpt>> gpts_;  // one per unrolled micro-step
 };

@@ -15,6 +15,7 @@ struct GradientSink {
   std::span<const Tensor> gradients;  // by parameter index, logical shapes
   bool accumulate = false;
   std::function<void(std::size_t param)> ready;
+  std::function<void()> after_losses = {};  // called when the head's work is enqueued
   void announce(std::size_t param) const {
     if (ready) ready(param);
   }

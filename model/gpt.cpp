@@ -109,6 +109,7 @@ void Gpt::losses_and_backward(Stream& stream, std::span<const Tensor> weights, T
                               Tensor targets, float scale, const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;
   head(stream, weights, targets, scale, &sink);
+  if (sink.after_losses) sink.after_losses();
   const ProfileRange range(ProfileKind::kPhase, "backward");
   rms_norm_backward(stream, {.dx = flow.dx,
                              .dy = flow.dnormed,

@@ -22,7 +22,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 OTHER_OPTIONS = {"--slow", "--tidy", "--dev", "--check", "--preset", "--target", "--help",
                  "--benchmark", "--gtest", "--steps", "--nanochat", "--embeddings", "--registers",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
-                 "--capture-range-end", "--nvtx-capture"}
+                 "--capture-range-end", "--nvtx-capture", "--phases"}
 
 
 def tracked():

@@ -20,8 +20,10 @@ std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
 }
 
 StepShape step_shape(const RunConfig& config) {
-  return {
-      .batch = config.batch, .seq_len = config.model.seq_len, .accumulation = config.accumulation};
+  return {.batch = config.batch,
+          .seq_len = config.model.seq_len,
+          .accumulation = config.accumulation,
+          .timed = config.timed_steps};
 }
 
 }  // namespace

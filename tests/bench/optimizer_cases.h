@@ -9,6 +9,7 @@
 #include "kernels/fingerprint.h"
 #include "kernels/metrics.h"
 #include "kernels/muon.h"
+#include "kernels/phase_clock.h"
 #include "kernels/reduce.h"
 #include "kernels/step_scalars.h"
 
@@ -162,7 +163,7 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
   out.push_back([](Tensors& make, const Sizes& /*s*/) {
     const Tensor scalars = make.structure(committing_scalars()),
                  hyper = make.structure(some_hyper_parameters()),
-                 totals = make.zeros({2}, DType::kF64),
+                 totals = make.zeros({2}, DType::kF64), clock = make.structure(PhaseClock{}),
                  ring = make.zeros({4 * static_cast<std::int64_t>(sizeof(MetricsRecord))},
                                    DType::kBytes);
     return Case{.name = "books_of_a_step", .run = [=](Stream& stream) {
@@ -170,6 +171,7 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
                   agree_commit(stream, {.scalars = scalars, .totals = totals});
                   write_metrics(stream, {.ring = ring, .totals = totals, .scalars = scalars});
                   finish_step(stream, {.scalars = scalars});
+                  lap(stream, {.clock = clock});
                 }};
   });
 }

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <ostream>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -19,8 +21,9 @@ struct TestedBackend {
   const char* name;
   const char* plugin;  // nullptr: the host's own devices
   CommunicatorKind communicator;
-  bool traces;            // graphs know their nodes
-  bool adds_bf16 = true;  // in fp32, as communicator.h says; else such sums are refused
+  bool traces;              // graphs know their nodes
+  bool adds_bf16 = true;    // in fp32, as communicator.h says; else such sums are refused
+  bool shares_gpu = false;  // all ranks on the first GPU; else one each
 };
 // GoogleTest finds it by this name.
 inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
@@ -32,11 +35,26 @@ inline constexpr TestedBackend kBackends[] = {
     {"host", nullptr, CommunicatorKind::kHost, true},
     {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, true},
     {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, true, false},
+    {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, false, true, true},
+    {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},
+    {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false, false},
 };
 
 // Only what every backend offers is used: nothing is read or written but through copies.
 class BackendContract : public testing::TestWithParam<TestedBackend> {
  public:
+  void SetUp() override {
+    const TestedBackend& tested = GetParam();
+    if (tested.plugin == nullptr || std::string_view(tested.plugin) != "muograph_cuda") return;
+    // As the program does: streams of ranks that share a GPU need hardware queues of their own.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // NOLINT(concurrency-mt-unsafe): one thread
+    const LoadedPlugin cuda = load_cuda();
+    if (cuda.plugin == nullptr) GTEST_SKIP() << cuda.missing;
+    if (!tested.shares_gpu && cuda.plugin->device_count() < kMostRanks)
+      GTEST_SKIP() << "fewer than " << kMostRanks << " GPUs";
+  }
+
+  static constexpr int kMostRanks = 4;  // of any test
   static void run(int world, const std::function<void(RankContext&)>& body) {
     const TestedBackend& tested = GetParam();
     GroupOptions options{.world = world, .communicator = tested.communicator};
@@ -44,6 +62,7 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
       const LoadedPlugin loaded = load_plugin(tested.plugin);
       if (loaded.plugin == nullptr) throw Error(loaded.missing);
       options.plugin = loaded.plugin;
+      options.ranks_per_device = tested.shares_gpu ? world : 1;
     }
     DeviceGroup group(options);
     group.run(body);

@@ -38,7 +38,7 @@ class SimtNccl : public testing::Test {
 
   static const NcclStandIn& stand_in() {
     void* library = dlopen(MUO_NCCL_STAND_IN, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw Error(dlerror());
+    if (library == nullptr) throw Error(dlerror());  // NOLINT(concurrency-mt-unsafe)
     using Controls = const NcclStandIn* (*)();
     return *reinterpret_cast<Controls>(dlsym(library, "nccl_stand_in"))();
   }

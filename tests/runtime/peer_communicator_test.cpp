@@ -259,14 +259,14 @@ constexpr int kWorld = 3;
 constexpr int kOdd = 2;
 
 // One rank throws where the others' kernels wait for it.
-TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
+void expect_release(std::int64_t size) {
   const auto start = Clock::now();
   std::atomic<int> released = 0;
   std::atomic<int> waiting = 0;
   const std::string message = message_of<Error>([&] {
     DeviceGroup group(on_peers(kWorld));
     group.run([&](RankContext& rank) {
-      const Skewed x(rank, DType::kF32, 8, 0, 1);
+      const Skewed x(rank, DType::kF32, size, 0, 1);
       const auto graph =
           rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 7, x, x); });
       if (rank.rank == kOdd) {
@@ -280,7 +280,10 @@ TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
       const std::int64_t sent = rank.communicator.bytes_sent();
       rank.comm.launch(*graph);  // leaves at once
       const std::string own = message_of<PeerFailed>([&] { rank.communicator.check(); });
-      EXPECT_NE(own.find("a peer failed while rank"), std::string::npos) << own;
+      // It saw the abort word, or heard from the other one that did.
+      EXPECT_TRUE(own.find("a peer failed while rank") != std::string::npos ||
+                  own.find("left all_reduce") != std::string::npos)
+          << own;
       EXPECT_NE(own.find("all_reduce with tag 7"), std::string::npos) << own;
       EXPECT_THROW(rank.communicator.all_reduce(rank.comm, 8, x, x), PeerFailed);
       EXPECT_EQ(sent, 0);
@@ -290,27 +293,33 @@ TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
   });
   EXPECT_EQ(message, "rank 2: out of paper");
   EXPECT_EQ(released, kWorld - 1);
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
+  for (const std::int64_t size : {8, 100'000})  // one CTA, eight
+    expect_release(size);
 }
 
 // One rank neither comes nor fails; when the others have given up, it comes after all.
 TEST(SimtPeerCommunicator, ARankThatNeverComesIsNamedAfterTheDeadline) {
-  const Deadline deadline("300");
+  const Deadline deadline("1000");
   const auto start = Clock::now();
   std::atomic<int> late = 0;
   DeviceGroup group(on_peers(kWorld));
   group.run([&](RankContext& rank) {
     const Skewed x(rank, DType::kF32, 8, 0, 1);
     const auto graph = rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 7, x, x); });
+    rank.barrier.arrive();
     if (rank.rank != kOdd) {
       rank.comm.launch(*graph);
       const auto gave_up = Clock::now();
-      EXPECT_GE(gave_up - start, std::chrono::milliseconds(300));
+      EXPECT_GE(gave_up - start, std::chrono::milliseconds(1000));
       rank.comm.launch(*graph);  // leaves at once
-      EXPECT_LT(Clock::now() - gave_up, std::chrono::milliseconds(250));
+      EXPECT_LT(Clock::now() - gave_up, std::chrono::milliseconds(900));
       const std::string own = message_of<Error>([&] { rank.communicator.check(); });
       EXPECT_NE(own.find(concat("rank ", rank.rank,
-                                " waited 300 ms in all_reduce with tag 7 for "
+                                " waited 1000 ms in all_reduce with tag 7 for "
                                 "rank 2, which did not come")),
                 std::string::npos)
           << own;
@@ -324,7 +333,7 @@ TEST(SimtPeerCommunicator, ARankThatNeverComesIsNamedAfterTheDeadline) {
     }
     rank.barrier.arrive();
   });
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(SimtPeerCommunicator, TwoCollectivesOfARankAtOnceAreAnError) {

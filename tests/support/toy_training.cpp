@@ -60,6 +60,7 @@ RunConfig toy_config(const ToyTraining& run) {
   config.group = run.devices;
   config.world = run.world;
   config.accumulation = run.accumulation;
+  config.timed_steps = run.timed;
   config.batch = kTrainingRows / (run.world * run.accumulation);
   MUO_CHECK(config.rows_per_step() == kTrainingRows, "world ", run.world, ", accumulation ",
             run.accumulation);

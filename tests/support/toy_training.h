@@ -17,6 +17,7 @@ struct ToyTraining {
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;
+  bool timed = false;          // see StepShape
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
   std::uint64_t perturbation = 0;  // not 0: every initial weight moves by one ulp, up or down
   std::optional<std::uint64_t> random_order = {};

@@ -145,6 +145,8 @@ class CudaStream final : public Stream {
   void copy(Tensor dst, Tensor src) override {
     MUO_CHECK(dst.numel() == src.numel() && dst.dtype == src.dtype, "copying ", src.shape.text(),
               " to ", dst.shape.text());
+    MUO_CHECK(dst.data + dst.bytes() <= src.data || src.data + src.bytes() <= dst.data, "copy of ",
+              src.bytes(), " bytes onto themselves");
     if (dst.bytes() == 0) return;
     MUO_CUDA_CHECK(cudaMemcpyAsync(dst.data, src.data, static_cast<std::size_t>(dst.bytes()),
                                    cudaMemcpyDefault, stream_));

@@ -1,0 +1,74 @@
+#include "graphs/step_phases.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <string>
+
+#include "app/run_state.h"
+#include "support/toy_training.h"
+
+// The table that a step writes of itself.
+namespace muo {
+namespace {
+
+using test::ToyTraining;
+
+constexpr int kSteps = 3;
+
+// After kSteps steps, of the last rank.
+PhaseClock clock_after_steps(ToyTraining run) {
+  PhaseClock result;
+  run.timed = true;
+  run.steps = kSteps + 1;
+  run.before_step = [&](RankContext& rank, RunState& state, int step) {
+    auto* clock = state.step.clock().as_struct<PhaseClock>();
+    if (step == 0) *clock = {};
+    if (step == kSteps && rank.rank == rank.world - 1) result = *clock;
+  };
+  test::train(run);
+  return result;
+}
+
+TEST(StepPhases, EveryPhaseIsTimedAsOftenAsItHappens) {
+  for (const bool graph : {true, false})
+    for (const auto& [accumulation, graphs] :
+         {std::pair{1, 1}, std::pair{3, 1}, std::pair{10, 2}}) {
+      const std::string what =
+          std::string(graph ? "graph" : "eager") + ", accumulation " + std::to_string(accumulation);
+      const PhaseClock clock =
+          clock_after_steps({.world = 2, .graph = graph, .accumulation = accumulation});
+      const auto laps = [&](StepPhase phase) { return clock.laps[static_cast<int>(phase)]; };
+      EXPECT_EQ(laps(StepPhase::kBetween), kSteps * graphs - 1) << what;  // the first starts it
+      for (const StepPhase phase : {StepPhase::kBegin, StepPhase::kUpdate, StepPhase::kGather})
+        EXPECT_EQ(laps(phase), kSteps) << what;
+      for (const StepPhase phase : {StepPhase::kForward, StepPhase::kLosses, StepPhase::kBackward})
+        EXPECT_EQ(laps(phase), kSteps * accumulation) << what;
+      for (std::size_t i = 0; i < kStepPhases.size(); ++i)
+        EXPECT_GT(clock.elapsed[i], 0) << what << ", " << kStepPhases[i];
+      EXPECT_EQ(clock.laps[kStepPhases.size()], 0) << what;
+    }
+}
+
+TEST(StepPhases, TimingChangesNoNumber) {
+  ToyTraining run{.world = 2, .accumulation = 2, .steps = 4};
+  const test::ToyCurves plain = test::train(run);
+  run.timed = true;
+  const test::ToyCurves timed = test::train(run);
+  EXPECT_EQ(timed.losses, plain.losses);
+  EXPECT_EQ(timed.weights, plain.weights);
+}
+
+TEST(StepPhases, WithoutTimingThereIsNoClock) {
+  ToyTraining run{.steps = 1};
+  run.before_step = [](RankContext& /*rank*/, RunState& state, int /*step*/) {
+    EXPECT_FALSE(state.step.clock());
+  };
+  test::train(run);
+}
+
+}  // namespace
+}  // namespace muo
