@@ -30,13 +30,13 @@ ToyCurves train_over_nccl(ToyTraining run) {
 TEST(NcclStep, EveryStrategyFollowsTheHostsCurve) {
   for (const std::string_view strategy : strategy_names())
     test::expect_toy_agreement(
-        train_over_nccl({.world = 3, .strategy = std::string(strategy), .steps = 6}),
+        train_over_nccl({.world = 3, .strategy = std::string(strategy), .steps = 2}),
         std::string(strategy), /*function_ulp=*/4);
 }
 
 TEST(NcclStep, AReplayIsBitwiseTheSameCallsEagerly) {
   for (const std::int64_t accumulation : {1, 10}) {  // one graph, two graphs
-    ToyTraining run{.world = 2, .accumulation = accumulation, .steps = 4};
+    ToyTraining run{.world = 2, .accumulation = accumulation, .steps = 2};
     const ToyCurves replayed = train_over_nccl(run);
     run.graph = false;
     const ToyCurves eager = train_over_nccl(run);
