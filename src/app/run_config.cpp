@@ -160,6 +160,10 @@ class Resolver {
       throw InputError(
           "--weight-wire fp32: with --dtype bf16 weights are bf16 wherever they are read: give "
           "bf16");
+    if (*o.gradient_wire == DType::kBF16 && run_.group.communicator == CommunicatorKind::kNccl)
+      throw InputError(
+          "--gradient-wire bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
+          "sums in fp32");
     run_.formats = {.gradient_wire = *o.gradient_wire,
                     .weight_wire = *o.weight_wire,
                     .embedding_state = o.embedding_state};

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <string>
@@ -328,6 +329,17 @@ TEST(RunConfig, LargestSizesOverflowNothing) {
   const RunConfig run = resolve(options, corpus(1 << 24, 1 << 21, 1 << 21));
   EXPECT_EQ(run.total_batch_tokens, std::int64_t{1} << 48);
   EXPECT_GT(run.parameters, 0);
+}
+
+TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
+  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
+  TrainOptions options = two_devices();
+  options.backend = "cuda";
+  options.gradient_wire = DType::kBF16;
+  EXPECT_THAT(error_of(options), HasSubstr("--gradient-wire bf16"));
+  options.comm = "peer";
+  EXPECT_EQ(resolve(options, corpus()).group.communicator, CommunicatorKind::kPeer);
+  unsetenv("MUO_CUDA_PLUGIN");
 }
 
 TEST(RequireMemory, RefusesWithNumbersAndOptions) {
