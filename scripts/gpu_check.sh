@@ -47,11 +47,15 @@ check() {
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
 check parity 120 env MUO_TEST_BACKEND=cuda "$binaries/kernels_test" \
   --gtest_output="json:$out/parity.json"
-check step 90 env MUO_TEST_BACKEND=cuda "$binaries/graphs_test" --gtest_filter='DeviceStep.*' \
+check contracts 60 "$binaries/contracts_test" --gtest_filter='*cuda_peer:*multi_gpu*' \
+  --gtest_output="json:$out/contracts.json"
+check step 90 env MUO_TEST_BACKEND=cuda "$binaries/graphs_test" \
+  --gtest_filter='DeviceStep.*:NcclStep.*' \
   --gtest_output="json:$out/step.json"
 train=("$binaries/muograph" train --data "$binaries/text.txt" --depth 4 --max-seq-len 256
   --device-batch-size 8 --total-batch-size 16384 --num-iterations 200 --eval-every -1
   --sample-every -1 --save-every -1)
+check phases 30 "$binaries/step_bench" --phases on --backend cuda --steps 20
 check train_cuda 60 "${train[@]}" --backend cuda --ranks-per-device 2 --out "$out/train_cuda"
 check train_host 150 "${train[@]}" --backend host --devices 4 --dtype fp32 --out "$out/train_host"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)

@@ -61,6 +61,7 @@ def main(out, commit_file):
     checks = {name: {"exit_code": int(code) if code.isdigit() else code, "seconds": int(seconds)}
               for name, code, seconds in zip(fields[::3], fields[1::3], fields[2::3])}
     verdict = {**facts, "checks": checks, "parity": tests_of(out / "parity.json"),
+               "contracts": tests_of(out / "contracts.json"),
                "step": tests_of(out / "step.json"), "training": training(out)}
     (out / "checks.json").write_text(json.dumps(verdict, indent=1) + "\n")
     for path in (out / "kernels_bench.json", out / "torch.json"):

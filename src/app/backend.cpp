@@ -25,16 +25,13 @@ bool driver_is_there() {
   return true;
 }
 
-// CUDA reads it once, at its first call.
-void prepare_environment() {
+void check_environment() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (blocking != nullptr && std::string_view(blocking) != "0")
     throw InputError(
         fmt::format("CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: "
                     "unset it",
                     blocking));
-  // Hardware queues: with the default of 8, kernels of one stream can hold up another's.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 class Chooser {
@@ -65,7 +62,7 @@ class Chooser {
       note("backend: host (no NVIDIA driver)");
       return;
     }
-    prepare_environment();
+    check_environment();
     const LoadedPlugin cuda = load_cuda();
     if (asked && cuda.plugin == nullptr) throw InputError("--backend cuda: " + cuda.missing);
     group_.plugin = cuda.plugin;

@@ -37,6 +37,15 @@ LoadedPlugin open_plugin(const std::string& file) {
   return {.plugin = entry()};
 }
 
+// What the user has set stays. CUDA reads them once, at its first call.
+void set_environment_for_cuda() {
+  // Hardware queues: with the default of 8, kernels of one stream can hold up another's.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Loading a kernel at its first launch can wait for the whole GPU, where a virtual rank may be
+  // waiting for the one that loads.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 }  // namespace
 
 LoadedPlugin load_plugin(std::string_view name) {
@@ -49,6 +58,7 @@ LoadedPlugin load_plugin(std::string_view name) {
 }
 
 LoadedPlugin load_cuda() {
+  set_environment_for_cuda();
   const char* stand_in = std::getenv("MUO_CUDA_PLUGIN");
   LoadedPlugin cuda = load_plugin(stand_in != nullptr ? stand_in : "muograph_cuda");
   if (cuda.plugin == nullptr) {

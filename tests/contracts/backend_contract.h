@@ -46,8 +46,6 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
   void SetUp() override {
     const TestedBackend& tested = GetParam();
     if (tested.plugin == nullptr || std::string_view(tested.plugin) != "muograph_cuda") return;
-    // As the program does: streams of ranks that share a GPU need hardware queues of their own.
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // NOLINT(concurrency-mt-unsafe): one thread
     const LoadedPlugin cuda = load_cuda();
     if (cuda.plugin == nullptr) GTEST_SKIP() << cuda.missing;
     if (!tested.shares_gpu && cuda.plugin->device_count() < kMostRanks)
