@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "runtime/host/host_communicator.h"
 #include "runtime/host/host_device.h"
+#include "runtime/keeping_device.h"
 #include "runtime/rank.h"
 
 namespace muo {
@@ -62,9 +63,8 @@ class DeviceGroup::Impl {
     on_every_rank([this](int rank) { make_rank(rank); });
   }
   ~Impl() {  // a rank's end of a communicator may wait for the others'
-    std::vector<std::jthread> threads;
-    for (std::unique_ptr<Rank>& rank : ranks_)
-      threads.emplace_back([&rank] { rank.reset(); });
+    for_each_rank_at_once([](std::unique_ptr<Rank>& rank) { rank->finish(); });
+    for_each_rank_at_once([](std::unique_ptr<Rank>& rank) { rank.reset(); });
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -85,6 +85,12 @@ class DeviceGroup::Impl {
     MUO_CHECK(options.ranks_per_device >= 1, options.ranks_per_device, " ranks per device");
     return static_cast<std::size_t>(options.world);
   }
+  template <class Body>
+  void for_each_rank_at_once(const Body& body) {
+    std::vector<std::jthread> threads;
+    for (std::unique_ptr<Rank>& rank : ranks_)
+      if (rank) threads.emplace_back([&] { body(rank); });
+  }
   std::unique_ptr<Rank>& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   // On the rank's own thread.
@@ -96,6 +102,7 @@ class DeviceGroup::Impl {
                   rank, HostDeviceOptions{.random_order_seed = options_.random_order_seed});
     device->bind_thread();
     std::unique_ptr<Communicator> communicator = communicators_->join(*device);
+    if (options_.plugin != nullptr) device = keep_memory(std::move(device));
     at(rank) = std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_);
   }
 

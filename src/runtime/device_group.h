@@ -45,7 +45,8 @@ class DeviceGroup {
   // Runs `body` once per rank, each on its own thread, and joins them. If ranks throw, the
   // communicator and the barrier break at once, so that peers end with PeerFailed, and the first
   // root cause is rethrown here as Error, with "rank R: " before its text (InputError keeps its
-  // type and text). The group is unusable afterwards.
+  // type and text). The group is unusable afterwards. What `body` allocates on the devices of a
+  // plug-in is freed with the group, when all devices are idle.
   void run(const std::function<void(RankContext&)>& body);
 
  private:

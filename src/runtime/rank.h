@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -23,6 +24,15 @@ class Rank {
                                                          .barrier = barrier});
   }
   [[nodiscard]] RankContext& context() { return *context_; }
+  // Waits until its device does nothing any more, whatever became of the work.
+  void finish() noexcept {
+    try {
+      device_->bind_thread();
+      for (Stream* stream : {compute_.get(), comm_.get(), update_.get()})
+        stream->synchronize();
+    } catch (const std::exception&) {  // the run has failed, and said why
+    }
+  }
 
  private:
   std::unique_ptr<Device> device_;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "runtime/plugin.h"
+#include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/toy_training.h"
 
@@ -74,6 +75,16 @@ TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
   run.graph = false;
   expect_bitwise(device_train(run), replayed, "bf16");
   EXPECT_NEAR(replayed.losses.back(), test::train(run).losses.back(), 0.02);
+}
+
+// Its memory is gone from the program while its peer is in a collective: nothing may touch it
+// wrongly.
+TEST(DeviceStep, ARankThatFailsEndsTheRunWithItsOwnMessage) {
+  ToyTraining run{.world = 2, .steps = 4};
+  run.before_step = [](RankContext& rank, RunState& /*state*/, int step) {
+    if (rank.rank == 1 && step == 2) throw Error("the card is loose");
+  };
+  EXPECT_EQ(test::message_of<Error>([&] { device_train(run); }), "rank 1: the card is loose");
 }
 
 TEST(DeviceStep, NothingIsAllocatedAfterStartUp) {
