@@ -35,7 +35,8 @@ struct Settings {
   std::atomic<int> alive = 0, open_groups = 0;
 };
 Settings& settings() {
-  static Settings the_settings;
+  // Never destroyed: a thread that was left behind in a call may still wait when the process ends.
+  static Settings& the_settings = *new Settings;
   return the_settings;
 }
 
