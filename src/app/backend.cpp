@@ -26,7 +26,7 @@ bool driver_is_there() {
 }
 
 void check_environment() {
-  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
   if (blocking != nullptr && std::string_view(blocking) != "0")
     throw InputError(
         fmt::format("CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: "

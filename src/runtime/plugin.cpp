@@ -26,6 +26,7 @@ LoadedPlugin open_plugin(const std::string& file) {
   // Never unloaded: the kernels that it registered are called until the process ends.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
     return {.plugin = nullptr, .missing = concat(file, " does not load: ", dlerror())};
   using Entry = const BackendPlugin* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "muograph_backend_plugin"));
@@ -37,7 +38,8 @@ LoadedPlugin open_plugin(const std::string& file) {
   return {.plugin = entry()};
 }
 
-// What the user has set stays. CUDA reads them once, at its first call.
+// What the user has set stays. CUDA reads them once, at its first call; no other thread runs yet.
+// NOLINTBEGIN(concurrency-mt-unsafe)
 void set_environment_for_cuda() {
   // Hardware queues: with the default of 8, kernels of one stream can hold up another's.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
@@ -45,6 +47,7 @@ void set_environment_for_cuda() {
   // waiting for the one that loads.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 
@@ -59,7 +62,7 @@ LoadedPlugin load_plugin(std::string_view name) {
 
 LoadedPlugin load_cuda() {
   set_environment_for_cuda();
-  const char* stand_in = std::getenv("MUO_CUDA_PLUGIN");
+  const char* stand_in = std::getenv("MUO_CUDA_PLUGIN");  // NOLINT(concurrency-mt-unsafe)
   LoadedPlugin cuda = load_plugin(stand_in != nullptr ? stand_in : "muograph_cuda");
   if (cuda.plugin == nullptr) {
     if (cuda.missing.find("cannot open shared object file") != std::string::npos)
