@@ -87,7 +87,7 @@ AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64
           .t = t,
           .heads = config.n_head,
           .kv_heads = config.n_kv_head,
-          .h = config.n_embd / config.n_head,
+          .h = config.head_dim(),
           .window = config.window(layer),
           .scale = config.attention_scale(),
           .dtype = config.dtype};

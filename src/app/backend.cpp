@@ -17,14 +17,6 @@ namespace {
 
 constexpr int kMostDefaultDevices = 4;
 
-// Whether it is worth to load the CUDA backend, which takes a tenth of a second, just to look.
-bool driver_is_there() {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (driver == nullptr) return false;
-  dlclose(driver);
-  return true;
-}
-
 void check_environment() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
   if (blocking != nullptr && std::string_view(blocking) != "0")
@@ -57,7 +49,8 @@ class Chooser {
   void backend() {
     if (options_.backend == "host") return;
     const bool asked = options_.backend == "cuda";
-    if (!asked && !driver_is_there()) {
+    // Just to look, loading the CUDA backend would take a tenth of a second.
+    if (!asked && !library_loads("libcuda.so.1")) {
       options_.backend = "host";
       note("backend: host (no NVIDIA driver)");
       return;
@@ -118,6 +111,15 @@ class Chooser {
 
 GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes) {
   return Chooser(options, notes).run();
+}
+
+// Stays loaded: what the CUDA libraries allocate when they are loaded they never free, and once
+// they are gone a leak checker can no longer see that it was theirs.
+bool library_loads(const char* library) {
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) return false;
+  dlclose(handle);
+  return true;
 }
 
 int usable_cores() {

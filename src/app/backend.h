@@ -14,6 +14,9 @@ namespace muo {
 // it cannot be had.
 GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes);
 
+// Whether the system has this shared library.
+bool library_loads(const char* library);
+
 // Cores that this process may use.
 int usable_cores();
 // Host devices where nothing else is asked: the usable cores, at most 4.

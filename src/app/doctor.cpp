@@ -1,6 +1,5 @@
 #include "app/doctor.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
@@ -79,15 +78,6 @@ std::string disk() {
                      here);
 }
 
-// Stays loaded: what the CUDA libraries allocate when they are loaded they never free, and once
-// they are gone a leak checker can no longer see that it was theirs.
-bool loads(const char* library) {
-  void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
-  if (handle == nullptr) return false;
-  dlclose(handle);
-  return true;
-}
-
 // Of every GPU that the driver shows; empty without a driver.
 std::string gpu_models() {
   std::string out;
@@ -131,7 +121,7 @@ std::string driver() {
   std::ifstream in("/proc/driver/nvidia/version");
   std::string version;
   std::getline(in, version);
-  const bool library = loads("libcuda.so.1");
+  const bool library = library_loads("libcuda.so.1");
   if (!library) return version.empty() ? "none" : version + "; libcuda.so.1 does not load";
   return version.empty() ? "libcuda.so.1 loads" : version;
 }
@@ -140,7 +130,8 @@ std::string cuda_libraries() {
   std::string out;
   for (const char* library :
        {"libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2"})
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", library, loads(library) ? "yes" : "no");
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", library,
+                       library_loads(library) ? "yes" : "no");
   return out;
 }
 

@@ -39,7 +39,7 @@ class RankTrainer {
 
   void train() {
     if (config_.options.graph) capture_graphs(rank_, arena_, state_);
-    if (is_logger() && config_.options.graph && !config_.options.graph_dot.empty())
+    if (is_logger() && !config_.options.graph_dot.empty())
       state_.step.write_dot(config_.options.graph_dot);
     const LoaderOptions loading = loader_options();
     const auto slots =
