@@ -7,10 +7,11 @@
 namespace muo {
 namespace {
 
-// Bytes that `rank` sends to others.
+// Bytes that cross the link of `rank`, as Communicator::bytes_sent() counts them.
 std::int64_t reduced_bytes(const Bucket& bucket, int rank, int world) {
   const std::int64_t full = bucket.full_elements() * size_of(bucket.gradient_wire);
   if (bucket.reduction == Reduction::kAllReduce) return 2 * (full * (world - 1) / world);
+  if (bucket.reduction == Reduction::kReduceToOwner) return full;  // root or not, it all passes
   return full - segment_range(bucket, rank).size() * size_of(bucket.gradient_wire);
 }
 
@@ -30,9 +31,10 @@ std::int64_t returned_bytes(const Bucket& bucket, int rank) {
   return (mine.size() - kept) * size_of(bucket.gradient_wire);
 }
 
-std::int64_t published_bytes(const Bucket& bucket, int rank, int world) {
+std::int64_t published_bytes(const Bucket& bucket, int rank) {
   if (bucket.publish == Publish::kNone) return 0;
-  return segment_range(bucket, rank).size() * (world - 1) * size_of(bucket.weight_wire);
+  return (bucket.full_elements() - segment_range(bucket, rank).size()) *
+         size_of(bucket.weight_wire);
 }
 
 }  // namespace
@@ -57,9 +59,9 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
       cost.muon_flops[r] += flops[r];
       if (plan.world == 1) continue;
       const int rank = static_cast<int>(r);
-      cost.sent_bytes[r] +=
-          reduced_bytes(bucket, rank, plan.world) + exchanged_bytes(bucket, rank, plan.world) +
-          returned_bytes(bucket, rank) + published_bytes(bucket, rank, plan.world);
+      cost.sent_bytes[r] += reduced_bytes(bucket, rank, plan.world) +
+                            exchanged_bytes(bucket, rank, plan.world) +
+                            returned_bytes(bucket, rank) + published_bytes(bucket, rank);
     }
   }
   if (busiest > 0) cost.balance = needed / plan.world / busiest;

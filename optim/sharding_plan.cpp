@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <type_traits>
 
 #include "optim/strategies/strategies.h"
 
@@ -11,17 +12,31 @@ namespace {
 
 using strategies::Params;
 
-struct Strategy {
-  std::string_view name;
+struct Entry {
+  Strategy about;
   std::vector<Bucket> (*make)(Params params, int world);
 };
-constexpr std::array kStrategies = {
-    Strategy{"balanced", strategies::balanced},
-    Strategy{"ddp", strategies::ddp},
-    Strategy{"stacked", strategies::stacked},
+constexpr std::array kEntries = {
+    Entry{{"balanced", "owners of equal work, a few layers a bucket"}, strategies::balanced},
+    Entry{{"ddp", "every rank updates everything"}, strategies::ddp},
+    Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)"},
+          strategies::allreduce_owner},
+    Entry{{"block_cyclic", "one matrix a rank, by shape (nanochat 2025)"},
+          strategies::block_cyclic},
+    Entry{{"stacked", "all of a shape in one bucket (nanochat)"}, strategies::stacked},
+    Entry{{"layerwise", "whole layers, one a rank (Megatron)"}, strategies::layerwise},
+    Entry{{"ns_replicated", "state by elements (Moonlight)"}, strategies::ns_replicated},
 };
-constexpr std::array kNames = {kStrategies[0].name, kStrategies[1].name, kStrategies[2].name};
-static_assert(kNames.size() == kStrategies.size());
+
+template <class Member>
+constexpr auto of_entries(Member member) {
+  std::array<std::remove_cvref_t<decltype(member(kEntries[0]))>, kEntries.size()> out;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = member(kEntries[i]);
+  return out;
+}
+constexpr auto kStrategies = of_entries([](const Entry& entry) { return entry.about; });
+constexpr auto kNames = of_entries([](const Entry& entry) { return entry.about.name; });
 
 void sort_by_completion(std::vector<Bucket>& buckets, Params params) {
   std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
@@ -123,6 +138,7 @@ int return_collectives(const Bucket& bucket) {
 
 int publish_collectives(const Bucket& bucket) { return bucket.publish == Publish::kNone ? 0 : 1; }
 
+std::span<const Strategy> strategy_list() { return kStrategies; }
 std::span<const std::string_view> strategy_names() { return kNames; }
 
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
@@ -134,8 +150,8 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
     MUO_CHECK(update_group(param.role).rule != UpdateRule::kMuon || param.shape.rank() == 2,
               "Muon updates matrices; ", param.name, " has shape ", param.shape.text());
   }
-  for (const Strategy& known : kStrategies) {
-    if (known.name != strategy) continue;
+  for (const Entry& known : kEntries) {
+    if (known.about.name != strategy) continue;
     ShardingPlan plan{
         .world = world, .strategy = std::string(strategy), .buckets = known.make(params, world)};
     for (Bucket& bucket : plan.buckets)

@@ -92,7 +92,12 @@ struct ShardingPlan {
   Tag totals_tag = 0;                           // after all reductions, before all publications
 };
 
-// The strategies of this program: "balanced" (default), "ddp", "stacked".
+// The strategies of this program, the default first. docs/strategies.md compares them.
+struct Strategy {
+  std::string_view name;
+  std::string_view summary;  // one line
+};
+std::span<const Strategy> strategy_list();
 std::span<const std::string_view> strategy_names();
 
 // Throws InputError for an unknown strategy, naming the known ones.
