@@ -56,7 +56,11 @@ train=("$binaries/muograph" train --data "$binaries/text.txt" --depth 4 --max-se
   --device-batch-size 8 --total-batch-size 16384 --num-iterations 200 --eval-every -1
   --sample-every -1 --save-every -1)
 check phases 30 "$binaries/step_bench" --phases on --backend cuda --steps 20
-check train_cuda 60 "${train[@]}" --backend cuda --ranks-per-device 2 --out "$out/train_cuda"
+train_cuda=("${train[@]}" --backend cuda --ranks-per-device 2 --gemm-table "$out/gemm_table.json")
+check train_cuda 60 "${train_cuda[@]}" --out "$out/train_cuda"
+check train_again 40 "${train_cuda[@]}" --out "$out/train_again"
+last=checkpoints/step_00000200/model.safetensors
+check same_bits 10 cmp "$out/train_cuda/$last" "$out/train_again/$last"
 check train_host 150 "${train[@]}" --backend host --devices 4 --dtype fp32 --out "$out/train_host"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 if [ -n "$sanitizer" ]; then

@@ -1,10 +1,11 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -21,6 +22,7 @@
 #include "app/terminal.h"
 #include "app/trainer.h"
 #include "kernels/blas.h"
+#include "kernels/gemm.h"
 #include "model/activations.h"
 
 namespace muo {
@@ -85,12 +87,22 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   return checkpoint;
 }
 
-void require_writable_graph_file(const TrainOptions& options) {
-  if (options.graph_dot.empty()) return;
-  if (!options.graph) throw InputError("--graph-dot: with --graph off there is no graph to write");
-  if (!std::ofstream(options.graph_dot, std::ios::app))
-    throw InputError(fmt::format("--graph-dot: cannot write to {}: {}", options.graph_dot,
-                                 std::system_category().message(errno)));
+// That a file can be replaced at the end of start-up is known before anything starts.
+void require_writable(std::string_view option, const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (std::filesystem::is_directory(file) || ::access(folder.c_str(), W_OK) != 0)
+    throw InputError(fmt::format(
+        "{}: cannot write to {}: {}", option, file.string(),
+        std::system_category().message(std::filesystem::is_directory(file) ? EISDIR : errno)));
+}
+
+void check_files(const TrainOptions& options) {
+  if (!options.graph_dot.empty()) {
+    if (!options.graph)
+      throw InputError("--graph-dot: with --graph off there is no graph to write");
+    require_writable("--graph-dot", options.graph_dot);
+  }
+  if (!options.gemm_table.empty()) require_writable("--gemm-table", options.gemm_table);
 }
 
 // What the utilisation is a share of.
@@ -109,8 +121,7 @@ Peak peak_of(const RunConfig& config) {
   }
   Peak peak;
   for (int i = 0; i < group.world / group.ranks_per_device; ++i) {
-    const std::string device = group.plugin->describe(i);
-    const std::string name = device.substr(0, device.find(','));
+    const std::string name = group.plugin->name(i);
     const std::optional<double> flops = gpu_peak_flops(name);
     if (!flops) return {0, fmt::format("that of {} is not known", name)};
     peak.flops += *flops;
@@ -147,7 +158,7 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
 
 int run_train(const TrainOptions& options) {
   require_safe_blas();
-  require_writable_graph_file(options);
+  check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
@@ -158,6 +169,7 @@ int run_train(const TrainOptions& options) {
   config.options.out = directory.root.string();
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
+  if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   create_run_directory(directory, config.options);
 
   const Peak peak = peak_of(config);
@@ -194,6 +206,7 @@ int run_train(const TrainOptions& options) {
                   .signal = stop_signal};
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) { train_rank(rank, run); });
+  if (!options.gemm_table.empty()) save_gemm_table(options.gemm_table);  // what eager steps met
   logger.summary();
   logger.note(fmt::format("run directory: {}", directory.root.string()));
   logger.close();
