@@ -60,7 +60,7 @@ void set_formats(Bucket& bucket, Params params, const NumberFormats& formats) {
   bucket.replica_dtype = bucket.weight_wire = param.replica;
   if (kind == NumberClass::kEmbedding) bucket.adam_dtype = formats.embedding_state;
   if (kind == NumberClass::kScalar) return;
-  if (bucket.exchange == Exchange::kNone) bucket.gradient_wire = formats.gradient_wire;
+  bucket.gradient_wire = formats.gradient_wire;
   if (bucket.publish != Publish::kNone && param.replica == DType::kF32)
     bucket.weight_wire = formats.weight_wire;
 }
@@ -101,6 +101,25 @@ std::int64_t Bucket::segment_begin(int rank) const {
   return std::accumulate(segments.begin(), segments.begin() + rank, std::int64_t{0});
 }
 
+Range unit_range(const Unit& unit) { return {unit.offset, unit.offset + unit.end - unit.begin}; }
+
+std::vector<Range> blocks(const Bucket& bucket) {
+  if (bucket.cut == Cut::kWhole) return {{0, bucket.full_elements()}};
+  std::vector<Range> out;
+  for (const Unit& unit : bucket.units) {
+    if (!out.empty()) out.back().end = unit.offset;
+    out.push_back({unit.offset, 0});
+  }
+  out.back().end = bucket.full_elements();
+  return out;
+}
+
+Range segment_of_block(const Bucket& bucket, Range block, int rank) {
+  if (bucket.cut == Cut::kWhole) return segment_range(bucket, rank);
+  const std::int64_t part = block.size() / static_cast<std::int64_t>(bucket.segments.size());
+  return {block.begin + rank * part, block.begin + (rank + 1) * part};
+}
+
 Range segment_range(const Bucket& bucket, int rank) {
   const std::int64_t begin = bucket.segment_begin(rank);
   return {begin, begin + bucket.segments[static_cast<std::size_t>(rank)]};
@@ -111,32 +130,35 @@ Range owner_range(const Bucket& bucket, int rank) {
   for (const Unit& unit : bucket.units) {
     if (unit.owner != rank && unit.owner != kEveryRank) continue;
     if (range.size() == 0) range.begin = unit.offset;
-    range.end = unit.offset + unit.end - unit.begin;
+    range.end = unit_range(unit).end;
   }
   return range;
 }
 
-Range intersection(Range a, Range b) {
-  const std::int64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
+namespace {
+int block_count(const Bucket& bucket) {
+  return bucket.cut == Cut::kWhole ? 1 : static_cast<int>(bucket.units.size());
 }
+}  // namespace
 
 int reduce_collectives(const Bucket& bucket) {
   return bucket.reduction == Reduction::kReduceToOwner ? static_cast<int>(bucket.segments.size())
-                                                       : 1;
+                                                       : block_count(bucket);
 }
 
 int exchange_collectives(const Bucket& bucket) {
   if (bucket.exchange == Exchange::kNone) return 0;
-  return bucket.exchange == Exchange::kGatherToOwner ? static_cast<int>(bucket.segments.size()) : 1;
+  return bucket.exchange == Exchange::kGatherToOwner ? static_cast<int>(bucket.units.size()) : 1;
 }
 
 int return_collectives(const Bucket& bucket) {
-  if (bucket.returns == Return::kScatter) return static_cast<int>(bucket.segments.size());
+  if (bucket.returns == Return::kScatter) return static_cast<int>(bucket.units.size());
   return bucket.returns == Return::kAllToAll ? 1 : 0;
 }
 
-int publish_collectives(const Bucket& bucket) { return bucket.publish == Publish::kNone ? 0 : 1; }
+int publish_collectives(const Bucket& bucket) {
+  return bucket.publish == Publish::kNone ? 0 : block_count(bucket);
+}
 
 std::span<const Strategy> strategy_list() { return kStrategies; }
 std::span<const std::string_view> strategy_names() { return kNames; }

@@ -201,6 +201,24 @@ Bucket element_bucket(Params params, const Members& members, int world) {
   return bucket;
 }
 
+Bucket spread_bucket(Params params, const Members& members, const std::vector<int>& owners,
+                     int world) {
+  Bucket bucket{.name = params[members.front()].name + "...",
+                .rule = UpdateRule::kMuon,
+                .cut = Cut::kEachUnit,
+                .state = StateAt::kElements};
+  std::int64_t segment = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::int64_t n = params[members[i]].shape.numel();
+    bucket.units.push_back(
+        {.param = members[i], .end = n, .owner = owners[i], .offset = segment * world});
+    const std::int64_t part = (n + world - 1) / world;
+    segment += world > 1 ? align_elements(part) : part;
+  }
+  bucket.segments.assign(static_cast<std::size_t>(world), segment);
+  return bucket;
+}
+
 int last_ready(const Bucket& bucket, Params params) {
   int last = params[bucket.units.front().param].ready;
   for (const Unit& unit : bucket.units)

@@ -13,12 +13,15 @@ using Buckets = std::vector<Bucket>;
 using Params = std::span<const ParamSpec>;
 using Members = std::vector<std::size_t>;  // indices of parameters
 
+Buckets all_to_all(Params params, int world);
 Buckets allreduce_owner(Params params, int world);
 Buckets balanced(Params params, int world);
 Buckets block_cyclic(Params params, int world);
 Buckets ddp(Params params, int world);
 Buckets layerwise(Params params, int world);
 Buckets ns_replicated(Params params, int world);
+Buckets parallel(Params params, int world);
+Buckets parallel_round_robin(Params params, int world);
 Buckets stacked(Params params, int world);
 
 // --- building blocks
@@ -50,6 +53,10 @@ Bucket owned_bucket(Params params, const Members& members, const std::vector<int
                     int world, Segments sizes = Segments::kEqual);
 // One bucket of matrices whose elements are cut into equal parts, and which every rank computes.
 Bucket element_bucket(Params params, const Members& members, int world);
+// One bucket of matrices that are each cut into equal parts, of which every rank holds one;
+// owners[i], different ones, compute members[i]. The caller says how they get them.
+Bucket spread_bucket(Params params, const Members& members, const std::vector<int>& owners,
+                     int world);
 // When backward completes the bucket, and when forward first reads it.
 int last_ready(const Bucket& bucket, Params params);
 int first_use(const Bucket& bucket, Params params);
