@@ -230,7 +230,7 @@ std::vector<OptionRow> number_rows(TrainOptions& o) {
       {"weight-wire", kNumbers, "fp32|bf16", "of updated weights on their way; auto: --dtype",
        &o.weight_wire},
       {"gemm-table", kNumbers, "FILE",
-       "GPUs' algorithms for products; what it lacks is measured and added", &o.gemm_table},
+       "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table},
       {"embedding-state", kNumbers, "fp32|bf16",
        "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state},
   };

@@ -98,6 +98,9 @@ struct ExportOptions {
   std::string out;  // directory
 };
 
+// step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
+enum class BenchKind : std::uint8_t { kStep, kLaunch };
+
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 
 }  // namespace muo
