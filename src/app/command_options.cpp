@@ -261,7 +261,7 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       {.name = "profile-steps",
        .group = kRun,
        .value = "A:B",
-       .help = "steps A to B - 1 lie in the NVTX range 'profile', the devices idle around it",
+       .help = "for profilers: steps A to B - 1 in the NVTX range profile",
        .field = &o.profile_steps,
        .saved = false},
       {.name = "graph-dot",
