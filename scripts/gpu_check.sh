@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Proves and measures the CUDA kernels on a machine with a GPU, in one command under 9 minutes, from
 # binaries that scripts/gpu_pack.sh made on another machine: neither compiler nor package is needed.
-#   scripts/gpu_check.sh BINARIES OUT
+#   scripts/gpu_check.sh ARCHIVE OUT
 # Writes OUT/checks.json (parity of kernels, sanitizers, the whole step, a training run beside the same
 # one on the CPU), OUT/kernels_bench.json (times), OUT/torch.json (PyTorch on the same GPU, if there),
 # OUT/log. Exit 1 if a check failed; all are run, the later ones only while there is time.
 set -uo pipefail
 
-if [ $# -ne 2 ] || [ ! -x "$1/kernels_test" ]; then
-  echo "usage: gpu_check.sh BINARIES OUT (BINARIES: the folder that scripts/gpu_pack.sh filled)" >&2
+if [ $# -ne 2 ] || [ ! -f "$1" ]; then
+  echo "usage: gpu_check.sh ARCHIVE OUT (ARCHIVE: what scripts/gpu_pack.sh made)" >&2
   exit 2
 fi
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-binaries=$(cd "$1" && pwd)
+binaries=$(mktemp -d)
+trap 'rm -rf "$binaries"' EXIT
+tar -C "$binaries" -xzf "$1" || exit 2
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 exec > >(tee "$out/log") 2>&1
