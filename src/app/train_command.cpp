@@ -12,8 +12,7 @@
 
 #include "app/backend.h"
 #include "app/commands.h"
-#include "app/gemm_rate.h"
-#include "app/gpu_peaks.h"
+#include "app/device_peak.h"
 #include "app/logger.h"
 #include "app/model_json.h"
 #include "app/run_directory.h"
@@ -105,32 +104,7 @@ void check_files(const TrainOptions& options) {
   if (!options.gemm_table.empty()) require_writable("--gemm-table", options.gemm_table);
 }
 
-// What the utilisation is a share of.
-struct Peak {
-  double flops = 0;  // per second, all devices together; 0: unknown
-  std::string text;
-};
-
-// Of GPUs what their maker states; what a host reaches no table has, so it is measured.
-Peak peak_of(const RunConfig& config) {
-  const GroupOptions& group = config.group;
-  if (group.plugin == nullptr) {
-    const double flops = measure_gemm_rate(group, config.model.dtype);
-    return {flops, fmt::format("{} in {} matrix products, all devices together, measured now",
-                               flops_text(flops), name_of(config.model.dtype))};
-  }
-  Peak peak;
-  for (int i = 0; i < group.world / group.ranks_per_device; ++i) {
-    const std::string name = group.plugin->name(i);
-    const std::optional<double> flops = gpu_peak_flops(name);
-    if (!flops) return {0, fmt::format("that of {} is not known", name)};
-    peak.flops += *flops;
-  }
-  peak.text = fmt::format("{} in bf16 by their maker, all GPUs together", flops_text(peak.flops));
-  return peak;
-}
-
-std::string peak_note(const RunConfig& config, const Peak& peak, std::int64_t first_step) {
+std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int64_t first_step) {
   if (peak.flops <= 0) return fmt::format("peak: {}: mfu is null", peak.text);
   const double flops_left = config.flops_per_token *
                             static_cast<double>(config.iterations - first_step) *
@@ -172,7 +146,7 @@ int run_train(const TrainOptions& options) {
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   create_run_directory(directory, config.options);
 
-  const Peak peak = peak_of(config);
+  const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
   Logger logger({.metrics = directory.metrics(),
                  .first_step = first_step,

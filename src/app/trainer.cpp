@@ -11,6 +11,7 @@
 #include "app/sampler.h"
 #include "data/loader.h"
 #include "kernels/gemm.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 namespace {
@@ -67,6 +68,7 @@ class RankTrainer {
     }
     rank_.compute.synchronize();
     rank_.communicator.check();
+    profiled_.reset();
     log_finished();
     if (step_ > first || run_.resume == nullptr) save();
     // Before the evaluation, which may be long: nothing is lost if it fails.
@@ -110,6 +112,7 @@ class RankTrainer {
   }
 
   void between_steps(std::int64_t first) {
+    if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
     const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
     const bool saves = due(config_.save_every) && step_ > first;
     const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
@@ -121,6 +124,19 @@ class RankTrainer {
     if (saves) save();
     if (evaluates) evaluate();
     if (samples) sample();
+    restart_clock();
+  }
+
+  // Opens or ends the range of --profile-steps, where no device has anything to do.
+  void profile() {
+    rank_.compute.synchronize();
+    rank_.communicator.check();
+    log_finished();
+    rank_.barrier.arrive({}, "the profiled steps");
+    profiled_.reset();
+    if (is_logger() && step_ == config_.profile_begin)
+      profiled_.emplace(ProfileKind::kPhase, "profile");
+    rank_.barrier.arrive({}, "the profiled steps");
     restart_clock();
   }
 
@@ -153,6 +169,7 @@ class RankTrainer {
   void restart_clock() { last_logged_ = Clock::now(); }
 
   void evaluate() {
+    const ProfileRange range(ProfileKind::kPhase, "evaluation");
     const EvalResult result = evaluator_.run();
     if (!is_logger()) return;
     run_.logger.eval(step_, result.loss, result.bpb);
@@ -161,6 +178,7 @@ class RankTrainer {
   }
 
   void sample() {
+    const ProfileRange range(ProfileKind::kPhase, "sample");
     if (is_logger()) {
       SamplingOptions options;
       options.max_tokens = kSampleTokens;
@@ -172,6 +190,7 @@ class RankTrainer {
   }
 
   void save() {
+    const ProfileRange range(ProfileKind::kPhase, "checkpoint");
     CheckpointInfo info;
     info.step = step_;
     info.updates = state_.updates();
@@ -191,6 +210,7 @@ class RankTrainer {
   Evaluator evaluator_;
   RowSampler sampler_;
   std::unique_ptr<Event> copied_;
+  std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
   Clock::time_point last_logged_;
