@@ -26,6 +26,9 @@ constexpr std::array kEntries = {
     Entry{{"stacked", "all of a shape in one bucket (nanochat)"}, strategies::stacked},
     Entry{{"layerwise", "whole layers, one a rank (Megatron)"}, strategies::layerwise},
     Entry{{"ns_replicated", "state by elements (Moonlight)"}, strategies::ns_replicated},
+    Entry{{"parallel", "gathered to owners of equal FLOPs (Motif)"}, strategies::parallel},
+    Entry{{"parallel_round_robin", "the same, owners in turn"}, strategies::parallel_round_robin},
+    Entry{{"all_to_all", "of a shape, exchanged whole (dion)"}, strategies::all_to_all},
 };
 
 template <class Member>

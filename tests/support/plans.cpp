@@ -96,4 +96,12 @@ ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Re
   });
 }
 
+void number_in_model_order(std::vector<ParamSpec>& params) {
+  const int count = static_cast<int>(params.size());
+  for (int i = 0; i < count; ++i) {
+    params[static_cast<std::size_t>(i)].use = i;
+    params[static_cast<std::size_t>(i)].ready = count - 1 - i;
+  }
+}
+
 }  // namespace muo::test

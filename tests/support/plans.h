@@ -17,4 +17,7 @@ ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, 
 // Whole matrices, dealt out in turn into segments of different lengths.
 ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Reduction reduction);
 
+// Sets `use` and `ready` as a model does that reads its parameters in this order.
+void number_in_model_order(std::vector<ParamSpec>& params);
+
 }  // namespace muo::test
