@@ -50,8 +50,8 @@ RunConfig toy_config(const ToyTraining& run) {
                   .n_embd = 20,
                   .seq_len = kTrainingSeqLen,
                   .window_pattern = "L"};
-  if (run.nanochat) {
-    set_nanochat_extras(config.model);
+  if (run.gates) {
+    config.model.value_embeddings = true;
     config.model.n_embd = 24;
   }
   if (run.nanochat_bf16) {
