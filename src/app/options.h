@@ -63,7 +63,8 @@ struct TrainOptions : DeviceOptions {
   std::optional<std::int64_t> eval_every, save_every, sample_every;
   std::optional<std::int64_t> eval_tokens;
   std::int64_t log_every = 1;
-  std::string graph_dot;  // where to write the captured step; empty: nowhere
+  std::optional<double> stuck_after;  // seconds; 0: never
+  std::string graph_dot;              // where to write the captured step; empty: nowhere
 };
 
 struct EvalOptions : DeviceOptions {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -150,6 +152,9 @@ int run_train(const TrainOptions& options) {
   require_writable_graph_file(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
+  if (const auto seconds = config.options.stuck_after)
+    config.group.watch.stuck_after =
+        std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   const MemoryPlan memory = plan_run_memory(config);
@@ -192,6 +197,7 @@ int run_train(const TrainOptions& options) {
                   .resume = resume ? &*resume : nullptr,
                   .logger = logger,
                   .signal = stop_signal};
+  config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) { train_rank(rank, run); });
   logger.summary();
