@@ -229,6 +229,8 @@ std::vector<OptionRow> number_rows(TrainOptions& o) {
        &o.gradient_wire},
       {"weight-wire", kNumbers, "fp32|bf16", "of updated weights on their way; auto: --dtype",
        &o.weight_wire},
+      {"gemm-table", kNumbers, "FILE",
+       "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table},
       {"embedding-state", kNumbers, "fp32|bf16",
        "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state},
   };

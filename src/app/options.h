@@ -54,6 +54,7 @@ struct TrainOptions : DeviceOptions {
   bool graph = true;  // false: the same calls, eagerly
   std::optional<DType> dtype, gradient_wire, weight_wire;
   DType embedding_state = DType::kF32;
+  std::string gemm_table;  // empty: the library's first proposals
   std::uint64_t seed = 42;
   std::int64_t verify_sync_every = -1;  // steps; -1: never
 
@@ -97,6 +98,9 @@ struct ExportOptions {
   std::string checkpoint;
   std::string out;  // directory
 };
+
+// step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
+enum class BenchKind : std::uint8_t { kStep, kLaunch };
 
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 

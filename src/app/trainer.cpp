@@ -10,6 +10,7 @@
 #include "app/run_state.h"
 #include "app/sampler.h"
 #include "data/loader.h"
+#include "kernels/gemm.h"
 
 namespace muo {
 namespace {
@@ -46,7 +47,12 @@ class RankTrainer {
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
     rank_.device.seal();
     // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
-    rank_.barrier.arrive({}, "start-up");
+    rank_.barrier.arrive(
+        [this] {
+          if (!config_.options.gemm_table.empty())
+            save_gemm_table(config_.options.gemm_table);  // captures have met every product
+        },
+        "start-up");
 
     rank_.progress.enter("the setting of its weights");
     state_.initialize(run_.corpus.token_bytes);

@@ -23,6 +23,7 @@ struct BackendPlugin {
   // Empty if devices can be used; else one line: what is missing, and what to do.
   std::string (*missing)() = nullptr;
   int (*device_count)() = nullptr;
+  std::string (*name)(int index) = nullptr;  // of the device's kind, as its maker calls it
   // One line for `doctor`: name, memory, compute capability.
   std::string (*describe)(int index) = nullptr;
   // Bytes of memory that are free on device `index` now.
