@@ -99,7 +99,7 @@ TEST(StuckDetector, WhatTheUserAsksForHoldsAlways) {
 }
 
 GroupOptions watched(int world, milliseconds stuck_after) {
-  return {.world = world, .watch = {.stuck_after = stuck_after, .grace = milliseconds(500)}};
+  return {.world = world, .watch = {.stuck_after = stuck_after, .grace = seconds(5)}};
 }
 
 // A thread that does not come back until the group has failed.
