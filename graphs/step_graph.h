@@ -41,6 +41,9 @@ class StepGraph {
   // memory; `copied` is recorded when they are free again, before the last replay.
   void run(Tensor inputs, Tensor targets, Event& copied);
 
+  // What the next step is called on a profiler's timeline.
+  void count_from(std::int64_t step) { next_step_ = step; }
+
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
   // Writes the captured graphs for Graphviz: to `path`, or path.0, path.1, ... if a step has
   // several.
@@ -63,7 +66,7 @@ class StepGraph {
 
   RankContext& rank_;
   ShardedStep& update_;
-  std::int64_t runs_ = 0;
+  std::int64_t next_step_ = 0;
   Tensor ring_;
   float loss_scale_;  // 1 / tokens of the global batch
   std::vector<Part> parts_;

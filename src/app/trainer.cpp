@@ -11,6 +11,7 @@
 #include "app/sampler.h"
 #include "data/loader.h"
 #include "kernels/gemm.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 namespace {
@@ -67,6 +68,7 @@ class RankTrainer {
       one_step(loader);
     }
     rank_.wait(rank_.compute);
+    profiled_.reset();
     log_finished();
     if (step_ > first || run_.resume == nullptr) save();
     // Before the evaluation, which may be long: nothing is lost if it fails.
@@ -111,6 +113,7 @@ class RankTrainer {
   }
 
   void between_steps(std::int64_t first) {
+    if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
     const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
     const bool saves = due(config_.save_every) && step_ > first;
     const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
@@ -121,6 +124,18 @@ class RankTrainer {
     if (saves) save();
     if (evaluates) evaluate();
     if (samples) sample();
+    restart_clock();
+  }
+
+  // Opens or ends the range of --profile-steps, where no device has anything to do.
+  void profile() {
+    rank_.wait(rank_.compute);
+    log_finished();
+    rank_.barrier.arrive({}, "the profiled steps");
+    profiled_.reset();
+    if (is_logger() && step_ == config_.profile_begin)
+      profiled_.emplace(ProfileKind::kPhase, "profile");
+    rank_.barrier.arrive({}, "the profiled steps");
     restart_clock();
   }
 
@@ -165,6 +180,7 @@ class RankTrainer {
 
   void evaluate() {
     rank_.progress.enter("the evaluation");
+    const ProfileRange range(ProfileKind::kPhase, "evaluation");
     const EvalResult result = evaluator_.run();
     if (!is_logger()) return;
     run_.logger.eval(step_, result.loss, result.bpb);
@@ -174,6 +190,7 @@ class RankTrainer {
 
   void sample() {
     rank_.progress.enter("sampling");
+    const ProfileRange range(ProfileKind::kPhase, "sample");
     if (is_logger()) {
       SamplingOptions options;
       options.max_tokens = kSampleTokens;
@@ -186,6 +203,7 @@ class RankTrainer {
 
   void save() {
     rank_.progress.enter("the saving of a checkpoint");
+    const ProfileRange range(ProfileKind::kPhase, "checkpoint");
     CheckpointInfo info;
     info.step = step_;
     info.updates = state_.updates();
@@ -205,6 +223,7 @@ class RankTrainer {
   Evaluator evaluator_;
   RowSampler sampler_;
   std::unique_ptr<Event> copied_;
+  std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
   Clock::time_point last_logged_;
