@@ -67,6 +67,7 @@ class RankTrainer {
       between_steps(first);
       one_step(loader);
     }
+    rank_.progress.begin_step(step_);
     rank_.wait(rank_.compute);
     profiled_.reset();
     log_finished();
