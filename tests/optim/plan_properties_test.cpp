@@ -102,8 +102,9 @@ RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<
   TracingRank tracing(rank, plan.world);
   RecordingCommunicator communicator(rank, plan.world);
   const RankContext& traced = tracing.context();
-  const RankContext context{traced.rank, traced.world,  traced.device, traced.compute,
-                            traced.comm, traced.update, communicator,  traced.barrier};
+  const RankContext context{traced.rank,    traced.world,   traced.device,
+                            traced.compute, traced.comm,    traced.update,
+                            communicator,   traced.barrier, traced.progress};
   TraceArena arena(rank);
   ShardedStep step(context, plan, params, arena);
   std::vector<std::size_t> order(params.size());
