@@ -59,9 +59,7 @@ class RankTrainer {
       between_steps(first);
       one_step(loader);
     }
-    rank_.compute.synchronize();
-    rank_.communicator.check();
-    log_finished();
+    settle();
     if (step_ > first || run_.resume == nullptr) save();
     // Before the evaluation, which may be long: nothing is lost if it fails.
     if (run_.stop == 0) {
@@ -109,13 +107,21 @@ class RankTrainer {
     const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
     const bool samples = due(config_.sample_every) && step_ > first;
     if (!saves && !evaluates && !samples) return;
-    rank_.compute.synchronize();
-    rank_.communicator.check();
-    log_finished();
+    settle();
     if (saves) save();
     if (evaluates) evaluate();
     if (samples) sample();
     restart_clock();
+  }
+
+  // The steps so far are done and logged, and every replica holds their weights.
+  void settle() {
+    rank_.compute.synchronize();
+    rank_.communicator.check();
+    log_finished();
+    state_.step.flush();
+    rank_.compute.synchronize();
+    rank_.communicator.check();
   }
 
   void one_step(Loader& loader) {

@@ -162,6 +162,43 @@ TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
   EXPECT_LT(whole.back(), whole.front() - 0.5);
 }
 
+// Whatever reads weights between steps finds those of the last one.
+TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
+  for (const char* how : {"--devices 3 --device-batch-size 8",
+                          "--devices 2 --model nanochat --depth 2 --dtype bf16 --graph off"}) {
+    const std::string run = std::string(how) +
+                            " --eval-every 4 --sample-every 6 --save-every 7 "
+                            "--verify-sync-every 5 --gather ";
+    const Outcome pipelined = train("pipelined", run + "pipelined");
+    const Outcome simple = train("simple", run + "simple");
+    EXPECT_EQ(losses("pipelined"), losses("simple"));
+    const auto evaluated = [&](const std::string& out) {
+      std::vector<double> values;
+      for (const json& record : metrics(out, "eval"))
+        values.push_back(record["val_loss"]);
+      return values;
+    };
+    EXPECT_EQ(evaluated("pipelined").size(), 6U);
+    EXPECT_EQ(evaluated("pipelined"), evaluated("simple"));
+    const auto sampled = [&](const std::string& out) {
+      std::vector<std::string> texts;
+      for (const json& record : metrics(out, "sample"))
+        texts.push_back(record["text"]);
+      return texts;
+    };
+    EXPECT_EQ(sampled("pipelined").size(), 4U);
+    EXPECT_EQ(sampled("pipelined"), sampled("simple"));
+    for (const std::int64_t step : {7, 14, 20})
+      EXPECT_EQ(tensors("pipelined", step), tensors("simple", step)) << step;
+    const std::string checkpoint = checkpoint_directory(path("simple"), 7).string();
+    train("resumed", run + "pipelined --resume " + checkpoint);
+    EXPECT_EQ(tensors("resumed", 20), tensors("simple", 20));
+    EXPECT_THAT(test::read_file(path("pipelined") / "config.toml"),
+                HasSubstr("gather = \"pipelined\""));
+    EXPECT_THAT(test::read_file(path("simple") / "config.toml"), HasSubstr("gather = \"simple\""));
+  }
+}
+
 TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   train("whole", "--save-every 7");
   const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();

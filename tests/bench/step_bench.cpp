@@ -1,5 +1,6 @@
 // Whole training steps, optimizer included, against the sgemm rate of the same run:
 //   build/release/step_bench [--devices 2] [--steps 8] [--phases on] [--json FILE]
+//     [--gather pipelined|simple]
 //     [--backend host|cuda|simt] [--comm peer|nccl] [--ranks-per-device 1]
 // Configuration: plain GPT, 6 layers, width 384, 6 heads, vocabulary 50257, T = 256, B = 4 per
 // device, accumulation 8. Model FLOPs as nanochat counts them, without attention's causal half
@@ -54,6 +55,7 @@ struct Options {
   std::string comm = "peer";     // of a plug-in: peer or nccl
   int ranks_per_device = 1;
   bool phases = false;
+  std::string gather = "pipelined";
   std::string json;
 };
 
@@ -95,7 +97,7 @@ void run_timed(RankContext& rank, RunState& state, const std::function<void()>& 
 
 Times measure(const RunConfig& config, int steps) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(params, config.world, config.options.strategy);
+  const ShardingPlan plan = make_sharding_plan(config, params);
   std::vector<double> times, enqueue;
   Times result;
   result.clocks.resize(static_cast<std::size_t>(config.world));
@@ -159,6 +161,7 @@ int run(const Options& options) {
   RunConfig config = bench_config(devices);
   config.group = group_of(options);
   config.timed_steps = options.phases;
+  config.options.gather = options.gather;
   const double before = bench::sgemm_peak_gflops(devices);
   const Times times = measure(config, options.steps);
   const double step = times.step;
@@ -201,6 +204,7 @@ int main(int argc, char** argv) {
     if (option == "--comm") options.comm = value;
     if (option == "--ranks-per-device") options.ranks_per_device = std::stoi(value);
     if (option == "--phases") options.phases = value == "on";
+    if (option == "--gather") options.gather = value;
     if (option == "--json") options.json = value;
   }
   try {
