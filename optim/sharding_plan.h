@@ -24,7 +24,7 @@ enum class ComputeAt : std::uint8_t { kEveryRank, kOwner };
 enum class Return : std::uint8_t { kNone, kOwnSlice, kScatter, kAllToAll };
 enum class Publish : std::uint8_t { kNone, kAllGather, kAllGatherV };
 // When updated weights travel: in the step that commits them, or at the head of the next one,
-// beside its forward pass. Bitwise the same, between steps apart.
+// beside its forward pass. Bitwise the same steps.
 enum class Gather : std::uint8_t { kSimple, kPipelined };
 // Where the weights that forward reads live. One value today; fully sharded weights, gathered per
 // layer inside the graph, will be another.
