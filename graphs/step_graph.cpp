@@ -122,7 +122,7 @@ void StepGraph::capture() {
 }
 
 void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
-  const ProfileRange range(ProfileKind::kStep, ProfileRange::Payload{runs_++}, "step");
+  const ProfileRange range(ProfileKind::kStep, ProfileRange::Payload{next_step_++}, "step");
   std::int64_t begin = 0;
   for (const Part& part : parts_)
     for (std::int64_t i = 0; i < part.repeats; ++i) {

@@ -45,6 +45,9 @@ class StepGraph {
   // reads weights between steps. Collective; ordered as work on compute; never part of a capture.
   void flush();
 
+  // What the next step is called on a profiler's timeline.
+  void count_from(std::int64_t step) { next_step_ = step; }
+
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
   // Writes the captured graphs for Graphviz: to `path`, or path.0, path.1, ... if a step has
   // several.
@@ -68,7 +71,7 @@ class StepGraph {
 
   RankContext& rank_;
   ShardedStep& update_;
-  std::int64_t runs_ = 0;
+  std::int64_t next_step_ = 0;
   bool behind_ = false;  // replicas
   Tensor ring_;
   float loss_scale_;  // 1 / tokens of the global batch

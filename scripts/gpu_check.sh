@@ -55,8 +55,18 @@ check step 90 env MUO_TEST_BACKEND=cuda "$binaries/graphs_test" \
 train=("$binaries/muograph" train --data "$binaries/text.txt" --depth 4 --max-seq-len 256
   --device-batch-size 8 --total-batch-size 16384 --num-iterations 200 --eval-every -1
   --sample-every -1 --save-every -1)
-check phases 30 "$binaries/step_bench" --phases on --backend cuda --steps 20
-check train_cuda 60 "${train[@]}" --backend cuda --ranks-per-device 2 --out "$out/train_cuda"
+bench=(--depth 12 --vocab-size 50304 --max-seq-len 1024 --device-batch-size 8
+  --total-batch-size 65536 --num-iterations 1000 --backend cuda --steps 20 --json)
+for what in step launch; do
+  check "bench_$what" 60 "$binaries/muograph" bench "$what" "${bench[@]}"
+done
+check bench_step_2 60 "$binaries/muograph" bench step "${bench[@]}" --ranks-per-device 2 \
+  --device-batch-size 4
+train_cuda=("${train[@]}" --backend cuda --ranks-per-device 2 --gemm-table "$out/gemm_table.json")
+check train_cuda 60 "${train_cuda[@]}" --out "$out/train_cuda"
+check train_again 40 "${train_cuda[@]}" --out "$out/train_again"
+last=checkpoints/step_00000200/model.safetensors
+check same_bits 10 cmp "$out/train_cuda/$last" "$out/train_again/$last"
 check train_host 150 "${train[@]}" --backend host --devices 4 --dtype fp32 --out "$out/train_host"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 if [ -n "$sanitizer" ]; then

@@ -8,10 +8,10 @@ folder=${1:-build/gpu_binaries}
 
 scripts/setup.sh
 cmake --preset gpu --log-level=WARNING >/dev/null
-cmake --build --preset gpu --target kernels_test contracts_test graphs_test cuda_kernels_bench step_bench muograph muograph_cuda
+cmake --build --preset gpu --target kernels_test contracts_test graphs_test cuda_kernels_bench muograph muograph_cuda
 rm -rf "$folder"
 mkdir -p "$folder"
-for file in kernels_test contracts_test graphs_test cuda_kernels_bench step_bench muograph libmuograph_core.so libmuograph_cuda.so; do
+for file in kernels_test contracts_test graphs_test cuda_kernels_bench muograph libmuograph_core.so libmuograph_cuda.so; do
   strip -o "$folder/$file" "build/gpu/$file"
 done
 # What the linker finds here and another system may lack. The C library and CUDA stay that system's.

@@ -62,7 +62,10 @@ def main(out, commit_file):
               for name, code, seconds in zip(fields[::3], fields[1::3], fields[2::3])}
     verdict = {**facts, "checks": checks, "parity": tests_of(out / "parity.json"),
                "contracts": tests_of(out / "contracts.json"),
-               "step": tests_of(out / "step.json"), "training": training(out)}
+               "step": tests_of(out / "step.json"), "training": training(out),
+               "bench": {path.stem: json.loads(path.read_text())
+                         for path in sorted(out.glob("bench_*.txt"))
+                         if checks.get(path.stem, {}).get("exit_code") == 0}}
     (out / "checks.json").write_text(json.dumps(verdict, indent=1) + "\n")
     for path in (out / "kernels_bench.json", out / "torch.json"):
         if path.is_file():

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -28,9 +29,14 @@ constexpr std::array kCommands = {
     CommandRow{"eval", "loss and bits per byte of a checkpoint on held-out data"},
     CommandRow{"sample", "let a checkpoint write text"},
     CommandRow{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
+    CommandRow{"bench", "measure a run's training steps: step, launch"},
     CommandRow{"checkpoint", "take weights from nanochat, or give it some: import, export"},
     CommandRow{"doctor", "what this machine has and what is missing"},
 };
+constexpr CommandRow kBenchStep = {"bench step",
+                                   "tokens/s of training steps, and where their time goes"};
+constexpr CommandRow kBenchLaunch = {
+    "bench launch", "what enqueueing a step costs the host, replayed and eager, and what waits"};
 constexpr CommandRow kImport = {"checkpoint import", "a checkpoint from nanochat's weights"};
 constexpr CommandRow kExport = {"checkpoint export", "a checkpoint's weights for nanochat"};
 
@@ -195,16 +201,17 @@ Command parse_simple(const CommandRow& command, std::span<const char* const> arg
   return options;
 }
 
-Command parse_train(const CommandRow& command, std::span<const char* const> arguments) {
-  const bool plan = command.name == "plan";
-  PlanOptions options;
-  TrainOptions& train = options.train;
-  Parser parser(command, option_table(train));
+// The options of a run, for what trains it, describes it or measures it; --json where `format` is
+// given. The help, if that was asked for.
+std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow> rows,
+                                TrainOptions& train, ReportFormat* format,
+                                std::span<const char* const> arguments) {
+  Parser parser(command, std::move(rows));
   std::string config;
   bool json = false;
   parser.add_text("--config", config, "FILE.toml",
                   "options from a file, `name = value` lines; the command line wins");
-  if (plan) parser.add_flag("--json", json, "for programs");
+  if (format != nullptr) parser.add_flag("--json", json, "for programs");
   if (!parser.parse(arguments)) return Answer{parser.help()};
   parser.apply();
   if (!config.empty()) {
@@ -216,10 +223,44 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
       parser.apply_config(run.config());
     }
   }
-  if (!plan && train.data.empty())
+  if (json) *format = ReportFormat::kJson;
+  return std::nullopt;
+}
+
+Command parse_train(const CommandRow& command, std::span<const char* const> arguments) {
+  TrainOptions train;
+  if (auto help = parse_run(command, option_table(train), train, nullptr, arguments)) return *help;
+  if (train.data.empty())
     throw InputError("train: --data is required: text files, folders of text, or .bin shards");
-  if (!plan) return train;
-  options.format = json ? ReportFormat::kJson : ReportFormat::kTable;
+  return train;
+}
+
+Command parse_plan(const CommandRow& command, std::span<const char* const> arguments) {
+  PlanOptions options;
+  TrainOptions& train = options.train;
+  if (auto help = parse_run(command, option_table(train), train, &options.format, arguments))
+    return *help;
+  return options;
+}
+
+Command parse_bench(std::span<const char* const> arguments) {
+  const std::string_view what = arguments.empty() ? "" : arguments.front();
+  if (what == "--help" || what == "-h")
+    return Answer{
+        fmt::format("Usage: muograph bench step|launch [OPTIONS]\n\n"
+                    "  step    {}\n  launch  {}\n\n"
+                    "muograph bench step --help tells its options: those of train.\n",
+                    kBenchStep.help, kBenchLaunch.help)};
+  if (what != "step" && what != "launch")
+    throw InputError(fmt::format("bench: '{}' is neither step nor launch", what));
+  BenchOptions options;
+  options.kind = what == "step" ? BenchKind::kStep : BenchKind::kLaunch;
+  std::vector<OptionRow> rows = option_table(options.train);
+  rows.push_back({"steps", "Measurement", "N", "steps to measure, after one to warm up",
+                  &options.steps, 1, 1 << 20});
+  if (auto help = parse_run(what == "step" ? kBenchStep : kBenchLaunch, std::move(rows),
+                            options.train, &options.format, arguments.subspan(1)))
+    return *help;
   return options;
 }
 
@@ -249,6 +290,9 @@ struct Run {
   int operator()(const PlanOptions& options) const {
     return run_plan(options.train, options.format);
   }
+  int operator()(const BenchOptions& options) const {
+    return run_bench(options.kind, options.train, options.steps, options.format);
+  }
   int operator()(const DoctorOptions& /*options*/) const { return run_doctor(); }
   int operator()(const ImportOptions& options) const { return run_import(options); }
   int operator()(const ExportOptions& options) const { return run_export(options); }
@@ -269,7 +313,7 @@ int report(std::string text, int code) {
 
 Command parse_command_line(std::span<const char* const> arguments) {
   constexpr std::string_view kHint =
-      "give train, eval, sample, plan, checkpoint or doctor (muograph --help)";
+      "give train, eval, sample, plan, bench, checkpoint or doctor (muograph --help)";
   if (arguments.empty()) throw InputError(fmt::format("no command: {}", kHint));
   const std::string_view name = arguments.front();
   if (name == "--help" || name == "-h" || name == "help") return Answer{general_help()};
@@ -288,6 +332,8 @@ Command parse_command_line(std::span<const char* const> arguments) {
   if (name == "sample") return parse_simple<SampleOptions>(*command, rest);
   if (name == "doctor") return parse_doctor(*command, rest);
   if (name == "checkpoint") return parse_checkpoint(rest);
+  if (name == "plan") return parse_plan(*command, rest);
+  if (name == "bench") return parse_bench(rest);
   return parse_train(*command, rest);
 }
 

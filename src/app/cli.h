@@ -12,13 +12,19 @@ struct PlanOptions {
   TrainOptions train;
   ReportFormat format = ReportFormat::kTable;
 };
+struct BenchOptions {
+  BenchKind kind = BenchKind::kStep;
+  TrainOptions train;
+  std::int64_t steps = 10;
+  ReportFormat format = ReportFormat::kTable;
+};
 struct DoctorOptions {};
 // Text to print instead of running anything: --help, --version.
 struct Answer {
   std::string text;
 };
-using Command = std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, DoctorOptions,
-                             ImportOptions, ExportOptions, Answer>;
+using Command = std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, BenchOptions,
+                             DoctorOptions, ImportOptions, ExportOptions, Answer>;
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);

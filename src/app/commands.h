@@ -12,6 +12,8 @@ int run_sample(const SampleOptions& options);
 // Prints parameters, ownership, memory and wire bytes of a run without running it. Without `data`,
 // the vocabulary is --vocab-size, or the byte tokenizer's.
 int run_plan(const TrainOptions& options, ReportFormat format);
+// Measures training steps of a run that `options` describe, on random tokens.
+int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps, ReportFormat format);
 int run_doctor();
 int run_import(const ImportOptions& options);
 int run_export(const ExportOptions& options);

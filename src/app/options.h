@@ -55,6 +55,7 @@ struct TrainOptions : DeviceOptions {
   bool graph = true;                 // false: the same calls, eagerly
   std::optional<DType> dtype, gradient_wire, weight_wire;
   DType embedding_state = DType::kF32;
+  std::string gemm_table;  // empty: the library's first proposals
   std::uint64_t seed = 42;
   std::int64_t verify_sync_every = -1;  // steps; -1: never
 
@@ -64,7 +65,8 @@ struct TrainOptions : DeviceOptions {
   std::optional<std::int64_t> eval_every, save_every, sample_every;
   std::optional<std::int64_t> eval_tokens;
   std::int64_t log_every = 1;
-  std::string graph_dot;  // where to write the captured step; empty: nowhere
+  std::string profile_steps;  // "A:B": steps A to B - 1; empty: none
+  std::string graph_dot;      // where to write the captured step; empty: nowhere
 };
 
 struct EvalOptions : DeviceOptions {
@@ -97,6 +99,9 @@ struct ExportOptions {
   std::string checkpoint;
   std::string out;  // directory
 };
+
+// step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
+enum class BenchKind : std::uint8_t { kStep, kLaunch };
 
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "app/backend.h"
@@ -52,6 +53,7 @@ class Resolver {
     formats();
     batch();
     iterations();
+    profiled_steps();
     optimizer();
     evaluation();
     return std::move(run_);
@@ -188,6 +190,20 @@ class Resolver {
            o.target_param_data_ratio);
     }
     run_.iterations = *o.num_iterations;
+  }
+
+  void profiled_steps() {
+    const std::string& text = run_.options.profile_steps;
+    if (text.empty()) return;
+    const char* end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, run_.profile_begin);
+    const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+    const auto last = colon ? std::from_chars(first.ptr + 1, end, run_.profile_end) : first;
+    if (!colon || last.ec != std::errc() || last.ptr != end || run_.profile_begin < 0 ||
+        run_.profile_begin >= run_.profile_end || run_.profile_end > run_.iterations)
+      throw InputError(fmt::format(
+          "--profile-steps {}: give A:B, the first step and the one after the last, from 0 to {}",
+          text, run_.iterations));
   }
 
   void optimizer() {

@@ -35,6 +35,7 @@ struct RunConfig {
   std::int64_t total_batch_tokens = 0;  // world * batch * seq_len * accumulation
   std::int64_t iterations = 0;
   std::int64_t eval_rows = 0;  // of an evaluation, at most: whatever the world
+  std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   // In steps, 0: never.
   std::int64_t eval_every = 0, save_every = 0, sample_every = 0, verify_sync_every = 0;
   std::int64_t parameters = 0;          // elements, all of them

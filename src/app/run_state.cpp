@@ -105,6 +105,7 @@ void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
   StepScalars scalars;
   scalars.step = step_count;
   scalars.updates = update_count;
+  step.count_from(step_count);
   rank_.compute.copy(update.scalars(), host_struct(scalars));
   rank_.compute.synchronize();
 }

@@ -1,18 +1,18 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <system_error>
 
 #include "app/backend.h"
 #include "app/commands.h"
-#include "app/gemm_rate.h"
-#include "app/gpu_peaks.h"
+#include "app/device_peak.h"
 #include "app/logger.h"
 #include "app/model_json.h"
 #include "app/run_directory.h"
@@ -21,6 +21,7 @@
 #include "app/terminal.h"
 #include "app/trainer.h"
 #include "kernels/blas.h"
+#include "kernels/gemm.h"
 #include "model/activations.h"
 
 namespace muo {
@@ -85,41 +86,25 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   return checkpoint;
 }
 
-void require_writable_graph_file(const TrainOptions& options) {
-  if (options.graph_dot.empty()) return;
-  if (!options.graph) throw InputError("--graph-dot: with --graph off there is no graph to write");
-  if (!std::ofstream(options.graph_dot, std::ios::app))
-    throw InputError(fmt::format("--graph-dot: cannot write to {}: {}", options.graph_dot,
-                                 std::system_category().message(errno)));
+// That a file can be replaced at the end of start-up is known before anything starts.
+void require_writable(std::string_view option, const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (std::filesystem::is_directory(file) || ::access(folder.c_str(), W_OK) != 0)
+    throw InputError(fmt::format(
+        "{}: cannot write to {}: {}", option, file.string(),
+        std::system_category().message(std::filesystem::is_directory(file) ? EISDIR : errno)));
 }
 
-// What the utilisation is a share of.
-struct Peak {
-  double flops = 0;  // per second, all devices together; 0: unknown
-  std::string text;
-};
-
-// Of GPUs what their maker states; what a host reaches no table has, so it is measured.
-Peak peak_of(const RunConfig& config) {
-  const GroupOptions& group = config.group;
-  if (group.plugin == nullptr) {
-    const double flops = measure_gemm_rate(group, config.model.dtype);
-    return {flops, fmt::format("{} in {} matrix products, all devices together, measured now",
-                               flops_text(flops), name_of(config.model.dtype))};
+void check_files(const TrainOptions& options) {
+  if (!options.graph_dot.empty()) {
+    if (!options.graph)
+      throw InputError("--graph-dot: with --graph off there is no graph to write");
+    require_writable("--graph-dot", options.graph_dot);
   }
-  Peak peak;
-  for (int i = 0; i < group.world / group.ranks_per_device; ++i) {
-    const std::string device = group.plugin->describe(i);
-    const std::string name = device.substr(0, device.find(','));
-    const std::optional<double> flops = gpu_peak_flops(name);
-    if (!flops) return {0, fmt::format("that of {} is not known", name)};
-    peak.flops += *flops;
-  }
-  peak.text = fmt::format("{} in bf16 by their maker, all GPUs together", flops_text(peak.flops));
-  return peak;
+  if (!options.gemm_table.empty()) require_writable("--gemm-table", options.gemm_table);
 }
 
-std::string peak_note(const RunConfig& config, const Peak& peak, std::int64_t first_step) {
+std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int64_t first_step) {
   if (peak.flops <= 0) return fmt::format("peak: {}: mfu is null", peak.text);
   const double flops_left = config.flops_per_token *
                             static_cast<double>(config.iterations - first_step) *
@@ -147,7 +132,7 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
 
 int run_train(const TrainOptions& options) {
   require_safe_blas();
-  require_writable_graph_file(options);
+  check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
@@ -158,9 +143,10 @@ int run_train(const TrainOptions& options) {
   config.options.out = directory.root.string();
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
+  if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   create_run_directory(directory, config.options);
 
-  const Peak peak = peak_of(config);
+  const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
   Logger logger({.metrics = directory.metrics(),
                  .first_step = first_step,
@@ -194,6 +180,7 @@ int run_train(const TrainOptions& options) {
                   .signal = stop_signal};
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) { train_rank(rank, run); });
+  if (!options.gemm_table.empty()) save_gemm_table(options.gemm_table);  // what eager steps met
   logger.summary();
   logger.note(fmt::format("run directory: {}", directory.root.string()));
   logger.close();

@@ -10,6 +10,8 @@
 #include "app/run_state.h"
 #include "app/sampler.h"
 #include "data/loader.h"
+#include "kernels/gemm.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 namespace {
@@ -46,7 +48,12 @@ class RankTrainer {
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
     rank_.device.seal();
     // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
-    rank_.barrier.arrive({}, "start-up");
+    rank_.barrier.arrive(
+        [this] {
+          if (!config_.options.gemm_table.empty())
+            save_gemm_table(config_.options.gemm_table);  // captures have met every product
+        },
+        "start-up");
 
     state_.initialize(run_.corpus.token_bytes);
     step_ = restore_or_initialize();
@@ -59,6 +66,8 @@ class RankTrainer {
       between_steps(first);
       one_step(loader);
     }
+    rank_.compute.synchronize();
+    profiled_.reset();
     settle();
     if (step_ > first || run_.resume == nullptr) save();
     // Before the evaluation, which may be long: nothing is lost if it fails.
@@ -102,6 +111,7 @@ class RankTrainer {
   }
 
   void between_steps(std::int64_t first) {
+    if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
     const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
     const bool saves = due(config_.save_every) && step_ > first;
     const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
@@ -122,6 +132,19 @@ class RankTrainer {
     state_.step.flush();
     rank_.compute.synchronize();
     rank_.communicator.check();
+  }
+
+  // Opens or ends the range of --profile-steps, where no device has anything to do.
+  void profile() {
+    rank_.compute.synchronize();
+    rank_.communicator.check();
+    log_finished();
+    rank_.barrier.arrive({}, "the profiled steps");
+    profiled_.reset();
+    if (is_logger() && step_ == config_.profile_begin)
+      profiled_.emplace(ProfileKind::kPhase, "profile");
+    rank_.barrier.arrive({}, "the profiled steps");
+    restart_clock();
   }
 
   void one_step(Loader& loader) {
@@ -153,6 +176,7 @@ class RankTrainer {
   void restart_clock() { last_logged_ = Clock::now(); }
 
   void evaluate() {
+    const ProfileRange range(ProfileKind::kPhase, "evaluation");
     const EvalResult result = evaluator_.run();
     if (!is_logger()) return;
     run_.logger.eval(step_, result.loss, result.bpb);
@@ -161,6 +185,7 @@ class RankTrainer {
   }
 
   void sample() {
+    const ProfileRange range(ProfileKind::kPhase, "sample");
     if (is_logger()) {
       SamplingOptions options;
       options.max_tokens = kSampleTokens;
@@ -172,6 +197,7 @@ class RankTrainer {
   }
 
   void save() {
+    const ProfileRange range(ProfileKind::kPhase, "checkpoint");
     CheckpointInfo info;
     info.step = step_;
     info.updates = state_.updates();
@@ -191,6 +217,7 @@ class RankTrainer {
   Evaluator evaluator_;
   RowSampler sampler_;
   std::unique_ptr<Event> copied_;
+  std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
   Clock::time_point last_logged_;

@@ -10,6 +10,7 @@ namespace muo {
 namespace {
 
 Operation<GemmArgs> operation("gemm", &host::gemm);
+GemmBackend device;
 
 Shape matrix_shape(const Tensor& like, std::int64_t rows, std::int64_t columns) {
   return like.shape.rank() == 3 ? Shape{like.shape[0], rows, columns} : Shape{rows, columns};
@@ -44,5 +45,15 @@ void gemm(Stream& stream, const GemmArgs& args) {
   }
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});
 }
+
+void use_gemm_table(const std::filesystem::path& path) {
+  if (device.use_table == nullptr)
+    throw InputError("a table of GEMM algorithms is for GPUs: the host has one way to compute");
+  device.use_table(path);
+}
+
+void save_gemm_table(const std::filesystem::path& path) { device.save_table(path); }
+
+void register_gemm_backend(const GemmBackend& backend) { device = backend; }
 
 }  // namespace muo

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -25,5 +26,21 @@ struct GemmArgs {
   bool transpose_b = false;
 };
 void gemm(Stream& stream, const GemmArgs& args);
+
+// A backend that has several algorithms for a product chooses by a table, which makes another run
+// compute it in exactly the same way. Called before the first product: algorithms come from the
+// table in `path`, if that file is there; what it lacks is measured when it first comes. Throws
+// InputError if the file is no such table or was made with another library or GPU, and where no
+// backend has a choice.
+void use_gemm_table(const std::filesystem::path& path);
+// Writes the file, if anything was measured since: at once or not at all. Throws Error.
+void save_gemm_table(const std::filesystem::path& path);
+
+// A backend's library calls this when it is loaded.
+struct GemmBackend {
+  void (*use_table)(const std::filesystem::path& path) = nullptr;
+  void (*save_table)(const std::filesystem::path& path) = nullptr;
+};
+void register_gemm_backend(const GemmBackend& backend);
 
 }  // namespace muo

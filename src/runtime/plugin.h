@@ -12,7 +12,7 @@
 namespace muo {
 
 // Both sides of the seam are built from one tree; a library of another build is refused.
-inline constexpr std::uint32_t kPluginVersion = 1;
+inline constexpr std::uint32_t kPluginVersion = 2;
 
 // A backend that lives in a shared library of its own (design, decision 2). The library links the
 // core, registers its kernels when it is loaded, and exports
@@ -22,6 +22,7 @@ struct BackendPlugin {
   // Empty if devices can be used; else one line: what is missing, and what to do.
   std::string (*missing)() = nullptr;
   int (*device_count)() = nullptr;
+  std::string (*name)(int index) = nullptr;  // of the device's kind, as its maker calls it
   // One line for `doctor`: name, memory, compute capability.
   std::string (*describe)(int index) = nullptr;
   // Bytes of memory that are free on device `index` now.

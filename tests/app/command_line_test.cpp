@@ -154,7 +154,8 @@ TEST(CommandLine, RefusesOptionsOfLaterVersions) {
 
 TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
   EXPECT_THAT(error_of({"trian"}), HasSubstr("unknown command 'trian': did you mean train?"));
-  EXPECT_THAT(error_of({"42"}), HasSubstr("give train, eval, sample, plan, checkpoint or doctor"));
+  EXPECT_THAT(error_of({"42"}),
+              HasSubstr("give train, eval, sample, plan, bench, checkpoint or doctor"));
   EXPECT_THAT(error_of({"checkpoint", "improt"}),
               HasSubstr("'improt' is neither import nor export"));
   EXPECT_THAT(error_of({"checkpoint", "import"}), HasSubstr("--model is required"));

@@ -331,6 +331,18 @@ TEST(RunConfig, LargestSizesOverflowNothing) {
   EXPECT_GT(run.parameters, 0);
 }
 
+TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
+  TrainOptions options = plain();
+  options.num_iterations = 20;
+  options.profile_steps = "0:20";
+  EXPECT_EQ(resolve(options, corpus()).profile_end, 20);
+  for (const char* wrong : {"5", "5:", ":5", "5:5", "6:5", "-1:5", "5:21", "5:6x", "a:b", "5-6"}) {
+    options.profile_steps = wrong;
+    EXPECT_THAT(error_of(options),
+                HasSubstr("--profile-steps " + std::string(wrong) + ": give A:B"));
+  }
+}
+
 TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
   TrainOptions options = two_devices();

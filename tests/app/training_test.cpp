@@ -254,6 +254,36 @@ TEST_F(Training, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
 }
 
+TEST_F(Training, AGemmTableIsWrittenOnceAndServesTheNextRun) {
+  const std::string file = path("gemm.json").string();
+  const auto train_with = [&](const std::string& out, const std::string& table) {
+    return run_program(options(out,
+                               "--num-iterations 1 --total-batch-size 128 --eval-every -1 "
+                               "--backend cuda --devices 1 --gemm-table " +
+                                   table),
+                       "MUO_CUDA_PLUGIN=muograph_simt");
+  };
+  const Outcome first = train_with("first", file);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string table = test::read_file(file);
+  EXPECT_THAT(table, HasSubstr("\"problem\": \"bf16 into fp32"));
+  // It is read, and not written when nothing is new.
+  fs::permissions(file, fs::perms::owner_read);
+  const auto written = fs::last_write_time(file);
+  EXPECT_EQ(train_with("second", file).code, 0);
+  EXPECT_EQ(fs::last_write_time(file), written);
+  const std::string other = path("other.json").string();
+  std::string elsewhere = table;
+  test::write_file(other, elsewhere.replace(elsewhere.find("the CPU"), 7, "a GPU's"));
+  const Outcome refused = train_with("third", other);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("other.json: measured with cuBLASLt 1 on a GPU's"));
+  EXPECT_EQ(train_with("fourth", "/nowhere/gemm.json").code, 2);
+  const Outcome host = run_program(options("host", "--gemm-table " + file));
+  EXPECT_EQ(host.code, 2);
+  EXPECT_THAT(host.err, HasSubstr("is for GPUs"));
+}
+
 TEST_F(Training, ResumeAutoTakesTheNewestCheckpointThatIsWhole) {
   train("run", "--save-every 5");
   const std::string want = tensors("run", 20);

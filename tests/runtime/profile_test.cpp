@@ -78,7 +78,8 @@ class Timeline {
 };
 
 // The timelines of the ranks' threads: the main thread has ranges too, as it plans memory.
-std::vector<Timeline> record(const std::string& options) {
+// With `again`: of a second run in the same folder, which is told so.
+std::vector<Timeline> record(const std::string& options, const std::string& again = "") {
 #ifndef MUO_NVTX_RECORDER
   throw Error("this build has no recorder of ranges");
 #else
@@ -88,14 +89,18 @@ std::vector<Timeline> record(const std::string& options) {
     text += "line " + std::to_string(i * i % 97) + " of the text;\n";
   test::write_file(directory.path() / "text.txt", text);
   const std::string events = directory.path() / "events";
-  const test::Outcome outcome = test::run_program(
+  const std::string run =
       "train --data " + (directory.path() / "text.txt").string() + " --out " +
-          (directory.path() / "run").string() +
-          " --model plain --depth 2 --n-embd 32 --n-head 2 --max-seq-len 32 --device-batch-size 2 "
-          "--devices 2 --total-batch-size 256 --num-iterations 3 --eval-every -1 --sample-every -1 "
-          "--backend host " +
-          options,
-      "NVTX_INJECTION64_PATH=" MUO_NVTX_RECORDER " NVTX_RECORDER_FILE=" + events);
+      (directory.path() / "run").string() +
+      " --model plain --depth 2 --n-embd 32 --n-head 2 --max-seq-len 32 --device-batch-size 2 "
+      "--devices 2 --total-batch-size 256 --sample-every -1 --backend host " +
+      options + (options.find("--eval-every") == std::string::npos ? " --eval-every -1" : "");
+  const std::string recorder =
+      "NVTX_INJECTION64_PATH=" MUO_NVTX_RECORDER " NVTX_RECORDER_FILE=" + events;
+  const std::string three = run + " --num-iterations 3";
+  if (!again.empty() && test::run_program(three).code != 0) throw Error("the first run failed");
+  const test::Outcome outcome =
+      test::run_program(again.empty() ? three : run + " " + again, recorder);
   if (outcome.code != 0) throw Error("exit code not 0: " + outcome.err);
 
   std::map<std::string, Timeline> threads;
@@ -196,6 +201,31 @@ TEST_F(Profile, AGraphIsNamedWhereItIsCapturedAndWhereItIsLaunched) {
     expect_a_step_in(rank, "capture", 2);
   }
   EXPECT_EQ(ranks[0].collectives(""), ranks[1].collectives(""));
+}
+
+TEST_F(Profile, TheStepsAskedForLieInOneRangeOfOneRank) {
+  const std::vector<Timeline> ranks =
+      record("--profile-steps 1:3 --verify-sync-every 1 --eval-every 3 --eval-tokens 64");
+  ASSERT_EQ(ranks.size(), 2U);
+  std::size_t profiles = 0;
+  for (const Timeline& rank : ranks) {
+    if (rank.count("phase", "profile") == 1) {
+      ++profiles;
+      EXPECT_THAT(payloads(rank.find("step", "step", "profile")), ElementsAre(1, 2));
+      EXPECT_EQ(rank.count("phase", "evaluation", "profile"), 0U);
+      EXPECT_EQ(rank.count("phase", "checkpoint", "profile"), 0U);
+    }
+    EXPECT_EQ(rank.count("phase", "evaluation"), 2U);  // at the start and at the end
+    EXPECT_EQ(rank.count("phase", "checkpoint"), 1U);
+  }
+  EXPECT_EQ(profiles, 1U);
+}
+
+TEST_F(Profile, AResumedRunGoesOnCountingItsSteps) {
+  const std::vector<Timeline> ranks = record("", "--num-iterations 5 --resume auto");
+  ASSERT_EQ(ranks.size(), 2U);
+  for (const Timeline& rank : ranks)
+    EXPECT_THAT(payloads(rank.find("step", "step")), ElementsAre(3, 4));
 }
 
 TEST_F(Profile, AnEagerStepIsNamedThroughout) {

@@ -113,6 +113,7 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
 const BackendPlugin plugin{
     .missing = [] { return std::string(); },
     .device_count = [] { return 64; },
+    .name = [](int /*index*/) { return std::string("the CPU"); },
     .describe = [](int /*index*/) { return std::string("CUDA threads as fibers on the CPU"); },
     .available_memory = [](int /*index*/) { return std::int64_t{1} << 40; },
     .make_device = [](int rank, int index) -> std::unique_ptr<Device> {

@@ -100,5 +100,16 @@ void gemm(NativeStream stream, const GemmArgs& args) {
 
 const KernelRegistration<GemmArgs> kRegistration(&gemm);
 
+[[maybe_unused]] const bool registered = [] {
+  register_gemm_backend(
+      {.use_table =
+           [](const std::filesystem::path& path) {
+             gemm_algorithms().use(path, environment_of(0));
+           },
+       .save_table =
+           [](const std::filesystem::path& path) { gemm_algorithms().save_if_grown(path); }});
+  return true;
+}();
+
 }  // namespace
 }  // namespace muo::cuda

@@ -93,15 +93,24 @@ std::string text_of(const GemmEnvironment& e) {
 
 }  // namespace
 
-std::string GemmAlgorithms::load(const std::filesystem::path& path, const GemmEnvironment& here) {
+void GemmAlgorithms::load(const std::filesystem::path& path, const GemmEnvironment& here) {
   Table table = read(path);
   if (table.environment != here)
-    return concat(path.string(), ": not used: measured with ", text_of(table.environment),
-                  ", this is ", text_of(here));
+    throw InputError(concat(path.string(), ": measured with ", text_of(table.environment),
+                            ", this is ", text_of(here), ": give another file, or a new one"));
   const std::lock_guard lock(mutex_);
   environment_ = std::move(table.environment);
   by_problem_ = std::move(table.by_problem);
-  return {};
+  loaded_ = by_problem_.size();
+}
+
+void GemmAlgorithms::use(const std::filesystem::path& path, const GemmEnvironment& here) {
+  if (std::filesystem::exists(path)) load(path, here);
+  set_measuring(true);
+}
+
+void GemmAlgorithms::save_if_grown(const std::filesystem::path& path) const {
+  if (size() > loaded_) save(path);
 }
 
 void GemmAlgorithms::save(const std::filesystem::path& path) const {

@@ -39,11 +39,14 @@ struct GemmAlgorithm {
 //    "microseconds": 9.5}]}
 class GemmAlgorithms {
  public:
-  // To be called before the first product. Empty if the table is used; else one line that says why
-  // it is not (it was made elsewhere). Throws InputError for a file that is no such table.
-  [[nodiscard]] std::string load(const std::filesystem::path& path, const GemmEnvironment& here);
+  // Throws InputError for a file that is no such table, or was made elsewhere.
+  void load(const std::filesystem::path& path, const GemmEnvironment& here);
   // Replaces the file at once or not at all. Throws Error.
   void save(const std::filesystem::path& path) const;
+
+  // What kernels/gemm.h says of use_gemm_table and save_gemm_table.
+  void use(const std::filesystem::path& path, const GemmEnvironment& here);
+  void save_if_grown(const std::filesystem::path& path) const;
 
   [[nodiscard]] std::optional<GemmAlgorithm> find(const GemmEnvironment& here,
                                                   const std::string& problem) const;
@@ -62,6 +65,7 @@ class GemmAlgorithms {
   GemmEnvironment environment_;
   std::map<std::string, GemmAlgorithm> by_problem_;
   bool measuring_ = false;
+  std::size_t loaded_ = 0;  // entries that came from a file
 };
 
 // Of the process: one table serves all devices.

@@ -20,9 +20,16 @@ int device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-std::string describe(int index) {
+cudaDeviceProp properties_of(int index) {
   cudaDeviceProp properties{};
   MUO_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return properties;
+}
+
+std::string name(int index) { return properties_of(index).name; }
+
+std::string describe(int index) {
+  const cudaDeviceProp properties = properties_of(index);
   return concat(properties.name, ", ", properties.totalGlobalMem >> 30, " GiB, ",
                 properties.multiProcessorCount, " multiprocessors, compute capability ",
                 properties.major, ".", properties.minor);
@@ -94,6 +101,7 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
 
 const BackendPlugin plugin{.missing = missing,
                            .device_count = device_count,
+                           .name = name,
                            .describe = describe,
                            .available_memory = available_memory,
                            .make_device = make_device,

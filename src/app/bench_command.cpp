@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/backend.h"
+#include "app/commands.h"
+#include "app/device_peak.h"
+#include "app/gemm_rate.h"
+#include "app/run_memory.h"
+#include "app/step_times.h"
+#include "graphs/step_phases.h"
+#include "kernels/blas.h"
+#include "kernels/gemm.h"
+
+namespace muo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double phase_ms(const PhaseClock& clock, std::size_t phase, std::int64_t steps) {
+  return static_cast<double>(clock.elapsed[phase]) / 1e6 / static_cast<double>(steps);
+}
+
+double phase_ms(const PhaseClock& clock, StepPhase phase, std::int64_t steps) {
+  return phase_ms(clock, static_cast<std::size_t>(phase), steps);
+}
+
+Json run_json(const RunConfig& run) {
+  return {{"backend", run.options.backend},
+          {"device", run.group.plugin == nullptr ? "CPU" : run.group.plugin->name(0)},
+          {"ranks", run.world},
+          {"ranks_per_device", run.group.ranks_per_device},
+          {"comm", run.options.comm},
+          {"strategy", run.options.strategy},
+          {"gather", run.options.gather},
+          {"dtype", name_of(run.model.dtype)},
+          {"parameters", run.parameters},
+          {"tokens_per_step", run.total_batch_tokens},
+          {"accumulation", run.accumulation}};
+}
+
+std::string run_text(const RunConfig& run) {
+  return fmt::format("{}: {}, {} parameters, {}; {} tokens per step, accumulation {}\n",
+                     run.group.plugin == nullptr ? "CPU" : run.group.plugin->name(0),
+                     run.world == 1 ? "1 rank" : fmt::format("{} ranks", run.world), run.parameters,
+                     name_of(run.model.dtype), run.total_batch_tokens, run.accumulation);
+}
+
+StepTimes measure(RunConfig run, std::int64_t steps, bool graph, bool timed) {
+  run.options.graph = graph;
+  run.timed_steps = timed;
+  return measure_steps(run, steps);
+}
+
+double tokens_per_s(const RunConfig& run, const StepTimes& times) {
+  return static_cast<double>(run.total_batch_tokens) / times.step;
+}
+
+// --- bench step
+
+Json phases_json(const StepTimes& times, std::int64_t steps) {
+  Json out = Json::object();
+  for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase) {
+    Json ranks = Json::array();
+    for (const PhaseClock& clock : times.clocks)
+      ranks.push_back(phase_ms(clock, phase, steps));
+    out[std::string(kStepPhases[phase])] = std::move(ranks);
+  }
+  return out;
+}
+
+// Mean milliseconds per step, a column a rank; the share is that of all ranks together.
+std::string phases_text(const StepTimes& times, std::int64_t steps) {
+  std::string out = fmt::format("{:>10}{:>8}", "ms/step", "share");
+  for (std::size_t rank = 0; rank < times.clocks.size(); ++rank)
+    out += fmt::format("{:>11}", fmt::format("rank {}", rank));
+  double whole = 0;
+  for (const PhaseClock& clock : times.clocks)
+    for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase)
+      whole += phase_ms(clock, phase, steps);
+  for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase) {
+    double sum = 0;
+    std::string columns;
+    for (const PhaseClock& clock : times.clocks) {
+      sum += phase_ms(clock, phase, steps);
+      columns += fmt::format("{:>11.3f}", phase_ms(clock, phase, steps));
+    }
+    out += fmt::format("\n{:>10}{:>7.1f}%{}", kStepPhases[phase], 100 * sum / whole, columns);
+  }
+  return out + "\n";
+}
+
+Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
+  const StepTimes times = measure(run, steps, run.options.graph, /*timed=*/false);
+  const StepTimes phases = measure(run, steps, run.options.graph, /*timed=*/true);
+  const DevicePeak peak = peak_of(run);
+  const auto tokens = static_cast<double>(run.total_batch_tokens);
+  const double rate = flops_per_token(run.model) * tokens / times.step;
+  const double causal = causal_flops_per_token(run.model) * tokens / times.step;
+  text +=
+      fmt::format("step {:.3f} ms, {:.0f} tokens/s, {} of the model, {} counting visible pairs\n",
+                  times.step * 1e3, tokens_per_s(run, times), flops_text(rate), flops_text(causal));
+  if (peak.flops > 0)
+    text += fmt::format("{:.1f}% of the peak ({:.1f}% counting visible pairs): {}\n",
+                        100 * rate / peak.flops, 100 * causal / peak.flops, peak.text);
+  text += phases_text(phases, steps);
+  Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)},
+              {"model_gflops", rate / 1e9},  {"causal_gflops", causal / 1e9},
+              {"peak_gflops", nullptr},      {"share", nullptr},
+              {"causal_share", nullptr},     {"phases_ms", phases_json(phases, steps)}};
+  if (peak.flops > 0) {
+    out["peak_gflops"] = peak.flops / 1e9;
+    out["share"] = rate / peak.flops;
+    out["causal_share"] = causal / peak.flops;
+  }
+  return out;
+}
+
+// --- bench launch
+
+Json bench_launch(const RunConfig& run, std::int64_t steps, std::string& text) {
+  const StepTimes replay = measure(run, steps, /*graph=*/true, /*timed=*/false);
+  const StepTimes eager = measure(run, steps, /*graph=*/false, /*timed=*/false);
+  const StepTimes timed = measure(run, steps, /*graph=*/true, /*timed=*/true);
+  const bool host = run.group.plugin == nullptr;  // where a launch computes
+  const auto row = [&](std::string_view name, const StepTimes& times) {
+    text += fmt::format("{:>8}{:>12.3f} ms{:>12.0f} tokens/s", name, times.step * 1e3,
+                        tokens_per_s(run, times));
+    if (!host) text += fmt::format("{:>12.1f} us", 1e6 * std::ranges::max(times.launch));
+    text += "\n";
+    Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)}};
+    if (!host) {
+      Json launches = Json::array();
+      for (const double seconds : times.launch)
+        launches.push_back(1e6 * seconds);
+      out["host_us"] = std::move(launches);  // by rank
+    }
+    return out;
+  };
+  text += fmt::format("{:>23}{}\n", "step", host ? "" : fmt::format("{:>36}", "host"));
+  Json out;
+  out["replay"] = row("replay", replay);
+  out["eager"] = row("eager", eager);
+  out["replay_over_eager"] = eager.step / replay.step;
+  double update = 0;
+  double gather = 0;
+  for (const PhaseClock& clock : timed.clocks) {
+    update = std::max(update, phase_ms(clock, StepPhase::kUpdate, steps));
+    gather = std::max(gather, phase_ms(clock, StepPhase::kGather, steps));
+  }
+  out["exposed_update_ms"] = update;
+  out["exposed_gather_ms"] = gather;
+  text += fmt::format(
+      "exposed on the slowest rank: {:.3f} ms of reductions and updates, {:.3f} ms of commit and "
+      "gather\n",
+      update, gather);
+  return out;
+}
+
+}  // namespace
+
+int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
+              ReportFormat format) {
+  require_safe_blas();
+  Corpus corpus;  // tokens are random
+  corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
+  const RunConfig run = resolve(options, corpus);
+  require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+  if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
+  std::string text = run_text(run);
+  Json out = run_json(run);
+  out["steps"] = steps;
+  out.update(kind == BenchKind::kStep ? bench_step(run, steps, text)
+                                      : bench_launch(run, steps, text));
+  if (format == ReportFormat::kJson) text = out.dump(1) + "\n";
+  static_cast<void>(std::fputs(text.c_str(), stdout));
+  return 0;
+}
+
+}  // namespace muo

@@ -1,0 +1,120 @@
+#include "app/step_times.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "app/capture_graphs.h"
+#include "app/run_state.h"
+#include "base/philox.h"
+
+namespace muo {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+// One rank: its state, and a batch of random tokens that every step gets.
+class Steps {
+ public:
+  Steps(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
+        const ShardingPlan& plan)
+      : rank_(rank),
+        shape_{config.accumulation, config.batch, config.model.seq_len},
+        arena_(rank.device, plan_rank_memory(config, params, plan, rank.rank)),
+        state_(rank, config, params, plan, arena_),
+        pinned_(rank.device.allocate_pinned((shape_.numel() + 1) * size_of(DType::kI32), "tokens")),
+        tokens_(reinterpret_cast<std::int32_t*>(pinned_->data())),
+        copied_(rank.device.make_event()) {
+    if (config.options.graph) capture_graphs(rank, arena_, state_);
+    rank.device.seal();
+    rank.barrier.arrive({}, "start-up");
+    state_.initialize({});
+    state_.initialize_weights();
+    const std::int64_t count = shape_.numel() + 1;
+    const CounterRandom random(config.options.seed, "bench");
+    for (std::int64_t i = 0; i < count; ++i)
+      tokens_[i] =
+          static_cast<std::int32_t>(random.bits(static_cast<std::uint64_t>(rank.rank * count + i)) %
+                                    static_cast<std::uint64_t>(config.model.vocab_size));
+  }
+
+  void enqueue() {
+    state_.step.run(host_tensor(tokens_, shape_), host_tensor(tokens_ + 1, shape_), *copied_);
+  }
+
+  // Seconds of the host for one step, on a device that waits for it.
+  double launch() {
+    rank_.barrier.arrive({}, "before a step");
+    const double start = seconds_now();
+    enqueue();
+    const double launched = seconds_now() - start;
+    rank_.compute.synchronize();
+    rank_.communicator.check();
+    return launched;
+  }
+
+  // Seconds of `count` steps, until all ranks are done.
+  double run(std::int64_t count) {
+    if (state_.step.clock()) rank_.compute.zero(state_.step.clock());
+    rank_.compute.synchronize();
+    rank_.barrier.arrive({}, "before the steps");
+    const double start = seconds_now();
+    for (std::int64_t i = 0; i < count; ++i) {
+      enqueue();
+      copied_->synchronize();
+    }
+    rank_.compute.synchronize();
+    rank_.communicator.check();
+    rank_.barrier.arrive({}, "after the steps");
+    return seconds_now() - start;
+  }
+
+  [[nodiscard]] PhaseClock clock() {
+    PhaseClock out;
+    if (!state_.step.clock()) return out;
+    rank_.compute.copy(host_struct(out), state_.step.clock());
+    rank_.compute.synchronize();
+    return out;
+  }
+
+ private:
+  RankContext& rank_;
+  Shape shape_;
+  PlannedArena arena_;
+  RunState state_;
+  std::unique_ptr<Buffer> pinned_;
+  std::int32_t* tokens_;
+  std::unique_ptr<Event> copied_;
+};
+
+}  // namespace
+
+StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
+  constexpr std::int64_t kMostLaunches = 20;
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(config, params);
+  StepTimes times;
+  times.launch.resize(static_cast<std::size_t>(config.world));
+  times.clocks.resize(times.launch.size());
+  DeviceGroup group(config.group);
+  group.run([&](RankContext& rank) {
+    Steps measured(rank, config, params, plan);
+    measured.launch();  // caches, pages, clocks; what an eager step loads
+    std::vector<double> launches;
+    for (std::int64_t i = 0; i < std::min(steps, kMostLaunches); ++i)
+      launches.push_back(measured.launch());
+    const double seconds = measured.run(steps);
+    if (rank.rank == 0) times.step = seconds / static_cast<double>(steps);
+    times.launch[static_cast<std::size_t>(rank.rank)] = median(std::move(launches));
+    times.clocks[static_cast<std::size_t>(rank.rank)] = measured.clock();
+  });
+  return times;
+}
+
+}  // namespace muo

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "app/run_config.h"
+#include "kernels/phase_clock.h"
+#include "optim/sharding_plan.h"
+
+namespace muo {
+
+// What whole training steps of a run cost, on random tokens.
+struct StepTimes {
+  double step = 0;  // seconds: mean of steps that follow each other, until the slowest rank is done
+  std::vector<double> launch;      // by rank: seconds in which its host enqueues a step, the median
+  std::vector<PhaseClock> clocks;  // by rank, of all steps; only if config.timed_steps
+};
+
+// Runs steps one by one for `launch`, then `steps` more for the rest, as training does: the host is
+// at most one step ahead. config.options.graph: replayed, or the same calls eagerly.
+StepTimes measure_steps(const RunConfig& config, std::int64_t steps);
+
+}  // namespace muo

@@ -1,0 +1,86 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "graphs/step_phases.h"
+#include "support/program.h"
+
+namespace muo {
+namespace {
+
+using test::Outcome;
+using test::run_program;
+using ::testing::HasSubstr;
+
+// Two ranks, two micro-steps, of a model that a test can wait for.
+std::string options(const std::string& what, const std::string& more) {
+  return "bench " + what +
+         " --model plain --n-layer 2 --n-embd 32 --n-head 2 --max-seq-len 16 --device-batch-size 2 "
+         "--total-batch-size 128 --num-iterations 10 --steps 3 --dtype fp32 " +
+         more;
+}
+const std::string kHost = "--backend host --devices 2 ";
+const std::string kSimt = "--backend cuda --devices 1 --ranks-per-device 2 ";
+
+nlohmann::json measured(const std::string& arguments, const std::string& environment = "") {
+  const Outcome outcome = run_program(arguments + " --json", environment);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return nlohmann::json::parse(outcome.out);
+}
+
+TEST(Bench, AStepsPhasesAreItsTime) {
+  const nlohmann::json out = measured(options("step", kHost));
+  EXPECT_EQ(out["ranks"], 2);
+  EXPECT_EQ(out["tokens_per_step"], 128);
+  EXPECT_EQ(out["accumulation"], 2);
+  EXPECT_NEAR(out["tokens_per_s"].get<double>() * out["step_ms"].get<double>(), 128e3, 1);
+  EXPECT_GT(out["share"].get<double>(), 0);
+  EXPECT_NEAR(out["share"].get<double>() * out["peak_gflops"].get<double>(),
+              out["model_gflops"].get<double>(), 1e-6 * out["model_gflops"].get<double>());
+  for (const std::string_view phase : kStepPhases) {
+    const nlohmann::json& ranks = out["phases_ms"][std::string(phase)];
+    ASSERT_EQ(ranks.size(), 2U) << phase;
+    for (const nlohmann::json& ms : ranks)
+      EXPECT_GE(ms.get<double>(), 0) << phase;
+  }
+  for (const char* phase : {"forward", "losses", "backward", "update"})
+    EXPECT_GT(out["phases_ms"][phase][1].get<double>(), 0) << phase;
+}
+
+TEST(Bench, ALaunchIsOfADeviceOnly) {
+  const nlohmann::json device = measured(options("launch", kSimt), "MUO_CUDA_PLUGIN=muograph_simt");
+  EXPECT_EQ(device["device"], "the CPU");
+  for (const char* how : {"replay", "eager"}) {
+    EXPECT_GT(device[how]["tokens_per_s"].get<double>(), 0);
+    ASSERT_EQ(device[how]["host_us"].size(), 2U);
+    EXPECT_GT(device[how]["host_us"][1].get<double>(), 0);
+  }
+  EXPECT_GT(device["exposed_gather_ms"].get<double>(), 0);
+  const nlohmann::json host = measured(options("launch", kHost));
+  EXPECT_FALSE(host["replay"].contains("host_us")) << "where a launch computes";
+  EXPECT_GT(host["replay_over_eager"].get<double>(), 0);
+}
+
+TEST(Bench, SaysItInATableToo) {
+  const Outcome step = run_program(options("step", kHost));
+  EXPECT_EQ(step.code, 0) << step.err;
+  for (const char* text : {"2 ranks", "128 tokens per step", "% of the peak", "rank 1", "backward"})
+    EXPECT_THAT(step.out, HasSubstr(text));
+  const Outcome launch = run_program(options("launch", kHost));
+  for (const char* text : {"replay", "eager", "exposed on the slowest rank"})
+    EXPECT_THAT(launch.out, HasSubstr(text));
+}
+
+TEST(Bench, RefusesWhatItCannotMeasure) {
+  EXPECT_EQ(run_program("bench").code, 2);
+  const Outcome unknown = run_program("bench lunch");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("'lunch' is neither step nor launch"));
+  EXPECT_EQ(run_program(options("step", kHost + "--steps 0")).code, 2);
+  EXPECT_THAT(run_program("bench step --help").out, HasSubstr("--steps N"));
+}
+
+}  // namespace
+}  // namespace muo
