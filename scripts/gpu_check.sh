@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Proves and measures the CUDA kernels on a machine with a GPU, in one command under 9 minutes, from
 # binaries that scripts/gpu_pack.sh made on another machine: neither compiler nor package is needed.
-#   scripts/gpu_check.sh BINARIES OUT
+#   scripts/gpu_check.sh ARCHIVE OUT
 # Writes OUT/checks.json (parity of kernels, sanitizers, the whole step, a training run beside the same
 # one on the CPU), OUT/kernels_bench.json (times), OUT/torch.json (PyTorch on the same GPU, if there),
 # OUT/log. Exit 1 if a check failed; all are run, the later ones only while there is time.
 set -uo pipefail
 
-if [ $# -ne 2 ] || [ ! -x "$1/kernels_test" ]; then
-  echo "usage: gpu_check.sh BINARIES OUT (BINARIES: the folder that scripts/gpu_pack.sh filled)" >&2
+if [ $# -ne 2 ] || [ ! -f "$1" ]; then
+  echo "usage: gpu_check.sh ARCHIVE OUT (ARCHIVE: what scripts/gpu_pack.sh made)" >&2
   exit 2
 fi
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-binaries=$(cd "$1" && pwd)
+binaries=$(mktemp -d)
+trap 'rm -rf "$binaries"' EXIT
+tar -C "$binaries" -xzf "$1" || exit 2
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 exec > >(tee "$out/log") 2>&1
@@ -55,19 +57,19 @@ check step 90 env MUO_TEST_BACKEND=cuda "$binaries/graphs_test" \
 train=("$binaries/muograph" train --data "$binaries/text.txt" --depth 4 --max-seq-len 256
   --device-batch-size 8 --total-batch-size 16384 --num-iterations 200 --eval-every -1
   --sample-every -1 --save-every -1)
-bench=(--depth 12 --vocab-size 50304 --max-seq-len 1024 --device-batch-size 8
-  --total-batch-size 65536 --num-iterations 1000 --backend cuda --steps 20 --json)
-for what in step launch; do
-  check "bench_$what" 60 "$binaries/muograph" bench "$what" "${bench[@]}"
-done
-check bench_step_2 60 "$binaries/muograph" bench step "${bench[@]}" --ranks-per-device 2 \
-  --device-batch-size 4
-train_cuda=("${train[@]}" --backend cuda --ranks-per-device 2 --gemm-table "$out/gemm_table.json")
+bench=(--depth 12 --vocab-size 50304 --max-seq-len 1024 --total-batch-size 65536
+  --num-iterations 1000 --backend cuda --devices 1 --steps 20 --json)
+check bench_step 60 "$binaries/muograph" bench step "${bench[@]}" --device-batch-size 8
+check bench_launch 60 "$binaries/muograph" bench launch "${bench[@]}" --device-batch-size 8
+check bench_ranks 60 "$binaries/muograph" bench launch "${bench[@]}" --device-batch-size 4 \
+  --ranks-per-device 2
+train_cuda=("${train[@]}" --backend cuda --devices 1 --ranks-per-device 2
+  --gemm-table "$out/gemm_table.json")
 check train_cuda 60 "${train_cuda[@]}" --out "$out/train_cuda"
 check train_again 40 "${train_cuda[@]}" --out "$out/train_again"
 last=checkpoints/step_00000200/model.safetensors
 check same_bits 10 cmp "$out/train_cuda/$last" "$out/train_again/$last"
-check train_host 150 "${train[@]}" --backend host --devices 4 --dtype fp32 --out "$out/train_host"
+check train_host 150 "${train[@]}" --backend host --devices 8 --dtype fp32 --out "$out/train_host"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 if [ -n "$sanitizer" ]; then
   for tool in memcheck racecheck synccheck initcheck; do
