@@ -160,14 +160,18 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
   };
 }
 
+OptionRow backend_row(std::string& backend) {
+  return {.name = "backend",
+          .group = kDevices,
+          .value = "NAME",
+          .help = "host: devices on the CPU; cuda: GPUs; auto: GPUs if any",
+          .field = &backend,
+          .choices = {"auto", "host", "cuda"}};
+}
+
 std::vector<OptionRow> where_rows(DeviceOptions& o) {
   return {
-      {.name = "backend",
-       .group = kDevices,
-       .value = "NAME",
-       .help = "host: devices on the CPU; cuda: GPUs; auto: GPUs if any",
-       .field = &o.backend,
-       .choices = {"auto", "host", "cuda"}},
+      backend_row(o.backend),
       {.name = "devices",
        .group = kDevices,
        .value = "N",
@@ -328,6 +332,7 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       {"temperature", "Text", "X", "0: always the most likely token", &o.temperature, 0, 100},
       {"top-k", "Text", "N", "draw from the N most likely tokens; 0: all", &o.top_k, 0, kMostVocab},
       {.name = "seed", .group = "Text", .value = "N", .help = "of the draws", .field = &o.seed},
+      backend_row(o.backend),
       {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
   };
 }

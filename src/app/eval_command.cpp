@@ -49,6 +49,8 @@ int run_eval(const EvalOptions& options) {
   DeviceOptions devices = options;
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);
+  for (const std::string& note : notes)
+    fmt::print("{}\n", note);
   const int world = ranks.world;
 
   EvalResult result;

@@ -86,7 +86,8 @@ struct SampleOptions {
   double temperature = 0.8;       // 0: always the most likely token
   std::int64_t top_k = 0;         // 0: all tokens
   std::uint64_t seed = 42;
-  std::optional<DType> dtype;  // empty: the run's
+  std::optional<DType> dtype;    // empty: the run's
+  std::string backend = "auto";  // host, cuda
 };
 
 // `checkpoint import` and `checkpoint export`: nanochat_files.h.

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "app/backend.h"
 #include "app/capture_graphs.h"
 #include "app/commands.h"
 #include "app/inference.h"
@@ -23,7 +24,9 @@ int run_sample(const SampleOptions& options) {
                     "there is no tokenizer to print samples with",
                     checkpoint.path().string(), config.vocab_size, kByteVocab));
   const std::vector<ParamSpec> params = gpt_parameters(config);
-  DeviceGroup group({.world = 1});
+  DeviceOptions device{.backend = options.backend, .devices = 1};
+  std::vector<std::string> notes;  // of no interest beside the text
+  DeviceGroup group(choose_devices(device, notes));
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
     InferenceState state(rank, config, params, 0, arena);

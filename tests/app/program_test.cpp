@@ -23,8 +23,9 @@ void expect_refused(const std::string& arguments, const std::string& text) {
 }
 
 TEST(Program, HelpAndVersionGoToStdout) {
-  for (const char* arguments : {"--help", "train --help", "eval --help", "sample --help",
-                                "plan --help", "doctor --help", "--version"}) {
+  for (const char* arguments :
+       {"--help", "train --help", "eval --help", "sample --help", "plan --help", "bench --help",
+        "bench step --help", "doctor --help", "--version"}) {
     const test::Outcome outcome = test::run_program(arguments);
     EXPECT_EQ(outcome.code, 0) << arguments;
     EXPECT_EQ(outcome.err, "") << arguments;

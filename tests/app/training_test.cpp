@@ -252,6 +252,16 @@ TEST_F(Training, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   // A checkpoint knows nothing of where it was made.
   train("resumed", run + "--resume " + checkpoint_directory(path("device"), 2).string());
   EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
+  // The others who read one may run on a device as well.
+  const std::string sample =
+      "sample --max-tokens 5 --temperature 0 --prompt line --checkpoint " + path("device").string();
+  const Outcome text = run_program(sample + " --backend cuda", "MUO_CUDA_PLUGIN=muograph_simt");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out, run_program(sample + " --backend host").out);
+  const Outcome eval = run_program(
+      "eval --eval-tokens 64 --backend cuda --devices 1 --checkpoint " + path("device").string(),
+      "MUO_CUDA_PLUGIN=muograph_simt");
+  EXPECT_THAT(eval.out, HasSubstr("val_loss")) << eval.err;
 }
 
 TEST_F(Training, AGemmTableIsWrittenOnceAndServesTheNextRun) {
