@@ -113,6 +113,8 @@ RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<
                    [&](std::size_t a, std::size_t b) { return params[a].ready < params[b].ready; });
   static_cast<void>(context.compute.capture([&] {
     step.begin();
+    for (std::size_t i = 0; i < params.size(); ++i)
+      step.weight_needed(i);
     for (const std::size_t i : order)
       step.gradient_ready(i);
     step.finish();
@@ -166,7 +168,8 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
       for (const std::string_view strategy : strategy_names()) {
         SCOPED_TRACE(std::string(strategy) + ", seed " + std::to_string(seed) + ", world " +
                      std::to_string(world));
-        const ShardingPlan plan = make_sharding_plan(params, world, strategy, formats);
+        const Gather gather = seed % 3 == 0 ? Gather::kPipelined : Gather::kSimple;
+        const ShardingPlan plan = make_sharding_plan(params, world, strategy, formats, gather);
         const PlanCost cost = plan_cost(plan, params);
         std::vector<RecordingCommunicator> ranks;
         for (int r = 0; r < world; ++r)

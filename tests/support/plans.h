@@ -20,4 +20,10 @@ ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Re
 // Sets `use` and `ready` as a model does that reads its parameters in this order.
 void number_in_model_order(std::vector<ParamSpec>& params);
 
+// Every strategy, and the plans above.
+std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
+
+// The plan, with Gather::kPipelined.
+ShardingPlan pipelined(ShardingPlan plan);
+
 }  // namespace muo::test

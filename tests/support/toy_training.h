@@ -17,6 +17,7 @@ inline constexpr std::int64_t kTrainingSeqLen = 12;
 struct ToyTraining {
   int world = 1;
   std::string strategy = "balanced";
+  std::string gather = "pipelined";
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;
