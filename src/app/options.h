@@ -51,7 +51,8 @@ struct TrainOptions : DeviceOptions {
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
 
   std::string strategy = "balanced";
-  bool graph = true;  // false: the same calls, eagerly
+  std::string gather = "pipelined";  // or "simple": see Gather
+  bool graph = true;                 // false: the same calls, eagerly
   std::optional<DType> dtype, gradient_wire, weight_wire;
   DType embedding_state = DType::kF32;
   std::string gemm_table;  // empty: the library's first proposals

@@ -276,7 +276,9 @@ RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
 }
 
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
-  return make_sharding_plan(params, config.world, config.options.strategy, config.formats);
+  const bool pipelined = config.options.gather == "pipelined";
+  return make_sharding_plan(params, config.world, config.options.strategy, config.formats,
+                            pipelined ? Gather::kPipelined : Gather::kSimple);
 }
 
 GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {
