@@ -38,7 +38,8 @@ const char* text_of(Activity activity) {
 }
 
 std::string seconds_text(Time time) {
-  return concat(0.1 * static_cast<double>(time.count() / 100));
+  const std::int64_t tenths = time.count() / 100;
+  return concat(0.1 * static_cast<double>(tenths));
 }
 
 bool debugger_attached() {
