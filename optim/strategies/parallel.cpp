@@ -30,8 +30,9 @@ Buckets chunks_of_world(Params params, const Members& order, int world,
 // the Newton-Schulz of this one, by their place in the order of collectives.
 // Matrices go by falling FLOPs, so that a chunk's are alike, each chunk's longest to the rank with
 // the least work so far.
-// Cost: sends 4 (N-1)/N of the matrices, twice as much as whole matrices at owners, in one gather
-// and one scatter a matrix. When: gradients and weights are sharded by elements anyway.
+// Cost: beside the 2 (N-1)/N of the matrices that owners of whole matrices cost, gathers and
+// scatters of another 4 (N-1)/N^2, one each a matrix. When: gradients and weights are sharded by
+// elements anyway.
 Buckets parallel(Params params, int world) {
   const auto flops = [&](std::size_t i) { return newton_schulz_flops(params[i].shape); };
   Members order = backward_order(params, muon_members(params));

@@ -206,13 +206,14 @@ Command parse_simple(const CommandRow& command, std::span<const char* const> arg
 // given. The help, if that was asked for.
 std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow> rows,
                                 TrainOptions& train, ReportFormat* format,
-                                std::span<const char* const> arguments) {
+                                std::span<const char* const> arguments, bool* compare = nullptr) {
   Parser parser(command, std::move(rows));
   std::string config;
   bool json = false;
   parser.add_text("--config", config, "FILE.toml",
                   "options from a file, `name = value` lines; the command line wins");
   if (format != nullptr) parser.add_flag("--json", json, "for programs");
+  if (compare != nullptr) parser.add_flag("--compare", *compare, "all strategies side by side");
   if (!parser.parse(arguments)) return Answer{parser.help()};
   parser.apply();
   if (!config.empty()) {
@@ -239,7 +240,8 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
 Command parse_plan(const CommandRow& command, std::span<const char* const> arguments) {
   PlanOptions options;
   TrainOptions& train = options.train;
-  if (auto help = parse_run(command, option_table(train), train, &options.format, arguments))
+  if (auto help = parse_run(command, option_table(train), train, &options.format, arguments,
+                            &options.compare))
     return *help;
   return options;
 }
@@ -289,7 +291,7 @@ struct Run {
   int operator()(const EvalOptions& options) const { return run_eval(options); }
   int operator()(const SampleOptions& options) const { return run_sample(options); }
   int operator()(const PlanOptions& options) const {
-    return run_plan(options.train, options.format);
+    return run_plan(options.train, options.format, options.compare);
   }
   int operator()(const BenchOptions& options) const {
     return run_bench(options.kind, options.train, options.steps, options.format);

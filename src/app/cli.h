@@ -11,6 +11,7 @@ namespace muo {
 struct PlanOptions {
   TrainOptions train;
   ReportFormat format = ReportFormat::kTable;
+  bool compare = false;
 };
 struct BenchOptions {
   BenchKind kind = BenchKind::kStep;

@@ -13,9 +13,11 @@
 
 #include "app/backend.h"
 #include "app/commands.h"
+#include "app/plan_compare.h"
 #include "app/run_memory.h"
 #include "app/scaling.h"
 #include "app/terminal.h"
+#include "app/text_table.h"
 
 namespace muo {
 namespace {
@@ -50,43 +52,6 @@ std::string_view name_of(Publish publish) {
 
 std::string_view name_of(Gather gather) {
   return gather == Gather::kPipelined ? "pipelined" : "simple";
-}
-
-// Columns as wide as their widest cell; the first is text, the others are numbers.
-class Table {
- public:
-  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  [[nodiscard]] std::string text() const {
-    std::vector<std::size_t> width(rows_.front().size());
-    for (const auto& row : rows_)
-      for (std::size_t i = 0; i < row.size(); ++i)
-        width[i] = std::max(width[i], row[i].size());
-    std::string out;
-    for (const auto& row : rows_) {
-      out += fmt::format("  {:<{}}", row[0], width[0]);
-      for (std::size_t i = 1; i < row.size(); ++i)
-        out += fmt::format("  {:>{}}", row[i], width[i]);
-      out += '\n';
-    }
-    return out;
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
-
-std::string grouped(std::int64_t number) {  // 1,234,567
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
-}
-
-std::string size_text(std::int64_t bytes) {
-  if (bytes >= std::int64_t{10} << 30)
-    return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
-  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 std::int64_t unit_elements(const Bucket& bucket) {
@@ -300,11 +265,18 @@ std::string plan_json(const PlanReport& report) {
   return out.dump(2) + "\n";
 }
 
-int run_plan(const TrainOptions& options, ReportFormat format) {
+int run_plan(const TrainOptions& options, ReportFormat format, bool compare) {
   Corpus corpus;
   corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
   if (!options.data.empty()) corpus = open_corpus(data_options(options));
   const RunConfig config = resolve(options, corpus);
+  if (compare) {
+    const std::vector<StrategyCost> costs = compare_strategies(config);
+    const std::string text =
+        format == ReportFormat::kJson ? compare_json(config, costs) : compare_table(config, costs);
+    static_cast<void>(std::fputs(text.c_str(), stdout));
+    return 0;
+  }
   const PlanReport report{config, make_sharding_plan(config, gpt_parameters(config.model)),
                           plan_run_memory(config)};
   const std::string text = format == ReportFormat::kJson ? plan_json(report) : plan_table(report);

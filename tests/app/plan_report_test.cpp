@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <numeric>
 #include <string>
+
+#include "app/plan_compare.h"
 
 namespace muo {
 namespace {
@@ -74,6 +75,36 @@ TEST(PlanReport, TellsModelParametersAndSharding) {
   EXPECT_THAT(table, HasSubstr("3,145,728"));  // 4 layers x 12 x 256 x 256
   EXPECT_THAT(table, HasSubstr("Sharding: balanced, 2 devices"));
   EXPECT_THAT(table, HasSubstr("Who updates what"));
+}
+
+// What the strategies' descriptions promise of each other, in the numbers of the comparison.
+TEST(PlanReport, ComparesAllStrategies) {
+  PlanReport report = report_of("balanced", 4);
+  const std::vector<StrategyCost> costs = compare_strategies(report.config);
+  ASSERT_EQ(costs.size(), strategy_names().size());
+  const json out = json::parse(compare_json(report.config, costs));
+  const auto row = [&](const std::string& strategy) {
+    for (const json& each : out["strategies"])
+      if (each["strategy"] == strategy) return each;
+    ADD_FAILURE() << strategy;
+    return json();
+  };
+  const auto number = [&](const std::string& strategy, const char* what) {
+    return row(strategy)[what].get<double>();
+  };
+  const auto memory = [&](const std::string& strategy, const char* category) {
+    return row(strategy)["memory_bytes_by_category"][category].get<double>();
+  };
+  for (const char* replicated : {"ddp", "ns_replicated"})
+    EXPECT_DOUBLE_EQ(number(replicated, "muon_flops"), 4 * number("balanced", "muon_flops"));
+  EXPECT_GT(memory("ddp", "momentum"), 3.9 * memory("balanced", "momentum"));
+  EXPECT_GT(memory("ddp", "adam state"), 3.9 * memory("balanced", "adam state"));
+  EXPECT_GT(number("allreduce_owner", "sent_bytes"), 1.1 * number("balanced", "sent_bytes"));
+  EXPECT_GT(number("ns_replicated", "sent_bytes"), number("all_to_all", "sent_bytes"));
+  EXPECT_GT(number("parallel", "balance"), number("parallel_round_robin", "balance"));
+  const std::string table = compare_table(report.config, costs);
+  for (const std::string_view strategy : strategy_names())
+    EXPECT_THAT(table, HasSubstr(std::string(strategy)));
 }
 
 // nanochat's table by depth, as far as it prints digits.

@@ -118,17 +118,23 @@ TEST(ShardingPlan, BalanceStaysWithinTheBoundOfLongestFirst) {
     }
 }
 
-TEST(ShardingPlan, TenThousandMatricesOnAThousandRanksPlanInSeconds) {
-  std::vector<ParamSpec> params = gpt_params(1667, 256);
-  const auto start = std::chrono::steady_clock::now();
-  const ShardingPlan plan = make_sharding_plan(params, 1024, "balanced");
-  check_plan(plan, params);
-  const PlanCost cost = plan_cost(plan, params);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::cout << "planned in " << seconds.count() << " s, " << plan.buckets.size()
-            << " buckets, balance " << cost.balance << "\n";
-  EXPECT_GE(cost.balance, stacked_balance(params, 1024) * (1 - 1e-9));
-  EXPECT_LT(seconds.count(), 30.0);  // a few, with room for sanitizers and a busy machine
+// Printed, not limited: `muograph plan` of such a model is to answer in seconds.
+TEST(ShardingPlan, TenThousandMatricesOnAThousandRanks) {
+  const std::vector<ParamSpec> params = gpt_params(1667, 256);
+  double stacked = 0;
+  double balanced = 0;
+  for (const std::string_view strategy : strategy_names()) {
+    const auto start = std::chrono::steady_clock::now();
+    const ShardingPlan plan = make_sharding_plan(params, 1024, strategy);
+    const PlanCost cost = plan_cost(plan, params);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    check_plan(plan, params);
+    std::cout << strategy << ": " << seconds.count() << " s, " << plan.buckets.size()
+              << " buckets, balance " << cost.balance << "\n";
+    if (strategy == "stacked") stacked = cost.balance;
+    if (strategy == "balanced") balanced = cost.balance;
+  }
+  EXPECT_GE(balanced, stacked * (1 - 1e-9));
 }
 
 TEST(ShardingPlan, PublishesInTheOrderOfForward) {

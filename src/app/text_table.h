@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muo {
+
+// Columns as wide as their widest cell; the first is text, the others are numbers.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string grouped(std::int64_t number);   // 1,234,567
+std::string size_text(std::int64_t bytes);  // 1.50 MiB
+
+}  // namespace muo
