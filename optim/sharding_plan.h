@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "optim/number_formats.h"
+#include "optim/optimizer_version.h"
 #include "optim/update_groups.h"
 #include "runtime/communicator.h"
 #include "runtime/parameter.h"
@@ -89,7 +90,9 @@ struct ShardingPlan {
   std::string strategy;
   std::vector<Bucket> buckets = {};             // in the order of reduction and compute
   std::vector<std::size_t> publish_order = {};  // bucket indices, in the order of the next forward
-  Tag totals_tag = 0;                           // after all reductions, before all publications
+  // What is computed, beside who computes it.
+  const OptimizerVersion* version = &optimizer_versions().front();
+  Tag totals_tag = 0;  // after all reductions, before all publications
 };
 
 // The strategies of this program: "balanced" (default), "ddp", "stacked".

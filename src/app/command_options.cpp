@@ -1,6 +1,7 @@
 #include <string_view>
 
 #include "app/option_table.h"
+#include "optim/optimizer_version.h"
 #include "optim/sharding_plan.h"
 
 namespace muo {
@@ -138,6 +139,9 @@ std::vector<OptionRow> batch_rows(TrainOptions& o) {
 }
 
 std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
+  std::vector<std::string_view> versions;
+  for (const OptimizerVersion& version : optimizer_versions())
+    versions.push_back(version.name);
   return {
       {"matrix-lr", kOptimizer, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr,
        0, 1e3},
@@ -157,6 +161,12 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
       {"warmdown-ratio", kOptimizer, "PART", "last part of the run, where they fall",
        &o.warmdown_ratio, 0, 1},
       {"final-lr-frac", kOptimizer, "PART", "of the rates at the end", &o.final_lr_frac, 0, 1},
+      {.name = "optimizer-spec",
+       .group = kOptimizer,
+       .value = "VERSION",
+       .help = "of nanochat's Muon and AdamW: head, 2026-01, 2025-10",
+       .field = &o.optimizer_spec,
+       .choices = versions},
   };
 }
 

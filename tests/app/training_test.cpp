@@ -162,6 +162,27 @@ TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
   EXPECT_LT(whole.back(), whole.front() - 0.5);
 }
 
+TEST_F(Training, OlderOptimizersTrainAndResumeAsThemselves) {
+  std::vector<std::string> weights;
+  for (const std::string spec : {"head", "2026-01", "2025-10"}) {
+    const std::string version = "--optimizer-spec " + spec + " ";
+    const std::string save = "--devices 3 --total-batch-size 384 --save-every 7 ";
+    train("whole" + spec, version + save);
+    const std::string checkpoint = checkpoint_directory(path("whole" + spec), 7).string();
+    train("part" + spec, save + "--resume " + checkpoint);  // the run's own config.toml says which
+    weights.push_back(tensors("whole" + spec, 20));
+    EXPECT_EQ(weights.back(), tensors("part" + spec, 20)) << spec;
+    EXPECT_LT(losses("whole" + spec).back(), 0.8 * losses("whole" + spec).front()) << spec;
+    const Outcome other =
+        run_program(options("other", "--resume " + checkpoint + " --optimizer-spec " +
+                                         (spec == "head" ? "2026-01" : "head")));
+    EXPECT_EQ(other.code, 2);
+    EXPECT_THAT(other.err, HasSubstr("was trained with --optimizer-spec " + spec));
+  }
+  EXPECT_NE(weights[0], weights[1]);
+  EXPECT_NE(weights[1], weights[2]);
+}
+
 TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   train("whole", "--save-every 7");
   const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
