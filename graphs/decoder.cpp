@@ -67,7 +67,7 @@ void Decoder::next_logits(std::span<const std::int32_t> context, std::span<float
   const Tensor logits = length->gpt->logits(stream, weights_, count - 1, count);
   stream.copy(host_tensor(out.data(), {config_.vocab_size}),
               logits.row(0).elements(0, config_.vocab_size));
-  stream.synchronize();
+  rank_.wait(stream);
 }
 
 std::vector<const GraphTrace*> Decoder::traces() const {

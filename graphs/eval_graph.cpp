@@ -75,14 +75,14 @@ void EvalGraph::run(Tensor inputs, Tensor targets) {
 }
 
 LossTotals EvalGraph::finish() {
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
   if (rank_.world > 1) {
     rank_.communicator.all_reduce(rank_.comm, kEvalTag, totals_, totals_);
-    rank_.comm.synchronize();
+    rank_.wait(rank_.comm);
   }
   double values[4] = {};
   rank_.compute.copy(host_tensor(values, {4}), totals_);
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
   return {.nats = values[0], .targets = values[1], .text_nats = values[2], .text_bytes = values[3]};
 }
 

@@ -13,11 +13,13 @@ template <class State>
 void capture_graphs(RankContext& rank, PlannedArena& arena, State& state) {
   if (!rank.compute.is_host()) {
     rank.barrier.arrive({}, "before the warm-up");
+    rank.progress.enter("the warm-up");
     state.warm_up();
     arena.zero(rank.compute);
-    rank.compute.synchronize();
+    rank.wait(rank.compute);
     rank.barrier.arrive({}, "after the warm-up");
   }
+  rank.progress.enter("the capture of its graphs");
   state.capture();
 }
 

@@ -114,8 +114,9 @@ class CheckpointSaver::Impl {
   void abandon() noexcept;
   void remove_leftovers() const;
   template <class Action>
-  void attempt(const Action& action);
+  void attempt(const RankContext& rank, const Action& action);
   void change(std::string_view what) const {
+    RankProgress::alive();
     if (hook) hook(what);
   }
 
@@ -127,16 +128,19 @@ class CheckpointSaver::Impl {
   std::vector<std::unique_ptr<FileInProgress>> files_;
   bool begun_ = false;
   std::mutex failure_mutex_;
-  std::string failure_;  // the first; empty: none
+  std::string failure_;   // the first; empty: none
+  int failed_rank_ = -1;  // whose it was
 };
 
 template <class Action>
-void CheckpointSaver::Impl::attempt(const Action& action) {
+void CheckpointSaver::Impl::attempt(const RankContext& rank, const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
     const std::lock_guard lock(failure_mutex_);
-    if (failure_.empty()) failure_ = error.what();
+    if (!failure_.empty()) return;
+    failure_ = error.what();
+    failed_rank_ = rank.rank;
   }
 }
 
@@ -145,6 +149,7 @@ void CheckpointSaver::Impl::attempt(const Action& action) {
 void CheckpointSaver::Impl::save(const RankContext& rank, const CheckpointInfo& info,
                                  std::span<const StateEntry> entries) {
   MUO_CHECK(static_cast<std::size_t>(rank.world) == parts_.size(), rank.world, " ranks");
+  const RankProgress::Scope saving(Activity::kFiles);
   std::vector<Part>& mine = parts_[static_cast<std::size_t>(rank.rank)];
   mine.clear();
   for (const StateEntry& entry : entries) {
@@ -156,20 +161,22 @@ void CheckpointSaver::Impl::save(const RankContext& rank, const CheckpointInfo& 
   const auto start = [&] {
     failure_.clear();
     begun_ = false;
-    attempt([&] {
+    attempt(rank, [&] {
       begin(info.step);
       begun_ = true;
     });
   };
   const auto end = [&] {
-    if (failure_.empty()) attempt([&] { commit(info); });
+    if (failure_.empty()) attempt(rank, [&] { commit(info); });
     abandon();
   };
   rank.barrier.arrive(start, "checkpoint save");
-  if (begun_) attempt([&] { write(rank, entries); });
+  if (begun_) attempt(rank, [&] { write(rank, entries); });
   rank.barrier.arrive(end, "checkpoint save");
-  if (!failure_.empty())
-    throw Error(concat("checkpoint of step ", info.step, " not saved: ", failure_));
+  if (failure_.empty()) return;
+  const std::string what = concat("checkpoint of step ", info.step, " not saved: ", failure_);
+  if (rank.rank == failed_rank_) throw Error(what);
+  throw PeerFailed(what);
 }
 
 void CheckpointSaver::Impl::begin(std::int64_t step) {
@@ -216,7 +223,7 @@ void CheckpointSaver::Impl::write(const RankContext& rank, std::span<const State
       const std::int64_t elements = std::min(most, count - at);
       const Tensor host{.data = staging.data(), .shape = {elements}, .dtype = dtype};
       rank.compute.copy(host, entry.values.elements(at, elements));
-      rank.compute.synchronize();
+      rank.wait(rank.compute);
       change("write a part");
       files_[checkpoint_file_of(entry.name)]->write(
           entry.name, entry.begin + at, {staging.data(), static_cast<std::size_t>(host.bytes())});

@@ -28,9 +28,10 @@ class CheckpointSaver {
   // Collective: every rank calls it with the same `info` and its own entries. Reads the values on
   // rank.compute, after the work enqueued there; on return they may change, and the checkpoint is
   // on the disk. If anything fails on any rank, the temporary directory is removed, older
-  // checkpoints are as they were, and every rank throws the same Error. Throws Error also if the
-  // writers' entries do not cover each tensor exactly once. Memory: 4 MiB per rank. Removes what
-  // savers of processes that no longer exist have left behind.
+  // checkpoints are as they were, and every rank throws the same text: an Error where it failed, a
+  // PeerFailed elsewhere. It fails also if the writers' entries do not cover each tensor exactly
+  // once. Memory: 4 MiB per rank. Removes what savers of processes that no longer exist have left
+  // behind.
   void save(const RankContext& rank, const CheckpointInfo& info,
             std::span<const StateEntry> entries);
 

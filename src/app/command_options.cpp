@@ -272,6 +272,8 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       {"sample-every", kRun, "STEPS", "print a sample (text only); -1: never", &o.sample_every, 1,
        kMostSteps, true},
       {"log-every", kRun, "STEPS", "between lines of metrics.jsonl", &o.log_every, 1, kMostSteps},
+      {"stuck-after", kRun, "SECONDS", "a run that stands still for so long fails; 0: never",
+       &o.stuck_after, 0, 1e6},
       {.name = "profile-steps",
        .group = kRun,
        .value = "A:B",

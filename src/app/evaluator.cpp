@@ -24,6 +24,12 @@ Evaluator::Evaluator(RankContext& rank, EvalGraph& graph, const TokenData& data,
   targets_.data += inputs_.bytes();
 }
 
+void Evaluator::fill(std::int64_t first) {
+  const RankProgress::Scope reading(Activity::kFiles);
+  for (std::int64_t b = 0; b < batch_; ++b)
+    fill(b, first + b);
+}
+
 void Evaluator::fill(std::int64_t b, std::int64_t g) {
   auto* inputs = inputs_.row(b).as<std::int32_t>();
   auto* targets = targets_.row(b).as<std::int32_t>();
@@ -41,10 +47,9 @@ void Evaluator::fill(std::int64_t b, std::int64_t g) {
 EvalResult Evaluator::run() {
   graph_.reset();
   for (std::int64_t first = 0; first < rows_; first += batch_ * rank_.world) {
-    for (std::int64_t b = 0; b < batch_; ++b)
-      fill(b, first + rank_.rank * batch_ + b);
+    fill(first + rank_.rank * batch_);
     graph_.run(inputs_, targets_);
-    rank_.compute.synchronize();  // the batch memory is filled again next
+    rank_.wait(rank_.compute);  // the batch memory is filled again next
   }
   const LossTotals totals = graph_.finish();
   EvalResult result;

@@ -64,7 +64,7 @@ double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t 
       rank.barrier.arrive({}, "start of a matrix product");
       const double start = seconds_of(rank);
       gemm(rank.compute, args);
-      rank.compute.synchronize();
+      rank.wait(rank.compute);
       seconds.at(static_cast<std::size_t>(rank.rank)) = seconds_of(rank) - start;
       rank.barrier.arrive(
           [&] {

@@ -38,7 +38,7 @@ InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
 void InferenceState::warm_up() {
   if (eval) eval->warm_up();
   if (decoder) decoder->warm_up();
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
 }
 
 void InferenceState::capture() {

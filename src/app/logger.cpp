@@ -3,12 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <fstream>
 #include <mutex>
 #include <system_error>
@@ -19,11 +18,13 @@
 #include "app/metrics_line.h"
 #include "app/terminal.h"
 #include "base/check.h"
+#include "base/signals_blocked.h"
 
 namespace muo {
 namespace {
 
-constexpr std::size_t kQueued = 4096;  // records: minutes of the shortest steps
+constexpr std::size_t kQueued = 4096;                // records: minutes of the shortest steps
+constexpr auto kPatience = std::chrono::seconds(2);  // with a disk, when the program ends
 
 struct TrainItem {
   MetricsRecord record;
@@ -87,13 +88,8 @@ class Logger::Impl {
         throw Error(fmt::format("cannot open {}: {}", options.metrics.string(),
                                 std::generic_category().message(errno)));
     }
-    // Signals are the main thread's business.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked in_the_thread;
     thread_ = std::thread([this] { work(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void submit(Item item) {
@@ -107,6 +103,12 @@ class Logger::Impl {
       queue_[(begin_ + count_++) % queue_.size()] = std::move(item);
     }
     condition_.notify_one();
+  }
+
+  void flush() {
+    std::unique_lock lock(mutex_);
+    static_cast<void>(
+        written_.wait_for(lock, kPatience, [this] { return count_ == 0 && !writing_; }));
   }
 
   void close() {
@@ -141,8 +143,14 @@ class Logger::Impl {
         item = std::move(queue_[begin_]);
         begin_ = (begin_ + 1) % queue_.size();
         --count_;
+        writing_ = true;
       }
       std::visit([this](const auto& what) { show(what); }, item);
+      {
+        const std::lock_guard lock(mutex_);
+        writing_ = false;
+      }
+      written_.notify_all();
     }
   }
 
@@ -236,10 +244,10 @@ class Logger::Impl {
   bool skipping_ = false;
 
   std::mutex mutex_;
-  std::condition_variable condition_;
+  std::condition_variable condition_, written_;
   std::vector<Item> queue_;  // a ring: count_ items from begin_
   std::size_t begin_ = 0, count_ = 0;
-  bool stop_ = false;
+  bool stop_ = false, writing_ = false;
   std::string error_;
   std::thread thread_;
 };
@@ -264,6 +272,7 @@ void Logger::sample(std::int64_t step, std::string_view text) {
   impl_->submit(TextItem{fmt::format("step {}: sample\n{}", step, text)});
 }
 void Logger::summary() { impl_->submit(SummaryItem{}); }
+void Logger::flush() { impl_->flush(); }
 void Logger::close() { impl_->close(); }
 
 }  // namespace muo

@@ -44,6 +44,8 @@ class Logger {
   void sample(std::int64_t step, std::string_view text);
   // A line that sums up the training steps so far: tokens, FLOPs, time, speed, mfu.
   void summary();
+  // Waits until what was submitted is written, but not for long. From any thread.
+  void flush();
   // Writes all that was submitted and ends the thread. Idempotent.
   void close();
 

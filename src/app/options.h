@@ -65,8 +65,9 @@ struct TrainOptions : DeviceOptions {
   std::optional<std::int64_t> eval_every, save_every, sample_every;
   std::optional<std::int64_t> eval_tokens;
   std::int64_t log_every = 1;
-  std::string profile_steps;  // "A:B": steps A to B - 1; empty: none
-  std::string graph_dot;      // where to write the captured step; empty: nowhere
+  std::optional<double> stuck_after;  // seconds; 0: never
+  std::string profile_steps;          // "A:B": steps A to B - 1; empty: none
+  std::string graph_dot;              // where to write the captured step; empty: nowhere
 };
 
 struct EvalOptions : DeviceOptions {

@@ -58,7 +58,7 @@ void RunState::warm_up() {
   step.warm_up();
   eval.warm_up();
   decoder.warm_up();
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
   std::fill_n(ring.data, ring.bytes(), std::byte{0});  // nobody has stepped
 }
 
@@ -82,7 +82,7 @@ void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   fill_token_bytes(stream, token_bytes, bytes_of_token);
   const HyperParameters hyper = make_hyper_parameters(config_.optimizer);
   stream.copy(update.hyper(), host_struct(hyper));
-  stream.synchronize();
+  rank_.wait(stream);
 }
 
 void RunState::initialize_weights() {
@@ -95,10 +95,10 @@ void RunState::initialize_weights() {
     values.resize(static_cast<std::size_t>(count));
     init_parameter(config_.model, *spec, config_.options.seed, entry.begin, count, values.data());
     rank_.compute.copy(entry.values, host_tensor(values.data(), {count}));
-    rank_.compute.synchronize();  // `values` is used again
+    rank_.wait(rank_.compute);  // `values` is used again
   }
   update.publish();
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
 }
 
 void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
@@ -107,13 +107,13 @@ void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
   scalars.updates = update_count;
   step.count_from(step_count);
   rank_.compute.copy(update.scalars(), host_struct(scalars));
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
 }
 
 std::int64_t RunState::updates() const {
   StepScalars scalars;
   rank_.compute.copy(host_struct(scalars), update.scalars());
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
   return scalars.updates;
 }
 
@@ -134,13 +134,13 @@ void RunState::verify_sync() {
   for (std::size_t i = 0; i < weights.size(); ++i)
     fingerprint(rank_.compute,
                 {.out = mine.elements(static_cast<std::int64_t>(i), 1), .x = weights[i]});
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
   if (rank_.world == 1) return;
   rank_.communicator.all_gather(rank_.comm, kVerifyTag, fingerprints, mine);
-  rank_.comm.synchronize();
+  rank_.wait(rank_.comm);
   std::vector<std::int64_t> all(static_cast<std::size_t>(fingerprints.numel()));
   rank_.compute.copy(host_tensor(all.data(), fingerprints.shape), fingerprints);
-  rank_.compute.synchronize();
+  rank_.wait(rank_.compute);
   for (std::int64_t r = 1; r < rank_.world; ++r)
     for (std::int64_t i = 0; i < count; ++i)
       MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],

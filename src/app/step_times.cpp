@@ -54,23 +54,21 @@ class Steps {
     const double start = seconds_now();
     enqueue();
     const double launched = seconds_now() - start;
-    rank_.compute.synchronize();
-    rank_.communicator.check();
+    rank_.wait(rank_.compute);
     return launched;
   }
 
   // Seconds of `count` steps, until all ranks are done.
   double run(std::int64_t count) {
     if (state_.step.clock()) rank_.compute.zero(state_.step.clock());
-    rank_.compute.synchronize();
+    rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "before the steps");
     const double start = seconds_now();
     for (std::int64_t i = 0; i < count; ++i) {
       enqueue();
-      copied_->synchronize();
+      rank_.wait(*copied_);
     }
-    rank_.compute.synchronize();
-    rank_.communicator.check();
+    rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "after the steps");
     return seconds_now() - start;
   }
@@ -79,7 +77,7 @@ class Steps {
     PhaseClock out;
     if (!state_.step.clock()) return out;
     rank_.compute.copy(host_struct(out), state_.step.clock());
-    rank_.compute.synchronize();
+    rank_.wait(rank_.compute);
     return out;
   }
 

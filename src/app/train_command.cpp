@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <map>
@@ -141,6 +143,9 @@ int run_train(const TrainOptions& options) {
   check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
+  if (const auto seconds = config.options.stuck_after)
+    config.group.watch.stuck_after =
+        std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   const MemoryPlan memory = plan_run_memory(config);
@@ -184,6 +189,7 @@ int run_train(const TrainOptions& options) {
                   .resume = resume ? &*resume : nullptr,
                   .logger = logger,
                   .signal = stop_signal};
+  config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) { train_rank(rank, run); });
   if (!options.gemm_table.empty()) save_gemm_table(options.gemm_table);  // what eager steps met

@@ -55,6 +55,7 @@ class RankTrainer {
         },
         "start-up");
 
+    rank_.progress.enter("the setting of its weights");
     state_.initialize(run_.corpus.token_bytes);
     step_ = restore_or_initialize();
     next_logged_ = step_;
@@ -66,8 +67,8 @@ class RankTrainer {
       between_steps(first);
       one_step(loader);
     }
-    rank_.compute.synchronize();
-    rank_.communicator.check();
+    rank_.progress.begin_step(step_);
+    rank_.wait(rank_.compute);
     profiled_.reset();
     log_finished();
     if (step_ > first || run_.resume == nullptr) save();
@@ -100,13 +101,14 @@ class RankTrainer {
     }
     run_.resume->load(rank_.compute, state_.update.state());
     state_.update.publish();
-    rank_.compute.synchronize();
+    rank_.wait(rank_.compute);
     state_.set_counts(run_.resume->info().step, run_.resume->info().updates);
     return run_.resume->info().step;
   }
 
   // All ranks see the same answer: the last to arrive asks.
   bool stop_requested() {
+    rank_.progress.begin_step(step_);
     rank_.barrier.arrive([this] { run_.stop = run_.signal; }, "start of a step");
     return run_.stop != 0;
   }
@@ -118,8 +120,7 @@ class RankTrainer {
     const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
     const bool samples = due(config_.sample_every) && step_ > first;
     if (!saves && !evaluates && !samples) return;
-    rank_.compute.synchronize();
-    rank_.communicator.check();
+    rank_.wait(rank_.compute);
     log_finished();
     if (saves) save();
     if (evaluates) evaluate();
@@ -129,8 +130,7 @@ class RankTrainer {
 
   // Opens or ends the range of --profile-steps, where no device has anything to do.
   void profile() {
-    rank_.compute.synchronize();
-    rank_.communicator.check();
+    rank_.wait(rank_.compute);
     log_finished();
     rank_.barrier.arrive({}, "the profiled steps");
     profiled_.reset();
@@ -141,16 +141,22 @@ class RankTrainer {
   }
 
   void one_step(Loader& loader) {
-    const Batch batch = loader.next();
+    const Batch batch = next(loader);
+    rank_.progress.enter("the step");
     state_.step.run(batch.inputs, batch.targets, *copied_);
     // In stream order the copies of this step follow the replay of the one before, so this waits
     // for that, never for the replay just launched.
-    copied_->synchronize();
-    rank_.communicator.check();
+    rank_.wait(*copied_);
     loader.release();
     log_finished();
     if (config_.verify_sync_every > 0 && (step_ + 1) % config_.verify_sync_every == 0)
-      state_.verify_sync();
+      verify_sync();
+  }
+
+  Batch next(Loader& loader) {
+    rank_.progress.enter("the reading of a batch");
+    const RankProgress::Scope reading(Activity::kFiles);
+    return loader.next();
   }
 
   // Reports every step whose metrics are there: on a device that runs behind, all but the last.
@@ -168,7 +174,13 @@ class RankTrainer {
   }
   void restart_clock() { last_logged_ = Clock::now(); }
 
+  void verify_sync() {
+    rank_.progress.enter("the comparison of weights");
+    state_.verify_sync();
+  }
+
   void evaluate() {
+    rank_.progress.enter("the evaluation");
     const ProfileRange range(ProfileKind::kPhase, "evaluation");
     const EvalResult result = evaluator_.run();
     if (!is_logger()) return;
@@ -178,6 +190,7 @@ class RankTrainer {
   }
 
   void sample() {
+    rank_.progress.enter("sampling");
     const ProfileRange range(ProfileKind::kPhase, "sample");
     if (is_logger()) {
       SamplingOptions options;
@@ -190,6 +203,7 @@ class RankTrainer {
   }
 
   void save() {
+    rank_.progress.enter("the saving of a checkpoint");
     const ProfileRange range(ProfileKind::kPhase, "checkpoint");
     CheckpointInfo info;
     info.step = step_;

@@ -3,7 +3,9 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -18,60 +20,98 @@ namespace {
 // Remembers the first failure; a root cause displaces the PeerFailed that it provoked.
 class FirstFailure {
  public:
-  void keep(int rank, bool is_root_cause) {
+  void keep(int rank, std::int64_t step, bool is_root_cause, std::exception_ptr exception) {
     const std::lock_guard lock(mutex_);
     Failure& slot = is_root_cause ? root_cause_ : consequence_;
-    if (!slot.exception) slot = {std::current_exception(), rank};
+    if (!slot.exception) slot = {std::move(exception), rank, step};
   }
-  [[nodiscard]] bool any() const { return root_cause_.exception || consequence_.exception; }
-
+  [[nodiscard]] bool any() const {
+    const std::lock_guard lock(mutex_);
+    return root_cause_.exception || consequence_.exception;
+  }
   void rethrow_if_any() const {
+    const std::lock_guard lock(mutex_);
     const Failure& first = root_cause_.exception ? root_cause_ : consequence_;
     if (!first.exception) return;
+    const std::string where = first.step < 0
+                                  ? concat("rank ", first.rank, ": ")
+                                  : concat("rank ", first.rank, ", step ", first.step, ": ");
     try {
       std::rethrow_exception(first.exception);
     } catch (const InputError&) {
       throw;
     } catch (const std::exception& failure) {
-      throw Error(concat("rank ", first.rank, ": ", failure.what()));
+      throw Error(where + failure.what());
     } catch (...) {
-      throw Error(concat("rank ", first.rank, ": an exception of unknown type"));
+      throw Error(where + "an exception of unknown type");
     }
+  }
+  [[nodiscard]] Watchdog::Cause cause() const {
+    try {
+      rethrow_if_any();
+    } catch (const InputError& error) {
+      return {.text = error.what(), .exit_code = 2};
+    } catch (const Error& error) {
+      return {.text = error.what()};
+    }
+    return {.text = "a failure of which nothing is known"};
   }
 
  private:
   struct Failure {
     std::exception_ptr exception;
     int rank = -1;
+    std::int64_t step = -1;
   };
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   Failure root_cause_;
   Failure consequence_;
 };
+
+Patience patience_of(const GroupOptions& options) {
+  Patience patience{.asked = options.watch.stuck_after};
+  if (options.plugin != nullptr) patience.in_steps = options.plugin->patience;
+  return patience;
+}
+
+// Of a wait on a device: the watchdog, which knows more, speaks first.
+Patience::Time deadline_of(const GroupOptions& options) {
+  const Patience patience = patience_of(options);
+  return patience.endless() ? Patience::Time::zero() : patience.most() + std::chrono::seconds(5);
+}
 
 }  // namespace
 
 class DeviceGroup::Impl {
  public:
   explicit Impl(const GroupOptions& options)
-      : options_(options), rendezvous_(options.world), ranks_(size(options)) {
+      : options_(options),
+        rendezvous_(options.world),
+        progress_(size(options)),
+        ranks_(size(options)),
+        watchdog_(progress_, patience_of(options), options.watch,
+                  {.fail = [this](const Stuck& stuck) { fail(stuck); },
+                   .release = [this] { release_all(); },
+                   .cause = [this] { return failure_.cause(); }}) {
     if (options.plugin != nullptr)
-      communicators_ =
-          options.plugin->make_communicators(options.communicator, options.world, rendezvous_);
+      communicators_ = options.plugin->make_communicators(options.communicator, options.world,
+                                                          rendezvous_, deadline_of(options));
     else
       communicators_ = make_host_communicators(options.world, rendezvous_);
-    on_every_rank([this](int rank) { make_rank(rank); });
+    try {
+      on_every_rank("the making of its device", [this](int rank) { make_rank(rank); });
+    } catch (...) {
+      end_ranks();
+      throw;
+    }
   }
-  ~Impl() {  // a rank's end of a communicator may wait for the others'
-    for_each_rank_at_once([](std::unique_ptr<Rank>& rank) { rank->finish(); });
-    for_each_rank_at_once([](std::unique_ptr<Rank>& rank) { rank.reset(); });
-  }
+  ~Impl() { end_ranks(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   void run(const std::function<void(RankContext&)>& body) {
     MUO_CHECK(usable_, "a rank of this group has failed before");
-    on_every_rank([&](int rank) {
+    on_every_rank("the start-up", [&](int rank) {
       RankContext& context = at(rank)->context();
       context.device.bind_thread();
       body(context);
@@ -85,11 +125,16 @@ class DeviceGroup::Impl {
     MUO_CHECK(options.ranks_per_device >= 1, options.ranks_per_device, " ranks per device");
     return static_cast<std::size_t>(options.world);
   }
-  template <class Body>
-  void for_each_rank_at_once(const Body& body) {
-    std::vector<std::jthread> threads;
-    for (std::unique_ptr<Rank>& rank : ranks_)
-      if (rank) threads.emplace_back([&] { body(rank); });
+  // A rank's end of a communicator may wait for the others'.
+  void end_ranks() noexcept {
+    const Watchdog::Scope watched(watchdog_);
+    try {
+      at_once("the end of its work", [this](int rank) {
+        if (at(rank)) at(rank)->finish();
+      });
+      at_once("the end of its device", [this](int rank) { at(rank).reset(); });
+    } catch (const std::system_error&) {  // no thread: ranks_ ends them, one after another
+    }
   }
   std::unique_ptr<Rank>& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
@@ -103,40 +148,57 @@ class DeviceGroup::Impl {
     device->bind_thread();
     std::unique_ptr<Communicator> communicator = communicators_->join(*device);
     if (options_.plugin != nullptr) device = keep_memory(std::move(device));
-    at(rank) = std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_);
+    at(rank) = std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_,
+                                      progress_[static_cast<std::size_t>(rank)]);
   }
 
   // If one throws, the others are released; the first root cause is rethrown here.
-  void on_every_rank(const std::function<void(int rank)>& body) {
-    FirstFailure failure;
-    const auto guarded = [&](int rank) {
-      try {
-        body(rank);
-      } catch (const PeerFailed&) {
-        failure.keep(rank, /*is_root_cause=*/false);
-        release_all();
-      } catch (...) {
-        failure.keep(rank, /*is_root_cause=*/true);
-        release_all();
-      }
+  void on_every_rank(const char* phase, const std::function<void(int rank)>& body) {
+    const auto failed = [this](int rank, bool is_root_cause) {
+      failure_.keep(rank, progress_[static_cast<std::size_t>(rank)].view().step, is_root_cause,
+                    std::current_exception());
+      watchdog_.group_failed();
+      release_all();
     };
-    start_and_join(guarded);
-    usable_ = !failure.any();
-    failure.rethrow_if_any();
+    {
+      const Watchdog::Scope watched(watchdog_);
+      at_once(phase, [&](int rank) {
+        try {
+          body(rank);
+        } catch (const PeerFailed&) {
+          failed(rank, /*is_root_cause=*/false);
+        } catch (...) {
+          failed(rank, /*is_root_cause=*/true);
+        }
+      });
+    }
+    usable_ = !failure_.any();
+    failure_.rethrow_if_any();
+  }
+
+  void fail(const Stuck& stuck) {
+    failure_.keep(stuck.rank, stuck.step, /*is_root_cause=*/true,
+                  std::make_exception_ptr(Error(stuck.what)));
   }
 
   void release_all() noexcept {
+    for (RankProgress& rank : progress_)
+      rank.stop();
     rendezvous_.break_all();
     communicators_->abort();
   }
 
-  template <class Guarded>
-  void start_and_join(const Guarded& guarded) {
+  // Calls task(rank) on a thread for each rank, and joins them.
+  template <class Task>
+  void at_once(const char* phase, const Task& task) {
     std::vector<std::jthread> threads;
     threads.reserve(ranks_.size());
     try {
       for (int rank = 0; rank < options_.world; ++rank)
-        threads.emplace_back([&guarded, rank] { guarded(rank); });
+        threads.emplace_back([this, phase, &task, rank] {
+          const RankProgress::Thread thread(progress_[static_cast<std::size_t>(rank)], phase);
+          task(rank);
+        });
     } catch (...) {  // the system refuses a thread: those that run must not wait for it
       usable_ = false;
       release_all();
@@ -147,8 +209,11 @@ class DeviceGroup::Impl {
   const GroupOptions options_;
   Rendezvous rendezvous_;
   std::unique_ptr<CommunicatorGroup> communicators_;
+  std::vector<RankProgress> progress_;
   std::vector<std::unique_ptr<Rank>> ranks_;
+  FirstFailure failure_;
   bool usable_ = true;
+  Watchdog watchdog_;
 };
 
 DeviceGroup::DeviceGroup(const GroupOptions& options) : impl_(std::make_unique<Impl>(options)) {}

@@ -8,7 +8,9 @@
 #include "runtime/communicator.h"
 #include "runtime/device.h"
 #include "runtime/plugin.h"
+#include "runtime/rank_progress.h"
 #include "runtime/rendezvous.h"
+#include "runtime/watchdog.h"
 
 namespace muo {
 
@@ -22,6 +24,23 @@ struct RankContext {
   Stream& update;  // owners' optimizer work, beside backward
   Communicator& communicator;
   Rendezvous& barrier;  // of the host threads, outside captures
+  RankProgress& progress;
+
+  // Until what was enqueued on `stream`, or what `event` recorded, is done. Throws PeerFailed if a
+  // peer failed meanwhile: what device memory holds is then of no use.
+  void wait(Stream& stream) const { wait_for(stream); }
+  void wait(Event& event) const { wait_for(event); }
+
+ private:
+  template <class Waitable>
+  void wait_for(Waitable& work) const {
+    {
+      const RankProgress::Scope waiting(Activity::kDevice);
+      work.synchronize();
+    }
+    communicator.check();
+    RankProgress::alive();
+  }
 };
 
 struct GroupOptions {
@@ -32,6 +51,7 @@ struct GroupOptions {
   // Host backend: graphs replay their nodes in a pseudo-random topological order, anew at each
   // launch, so that a forgotten event is a wrong result. Without it, in capture order.
   std::optional<std::uint64_t> random_order_seed = {};
+  WatchOptions watch = {};
 };
 
 // The local ranks: a thread, a device and a communicator each.
@@ -42,11 +62,12 @@ class DeviceGroup {
   DeviceGroup(const DeviceGroup&) = delete;
   DeviceGroup& operator=(const DeviceGroup&) = delete;
 
-  // Runs `body` once per rank, each on its own thread, and joins them. If ranks throw, the
-  // communicator and the barrier break at once, so that peers end with PeerFailed, and the first
-  // root cause is rethrown here as Error, with "rank R: " before its text (InputError keeps its
-  // type and text). The group is unusable afterwards. What `body` allocates on the devices of a
-  // plug-in is freed with the group, when all devices are idle.
+  // Runs `body` once per rank, each on its own thread, and joins them. If ranks throw, or are stuck
+  // (watchdog.h), the communicator and the barrier break at once, so that peers end with
+  // PeerFailed, and the first root cause is rethrown here as Error, with "rank R, step S: " before
+  // its text (InputError keeps its type and text). The group is unusable afterwards. If a rank does
+  // not come back even then, the program ends. What `body` allocates on the devices of a plug-in is
+  // freed with the group, when all devices are idle.
   void run(const std::function<void(RankContext&)>& body);
 
  private:

@@ -33,7 +33,7 @@ struct Work {
   int copies;
   Copy copy[kMostRanks];
   std::int64_t wire_bytes;
-  std::uint64_t deadline_ns;
+  std::uint64_t deadline_ns;  // 0: none
   Mailbox* mailbox[kMostRanks];
   Control* control;
 };

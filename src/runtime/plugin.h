@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,10 +30,14 @@ struct BackendPlugin {
   std::int64_t (*available_memory)(int index) = nullptr;
   // Device `index`, for the rank of the calling thread. Throws Error.
   std::unique_ptr<Device> (*make_device)(int rank, int index) = nullptr;
-  // Ends for ranks 0 to world - 1, which meet at `rendezvous`. Throws InputError if this kind
-  // cannot serve these devices, and says which can.
-  std::unique_ptr<CommunicatorGroup> (*make_communicators)(CommunicatorKind kind, int world,
-                                                           Rendezvous& rendezvous) = nullptr;
+  // Ends for ranks 0 to world - 1, which meet at `rendezvous`. A device that waits for a peer's
+  // gives up after `deadline`; 0: never. Throws InputError if this kind cannot serve these devices,
+  // and says which can.
+  std::unique_ptr<CommunicatorGroup> (*make_communicators)(
+      CommunicatorKind kind, int world, Rendezvous& rendezvous,
+      std::chrono::milliseconds deadline) = nullptr;
+  // Patience::in_steps with these devices.
+  std::chrono::milliseconds patience = std::chrono::minutes(10);
 };
 
 // What became of loading a backend: a plug-in, or one line that says why there is none.

@@ -8,11 +8,11 @@
 
 namespace muo {
 
-// Owns everything that a RankContext refers to, but the barrier.
+// Owns everything that a RankContext refers to, but the barrier and the progress.
 class Rank {
  public:
   Rank(std::unique_ptr<Device> device, std::unique_ptr<Communicator> communicator,
-       Rendezvous& barrier)
+       Rendezvous& barrier, RankProgress& progress)
       : device_(std::move(device)), communicator_(std::move(communicator)) {
     context_ = std::make_unique<RankContext>(RankContext{.rank = communicator_->rank(),
                                                          .world = communicator_->world(),
@@ -21,7 +21,8 @@ class Rank {
                                                          .comm = *comm_,
                                                          .update = *update_,
                                                          .communicator = *communicator_,
-                                                         .barrier = barrier});
+                                                         .barrier = barrier,
+                                                         .progress = progress});
   }
   [[nodiscard]] RankContext& context() { return *context_; }
   // Waits until its device does nothing any more, whatever became of the work.

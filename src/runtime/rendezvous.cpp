@@ -1,8 +1,10 @@
 #include "runtime/rendezvous.h"
 
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/rank_progress.h"
 
 namespace muo {
 
@@ -13,25 +15,35 @@ void Rendezvous::arrive(const std::function<void()>& leader, std::string_view si
   if (arrived_ == 0) site_ = site;
   if (site != site_) break_with(concat("ranks wait in a ", site_, " and in a ", site));
   throw_if_broken();
-  if (++arrived_ == world_) {
-    if (leader) {
-      try {
-        leader();
-      } catch (...) {
-        broken_ = true;
-        condition_.notify_all();
-        throw;
-      }
-    }
-    arrived_ = 0;
-    ++generation_;
-    condition_.notify_all();
-    return;
-  }
+  if (++arrived_ == world_) return lead(lock, leader);
   const std::uint64_t mine = generation_;
-  condition_.wait(lock, [&] { return generation_ != mine || broken_; });
+  const RankProgress::Scope waiting(Activity::kPeers);
+  condition_.wait(lock, [&] { return generation_ != mine || (broken_ && !leading_); });
   // A barrier that everyone reached is complete, even if a peer failed right after it.
   if (generation_ == mine) throw_if_broken();
+}
+
+// Unlocked, as the leader may take long, or be stuck, when somebody breaks the barrier. The others
+// wait even then: it may use what is theirs.
+void Rendezvous::lead(std::unique_lock<std::mutex>& lock, const std::function<void()>& leader) {
+  std::exception_ptr failure;
+  if (leader) {
+    leading_ = true;
+    lock.unlock();
+    try {
+      leader();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    leading_ = false;
+    broken_ = broken_ || failure;
+  }
+  condition_.notify_all();
+  if (failure) std::rethrow_exception(failure);
+  throw_if_broken();
+  arrived_ = 0;
+  ++generation_;
 }
 
 void Rendezvous::leave() noexcept {

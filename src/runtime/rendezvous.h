@@ -32,6 +32,7 @@ class Rendezvous {
   void break_all() noexcept;
 
  private:
+  void lead(std::unique_lock<std::mutex>& lock, const std::function<void()>& leader);
   void throw_if_broken() const;
   void break_with(std::string reason);
 
@@ -42,8 +43,9 @@ class Rendezvous {
   int left_ = 0;
   std::uint64_t generation_ = 0;
   bool broken_ = false;
-  std::string site_;    // of those who wait
-  std::string reason_;  // empty: a peer failed
+  bool leading_ = false;  // a leader runs
+  std::string site_;      // of those who wait
+  std::string reason_;    // empty: a peer failed
 };
 
 }  // namespace muo

@@ -12,12 +12,13 @@ class TracingRank::Impl {
   Impl(int rank, int world)
       : group_(world, alone_),
         rank_(std::make_unique<HostDevice>(rank, HostDeviceOptions{.trace_only = true}),
-              make_host_communicator(group_, rank), alone_) {}
+              make_host_communicator(group_, rank), alone_, progress_) {}
   [[nodiscard]] RankContext& context() { return rank_.context(); }
 
  private:
   Rendezvous alone_{1};
   HostCommunicatorGroup group_;
+  RankProgress progress_;
   Rank rank_;
 };
 

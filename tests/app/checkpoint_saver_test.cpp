@@ -88,7 +88,7 @@ TEST(CheckpointSaver, FailingAtAnyChangeLeavesThePreviousCheckpoint) {
         state.fill(2);
         try {
           saver.save(rank, {.step = 2}, state.entries());
-        } catch (const Error& error) {
+        } catch (const std::runtime_error& error) {
           EXPECT_THAT(error.what(), HasSubstr("step 2 not saved: planted failure"));
           ++told;
           throw;

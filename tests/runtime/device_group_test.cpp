@@ -58,8 +58,8 @@ TEST(DeviceGroup, ADeviceThatCannotBeMadeReleasesTheRanksThatWaitForIt) {
         if (rank == kFailing) throw Error("no memory left");
         return std::make_unique<HostDevice>(rank);
       },
-      .make_communicators = [](CommunicatorKind, int world,
-                               Rendezvous& rendezvous) -> std::unique_ptr<CommunicatorGroup> {
+      .make_communicators = [](CommunicatorKind, int world, Rendezvous& rendezvous,
+                               std::chrono::milliseconds) -> std::unique_ptr<CommunicatorGroup> {
         struct Meeting final : CommunicatorGroup {
           Meeting(int world, Rendezvous& rendezvous)
               : meeting(rendezvous), group(make_host_communicators(world, rendezvous)) {}

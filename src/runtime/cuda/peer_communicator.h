@@ -18,8 +18,9 @@ struct PeerPlatform {
   // Makes the memory of all `gpus`, by rank, accessible to the calling thread's one, and loads the
   // kernels. Throws InputError if that cannot be.
   std::function<void(int rank, std::span<const int> gpus)> connect = {};
-  // How long a rank waits for a peer that neither comes nor fails; MUO_PEER_DEADLINE_MS overrides.
-  std::chrono::milliseconds deadline = std::chrono::seconds(25);
+  // How long a rank waits for a peer that neither comes nor fails, 0: for ever;
+  // MUO_PEER_DEADLINE_MS overrides.
+  std::chrono::milliseconds deadline{0};
   int threads = peer::kMostThreads;  // of a CTA
 };
 

@@ -256,7 +256,7 @@ class Cta {
       if (spins % kSpinsBetweenPolls == 0) {
         if (cuda::load_acquire_system(&control_.abort) != 0) return fail(Reason::kAborted, peer);
         if (cuda::load_acquire_system(&mine_.failed) != 0) return false;
-        if (cuda::global_timer_ns() - start > work_.deadline_ns)
+        if (work_.deadline_ns != 0 && cuda::global_timer_ns() - start > work_.deadline_ns)
           return fail(Reason::kDeadline, peer);
       }
       cuda::spin_pause();

@@ -1,6 +1,8 @@
 #include "runtime/plugin.h"
 
+#include <chrono>
 #include <string>
+#include <utility>
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
@@ -87,10 +89,14 @@ std::unique_ptr<Device> make_device(int rank, int index) {
 }
 
 std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int world,
-                                                      Rendezvous& rendezvous) {
+                                                      Rendezvous& rendezvous,
+                                                      std::chrono::milliseconds deadline) {
   switch (kind) {
-    case CommunicatorKind::kPeer:
-      return make_peer_communicators(world, rendezvous, cuda_peer_platform());
+    case CommunicatorKind::kPeer: {
+      PeerPlatform platform = cuda_peer_platform();
+      platform.deadline = deadline;
+      return make_peer_communicators(world, rendezvous, std::move(platform));
+    }
     case CommunicatorKind::kNccl:
       return nccl::make_nccl_communicators(nccl::cuda_platform(), world, rendezvous);
     case CommunicatorKind::kHost:
@@ -105,7 +111,8 @@ const BackendPlugin plugin{.missing = missing,
                            .describe = describe,
                            .available_memory = available_memory,
                            .make_device = make_device,
-                           .make_communicators = make_communicators};
+                           .make_communicators = make_communicators,
+                           .patience = std::chrono::seconds(20)};
 
 }  // namespace
 }  // namespace muo

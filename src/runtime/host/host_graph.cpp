@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/rank_progress.h"
 #include "runtime/trace_dot.h"
 
 namespace muo {
@@ -34,11 +35,15 @@ void HostGraph::write_dot(const std::string& path) const {
 }
 
 void HostGraph::run() {
-  for (const HostTask& task : tasks_)
+  const RankProgress::Scope replaying(Activity::kDevice);
+  for (const HostTask& task : tasks_) {
+    RankProgress::alive();
     task();
+  }
 }
 
 void HostGraph::run_shuffled(std::mt19937_64& random) {
+  const RankProgress::Scope replaying(Activity::kDevice);
   ready_.clear();
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     missing_[i] = static_cast<std::uint32_t>(trace_.nodes[i].after.size());
@@ -48,6 +53,7 @@ void HostGraph::run_shuffled(std::mt19937_64& random) {
     std::swap(ready_[random() % ready_.size()], ready_.back());
     const std::uint32_t node = ready_.back();
     ready_.pop_back();
+    RankProgress::alive();
     tasks_[node]();
     for (std::uint32_t s = first_[node]; s < first_[node + 1]; ++s)
       if (--missing_[successors_[s]] == 0) ready_.push_back(successors_[s]);

@@ -1,0 +1,72 @@
+#include "runtime/rank_progress.h"
+
+#include "runtime/rendezvous.h"
+
+namespace muo {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+thread_local RankProgress* current_rank = nullptr;
+
+}  // namespace
+
+RankProgress* RankProgress::current() noexcept { return current_rank; }
+
+void RankProgress::alive() {
+  if (current_rank == nullptr) return;
+  current_rank->sign();
+  current_rank->throw_if_stopped();
+}
+
+void RankProgress::begin_step(std::int64_t step) {
+  step_.store(step, kRelaxed);
+  signs_before_step_.store(signs_.load(kRelaxed), kRelaxed);
+  enter("the start of the step");
+}
+
+void RankProgress::enter(const char* phase) {
+  phase_.store(phase, kRelaxed);
+  sign();
+  throw_if_stopped();
+}
+
+void RankProgress::throw_if_stopped() const {
+  if (stopped_.load(kRelaxed)) throw PeerFailed("a peer failed");
+}
+
+RankProgress::View RankProgress::view() const noexcept {
+  View view{.step = step_.load(kRelaxed),
+            .phase = phase_.load(kRelaxed),
+            .activity = activity_.load(kRelaxed),
+            .signs = signs_.load(kRelaxed)};
+  view.signs_in_step = view.signs - signs_before_step_.load(kRelaxed);
+  return view;
+}
+
+RankProgress::Thread::Thread(RankProgress& rank, const char* phase) noexcept {
+  current_rank = &rank;
+  rank.step_.store(-1, kRelaxed);
+  rank.phase_.store(phase, kRelaxed);
+  rank.activity_.store(Activity::kWork, kRelaxed);
+  rank.sign();
+}
+
+RankProgress::Thread::~Thread() {
+  current_rank->activity_.store(Activity::kNone, kRelaxed);
+  current_rank->sign();
+  current_rank = nullptr;
+}
+
+RankProgress::Scope::Scope(Activity activity) noexcept
+    : rank_(current_rank),
+      before_(rank_ != nullptr ? rank_->activity_.exchange(activity, kRelaxed) : activity) {
+  if (rank_ != nullptr) rank_->sign();
+}
+
+RankProgress::Scope::~Scope() {
+  if (rank_ == nullptr) return;
+  rank_->activity_.store(before_, kRelaxed);
+  rank_->sign();
+}
+
+}  // namespace muo

@@ -1,0 +1,192 @@
+#include "runtime/watchdog.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "base/signals_blocked.h"
+
+namespace muo {
+namespace {
+
+using Time = Patience::Time;
+using View = RankProgress::View;
+
+bool waits_for_peers(const View& rank) {
+  return rank.activity == Activity::kPeers || rank.activity == Activity::kNone;
+}
+
+const char* text_of(Activity activity) {
+  switch (activity) {
+    case Activity::kWork:
+      return "in calls of its own";
+    case Activity::kDevice:
+      return "waiting for its device";
+    case Activity::kFiles:
+      return "waiting for files";
+    case Activity::kPeers:
+      return "waiting for other ranks";
+    case Activity::kNone:
+      break;
+  }
+  return "without a thread";
+}
+
+std::string seconds_text(Time time) {
+  return concat(0.1 * static_cast<double>(time.count() / 100));
+}
+
+bool debugger_attached() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "TracerPid:") {
+      long tracer = 0;
+      return status >> tracer && tracer != 0;
+    }
+  return false;
+}
+
+}  // namespace
+
+std::optional<Stuck> StuckDetector::after(Time elapsed, std::span<const View> now) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (now[r].signs == ranks_[r].signs) {
+      silence_[r] += elapsed;
+    } else {
+      if (ranks_[r].activity == Activity::kDevice)
+        longest_wait_ = std::max(longest_wait_, silence_[r]);
+      silence_[r] = Time::zero();
+    }
+    ranks_[r] = now[r];
+  }
+  const Time silence = *std::ranges::min_element(silence_);
+  if (patience_.endless() || silence <= limit()) return std::nullopt;
+  return blame(silence);
+}
+
+// That of the rank that may take longest: the others may wait for it.
+Time StuckDetector::limit() const {
+  if (patience_.asked) return *patience_.asked;
+  const bool in_steps = std::ranges::all_of(ranks_, [](const View& rank) {
+    return waits_for_peers(rank) || (rank.step >= 0 && rank.activity != Activity::kFiles);
+  });
+  const bool deadlock = std::ranges::all_of(ranks_, waits_for_peers);
+  if (!in_steps || deadlock) return Patience::kLong;
+  return std::min(std::max(patience_.in_steps, 4 * longest_wait_), Patience::kLong);
+}
+
+// Ranks that wait for peers wait for somebody else; a device may well wait for a peer's, so a rank
+// that is not even there goes before; then the one that is farthest behind.
+Stuck StuckDetector::blame(Time silence) const {
+  const auto innocence = [](const View& rank) {
+    return std::tuple(waits_for_peers(rank), rank.activity == Activity::kDevice, rank.step,
+                      rank.signs_in_step);
+  };
+  const auto culprit = std::ranges::min_element(ranks_, {}, innocence);
+  std::string what = concat("no sign of life for ", seconds_text(silence), " s while in ",
+                            culprit->phase, ", ", text_of(culprit->activity));
+  const auto equal = std::ranges::count_if(
+      ranks_, [&](const View& rank) { return innocence(rank) == innocence(*culprit); });
+  if (equal > 1) what += concat(", as ", equal - 1, equal == 2 ? " other" : " others");
+  what += "; if it is only slow, give --stuck-after SECONDS (0: never; docs/failures.md)";
+  return {.rank = static_cast<int>(culprit - ranks_.begin()),
+          .step = culprit->step,
+          .what = std::move(what)};
+}
+
+Watchdog::Watchdog(std::span<const RankProgress> ranks, const Patience& patience,
+                   WatchOptions options, Group group)
+    : ranks_(ranks),
+      options_(std::move(options)),
+      group_(std::move(group)),
+      detector_(ranks.size(), patience),
+      views_(ranks.size()),
+      period_(
+          std::clamp<Time>(std::min(patience.asked.value_or(patience.in_steps), options_.grace) / 8,
+                           std::chrono::milliseconds(5), std::chrono::milliseconds(500))) {
+  if (patience.endless()) return;
+  const SignalsBlocked in_the_thread;
+  thread_ = std::thread([this] { work(); });
+}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (releaser_.joinable()) releaser_.join();
+}
+
+void Watchdog::group_failed() noexcept {
+  const std::lock_guard lock(mutex_);
+  failed_ = true;
+}
+
+void Watchdog::watch(bool on) noexcept {
+  const std::lock_guard lock(mutex_);
+  watching_ = on;
+  unwinding_ = Time::zero();
+  changed_.notify_all();
+}
+
+void Watchdog::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return watching_ || end_; });
+    if (end_) return;
+    const auto start = std::chrono::steady_clock::now();
+    changed_.wait_for(lock, period_, [&] { return !watching_ || end_; });
+    if (!watching_ || end_) continue;
+    const auto slept = std::chrono::duration_cast<Time>(std::chrono::steady_clock::now() - start);
+    tick(std::min(slept, 2 * period_));  // longer: the whole process slept
+  }
+}
+
+void Watchdog::tick(Time elapsed) {
+  if (failed_) {
+    unwinding_ += elapsed;
+    if (unwinding_ > options_.grace && !debugger_attached()) end_program();
+    return;
+  }
+  std::ranges::transform(ranks_, views_.begin(), &RankProgress::view);
+  const std::optional<Stuck> stuck = detector_.after(elapsed, views_);
+  if (!stuck || debugger_attached()) return;
+  failed_ = true;
+  group_.fail(*stuck);
+  try {
+    releaser_ = std::thread(group_.release);
+  } catch (const std::system_error&) {
+    group_.release();
+  }
+}
+
+void Watchdog::end_program() const {
+  const Cause cause = group_.cause();
+  // Whatever hangs below, this ends it.
+  try {
+    std::thread([code = cause.exit_code] {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      std::_Exit(code);
+    }).detach();
+  } catch (const std::system_error&) {  // then nothing may hang
+  }
+  std::string late;
+  for (std::size_t r = 0; r < ranks_.size(); ++r)
+    if (ranks_[r].view().activity != Activity::kNone) late += concat(late.empty() ? "" : ", ", r);
+  std::string text = concat("muograph: error: ", cause.text, "; rank ", late,
+                            " did not come back, so the program ends as it is\n");
+  std::replace(text.begin(), text.end() - 1, '\n', ' ');
+  static_cast<void>(std::fputs(text.c_str(), stderr));
+  if (options_.before_exit) options_.before_exit();
+  static_cast<void>(std::fflush(stdout));
+  std::_Exit(cause.exit_code);
+}
+
+}  // namespace muo

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/rank_progress.h"
+
+namespace muo {
+
+// How long nobody may give a sign of life: all ranks together, as those that wait for a stuck one
+// are silent too, and one that is merely ahead soon waits. docs/failures.md.
+struct Patience {
+  using Time = std::chrono::milliseconds;
+  static constexpr Time kLong = std::chrono::minutes(10);
+
+  // What the user asked for holds whatever the ranks do; 0: for ever.
+  std::optional<Time> asked = {};
+  // Once the steps have begun, with devices and with work of the ranks' own; at least four times
+  // what a wait for a device has taken so far. Starting up, and files, have kLong.
+  Time in_steps = kLong;
+
+  [[nodiscard]] bool endless() const { return asked == Time::zero(); }
+  // The longest that may ever pass.
+  [[nodiscard]] Time most() const { return asked.value_or(kLong); }
+};
+
+// The rank that is to blame, and why.
+struct Stuck {
+  int rank = -1;
+  std::int64_t step = -1;
+  std::string what;
+};
+
+// The watchdog's judgement, without its clock and thread.
+class StuckDetector {
+ public:
+  StuckDetector(std::size_t ranks, const Patience& patience)
+      : patience_(patience), ranks_(ranks), silence_(ranks) {}
+  // What the ranks do now, `elapsed` after the last call. Call often, compared with the patience.
+  [[nodiscard]] std::optional<Stuck> after(Patience::Time elapsed,
+                                           std::span<const RankProgress::View> now);
+
+ private:
+  [[nodiscard]] Patience::Time limit() const;
+  [[nodiscard]] Stuck blame(Patience::Time silence) const;
+
+  const Patience patience_;
+  std::vector<RankProgress::View> ranks_;
+  std::vector<Patience::Time> silence_;  // of each rank
+  Patience::Time longest_wait_{0};       // for a device that came to its end
+};
+
+struct WatchOptions {
+  std::optional<Patience::Time> stuck_after = {};  // see Patience::asked
+  // What failing ranks have for coming back; then the program ends without them.
+  Patience::Time grace = std::chrono::seconds(5);
+  // What has to be saved before such an end. It may hang, for a while.
+  std::function<void()> before_exit = {};
+};
+
+// Watches over threads of ranks. A rank that is stuck is a failure like any other: it is reported,
+// and the others are released. A failed group whose threads do not come back within the grace ends
+// the program: its cause on stderr, `before_exit`, the exit code. Time in which the process is
+// stopped, by ^Z or by a debugger, does not count, and nothing is done while one is attached.
+class Watchdog {
+ public:
+  // What ends the program.
+  struct Cause {
+    std::string text;
+    int exit_code = 3;
+  };
+  struct Group {
+    std::function<void(const Stuck&)> fail;  // records the cause, unless there is one
+    std::function<void()> release;           // lets go whoever waits; it may hang
+    std::function<Cause()> cause;
+  };
+  Watchdog(std::span<const RankProgress> ranks, const Patience& patience, WatchOptions options,
+           Group group);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  // A rank has failed: the grace begins. From any thread.
+  void group_failed() noexcept;
+
+  // Ranks' threads run from here to the scope's end.
+  class Scope {
+   public:
+    explicit Scope(Watchdog& watchdog) : watchdog_(watchdog) { watchdog_.watch(true); }
+    ~Scope() { watchdog_.watch(false); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Watchdog& watchdog_;
+  };
+
+ private:
+  void watch(bool on) noexcept;
+  void work();
+  void tick(Patience::Time elapsed);
+  [[noreturn]] void end_program() const;
+
+  const std::span<const RankProgress> ranks_;
+  const WatchOptions options_;
+  const Group group_;
+  StuckDetector detector_;
+  std::vector<RankProgress::View> views_;
+  const Patience::Time period_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool watching_ = false, failed_ = false, end_ = false;
+  Patience::Time unwinding_{0};  // of the failed group, in this scope
+  std::thread releaser_;
+  std::thread thread_;  // none: the patience is endless
+};
+
+}  // namespace muo
