@@ -30,14 +30,14 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
 }
 
 void Decoder::forward(const Length& length) {
-  length.gpt->forward(rank_.compute, weights_, length.tokens);
+  length.gpt->forward(rank_.compute, {weights_}, length.tokens);
 }
 
 void Decoder::enqueue(const Length& length) {
   forward(length);
   // Its row is that of next_logits only for a full context, which then asks again; it is here so
   // that the memory plan knows of the logits.
-  length.gpt->logits(rank_.compute, weights_, length.t - 1, length.t);
+  length.gpt->logits(rank_.compute, {weights_}, length.t - 1, length.t);
 }
 
 void Decoder::warm_up() {
@@ -64,7 +64,7 @@ void Decoder::next_logits(std::span<const std::int32_t> context, std::span<float
     stream.launch(*length->graph);
   else
     forward(*length);
-  const Tensor logits = length->gpt->logits(stream, weights_, count - 1, count);
+  const Tensor logits = length->gpt->logits(stream, {weights_}, count - 1, count);
   stream.copy(host_tensor(out.data(), {config_.vocab_size}),
               logits.row(0).elements(0, config_.vocab_size));
   rank_.wait(stream);

@@ -46,8 +46,8 @@ EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t ba
       gpt_(config, {.b = batch, .t = seq_len, .backward = false}, rotary, "eval.", arena) {}
 
 void EvalGraph::enqueue() {
-  gpt_.forward(rank_.compute, weights_, inputs_);
-  gpt_.losses(rank_.compute, weights_, targets_);
+  gpt_.forward(rank_.compute, {weights_}, inputs_);
+  gpt_.losses(rank_.compute, {weights_}, targets_);
   loss_totals(rank_.compute, {.out = totals_,
                               .losses = gpt_.row_losses(),
                               .targets = targets_.view({targets_.numel()}),

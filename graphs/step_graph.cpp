@@ -60,21 +60,30 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
         "micro." + std::to_string(i) + ".", arena));
 }
 
-void StepGraph::micro_step(std::int64_t index, bool accumulate, bool last) {
+void StepGraph::wait_for_weight(std::size_t param) {
+  const bool waits = update_.is_gathering(param);
+  if (waits) lap(StepPhase::kForward);
+  update_.weight_needed(param);
+  if (waits) lap(StepPhase::kGather);
+}
+
+void StepGraph::micro_step(std::int64_t index, bool first, bool last) {
   const ProfileRange range(ProfileKind::kPhase, ProfileRange::Payload{index}, "micro-step");
   Stream& stream = rank_.compute;
   const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
-  GradientSink sink{.gradients = gradients_, .accumulate = accumulate, .ready = {}};
+  WeightSource weights{.weights = weights_};
+  if (first) weights.before_use = [this](std::size_t param) { wait_for_weight(param); };
+  GradientSink sink{.gradients = gradients_, .accumulate = !first, .ready = {}};
   sink.after_losses = [this] { lap(StepPhase::kLosses); };
   if (last) sink.ready = [this](std::size_t param) { update_.gradient_ready(param); };
-  gpt.forward(stream, weights_, inputs_.row(index));
+  gpt.forward(stream, weights, inputs_.row(index));
   lap(StepPhase::kForward);
-  gpt.losses_and_backward(stream, weights_, inputs_.row(index), targets_.row(index), loss_scale_,
+  gpt.losses_and_backward(stream, weights, inputs_.row(index), targets_.row(index), loss_scale_,
                           sink);
   sum(stream, {.out = update_.totals().row(0),
                .x = gpt.row_losses(),
                .scale = static_cast<double>(loss_scale_),
-               .accumulate = accumulate});
+               .accumulate = !first});
   lap(StepPhase::kBackward);
 }
 
@@ -89,7 +98,7 @@ void StepGraph::enqueue(const Part& part) {
     lap(StepPhase::kBegin);
   }
   for (std::int64_t i = 0; i < part.micro_steps; ++i)
-    micro_step(i, /*accumulate=*/!part.opens || i > 0,
+    micro_step(i, /*first=*/part.opens && i == 0,
                /*last=*/part.closes && i + 1 == part.micro_steps);
   if (!part.closes) return;
   update_.finish([this](Stream& stream) {
@@ -129,6 +138,12 @@ void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
       }
       begin = end;
     }
+  behind_ = update_.leaves_replicas_behind();
+}
+
+void StepGraph::flush() {
+  if (behind_) update_.publish();
+  behind_ = false;
 }
 
 std::vector<const GraphTrace*> StepGraph::traces() const {

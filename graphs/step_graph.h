@@ -21,9 +21,10 @@ struct StepShape {
 };
 
 // A rank's whole training step: schedules, micro-steps, reductions inside the last backward,
-// update, commit, publication, metrics. Captured once and replayed; not captured, the same calls
-// run eagerly. Up to kMostUnrolled micro-steps are one graph; beyond, an opening graph and a middle
-// graph of kMostUnrolled micro-steps each are replayed before the closing one.
+// update, commit, publication (at its end, or at the next one's head: Gather), metrics. Captured
+// once and replayed; not captured, the same calls run eagerly. Up to kMostUnrolled micro-steps are
+// one graph; beyond, an opening graph and a middle graph of kMostUnrolled micro-steps each are
+// replayed before the closing one.
 class StepGraph {
  public:
   static constexpr std::int64_t kMostUnrolled = 8;
@@ -40,6 +41,9 @@ class StepGraph {
   // Enqueues one step on compute. inputs, targets: (accumulation, batch, seq_len) int32 in pinned
   // memory; `copied` is recorded when they are free again, before the last replay.
   void run(Tensor inputs, Tensor targets, Event& copied);
+  // Brings every replica up to date, where the last step left that to the next one: before anybody
+  // reads weights between steps. Collective; ordered as work on compute; never part of a capture.
+  void flush();
 
   // What the next step is called on a profiler's timeline.
   void count_from(std::int64_t step) { next_step_ = step; }
@@ -61,12 +65,14 @@ class StepGraph {
     std::unique_ptr<Graph> graph;
   };
   void enqueue(const Part& part);
-  void micro_step(std::int64_t index, bool accumulate, bool last);
+  void micro_step(std::int64_t index, bool first, bool last);
+  void wait_for_weight(std::size_t param);
   void lap(StepPhase phase);
 
   RankContext& rank_;
   ShardedStep& update_;
   std::int64_t next_step_ = 0;
+  bool behind_ = false;  // replicas
   Tensor ring_;
   float loss_scale_;  // 1 / tokens of the global batch
   std::vector<Part> parts_;

@@ -18,7 +18,8 @@ enum class StepPhase : std::uint8_t {
   kLosses,    // head and its backward
   kBackward,  // of the blocks and embeddings, while buckets are reduced and updated beside it
   kUpdate,    // what of reductions and updates is left when backward has ended: exposed
-  kGather,    // commit, metrics, and the gather of the new weights: exposed
+  kGather,    // commit, metrics, and waiting for the new weights, at the end of the step or, if
+              // pipelined, where the next one's forward needs them: exposed
 };
 inline constexpr std::array<std::string_view, 7> kStepPhases = {
     "between", "begin", "forward", "losses", "backward", "update", "gather"};

@@ -49,7 +49,8 @@ const BlockParams& block_params(const BlockContext& block) {
 struct Mix {
   Tensor alpha, beta;
 };
-Mix mix_of(const BlockContext& block, std::span<const Tensor> tensors) {
+template <class Tensors>
+Mix mix_of(const BlockContext& block, const Tensors& tensors) {
   const auto element = [&](std::size_t param) {
     return param == kAbsent ? Tensor{} : tensors[param].elements(block.layer, 1);
   };

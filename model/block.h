@@ -9,6 +9,16 @@
 
 namespace muo {
 
+// The weights of a pass, by parameter index. Who reads one says so: it may still be on its way.
+struct WeightSource {
+  std::span<const Tensor> weights;
+  std::function<void(std::size_t param)> before_use = {};  // before work that reads it is enqueued
+  [[nodiscard]] const Tensor& operator[](std::size_t param) const {
+    if (before_use) before_use(param);
+    return weights[param];
+  }
+};
+
 // What backward does with a weight's gradient: writes it (first micro-step) or adds to it (others),
 // then says that it is final (last micro-step; `ready` may be empty).
 struct GradientSink {
@@ -30,7 +40,7 @@ struct RotaryTables {
 struct BlockContext {
   const GptConfig& config;
   const GptParams& params;
-  std::span<const Tensor> weights;  // by parameter index
+  const WeightSource& weights;
   const BlockActivations& act;
   const RotaryTables& rotary;
   Tensor tokens;  // (n) int32

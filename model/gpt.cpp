@@ -21,7 +21,7 @@ Gpt::Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       rotary_(rotary),
       act_(config, size.b, size.t, size.backward, prefix, arena) {}
 
-Gpt::Place Gpt::place(std::span<const Tensor> weights, Tensor tokens, std::int64_t layer) const {
+Gpt::Place Gpt::place(const WeightSource& weights, Tensor tokens, std::int64_t layer) const {
   const auto activations = [&](std::int64_t i) -> const BlockActivations& {
     return act_.blocks[size_.backward ? static_cast<std::size_t>(i) : 0];
   };
@@ -37,7 +37,7 @@ Gpt::Place Gpt::place(std::span<const Tensor> weights, Tensor tokens, std::int64
           .from = layer == 0 ? act_.x0 : activations(layer - 1).x};
 }
 
-void Gpt::forward(Stream& stream, std::span<const Tensor> weights, Tensor tokens) const {
+void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) const {
   const ProfileRange range(ProfileKind::kPhase, "forward");
   MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
   const Tensor raw = act_.blocks.front().x;  // free until the first block begins
@@ -72,7 +72,7 @@ void Gpt::forward(Stream& stream, std::span<const Tensor> weights, Tensor tokens
 // (n, c) as (b, t, c).
 Tensor Gpt::in_rows(const Tensor& x) const { return x.view({size_.b, size_.t, config_.n_embd}); }
 
-void Gpt::head(Stream& stream, std::span<const Tensor> weights, Tensor targets, float scale,
+void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,
                const GradientSink* sink) const {
   const ProfileRange range(ProfileKind::kPhase, "losses");
   const Tensor w = weights[params_.lm_head];
@@ -101,11 +101,11 @@ void Gpt::head(Stream& stream, std::span<const Tensor> weights, Tensor targets, 
   }
 }
 
-void Gpt::losses(Stream& stream, std::span<const Tensor> weights, Tensor targets) const {
+void Gpt::losses(Stream& stream, const WeightSource& weights, Tensor targets) const {
   head(stream, weights, targets, 0.0F, nullptr);
 }
 
-void Gpt::losses_and_backward(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
+void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
                               Tensor targets, float scale, const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;
   head(stream, weights, targets, scale, &sink);
@@ -138,7 +138,7 @@ void Gpt::losses_and_backward(Stream& stream, std::span<const Tensor> weights, T
 }
 
 // From the gradients of x0, as the first block's input and as what later blocks mixed in.
-void Gpt::embedding_gradients(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
+void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tensor tokens,
                               const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;
   Tensor dx = flow.dx;
@@ -166,7 +166,7 @@ void Gpt::embedding_gradients(Stream& stream, std::span<const Tensor> weights, T
   sink.announce(params_.wte);
 }
 
-Tensor Gpt::logits(Stream& stream, std::span<const Tensor> weights, std::int64_t begin,
+Tensor Gpt::logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                    std::int64_t end) const {
   const Tensor out = act_.head.scores.rows(0, end - begin);
   gemm(stream, {.d = out,

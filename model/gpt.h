@@ -22,18 +22,18 @@ class Gpt {
       const std::string& prefix, Arena& arena);
 
   // Embedding, blocks and final norm. tokens (b, t) int32.
-  void forward(Stream& stream, std::span<const Tensor> weights, Tensor tokens) const;
+  void forward(Stream& stream, const WeightSource& weights, Tensor tokens) const;
 
   // After forward: row_losses() of the whole batch. targets (b, t) int32, -1: ignored.
-  void losses(Stream& stream, std::span<const Tensor> weights, Tensor targets) const;
+  void losses(Stream& stream, const WeightSource& weights, Tensor targets) const;
 
   // After forward: losses, then every gradient of `scale` * sum of losses.
-  void losses_and_backward(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
+  void losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
                            Tensor targets, float scale, const GradientSink& sink) const;
 
   // After forward: soft-capped logits, fp32, of rows [begin, end) of the batch, (end - begin,
   // padded vocab), at most head_chunk_rows of them; the tensor is valid until the next call.
-  Tensor logits(Stream& stream, std::span<const Tensor> weights, std::int64_t begin,
+  Tensor logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                 std::int64_t end) const;
 
   // (b t) fp32, nats: filled by losses and by losses_and_backward.
@@ -45,12 +45,11 @@ class Gpt {
     BlockContext block;
     Tensor from;
   };
-  [[nodiscard]] Place place(std::span<const Tensor> weights, Tensor tokens,
-                            std::int64_t layer) const;
+  [[nodiscard]] Place place(const WeightSource& weights, Tensor tokens, std::int64_t layer) const;
   [[nodiscard]] Tensor in_rows(const Tensor& x) const;
-  void head(Stream& stream, std::span<const Tensor> weights, Tensor targets, float scale,
+  void head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,
             const GradientSink* sink) const;
-  void embedding_gradients(Stream& stream, std::span<const Tensor> weights, Tensor tokens,
+  void embedding_gradients(Stream& stream, const WeightSource& weights, Tensor tokens,
                            const GradientSink& sink) const;
 
   const GptConfig& config_;

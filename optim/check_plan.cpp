@@ -156,8 +156,12 @@ void check_tags(const ShardingPlan& plan) {
             "returned before it is exchanged");
     require(std::max({bucket.reduce_tag, bucket.exchange_tag, bucket.return_tag}) < plan.totals_tag,
             bucket, "a gradient that comes after the totals");
-    require(bucket.publish_tag == 0 || bucket.publish_tag > plan.totals_tag, bucket,
-            "published before the totals are agreed");
+    if (plan.gather == Gather::kSimple)
+      require(bucket.publish_tag == 0 || bucket.publish_tag > plan.totals_tag, bucket,
+              "published before the totals are agreed");
+    else
+      require(bucket.publish_tag < plan.buckets.front().reduce_tag, bucket,
+              "published after a reduction of the step that reads it");
     add(bucket, bucket.reduce_tag, reduce_collectives(bucket), "reductions");
     add(bucket, bucket.exchange_tag, exchange_collectives(bucket), "exchanges");
     add(bucket, bucket.return_tag, return_collectives(bucket), "returns");

@@ -25,6 +25,7 @@ class ShardedStep::Impl {
   }
 
   void begin();
+  void weight_needed(std::size_t param);
   void gradient_ready(std::size_t param);
   void finish(const std::function<void(Stream&)>& before_counting);
   void publish();
@@ -38,9 +39,11 @@ class ShardedStep::Impl {
     std::unique_ptr<BucketRun> run;
     std::size_t parameters = 0;
     std::size_t missing = 0;  // gradients of this step
-    std::unique_ptr<Event> ready, reduced, prepared, exchanged, computed, committed;
+    bool gathering = false;   // begin publishes it, and compute has not waited yet
+    std::unique_ptr<Event> gathered, ready, reduced, prepared, exchanged, computed, committed;
   };
   std::vector<BucketState> buckets_;
+  std::vector<std::size_t> gathered_first_;  // the buckets that begin publishes, in this order
 
  private:
   // The collectives before the totals, in the order of their tags.
@@ -65,10 +68,11 @@ class ShardedStep::Impl {
   const ShardingPlan& plan_;
   std::vector<Call> calls_;
   std::size_t next_call_ = 0;
+  std::vector<bool> needed_;              // weights of this step
   std::vector<bool> announced_;           // gradients of this step
   bool counting_ = false;                 // a bucket's squares were added in this step
   std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
-  std::unique_ptr<Event> loss_, updated_, totalled_, agreed_, all_committed_, published_;
+  std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_;
 };
 
 ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
@@ -77,6 +81,7 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
       params_(params),
       rank_(rank),
       plan_(plan),
+      needed_(params.size(), true),
       announced_(params.size(), true) {
   check_plan(plan, params);
   MUO_CHECK(plan.world == rank.world, "a plan for world ", plan.world, " at world ", rank.world);
@@ -99,8 +104,9 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
     BucketState state;
     state.run = std::make_unique<BucketRun>(rank, bucket, *plan.version, params, arena, gradients,
                                             scalars_);
-    for (std::unique_ptr<Event>* event : {&state.ready, &state.reduced, &state.prepared,
-                                          &state.exchanged, &state.computed, &state.committed})
+    for (std::unique_ptr<Event>* event :
+         {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
+          &state.computed, &state.committed})
       *event = rank.device.make_event();
     for (const Unit& unit : bucket.units) {
       Place& place = places_[unit.param];
@@ -118,24 +124,44 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
             [](const Call& a, const Call& b) { return a.tag < b.tag; });
   next_call_ = calls_.size();
   for (std::unique_ptr<Event>* event :
-       {&loss_, &updated_, &totalled_, &agreed_, &all_committed_, &published_})
+       {&begun_, &loss_, &updated_, &totalled_, &agreed_, &all_committed_, &published_})
     *event = rank.device.make_event();
+  if (plan.gather == Gather::kPipelined && plan.world > 1)
+    for (const std::size_t b : plan.publish_order)
+      if (publish_collectives(plan.buckets[b]) > 0) gathered_first_.push_back(b);
 }
 
 void ShardedStep::Impl::begin() {
   const ProfileRange range(ProfileKind::kPhase, "begin");
+  if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
+  for (const std::size_t b : gathered_first_) {
+    buckets_[b].run->publish(rank_.comm);
+    rank_.comm.record(*buckets_[b].gathered);
+    buckets_[b].gathering = true;
+  }
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   for (BucketState& bucket : buckets_)
     bucket.missing = bucket.parameters;
+  needed_.assign(needed_.size(), false);
   announced_.assign(announced_.size(), false);
   next_call_ = 0;
   counting_ = false;
   exchanged_bucket_ = -1;
 }
 
+void ShardedStep::Impl::weight_needed(std::size_t param) {
+  needed_.at(param) = true;
+  BucketState& bucket = buckets_[places_[param].bucket];
+  if (!bucket.gathering) return;
+  rank_.compute.wait(*bucket.gathered);
+  bucket.gathering = false;
+}
+
 void ShardedStep::Impl::gradient_ready(std::size_t param) {
   MUO_CHECK(param < announced_.size() && !announced_[param], "gradient ", param,
             " is announced twice in a step, or before it begins");
+  MUO_CHECK(needed_[param], "a gradient of ", params_[param].name,
+            ", whose weight was read in this step without waiting for it");
   announced_[param] = true;
   BucketState& bucket = buckets_[places_[param].bucket];
   if (--bucket.missing > 0) return;
@@ -218,6 +244,7 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
   for (const std::size_t b : plan_.publish_order) {
     BucketState& bucket = buckets_[b];
     bucket.run->commit(rank_.update);
+    if (plan_.gather == Gather::kPipelined) continue;
     order(rank_.update, *bucket.committed, rank_.comm);
     bucket.run->publish(rank_.comm);
   }
@@ -258,6 +285,11 @@ Tensor ShardedStep::hyper() const { return impl_->hyper_; }
 Tensor ShardedStep::totals() const { return impl_->totals_; }
 
 void ShardedStep::begin() { impl_->begin(); }
+void ShardedStep::weight_needed(std::size_t param) { impl_->weight_needed(param); }
+bool ShardedStep::is_gathering(std::size_t param) const {
+  return impl_->buckets_[impl_->places_.at(param).bucket].gathering;
+}
+bool ShardedStep::leaves_replicas_behind() const { return !impl_->gathered_first_.empty(); }
 void ShardedStep::gradient_ready(std::size_t param) { impl_->gradient_ready(param); }
 void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   impl_->finish(before_counting);

@@ -18,8 +18,20 @@ namespace muo {
 // the same calls on every rank, eager or during a capture. The plan and params must outlive it.
 //
 // Within one step, in this order:
-//   begin, then backward with gradient_ready for every parameter exactly once (in the last
+//   begin, then forward with weight_needed for every parameter before its first use (in the first
+//   micro-step), then backward with gradient_ready for every parameter exactly once (in the last
 //   micro-step), then finish.
+//
+// Gather::kPipelined: finish commits, begin publishes what the step before committed. Publishing
+// twice changes nothing, so the first step, and one after publish(), do as all others. Why nobody
+// reads or writes too early:
+// - Publishing overwrites what the last backward read, and sends what the last commit wrote: comm
+//   waits for compute in begin, which comes after finish, where compute waited for both.
+// - Forward reads what arrives: compute waits for a bucket's gather in weight_needed.
+// - Commit overwrites what peers read from this rank while its gather ran: it waits for the totals,
+//   which comm enqueued later, and no gather is complete before its inputs may be overwritten.
+// - Between finish and the next begin replicas hold old weights, but for the parts that this rank
+//   updates: whoever reads them then must publish() before. Masters and state are new.
 class ShardedStep {
  public:
   // `gradients`: kRun where they must survive between launches of graphs, as they must when the
@@ -41,18 +53,26 @@ class ShardedStep {
                                          // before finish; after it, sums over all ranks: loss and
                                          // squared gradients
 
-  // On compute: this step's scalars. Before the step's first use of any gradient.
+  // On compute: this step's scalars. Before the step's first use of any weight or gradient.
   void begin();
+  // Before work on compute that reads this weight is enqueued: what is enqueued later sees it.
+  void weight_needed(std::size_t param);
+  // Whether that would make compute wait. It does once per bucket that is gathered in begin.
+  [[nodiscard]] bool is_gathering(std::size_t param) const;
   // On compute, after the last work that writes this gradient: when a bucket is complete, comm
   // reduces it and update computes its owned units, while compute goes on.
   void gradient_ready(std::size_t param);
-  // Joins all streams into compute: totals agreed, commit or nothing, weights published. On return
-  // later work on compute sees the new weights. `before_counting` (metrics) runs between the
-  // agreement and step's increment.
+  // Joins all streams into compute: totals agreed, commit or nothing. Later work on compute sees
+  // the new weights, of which the next begin publishes those that leaves_replicas_behind() is
+  // about. `before_counting` (metrics) runs between the agreement and step's increment.
   void finish(const std::function<void(Stream&)>& before_counting = {});
 
-  // Makes every replica equal to the masters, which someone (a checkpoint) wrote. Ordered after
-  // earlier and before later work on compute.
+  // Whether finish leaves replicas for the next begin to publish: pipelined, and more than one
+  // rank.
+  [[nodiscard]] bool leaves_replicas_behind() const;
+
+  // Makes every replica equal to the masters, which someone (a checkpoint, or a step that left
+  // replicas behind) wrote. Ordered after earlier and before later work on compute.
   void publish();
 
   // Parts of this rank: weights under their names (masters), ".momentum" and ".variance" for Muon,

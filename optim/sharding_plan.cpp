@@ -59,6 +59,11 @@ void assign_tags(ShardingPlan& plan) {
     next += static_cast<Tag>(count);
     return tag;
   };
+  const auto publish = [&] {
+    for (const std::size_t b : plan.publish_order)
+      plan.buckets[b].publish_tag = take(publish_collectives(plan.buckets[b]));
+  };
+  if (plan.gather == Gather::kPipelined) publish();
   // An exchange goes out before the previous bucket's updates return: while that bucket computes,
   // the next one's input travels.
   Bucket* computing = nullptr;
@@ -74,8 +79,7 @@ void assign_tags(ShardingPlan& plan) {
   }
   return_previous();
   plan.totals_tag = take(1);
-  for (const std::size_t b : plan.publish_order)
-    plan.buckets[b].publish_tag = take(publish_collectives(plan.buckets[b]));
+  if (plan.gather == Gather::kSimple) publish();
 }
 
 std::int64_t Bucket::full_elements() const {
@@ -126,7 +130,8 @@ int publish_collectives(const Bucket& bucket) { return bucket.publish == Publish
 std::span<const std::string_view> strategy_names() { return kNames; }
 
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
-                                std::string_view strategy, const NumberFormats& formats) {
+                                std::string_view strategy, const NumberFormats& formats,
+                                Gather gather) {
   MUO_CHECK(world >= 1, "world ", world);
   for (const ParamSpec& param : params) {
     MUO_CHECK(param.shape.rank() >= 1 && param.shape.numel() > 0, param.name, " has shape ",
@@ -136,8 +141,10 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
   }
   for (const Strategy& known : kStrategies) {
     if (known.name != strategy) continue;
-    ShardingPlan plan{
-        .world = world, .strategy = std::string(strategy), .buckets = known.make(params, world)};
+    ShardingPlan plan{.world = world,
+                      .strategy = std::string(strategy),
+                      .buckets = known.make(params, world),
+                      .gather = gather};
     for (Bucket& bucket : plan.buckets)
       set_formats(bucket, params, formats);
     sort_by_completion(plan.buckets, params);

@@ -24,6 +24,9 @@ enum class Exchange : std::uint8_t { kNone, kAllGather, kGatherToOwner, kAllToAl
 enum class ComputeAt : std::uint8_t { kEveryRank, kOwner };
 enum class Return : std::uint8_t { kNone, kOwnSlice, kScatter, kAllToAll };
 enum class Publish : std::uint8_t { kNone, kAllGather, kAllGatherV };
+// When updated weights travel: in the step that commits them, or at the head of the next one,
+// beside its forward pass. Bitwise the same steps.
+enum class Gather : std::uint8_t { kSimple, kPipelined };
 // Where the weights that forward reads live. One value today; fully sharded weights, gathered per
 // layer inside the graph, will be another.
 enum class ReplicaAt : std::uint8_t { kEveryRank };
@@ -92,7 +95,8 @@ struct ShardingPlan {
   std::vector<std::size_t> publish_order = {};  // bucket indices, in the order of the next forward
   // What is computed, beside who computes it.
   const OptimizerVersion* version = &optimizer_versions().front();
-  Tag totals_tag = 0;  // after all reductions, before all publications
+  Gather gather = Gather::kSimple;  // publications come last, or first
+  Tag totals_tag = 0;               // after all reductions
 };
 
 // The strategies of this program: "balanced" (default), "ddp", "stacked".
@@ -100,10 +104,11 @@ std::span<const std::string_view> strategy_names();
 
 // Throws InputError for an unknown strategy, naming the known ones.
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
-                                std::string_view strategy, const NumberFormats& formats = {});
+                                std::string_view strategy, const NumberFormats& formats = {},
+                                Gather gather = Gather::kSimple);
 
-// Numbers all collectives of a plan whose other fields are set, in the order of its buckets and of
-// publish_order.
+// Numbers all collectives of a plan whose other fields are set, in the order of a step: of its
+// buckets, and of publish_order before or after them.
 void assign_tags(ShardingPlan& plan);
 
 // The rules of a valid plan (spec/plan, last notes): every element of every parameter updated

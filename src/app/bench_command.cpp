@@ -37,6 +37,7 @@ Json run_json(const RunConfig& run) {
           {"ranks_per_device", run.group.ranks_per_device},
           {"comm", run.options.comm},
           {"strategy", run.options.strategy},
+          {"gather", run.options.gather},
           {"dtype", name_of(run.model.dtype)},
           {"parameters", run.parameters},
           {"tokens_per_step", run.total_batch_tokens},

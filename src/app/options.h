@@ -52,7 +52,8 @@ struct TrainOptions : DeviceOptions {
   std::string optimizer_spec = "head";  // a version of nanochat's
 
   std::string strategy = "balanced";
-  bool graph = true;  // false: the same calls, eagerly
+  std::string gather = "pipelined";  // or "simple": see Gather
+  bool graph = true;                 // false: the same calls, eagerly
   std::optional<DType> dtype, gradient_wire, weight_wire;
   DType embedding_state = DType::kF32;
   std::string gemm_table;  // empty: the library's first proposals

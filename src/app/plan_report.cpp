@@ -48,6 +48,10 @@ std::string_view name_of(Publish publish) {
   return "?";
 }
 
+std::string_view name_of(Gather gather) {
+  return gather == Gather::kPipelined ? "pipelined" : "simple";
+}
+
 // Columns as wide as their widest cell; the first is text, the others are numbers.
 class Table {
  public:
@@ -177,8 +181,8 @@ std::string buckets_text(const ShardingPlan& plan) {
                grouped(bucket.full_elements() - elements), std::string(name_of(bucket.reduction)),
                std::string(name_of(bucket.publish))});
   }
-  return fmt::format("\nSharding: {}, {} device{}\n", plan.strategy, plan.world,
-                     plan.world == 1 ? "" : "s") +
+  return fmt::format("\nSharding: {}, {} device{}, gather {}\n", plan.strategy, plan.world,
+                     plan.world == 1 ? "" : "s", name_of(plan.gather)) +
          table.text();
 }
 
@@ -283,6 +287,7 @@ std::string plan_json(const PlanReport& report) {
                     {"weight_wire", muo::name_of(run.formats.weight_wire)},
                     {"embedding_state", muo::name_of(run.formats.embedding_state)},
                     {"strategy", report.sharding.strategy},
+                    {"gather", name_of(report.sharding.gather)},
                     {"balance", cost.balance},
                     {"padding_elements", cost.padding_elements},
                     {"buckets", buckets_json(report.sharding)},

@@ -277,8 +277,10 @@ RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
 }
 
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
+  const bool pipelined = config.options.gather == "pipelined";
   ShardingPlan plan =
-      make_sharding_plan(params, config.world, config.options.strategy, config.formats);
+      make_sharding_plan(params, config.world, config.options.strategy, config.formats,
+                         pipelined ? Gather::kPipelined : Gather::kSimple);
   plan.version = config.optimizer.version;
   return plan;
 }

@@ -129,6 +129,7 @@ MetricsRecord RunState::metrics(std::int64_t index) const {
 }
 
 void RunState::verify_sync() {
+  step.flush();
   const std::int64_t count = fingerprints.shape[1];
   const Tensor mine = fingerprints.row(rank_.rank);
   for (std::size_t i = 0; i < weights.size(); ++i)

@@ -37,7 +37,8 @@ class RunState {
   // ago.
   [[nodiscard]] bool has_metrics(std::int64_t index) const;
   [[nodiscard]] MetricsRecord metrics(std::int64_t index) const;
-  // Throws Error, naming the tensor and the ranks, if replicas differ. Every rank calls it.
+  // Throws Error, naming the tensor and the ranks, if replicas differ, up to date as they are
+  // then. Every rank calls it.
   void verify_sync();
 
   RotaryTables rotary;

@@ -70,7 +70,7 @@ class RankTrainer {
     rank_.progress.begin_step(step_);
     rank_.wait(rank_.compute);
     profiled_.reset();
-    log_finished();
+    settle();
     if (step_ > first || run_.resume == nullptr) save();
     // Before the evaluation, which may be long: nothing is lost if it fails.
     if (run_.stop == 0) {
@@ -120,12 +120,19 @@ class RankTrainer {
     const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
     const bool samples = due(config_.sample_every) && step_ > first;
     if (!saves && !evaluates && !samples) return;
-    rank_.wait(rank_.compute);
-    log_finished();
+    settle();
     if (saves) save();
     if (evaluates) evaluate();
     if (samples) sample();
     restart_clock();
+  }
+
+  // The steps so far are done and logged, and every replica holds their weights.
+  void settle() {
+    rank_.wait(rank_.compute);
+    log_finished();
+    state_.step.flush();
+    rank_.wait(rank_.compute);
   }
 
   // Opens or ends the range of --profile-steps, where no device has anything to do.

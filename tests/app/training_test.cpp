@@ -183,6 +183,36 @@ TEST_F(Training, OlderOptimizersTrainAndResumeAsThemselves) {
   EXPECT_NE(weights[1], weights[2]);
 }
 
+std::string first_sample(const Outcome& outcome) {
+  const std::string rest = outcome.out.substr(outcome.out.find(": sample\n"));
+  return rest.substr(0, rest.find("\nstep "));
+}
+
+// Whatever reads weights between steps finds those of the last one.
+TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
+  for (const std::string& how :
+       {std::string("--devices 3 --device-batch-size 8"),
+        std::string("--devices 2 --model nanochat --depth 2 --dtype bf16 --graph off")}) {
+    const std::string run =
+        how + " --eval-every 4 --sample-every 6 --save-every 7 --verify-sync-every 5 --gather ";
+    const std::string late = "pipelined" + how.substr(10, 1);
+    const std::string once = "simple" + how.substr(10, 1);
+    const Outcome outcome = train(late, run + "pipelined");
+    EXPECT_EQ(first_sample(outcome), first_sample(train(once, run + "simple")));
+    EXPECT_EQ(losses(late), losses(once));
+    ASSERT_EQ(metrics(late, "eval").size(), 6U);
+    for (std::size_t i = 0; i < 6; ++i)
+      EXPECT_EQ(metrics(late, "eval")[i]["val_loss"], metrics(once, "eval")[i]["val_loss"]) << i;
+    for (const std::int64_t step : {7, 14, 20})
+      EXPECT_EQ(tensors(late, step), tensors(once, step)) << step;
+    train("resumed" + late,
+          run + "pipelined --resume " + checkpoint_directory(path(once), 7).string());
+    EXPECT_EQ(tensors("resumed" + late, 20), tensors(once, 20));
+    EXPECT_THAT(test::read_file(path(late) / "config.toml"), HasSubstr("gather = \"pipelined\""));
+    EXPECT_THAT(test::read_file(path(once) / "config.toml"), HasSubstr("gather = \"simple\""));
+  }
+}
+
 TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   train("whole", "--save-every 7");
   const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();

@@ -64,6 +64,24 @@ TEST(DeviceStep, AReplayIsBitwiseTheSameCallsEagerly) {
   }
 }
 
+// By kernels that read each other's memory: the owner commits into what its peers have gathered
+// from, and between steps the masters are published eagerly.
+TEST(DeviceStep, APipelinedGatherIsBitwiseTheSimpleOne) {
+  for (const bool bf16 : {false, true}) {
+    ToyTraining run{.world = bf16 ? 2 : 3,
+                    .strategy = bf16 ? "stacked" : "balanced",
+                    .gather = "simple",
+                    .steps = 4,
+                    .nanochat_bf16 = bf16};
+    const ToyCurves want = device_train(run);
+    run.gather = "pipelined";
+    run.before_step = [](RankContext& /*rank*/, RunState& state, int step) {
+      if (step == 2) state.verify_sync();
+    };
+    expect_bitwise(device_train(run), want, bf16 ? "bf16" : "fp32");
+  }
+}
+
 TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
   const ToyTraining run{.world = 2, .steps = 4};
   expect_bitwise(device_train(run), device_train(run), "fp32");

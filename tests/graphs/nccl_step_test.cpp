@@ -45,6 +45,22 @@ TEST(NcclStep, AReplayIsBitwiseTheSameCallsEagerly) {
   }
 }
 
+// The flush is eager work, on another communicator than the graph's.
+TEST(NcclStep, APipelinedGatherIsBitwiseTheSimpleOne) {
+  ToyTraining run{.world = 3, .gather = "simple", .steps = 3};
+  const ToyCurves want = train_over_nccl(run);
+  run.gather = "pipelined";
+  const ToyCurves got = train_over_nccl(run);
+  run.before_step = [](RankContext& /*rank*/, RunState& state, int /*step*/) {
+    state.verify_sync();
+  };
+  const ToyCurves flushed = train_over_nccl(run);
+  for (const ToyCurves* curves : {&got, &flushed}) {
+    EXPECT_EQ(curves->losses, want.losses);
+    EXPECT_EQ(curves->weights, want.weights);
+  }
+}
+
 TEST(NcclStep, GradientsInBF16AreRefusedBeforeAnyStep) {
   if (on_gpu()) GTEST_SKIP() << "one rank sends no gradients";
   EXPECT_THAT(test::message_of<InputError>(

@@ -33,14 +33,35 @@ PhaseClock clock_after_steps(ToyTraining run) {
   return result;
 }
 
+TEST(StepPhases, WaitsForWeightsAreTimedAsGathers) {
+  for (const int world : {1, 2}) {
+    const PhaseClock simple = clock_after_steps({.world = world, .gather = "simple"});
+    const PhaseClock clock = clock_after_steps({.world = world});
+    const auto more = [&](StepPhase phase) {
+      const auto i = static_cast<std::size_t>(phase);
+      return clock.laps[i] - simple.laps[i];
+    };
+    const auto waits = more(StepPhase::kGather);
+    if (world == 1)
+      EXPECT_EQ(waits, 0);
+    else
+      EXPECT_GE(waits, kSteps * 3);  // wte, matrices, lm_head
+    EXPECT_EQ(waits % kSteps, 0);
+    EXPECT_EQ(more(StepPhase::kForward), waits);  // forward goes on after each
+    for (const StepPhase phase : {StepPhase::kBegin, StepPhase::kLosses, StepPhase::kBackward,
+                                  StepPhase::kUpdate, StepPhase::kBetween})
+      EXPECT_EQ(more(phase), 0);
+  }
+}
+
 TEST(StepPhases, EveryPhaseIsTimedAsOftenAsItHappens) {
   for (const bool graph : {true, false})
     for (const auto& [accumulation, graphs] :
          {std::pair{1, 1}, std::pair{3, 1}, std::pair{10, 2}}) {
       const std::string what =
           std::string(graph ? "graph" : "eager") + ", accumulation " + std::to_string(accumulation);
-      const PhaseClock clock =
-          clock_after_steps({.world = 2, .graph = graph, .accumulation = accumulation});
+      const PhaseClock clock = clock_after_steps(
+          {.world = 2, .gather = "simple", .graph = graph, .accumulation = accumulation});
       const auto laps = [&](StepPhase phase) { return clock.laps[static_cast<int>(phase)]; };
       EXPECT_EQ(laps(StepPhase::kBetween), kSteps * graphs - 1) << what;  // the first starts it
       for (const StepPhase phase : {StepPhase::kBegin, StepPhase::kUpdate, StepPhase::kGather})

@@ -103,8 +103,8 @@ Result run(const GptConfig& config, const std::map<std::string, float>& set) {
   fill_rotary_tables(stream, config, rotary);
   const Gpt gpt(config, {.b = kBatch, .t = config.seq_len, .backward = true}, rotary, "", arena);
   const Shape batch{kBatch, config.seq_len};
-  gpt.forward(stream, weights, tokens.tensor().view(batch));
-  gpt.losses_and_backward(stream, weights, tokens.tensor().view(batch),
+  gpt.forward(stream, {weights}, tokens.tensor().view(batch));
+  gpt.losses_and_backward(stream, {weights}, tokens.tensor().view(batch),
                           targets.tensor().view(batch), 1.0F,
                           {.gradients = gradients, .accumulate = false, .ready = {}});
   Result result;
@@ -170,8 +170,8 @@ TEST(Extras, TheStreamIsTheSameWithAndWithoutBackward) {
   const RotaryTables rotary = make_rotary_tables(config, config.seq_len, arena);
   fill_rotary_tables(stream, config, rotary);
   const Gpt gpt(config, {.b = 2, .t = config.seq_len, .backward = false}, rotary, "", arena);
-  gpt.forward(stream, weights, tokens.tensor().view(batch));
-  gpt.losses(stream, weights, targets.tensor().view(batch));
+  gpt.forward(stream, {weights}, tokens.tensor().view(batch));
+  gpt.losses(stream, {weights}, targets.tensor().view(batch));
   const float* losses = gpt.row_losses().as<float>();
   EXPECT_EQ(std::vector<float>(losses, losses + batch.numel()), trained.losses);
 }

@@ -1,12 +1,14 @@
 #include "optim/sharded_step.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <string>
 
+#include "runtime/trace.h"
+#include "support/errors.h"
 #include "support/plans.h"
 #include "support/tolerance.h"
 #include "support/toy_step.h"
@@ -21,41 +23,6 @@ ToyRun toy(int world, std::string_view strategy, int steps) {
   run.plan = make_sharding_plan(run.params, world, strategy);
   run.steps = steps;
   return run;
-}
-
-// Bit patterns, so that NaN equals itself and -0 differs from 0.
-std::vector<std::uint32_t> bits_of(const ToyRank& rank) {
-  std::vector<std::uint32_t> bits;
-  const auto add = [&](const std::vector<float>& values) {
-    for (const float v : values)
-      bits.push_back(std::bit_cast<std::uint32_t>(v));
-  };
-  for (const std::vector<float>& w : rank.weights)
-    add(w);
-  for (const ToyEntry& entry : rank.state)
-    add(entry.values);
-  return bits;
-}
-
-void expect_bitwise_equal(const std::vector<ToyRank>& got, const std::vector<ToyRank>& want,
-                          const std::string& what) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t r = 0; r < got.size(); ++r) {
-    EXPECT_EQ(bits_of(got[r]), bits_of(want[r])) << what << ", rank " << r;
-    EXPECT_EQ(got[r].squares, want[r].squares) << what << ", rank " << r;
-  }
-}
-
-std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world) {
-  std::vector<ShardingPlan> plans;
-  for (const std::string_view strategy : strategy_names())
-    plans.push_back(make_sharding_plan(params, world, strategy));
-  plans.push_back(plan_all_gather_inputs(params, world, 5));
-  plans.push_back(plan_gather_to_owner(params, world, 5));
-  plans.push_back(plan_gather_to_owner(params, world, 2));
-  plans.push_back(plan_owned_unequal(params, world, Reduction::kReduceToOwner));
-  plans.push_back(plan_owned_unequal(params, world, Reduction::kAllReduce));
-  return plans;
 }
 
 // Distance over 20 steps between runs on one rank whose gradients differ by one ulp: how far
@@ -123,7 +90,9 @@ TEST(ShardedStep, GraphEagerAndAnyOrderOfReplayAreBitwiseEqual) {
 
 TEST(ShardedStep, OneRanksInfinityStopsEveryCommitAndTheNextStepWorks) {
   const std::vector<ParamSpec> params = toy_params();
-  for (const ShardingPlan& plan : all_plans(params, 3)) {
+  std::vector<ShardingPlan> plans = all_plans(params, 3);
+  plans.push_back(pipelined(plans.front()));
+  for (const ShardingPlan& plan : plans) {
     ToyRun run = toy(3, "balanced", 2);
     run.plan = plan;
     const std::vector<ToyRank> before = run_toy(run);
@@ -246,14 +215,21 @@ TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
 }
 
 TEST(ShardedStep, CallsOutOfOrderAreErrors) {
-  DeviceGroup group({.world = 1});
   const std::vector<ParamSpec> params = toy_params(1);
   const ShardingPlan plan = make_sharding_plan(params, 1, "balanced");
-  group.run([&](RankContext& rank) {
-    TraceArena arena(0);
-    ShardedStep step(rank, plan, params, arena);
-    EXPECT_THROW(step.gradient_ready(0), Error);  // before begin
-  });
+  TracingRank rank(0, 1);
+  TraceArena arena(0);
+  ShardedStep step(rank.context(), plan, params, arena);
+  const auto first_gradient = [&] { step.gradient_ready(0); };
+  EXPECT_THAT(message_of<Error>(first_gradient), testing::HasSubstr("before it begins"));
+  static_cast<void>(rank.context().compute.capture([&] {
+    step.begin();
+    EXPECT_THAT(message_of<Error>(first_gradient),
+                testing::HasSubstr("wte.weight, whose weight was read"));
+    step.weight_needed(0);
+    EXPECT_NO_THROW(first_gradient());
+    EXPECT_THAT(message_of<Error>(first_gradient), testing::HasSubstr("announced twice"));
+  }));
 }
 
 TEST(ShardedStep, RefusesPlansOfOtherWorlds) {

@@ -196,6 +196,18 @@ TEST(ShardingPlan, PublishesInTheOrderOfForward) {
   }
 }
 
+TEST(ShardingPlan, PublishesBeforeAllElseWherePipelined) {
+  const std::vector<ParamSpec> params = gpt_params(8, 128);
+  const ShardingPlan simple = make_sharding_plan(params, 4, "balanced");
+  const ShardingPlan plan = make_sharding_plan(params, 4, "balanced", {}, Gather::kPipelined);
+  check_plan(plan, params);
+  EXPECT_EQ(plan.publish_order, simple.publish_order);
+  Tag tag = 0;
+  for (const std::size_t b : plan.publish_order)
+    EXPECT_EQ(plan.buckets[b].publish_tag, ++tag);
+  EXPECT_EQ(plan.buckets.front().reduce_tag, ++tag);
+}
+
 TEST(ShardingPlan, UnknownStrategyNamesTheKnownOnes) {
   const std::vector<ParamSpec> params = toy_params(1);
   EXPECT_THAT(
@@ -254,6 +266,14 @@ TEST_F(PlantedDefect, ForeignSegment) {
               HasSubstr("foreign segment"));
   EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).units[0].owner = 3; }),
               HasSubstr("owner"));
+}
+
+TEST_F(PlantedDefect, GatherAtTheOtherEndOfTheStep) {
+  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { p.gather = Gather::kPipelined; }),
+              HasSubstr("published after a reduction"));
+  EXPECT_THAT(
+      defect(pipelined(plan_), params_, [](ShardingPlan& p) { p.gather = Gather::kSimple; }),
+      HasSubstr("published before the totals"));
 }
 
 TEST_F(PlantedDefect, Tags) {

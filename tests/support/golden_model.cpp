@@ -75,15 +75,15 @@ Gpt GoldenModel::make_gpt(bool backward) {
 
 void GoldenModel::run(const Gpt& gpt, float scale, bool accumulate,
                       const std::function<void(std::size_t)>& ready) {
-  gpt.forward(stream_, weight_views_, inputs_);
-  gpt.losses_and_backward(stream_, weight_views_, inputs_, targets_,
+  gpt.forward(stream_, {weight_views_}, inputs_);
+  gpt.losses_and_backward(stream_, {weight_views_}, inputs_, targets_,
                           scale / static_cast<float>(counted_),
                           {.gradients = gradients_, .accumulate = accumulate, .ready = ready});
 }
 
 void GoldenModel::evaluate(const Gpt& gpt) {
-  gpt.forward(stream_, weight_views_, inputs_);
-  gpt.losses(stream_, weight_views_, targets_);
+  gpt.forward(stream_, {weight_views_}, inputs_);
+  gpt.losses(stream_, {weight_views_}, targets_);
 }
 
 double GoldenModel::mean_loss(const Gpt& gpt) const {
@@ -98,7 +98,7 @@ std::vector<float> GoldenModel::logits(const Gpt& gpt) {
   std::vector<float> out;
   for (std::int64_t b = 0; b < batch_; ++b)
     for (std::int64_t p = first; p < t_; ++p) {
-      const Tensor row = gpt.logits(stream_, weight_views_, b * t_ + p, b * t_ + p + 1).row(0);
+      const Tensor row = gpt.logits(stream_, {weight_views_}, b * t_ + p, b * t_ + p + 1).row(0);
       out.insert(out.end(), row.as<float>(), row.as<float>() + config_.vocab_size);
     }
   return out;

@@ -96,4 +96,22 @@ ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Re
   });
 }
 
+std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world) {
+  std::vector<ShardingPlan> plans;
+  for (const std::string_view strategy : strategy_names())
+    plans.push_back(make_sharding_plan(params, world, strategy));
+  plans.push_back(plan_all_gather_inputs(params, world, 5));
+  plans.push_back(plan_gather_to_owner(params, world, 5));
+  plans.push_back(plan_gather_to_owner(params, world, 2));
+  plans.push_back(plan_owned_unequal(params, world, Reduction::kReduceToOwner));
+  plans.push_back(plan_owned_unequal(params, world, Reduction::kAllReduce));
+  return plans;
+}
+
+ShardingPlan pipelined(ShardingPlan plan) {
+  plan.gather = Gather::kPipelined;
+  assign_tags(plan);
+  return plan;
+}
+
 }  // namespace muo::test

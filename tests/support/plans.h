@@ -17,4 +17,10 @@ ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, 
 // Whole matrices, dealt out in turn into segments of different lengths.
 ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Reduction reduction);
 
+// Every strategy, and the plans above.
+std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
+
+// The plan, with Gather::kPipelined.
+ShardingPlan pipelined(ShardingPlan plan);
+
 }  // namespace muo::test

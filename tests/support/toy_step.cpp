@@ -1,6 +1,9 @@
 #include "support/toy_step.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -19,9 +22,12 @@ class ToyRankStep {
       : run_(run), rank_(rank), step_(rank, run.plan, run.params, arena, run.gradients) {}
 
   ShardedStep& sharded() { return step_; }
+  [[nodiscard]] const std::vector<std::uint64_t>& seen() const { return seen_; }
 
   void enqueue() {
     step_.begin();
+    for (std::size_t i = 0; i < run_.params.size(); ++i)
+      read_weight(i);
     std::vector<std::size_t> order(run_.params.size());
     for (std::size_t i = 0; i < order.size(); ++i)
       order[static_cast<std::size_t>(run_.params[i].ready)] = i;
@@ -36,6 +42,19 @@ class ToyRankStep {
   }
 
  private:
+  void read_weight(std::size_t param) {
+    if (!run_.reads_too_early) step_.weight_needed(param);
+    const Tensor weight = step_.weight(param);
+    const std::vector<Access> accesses = {{weight.data, weight.bytes(), false}};
+    rank_.compute.enqueue_host("forward", accesses, [this, weight] {
+      std::uint64_t sum = 0;
+      for (std::int64_t i = 0; i < weight.bytes(); ++i)
+        sum = sum * 31 + static_cast<std::uint64_t>(weight.data[i]);
+      seen_.push_back(sum);
+    });
+    if (run_.reads_too_early) step_.weight_needed(param);
+  }
+
   void write_gradient(std::size_t param) {
     const Tensor gradient = step_.gradient(param);
     const Tensor scalars = step_.scalars();
@@ -66,6 +85,7 @@ class ToyRankStep {
   const ToyRun& run_;
   RankContext rank_;
   ShardedStep step_;
+  std::vector<std::uint64_t> seen_;
 };
 
 std::vector<float> values_of(const Tensor& tensor) {  // of fp32 or bf16
@@ -130,9 +150,15 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
     counts.push_back(scalars->step);
     counts.push_back(scalars->updates);
   }
+  const std::int64_t sent_bytes = rank.communicator.bytes_sent() - sent_before;
+  if (sharded.leaves_replicas_behind() && run.steps > 0) {
+    sharded.publish();
+    rank.compute.synchronize();
+  }
   ToyRank result = result_of(run, sharded);
   result.counts = counts;
-  result.sent_bytes = rank.communicator.bytes_sent() - sent_before;
+  result.seen = step.seen();
+  result.sent_bytes = sent_bytes;
   return result;
 }
 
@@ -214,6 +240,29 @@ std::vector<ToyRank> run_toy(const ToyRun& run) {
     results[static_cast<std::size_t>(rank.rank)] = run_rank(run, rank);
   });
   return results;
+}
+
+std::vector<std::uint32_t> bits_of(const ToyRank& rank) {
+  std::vector<std::uint32_t> bits;
+  const auto add = [&](const std::vector<float>& values) {
+    for (const float v : values)
+      bits.push_back(std::bit_cast<std::uint32_t>(v));
+  };
+  for (const std::vector<float>& w : rank.weights)
+    add(w);
+  for (const ToyEntry& entry : rank.state)
+    add(entry.values);
+  return bits;
+}
+
+void expect_bitwise_equal(const std::vector<ToyRank>& got, const std::vector<ToyRank>& want,
+                          const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t r = 0; r < got.size(); ++r) {
+    EXPECT_EQ(bits_of(got[r]), bits_of(want[r])) << what << ", rank " << r;
+    EXPECT_EQ(got[r].seen, want[r].seen) << what << ", rank " << r;
+    EXPECT_EQ(got[r].squares, want[r].squares) << what << ", rank " << r;
+  }
 }
 
 std::vector<double> flat(const std::vector<std::vector<float>>& weights) {

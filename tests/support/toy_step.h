@@ -34,6 +34,7 @@ struct ToyRun {
   std::size_t bad_param = 0;
   std::int64_t bad_step = 0;
   Lifespan gradients = Lifespan::kStep;
+  bool reads_too_early = false;  // weights, before it says that it needs them
   bool round_gradients = false;  // to bf16, before they are sent
   std::function<HyperParameters()> hyper = {};
 };
@@ -50,9 +51,12 @@ struct ToyEntry {
 struct ToyRank {
   std::vector<std::vector<float>> weights;  // the replica, by parameter
   std::vector<ToyEntry> state;
+  // What forward saw: a checksum of each weight, in each step, in order.
+  std::vector<std::uint64_t> seen;
   StepScalars scalars;
-  double squares = 0;                // of the last step's gradient
-  std::int64_t sent_bytes = 0;       // in all steps, as the communicator counts them
+  double squares = 0;           // of the last step's gradient
+  std::int64_t sent_bytes = 0;  // in all steps, as the communicator counts them, before replicas
+                                // that the last one left behind are published
   std::vector<std::int64_t> counts;  // step and updates after each step, alternating
 };
 
@@ -66,6 +70,11 @@ void toy_gradient(std::span<float> out, const std::string& name, std::int64_t st
 // Plans memory from a trace, then runs, from published weights (replicas are spoiled first); checks
 // races and memory on the way.
 std::vector<ToyRank> run_toy(const ToyRun& run);
+
+// Weights and state, as bit patterns, so that NaN equals itself and -0 differs from 0.
+std::vector<std::uint32_t> bits_of(const ToyRank& rank);
+void expect_bitwise_equal(const std::vector<ToyRank>& got, const std::vector<ToyRank>& want,
+                          const std::string& what);
 
 // All of the replica, one parameter after the other.
 std::vector<double> flat(const std::vector<std::vector<float>>& weights);

@@ -41,6 +41,7 @@ void perturb(RunState& state, std::uint64_t seed) {
 RunConfig toy_config(const ToyTraining& run) {
   RunConfig config;
   config.options.strategy = run.strategy;
+  config.options.gather = run.gather;
   config.options.graph = run.graph;
   config.options.seed = 42;
   config.model = {.vocab_size = kVocab,

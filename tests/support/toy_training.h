@@ -14,6 +14,7 @@ namespace muo::test {
 struct ToyTraining {
   int world = 1;
   std::string strategy = "balanced";
+  std::string gather = "pipelined";
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;

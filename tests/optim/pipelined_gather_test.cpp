@@ -1,0 +1,110 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/errors.h"
+#include "support/plans.h"
+#include "support/toy_step.h"
+
+// Weights that travel at the head of the next step, beside its forward pass.
+namespace muo::test {
+namespace {
+
+ToyRun toy(const std::vector<ParamSpec>& params, const ShardingPlan& plan, int steps) {
+  ToyRun run;
+  run.world = plan.world;
+  run.params = params;
+  run.plan = plan;
+  run.steps = steps;
+  return run;
+}
+
+// What forward saw in each step, the weights in the end, the state, and the bytes sent.
+void expect_the_simple_forms_numbers(ToyRun run) {
+  const std::string what = run.plan.strategy + ", world " + std::to_string(run.world);
+  const std::vector<ToyRank> want = run_toy(run);
+  run.plan = pipelined(run.plan);
+  const std::vector<ToyRank> got = run_toy(run);
+  expect_bitwise_equal(got, want, what);
+  for (std::size_t r = 0; r < want.size(); ++r) {
+    EXPECT_EQ(got[r].sent_bytes, want[r].sent_bytes) << what;
+    EXPECT_EQ(got[r].counts, want[r].counts) << what;
+  }
+  run.graph = false;
+  expect_bitwise_equal(run_toy(run), want, what + ", eager");
+  run.graph = true;
+  run.random_order_seed = 1;
+  expect_bitwise_equal(run_toy(run), want, what + ", in a random order");
+}
+
+TEST(PipelinedGather, IsBitwiseTheSimpleForm) {
+  const std::vector<ParamSpec> params = toy_params();
+  for (int world = 1; world <= 4; ++world)
+    for (const ShardingPlan& plan : all_plans(params, world))
+      expect_the_simple_forms_numbers(toy(params, plan, 5));
+}
+
+TEST(PipelinedGather, IsBitwiseTheSimpleFormOverManySteps) {
+  const std::vector<ParamSpec> params = toy_params();
+  for (const std::string_view strategy : strategy_names())
+    expect_the_simple_forms_numbers(toy(params, make_sharding_plan(params, 3, strategy), 25));
+}
+
+TEST(PipelinedGather, IsBitwiseTheSimpleFormInBf16) {
+  constexpr auto kBF16 = DType::kBF16;
+  const NumberFormats wires{.gradient_wire = kBF16, .weight_wire = kBF16};
+  for (const DType replica : {DType::kF32, kBF16}) {
+    const std::vector<ParamSpec> params = toy_params(3, replica);
+    for (const std::string_view strategy : strategy_names())
+      for (const int world : {2, 3})
+        expect_the_simple_forms_numbers(
+            toy(params, make_sharding_plan(params, world, strategy, wires), 4));
+  }
+}
+
+TEST(PipelinedGather, InAnyOrderForwardSeesTheNewWeights) {
+  const std::vector<ParamSpec> params = toy_params();
+  ToyRun run = toy(params, make_sharding_plan(params, 3, "balanced"), 4);
+  const std::vector<ToyRank> want = run_toy(run);
+  run.plan = pipelined(run.plan);
+  for (std::uint64_t seed = 2; seed <= 9; ++seed) {
+    run.random_order_seed = seed;
+    expect_bitwise_equal(run_toy(run), want, "seed " + std::to_string(seed));
+  }
+}
+
+// The twin: without the wait the race is seen.
+TEST(PipelinedGather, AWeightThatIsReadBeforeItsWaitIsARace) {
+  const std::vector<ParamSpec> params = toy_params();
+  ToyRun run = toy(params, make_sharding_plan(params, 2, "balanced"), 1);
+  run.reads_too_early = true;
+  EXPECT_NO_THROW(run_toy(run));
+  run.plan = pipelined(run.plan);
+  EXPECT_THAT(message_of<Error>([&] { run_toy(run); }),
+              testing::AllOf(testing::HasSubstr("no event orders"), testing::HasSubstr("forward"),
+                             testing::HasSubstr("all_gather")));
+}
+
+// A rank alone gathers nothing, and neither does a plan that every rank computes whole.
+TEST(PipelinedGather, LeavesNothingBehindWhereNothingIsGathered) {
+  const std::vector<ParamSpec> params = toy_params(1);
+  const auto leaves = [&](int world, std::string_view strategy, Gather gather) {
+    const ShardingPlan plan = make_sharding_plan(params, world, strategy, {}, gather);
+    bool result = false;
+    DeviceGroup({.world = world}).run([&](RankContext& rank) {
+      TraceArena arena(rank.rank);
+      const ShardedStep step(rank, plan, params, arena);
+      if (rank.rank == 0) result = step.leaves_replicas_behind();
+    });
+    return result;
+  };
+  EXPECT_FALSE(leaves(1, "balanced", Gather::kPipelined));
+  EXPECT_FALSE(leaves(2, "ddp", Gather::kPipelined));
+  EXPECT_FALSE(leaves(2, "balanced", Gather::kSimple));
+  EXPECT_TRUE(leaves(2, "balanced", Gather::kPipelined));
+}
+
+}  // namespace
+}  // namespace muo::test
