@@ -20,12 +20,14 @@ void RankProgress::alive() {
 
 void RankProgress::begin_step(std::int64_t step) {
   step_.store(step, kRelaxed);
-  signs_before_step_.store(signs_.load(kRelaxed), kRelaxed);
+  phases_.store(0, kRelaxed);
   enter("the start of the step");
 }
 
 void RankProgress::enter(const char* phase) {
   phase_.store(phase, kRelaxed);
+  phases_.fetch_add(1, kRelaxed);
+  signs_before_phase_.store(signs_.load(kRelaxed), kRelaxed);
   sign();
   throw_if_stopped();
 }
@@ -38,8 +40,9 @@ RankProgress::View RankProgress::view() const noexcept {
   View view{.step = step_.load(kRelaxed),
             .phase = phase_.load(kRelaxed),
             .activity = activity_.load(kRelaxed),
-            .signs = signs_.load(kRelaxed)};
-  view.signs_in_step = view.signs - signs_before_step_.load(kRelaxed);
+            .signs = signs_.load(kRelaxed),
+            .phases = phases_.load(kRelaxed)};
+  view.signs_in_phase = view.signs - signs_before_phase_.load(kRelaxed);
   return view;
 }
 
@@ -47,6 +50,7 @@ RankProgress::Thread::Thread(RankProgress& rank, const char* phase) noexcept {
   current_rank = &rank;
   rank.step_.store(-1, kRelaxed);
   rank.phase_.store(phase, kRelaxed);
+  rank.phases_.store(0, kRelaxed);
   rank.activity_.store(Activity::kWork, kRelaxed);
   rank.sign();
 }

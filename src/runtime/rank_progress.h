@@ -55,8 +55,10 @@ class RankProgress {
     std::int64_t step = -1;  // -1: it starts up
     const char* phase = "";
     Activity activity = Activity::kNone;
-    std::uint64_t signs = 0;          // of life, so far
-    std::uint64_t signs_in_step = 0;  // how far it is, compared with ranks in the same step
+    std::uint64_t signs = 0;  // of life, so far
+    // How far it is in its step; ranks enter the same phases.
+    std::int64_t phases = 0;
+    std::uint64_t signs_in_phase = 0;
   };
   // Parts may be of different moments, unless the rank has been silent for a while.
   [[nodiscard]] View view() const noexcept;
@@ -69,7 +71,8 @@ class RankProgress {
   std::atomic<const char*> phase_ = "";
   std::atomic<Activity> activity_ = Activity::kNone;
   std::atomic<std::uint64_t> signs_ = 0;
-  std::atomic<std::uint64_t> signs_before_step_ = 0;
+  std::atomic<std::int64_t> phases_ = 0;
+  std::atomic<std::uint64_t> signs_before_phase_ = 0;
   std::atomic<bool> stopped_ = false;
 };
 

@@ -38,7 +38,8 @@ const char* text_of(Activity activity) {
 }
 
 std::string seconds_text(Time time) {
-  return concat(0.1 * static_cast<double>(time.count() / 100));
+  const std::int64_t tenths = time.count() / 100;
+  return concat(0.1 * static_cast<double>(tenths));
 }
 
 bool debugger_attached() {
@@ -85,7 +86,7 @@ Time StuckDetector::limit() const {
 Stuck StuckDetector::blame(Time silence) const {
   const auto innocence = [](const View& rank) {
     return std::tuple(waits_for_peers(rank), rank.activity == Activity::kDevice, rank.step,
-                      rank.signs_in_step);
+                      rank.phases, rank.signs_in_phase);
   };
   const auto culprit = std::ranges::min_element(ranks_, {}, innocence);
   std::string what = concat("no sign of life for ", seconds_text(silence), " s while in ",
@@ -168,6 +169,10 @@ void Watchdog::tick(Time elapsed) {
 }
 
 void Watchdog::end_program() const {
+  std::string late;
+  for (std::size_t r = 0; r < ranks_.size(); ++r)
+    if (ranks_[r].view().activity != Activity::kNone) late += concat(late.empty() ? "" : ", ", r);
+  if (late.empty()) return;
   const Cause cause = group_.cause();
   // Whatever hangs below, this ends it.
   try {
@@ -177,9 +182,6 @@ void Watchdog::end_program() const {
     }).detach();
   } catch (const std::system_error&) {  // then nothing may hang
   }
-  std::string late;
-  for (std::size_t r = 0; r < ranks_.size(); ++r)
-    if (ranks_[r].view().activity != Activity::kNone) late += concat(late.empty() ? "" : ", ", r);
   std::string text = concat("muograph: error: ", cause.text, "; rank ", late,
                             " did not come back, so the program ends as it is\n");
   std::replace(text.begin(), text.end() - 1, '\n', ' ');

@@ -108,7 +108,7 @@ class Watchdog {
   void watch(bool on) noexcept;
   void work();
   void tick(Patience::Time elapsed);
-  [[noreturn]] void end_program() const;
+  void end_program() const;  // if a rank has not come back
 
   const std::span<const RankProgress> ranks_;
   const WatchOptions options_;

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <mutex>
 #include <string>
@@ -129,6 +131,42 @@ TEST(CheckpointSaver, DyingAtAnyChangeLeavesThePreviousCheckpointAndTheNextSaveT
     save_state(run.path(), kWorld, 3, 3);
     EXPECT_EQ(newest_whole_step(run.path()), 3);
     for (const std::string& name : names_in(run.path() / "checkpoints"))
+      EXPECT_THAT(name, testing::StartsWith("step_")) << changes[k];
+  }
+}
+
+// A disk that does not answer: the watchdog ends the program. All at once, as they wait.
+TEST(CheckpointSaver, HangingAtAnyChangeEndsTheProgramAndLeavesWholeCheckpoints) {
+  const std::vector<std::string> changes = changes_of_a_save();
+  const TemporaryDirectory directory;
+  std::vector<pid_t> children;
+  const auto run = [&](std::size_t k) { return directory.path() / std::to_string(k); };
+  for (std::size_t k = 0; k < changes.size(); ++k) {
+    std::filesystem::create_directory(run(k));
+    save_state(run(k), kWorld, 1, 1);
+    children.push_back(fork());
+    ASSERT_GE(children.back(), 0);
+    if (children.back() != 0) continue;
+    static_cast<void>(std::freopen("/dev/null", "w", stderr));
+    CheckpointSaver saver(run(k), kWorld);
+    std::atomic<std::size_t> count = 0;
+    saver.on_change([&](std::string_view) {
+      if (count++ != k) return;
+      for (;;)
+        pause();
+    });
+    const std::chrono::milliseconds patience(1000);
+    save_state(saver, kWorld, {.step = 2}, 2, {.stuck_after = patience, .grace = patience});
+    _exit(0);
+  }
+  for (std::size_t k = 0; k < changes.size(); ++k) {
+    int status = 0;
+    ASSERT_EQ(waitpid(children[k], &status, 0), children[k]);
+    ASSERT_TRUE(WIFEXITED(status)) << changes[k];
+    EXPECT_EQ(WEXITSTATUS(status), 3) << changes[k];
+    EXPECT_EQ(newest_whole_step(run(k)), k > renaming(changes) ? 2 : 1) << changes[k];
+    save_state(run(k), kWorld, 3, 3);
+    for (const std::string& name : names_in(run(k) / "checkpoints"))
       EXPECT_THAT(name, testing::StartsWith("step_")) << changes[k];
   }
 }

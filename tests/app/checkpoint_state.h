@@ -103,8 +103,8 @@ class RankState {
 
 // Saves the state of fill(seed) from `world` ranks. Throws as DeviceGroup::run does.
 inline void save_state(CheckpointSaver& saver, int world, const CheckpointInfo& info,
-                       std::uint64_t seed) {
-  DeviceGroup group({.world = world});
+                       std::uint64_t seed, const WatchOptions& watch = {}) {
+  DeviceGroup group({.world = world, .watch = watch});
   group.run([&](RankContext& rank) {
     RankState state(rank.rank, world);
     state.fill(seed);

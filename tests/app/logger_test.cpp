@@ -112,6 +112,15 @@ TEST_F(LoggerTest, WritesEveryRecordInOrder) {
   EXPECT_TRUE(written[53]["val_bpb"].is_null());
 }
 
+TEST_F(LoggerTest, FlushingWritesAllAndTheLogGoesOn) {
+  Logger logger(options_);
+  for (std::int64_t step = 0; step < 50; ++step) {
+    logger.train(record_of(step), 1);
+    logger.flush();
+    EXPECT_EQ(lines().size(), static_cast<std::size_t>(step + 1));
+  }
+}
+
 TEST_F(LoggerTest, ComputesMfuOfAKnownPeak) {
   options_.flops_per_token = 1e6;
   options_.peak_flops = 8e9;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -216,6 +217,36 @@ TEST_F(SimtNccl, AReplayThatWaitsForADeadPeerEnds) {
     });
   });
   EXPECT_EQ(error, "rank 1: rank 1 dies");
+  EXPECT_EQ(stand_in().alive(), 0);
+}
+
+// One that neither comes nor fails: only the watchdog can tell.
+TEST_F(SimtNccl, AReplayThatWaitsForAStuckPeerEnds) {
+  std::atomic<int> released = 0;
+  const std::string error = message_of<Error>([&] {
+    const LoadedPlugin loaded = load_plugin("muograph_simt");
+    DeviceGroup ranks({.world = 3,
+                       .plugin = loaded.plugin,
+                       .communicator = CommunicatorKind::kNccl,
+                       .watch = {.stuck_after = std::chrono::milliseconds(700),
+                                 .grace = std::chrono::seconds(20)}});
+    ranks.run([&](RankContext& rank) {
+      const DeviceVector<float> in(rank, 4);
+      const DeviceVector<float> out(rank, 4);
+      const auto graph = captured_all_reduce(rank, out, in);
+      rank.progress.begin_step(4);
+      while (rank.rank == 1) {
+        std::this_thread::sleep_for(std::chrono::seconds(2));
+        rank.progress.enter("nothing");
+      }
+      rank.comm.launch(*graph);
+      EXPECT_THROW(rank.wait(rank.comm), PeerFailed);
+      ++released;
+      rank.communicator.check();
+    });
+  });
+  EXPECT_THAT(error, testing::StartsWith("rank 1, step 4: no sign of life for 0.7"));
+  EXPECT_EQ(released, 2);
   EXPECT_EQ(stand_in().alive(), 0);
 }
 

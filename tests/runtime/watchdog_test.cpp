@@ -37,9 +37,15 @@ std::optional<Stuck> wait(StuckDetector& detector, const std::vector<View>& rank
   return std::nullopt;
 }
 
+// In the step's first phase.
 View at(std::int64_t step, Activity activity, std::uint64_t signs, const char* phase = "the step") {
   return {
-      .step = step, .phase = phase, .activity = activity, .signs = signs, .signs_in_step = signs};
+      .step = step, .phase = phase, .activity = activity, .signs = signs, .signs_in_phase = signs};
+}
+
+View later_phase(View rank) {
+  ++rank.phases;
+  return rank;
 }
 
 TEST(StuckDetector, BlamesTheRankThatWaitsForNobody) {
@@ -47,7 +53,10 @@ TEST(StuckDetector, BlamesTheRankThatWaitsForNobody) {
       {{at(7, Activity::kPeers, 9), at(7, Activity::kWork, 9), at(7, Activity::kDevice, 3)}, 1},
       {{at(7, Activity::kPeers, 1), at(7, Activity::kNone, 1), at(7, Activity::kDevice, 3)}, 2},
       {{at(7, Activity::kDevice, 5), at(7, Activity::kDevice, 4), at(7, Activity::kDevice, 5)}, 1},
-      {{at(7, Activity::kDevice, 5), at(7, Activity::kDevice, 5), at(6, Activity::kDevice, 8)}, 2}};
+      {{at(7, Activity::kDevice, 5), at(7, Activity::kDevice, 5), at(6, Activity::kDevice, 8)}, 2},
+      {{later_phase(at(7, Activity::kDevice, 1)), at(7, Activity::kDevice, 200),
+        later_phase(at(7, Activity::kDevice, 1))},
+       1}};
   for (const auto& [ranks, culprit] : cases) {
     StuckDetector detector(3, kGpu);
     EXPECT_FALSE(wait(detector, ranks, seconds(20)));

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/rank_progress.h"
 #include "simt/emulator/launch.h"
 #include "simt/nccl_world.h"
 
@@ -85,9 +86,12 @@ Result submit(Comm comm, NativeStream stream, std::vector<Work> work) {
     if (w.out != nullptr && (w.call != Call::kReduce || w.peer == comm->rank))
       accesses.push_back({w.out, w.call == Call::kAllGather ? size * world : size, true});
   }
-  stream->host.enqueue_host("a kernel of NCCL", accesses,
-                            [world = comm->world, rank = comm->rank, alive = comm->work,
-                             work = std::move(work)] { run(*world, rank, work); });
+  stream->host.enqueue_host(
+      "a kernel of NCCL", accesses,
+      [world = comm->world, rank = comm->rank, alive = comm->work, work = std::move(work)] {
+        const RankProgress::Scope on_the_device(Activity::kDevice);
+        run(*world, rank, work);
+      });
   return Result::kSuccess;
 }
 
