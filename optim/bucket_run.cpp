@@ -19,9 +19,11 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket,
       rank_(rank.rank),
       world_(rank.world),
       scalars_(scalars),
-      segment_(segment_range(bucket, rank.rank)) {
+      full_({0, bucket.full_elements()}) {
   const std::int64_t full = bucket.full_elements();
-  compute_ = bucket.exchange == Exchange::kAllGather ? Range{0, full} : owner_range(bucket, rank_);
+  for (const Range block : blocks(bucket))
+    segment_.add(segment_of_block(bucket, block, rank_));
+  compute_ = bucket.exchange == Exchange::kAllGather ? full_ : Space(owner_range(bucket, rank_));
   state_ = bucket.state == StateAt::kElements ? segment_ : compute_;
   const auto run = [&](const char* what, std::int64_t n, MemoryCategory category,
                        DType dtype = DType::kF32) {
@@ -48,8 +50,9 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket,
                             .lifespan = gradients});
   if (world_ == 1 || bucket.reduction == Reduction::kAllReduce) {
     reduced_ = gradient_;
+    reduced_space_ = full_;
   } else {
-    reduced_begin_ = segment_.begin;
+    reduced_space_ = segment_;
     reduced_ = arena.tensor({.name = bucket.name + ".reduced",
                              .shape = {segment_.size()},
                              .category = MemoryCategory::kStaging});
@@ -71,17 +74,12 @@ bool BucketRun::is_local(const Unit& unit) const {
 }
 
 void BucketRun::allocate_muon(Arena& arena) {
-  const auto step = [&](const char* what, std::int64_t n, MemoryCategory category) {
-    return arena.tensor({.name = bucket_.name + what, .shape = {n}, .category = category});
-  };
-  u_ = step(".u", compute_.size(), MemoryCategory::kUpdate);
-  if (bucket_.exchange != Exchange::kNone) {
-    nesterov_ = step(".nesterov", segment_.size(), MemoryCategory::kStaging);
-    exchanged_ = world_ == 1 ? part(nesterov_, segment_.begin, compute_)
-                             : step(".exchanged", compute_.size(), MemoryCategory::kStaging);
-  }
-  if (bucket_.returns == Return::kScatter && world_ > 1)
-    returned_ = step(".returned", segment_.size(), MemoryCategory::kStaging);
+  if (bucket_.exchange == Exchange::kNone)
+    u_ = arena.tensor({.name = bucket_.name + ".u",
+                       .shape = {compute_.size()},
+                       .category = MemoryCategory::kUpdate});
+  else
+    allocate_exchange(arena);
 
   const std::vector<Unit>& units = bucket_.units;
   for (std::size_t i = 0; i < units.size();) {
@@ -103,7 +101,7 @@ void BucketRun::add_batch(std::size_t first, std::size_t last, Arena& arena) {
   const auto k = static_cast<std::int64_t>(last - first);
   const std::int64_t length = std::max(rows, columns);
   const Range range{unit.offset, unit.offset + k * rows * columns};
-  const Tensor u = part(u_, compute_.begin, range).view({k, rows, columns});
+  const Tensor u = compute_.part(u_, range).view({k, rows, columns});
   const std::string& name = param.name;
   const Tensor row_norms = arena.tensor(
       {.name = name + ".row_norms", .shape = {k, rows}, .category = MemoryCategory::kWorkspace});
@@ -127,23 +125,17 @@ void BucketRun::add_batch(std::size_t first, std::size_t last, Arena& arena) {
 void BucketRun::find_pieces() {
   for (const Unit& unit : bucket_.units) {
     if (bucket_.state != StateAt::kElements && !is_local(unit)) continue;
-    const Range held = intersection({unit.offset, unit.offset + unit.end - unit.begin}, state_);
-    if (held.size() == 0) continue;
     const Shape& shape = params_[unit.param].shape;
     const double rate = bucket_.rule == UpdateRule::kMuon ? muon_rate(shape[0], shape[1]) : 1.0;
-    const Piece piece{.range = held, .rate = rate, .adam_group = unit.adam_group};
-    if (!pieces_.empty() && pieces_.back().range.end == held.begin &&
-        !(pieces_.back().rate < rate || rate < pieces_.back().rate) &&
-        pieces_.back().adam_group == unit.adam_group)
-      pieces_.back().range.end = held.end;
-    else
-      pieces_.push_back(piece);
+    for (const Range held : state_.within(unit_range(unit))) {
+      if (!pieces_.empty() && pieces_.back().range.end == held.begin &&
+          !(pieces_.back().rate < rate || rate < pieces_.back().rate) &&
+          pieces_.back().adam_group == unit.adam_group)
+        pieces_.back().range.end = held.end;
+      else
+        pieces_.push_back({.range = held, .rate = rate, .adam_group = unit.adam_group});
+    }
   }
-}
-
-Tensor BucketRun::part(const Tensor& tensor, std::int64_t base, Range range) {
-  if (range.size() == 0) return tensor.elements(0, 0);  // wherever nothing begins
-  return tensor.elements(range.begin - base, range.size());
 }
 
 Tensor BucketRun::weight(const Unit& unit, std::int64_t count) const {
@@ -157,11 +149,11 @@ Tensor BucketRun::gradient(const Unit& unit, std::int64_t count) const {
 void BucketRun::zero_padding(Stream& stream) const {
   std::int64_t end = 0;
   const auto zero_until = [&](std::int64_t begin) {
-    if (end < begin) stream.zero(part(gradient_, 0, {end, begin}));
+    if (end < begin) stream.zero(full_.part(gradient_, {end, begin}));
   };
   for (const Unit& unit : bucket_.units) {
     zero_until(unit.offset);
-    end = unit.offset + unit.end - unit.begin;
+    end = unit_range(unit).end;
   }
   zero_until(gradient_.numel());
 }
@@ -169,22 +161,25 @@ void BucketRun::zero_padding(Stream& stream) const {
 void BucketRun::reduce(Stream& comm) const {
   if (world_ == 1) return;
   const ProfileRange phase(ProfileKind::kPhase, "reduce ", bucket_.name);
-  const Tensor sent = gradient_wire_ ? gradient_wire_ : gradient_;
-  if (gradient_wire_) cast(comm, {.y = gradient_wire_, .x = gradient_});
+  const Tensor all = sent(comm, gradient_, gradient_wire_);
+  Tag tag = bucket_.reduce_tag;
   switch (bucket_.reduction) {
     case Reduction::kAllReduce:
-      communicator_.all_reduce(comm, bucket_.reduce_tag, sent, sent);
+      communicator_.all_reduce(comm, tag, all, all);
       if (gradient_wire_) cast(comm, {.y = gradient_, .x = gradient_wire_});
       return;
     case Reduction::kReduceScatter:
-      communicator_.reduce_scatter(comm, bucket_.reduce_tag, reduced_, sent);
+      for (const Range block : blocks(bucket_)) {
+        const Range own = segment_of_block(bucket_, block, rank_);
+        communicator_.reduce_scatter(comm, tag++, reduced_space_.part(reduced_, own),
+                                     full_.part(all, block));
+      }
       return;
     case Reduction::kReduceToOwner:
-      for (int r = 0; r < world_; ++r) {
+      for (int r = 0; r < world_; ++r, ++tag) {
         const Range to = segment_range(bucket_, r);
         if (to.size() == 0) continue;
-        communicator_.reduce(comm, bucket_.reduce_tag + static_cast<Tag>(r),
-                             r == rank_ ? reduced_ : Tensor{}, part(sent, 0, to), r);
+        communicator_.reduce(comm, tag, r == rank_ ? reduced_ : Tensor{}, full_.part(all, to), r);
       }
       return;
   }
@@ -194,54 +189,22 @@ void BucketRun::add_squares(Stream& update, Tensor total, bool first) const {
   Tensor counted = reduced_;
   if (bucket_.reduction == Reduction::kAllReduce) {  // all hold it: each counts an equal part
     const std::int64_t n = reduced_.numel();
-    counted = part(reduced_, 0, {n * rank_ / world_, n * (rank_ + 1) / world_});
+    counted = full_.part(reduced_, {n * rank_ / world_, n * (rank_ + 1) / world_});
   }
   sum_squares(update, {.out = total, .x = counted, .accumulate = !first});
 }
 
-void BucketRun::prepare(Stream& update) const {
-  if (bucket_.exchange == Exchange::kNone || segment_.size() == 0) return;
-  muon_nesterov(update, {.x = nesterov_,
-                         .grad = part(reduced_, reduced_begin_, segment_),
-                         .momentum = momentum_,
-                         .scalars = scalars_});
-}
-
-void BucketRun::exchange(Stream& comm) const {
-  if (world_ == 1) return;
-  const ProfileRange phase(ProfileKind::kPhase, "exchange ", bucket_.name);
-  if (bucket_.exchange == Exchange::kAllGather)
-    communicator_.all_gather(comm, bucket_.exchange_tag, exchanged_, nesterov_);
-  if (bucket_.exchange != Exchange::kGatherToOwner) return;
-  for (int owner = 0; owner < world_; ++owner) {
-    const Range range = owner_range(bucket_, owner);
-    if (range.size() == 0) continue;
-    communicator_.gather(comm, bucket_.exchange_tag + static_cast<Tag>(owner),
-                         owner == rank_ ? exchanged_ : Tensor{},
-                         part(nesterov_, segment_.begin, intersection(segment_, range)),
-                         counts_of(range), owner);
-  }
-}
-
 void BucketRun::compute(Stream& update) const {
   const ProfileRange phase(ProfileKind::kPhase, "update ", bucket_.name);
-  if (bucket_.returns == Return::kScatter && world_ > 1) {
-    // Scattering reads the gaps between batches too: they must not hold what shared memory held.
-    std::int64_t end = compute_.begin;
-    for (const Batch& batch : batches_) {
-      if (end < batch.range.begin) update.zero(part(u_, compute_.begin, {end, batch.range.begin}));
-      end = batch.range.end;
-    }
-  }
+  if (returned_) zero_gaps(update);
   for (const Batch& batch : batches_) {
     const bool exchanged = bucket_.exchange != Exchange::kNone;
-    muon_input(update,
-               {.x = batch.iteration.input(),
-                .row_norms = batch.row_norms,
-                .grad = exchanged ? part(exchanged_, compute_.begin, batch.range)
-                                  : part(reduced_, reduced_begin_, batch.range),
-                .momentum = exchanged ? Tensor{} : part(momentum_, state_.begin, batch.range),
-                .scalars = scalars_});
+    muon_input(update, {.x = batch.iteration.input(),
+                        .row_norms = batch.row_norms,
+                        .grad = exchanged ? compute_.part(exchanged_, batch.range)
+                                          : reduced_space_.part(reduced_, batch.range),
+                        .momentum = exchanged ? Tensor{} : state_.part(momentum_, batch.range),
+                        .scalars = scalars_});
     batch.iteration.run(update);
     muon_scale(update, {.u = batch.u,
                         .x = batch.iteration.result(),
@@ -251,37 +214,24 @@ void BucketRun::compute(Stream& update) const {
   }
 }
 
-void BucketRun::return_updates(Stream& comm) const {
-  if (world_ == 1 || bucket_.returns != Return::kScatter) return;
-  const ProfileRange phase(ProfileKind::kPhase, "return ", bucket_.name);
-  for (int owner = 0; owner < world_; ++owner) {
-    const Range range = owner_range(bucket_, owner);
-    if (range.size() == 0) continue;
-    communicator_.scatter(comm, bucket_.return_tag + static_cast<Tag>(owner),
-                          part(returned_, segment_.begin, intersection(segment_, range)),
-                          owner == rank_ ? u_ : Tensor{}, counts_of(range), owner);
-  }
-}
-
 void BucketRun::commit(Stream& update) const {
   const ProfileRange phase(ProfileKind::kPhase, "commit ", bucket_.name);
-  const bool scattered = bucket_.returns == Return::kScatter && world_ > 1;
   for (const Piece& piece : pieces_) {
-    const Tensor grad = part(reduced_, reduced_begin_, piece.range);
+    const Tensor grad = reduced_space_.part(reduced_, piece.range);
     if (bucket_.rule == UpdateRule::kAdamW)
       adamw(update, {.weight = master(piece.range),
                      .replica = committed_replica(piece.range),
-                     .m = part(adam_m_, state_.begin, piece.range),
-                     .v = part(adam_v_, state_.begin, piece.range),
+                     .m = state_.part(adam_m_, piece.range),
+                     .v = state_.part(adam_v_, piece.range),
                      .grad = grad,
                      .scalars = scalars_,
                      .group = piece.adam_group});
     else
       muon_commit(update, {.weight = master(piece.range),
                            .replica = committed_replica(piece.range),
-                           .momentum = part(momentum_, state_.begin, piece.range),
-                           .u = scattered ? part(returned_, segment_.begin, piece.range)
-                                          : part(u_, compute_.begin, piece.range),
+                           .momentum = state_.part(momentum_, piece.range),
+                           .u = returned_ ? segment_.part(returned_, piece.range)
+                                          : compute_.part(u_, piece.range),
                            .grad = grad,
                            .scalars = scalars_,
                            .rate = piece.rate});
@@ -293,65 +243,60 @@ void BucketRun::commit(Stream& update) const {
 }
 
 Tensor BucketRun::master(Range range) const {
-  return master_ ? part(master_, state_.begin, range) : part(weights_, 0, range);
+  return master_ ? state_.part(master_, range) : full_.part(weights_, range);
 }
 
 Tensor BucketRun::committed_replica(Range range) const {
-  return master_ && !weight_wire_ ? part(weights_, 0, range) : Tensor{};
+  return master_ && !weight_wire_ ? full_.part(weights_, range) : Tensor{};
 }
 
 void BucketRun::refresh_replica(Stream& stream) const {
-  if (master_ && !weight_wire_ && state_.size() > 0)
-    cast(stream, {.y = part(weights_, 0, state_), .x = master_});
+  if (!master_ || weight_wire_) return;
+  for (const Range range : state_.ranges())
+    cast(stream, {.y = full_.part(weights_, range), .x = master(range)});
 }
 
 void BucketRun::publish(Stream& comm) const {
   if (world_ == 1 || bucket_.publish == Publish::kNone) return;
   const ProfileRange phase(ProfileKind::kPhase, "gather ", bucket_.name);
   const Tensor all = weight_wire_ ? weight_wire_ : weights_;
-  const Tensor own = part(all, 0, segment_);
   if (weight_wire_) {
-    comm.zero(own);  // padding is sent too: not what shared memory held
-    if (state_.size() > 0) cast(comm, {.y = part(all, 0, state_), .x = master_});
+    for (const Range range : segment_.ranges())  // padding is sent too: not what shared memory held
+      comm.zero(full_.part(all, range));
+    for (const Range range : state_.ranges())
+      cast(comm, {.y = full_.part(all, range), .x = master(range)});
   }
-  if (bucket_.publish == Publish::kAllGather)
-    communicator_.all_gather(comm, bucket_.publish_tag, all, own);
-  else
-    communicator_.all_gather_v(comm, bucket_.publish_tag, all, own, bucket_.segments);
+  Tag tag = bucket_.publish_tag;
+  for (const Range block : blocks(bucket_)) {
+    const Tensor own = full_.part(all, segment_of_block(bucket_, block, rank_));
+    if (bucket_.publish == Publish::kAllGather)
+      communicator_.all_gather(comm, tag++, full_.part(all, block), own);
+    else
+      communicator_.all_gather_v(comm, tag++, full_.part(all, block), own, bucket_.segments);
+  }
   if (weight_wire_) cast(comm, {.y = weights_, .x = weight_wire_});
-}
-
-std::vector<std::int64_t> BucketRun::counts_of(Range range) const {
-  std::vector<std::int64_t> counts;
-  counts.reserve(static_cast<std::size_t>(world_));
-  for (int r = 0; r < world_; ++r)
-    counts.push_back(intersection(segment_range(bucket_, r), range).size());
-  return counts;
 }
 
 void BucketRun::append_state(std::vector<StateEntry>& entries) const {
   const bool writer = bucket_.state != StateAt::kEveryRank || rank_ == 0;
   for (const Unit& unit : bucket_.units) {
     if (bucket_.state != StateAt::kElements && !is_local(unit)) continue;
-    const Range held = intersection({unit.offset, unit.offset + unit.end - unit.begin}, state_);
-    if (held.size() == 0) continue;
     const ParamSpec& param = params_[unit.param];
-    const auto add = [&](const char* suffix, const Tensor& tensor, std::int64_t base) {
-      entries.push_back({.name = param.name + suffix,
-                         .shape = param.shape,
-                         .begin = unit.begin + held.begin - unit.offset,
-                         .values = part(tensor, base, held),
-                         .writer = writer});
-    };
-    if (master_)
-      add("", master_, state_.begin);
-    else
-      add("", weights_, 0);
-    if (bucket_.rule == UpdateRule::kAdamW) {
-      add(".adam_m", adam_m_, state_.begin);
-      add(".adam_v", adam_v_, state_.begin);
-    } else {
-      add(".momentum", momentum_, state_.begin);
+    for (const Range held : state_.within(unit_range(unit))) {
+      const auto add = [&](const char* suffix, const Tensor& values) {
+        entries.push_back({.name = param.name + suffix,
+                           .shape = param.shape,
+                           .begin = unit.begin + held.begin - unit.offset,
+                           .values = values,
+                           .writer = writer});
+      };
+      add("", master(held));
+      if (bucket_.rule == UpdateRule::kAdamW) {
+        add(".adam_m", state_.part(adam_m_, held));
+        add(".adam_v", state_.part(adam_v_, held));
+      } else {
+        add(".momentum", state_.part(momentum_, held));
+      }
     }
   }
   append_variances(entries);

@@ -5,6 +5,7 @@
 
 #include "optim/newton_schulz.h"
 #include "optim/sharding_plan.h"
+#include "optim/space.h"
 #include "runtime/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
@@ -63,13 +64,18 @@ class BucketRun {
 
   [[nodiscard]] bool is_local(const Unit& unit) const;  // computed here
   void allocate_muon(Arena& arena);
+  void allocate_exchange(Arena& arena);
   void add_batch(std::size_t first, std::size_t last, Arena& arena);
   void find_pieces();
   void append_variances(std::vector<StateEntry>& entries) const;
-  // What each rank's segment has of the range.
-  [[nodiscard]] std::vector<std::int64_t> counts_of(Range range) const;
-  // What of a reduced-like tensor that starts at `base` in the full space covers `range`.
-  static Tensor part(const Tensor& tensor, std::int64_t base, Range range);
+  // Of u, before it is sent: they must not carry what shared memory held.
+  void zero_gaps(Stream& stream) const;
+  // What this rank's segment has of the unit, out of a tensor over it.
+  [[nodiscard]] Tensor held_part(const Tensor& tensor, const Unit& unit) const;
+  // What each rank's segment has of the unit.
+  [[nodiscard]] std::vector<std::int64_t> counts_of(std::size_t unit) const;
+  // What is sent of `values`: themselves or, rounded to the wire's type on `comm`, `wire`.
+  static Tensor sent(Stream& comm, const Tensor& values, const Tensor& wire);
 
   const Bucket& bucket_;
   std::span<const ParamSpec> params_;
@@ -77,9 +83,10 @@ class BucketRun {
   int rank_;
   int world_;
   Tensor scalars_;
-  Range segment_;  // this rank's
-  Range state_;    // where this rank holds state and masters
-  Range compute_;  // where it computes
+  Space full_;
+  Space segment_;  // this rank's
+  Space state_;    // where this rank holds state and masters
+  Space compute_;  // where it computes
 
   // What commit writes: masters, and the replica where that is another tensor.
   [[nodiscard]] Tensor master(Range range) const;
@@ -90,15 +97,19 @@ class BucketRun {
   Tensor weight_wire_;    // full space; absent where weights travel as they are
   Tensor gradient_;       // full space
   Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
-  Tensor reduced_;        // from reduced_begin_ on
-  std::int64_t reduced_begin_ = 0;
-  Tensor momentum_;   // Muon; over state_
-  Tensor adam_m_;     // AdamW; over state_
-  Tensor adam_v_;     // AdamW; over state_
-  Tensor u_;          // Muon; over compute_
-  Tensor nesterov_;   // over segment_, where the plan exchanges
-  Tensor exchanged_;  // over compute_, where the plan exchanges
-  Tensor returned_;   // over segment_, where updates are scattered
+  Tensor reduced_;        // over reduced_space_
+  Space reduced_space_;
+  Tensor momentum_;  // Muon; over state_
+  Tensor adam_m_;    // AdamW; over state_
+  Tensor adam_v_;    // AdamW; over state_
+  Tensor u_;         // Muon; over compute_
+  // Where the plan exchanges; the wires are absent where fp32 travels. An all-to-all needs room for
+  // a block per rank, which may be more than the spaces have.
+  Tensor nesterov_, nesterov_wire_;    // over segment_
+  Tensor exchanged_, exchanged_wire_;  // over compute_
+  // Where updates return from their owners.
+  Tensor u_wire_;                    // over compute_
+  Tensor returned_, returned_wire_;  // over segment_
   std::vector<Batch> batches_;
   std::vector<Piece> pieces_;
 };

@@ -15,17 +15,12 @@ void require(bool condition, const Bucket& bucket, const char* what) {
 }
 
 void check_combination(const Bucket& b) {
-  require(
-      b.exchange != Exchange::kAllToAll && b.returns != Return::kAllToAll, b,
-      "all-to-all needs parameters that are not contiguous, which the executor does not support");
   const auto fp32_or_bf16 = [](DType dtype) {
     return dtype == DType::kF32 || dtype == DType::kBF16;
   };
   require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.adam_dtype) &&
               fp32_or_bf16(b.gradient_wire) && fp32_or_bf16(b.weight_wire),
           b, "number formats other than fp32 and bf16");
-  require(b.gradient_wire == DType::kF32 || b.exchange == Exchange::kNone, b,
-          "gradients that are exchanged travel in fp32");
   require(b.weight_wire == b.replica_dtype ||
               (b.weight_wire == DType::kBF16 && b.publish != Publish::kNone),
           b, "weights travel as forward reads them, or in bf16");
@@ -34,6 +29,9 @@ void check_combination(const Bucket& b) {
   require(equal || b.reduction != Reduction::kReduceScatter, b,
           "reduce-scatter needs equal segments");
   require(equal || b.publish != Publish::kAllGather, b, "all-gather needs equal segments");
+  require(
+      b.cut == Cut::kWhole || (b.state == StateAt::kElements && b.publish == Publish::kAllGather),
+      b, "units are cut one by one for state by elements that is all-gathered only");
   switch (b.state) {
     case StateAt::kEveryRank:
       require(b.reduction == Reduction::kAllReduce && b.exchange == Exchange::kNone &&
@@ -51,8 +49,12 @@ void check_combination(const Bucket& b) {
       require(b.reduction == Reduction::kReduceScatter && equal && b.publish != Publish::kNone, b,
               "state by elements means reduce-scatter, and publication");
       if (b.compute == ComputeAt::kEveryRank)
-        require(b.exchange == Exchange::kAllGather && b.returns == Return::kOwnSlice, b,
-                "compute at every rank from elements means all-gather and own slice");
+        require(b.exchange == Exchange::kAllGather && b.returns == Return::kOwnSlice &&
+                    b.cut == Cut::kWhole,
+                b, "compute at every rank from elements means all-gather and own slice");
+      else if (b.exchange == Exchange::kAllToAll)
+        require(b.returns == Return::kAllToAll && b.cut == Cut::kEachUnit, b,
+                "all-to-all there means all-to-all back, of units that are cut one by one");
       else
         require(b.exchange == Exchange::kGatherToOwner && b.returns == Return::kScatter, b,
                 "compute at the owner from elements means gather to owner and scatter");
@@ -81,6 +83,20 @@ void check_unit(const Bucket& bucket, const Unit& unit, const ShardingPlan& plan
           "a unit whose owner contradicts who computes");
 }
 
+// Blocks tile the space and every rank has an equal part of each; an all-to-all brings rank r's
+// matrix to it, which is the r-th.
+void check_blocks(const Bucket& bucket) {
+  const auto world = static_cast<std::int64_t>(bucket.segments.size());
+  const std::vector<Range> cut = blocks(bucket);
+  require(cut.front().begin == 0, bucket, "padding before the first block");
+  for (std::size_t i = 0; i < cut.size(); ++i) {
+    require(cut[i].size() % world == 0, bucket, "a block that ranks cannot share equally");
+    if (bucket.exchange != Exchange::kAllToAll) continue;
+    require(cut[i].size() == cut[0].size() && bucket.units[i].owner == static_cast<int>(i), bucket,
+            "all-to-all needs equal blocks, one a rank and in their order");
+  }
+}
+
 // Units ascend without overlap, inside the space and, where the owner holds them, in its segment.
 void check_space(const Bucket& bucket) {
   const std::int64_t full = bucket.full_elements();
@@ -100,6 +116,7 @@ void check_space(const Bucket& bucket) {
     require(segment.begin <= unit.offset && end <= segment.end, bucket,
             "a unit in a foreign segment");
   }
+  if (bucket.cut == Cut::kEachUnit) check_blocks(bucket);
   if (bucket.exchange != Exchange::kGatherToOwner) return;
   std::vector<bool> seen(bucket.segments.size(), false);
   for (std::size_t i = 0; i < bucket.units.size(); ++i) {

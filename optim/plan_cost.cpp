@@ -7,32 +7,60 @@
 namespace muo {
 namespace {
 
-// Bytes that `rank` sends to others.
+std::int64_t segment_elements(const Bucket& bucket, int rank) {
+  return bucket.segments[static_cast<std::size_t>(rank)];
+}
+
+// Bytes that cross the link of `rank`, as Communicator::bytes_sent() counts them.
 std::int64_t reduced_bytes(const Bucket& bucket, int rank, int world) {
   const std::int64_t full = bucket.full_elements() * size_of(bucket.gradient_wire);
   if (bucket.reduction == Reduction::kAllReduce) return 2 * (full * (world - 1) / world);
-  return full - segment_range(bucket, rank).size() * size_of(bucket.gradient_wire);
+  if (bucket.reduction == Reduction::kReduceToOwner) return full;  // root or not, it all passes
+  return full - segment_elements(bucket, rank) * size_of(bucket.gradient_wire);
+}
+
+// Every matrix at its owner, out of the ranks' parts, or back. The busier direction of a rank's
+// link is what the owner gets or gives, and what others hold of it.
+std::int64_t owners_bytes(const Bucket& bucket, int rank) {
+  const Range whole = bucket.cut == Cut::kWhole ? segment_range(bucket, rank) : Range{};
+  const std::vector<Range> cut = blocks(bucket);
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < bucket.units.size(); ++i) {
+    const Range unit = unit_range(bucket.units[i]);
+    const Range segment =
+        bucket.cut == Cut::kWhole ? whole : segment_of_block(bucket, cut[i], rank);
+    const std::int64_t held = intersection(unit, segment).size();
+    elements += bucket.units[i].owner == rank ? unit.size() - held : held;
+  }
+  return elements * size_of(bucket.gradient_wire);
+}
+
+std::int64_t all_to_all_bytes(const Bucket& bucket, int world) {
+  return blocks(bucket).front().size() / world * (world - 1) * size_of(bucket.gradient_wire);
 }
 
 std::int64_t exchanged_bytes(const Bucket& bucket, int rank, int world) {
-  const Range segment = segment_range(bucket, rank);
-  if (bucket.exchange == Exchange::kAllGather)
-    return segment.size() * (world - 1) * size_of(bucket.gradient_wire);
-  if (bucket.exchange != Exchange::kGatherToOwner) return 0;
-  const std::int64_t kept = intersection(owner_range(bucket, rank), segment).size();
-  return (segment.size() - kept) * size_of(bucket.gradient_wire);
+  switch (bucket.exchange) {
+    case Exchange::kNone:
+      return 0;
+    case Exchange::kAllGather:
+      return segment_elements(bucket, rank) * (world - 1) * size_of(bucket.gradient_wire);
+    case Exchange::kGatherToOwner:
+      return owners_bytes(bucket, rank);
+    case Exchange::kAllToAll:
+      return all_to_all_bytes(bucket, world);
+  }
+  return 0;
 }
 
-std::int64_t returned_bytes(const Bucket& bucket, int rank) {
-  if (bucket.returns != Return::kScatter) return 0;
-  const Range mine = owner_range(bucket, rank);
-  const std::int64_t kept = intersection(mine, segment_range(bucket, rank)).size();
-  return (mine.size() - kept) * size_of(bucket.gradient_wire);
+std::int64_t returned_bytes(const Bucket& bucket, int rank, int world) {
+  if (bucket.returns == Return::kScatter) return owners_bytes(bucket, rank);
+  return bucket.returns == Return::kAllToAll ? all_to_all_bytes(bucket, world) : 0;
 }
 
-std::int64_t published_bytes(const Bucket& bucket, int rank, int world) {
+std::int64_t published_bytes(const Bucket& bucket, int rank) {
   if (bucket.publish == Publish::kNone) return 0;
-  return segment_range(bucket, rank).size() * (world - 1) * size_of(bucket.weight_wire);
+  return (bucket.full_elements() - segment_elements(bucket, rank)) * size_of(bucket.weight_wire);
 }
 
 }  // namespace
@@ -59,7 +87,7 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
       const int rank = static_cast<int>(r);
       cost.sent_bytes[r] +=
           reduced_bytes(bucket, rank, plan.world) + exchanged_bytes(bucket, rank, plan.world) +
-          returned_bytes(bucket, rank) + published_bytes(bucket, rank, plan.world);
+          returned_bytes(bucket, rank, plan.world) + published_bytes(bucket, rank);
     }
   }
   if (busiest > 0) cost.balance = needed / plan.world / busiest;

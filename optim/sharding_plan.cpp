@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <type_traits>
 
 #include "optim/strategies/strategies.h"
 
@@ -11,17 +12,34 @@ namespace {
 
 using strategies::Params;
 
-struct Strategy {
-  std::string_view name;
+struct Entry {
+  Strategy about;
   std::vector<Bucket> (*make)(Params params, int world);
 };
-constexpr std::array kStrategies = {
-    Strategy{"balanced", strategies::balanced},
-    Strategy{"ddp", strategies::ddp},
-    Strategy{"stacked", strategies::stacked},
+constexpr std::array kEntries = {
+    Entry{{"balanced", "owners of equal work, a few layers a bucket"}, strategies::balanced},
+    Entry{{"ddp", "every rank updates everything"}, strategies::ddp},
+    Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)"},
+          strategies::allreduce_owner},
+    Entry{{"block_cyclic", "one matrix a rank, by shape (nanochat 2025)"},
+          strategies::block_cyclic},
+    Entry{{"stacked", "all of a shape in one bucket (nanochat)"}, strategies::stacked},
+    Entry{{"layerwise", "whole layers, one a rank (Megatron)"}, strategies::layerwise},
+    Entry{{"ns_replicated", "state by elements (Moonlight)"}, strategies::ns_replicated},
+    Entry{{"parallel", "gathered to owners of equal FLOPs (Motif)"}, strategies::parallel},
+    Entry{{"parallel_round_robin", "the same, owners in turn"}, strategies::parallel_round_robin},
+    Entry{{"all_to_all", "of a shape, exchanged whole (dion)"}, strategies::all_to_all},
 };
-constexpr std::array kNames = {kStrategies[0].name, kStrategies[1].name, kStrategies[2].name};
-static_assert(kNames.size() == kStrategies.size());
+
+template <class Member>
+constexpr auto of_entries(Member member) {
+  std::array<std::remove_cvref_t<decltype(member(kEntries[0]))>, kEntries.size()> out;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = member(kEntries[i]);
+  return out;
+}
+constexpr auto kStrategies = of_entries([](const Entry& entry) { return entry.about; });
+constexpr auto kNames = of_entries([](const Entry& entry) { return entry.about.name; });
 
 void sort_by_completion(std::vector<Bucket>& buckets, Params params) {
   std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
@@ -45,7 +63,7 @@ void set_formats(Bucket& bucket, Params params, const NumberFormats& formats) {
   bucket.replica_dtype = bucket.weight_wire = param.replica;
   if (kind == NumberClass::kEmbedding) bucket.adam_dtype = formats.embedding_state;
   if (kind == NumberClass::kScalar) return;
-  if (bucket.exchange == Exchange::kNone) bucket.gradient_wire = formats.gradient_wire;
+  bucket.gradient_wire = formats.gradient_wire;
   if (bucket.publish != Publish::kNone && param.replica == DType::kF32)
     bucket.weight_wire = formats.weight_wire;
 }
@@ -90,6 +108,25 @@ std::int64_t Bucket::segment_begin(int rank) const {
   return std::accumulate(segments.begin(), segments.begin() + rank, std::int64_t{0});
 }
 
+Range unit_range(const Unit& unit) { return {unit.offset, unit.offset + unit.end - unit.begin}; }
+
+std::vector<Range> blocks(const Bucket& bucket) {
+  if (bucket.cut == Cut::kWhole) return {{0, bucket.full_elements()}};
+  std::vector<Range> out;
+  for (const Unit& unit : bucket.units) {
+    if (!out.empty()) out.back().end = unit.offset;
+    out.push_back({unit.offset, 0});
+  }
+  out.back().end = bucket.full_elements();
+  return out;
+}
+
+Range segment_of_block(const Bucket& bucket, Range block, int rank) {
+  if (bucket.cut == Cut::kWhole) return segment_range(bucket, rank);
+  const std::int64_t part = block.size() / static_cast<std::int64_t>(bucket.segments.size());
+  return {block.begin + rank * part, block.begin + (rank + 1) * part};
+}
+
 Range segment_range(const Bucket& bucket, int rank) {
   const std::int64_t begin = bucket.segment_begin(rank);
   return {begin, begin + bucket.segments[static_cast<std::size_t>(rank)]};
@@ -100,33 +137,37 @@ Range owner_range(const Bucket& bucket, int rank) {
   for (const Unit& unit : bucket.units) {
     if (unit.owner != rank && unit.owner != kEveryRank) continue;
     if (range.size() == 0) range.begin = unit.offset;
-    range.end = unit.offset + unit.end - unit.begin;
+    range.end = unit_range(unit).end;
   }
   return range;
 }
 
-Range intersection(Range a, Range b) {
-  const std::int64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
+namespace {
+int block_count(const Bucket& bucket) {
+  return bucket.cut == Cut::kWhole ? 1 : static_cast<int>(bucket.units.size());
 }
+}  // namespace
 
 int reduce_collectives(const Bucket& bucket) {
   return bucket.reduction == Reduction::kReduceToOwner ? static_cast<int>(bucket.segments.size())
-                                                       : 1;
+                                                       : block_count(bucket);
 }
 
 int exchange_collectives(const Bucket& bucket) {
   if (bucket.exchange == Exchange::kNone) return 0;
-  return bucket.exchange == Exchange::kGatherToOwner ? static_cast<int>(bucket.segments.size()) : 1;
+  return bucket.exchange == Exchange::kGatherToOwner ? static_cast<int>(bucket.units.size()) : 1;
 }
 
 int return_collectives(const Bucket& bucket) {
-  if (bucket.returns == Return::kScatter) return static_cast<int>(bucket.segments.size());
+  if (bucket.returns == Return::kScatter) return static_cast<int>(bucket.units.size());
   return bucket.returns == Return::kAllToAll ? 1 : 0;
 }
 
-int publish_collectives(const Bucket& bucket) { return bucket.publish == Publish::kNone ? 0 : 1; }
+int publish_collectives(const Bucket& bucket) {
+  return bucket.publish == Publish::kNone ? 0 : block_count(bucket);
+}
 
+std::span<const Strategy> strategy_list() { return kStrategies; }
 std::span<const std::string_view> strategy_names() { return kNames; }
 
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
@@ -139,8 +180,8 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
     MUO_CHECK(update_group(param.role).rule != UpdateRule::kMuon || param.shape.rank() == 2,
               "Muon updates matrices; ", param.name, " has shape ", param.shape.text());
   }
-  for (const Strategy& known : kStrategies) {
-    if (known.name != strategy) continue;
+  for (const Entry& known : kEntries) {
+    if (known.about.name != strategy) continue;
     ShardingPlan plan{.world = world,
                       .strategy = std::string(strategy),
                       .buckets = known.make(params, world),

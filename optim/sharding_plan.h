@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "optim/number_formats.h"
+#include "optim/space.h"
 #include "optim/update_groups.h"
 #include "runtime/communicator.h"
 #include "runtime/parameter.h"
@@ -23,6 +24,11 @@ enum class Exchange : std::uint8_t { kNone, kAllGather, kGatherToOwner, kAllToAl
 enum class ComputeAt : std::uint8_t { kEveryRank, kOwner };
 enum class Return : std::uint8_t { kNone, kOwnSlice, kScatter, kAllToAll };
 enum class Publish : std::uint8_t { kNone, kAllGather, kAllGatherV };
+// What is cut into the ranks' segments: the full space, or each unit by itself. Then a unit and the
+// padding behind it are a block, with a reduction and a publication of its own, and a rank's
+// segment is its equal part of every block, one after another. So a matrix is spread over all
+// ranks.
+enum class Cut : std::uint8_t { kWhole, kEachUnit };
 // When updated weights travel: in the step that commits them, or at the head of the next one,
 // beside its forward pass. Bitwise the same steps.
 enum class Gather : std::uint8_t { kSimple, kPipelined };
@@ -51,6 +57,7 @@ struct Bucket {
   UpdateRule rule = UpdateRule::kAdamW;
   std::vector<Unit> units = {};             // ascending by offset
   std::vector<std::int64_t> segments = {};  // elements of rank r's part of the full space
+  Cut cut = Cut::kWhole;
   Reduction reduction = Reduction::kReduceScatter;
   StateAt state = StateAt::kOwner;
   Exchange exchange = Exchange::kNone;
@@ -59,33 +66,35 @@ struct Bucket {
   Publish publish = Publish::kAllGather;
   ReplicaAt replica = ReplicaAt::kEveryRank;
   // A bucket's parameters are alike in these. Gradients, reduced gradients and masters are fp32.
+  // Gradients are rounded to their wire's type when they are sent, and summed in fp32; where the
+  // plan exchanges them, the Nesterov input is rounded once more on its way to Newton-Schulz, and
+  // the update on its way back. An all-reduce rounds the sum as well.
   DType replica_dtype = DType::kF32;  // of the weights that forward reads
   DType adam_dtype = DType::kF32;     // of AdamW's moments
   DType gradient_wire = DType::kF32;
   DType weight_wire = DType::kF32;
   // Together with ShardingPlan::totals_tag, ascending tags are the one order of all collectives:
-  // the executor enqueues them in it. 0: there is none. Reductions, exchanges and returns with an
-  // owner are one collective per rank, with tags from this one on.
+  // the executor enqueues them in it. 0: there is none. Where a phase is several collectives, their
+  // tags start with this one.
   Tag reduce_tag = 0, exchange_tag = 0, return_tag = 0, publish_tag = 0;
 
   [[nodiscard]] std::int64_t full_elements() const;  // sum of segments
   [[nodiscard]] std::int64_t segment_begin(int rank) const;
 };
 
-// How many collectives of each kind a bucket has.
+// How many collectives of each kind a bucket has: one, except that a reduction to owners has one
+// per rank, a gather to the owner and a scatter one per unit, and everything cut by units one per
+// block.
 int reduce_collectives(const Bucket& bucket);
 int exchange_collectives(const Bucket& bucket);
 int return_collectives(const Bucket& bucket);
 int publish_collectives(const Bucket& bucket);
 
-// A part of a bucket's full space.
-struct Range {
-  std::int64_t begin = 0, end = 0;
-  [[nodiscard]] std::int64_t size() const { return end - begin; }
-};
-Range segment_range(const Bucket& bucket, int rank);
+Range unit_range(const Unit& unit);
 Range owner_range(const Bucket& bucket, int rank);  // from its first unit to the end of its last
-Range intersection(Range a, Range b);               // empty: begin == end
+std::vector<Range> blocks(const Bucket& bucket);    // that are cut; one where the cut is kWhole
+Range segment_of_block(const Bucket& bucket, Range block, int rank);
+Range segment_range(const Bucket& bucket, int rank);  // of a bucket that is cut as a whole
 
 struct ShardingPlan {
   int world = 1;
@@ -96,7 +105,12 @@ struct ShardingPlan {
   Tag totals_tag = 0;                           // after all reductions
 };
 
-// The strategies of this program: "balanced" (default), "ddp", "stacked".
+// The strategies of this program, the default first. docs/strategies.md compares them.
+struct Strategy {
+  std::string_view name;
+  std::string_view summary;  // one line
+};
+std::span<const Strategy> strategy_list();
 std::span<const std::string_view> strategy_names();
 
 // Throws InputError for an unknown strategy, naming the known ones.

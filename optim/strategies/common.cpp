@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <numeric>
+#include <string>
 
 #include "optim/strategies/strategies.h"
 
@@ -81,8 +83,80 @@ Bucket replicated_bucket(Params params, const Members& members, int world) {
   return bucket;
 }
 
+std::vector<Members> by_shape(Params params) {
+  std::map<std::pair<std::int64_t, std::int64_t>, Members> groups;
+  for (const std::size_t i : muon_members(params))
+    groups[{params[i].shape[0], params[i].shape[1]}].push_back(i);
+  std::vector<Members> out;
+  for (auto& entry : groups)
+    out.push_back(std::move(entry.second));
+  return out;
+}
+
+std::vector<Members> layers_backward(Params params) {
+  std::map<std::string, Members> by_name;
+  for (const std::size_t i : muon_members(params)) {
+    const std::string& name = params[i].name;
+    std::size_t digit = 0;
+    while (digit < name.size() && std::isdigit(static_cast<unsigned char>(name[digit])) == 0)
+      ++digit;
+    while (digit < name.size() && std::isdigit(static_cast<unsigned char>(name[digit])) != 0)
+      ++digit;
+    by_name[name.substr(0, digit)].push_back(i);
+  }
+  std::vector<Members> layers;
+  for (const auto& entry : by_name)
+    layers.push_back(entry.second);
+  const auto last = [&](const Members& layer) {
+    int ready = params[layer.front()].ready;
+    for (const std::size_t i : layer)
+      ready = std::max(ready, params[i].ready);
+    return ready;
+  };
+  std::stable_sort(layers.begin(), layers.end(),
+                   [&](const Members& a, const Members& b) { return last(a) < last(b); });
+  return layers;
+}
+
+Members backward_order(Params params, Members members) {
+  std::stable_sort(members.begin(), members.end(),
+                   [&](std::size_t a, std::size_t b) { return params[a].ready < params[b].ready; });
+  return members;
+}
+
+std::vector<Members> runs_of_bytes(Params params, const Members& members) {
+  constexpr std::int64_t kElements = std::int64_t{25} << 18;  // PyTorch DDP's 25 MiB
+  std::vector<Members> runs;
+  std::int64_t elements = 0;
+  for (const std::size_t i : members) {
+    const std::int64_t n = params[i].shape.numel();
+    if (runs.empty() || elements + n > kElements) {
+      runs.emplace_back();
+      elements = 0;
+    }
+    runs.back().push_back(i);
+    elements += n;
+  }
+  return runs;
+}
+
+std::vector<Members> blocks_of(const Members& members, std::size_t count) {
+  std::vector<Members> blocks;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i % count == 0) blocks.emplace_back();
+    blocks.back().push_back(members[i]);
+  }
+  return blocks;
+}
+
+std::vector<int> one_each(const Members& members) {
+  std::vector<int> owners(members.size());
+  std::iota(owners.begin(), owners.end(), 0);
+  return owners;
+}
+
 Bucket owned_bucket(Params params, const Members& members, const std::vector<int>& owners,
-                    int world) {
+                    int world, Segments sizes) {
   std::vector<std::size_t> order(members.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -90,25 +164,57 @@ Bucket owned_bucket(Params params, const Members& members, const std::vector<int
     return shape_less(params[members[a]].shape, params[members[b]].shape);
   });
   Bucket bucket{.name = params[members.front()].name + "...", .rule = UpdateRule::kMuon};
-  std::int64_t used = 0;  // in the segment of the unit's owner
-  std::int64_t segment = 0;
+  bucket.segments.assign(static_cast<std::size_t>(world), 0);
   const Unit* previous = nullptr;
   bucket.units.reserve(members.size());
   for (const std::size_t i : order) {
     const Shape& shape = params[members[i]].shape;
-    if (previous == nullptr || previous->owner != owners[i])
-      used = 0;
-    else if (params[previous->param].shape != shape)
-      used = align_elements(used);
+    std::int64_t& used = bucket.segments[static_cast<std::size_t>(owners[i])];
+    if (previous != nullptr && params[previous->param].shape != shape) used = align_elements(used);
     bucket.units.push_back(
         {.param = members[i], .end = shape.numel(), .owner = owners[i], .offset = used});
     previous = &bucket.units.back();
     used += shape.numel();
-    segment = std::max(segment, used);
   }
-  if (world > 1) segment = align_elements(segment);
+  if (world > 1)
+    for (std::int64_t& segment : bucket.segments)
+      segment = align_elements(segment);
+  if (sizes == Segments::kEqual)
+    std::ranges::fill(bucket.segments, *std::ranges::max_element(bucket.segments));
+  std::vector<std::int64_t> begins(bucket.segments.size());
+  std::exclusive_scan(bucket.segments.begin(), bucket.segments.end(), begins.begin(),
+                      std::int64_t{0});
   for (Unit& unit : bucket.units)
-    unit.offset += unit.owner * segment;
+    unit.offset += begins[static_cast<std::size_t>(unit.owner)];
+  return bucket;
+}
+
+Bucket element_bucket(Params params, const Members& members, int world) {
+  Bucket bucket = replicated_bucket(params, members, world);
+  bucket.reduction = Reduction::kReduceScatter;
+  bucket.state = StateAt::kElements;
+  bucket.exchange = Exchange::kAllGather;
+  bucket.returns = Return::kOwnSlice;
+  bucket.publish = Publish::kAllGather;
+  const std::int64_t segment = (bucket.full_elements() + world - 1) / world;
+  std::ranges::fill(bucket.segments, world > 1 ? align_elements(segment) : segment);
+  return bucket;
+}
+
+Bucket spread_bucket(Params params, const Members& members, const std::vector<int>& owners,
+                     int world) {
+  Bucket bucket{.name = params[members.front()].name + "...",
+                .rule = UpdateRule::kMuon,
+                .cut = Cut::kEachUnit,
+                .state = StateAt::kElements};
+  std::int64_t segment = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::int64_t n = params[members[i]].shape.numel();
+    bucket.units.push_back(
+        {.param = members[i], .end = n, .owner = owners[i], .offset = segment * world});
+    const std::int64_t part = (n + world - 1) / world;
+    segment += world > 1 ? align_elements(part) : part;
+  }
   bucket.segments.assign(static_cast<std::size_t>(world), segment);
   return bucket;
 }

@@ -1,17 +1,15 @@
-#include <map>
-
 #include "optim/strategies/strategies.h"
 
 namespace muo::strategies {
 
-// nanochat's: all K matrices of one shape in one bucket, ceil(K / world) consecutive ones a rank.
+// nanochat's DistMuonAdamW: all K matrices of one shape in one bucket, ceil(K / world) consecutive
+// ones a rank: one reduce-scatter, one batch of Newton-Schulz and one all-gather per shape.
+// Cost: sends 2 (N-1)/N of the padded matrices, up to N - 1 of each shape being padding; nothing is
+// reduced before the last gradient of a shape, which is near the end of backward. When: N divides
+// the number of matrices of each shape.
 Buckets stacked(Params params, int world) {
   Buckets buckets = sharded_adamw(params, world);
-  std::map<std::vector<std::int64_t>, Members> by_shape;
-  for (const std::size_t i : muon_members(params))
-    by_shape[{params[i].shape[0], params[i].shape[1]}].push_back(i);
-  for (const auto& entry : by_shape) {
-    const Members& members = entry.second;
+  for (const Members& members : by_shape(params)) {
     const std::size_t chunk =
         (members.size() + static_cast<std::size_t>(world) - 1) / static_cast<std::size_t>(world);
     std::vector<int> owners;

@@ -61,7 +61,8 @@ class HelpFormatter final : public CLI::Formatter {
     const std::string tail = option->get_required() ? " (required)"
                              : text.empty()         ? ""
                                                     : " [" + text + "]";
-    return option->get_description() + tail;
+    std::string description = option->get_description();
+    return description.insert(std::min(description.find('\n'), description.size()), tail);
   }
   std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
     return "Usage: muograph " + app->get_name() + " [OPTIONS]\n";
@@ -79,7 +80,7 @@ class Parser {
     app_.allow_extras();
     for (const OptionRow& row : rows_) {
       CLI::Option* option = app_.add_option("--" + std::string(row.name));
-      option->description(std::string(row.help))
+      option->description(std::string(row.help) + row.choices_help)
           ->group(std::string(row.group))
           ->type_name(std::string(row.value))
           ->default_str(option_text(row))

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <string_view>
 
 #include "app/option_table.h"
@@ -199,13 +201,17 @@ std::vector<OptionRow> where_rows(DeviceOptions& o) {
 
 std::vector<OptionRow> device_rows(TrainOptions& o) {
   const auto strategies = strategy_names();
+  std::string summaries;
+  for (const Strategy& strategy : strategy_list())
+    summaries += fmt::format("\n {}: {}", strategy.name, strategy.summary);
   return {
       {.name = "strategy",
        .group = kDevices,
        .value = "NAME",
        .help = "who updates which weights",
        .field = &o.strategy,
-       .choices = {strategies.begin(), strategies.end()}},
+       .choices = {strategies.begin(), strategies.end()},
+       .choices_help = summaries},
       {.name = "gather",
        .group = kDevices,
        .value = "pipelined|simple",

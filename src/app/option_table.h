@@ -30,6 +30,7 @@ struct OptionRow {
   double low = 0, high = std::numeric_limits<double>::max();
   bool never = false;
   std::vector<std::string_view> choices = {};
+  std::string choices_help = {};  // further lines of help
   // Options whose values from a config file lose their meaning when this one is given on the
   // command line.
   std::vector<std::string_view> replaces = {};

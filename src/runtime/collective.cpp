@@ -10,7 +10,8 @@ namespace muo {
 namespace {
 
 bool overlap(const Tensor& a, const Tensor& b) {
-  return a && b && a.data < b.data + b.bytes() && b.data < a.data + a.bytes();
+  return a.numel() > 0 && b.numel() > 0 && a.data < b.data + b.bytes() &&
+         b.data < a.data + a.bytes();
 }
 
 bool can_add(DType in, DType out) {

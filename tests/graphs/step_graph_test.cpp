@@ -32,14 +32,6 @@ TEST(StepGraph, EveryWorldGivesTheSameCurve) {
                                "world " + std::to_string(world));
 }
 
-TEST(StepGraph, EveryStrategyGivesTheSameCurve) {
-  for (const std::string_view strategy : strategy_names())
-    for (const int world : {1, 3})
-      test::expect_toy_agreement(
-          test::train({.world = world, .strategy = std::string(strategy), .steps = kSteps}),
-          std::string(strategy) + ", world " + std::to_string(world));
-}
-
 TEST(StepGraph, AccumulationGivesTheSameCurveInOneGraphAndInSeveral) {
   // 5 micro-steps unrolled; 20: an opening, a middle and a closing graph; 10: no middle one.
   for (const std::int64_t accumulation : {5, 10, 20})

@@ -45,6 +45,19 @@ std::vector<float> rounded(std::vector<float> values) {
   return values;
 }
 
+// How far two runs are apart, in terms of how far the second moved from the initial weights.
+double relative_change(const std::vector<float>& got, const std::vector<float>& want,
+                       const ParamSpec& param) {
+  const std::vector<float> initial = toy_weights(param);
+  std::vector<double> step;
+  std::vector<float> difference;
+  for (std::size_t i = 0; i < initial.size(); ++i) {
+    step.push_back(static_cast<double>(want[i]) - static_cast<double>(initial[i]));
+    difference.push_back(got[i] - want[i]);
+  }
+  return frobenius<float>(std::span<const float>(difference)) / frobenius<double>(step);
+}
+
 bool is_scalar(const ParamSpec& param) { return number_class(param.role) == NumberClass::kScalar; }
 
 TEST(NumberFormats, ReplicasAreTheRoundedMastersOnEveryRank) {
@@ -105,6 +118,48 @@ TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
     }
 }
 
+// Plans that round at the same points are bitwise equal; see Bucket::gradient_wire.
+TEST(NumberFormats, PlansWithTheSameRoundingsAreBitwiseEqual) {
+  const auto matrices = [](const char* strategy, DType replica) {
+    ToyRun run = toy(3, strategy, replica, {.gradient_wire = kBF16});
+    std::map<std::string, std::vector<float>> out = whole_state(run_toy(run));
+    std::erase_if(out, [](const auto& entry) { return !entry.first.starts_with("transformer.h"); });
+    return out;
+  };
+  for (const DType replica : {DType::kF32, kBF16}) {
+    const auto at_owner = matrices("balanced", replica);
+    for (const char* strategy : {"block_cyclic", "stacked", "layerwise"})
+      EXPECT_EQ(matrices(strategy, replica), at_owner) << strategy;
+    EXPECT_EQ(matrices("allreduce_owner", replica), matrices("ddp", replica));
+    const auto sent_back = matrices("parallel", replica);
+    EXPECT_EQ(matrices("parallel_round_robin", replica), sent_back);
+    EXPECT_EQ(matrices("all_to_all", replica), sent_back);
+    EXPECT_NE(sent_back, at_owner);
+    // The iterations in bf16 round their input anyway, and replicated ones send no update.
+    EXPECT_EQ(matrices("ns_replicated", replica) == at_owner, replica == kBF16);
+  }
+}
+
+// An update that travels in bf16 is off by a rounding of its own size at most, and what enters
+// Newton-Schulz by one of its largest element: the weights move as far as before, to per cents.
+TEST(NumberFormats, ExchangesInBf16StayWithinTheirRoundings) {
+  for (const char* strategy : {"ns_replicated", "parallel", "all_to_all"}) {
+    ToyRun narrow = toy(3, strategy, DType::kF32, {.gradient_wire = kBF16});
+    ToyRun wide = toy(3, strategy, DType::kF32, {});
+    wide.round_gradients = true;  // what is left is the exchange
+    narrow.steps = wide.steps = 1;
+    const auto got = whole_state(run_toy(narrow));
+    const auto want = whole_state(run_toy(wide));
+    for (const ParamSpec& param : narrow.params) {
+      if (param.role != ParamRole::kMatrix) continue;
+      EXPECT_EQ(got.at(param.name + ".momentum"), want.at(param.name + ".momentum")) << param.name;
+      const double apart = relative_change(got.at(param.name), want.at(param.name), param);
+      EXPECT_LT(apart, 0.05) << strategy << ": " << param.name;
+      EXPECT_GT(apart, 1e-4) << strategy << ": " << param.name;  // or nothing was rounded
+    }
+  }
+}
+
 // An all-reduce rounds its result as well: two roundings, of each rank's part and of the sum.
 TEST(NumberFormats, AnAllReduceInBf16StaysWithinItsRoundings) {
   ToyRun narrow = toy(3, "ddp", DType::kF32, {.gradient_wire = kBF16});
@@ -134,15 +189,7 @@ TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
       EXPECT_EQ(got.at(param.name), want.at(param.name)) << param.name;
       continue;
     }
-    const std::vector<float> initial = toy_weights(param);
-    std::vector<double> step;
-    std::vector<float> difference;
-    for (std::size_t i = 0; i < initial.size(); ++i) {
-      step.push_back(static_cast<double>(want.at(param.name)[i]) - static_cast<double>(initial[i]));
-      difference.push_back(got.at(param.name)[i] - want.at(param.name)[i]);
-    }
-    const double relative =
-        frobenius<float>(std::span<const float>(difference)) / frobenius<double>(step);
+    const double relative = relative_change(got.at(param.name), want.at(param.name), param);
     EXPECT_LT(relative, 0.16) << param.name;
     EXPECT_GT(relative, 1e-4) << param.name;  // or nothing was rounded
   }

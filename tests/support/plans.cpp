@@ -96,6 +96,14 @@ ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Re
   });
 }
 
+void number_in_model_order(std::vector<ParamSpec>& params) {
+  const int count = static_cast<int>(params.size());
+  for (int i = 0; i < count; ++i) {
+    params[static_cast<std::size_t>(i)].use = i;
+    params[static_cast<std::size_t>(i)].ready = count - 1 - i;
+  }
+}
+
 std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world) {
   std::vector<ShardingPlan> plans;
   for (const std::string_view strategy : strategy_names())

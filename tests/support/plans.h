@@ -17,6 +17,9 @@ ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, 
 // Whole matrices, dealt out in turn into segments of different lengths.
 ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Reduction reduction);
 
+// Sets `use` and `ready` as a model does that reads its parameters in this order.
+void number_in_model_order(std::vector<ParamSpec>& params);
+
 // Every strategy, and the plans above.
 std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
 

@@ -51,6 +51,10 @@ RunConfig toy_config(const ToyTraining& run) {
                   .n_embd = 20,
                   .seq_len = kTrainingSeqLen,
                   .window_pattern = "L"};
+  if (run.gates) {
+    config.model.value_embeddings = true;
+    config.model.n_embd = 24;
+  }
   if (run.nanochat_bf16) {
     constexpr auto kBF16 = DType::kBF16;
     set_nanochat_extras(config.model);
@@ -62,10 +66,10 @@ RunConfig toy_config(const ToyTraining& run) {
   config.world = run.world;
   config.accumulation = run.accumulation;
   config.timed_steps = run.timed;
-  config.batch = kTrainingRows / (run.world * run.accumulation);
-  MUO_CHECK(config.rows_per_step() == kTrainingRows, "world ", run.world, ", accumulation ",
+  config.batch = run.rows / (run.world * run.accumulation);
+  MUO_CHECK(config.rows_per_step() == run.rows, "world ", run.world, ", accumulation ",
             run.accumulation);
-  config.total_batch_tokens = kTrainingRows * kTrainingSeqLen;
+  config.total_batch_tokens = run.rows * kTrainingSeqLen;
   config.iterations = 100;
   config.optimizer = {.iterations = 100, .matrix_lr = 0.02, .embedding_lr = 0.1, .warmup_steps = 5};
   return config;

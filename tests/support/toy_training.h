@@ -9,8 +9,11 @@
 
 namespace muo::test {
 
+inline constexpr std::int64_t kTrainingRows = 60;  // per step
+inline constexpr std::int64_t kTrainingSeqLen = 12;
+
 // A small training run through the real parts (plan, memory plan, graphs, device group) on made-up
-// data with structure to learn. The global batch is the same for every world that divides 60.
+// data with structure to learn. The global batch is the same for every world that divides `rows`.
 struct ToyTraining {
   int world = 1;
   std::string strategy = "balanced";
@@ -18,8 +21,10 @@ struct ToyTraining {
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;
-  bool timed = false;          // see StepShape
+  bool timed = false;                 // see StepShape
+  std::int64_t rows = kTrainingRows;  // per step
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
+  bool gates = false;          // with value embeddings, which have gates
   std::uint64_t perturbation = 0;  // not 0: every initial weight moves by one ulp, up or down
   std::optional<std::uint64_t> random_order = {};
   GroupOptions devices = {};  // plugin, ranks_per_device and communicator count
@@ -28,9 +33,6 @@ struct ToyTraining {
 };
 
 using ToyCurves = RunCurves;
-
-inline constexpr std::int64_t kTrainingRows = 60;  // per step
-inline constexpr std::int64_t kTrainingSeqLen = 12;
 
 RunConfig toy_config(const ToyTraining& run);
 ToyCurves train(const ToyTraining& run);

@@ -1,0 +1,45 @@
+#include "optim/space.h"
+
+#include <algorithm>
+
+namespace muo {
+
+Range intersection(Range a, Range b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+void Space::add(Range range) {
+  if (range.size() == 0) return;
+  if (!ranges_.empty() && ranges_.back().end == range.begin)
+    ranges_.back().end = range.end;
+  else
+    ranges_.push_back(range);
+}
+
+std::int64_t Space::size() const {
+  std::int64_t size = 0;
+  for (const Range& range : ranges_)
+    size += range.size();
+  return size;
+}
+
+std::vector<Range> Space::within(Range range) const {
+  std::vector<Range> out;
+  for (const Range& have : ranges_)
+    if (const Range both = intersection(have, range); both.size() > 0) out.push_back(both);
+  return out;
+}
+
+Tensor Space::part(const Tensor& tensor, Range range) const {
+  std::int64_t before = 0;
+  for (const Range& have : ranges_) {
+    if (have.begin <= range.begin && range.end <= have.end)
+      return tensor.elements(before + range.begin - have.begin, range.size());
+    before += have.size();
+  }
+  MUO_CHECK(range.size() == 0, "elements [", range.begin, ", ", range.end, ") of a bucket");
+  return tensor.elements(0, 0);  // wherever nothing begins
+}
+
+}  // namespace muo

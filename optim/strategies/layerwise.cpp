@@ -1,0 +1,31 @@
+#include <algorithm>
+
+#include "optim/strategies/strategies.h"
+
+namespace muo::strategies {
+
+// NVIDIA's layer-wise optimizer (Emerging-Optimizers, Megatron): whole layers, `world` of them a
+// bucket and each at one rank. Segments are as large as layers are, so each is reduced to its owner
+// by itself, and a gather of parts of different sizes publishes them.
+// Cost: a reduction to an owner moves every byte of its layer past every rank, N/(N-1) of a
+// reduce-scatter; ranks beyond the last layer of a bucket wait. When: layers are many and alike,
+// and an update needs several matrices of a layer at once.
+Buckets layerwise(Params params, int world) {
+  Buckets buckets = sharded_adamw(params, world);
+  const std::vector<Members> layers = layers_backward(params);
+  const auto count = static_cast<std::size_t>(world);
+  for (std::size_t begin = 0; begin < layers.size(); begin += count) {
+    Members members;
+    std::vector<int> owners;
+    for (std::size_t l = begin; l < std::min(begin + count, layers.size()); ++l) {
+      members.insert(members.end(), layers[l].begin(), layers[l].end());
+      owners.resize(members.size(), static_cast<int>(l - begin));
+    }
+    buckets.push_back(owned_bucket(params, members, owners, world, Segments::kOwnSize));
+    buckets.back().reduction = Reduction::kReduceToOwner;
+    buckets.back().publish = Publish::kAllGatherV;
+  }
+  return buckets;
+}
+
+}  // namespace muo::strategies

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <numeric>
+
+#include "optim/strategies/strategies.h"
+
+namespace muo::strategies {
+namespace {
+
+Buckets chunks_of_world(Params params, const Members& order, int world,
+                        const std::vector<int>& owners) {
+  Buckets buckets = sharded_adamw(params, world);
+  const auto count = static_cast<std::size_t>(world);
+  std::size_t begin = 0;
+  for (const Members& chunk : blocks_of(order, count)) {
+    const auto first = owners.begin() + static_cast<std::ptrdiff_t>(begin);
+    buckets.push_back(spread_bucket(
+        params, chunk, {first, first + static_cast<std::ptrdiff_t>(chunk.size())}, world));
+    buckets.back().exchange = Exchange::kGatherToOwner;
+    buckets.back().returns = Return::kScatter;
+    begin += chunk.size();
+  }
+  return buckets;
+}
+
+}  // namespace
+
+// Motif's Parallel Muon: every matrix is spread over all ranks by elements, as fully sharded
+// gradients and momentum are. In chunks of `world` matrices each is gathered to one owner, computed
+// there, and its update scattered; the next chunk's gather and the last one's scatter run beside
+// the Newton-Schulz of this one, by their place in the order of collectives.
+// Matrices go by falling FLOPs, so that a chunk's are alike, each chunk's longest to the rank with
+// the least work so far.
+// Cost: sends 4 (N-1)/N of the matrices, twice as much as whole matrices at owners, in one gather
+// and one scatter a matrix. When: gradients and weights are sharded by elements anyway.
+Buckets parallel(Params params, int world) {
+  const auto flops = [&](std::size_t i) { return newton_schulz_flops(params[i].shape); };
+  Members order = backward_order(params, muon_members(params));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return flops(a) > flops(b); });
+  std::vector<double> load(static_cast<std::size_t>(world), 0.0);
+  std::vector<int> owners;
+  for (const Members& chunk : blocks_of(order, load.size())) {
+    std::vector<int> ranks(load.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+      return load[static_cast<std::size_t>(a)] < load[static_cast<std::size_t>(b)];
+    });
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      owners.push_back(ranks[i]);
+      load[static_cast<std::size_t>(ranks[i])] += flops(chunk[i]);
+    }
+  }
+  return chunks_of_world(params, order, world, owners);
+}
+
+// The same in backward order with owners in turn: what the article shows before it balances. In
+// every chunk with a large matrix, the ranks with small ones wait.
+Buckets parallel_round_robin(Params params, int world) {
+  const Members order = backward_order(params, muon_members(params));
+  std::vector<int> owners;
+  for (std::size_t i = 0; i < order.size(); ++i)
+    owners.push_back(static_cast<int>(i % static_cast<std::size_t>(world)));
+  return chunks_of_world(params, order, world, owners);
+}
+
+}  // namespace muo::strategies

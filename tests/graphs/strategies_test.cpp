@@ -1,0 +1,45 @@
+// Every strategy at every world trains the same model: gates, fewer key-value than query heads,
+// three layers for up to eight ranks.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "optim/sharding_plan.h"
+#include "support/tolerance.h"
+#include "support/toy_training.h"
+
+namespace muo {
+namespace {
+
+using test::ToyCurves;
+using test::ToyTraining;
+
+// 168 rows divide among 2, 3, 4, 7 and 8 ranks.
+ToyTraining training(int world, std::string_view strategy = "balanced") {
+  return {
+      .world = world, .strategy = std::string(strategy), .steps = 50, .rows = 168, .gates = true};
+}
+
+// On the host at one world all strategies add the same gradients in the same order, so they are
+// bitwise equal; worlds are as far apart as rounding takes them.
+TEST(Strategies, AgreeAfterFiftySteps) {
+  const ToyCurves alone = test::train(training(1));
+  const test::Agreement bounds = test::agreement(training(1));
+  ASSERT_LT(bounds.weights, 1e-3);  // or the comparison says nothing
+  for (const int world : {1, 2, 3, 4, 7, 8}) {
+    SCOPED_TRACE("world " + std::to_string(world));
+    const ToyCurves want = test::train(training(world));
+    EXPECT_LE(test::curve_distance(want.losses, alone.losses), bounds.losses);
+    EXPECT_LE(test::relative_error(want.weights, {alone.weights.begin(), alone.weights.end()}),
+              bounds.weights);
+    for (const std::string_view strategy : strategy_names()) {
+      if (strategy == "balanced") continue;
+      const ToyCurves got = test::train(training(world, strategy));
+      EXPECT_EQ(got.losses, want.losses) << strategy;
+      EXPECT_EQ(got.weights, want.weights) << strategy;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muo

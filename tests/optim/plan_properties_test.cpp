@@ -1,0 +1,186 @@
+// What every plan of every strategy keeps, over random models.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/philox.h"
+#include "optim/sharded_step.h"
+#include "optim/sharding_plan.h"
+#include "runtime/arena.h"
+#include "runtime/collective.h"
+#include "runtime/trace.h"
+#include "support/plans.h"
+
+namespace muo::test {
+namespace {
+
+std::vector<ParamSpec> random_params(std::uint64_t seed) {
+  const CounterRandom random(seed, "parameters");
+  std::uint64_t draw = 0;
+  const auto below = [&](std::uint64_t n) {
+    return static_cast<std::int64_t>(random.bits(draw++) % n);
+  };
+  std::vector<ParamSpec> params;
+  const std::int64_t count = 1 + below(40);
+  for (std::int64_t i = 0; i < count; ++i) {
+    ParamSpec param;
+    param.role = static_cast<ParamRole>(below(7));
+    param.name = "h." + std::to_string(below(6)) + ".p" + std::to_string(i);
+    if (param.role == ParamRole::kMatrix)
+      param.shape = {1 + below(4) * 16, 1 + below(4) * 16};
+    else if (below(2) == 0)
+      param.shape = {1 + below(3000)};
+    else
+      param.shape = {1 + below(60), 1 + below(60)};
+    params.push_back(param);
+  }
+  number_in_model_order(params);
+  for (ParamSpec& param : params)  // as a model may: in another order, with ties
+    param.ready = static_cast<int>(below(30));
+  return params;
+}
+
+// The claims of a valid plan, counted element by element and without check_plan.
+void expect_valid(const ShardingPlan& plan, const std::vector<ParamSpec>& params) {
+  std::vector<std::vector<int>> updated(params.size());
+  for (std::size_t i = 0; i < params.size(); ++i)
+    updated[i].resize(static_cast<std::size_t>(params[i].shape.numel()));
+  int last_ready = 0;
+  for (const Bucket& bucket : plan.buckets) {
+    std::vector<int> space(static_cast<std::size_t>(bucket.full_elements()));
+    int ready = 0;
+    for (const Unit& unit : bucket.units) {
+      ready = std::max(ready, params[unit.param].ready);
+      for (std::int64_t e = unit.begin; e < unit.end; ++e) {
+        ++updated[unit.param][static_cast<std::size_t>(e)];
+        const std::int64_t at = unit.offset + e - unit.begin;
+        ASSERT_LT(at, bucket.full_elements());
+        ++space[static_cast<std::size_t>(at)];
+        if (bucket.state == StateAt::kOwner) {
+          ASSERT_GE(at, bucket.segment_begin(unit.owner));
+          ASSERT_LT(at, bucket.segment_begin(unit.owner) +
+                            bucket.segments[static_cast<std::size_t>(unit.owner)]);
+        }
+      }
+    }
+    EXPECT_GE(ready, last_ready) << "reduced before an earlier gradient";
+    last_ready = ready;
+    EXPECT_TRUE(std::ranges::all_of(space, [](int n) { return n <= 1; })) << bucket.name;
+  }
+  for (std::size_t i = 0; i < params.size(); ++i)
+    EXPECT_TRUE(std::ranges::all_of(updated[i], [](int n) { return n == 1; })) << params[i].name;
+}
+
+// Records what a rank would send, and sends nothing.
+class RecordingCommunicator final : public CheckedCommunicator {
+ public:
+  struct Call {
+    Collective collective;
+    std::vector<std::int64_t> counts;
+  };
+
+  using CheckedCommunicator::CheckedCommunicator;
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_; }
+  void check() const override {}
+  [[nodiscard]] const std::vector<Call>& calls() const { return calls_; }
+
+ private:
+  void enqueue(Stream& /*stream*/, const Collective& collective) override {
+    Call& call = calls_.emplace_back();
+    call.collective = collective;
+    call.counts.assign(collective.counts.begin(), collective.counts.end());
+    bytes_ += collective.wire_bytes;
+  }
+  std::vector<Call> calls_;
+  std::int64_t bytes_ = 0;
+};
+
+// One step of the executor on one rank.
+RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<ParamSpec>& params,
+                                    int rank) {
+  TracingRank tracing(rank, plan.world);
+  RecordingCommunicator communicator(rank, plan.world);
+  const RankContext& traced = tracing.context();
+  const RankContext context{traced.rank,    traced.world,   traced.device,
+                            traced.compute, traced.comm,    traced.update,
+                            communicator,   traced.barrier, traced.progress};
+  TraceArena arena(rank);
+  ShardedStep step(context, plan, params, arena);
+  std::vector<std::size_t> order(params.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return params[a].ready < params[b].ready; });
+  static_cast<void>(context.compute.capture([&] {
+    step.begin();
+    for (std::size_t i = 0; i < params.size(); ++i)
+      step.weight_needed(i);
+    for (const std::size_t i : order)
+      step.gradient_ready(i);
+    step.finish();
+  }));
+  return communicator;
+}
+
+// Every rank enters the same collectives in the same order, which is that of their tags.
+void expect_one_total_order(std::vector<RecordingCommunicator>& ranks) {
+  const std::size_t count = ranks.at(0).calls().size();
+  for (const RecordingCommunicator& rank : ranks)
+    ASSERT_EQ(rank.calls().size(), count);
+  for (std::size_t c = 0; c < count; ++c) {
+    std::vector<Collective> by_rank;
+    for (const RecordingCommunicator& rank : ranks) {
+      by_rank.push_back(rank.calls()[c].collective);
+      by_rank.back().counts = rank.calls()[c].counts;
+    }
+    EXPECT_EQ(mispairing(by_rank), "");
+    EXPECT_TRUE(c == 0 || by_rank[0].tag > ranks.at(0).calls()[c - 1].collective.tag);
+  }
+}
+
+TEST(PlanProperties, EveryParameterIsUpdatedOnceAtEveryWorld) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const std::vector<ParamSpec> params = random_params(seed);
+    for (int world = 1; world <= 16; ++world) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", world " + std::to_string(world));
+      double stacked = 0;
+      double balanced = 0;
+      for (const std::string_view strategy : strategy_names()) {
+        const ShardingPlan plan = make_sharding_plan(params, world, strategy);
+        EXPECT_NO_THROW(check_plan(plan, params)) << strategy;
+        expect_valid(plan, params);
+        if (strategy == "stacked") stacked = plan_cost(plan, params).balance;
+        if (strategy == "balanced") balanced = plan_cost(plan, params).balance;
+      }
+      EXPECT_GE(balanced, stacked * (1 - 1e-9));
+    }
+  }
+}
+
+TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBytes) {
+  constexpr DType kBF16 = DType::kBF16;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const std::vector<ParamSpec> params = random_params(seed);
+    const NumberFormats formats = seed % 2 == 0
+                                      ? NumberFormats{}
+                                      : NumberFormats{.gradient_wire = kBF16, .weight_wire = kBF16};
+    for (const int world : {1, 2, 3, 5, 8, 16})
+      for (const std::string_view strategy : strategy_names()) {
+        SCOPED_TRACE(std::string(strategy) + ", seed " + std::to_string(seed) + ", world " +
+                     std::to_string(world));
+        const Gather gather = seed % 3 == 0 ? Gather::kPipelined : Gather::kSimple;
+        const ShardingPlan plan = make_sharding_plan(params, world, strategy, formats, gather);
+        const PlanCost cost = plan_cost(plan, params);
+        std::vector<RecordingCommunicator> ranks;
+        for (int r = 0; r < world; ++r)
+          ranks.push_back(recorded_step(plan, params, r));
+        expect_one_total_order(ranks);
+        const std::int64_t totals = std::int64_t{2} * (16 * (world - 1) / world);  // two fp64
+        for (std::size_t r = 0; r < ranks.size(); ++r)
+          EXPECT_EQ(ranks[r].bytes_sent(), cost.sent_bytes[r] + totals) << "rank " << r;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace muo::test
