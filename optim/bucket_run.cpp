@@ -10,10 +10,11 @@
 
 namespace muo {
 
-BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket,
+BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
                      std::span<const ParamSpec> params, Arena& arena, Lifespan gradients,
                      Tensor scalars)
     : bucket_(bucket),
+      version_(version),
       params_(params),
       communicator_(rank.communicator),
       rank_(rank.rank),
@@ -105,21 +106,27 @@ void BucketRun::add_batch(std::size_t first, std::size_t last, Arena& arena) {
   const std::string& name = param.name;
   const Tensor row_norms = arena.tensor(
       {.name = name + ".row_norms", .shape = {k, rows}, .category = MemoryCategory::kWorkspace});
-  const Tensor variance = arena.tensor({.name = name + ".variance",
-                                        .shape = {k, length},
-                                        .category = MemoryCategory::kMomentum,
-                                        .lifespan = Lifespan::kRun});
-  const Tensor new_variance = arena.tensor(
-      {.name = name + ".new_variance", .shape = {k, length}, .category = MemoryCategory::kUpdate});
-  batches_.push_back(Batch{.first_unit = first,
-                           .count = k,
-                           .range = range,
-                           .u = u,
-                           .row_norms = row_norms,
-                           .variance = variance,
-                           .new_variance = new_variance,
-                           .iteration = NewtonSchulz(name, u, bucket_.replica_dtype, arena),
-                           .rate = muon_rate(rows, columns)});
+  Tensor variance;
+  Tensor new_variance;
+  if (version_.factored_variance) {
+    variance = arena.tensor({.name = name + ".variance",
+                             .shape = {k, length},
+                             .category = MemoryCategory::kMomentum,
+                             .lifespan = Lifespan::kRun});
+    new_variance = arena.tensor({.name = name + ".new_variance",
+                                 .shape = {k, length},
+                                 .category = MemoryCategory::kUpdate});
+  }
+  batches_.push_back(
+      Batch{.first_unit = first,
+            .count = k,
+            .range = range,
+            .u = u,
+            .row_norms = row_norms,
+            .variance = variance,
+            .new_variance = new_variance,
+            .iteration = NewtonSchulz(name, u, bucket_.replica_dtype, version_.iteration, arena),
+            .rate = muon_rate(rows, columns)});
 }
 
 void BucketRun::find_pieces() {
@@ -204,13 +211,21 @@ void BucketRun::compute(Stream& update) const {
                         .grad = exchanged ? compute_.part(exchanged_, batch.range)
                                           : reduced_space_.part(reduced_, batch.range),
                         .momentum = exchanged ? Tensor{} : state_.part(momentum_, batch.range),
-                        .scalars = scalars_});
+                        .scalars = scalars_,
+                        .equilibrate = version_.equilibrate,
+                        .norm_factor = version_.norm_factor,
+                        .norm_eps = version_.norm_eps});
     batch.iteration.run(update);
-    muon_scale(update, {.u = batch.u,
-                        .x = batch.iteration.result(),
-                        .new_variance = batch.new_variance,
-                        .variance = batch.variance,
-                        .scalars = scalars_});
+    const Tensor x = batch.iteration.result();
+    if (version_.factored_variance)
+      muon_scale(update, {.u = batch.u,
+                          .x = x,
+                          .new_variance = batch.new_variance,
+                          .variance = batch.variance,
+                          .scalars = scalars_,
+                          .unit_update = version_.unit_update});
+    else if (x.data != batch.u.data)
+      cast(update, {.y = batch.u, .x = x});
   }
 }
 
@@ -236,6 +251,7 @@ void BucketRun::commit(Stream& update) const {
                            .scalars = scalars_,
                            .rate = piece.rate});
   }
+  if (!version_.factored_variance) return;
   for (const Batch& batch : batches_)
     muon_commit(
         update,
@@ -303,6 +319,7 @@ void BucketRun::append_state(std::vector<StateEntry>& entries) const {
 }
 
 void BucketRun::append_variances(std::vector<StateEntry>& entries) const {
+  if (!version_.factored_variance) return;
   const bool writer = bucket_.compute == ComputeAt::kOwner || rank_ == 0;
   for (const Batch& batch : batches_)
     for (std::int64_t i = 0; i < batch.count; ++i) {

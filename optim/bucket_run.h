@@ -16,8 +16,8 @@ namespace muo {
 // on the one stream it is given and synchronises with nothing: ShardedStep orders the streams.
 class BucketRun {
  public:
-  BucketRun(const RankContext& rank, const Bucket& bucket, std::span<const ParamSpec> params,
-            Arena& arena, Lifespan gradients, Tensor scalars);
+  BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
+            std::span<const ParamSpec> params, Arena& arena, Lifespan gradients, Tensor scalars);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -50,7 +50,7 @@ class BucketRun {
     Range range;          // of the bucket's full space
     Tensor u;             // (k, R, C)
     Tensor row_norms;     // (k, R)
-    Tensor variance;      // (k, long)
+    Tensor variance;      // (k, long); absent in a version without it, as the next is
     Tensor new_variance;  // (k, long)
     NewtonSchulz iteration;
     double rate = 1;
@@ -78,6 +78,7 @@ class BucketRun {
   static Tensor sent(Stream& comm, const Tensor& values, const Tensor& wire);
 
   const Bucket& bucket_;
+  const OptimizerVersion& version_;
   std::span<const ParamSpec> params_;
   Communicator& communicator_;
   int rank_;

@@ -7,7 +7,10 @@
 
 namespace muo {
 
-NewtonSchulz::NewtonSchulz(const std::string& name, Tensor u, DType dtype, Arena& arena) {
+NewtonSchulz::NewtonSchulz(const std::string& name, Tensor u, DType dtype,
+                           std::span<const Quintic> iteration, Arena& arena)
+    : iteration_(iteration) {
+  MUO_CHECK(iteration.size() % 2 == 1, "the result of ", iteration.size(), " steps ends in x");
   const std::int64_t n = std::min(u.shape[1], u.shape[2]);
   const Shape square{u.shape[0], n, n};
   const auto scratch = [&](const char* what, const Shape& shape) {
@@ -23,11 +26,10 @@ NewtonSchulz::NewtonSchulz(const std::string& name, Tensor u, DType dtype, Arena
 }
 
 void NewtonSchulz::run(Stream& stream) const {
-  static_assert(kPolarExpress.size() % 2 == 1, "the result ends in y");
   const bool tall = x_.shape[1] > x_.shape[2];
   Tensor from = x_;
   Tensor to = y_;
-  for (const PolarExpress& p : kPolarExpress) {
+  for (const Quintic& p : iteration_) {
     gemm(stream, {.d = gram_, .a = from, .b = from, .transpose_a = tall, .transpose_b = !tall});
     gemm(stream, {.d = polynomial_,
                   .c = gram_,

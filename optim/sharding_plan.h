@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "optim/number_formats.h"
+#include "optim/optimizer_version.h"
 #include "optim/space.h"
 #include "optim/update_groups.h"
 #include "runtime/communicator.h"
@@ -101,8 +102,10 @@ struct ShardingPlan {
   std::string strategy;
   std::vector<Bucket> buckets = {};             // in the order of reduction and compute
   std::vector<std::size_t> publish_order = {};  // bucket indices, in the order of the next forward
-  Gather gather = Gather::kSimple;              // publications come last, or first
-  Tag totals_tag = 0;                           // after all reductions
+  // What is computed, beside who computes it.
+  const OptimizerVersion* version = &optimizer_versions().front();
+  Gather gather = Gather::kSimple;  // publications come last, or first
+  Tag totals_tag = 0;               // after all reductions
 };
 
 // The strategies of this program, the default first. docs/strategies.md compares them.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/step_scalars.h"
+#include "optim/optimizer_version.h"
 #include "runtime/parameter.h"
 
 namespace muo {
@@ -39,6 +40,7 @@ struct OptimizerOptions {
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65;
   double final_lr_frac = 0.05;
+  const OptimizerVersion* version = &optimizer_versions().front();
 };
 HyperParameters make_hyper_parameters(const OptimizerOptions& options);
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "app/option_table.h"
+#include "optim/optimizer_version.h"
 #include "optim/sharding_plan.h"
 
 namespace muo {
@@ -140,6 +141,9 @@ std::vector<OptionRow> batch_rows(TrainOptions& o) {
 }
 
 std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
+  std::vector<std::string_view> versions;
+  for (const OptimizerVersion& version : optimizer_versions())
+    versions.push_back(version.name);
   return {
       {"matrix-lr", kOptimizer, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr,
        0, 1e3},
@@ -159,6 +163,12 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
       {"warmdown-ratio", kOptimizer, "PART", "last part of the run, where they fall",
        &o.warmdown_ratio, 0, 1},
       {"final-lr-frac", kOptimizer, "PART", "of the rates at the end", &o.final_lr_frac, 0, 1},
+      {.name = "optimizer-spec",
+       .group = kOptimizer,
+       .value = "VERSION",
+       .help = "of nanochat's Muon and AdamW: head, 2026-01, 2025-10",
+       .field = &o.optimizer_spec,
+       .choices = versions},
   };
 }
 

@@ -49,6 +49,7 @@ struct TrainOptions : DeviceOptions {
   std::optional<double> batch_lr_scale, width_lr_scale, weight_decay_scale;
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
+  std::string optimizer_spec = "head";  // a version of nanochat's
 
   std::string strategy = "balanced";
   std::string gather = "pipelined";  // or "simple": see Gather

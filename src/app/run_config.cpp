@@ -221,7 +221,8 @@ class Resolver {
                           o.weight_decay_scale.value_or(weight_decay_scale(run_.targets, batch)),
                       .warmup_steps = o.warmup_steps,
                       .warmdown_ratio = o.warmdown_ratio,
-                      .final_lr_frac = o.final_lr_frac};
+                      .final_lr_frac = o.final_lr_frac,
+                      .version = &optimizer_version(o.optimizer_spec)};
   }
 
   void evaluation() {
@@ -277,8 +278,11 @@ RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
 
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
   const bool pipelined = config.options.gather == "pipelined";
-  return make_sharding_plan(params, config.world, config.options.strategy, config.formats,
-                            pipelined ? Gather::kPipelined : Gather::kSimple);
+  ShardingPlan plan =
+      make_sharding_plan(params, config.world, config.options.strategy, config.formats,
+                         pipelined ? Gather::kPipelined : Gather::kSimple);
+  plan.version = config.optimizer.version;
+  return plan;
 }
 
 GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {

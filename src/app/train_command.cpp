@@ -76,6 +76,12 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
         fmt::format("--resume: {} holds another model: {}: give the options it was "
                     "trained with, or start a new run",
                     name, difference));
+  if (const std::string spec = checkpoint_options(*checkpoint).optimizer_spec;
+      spec != config.options.optimizer_spec)
+    throw InputError(fmt::format(
+        "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start "
+        "a new run",
+        name, spec, config.options.optimizer_spec));
   if (checkpoint->info().step >= config.iterations)
     throw InputError(
         fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "

@@ -7,9 +7,9 @@
 
 namespace muo {
 
-// nanochat's Muon at HEAD (spec/optimizer 1.2-1.5) around the Newton-Schulz GEMMs, on a batch of
-// `k` matrices of one shape (R, C). long = max(R, C), n = min(R, C). Compute, then commit
-// (decision 11): only muon_commit writes state.
+// nanochat's Muon (spec/optimizer 1.2-1.5; by default as at HEAD) around the Newton-Schulz GEMMs,
+// on a batch of `k` matrices of one shape (R, C). long = max(R, C), n = min(R, C). Compute, then
+// commit (decision 11): only muon_commit writes state.
 //
 // lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w).
 
@@ -28,14 +28,16 @@ void muon_nesterov(Stream& stream, const MuonNesterovArgs& args);
 
 // Steps 1-5. In bf16 every intermediate is rounded where nanochat's is: the Nesterov input, a row's
 // factor and its product, and the quotient by the norm. x = as above; every row of x scaled to the
-// norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * 1.01 + 1e-6. A zero
-// gradient and momentum give x = 0.
+// norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * norm_factor + norm_eps. A
+// zero gradient and momentum give x = 0.
 struct MuonInputArgs {
-  Tensor x;              // (k, R, C) out, fp32 or bf16
-  Tensor row_norms;      // (k, R) out, scratch: norms before scaling
-  Tensor grad;           // (k, R, C)
-  Tensor momentum = {};  // (k, R, C), or absent: grad already is the Nesterov input
-  Tensor scalars;        // StepScalars
+  Tensor x;                 // (k, R, C) out, fp32 or bf16
+  Tensor row_norms;         // (k, R) out, scratch: norms before scaling
+  Tensor grad;              // (k, R, C)
+  Tensor momentum = {};     // (k, R, C), or absent: grad already is the Nesterov input
+  Tensor scalars;           // StepScalars
+  bool equilibrate = true;  // false: without MuonEq
+  double norm_factor = 1.01, norm_eps = 1e-6;
 };
 void muon_input(Stream& stream, const MuonInputArgs& args);
 
@@ -44,11 +46,12 @@ void muon_input(Stream& stream, const MuonInputArgs& args);
 // row), s' = lerp(variance, q, 1 - beta2), z = 1 / sqrt(max(s', 1e-10)), u *= z * |u|_F /
 // max(sqrt(sum(n q z^2)), 1e-10).
 struct MuonScaleArgs {
-  Tensor u;             // (k, R, C) out, fp32
-  Tensor x;             // (k, R, C) fp32, then it may be u, or bf16
-  Tensor new_variance;  // (k, long) out: s'
-  Tensor variance;      // (k, long)
-  Tensor scalars;       // StepScalars
+  Tensor u;                 // (k, R, C) out, fp32
+  Tensor x;                 // (k, R, C) fp32, then it may be u, or bf16
+  Tensor new_variance;      // (k, long) out: s'
+  Tensor variance;          // (k, long)
+  Tensor scalars;           // StepScalars
+  bool unit_update = true;  // false: without Muon+
 };
 void muon_scale(Stream& stream, const MuonScaleArgs& args);
 

@@ -33,7 +33,8 @@ struct HyperParameters {
   double final_lr_frac = 0.05;
   double muon_lr = 0.02;            // initial
   double muon_beta2 = 0.9;          // NorMuon's factored variance
-  double muon_weight_decay = 0.28;  // initial; cosine to zero
+  double muon_weight_decay = 0.28;  // initial; to zero along a cosine, or a line
+  std::int64_t linear_weight_decay = 0;
   double muon_momentum_start = 0.85, muon_momentum_peak = 0.97, muon_momentum_end = 0.90;
   std::int64_t muon_momentum_ramp = 400;  // steps from start to peak
   AdamHyper adam[kMaxAdamGroups] = {};
@@ -86,6 +87,7 @@ MUO_HOST_DEVICE inline double muon_weight_decay_at(const HyperParameters& hyper,
   if (it >= hyper.iterations) return 0.0;
   constexpr double kPi = 3.14159265358979323846;
   const double p = static_cast<double>(it) / static_cast<double>(hyper.iterations);
+  if (hyper.linear_weight_decay != 0) return hyper.muon_weight_decay * (1.0 - p);
   return hyper.muon_weight_decay * 0.5 * (1.0 + cos(kPi * p));
 }
 

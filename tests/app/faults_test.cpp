@@ -219,6 +219,7 @@ void expect_good_ends(const Place& place, const std::vector<Case>& cases) {
   };
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i)
       threads.emplace_back(work);
   }

@@ -4,15 +4,13 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "app/checkpoint.h"
+#include "app/training_run.h"
 #include "support/files.h"
 #include "support/program.h"
 
-// The commands as a user runs them, on a text of a few kilobytes.
 namespace muo {
 namespace {
 
@@ -21,57 +19,6 @@ using nlohmann::json;
 using test::Outcome;
 using test::run_program;
 using testing::HasSubstr;
-
-class Training : public testing::Test {
- protected:
-  Training() {
-    std::string text;
-    for (int i = 0; i < 900; ++i)
-      text += "line " + std::to_string(i * i % 97) + " of the text;\n";
-    test::write_file(text_, text);
-  }
-
-  [[nodiscard]] fs::path path(const std::string& name) const { return directory_.path() / name; }
-  // The defaults of these tests, except where `more` says otherwise, and `more`.
-  [[nodiscard]] std::string options(const std::string& out, const std::string& more = "") const {
-    std::string command = "train --data " + text_.string() + " --out " + path(out).string();
-    for (const char* option :
-         {"--model plain", "--depth 1", "--n-embd 32", "--n-head 2", "--max-seq-len 32",
-          "--total-batch-size 768", "--device-batch-size 4", "--num-iterations 20",
-          "--warmup-steps 5", "--eval-every 10", "--eval-tokens 640", "--sample-every -1",
-          "--devices 2", "--matrix-lr 0.3", "--embedding-lr 2", "--unembedding-lr 0.2"}) {
-      const std::string text = option;
-      if (more.find(text.substr(0, text.find(' ') + 1)) == std::string::npos) command += " " + text;
-    }
-    return command + " " + more;
-  }
-  Outcome train(const std::string& out, const std::string& more = "") {
-    Outcome outcome = run_program(options(out, more));
-    if (outcome.code != 0) throw Error("exit code not 0: " + outcome.err + outcome.out);
-    return outcome;
-  }
-  [[nodiscard]] std::vector<json> metrics(const std::string& out, const std::string& kind) const {
-    std::ifstream file(path(out) / "metrics.jsonl");
-    std::vector<json> records;
-    for (std::string line; std::getline(file, line);)
-      if (json record = json::parse(line); record["kind"] == kind) records.push_back(record);
-    return records;
-  }
-  [[nodiscard]] std::vector<double> losses(const std::string& out) const {
-    std::vector<double> values;
-    for (const json& record : metrics(out, "train"))
-      values.push_back(record["loss"]);
-    return values;
-  }
-  [[nodiscard]] std::string tensors(const std::string& out, std::int64_t step) const {
-    const fs::path checkpoint = checkpoint_directory(path(out), step);
-    return test::read_file(checkpoint / "model.safetensors") +
-           test::read_file(checkpoint / "optimizer.safetensors");
-  }
-
-  test::TemporaryDirectory directory_;
-  fs::path text_ = directory_.path() / "text.txt";
-};
 
 TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
   const Outcome outcome = train("run");
@@ -162,6 +109,27 @@ TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
   EXPECT_LT(whole.back(), whole.front() - 0.5);
 }
 
+TEST_F(Training, OlderOptimizersTrainAndResumeAsThemselves) {
+  std::vector<std::string> weights;
+  for (const std::string spec : {"head", "2026-01", "2025-10"}) {
+    const std::string version = "--optimizer-spec " + spec + " ";
+    const std::string save = "--devices 3 --total-batch-size 384 --save-every 7 ";
+    train("whole" + spec, version + save);
+    const std::string checkpoint = checkpoint_directory(path("whole" + spec), 7).string();
+    train("part" + spec, version + save + "--resume " + checkpoint);
+    weights.push_back(tensors("whole" + spec, 20));
+    EXPECT_EQ(weights.back(), tensors("part" + spec, 20)) << spec;
+    EXPECT_LT(losses("whole" + spec).back(), 0.8 * losses("whole" + spec).front()) << spec;
+    const Outcome other =
+        run_program(options("other", "--resume " + checkpoint + " --optimizer-spec " +
+                                         (spec == "head" ? "2026-01" : "head")));
+    EXPECT_EQ(other.code, 2);
+    EXPECT_THAT(other.err, HasSubstr("was trained with --optimizer-spec " + spec));
+  }
+  EXPECT_NE(weights[0], weights[1]);
+  EXPECT_NE(weights[1], weights[2]);
+}
+
 std::string first_sample(const Outcome& outcome) {
   const std::string rest = outcome.out.substr(outcome.out.find(": sample\n"));
   return rest.substr(0, rest.find("\nstep "));
@@ -220,68 +188,6 @@ TEST_F(Training, WritesItsGraphsForGraphviz) {
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("--graph-dot: cannot write to /nowhere/step.dot"));
   EXPECT_EQ(run_program(options("off", "--graph off --graph-dot " + file)).code, 2);
-}
-
-// With the SIMT tier in the place of GPUs: nothing of the program may depend on host memory.
-TEST_F(Training, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
-  const std::string run =
-      "--num-iterations 4 --total-batch-size 256 --eval-every 2 --save-every 2 ";
-  const Outcome device = run_program(
-      options("device", run + "--backend cuda --devices 1 --ranks-per-device 2 --dtype fp32"),
-      "MUO_CUDA_PLUGIN=muograph_simt");
-  ASSERT_EQ(device.code, 0) << device.err << device.out;
-  EXPECT_THAT(device.out + device.err, HasSubstr("attention, window 32: own kernels in fp32"));
-  train("host", run);
-  const std::vector<double> got = losses("device");
-  const std::vector<double> want = losses("host");
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < want.size(); ++i)
-    EXPECT_NEAR(got[i], want[i], 1e-5) << "step " << i;
-  EXPECT_NEAR(metrics("device", "eval").back()["val_loss"].get<double>(),
-              metrics("host", "eval").back()["val_loss"].get<double>(), 1e-5);
-  // A checkpoint knows nothing of where it was made.
-  train("resumed", run + "--resume " + checkpoint_directory(path("device"), 2).string());
-  EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
-  // The others who read one may run on a device as well.
-  const std::string sample =
-      "sample --max-tokens 5 --temperature 0 --prompt line --checkpoint " + path("device").string();
-  const Outcome text = run_program(sample + " --backend cuda", "MUO_CUDA_PLUGIN=muograph_simt");
-  EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_EQ(text.out, run_program(sample + " --backend host").out);
-  const Outcome eval = run_program(
-      "eval --eval-tokens 64 --backend cuda --devices 1 --checkpoint " + path("device").string(),
-      "MUO_CUDA_PLUGIN=muograph_simt");
-  EXPECT_THAT(eval.out, HasSubstr("val_loss")) << eval.err;
-}
-
-TEST_F(Training, AGemmTableIsWrittenOnceAndServesTheNextRun) {
-  const std::string file = path("gemm.json").string();
-  const auto train_with = [&](const std::string& out, const std::string& table) {
-    return run_program(options(out,
-                               "--num-iterations 1 --total-batch-size 128 --eval-every -1 "
-                               "--backend cuda --devices 1 --gemm-table " +
-                                   table),
-                       "MUO_CUDA_PLUGIN=muograph_simt");
-  };
-  const Outcome first = train_with("first", file);
-  ASSERT_EQ(first.code, 0) << first.err;
-  const std::string table = test::read_file(file);
-  EXPECT_THAT(table, HasSubstr("\"problem\": \"bf16 into fp32"));
-  // It is read, and not written when nothing is new.
-  fs::permissions(file, fs::perms::owner_read);
-  const auto written = fs::last_write_time(file);
-  EXPECT_EQ(train_with("second", file).code, 0);
-  EXPECT_EQ(fs::last_write_time(file), written);
-  const std::string other = path("other.json").string();
-  std::string elsewhere = table;
-  test::write_file(other, elsewhere.replace(elsewhere.find("the CPU"), 7, "a GPU's"));
-  const Outcome refused = train_with("third", other);
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("other.json: measured with cuBLASLt 1 on a GPU's"));
-  EXPECT_EQ(train_with("fourth", "/nowhere/gemm.json").code, 2);
-  const Outcome host = run_program(options("host", "--gemm-table " + file));
-  EXPECT_EQ(host.code, 2);
-  EXPECT_THAT(host.err, HasSubstr("is for GPUs"));
 }
 
 TEST_F(Training, ResumeAutoTakesTheNewestCheckpointThatIsWhole) {

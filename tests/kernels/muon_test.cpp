@@ -43,8 +43,15 @@ struct Round {
   }
 };
 
+struct Normalisation {
+  bool equilibrate = true;
+  double factor = 1.01, eps = 1e-6;
+};
+const Normalisation kNormalisations[] = {{}, {false, 1.02, 1e-6}, {false, 1.0, 1e-7}};
+
 std::vector<double> input_reference(const Shape& shape, const std::vector<double>& grad,
-                                    const std::vector<double>& momentum, const Round& round = {}) {
+                                    const std::vector<double>& momentum,
+                                    const Normalisation& normalisation, const Round& round = {}) {
   const double mu = static_cast<double>(0.9F);
   const auto rows = static_cast<std::size_t>(shape[1]);
   const auto columns = static_cast<std::size_t>(shape[2]);
@@ -63,7 +70,8 @@ std::vector<double> input_reference(const Shape& shape, const std::vector<double
       double norm = 0;
       for (std::size_t c = 0; c < columns; ++c)
         norm += x[begin + r * columns + c] * x[begin + r * columns + c];
-      const double factor = round(target / std::max(std::sqrt(norm), 1e-6));
+      const double factor =
+          normalisation.equilibrate ? round(target / std::max(std::sqrt(norm), 1e-6)) : 1.0;
       for (std::size_t c = 0; c < columns; ++c) {
         double& value = x[begin + r * columns + c];
         value = round(value * factor);
@@ -71,7 +79,8 @@ std::vector<double> input_reference(const Shape& shape, const std::vector<double
       }
     }
     for (std::size_t i = 0; i < rows * columns; ++i)
-      x[begin + i] = round(x[begin + i] / (std::sqrt(scaled) * 1.01 + 1e-6));
+      x[begin + i] =
+          round(x[begin + i] / (std::sqrt(scaled) * normalisation.factor + normalisation.eps));
   }
   return x;
 }
@@ -79,31 +88,41 @@ std::vector<double> input_reference(const Shape& shape, const std::vector<double
 TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
   KernelStream stream;
   const Scalars scalars;
-  for (const Shape& shape : shapes())
-    for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last: rows at MuonEq's clamp
-      const HostTensor grad = random_tensor(shape, "grad", size);
-      const HostTensor momentum = random_tensor(shape, "momentum", size);
-      const HostTensor x(shape);
-      const HostTensor norms({shape[0], shape[1]});
-      muon_input(stream, {.x = x,
-                          .row_norms = norms,
-                          .grad = grad,
-                          .momentum = momentum,
-                          .scalars = scalars.tensor});
-      const std::vector<double> want = input_reference(shape, grad.doubles(), momentum.doubles());
-      // Per element: six roundings of the lerps, relative to |grad| + |momentum|, which is at most
-      // 20 times the result's norm for mu = 0.9; then the norms and two of the scaling.
-      EXPECT_LE(relative_error<float>(x.values(), want), 20 * worst_case(12)) << shape.text();
+  for (const Normalisation& normalisation : kNormalisations)
+    for (const Shape& shape : shapes())
+      for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last: rows at MuonEq's clamp
+        const HostTensor grad = random_tensor(shape, "grad", size);
+        const HostTensor momentum = random_tensor(shape, "momentum", size);
+        const HostTensor x(shape);
+        const HostTensor norms({shape[0], shape[1]});
+        muon_input(stream, {.x = x,
+                            .row_norms = norms,
+                            .grad = grad,
+                            .momentum = momentum,
+                            .scalars = scalars.tensor,
+                            .equilibrate = normalisation.equilibrate,
+                            .norm_factor = normalisation.factor,
+                            .norm_eps = normalisation.eps});
+        const std::vector<double> want =
+            input_reference(shape, grad.doubles(), momentum.doubles(), normalisation);
+        // Per element: six roundings of the lerps, relative to |grad| + |momentum|, which is at
+        // most 20 times the result's norm for mu = 0.9; then the norms and two of the scaling.
+        EXPECT_LE(relative_error<float>(x.values(), want), 20 * worst_case(12)) << shape.text();
 
-      // The same from a Nesterov input that came from elsewhere.
-      const HostTensor nesterov(shape);
-      muon_nesterov(stream,
-                    {.x = nesterov, .grad = grad, .momentum = momentum, .scalars = scalars.tensor});
-      const HostTensor again(shape);
-      muon_input(stream,
-                 {.x = again, .row_norms = norms, .grad = nesterov, .scalars = scalars.tensor});
-      EXPECT_TRUE(std::ranges::equal(again.values(), x.values())) << shape.text();
-    }
+        // The same from a Nesterov input that came from elsewhere.
+        const HostTensor nesterov(shape);
+        muon_nesterov(
+            stream, {.x = nesterov, .grad = grad, .momentum = momentum, .scalars = scalars.tensor});
+        const HostTensor again(shape);
+        muon_input(stream, {.x = again,
+                            .row_norms = norms,
+                            .grad = nesterov,
+                            .scalars = scalars.tensor,
+                            .equilibrate = normalisation.equilibrate,
+                            .norm_factor = normalisation.factor,
+                            .norm_eps = normalisation.eps});
+        EXPECT_TRUE(std::ranges::equal(again.values(), x.values())) << shape.text();
+      }
 }
 
 // The reference rounds where nanochat does, but what it rounds differs by fp32's errors. They
@@ -114,27 +133,31 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
 TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
   KernelStream stream;
   const Scalars scalars;
-  for (const Shape& shape : shapes())
-    for (const float size : {1.0F, 1e-4F}) {
-      const HostTensor grad = random_tensor(shape, "grad", size);
-      const HostTensor momentum = random_tensor(shape, "momentum", size);
-      const HostTensor x(shape, DType::kBF16);
-      const HostTensor norms({shape[0], shape[1]});
-      muon_input(stream, {.x = x,
-                          .row_norms = norms,
-                          .grad = grad,
-                          .momentum = momentum,
-                          .scalars = scalars.tensor});
-      const std::vector<double> want =
-          input_reference(shape, grad.doubles(), momentum.doubles(), {.to_bf16 = true});
-      const std::vector<double> got = x.doubles();
-      std::size_t different = 0;
-      for (std::size_t i = 0; i < got.size(); ++i)
-        if (got[i] != want[i]) ++different;
-      EXPECT_LE(different, got.size() / 50) << shape.text();
-      // Those few are one value of bf16 away, or two after both products.
-      EXPECT_LE(relative_error(got, want), 4 * kUnitBF16 / std::sqrt(50)) << shape.text();
-    }
+  for (const Normalisation& normalisation : kNormalisations)
+    for (const Shape& shape : shapes())
+      for (const float size : {1.0F, 1e-4F}) {
+        const HostTensor grad = random_tensor(shape, "grad", size);
+        const HostTensor momentum = random_tensor(shape, "momentum", size);
+        const HostTensor x(shape, DType::kBF16);
+        const HostTensor norms({shape[0], shape[1]});
+        muon_input(stream, {.x = x,
+                            .row_norms = norms,
+                            .grad = grad,
+                            .momentum = momentum,
+                            .scalars = scalars.tensor,
+                            .equilibrate = normalisation.equilibrate,
+                            .norm_factor = normalisation.factor,
+                            .norm_eps = normalisation.eps});
+        const std::vector<double> want = input_reference(shape, grad.doubles(), momentum.doubles(),
+                                                         normalisation, {.to_bf16 = true});
+        const std::vector<double> got = x.doubles();
+        std::size_t different = 0;
+        for (std::size_t i = 0; i < got.size(); ++i)
+          if (got[i] != want[i]) ++different;
+        EXPECT_LE(different, got.size() / 50) << shape.text();
+        // Those few are one value of bf16 away, or two after both products.
+        EXPECT_LE(relative_error(got, want), 4 * kUnitBF16 / std::sqrt(50)) << shape.text();
+      }
 }
 
 TEST(MuonInput, ZeroGradientGivesZero) {
@@ -154,53 +177,57 @@ TEST(MuonInput, ZeroGradientGivesZero) {
 TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
   KernelStream stream;
   const Scalars scalars;
-  for (const Shape& shape : shapes()) {
-    const auto rows = static_cast<std::size_t>(shape[1]);
-    const auto columns = static_cast<std::size_t>(shape[2]);
-    const std::size_t length = std::max(rows, columns);
-    const auto n = static_cast<double>(std::min(rows, columns));
-    const HostTensor u = random_tensor(shape, "u");
-    const HostTensor variance = random_tensor({shape[0], std::max(shape[1], shape[2])}, "v", 0.01F);
-    for (float& v : variance.values())
-      v = std::abs(v);
-    const HostTensor new_variance(variance.tensor().shape);
-    std::vector<double> want = u.doubles();
-    std::vector<double> want_variance = variance.doubles();
-    for (std::size_t k = 0; k < static_cast<std::size_t>(shape[0]); ++k) {
-      double* x = want.data() + k * rows * columns;
-      double* s = want_variance.data() + k * length;
-      const auto index = [&](std::size_t i) {  // of the long side
-        return rows >= columns ? i / columns : i % columns;
-      };
-      double norm = 0;
-      for (std::size_t i = 0; i < rows * columns; ++i)
-        norm += x[i] * x[i];
-      std::vector<double> q(length, 0.0);
-      for (std::size_t i = 0; i < rows * columns; ++i) {
-        x[i] *= std::sqrt(n) / std::max(std::sqrt(norm), 1e-6);
-        q[index(i)] += x[i] * x[i] / n;
+  for (const bool unit_update : {true, false})
+    for (const Shape& shape : shapes()) {
+      const auto rows = static_cast<std::size_t>(shape[1]);
+      const auto columns = static_cast<std::size_t>(shape[2]);
+      const std::size_t length = std::max(rows, columns);
+      const auto n = static_cast<double>(std::min(rows, columns));
+      const HostTensor u = random_tensor(shape, "u");
+      const HostTensor variance =
+          random_tensor({shape[0], std::max(shape[1], shape[2])}, "v", 0.01F);
+      for (float& v : variance.values())
+        v = std::abs(v);
+      const HostTensor new_variance(variance.tensor().shape);
+      std::vector<double> want = u.doubles();
+      const double norm_before = frobenius<double>(want);
+      std::vector<double> want_variance = variance.doubles();
+      for (std::size_t k = 0; k < static_cast<std::size_t>(shape[0]); ++k) {
+        double* x = want.data() + k * rows * columns;
+        double* s = want_variance.data() + k * length;
+        const auto index = [&](std::size_t i) {  // of the long side
+          return rows >= columns ? i / columns : i % columns;
+        };
+        double norm = 0;
+        for (std::size_t i = 0; i < rows * columns; ++i)
+          norm += x[i] * x[i];
+        std::vector<double> q(length, 0.0);
+        for (std::size_t i = 0; i < rows * columns; ++i) {
+          if (unit_update) x[i] *= std::sqrt(n) / std::max(std::sqrt(norm), 1e-6);
+          q[index(i)] += x[i] * x[i] / n;
+        }
+        double before = 0;
+        double after = 0;
+        for (std::size_t i = 0; i < length; ++i) {
+          s[i] += (1 - static_cast<double>(0.9F)) * (q[i] - s[i]);
+          before += n * q[i];
+          after += n * q[i] / std::max(s[i], 1e-10);
+        }
+        for (std::size_t i = 0; i < rows * columns; ++i)
+          x[i] *= std::sqrt(before) / std::max(std::sqrt(after), 1e-10) /
+                  std::sqrt(std::max(s[index(i)], 1e-10));
       }
-      double before = 0;
-      double after = 0;
-      for (std::size_t i = 0; i < length; ++i) {
-        s[i] += (1 - static_cast<double>(0.9F)) * (q[i] - s[i]);
-        before += n * q[i];
-        after += n * q[i] / std::max(s[i], 1e-10);
-      }
-      for (std::size_t i = 0; i < rows * columns; ++i)
-        x[i] *= std::sqrt(before) / std::max(std::sqrt(after), 1e-10) /
-                std::sqrt(std::max(s[index(i)], 1e-10));
+      muon_scale(stream, {.u = u,
+                          .x = u,
+                          .new_variance = new_variance,
+                          .variance = variance,
+                          .scalars = scalars.tensor,
+                          .unit_update = unit_update});
+      EXPECT_LE(relative_error<float>(u.values(), want), worst_case(12)) << shape.text();
+      EXPECT_LE(relative_error<float>(new_variance.values(), want_variance), worst_case(8));
+      const double kept = unit_update ? std::sqrt(n * static_cast<double>(shape[0])) : norm_before;
+      EXPECT_NEAR(frobenius<float>(u.values()), kept, kept * worst_case(12)) << shape.text();
     }
-    muon_scale(stream, {.u = u,
-                        .x = u,
-                        .new_variance = new_variance,
-                        .variance = variance,
-                        .scalars = scalars.tensor});
-    EXPECT_LE(relative_error<float>(u.values(), want), worst_case(12)) << shape.text();
-    EXPECT_LE(relative_error<float>(new_variance.values(), want_variance), worst_case(8));
-    EXPECT_NEAR(frobenius<float>(u.values()), std::sqrt(n * static_cast<double>(shape[0])),
-                std::sqrt(n * static_cast<double>(shape[0])) * worst_case(12));
-  }
 }
 
 TEST(MuonScale, WidensBF16) {

@@ -45,7 +45,7 @@ constexpr Golden kGolden[] = {
 };
 constexpr double kSixDigits = 0.5e-6;
 
-double polynomial(const PolarExpress& p, double x) {
+double polynomial(const Quintic& p, double x) {
   return p.a * x + p.b * std::pow(x, 3) + p.c * std::pow(x, 5);
 }
 
@@ -54,7 +54,7 @@ double polynomial(const PolarExpress& p, double x) {
 double rounding_after_five(double x) {
   constexpr double kRoundings = 8;
   double error = x * kUnitF32;
-  for (const PolarExpress& p : kPolarExpress) {
+  for (const Quintic& p : kPolarExpress) {
     const double slope = p.a + 3 * p.b * x * x + 5 * p.c * std::pow(x, 4);
     const double terms =
         std::abs(p.a * x) + std::abs(p.b * x * x * x) + std::abs(p.c * std::pow(x, 5));
@@ -80,7 +80,7 @@ TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
        {Shape{2, count, count}, Shape{2, count, count + 6}, Shape{2, count + 9, count}}) {
     HeapArena arena;
     const HostTensor u(shape);
-    const NewtonSchulz iteration("test", u, DType::kF32, arena);
+    const NewtonSchulz iteration("test", u, DType::kF32, kPolarExpress, arena);
     float* x = iteration.input().as<float>();
     const std::int64_t matrix = shape[1] * shape[2];
     std::fill_n(x, 2 * matrix, 0.0F);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -60,40 +61,83 @@ Matrix product(const Matrix& a, const Matrix& b, std::size_t r, std::size_t k, s
 
 double norm(const Matrix& x) { return frobenius<double>(x); }
 
+struct Triple {
+  double a, b, c;
+};
+constexpr std::array<Triple, 5> kPolar = {
+    {{8.156554524902461, -22.48329292557795, 15.878769915207462},
+     {4.042929935166739, -2.808917465908714, 0.5000178451051316},
+     {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
+     {3.285753657755655, -2.3681294933425376, 0.46449024233003106},
+     {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}}};
+constexpr Triple kJordan = {3.4445, -4.7750, 2.0315};
+
+// spec/optimizer 1.0, in this test's own words.
+struct Version {
+  const char* name;
+  std::array<Triple, 5> triples;
+  bool rows_to_one_norm;
+  double norm_factor, norm_eps;
+  bool unit_update, variance;
+  float beta2;
+  double ramp_per_step;  // of momentum
+  enum { kCosine, kLine, kNever } decay;
+  bool adam_by_group;
+};
+const Version kVersions[] = {
+    {"head", kPolar, true, 1.01, 1e-6, true, true, 0.9F, 0.12 / 400, Version::kCosine, true},
+    {"2026-01", kPolar, false, 1.02, 1e-6, false, true, 0.95F, 0.1 / 300, Version::kLine, false},
+    {"2025-10",
+     {kJordan, kJordan, kJordan, kJordan, kJordan},
+     false,
+     1,
+     1e-7,
+     false,
+     false,
+     0,
+     0.1 / 300,
+     Version::kNever,
+     false}};
+
 struct Scalars {
   double multiplier, momentum, weight_decay;
 };
-// N = 100, warmup 4, W = 65, beta ramp of 400.
-Scalars scalars_at(int it) {
+// N = 100, warmup 4, W = 65.
+Scalars scalars_at(const Version& version, int it) {
   Scalars s{};
   const double left = (100.0 - it) / 65.0;
   s.multiplier = it < 4 ? (it + 1) / 4.0 : it <= 35 ? 1.0 : left + (1.0 - left) * 0.05;
-  s.momentum = static_cast<double>(static_cast<float>(0.85 + 0.12 * it / 400.0));
-  s.weight_decay = static_cast<double>(
-      static_cast<float>(0.28 * 0.5 * (1.0 + std::cos(std::numbers::pi * it / 100.0))));
+  s.momentum = static_cast<double>(static_cast<float>(0.85 + version.ramp_per_step * it));
+  const double shape = version.decay == Version::kCosine
+                           ? 0.5 * (1.0 + std::cos(std::numbers::pi * it / 100.0))
+                       : version.decay == Version::kLine ? 1.0 - it / 100.0
+                                                         : 0.0;
+  s.weight_decay = static_cast<double>(static_cast<float>(0.28 * shape));
   return s;
 }
 
 using State = std::map<std::string, Matrix>;  // by the suffix that checkpoints use
 
 struct MuonReference {
+  const Version& version;
   std::size_t rows, columns;
   Matrix w, m, s;
 
   void step(int it, const Matrix& g, Rounding& round) {
-    const Scalars scalars = scalars_at(it);
+    const Scalars scalars = scalars_at(version, it);
     const double mu = scalars.momentum;
     Matrix x(g.size());
     for (std::size_t i = 0; i < g.size(); ++i) {
       m[i] = round(m[i] + (1 - mu) * (g[i] - m[i]));
       x[i] = round(g[i] + mu * (m[i] - g[i]));
     }
-    equilibrate(x, round);
-    const double divisor = norm(x) * 1.01 + 1e-6;
+    if (version.rows_to_one_norm) equilibrate(x, round);
+    const double divisor = norm(x) * version.norm_factor + version.norm_eps;
     for (double& v : x)
       v = round(v / divisor);
     x = orthogonalise(x, round);
-    normalise(x, round);
+    if (version.unit_update) unit_update(x, round);
+    if (version.variance) divide_by_variance(x, round);
     const double ratio = static_cast<double>(rows) / static_cast<double>(columns);
     const double lr = static_cast<double>(
         static_cast<float>(0.02 * scalars.multiplier * std::sqrt(std::max(1.0, ratio))));
@@ -117,34 +161,31 @@ struct MuonReference {
   }
 
   Matrix orthogonalise(Matrix x, Rounding& round) const {
-    constexpr double kTriples[5][3] = {
-        {8.156554524902461, -22.48329292557795, 15.878769915207462},
-        {4.042929935166739, -2.808917465908714, 0.5000178451051316},
-        {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
-        {3.285753657755655, -2.3681294933425376, 0.46449024233003106},
-        {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}};
     const bool tall = rows > columns;
     const std::size_t n = std::min(rows, columns);
-    for (const auto& triple : kTriples) {
+    for (const Triple& triple : version.triples) {
       const Matrix gram = tall ? product(x, x, n, rows, n, true, false, round)
                                : product(x, x, n, columns, n, false, true, round);
       Matrix b = product(gram, gram, n, n, n, false, false, round);
       for (std::size_t i = 0; i < b.size(); ++i)
-        b[i] = round(round(triple[1] * gram[i]) + triple[2] * b[i]);
+        b[i] = round(round(triple.b * gram[i]) + triple.c * b[i]);
       const Matrix y = tall ? product(x, b, rows, n, n, false, false, round)
                             : product(b, x, n, n, columns, false, false, round);
       for (std::size_t i = 0; i < x.size(); ++i)
-        x[i] = round(round(triple[0] * x[i]) + y[i]);
+        x[i] = round(round(triple.a * x[i]) + y[i]);
     }
     return x;
   }
 
-  // Muon+ and NorMuon.
-  void normalise(Matrix& x, Rounding& round) {
+  void unit_update(Matrix& x, Rounding& round) const {
     const auto n = static_cast<double>(std::min(rows, columns));
     const double plus = round(std::sqrt(n) / std::max(norm(x), 1e-6));
     for (double& v : x)
       v = round(v * plus);
+  }
+
+  void divide_by_variance(Matrix& x, Rounding& round) {
+    const auto n = static_cast<double>(std::min(rows, columns));
     const auto index = [&](std::size_t i) { return rows >= columns ? i / columns : i % columns; };
     Matrix q(s.size(), 0.0);
     for (std::size_t i = 0; i < x.size(); ++i)
@@ -153,7 +194,7 @@ struct MuonReference {
     double after = 0;
     for (std::size_t i = 0; i < q.size(); ++i) {
       q[i] = round(q[i]);
-      s[i] = round(s[i] + (1 - static_cast<double>(0.9F)) * (q[i] - s[i]));
+      s[i] = round(s[i] + static_cast<double>(1.0F - version.beta2) * (q[i] - s[i]));
       before += n * q[i];
       after += n * q[i] / std::max(s[i], 1e-10);
     }
@@ -164,12 +205,14 @@ struct MuonReference {
 };
 
 struct AdamReference {
+  const Version& version;
   double lr, weight_decay;
   float beta1, beta2;
   Matrix w = {}, m = {}, v = {};
 
   void step(int it, const Matrix& g, Rounding& round) {
-    const double rate = static_cast<double>(static_cast<float>(lr * scalars_at(it).multiplier));
+    const double rate =
+        static_cast<double>(static_cast<float>(lr * scalars_at(version, it).multiplier));
     const auto t = static_cast<float>(it + 1);
     // The specification computes these in fp32.
     const auto c1 = static_cast<double>(1.0F - std::pow(beta1, t));
@@ -211,26 +254,31 @@ std::vector<ParamSpec> reference_params() {
 
 Matrix doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
-AdamReference adam_reference(ParamRole role) {
+AdamReference adam_reference(const Version& version, ParamRole role) {
   const double width = std::sqrt(768.0 / 24.0);  // of toy_hyper()
+  const auto group = [&](double lr, double weight_decay, float beta1, float beta2) {
+    if (version.adam_by_group) return AdamReference{version, lr, weight_decay, beta1, beta2};
+    if (role == ParamRole::kValueEmbedding) lr *= 2;  // not half of the tokens' then
+    return AdamReference{version, lr, 0, beta1, 0.95F};
+  };
   switch (role) {
     case ParamRole::kUnembedding:
-      return {.lr = 0.008 * width, .weight_decay = 0.01, .beta1 = 0.8F, .beta2 = 0.96F};
+      return group(0.008 * width, 0.01, 0.8F, 0.96F);
     case ParamRole::kEmbedding:
-      return {.lr = 0.05 * width, .weight_decay = 0.001, .beta1 = 0.8F, .beta2 = 0.995F};
+      return group(0.05 * width, 0.001, 0.8F, 0.995F);
     case ParamRole::kValueEmbedding:
-      return {.lr = 0.025 * width, .weight_decay = 0.01, .beta1 = 0.8F, .beta2 = 0.995F};
+      return group(0.025 * width, 0.01, 0.8F, 0.995F);
     case ParamRole::kResidLambda:
-      return {.lr = 0.005, .weight_decay = 0.05, .beta1 = 0.8F, .beta2 = 0.95F};
+      return group(0.005, 0.05, 0.8F, 0.95F);
     case ParamRole::kX0Lambda:
-      return {.lr = 0.5, .weight_decay = 0, .beta1 = 0.96F, .beta2 = 0.95F};
+      return group(0.5, 0, 0.96F, 0.95F);
     default:
-      return {.lr = 0.2, .weight_decay = 0, .beta1 = 0.8F, .beta2 = 0.95F};
+      return group(0.2, 0, 0.8F, 0.95F);
   }
 }
 
 // The change of the weights and the state after all steps.
-State reference(const ParamSpec& param, Rounding round) {
+State reference(const Version& version, const ParamSpec& param, Rounding round) {
   const auto size = static_cast<std::size_t>(param.shape.numel());
   const Matrix initial = doubles(toy_weights(param));
   std::vector<float> gradient(size);
@@ -245,7 +293,8 @@ State reference(const ParamSpec& param, Rounding round) {
     state[""] = rule.w;
   };
   if (param.role == ParamRole::kMatrix) {
-    MuonReference muon{.rows = static_cast<std::size_t>(param.shape[0]),
+    MuonReference muon{.version = version,
+                       .rows = static_cast<std::size_t>(param.shape[0]),
                        .columns = static_cast<std::size_t>(param.shape[1]),
                        .w = initial,
                        .m = Matrix(size),
@@ -253,9 +302,9 @@ State reference(const ParamSpec& param, Rounding round) {
     muon.s.resize(std::max(muon.rows, muon.columns));
     run(muon);
     state[".momentum"] = muon.m;
-    state[".variance"] = muon.s;
+    if (version.variance) state[".variance"] = muon.s;
   } else {
-    AdamReference adam = adam_reference(param.role);
+    AdamReference adam = adam_reference(version, param.role);
     adam.w = initial;
     adam.m.resize(size);
     adam.v.resize(size);
@@ -266,17 +315,22 @@ State reference(const ParamSpec& param, Rounding round) {
   return state;
 }
 
-TEST(Optimizer, AgreesWithDoubleOverFiftySteps) {
+class OptimizerOf : public ::testing::TestWithParam<Version> {};
+
+TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
+  const Version& version = GetParam();
   ToyRun run;
   run.params = reference_params();
   run.plan = make_sharding_plan(run.params, 1, "balanced");
+  run.plan.version = &optimizer_version(version.name);
+  run.hyper = [&] { return toy_hyper(run.plan.version); };
   run.steps = kSteps;
   const ToyRank got = run_toy(run)[0];
   for (const ParamSpec& param : run.params) {
-    const State want = reference(param, Rounding());
+    const State want = reference(version, param, Rounding());
     std::vector<State> controls;
     for (std::uint64_t seed = 1; seed <= 8; ++seed)
-      controls.push_back(reference(param, Rounding(seed)));
+      controls.push_back(reference(version, param, Rounding(seed)));
     for (const auto& [suffix, values] : want) {
       std::vector<double> distances;
       for (State& control : controls)
@@ -297,6 +351,13 @@ TEST(Optimizer, AgreesWithDoubleOverFiftySteps) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Versions, OptimizerOf, ::testing::ValuesIn(kVersions),
+                         [](const auto& version) {
+                           std::string name = version.param.name;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 TEST(Optimizer, ZeroGradientOnlyDecays) {
   const std::vector<ParamSpec> params = reference_params();

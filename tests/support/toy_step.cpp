@@ -192,13 +192,14 @@ std::vector<ParamSpec> toy_params(int layers, DType replica) {
   return params;
 }
 
-HyperParameters toy_hyper() {
+HyperParameters toy_hyper(const OptimizerVersion* version) {
   OptimizerOptions options;
   options.iterations = 100;
   options.warmup_steps = 4;
   options.width_scale = std::sqrt(768.0 / 24);
   options.matrix_lr = 0.02;
   options.embedding_lr = 0.05;
+  options.version = version;
   return make_hyper_parameters(options);
 }
 

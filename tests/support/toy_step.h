@@ -60,7 +60,7 @@ struct ToyRank {
   std::vector<std::int64_t> counts;  // step and updates after each step, alternating
 };
 
-HyperParameters toy_hyper();
+HyperParameters toy_hyper(const OptimizerVersion* version = &optimizer_versions().front());
 std::vector<float> toy_weights(const ParamSpec& param);
 // Sum of rows first, first + stride, and so on, in fp32. Zero always where the name has "zero" in
 // it, and in the first step where it has "late".

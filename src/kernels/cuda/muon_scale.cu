@@ -82,7 +82,8 @@ __global__ void __launch_bounds__(kStripe * 32)
 // next launch divides by the root of the variance. One block per matrix: latency.
 __global__ void __launch_bounds__(kWholeMatrix)
     muon_variance_kernel(Scratch scratch, float* new_variance, const float* variance,
-                         const StepScalars* scalars, std::int64_t length, double n) {
+                         const StepScalars* scalars, std::int64_t length, double n,
+                         bool unit_update) {
   const std::int64_t matrix = blockIdx.x;
   const double* sums = scratch.sums + matrix * scratch.parts * length;
   const auto sum_at = [&](std::int64_t i) {
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(kWholeMatrix)
   for (std::int64_t i = threadIdx.x; i < length; i += kWholeMatrix)
     total += sum_at(i);
   total = block_sum(total);
-  const double plus = sqrt(n) / fmax(sqrt(total), kUpdateFloor);
+  const double plus = unit_update ? sqrt(n) / fmax(sqrt(total), kUpdateFloor) : 1.0;
   const float weight = 1.0F - scalars->muon_beta2;
   double rescaled = 0.0;
   for (std::int64_t i = threadIdx.x; i < length; i += kWholeMatrix) {
@@ -168,7 +169,7 @@ void muon_scale(NativeStream stream, const MuonScaleArgs& args) {
       launch(muon_variance_kernel, static_cast<unsigned>(matrices), kWholeMatrix, 0, stream,
              scratch, new_variance, args.variance.as<float>(),
              args.scalars.as_struct<StepScalars>(), std::max(rows, columns),
-             static_cast<double>(std::min(rows, columns)));
+             static_cast<double>(std::min(rows, columns)), args.unit_update);
       launch(per_row ? muon_apply_scale_kernel<T, N, true> : muon_apply_scale_kernel<T, N, false>,
              blocks_for(all_rows, kRows), kRowThreads, 0, stream, u, x, scratch.scales,
              new_variance, all_rows, rows, columns);

@@ -12,8 +12,6 @@ namespace muo::host {
 namespace {
 
 constexpr double kRowFloor = 1e-6;        // MuonEq's clamp of a row's norm
-constexpr double kNormFactor = 1.01;      // keeps the spectral norm of the input under 1
-constexpr double kNormEps = 1e-6;         // added to the norm that divides
 constexpr double kUpdateFloor = 1e-6;     // Muon+'s clamp of |u|
 constexpr float kVarianceFloor = 1e-10F;  // NorMuon's clamps
 constexpr double kRescaleFloor = 1e-10;
@@ -55,16 +53,20 @@ double mean_norm(const float* norms, std::int64_t rows) {
   return std::sqrt(total / static_cast<double>(rows));
 }
 
+// What a row is scaled by before the norm divides.
+double row_factor(const MuonInputArgs& args, double target, float norm) {
+  return args.equilibrate ? target / std::max(static_cast<double>(norm), kRowFloor) : 1.0;
+}
+
 // norms: of the rows of x (rows, columns).
-void equilibrate(float* x, const float* norms, std::int64_t rows, std::int64_t columns) {
+void normalise(const MuonInputArgs& args, float* x, const float* norms, std::int64_t rows,
+               std::int64_t columns) {
   const double target = mean_norm(norms, rows);
-  const auto factor = [&](std::int64_t i) {
-    return target / std::max(static_cast<double>(norms[i]), kRowFloor);
-  };
+  const auto factor = [&](std::int64_t i) { return row_factor(args, target, norms[i]); };
   double scaled = 0;  // what |x|^2 will be, without another pass over x
   for (std::int64_t i = 0; i < rows; ++i)
     scaled += std::pow(static_cast<double>(norms[i]) * factor(i), 2);
-  const double divisor = std::sqrt(scaled) * kNormFactor + kNormEps;
+  const double divisor = std::sqrt(scaled) * args.norm_factor + args.norm_eps;
   for (std::int64_t i = 0; i < rows; ++i) {
     const auto scale = static_cast<float>(factor(i) / divisor);
     float* row = x + i * columns;
@@ -74,18 +76,19 @@ void equilibrate(float* x, const float* norms, std::int64_t rows, std::int64_t c
 }
 
 // In bf16 the factor and the product are rounded before the norm is taken of what is there.
-void equilibrate(BF16* x, const float* norms, std::int64_t rows, std::int64_t columns) {
+void normalise(const MuonInputArgs& args, BF16* x, const float* norms, std::int64_t rows,
+               std::int64_t columns) {
   const double target = mean_norm(norms, rows);
   double scaled = 0;
   for (std::int64_t i = 0; i < rows; ++i) {
-    const double factor = target / std::max(static_cast<double>(norms[i]), kRowFloor);
+    const double factor = row_factor(args, target, norms[i]);
     const float rounded = to_f32(to_bf16(static_cast<float>(factor)));
     BF16* row = x + i * columns;
     for (std::int64_t j = 0; j < columns; ++j)
       row[j] = to_bf16(to_f32(row[j]) * rounded);
     scaled += sum_of_squares(row, columns);
   }
-  const auto divisor = static_cast<float>(std::sqrt(scaled) * kNormFactor + kNormEps);
+  const auto divisor = static_cast<float>(std::sqrt(scaled) * args.norm_factor + args.norm_eps);
   for (std::int64_t i = 0; i < rows * columns; ++i)
     x[i] = to_bf16(to_f32(x[i]) / divisor);
 }
@@ -166,7 +169,7 @@ void muon_input_of(const MuonInputArgs& args) {
         std::transform(grad + i * columns, grad + (i + 1) * columns, row, from_f32<T>);
       norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
     }
-    equilibrate(x, norms, rows, columns);
+    normalise(args, x, norms, rows, columns);
   }
 }
 
@@ -194,7 +197,8 @@ void muon_scale(const MuonScaleArgs& args) {
     double total = 0;
     for (std::int64_t i = 0; i < length; ++i)
       total += static_cast<double>(new_variance[i]);
-    const double plus = std::sqrt(n) / std::max(std::sqrt(total), kUpdateFloor);
+    const double plus =
+        args.unit_update ? std::sqrt(n) / std::max(std::sqrt(total), kUpdateFloor) : 1.0;
     double rescaled = 0;
     for (std::int64_t i = 0; i < length; ++i) {
       const double sum = static_cast<double>(new_variance[i]) * plus * plus;

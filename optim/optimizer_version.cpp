@@ -1,0 +1,59 @@
+#include "optim/optimizer_version.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+constexpr std::array kVersions = {
+    OptimizerVersion{.name = "head",
+                     .iteration = kPolarExpress,
+                     .norm_factor = 1.01,
+                     .norm_eps = 1e-6,
+                     .beta2 = 0.9,
+                     .momentum_peak = 0.97,
+                     .momentum_end = 0.90,
+                     .momentum_ramp = 400},
+    OptimizerVersion{.name = "2026-01",
+                     .iteration = kPolarExpress,
+                     .equilibrate = false,
+                     .norm_factor = 1.02,
+                     .norm_eps = 1e-6,
+                     .unit_update = false,
+                     .beta2 = 0.95,
+                     .decay = OptimizerVersion::Decay::kLinear,
+                     .momentum_peak = 0.95,
+                     .momentum_end = 0.95,
+                     .momentum_ramp = 300,
+                     .adam_by_group = false},
+    OptimizerVersion{.name = "2025-10",
+                     .iteration = kFixedQuintic,
+                     .equilibrate = false,
+                     .norm_factor = 1,
+                     .norm_eps = 1e-7,
+                     .unit_update = false,
+                     .factored_variance = false,
+                     .decay = OptimizerVersion::Decay::kNone,
+                     .momentum_peak = 0.95,
+                     .momentum_end = 0.95,
+                     .momentum_ramp = 300,
+                     .adam_by_group = false},
+};
+
+}  // namespace
+
+std::span<const OptimizerVersion> optimizer_versions() { return kVersions; }
+
+const OptimizerVersion& optimizer_version(std::string_view name) {
+  const auto found = std::ranges::find(kVersions, name, &OptimizerVersion::name);
+  if (found != kVersions.end()) return *found;
+  std::string known;
+  for (const OptimizerVersion& version : kVersions)
+    known += concat(known.empty() ? "" : ", ", version.name);
+  throw InputError(concat("--optimizer-spec: '", name, "' is unknown: give ", known));
+}
+
+}  // namespace muo

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+namespace muo {
+
+// x <- a x + (b A + c A A) x with A = x x^T: a step of a quintic Newton-Schulz iteration.
+struct Quintic {
+  double a, b, c;
+};
+
+// Five steps that take singular values in [1e-3, 1] to within 15% of 1 (spec/optimizer 1.3; "The
+// Polar Express", Amsel et al. 2025).
+inline constexpr std::array<Quintic, 5> kPolarExpress = {{
+    {8.156554524902461, -22.48329292557795, 15.878769915207462},
+    {4.042929935166739, -2.808917465908714, 0.5000178451051316},
+    {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
+    {3.285753657755655, -2.3681294933425376, 0.46449024233003106},
+    {2.3465413258596377, -1.7097828382687081, 0.42323551169305323},
+}};
+// Jordan's, the same step five times: to within about 30% of 1, the small ones the least.
+inline constexpr std::array<Quintic, 5> kFixedQuintic = {{
+    {3.4445, -4.7750, 2.0315},
+    {3.4445, -4.7750, 2.0315},
+    {3.4445, -4.7750, 2.0315},
+    {3.4445, -4.7750, 2.0315},
+    {3.4445, -4.7750, 2.0315},
+}};
+
+// nanochat's optimizer as it was at a time (spec/optimizer 1.0): Muon around and in the iteration,
+// and the constants that no option sets.
+struct OptimizerVersion {
+  std::string_view name;                 // of --optimizer-spec
+  std::span<const Quintic> iteration;    // an odd number of steps
+  bool equilibrate = true;               // MuonEq: rows of the input to one norm
+  double norm_factor = 1, norm_eps = 0;  // the input is divided by |x|_F factor + eps
+  bool unit_update = true;               // Muon+: the update to norm sqrt(min(R, C))
+  bool factored_variance = true;         // NorMuon
+  double beta2 = 0;                      // of it
+  enum class Decay { kNone, kLinear, kCosine } decay = Decay::kCosine;  // to zero; cautious
+  double momentum_peak = 0, momentum_end = 0;  // from 0.85 in momentum_ramp steps; in the warmdown
+  int momentum_ramp = 0;
+  bool adam_by_group = true;  // AdamW's second beta and decay: one for all, or as update_groups.h
+};
+
+// HEAD of 2026-07 (the default), 2026-01 and 2025-10.
+std::span<const OptimizerVersion> optimizer_versions();
+// Throws InputError for an unknown name, with the known ones.
+const OptimizerVersion& optimizer_version(std::string_view name);
+
+}  // namespace muo

@@ -1,0 +1,83 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/training_run.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+using test::run_program;
+using testing::HasSubstr;
+
+// With the SIMT tier in the place of GPUs: nothing of the program may depend on host memory.
+class DeviceTraining : public Training {};
+
+TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
+  const std::string run =
+      "--num-iterations 4 --total-batch-size 256 --eval-every 2 --save-every 2 ";
+  const Outcome device = run_program(
+      options("device", run + "--backend cuda --devices 1 --ranks-per-device 2 --dtype fp32"),
+      "MUO_CUDA_PLUGIN=muograph_simt");
+  ASSERT_EQ(device.code, 0) << device.err << device.out;
+  EXPECT_THAT(device.out + device.err, HasSubstr("attention, window 32: own kernels in fp32"));
+  train("host", run);
+  const std::vector<double> got = losses("device");
+  const std::vector<double> want = losses("host");
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 1e-5) << "step " << i;
+  EXPECT_NEAR(metrics("device", "eval").back()["val_loss"].get<double>(),
+              metrics("host", "eval").back()["val_loss"].get<double>(), 1e-5);
+  // A checkpoint knows nothing of where it was made.
+  train("resumed", run + "--resume " + checkpoint_directory(path("device"), 2).string());
+  EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
+  // The others who read one may run on a device as well.
+  const std::string sample =
+      "sample --max-tokens 5 --temperature 0 --prompt line --checkpoint " + path("device").string();
+  const Outcome text = run_program(sample + " --backend cuda", "MUO_CUDA_PLUGIN=muograph_simt");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out, run_program(sample + " --backend host").out);
+  const Outcome eval = run_program(
+      "eval --eval-tokens 64 --backend cuda --devices 1 --checkpoint " + path("device").string(),
+      "MUO_CUDA_PLUGIN=muograph_simt");
+  EXPECT_THAT(eval.out, HasSubstr("val_loss")) << eval.err;
+}
+
+TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
+  const std::string file = path("gemm.json").string();
+  const auto train_with = [&](const std::string& out, const std::string& table) {
+    return run_program(options(out,
+                               "--num-iterations 1 --total-batch-size 128 --eval-every -1 "
+                               "--backend cuda --devices 1 --gemm-table " +
+                                   table),
+                       "MUO_CUDA_PLUGIN=muograph_simt");
+  };
+  const Outcome first = train_with("first", file);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string table = test::read_file(file);
+  EXPECT_THAT(table, HasSubstr("\"problem\": \"bf16 into fp32"));
+  // It is read, and not written when nothing is new.
+  fs::permissions(file, fs::perms::owner_read);
+  const auto written = fs::last_write_time(file);
+  EXPECT_EQ(train_with("second", file).code, 0);
+  EXPECT_EQ(fs::last_write_time(file), written);
+  const std::string other = path("other.json").string();
+  std::string elsewhere = table;
+  test::write_file(other, elsewhere.replace(elsewhere.find("the CPU"), 7, "a GPU's"));
+  const Outcome refused = train_with("third", other);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("other.json: measured with cuBLASLt 1 on a GPU's"));
+  EXPECT_EQ(train_with("fourth", "/nowhere/gemm.json").code, 2);
+  const Outcome host = run_program(options("host", "--gemm-table " + file));
+  EXPECT_EQ(host.code, 2);
+  EXPECT_THAT(host.err, HasSubstr("is for GPUs"));
+}
+
+}  // namespace
+}  // namespace muo

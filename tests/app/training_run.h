@@ -1,0 +1,74 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/checkpoint.h"
+#include "base/check.h"
+#include "support/files.h"
+#include "support/program.h"
+
+namespace muo {
+
+// Training runs as a user starts them, on a text of a few kilobytes.
+class Training : public testing::Test {
+ protected:
+  Training() {
+    std::string text;
+    for (int i = 0; i < 900; ++i)
+      text += "line " + std::to_string(i * i % 97) + " of the text;\n";
+    test::write_file(text_, text);
+  }
+
+  [[nodiscard]] std::filesystem::path path(const std::string& name) const {
+    return directory_.path() / name;
+  }
+  // The defaults of these tests, except where `more` says otherwise, and `more`.
+  [[nodiscard]] std::string options(const std::string& out, const std::string& more = "") const {
+    std::string command = "train --data " + text_.string() + " --out " + path(out).string();
+    for (const char* option :
+         {"--model plain", "--depth 1", "--n-embd 32", "--n-head 2", "--max-seq-len 32",
+          "--total-batch-size 768", "--device-batch-size 4", "--num-iterations 20",
+          "--warmup-steps 5", "--eval-every 10", "--eval-tokens 640", "--sample-every -1",
+          "--devices 2", "--matrix-lr 0.3", "--embedding-lr 2", "--unembedding-lr 0.2"}) {
+      const std::string text = option;
+      if (more.find(text.substr(0, text.find(' ') + 1)) == std::string::npos) command += " " + text;
+    }
+    return command + " " + more;
+  }
+  test::Outcome train(const std::string& out, const std::string& more = "") {
+    test::Outcome outcome = test::run_program(options(out, more));
+    if (outcome.code != 0) throw Error("exit code not 0: " + outcome.err + outcome.out);
+    return outcome;
+  }
+  [[nodiscard]] std::vector<nlohmann::json> metrics(const std::string& out,
+                                                    const std::string& kind) const {
+    std::ifstream file(path(out) / "metrics.jsonl");
+    std::vector<nlohmann::json> records;
+    for (std::string line; std::getline(file, line);)
+      if (nlohmann::json record = nlohmann::json::parse(line); record["kind"] == kind)
+        records.push_back(record);
+    return records;
+  }
+  [[nodiscard]] std::vector<double> losses(const std::string& out) const {
+    std::vector<double> values;
+    for (const nlohmann::json& record : metrics(out, "train"))
+      values.push_back(record["loss"]);
+    return values;
+  }
+  [[nodiscard]] std::string tensors(const std::string& out, std::int64_t step) const {
+    const std::filesystem::path checkpoint = checkpoint_directory(path(out), step);
+    return test::read_file(checkpoint / "model.safetensors") +
+           test::read_file(checkpoint / "optimizer.safetensors");
+  }
+
+  test::TemporaryDirectory directory_;
+  std::filesystem::path text_ = directory_.path() / "text.txt";
+};
+
+}  // namespace muo
