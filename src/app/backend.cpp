@@ -98,8 +98,21 @@ class Chooser {
       options_.comm = group_.world == 1 || options_.ranks_per_device > 1 ? "peer" : "nccl";
       if (group_.world > 1) note("comm: {}", options_.comm);
     }
+    if (options_.comm == "peer") require_peer_access();
     group_.communicator =
         options_.comm == "peer" ? CommunicatorKind::kPeer : CommunicatorKind::kNccl;
+  }
+
+  void require_peer_access() {
+    const std::string why = group_.plugin->no_peer_access(static_cast<int>(*options_.devices));
+    if (why.empty()) return;
+    if (options_.ranks_per_device > 1)
+      throw InputError(fmt::format(
+          "--comm peer: {}, and NCCL serves one rank per GPU: give --ranks-per-device 1 or "
+          "--devices 1",
+          why));
+    options_.comm = "nccl";
+    note("comm: nccl ({})", why);
   }
 
   DeviceOptions& options_;

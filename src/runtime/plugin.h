@@ -13,7 +13,7 @@
 namespace muo {
 
 // Both sides of the seam are built from one tree; a library of another build is refused.
-inline constexpr std::uint32_t kPluginVersion = 2;
+inline constexpr std::uint32_t kPluginVersion = 3;
 
 // A backend that lives in a shared library of its own (design, decision 2). The library links the
 // core, registers its kernels when it is loaded, and exports
@@ -28,6 +28,9 @@ struct BackendPlugin {
   std::string (*describe)(int index) = nullptr;
   // Bytes of memory that are free on device `index` now.
   std::int64_t (*available_memory)(int index) = nullptr;
+  // Empty if each of the first `count` devices can access the others' memory; else who cannot
+  // whose.
+  std::string (*no_peer_access)(int count) = nullptr;
   // Device `index`, for the rank of the calling thread. Throws Error.
   std::unique_ptr<Device> (*make_device)(int rank, int index) = nullptr;
   // Ends for ranks 0 to world - 1, which meet at `rendezvous`. A device that waits for a peer's

@@ -53,6 +53,23 @@ TEST(ChooseDevices, RefusesWhatTheHostDoesNotHave) {
   EXPECT_EQ(refusal({.backend = "host", .comm = "nccl"}), "--comm: nccl is for --backend cuda");
 }
 
+TEST(ChooseDevices, WithoutPeerAccessNcclIsLeft) {
+  const SimtForCuda simt;
+  setenv("SIMT_GPUS_APART", "1", 1);
+  DeviceOptions peer{.backend = "cuda", .comm = "peer", .devices = 2};
+  const Choice choice = choose(peer);
+  DeviceOptions alone{.backend = "cuda", .devices = 1, .ranks_per_device = 2};
+  const Choice shared = choose(alone);
+  const std::string refused = refusal({.backend = "cuda", .devices = 2, .ranks_per_device = 2});
+  unsetenv("SIMT_GPUS_APART");
+  EXPECT_EQ(choice.group.communicator, CommunicatorKind::kNccl);
+  EXPECT_EQ(peer.comm, "nccl");
+  EXPECT_THAT(choice.notes, ElementsAre("comm: nccl (GPU 0 cannot access the memory of GPU 1)"));
+  EXPECT_EQ(shared.group.communicator, CommunicatorKind::kPeer);
+  EXPECT_THAT(refused, HasSubstr("GPU 0 cannot access"));
+  EXPECT_THAT(refused, HasSubstr("give --ranks-per-device 1 or --devices 1"));
+}
+
 TEST(ChooseDevices, VirtualRanksShareADeviceAndTalkThroughItsMemory) {
   const SimtForCuda simt;
   DeviceOptions options{.backend = "cuda", .devices = 2, .ranks_per_device = 4};

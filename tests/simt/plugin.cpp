@@ -2,6 +2,7 @@
 
 #include "runtime/plugin.h"
 
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -95,7 +96,12 @@ class SimtDevice final : public Device {
   std::shared_ptr<bool> capturing_ = std::make_shared<bool>(false);
 };
 
-// Memory is one address space and every GPU is everybody's peer.
+// Memory is one address space and every GPU is everybody's peer; a test may say that they are not.
+std::string no_peer_access(int count) {
+  const char* apart = std::getenv("SIMT_GPUS_APART");  // NOLINT(concurrency-mt-unsafe)
+  return apart == nullptr || count < 2 ? "" : "GPU 0 cannot access the memory of GPU 1";
+}
+
 std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int world,
                                                       Rendezvous& rendezvous,
                                                       std::chrono::milliseconds deadline) {
@@ -124,6 +130,7 @@ const BackendPlugin plugin{
     .name = [](int /*index*/) { return std::string("the CPU"); },
     .describe = [](int /*index*/) { return std::string("CUDA threads as fibers on the CPU"); },
     .available_memory = [](int /*index*/) { return std::int64_t{1} << 40; },
+    .no_peer_access = no_peer_access,
     .make_device = [](int rank, int index) -> std::unique_ptr<Device> {
       return std::make_unique<SimtDevice>(rank, index);
     },

@@ -84,6 +84,16 @@ std::int64_t available_memory(int index) {
   return static_cast<std::int64_t>(free);
 }
 
+std::string no_peer_access(int count) {
+  for (int own = 0; own < count; ++own)
+    for (int other = 0; other < count; ++other) {
+      int can = 1;
+      if (other != own) MUO_CUDA_CHECK(cudaDeviceCanAccessPeer(&can, own, other));
+      if (can == 0) return concat("GPU ", own, " cannot access the memory of GPU ", other);
+    }
+  return {};
+}
+
 std::unique_ptr<Device> make_device(int rank, int index) {
   return std::make_unique<CudaDevice>(rank, index);
 }
@@ -110,6 +120,7 @@ const BackendPlugin plugin{.missing = missing,
                            .name = name,
                            .describe = describe,
                            .available_memory = available_memory,
+                           .no_peer_access = no_peer_access,
                            .make_device = make_device,
                            .make_communicators = make_communicators,
                            .patience = std::chrono::seconds(20)};
