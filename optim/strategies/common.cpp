@@ -88,6 +88,7 @@ std::vector<Members> by_shape(Params params) {
   for (const std::size_t i : muon_members(params))
     groups[{params[i].shape[0], params[i].shape[1]}].push_back(i);
   std::vector<Members> out;
+  out.reserve(groups.size());
   for (auto& entry : groups)
     out.push_back(std::move(entry.second));
   return out;
@@ -105,6 +106,7 @@ std::vector<Members> layers_backward(Params params) {
     by_name[name.substr(0, digit)].push_back(i);
   }
   std::vector<Members> layers;
+  layers.reserve(by_name.size());
   for (const auto& entry : by_name)
     layers.push_back(entry.second);
   const auto last = [&](const Members& layer) {

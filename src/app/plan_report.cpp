@@ -38,6 +38,20 @@ std::string_view name_of(Reduction reduction) {
   return "?";
 }
 
+std::string_view name_of(Exchange exchange) {
+  switch (exchange) {
+    case Exchange::kNone:
+      return "none";
+    case Exchange::kAllGather:
+      return "all-gather";
+    case Exchange::kGatherToOwner:
+      return "gather to owner";
+    case Exchange::kAllToAll:
+      return "all-to-all";
+  }
+  return "?";
+}
+
 std::string_view name_of(Publish publish) {
   switch (publish) {
     case Publish::kNone:
@@ -138,13 +152,14 @@ std::string parameters_text(const GptConfig& model) {
 }
 
 std::string buckets_text(const ShardingPlan& plan) {
-  Table table({"bucket", "rule", "units", "elements", "padding", "reduction", "publish"});
+  Table table(
+      {"bucket", "rule", "units", "elements", "padding", "reduction", "exchange", "publish"});
   for (const Bucket& bucket : plan.buckets) {
     const std::int64_t elements = unit_elements(bucket);
     table.add({bucket.name, std::string(name_of(bucket.rule)),
                grouped(static_cast<std::int64_t>(bucket.units.size())), grouped(elements),
                grouped(bucket.full_elements() - elements), std::string(name_of(bucket.reduction)),
-               std::string(name_of(bucket.publish))});
+               std::string(name_of(bucket.exchange)), std::string(name_of(bucket.publish))});
   }
   return fmt::format("\nSharding: {}, {} device{}, gather {}\n", plan.strategy, plan.world,
                      plan.world == 1 ? "" : "s", name_of(plan.gather)) +
@@ -190,6 +205,7 @@ Json buckets_json(const ShardingPlan& plan) {
                    {"elements", elements},
                    {"padding", bucket.full_elements() - elements},
                    {"reduction", name_of(bucket.reduction)},
+                   {"exchange", name_of(bucket.exchange)},
                    {"publish", name_of(bucket.publish)}});
   }
   return out;

@@ -40,6 +40,7 @@ RankBytes rank_bytes(const std::vector<ParamSpec>& params, int world, const char
 // the reduced part beside it P (2 + 2 / N). DDP's 3 P holds.
 TEST(Articles, MemoryOfDistMuonIncludesWholeGradients) {
   std::vector<ParamSpec> params;
+  params.reserve(128);
   for (int i = 0; i < 128; ++i)
     params.push_back({.name = "h." + std::to_string(i) + ".w", .shape = {64, 64}});
   number_in_model_order(params);

@@ -172,6 +172,7 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
         const ShardingPlan plan = make_sharding_plan(params, world, strategy, formats, gather);
         const PlanCost cost = plan_cost(plan, params);
         std::vector<RecordingCommunicator> ranks;
+        ranks.reserve(static_cast<std::size_t>(world));
         for (int r = 0; r < world; ++r)
           ranks.push_back(recorded_step(plan, params, r));
         expect_one_total_order(ranks);
