@@ -212,9 +212,7 @@ void BucketRun::compute(Stream& update) const {
                                           : reduced_space_.part(reduced_, batch.range),
                         .momentum = exchanged ? Tensor{} : state_.part(momentum_, batch.range),
                         .scalars = scalars_,
-                        .equilibrate = version_.equilibrate,
-                        .norm_factor = version_.norm_factor,
-                        .norm_eps = version_.norm_eps});
+                        .normalisation = version_.normalisation});
     batch.iteration.run(update);
     const Tensor x = batch.iteration.result();
     if (version_.factored_variance)

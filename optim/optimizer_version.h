@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/muon.h"
+
 namespace muo {
 
 // x <- a x + (b A + c A A) x with A = x x^T: a step of a quintic Newton-Schulz iteration.
@@ -32,13 +34,12 @@ inline constexpr std::array<Quintic, 5> kFixedQuintic = {{
 // nanochat's optimizer as it was at a time (spec/optimizer 1.0): Muon around and in the iteration,
 // and the constants that no option sets.
 struct OptimizerVersion {
-  std::string_view name;                 // of --optimizer-spec
-  std::span<const Quintic> iteration;    // an odd number of steps
-  bool equilibrate = true;               // MuonEq: rows of the input to one norm
-  double norm_factor = 1, norm_eps = 0;  // the input is divided by |x|_F factor + eps
-  bool unit_update = true;               // Muon+: the update to norm sqrt(min(R, C))
-  bool factored_variance = true;         // NorMuon
-  double beta2 = 0;                      // of it
+  std::string_view name;               // of --optimizer-spec
+  std::span<const Quintic> iteration;  // an odd number of steps
+  MuonNormalisation normalisation = {};
+  bool unit_update = true;        // Muon+: the update to norm sqrt(min(R, C))
+  bool factored_variance = true;  // NorMuon
+  double beta2 = 0;               // of it
   enum class Decay { kNone, kLinear, kCosine } decay = Decay::kCosine;  // to zero; cautious
   double momentum_peak = 0, momentum_end = 0;  // from 0.85 in momentum_ramp steps; in the warmdown
   int momentum_ramp = 0;

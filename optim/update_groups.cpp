@@ -63,10 +63,6 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
   hyper.final_lr_frac = options.final_lr_frac;
   hyper.muon_lr = options.matrix_lr * batch;
   hyper.muon_weight_decay = options.weight_decay * options.weight_decay_scale;
-  const auto adam = [](double lr, double beta1, double beta2, double weight_decay) {
-    return AdamHyper{
-        .lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = kEps, .weight_decay = weight_decay};
-  };
   const OptimizerVersion& version = *options.version;
   hyper.muon_beta2 = version.beta2;
   hyper.muon_momentum_peak = version.momentum_peak;
@@ -74,18 +70,17 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
   hyper.muon_momentum_ramp = version.momentum_ramp;
   if (version.decay == OptimizerVersion::Decay::kNone) hyper.muon_weight_decay = 0;
   hyper.linear_weight_decay = version.decay == OptimizerVersion::Decay::kLinear ? 1 : 0;
-  if (!version.adam_by_group) {
-    hyper.adam[kHead] = adam(options.unembedding_lr * batch * width, 0.8, 0.95, 0);
-    hyper.adam[kTokens] = adam(embedding, 0.8, 0.95, 0);
-    hyper.adam[kValues] = adam(embedding, 0.8, 0.95, 0);
-    hyper.adam[kResid] = adam(scalar * 0.01, 0.8, 0.95, 0);
-    hyper.adam[kX0] = adam(scalar, 0.96, 0.95, 0);
-    hyper.adam[kSmear] = adam(kSmearLr, 0.8, 0.95, 0);  // which it had not
-    return hyper;
-  }
+  const bool by_group = version.adam_by_group;
+  const auto adam = [&](double lr, double beta1, double beta2, double weight_decay) {
+    return AdamHyper{.lr = lr,
+                     .beta1 = beta1,
+                     .beta2 = by_group ? beta2 : 0.95,
+                     .eps = kEps,
+                     .weight_decay = by_group ? weight_decay : 0.0};
+  };
   hyper.adam[kHead] = adam(options.unembedding_lr * batch * width, 0.8, 0.96, 0.01);
   hyper.adam[kTokens] = adam(embedding, 0.8, 0.995, 0.001);
-  hyper.adam[kValues] = adam(embedding * 0.5, 0.8, 0.995, 0.01);
+  hyper.adam[kValues] = adam(by_group ? embedding * 0.5 : embedding, 0.8, 0.995, 0.01);
   hyper.adam[kResid] = adam(scalar * 0.01, 0.8, 0.95, 0.05);
   hyper.adam[kX0] = adam(scalar, 0.96, 0.95, 0.0);
   hyper.adam[kSmear] = adam(kSmearLr, 0.8, 0.95, 0.0);

@@ -30,9 +30,13 @@ double phase_ms(const PhaseClock& clock, StepPhase phase, std::int64_t steps) {
   return phase_ms(clock, static_cast<std::size_t>(phase), steps);
 }
 
+std::string device_name(const RunConfig& run) {
+  return run.group.plugin == nullptr ? "CPU" : run.group.plugin->name(0);
+}
+
 Json run_json(const RunConfig& run) {
   return {{"backend", run.options.backend},
-          {"device", run.group.plugin == nullptr ? "CPU" : run.group.plugin->name(0)},
+          {"device", device_name(run)},
           {"ranks", run.world},
           {"ranks_per_device", run.group.ranks_per_device},
           {"comm", run.options.comm},
@@ -46,7 +50,7 @@ Json run_json(const RunConfig& run) {
 
 std::string run_text(const RunConfig& run) {
   return fmt::format("{}: {}, {} parameters, {}; {} tokens per step, accumulation {}\n",
-                     run.group.plugin == nullptr ? "CPU" : run.group.plugin->name(0),
+                     device_name(run),
                      run.world == 1 ? "1 rank" : fmt::format("{} ranks", run.world), run.parameters,
                      name_of(run.model.dtype), run.total_batch_tokens, run.accumulation);
 }
@@ -167,9 +171,7 @@ Json bench_launch(const RunConfig& run, std::int64_t steps, std::string& text) {
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
   require_safe_blas();
-  Corpus corpus;  // tokens are random
-  corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
-  const RunConfig run = resolve(options, corpus);
+  const RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
   require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);

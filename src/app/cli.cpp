@@ -246,14 +246,21 @@ Command parse_plan(const CommandRow& command, std::span<const char* const> argum
   return options;
 }
 
+// --help of a command that is two: their rows have it in front of their names.
+Answer family_help(std::string_view family, const CommandRow& one, const CommandRow& other,
+                   std::string_view options) {
+  const auto name = [&](const CommandRow& row) { return row.name.substr(family.size() + 1); };
+  return {
+      fmt::format("Usage: muograph {0} {1}|{2} [OPTIONS]\n\n"
+                  "  {1:<6}  {3}\n  {2:<6}  {4}\n\n"
+                  "muograph {0} {1} --help tells its options{5}.\n",
+                  family, name(one), name(other), one.help, other.help, options)};
+}
+
 Command parse_bench(std::span<const char* const> arguments) {
   const std::string_view what = arguments.empty() ? "" : arguments.front();
   if (what == "--help" || what == "-h")
-    return Answer{
-        fmt::format("Usage: muograph bench step|launch [OPTIONS]\n\n"
-                    "  step    {}\n  launch  {}\n\n"
-                    "muograph bench step --help tells its options: those of train.\n",
-                    kBenchStep.help, kBenchLaunch.help)};
+    return family_help("bench", kBenchStep, kBenchLaunch, ": those of train");
   if (what != "step" && what != "launch")
     throw InputError(fmt::format("bench: '{}' is neither step nor launch", what));
   BenchOptions options;
@@ -277,12 +284,7 @@ Command parse_checkpoint(std::span<const char* const> arguments) {
   const std::string_view what = arguments.empty() ? "" : arguments.front();
   if (what == "import") return parse_simple<ImportOptions>(kImport, arguments.subspan(1));
   if (what == "export") return parse_simple<ExportOptions>(kExport, arguments.subspan(1));
-  if (what == "--help" || what == "-h")
-    return Answer{
-        fmt::format("Usage: muograph checkpoint import|export [OPTIONS]\n\n"
-                    "  import  {}\n  export  {}\n\n"
-                    "muograph checkpoint import --help tells its options.\n",
-                    kImport.help, kExport.help)};
+  if (what == "--help" || what == "-h") return family_help("checkpoint", kImport, kExport, "");
   throw InputError(fmt::format("checkpoint: '{}' is neither import nor export", what));
 }
 

@@ -282,10 +282,9 @@ std::string plan_json(const PlanReport& report) {
 }
 
 int run_plan(const TrainOptions& options, ReportFormat format, bool compare) {
-  Corpus corpus;
-  corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
-  if (!options.data.empty()) corpus = open_corpus(data_options(options));
-  const RunConfig config = resolve(options, corpus);
+  const RunConfig config =
+      resolve(options,
+              options.data.empty() ? vocabulary_only(options) : open_corpus(data_options(options)));
   if (compare) {
     const std::vector<StrategyCost> costs = compare_strategies(config);
     const std::string text =

@@ -307,6 +307,12 @@ GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {
   return model;
 }
 
+Corpus vocabulary_only(const TrainOptions& options) {
+  Corpus corpus;
+  corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
+  return corpus;
+}
+
 DataOptions data_options(const TrainOptions& o) {
   DataOptions data;
   data.paths.assign(o.data.begin(), o.data.end());

@@ -63,5 +63,8 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
 GptConfig make_gpt_config(const TrainOptions& options, std::int64_t vocab_size);
 
 DataOptions data_options(const TrainOptions& options);
+// What a run that reads no data knows of it: the vocabulary of --vocab-size, or the byte
+// tokenizer's.
+Corpus vocabulary_only(const TrainOptions& options);
 
 }  // namespace muo

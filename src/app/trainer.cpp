@@ -68,7 +68,7 @@ class RankTrainer {
       one_step(loader);
     }
     rank_.progress.begin_step(step_);
-    rank_.wait(rank_.compute);
+    finish_steps();
     profiled_.reset();
     settle();
     if (step_ > first || run_.resume == nullptr) save();
@@ -127,18 +127,21 @@ class RankTrainer {
     restart_clock();
   }
 
-  // The steps so far are done and logged, and every replica holds their weights.
-  void settle() {
+  void finish_steps() {
     rank_.wait(rank_.compute);
     log_finished();
+  }
+
+  // The steps so far are done and logged, and every replica holds their weights.
+  void settle() {
+    finish_steps();
     state_.step.flush();
     rank_.wait(rank_.compute);
   }
 
   // Opens or ends the range of --profile-steps, where no device has anything to do.
   void profile() {
-    rank_.wait(rank_.compute);
-    log_finished();
+    finish_steps();
     rank_.barrier.arrive({}, "the profiled steps");
     profiled_.reset();
     if (is_logger() && step_ == config_.profile_begin)

@@ -26,18 +26,23 @@ struct MuonNesterovArgs {
 };
 void muon_nesterov(Stream& stream, const MuonNesterovArgs& args);
 
+// How the input of the iterations is brought under a spectral norm of 1.
+struct MuonNormalisation {
+  bool equilibrate = true;           // MuonEq: first all rows to one norm
+  double factor = 1.01, eps = 1e-6;  // then x /= |x|_F * factor + eps
+};
+
 // Steps 1-5. In bf16 every intermediate is rounded where nanochat's is: the Nesterov input, a row's
 // factor and its product, and the quotient by the norm. x = as above; every row of x scaled to the
-// norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * norm_factor + norm_eps. A
+// norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * factor + eps. A
 // zero gradient and momentum give x = 0.
 struct MuonInputArgs {
-  Tensor x;                 // (k, R, C) out, fp32 or bf16
-  Tensor row_norms;         // (k, R) out, scratch: norms before scaling
-  Tensor grad;              // (k, R, C)
-  Tensor momentum = {};     // (k, R, C), or absent: grad already is the Nesterov input
-  Tensor scalars;           // StepScalars
-  bool equilibrate = true;  // false: without MuonEq
-  double norm_factor = 1.01, norm_eps = 1e-6;
+  Tensor x;              // (k, R, C) out, fp32 or bf16
+  Tensor row_norms;      // (k, R) out, scratch: norms before scaling
+  Tensor grad;           // (k, R, C)
+  Tensor momentum = {};  // (k, R, C), or absent: grad already is the Nesterov input
+  Tensor scalars;        // StepScalars
+  MuonNormalisation normalisation = {};
 };
 void muon_input(Stream& stream, const MuonInputArgs& args);
 

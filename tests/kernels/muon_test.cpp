@@ -43,15 +43,12 @@ struct Round {
   }
 };
 
-struct Normalisation {
-  bool equilibrate = true;
-  double factor = 1.01, eps = 1e-6;
-};
-const Normalisation kNormalisations[] = {{}, {false, 1.02, 1e-6}, {false, 1.0, 1e-7}};
+const MuonNormalisation kNormalisations[] = {{}, {false, 1.02, 1e-6}, {false, 1.0, 1e-7}};
 
 std::vector<double> input_reference(const Shape& shape, const std::vector<double>& grad,
                                     const std::vector<double>& momentum,
-                                    const Normalisation& normalisation, const Round& round = {}) {
+                                    const MuonNormalisation& normalisation,
+                                    const Round& round = {}) {
   const double mu = static_cast<double>(0.9F);
   const auto rows = static_cast<std::size_t>(shape[1]);
   const auto columns = static_cast<std::size_t>(shape[2]);
@@ -88,7 +85,7 @@ std::vector<double> input_reference(const Shape& shape, const std::vector<double
 TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
   KernelStream stream;
   const Scalars scalars;
-  for (const Normalisation& normalisation : kNormalisations)
+  for (const MuonNormalisation& normalisation : kNormalisations)
     for (const Shape& shape : shapes())
       for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last: rows at MuonEq's clamp
         const HostTensor grad = random_tensor(shape, "grad", size);
@@ -100,9 +97,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
                             .grad = grad,
                             .momentum = momentum,
                             .scalars = scalars.tensor,
-                            .equilibrate = normalisation.equilibrate,
-                            .norm_factor = normalisation.factor,
-                            .norm_eps = normalisation.eps});
+                            .normalisation = normalisation});
         const std::vector<double> want =
             input_reference(shape, grad.doubles(), momentum.doubles(), normalisation);
         // Per element: six roundings of the lerps, relative to |grad| + |momentum|, which is at
@@ -118,9 +113,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
                             .row_norms = norms,
                             .grad = nesterov,
                             .scalars = scalars.tensor,
-                            .equilibrate = normalisation.equilibrate,
-                            .norm_factor = normalisation.factor,
-                            .norm_eps = normalisation.eps});
+                            .normalisation = normalisation});
         EXPECT_TRUE(std::ranges::equal(again.values(), x.values())) << shape.text();
       }
 }
@@ -133,7 +126,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
 TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
   KernelStream stream;
   const Scalars scalars;
-  for (const Normalisation& normalisation : kNormalisations)
+  for (const MuonNormalisation& normalisation : kNormalisations)
     for (const Shape& shape : shapes())
       for (const float size : {1.0F, 1e-4F}) {
         const HostTensor grad = random_tensor(shape, "grad", size);
@@ -145,9 +138,7 @@ TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
                             .grad = grad,
                             .momentum = momentum,
                             .scalars = scalars.tensor,
-                            .equilibrate = normalisation.equilibrate,
-                            .norm_factor = normalisation.factor,
-                            .norm_eps = normalisation.eps});
+                            .normalisation = normalisation});
         const std::vector<double> want = input_reference(shape, grad.doubles(), momentum.doubles(),
                                                          normalisation, {.to_bf16 = true});
         const std::vector<double> got = x.doubles();

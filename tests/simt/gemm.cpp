@@ -27,11 +27,7 @@ void gemm(NativeStream stream, const GemmArgs& args) {
 const cuda::KernelRegistration<GemmArgs> registration(&gemm);
 
 [[maybe_unused]] const bool registered = [] {
-  register_gemm_backend(
-      {.use_table =
-           [](const std::filesystem::path& path) { cuda::gemm_algorithms().use(path, kHere); },
-       .save_table =
-           [](const std::filesystem::path& path) { cuda::gemm_algorithms().save_if_grown(path); }});
+  cuda::offer_gemm_table([] { return kHere; });
   return true;
 }();
 

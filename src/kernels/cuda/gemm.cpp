@@ -101,13 +101,7 @@ void gemm(NativeStream stream, const GemmArgs& args) {
 const KernelRegistration<GemmArgs> kRegistration(&gemm);
 
 [[maybe_unused]] const bool registered = [] {
-  register_gemm_backend(
-      {.use_table =
-           [](const std::filesystem::path& path) {
-             gemm_algorithms().use(path, environment_of(0));
-           },
-       .save_table =
-           [](const std::filesystem::path& path) { gemm_algorithms().save_if_grown(path); }});
+  offer_gemm_table([] { return environment_of(0); });
   return true;
 }();
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/gemm.h"
 
 namespace muo::cuda {
 namespace {
@@ -169,6 +170,16 @@ bool GemmAlgorithms::measuring() const {
 GemmAlgorithms& gemm_algorithms() {
   static GemmAlgorithms algorithms;
   return algorithms;
+}
+
+void offer_gemm_table(GemmEnvironment (*here)()) {
+  static GemmEnvironment (*environment)() = nullptr;
+  environment = here;
+  register_gemm_backend(
+      {.use_table =
+           [](const std::filesystem::path& path) { gemm_algorithms().use(path, environment()); },
+       .save_table =
+           [](const std::filesystem::path& path) { gemm_algorithms().save_if_grown(path); }});
 }
 
 }  // namespace muo::cuda

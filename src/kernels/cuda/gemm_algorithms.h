@@ -44,7 +44,7 @@ class GemmAlgorithms {
   // Replaces the file at once or not at all. Throws Error.
   void save(const std::filesystem::path& path) const;
 
-  // What kernels/gemm.h says of use_gemm_table and save_gemm_table.
+  // As kernels/gemm.h says of use_gemm_table and save_gemm_table.
   void use(const std::filesystem::path& path, const GemmEnvironment& here);
   void save_if_grown(const std::filesystem::path& path) const;
 
@@ -70,5 +70,8 @@ class GemmAlgorithms {
 
 // Of the process: one table serves all devices.
 GemmAlgorithms& gemm_algorithms();
+
+// Makes it what use_gemm_table and save_gemm_table are about; `here` is asked when a table is used.
+void offer_gemm_table(GemmEnvironment (*here)());
 
 }  // namespace muo::cuda

@@ -81,25 +81,20 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 == 0) norms[row] = static_cast<float>(sqrt(squares));
 }
 
-// How the input is normalised: MuonInputArgs, for kernels.
-struct Normalisation {
-  bool equilibrate;
-  double factor, eps;
-
-  // What a row is scaled by before the norm divides.
-  __device__ __forceinline__ double of_row(double target, float norm) const {
-    return equilibrate ? target / fmax(static_cast<double>(norm), kRowFloor) : 1.0;
-  }
-  __device__ __forceinline__ double divisor(double sum_of_squares) const {
-    return sqrt(sum_of_squares) * factor + eps;
-  }
-};
+// What a row is scaled by before the norm divides.
+__device__ __forceinline__ double row_factor(const MuonNormalisation& how, double target,
+                                             float norm) {
+  return how.equilibrate ? target / fmax(static_cast<double>(norm), kRowFloor) : 1.0;
+}
+__device__ __forceinline__ double divisor(const MuonNormalisation& how, double sum_of_squares) {
+  return sqrt(sum_of_squares) * how.factor + how.eps;
+}
 
 // What every row of a matrix is scaled to, and what divides the result: partials[2 k] and [2 k + 1]
 // of matrix k. One block per matrix, R norms from L2: latency.
 __global__ void __launch_bounds__(kWholeMatrix)
     muon_target_kernel(double* partials, const float* norms, std::int64_t rows,
-                       Normalisation normalisation) {
+                       MuonNormalisation how) {
   norms += blockIdx.x * rows;
   double sum = 0.0;
   for (std::int64_t i = threadIdx.x; i < rows; i += kWholeMatrix) {
@@ -109,13 +104,13 @@ __global__ void __launch_bounds__(kWholeMatrix)
   const double target = sqrt(block_sum(sum) / static_cast<double>(rows));
   double scaled = 0.0;
   for (std::int64_t i = threadIdx.x; i < rows; i += kWholeMatrix) {
-    const double after = double{norms[i]} * normalisation.of_row(target, norms[i]);
+    const double after = double{norms[i]} * row_factor(how, target, norms[i]);
     scaled = fma(after, after, scaled);
   }
   scaled = block_sum(scaled);
   if (threadIdx.x != 0) return;
   partials[2 * blockIdx.x] = target;
-  partials[2 * blockIdx.x + 1] = normalisation.divisor(scaled);
+  partials[2 * blockIdx.x + 1] = divisor(how, scaled);
 }
 
 // Only bf16: nanochat rounds a row's factor and product before it takes the norm of what is there,
@@ -125,10 +120,10 @@ template <int N>
 __global__ void __launch_bounds__(kThreads)
     muon_rounded_squares_kernel(double* row_squares, const double* targets, const BF16* x,
                                 const float* norms, std::int64_t all_rows, std::int64_t rows,
-                                std::int64_t columns, Normalisation normalisation) {
+                                std::int64_t columns, MuonNormalisation how) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / 32;
   if (row >= all_rows) return;
-  const double factor = normalisation.of_row(targets[2 * (row / rows)], norms[row]);
+  const double factor = row_factor(how, targets[2 * (row / rows)], norms[row]);
   const float scale = to_float(from_float<BF16>(static_cast<float>(factor)));
   double squares = 0.0;
   for (std::int64_t j = std::int64_t{threadIdx.x % 32} * N; j < columns; j += kWarp * N) {
@@ -144,13 +139,13 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kWholeMatrix)
     muon_divisor_kernel(double* targets, const double* row_squares, std::int64_t rows,
-                        Normalisation normalisation) {
+                        MuonNormalisation how) {
   row_squares += blockIdx.x * rows;
   double sum = 0.0;
   for (std::int64_t i = threadIdx.x; i < rows; i += kWholeMatrix)
     sum += row_squares[i];
   sum = block_sum(sum);
-  if (threadIdx.x == 0) targets[2 * blockIdx.x + 1] = normalisation.divisor(sum);
+  if (threadIdx.x == 0) targets[2 * blockIdx.x + 1] = divisor(how, sum);
 }
 
 // Last pass of muon_input: one warp per row, 2 sizeof(T) bytes per element, bound by bandwidth.
@@ -158,11 +153,11 @@ __global__ void __launch_bounds__(kWholeMatrix)
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     muon_normalise_kernel(T* x, const double* targets, const float* norms, std::int64_t all_rows,
-                          std::int64_t rows, std::int64_t columns, Normalisation normalisation) {
+                          std::int64_t rows, std::int64_t columns, MuonNormalisation how) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / 32;
   if (row >= all_rows) return;
   const double* target = targets + 2 * (row / rows);
-  const double factor = normalisation.of_row(target[0], norms[row]);
+  const double factor = row_factor(how, target[0], norms[row]);
   constexpr bool kRounds = std::is_same_v<T, BF16>;
   const float scale = kRounds ? to_float(from_float<BF16>(static_cast<float>(factor)))
                               : static_cast<float>(factor / target[1]);
@@ -255,7 +250,7 @@ void muon_input(NativeStream stream, const MuonInputArgs& args) {
   const auto* momentum = args.momentum ? args.momentum.as<float>() : nullptr;
   const unsigned blocks = blocks_for(all_rows, kRows);
   const auto one_per_matrix = static_cast<unsigned>(matrices);
-  const Normalisation normalisation{args.equilibrate, args.norm_factor, args.norm_eps};
+  const MuonNormalisation& how = args.normalisation;
   dispatch(args.x.dtype, [&]<class T>() {
     auto* x = args.x.as<T>();
     const bool fit = vectors_fit<T>(columns, {x, args.grad.data, momentum});
@@ -263,15 +258,15 @@ void muon_input(NativeStream stream, const MuonInputArgs& args) {
       launch(muon_input_kernel<T, N>, blocks, kThreads, 0, stream, x, norms, args.grad.as<float>(),
              momentum, args.scalars.as_struct<StepScalars>(), all_rows, columns);
       launch(muon_target_kernel, one_per_matrix, kWholeMatrix, 0, stream, targets, norms, rows,
-             normalisation);
+             how);
       if constexpr (std::is_same_v<T, BF16>) {
         launch(muon_rounded_squares_kernel<N>, blocks, kThreads, 0, stream, row_squares, targets, x,
-               norms, all_rows, rows, columns, normalisation);
+               norms, all_rows, rows, columns, how);
         launch(muon_divisor_kernel, one_per_matrix, kWholeMatrix, 0, stream, targets, row_squares,
-               rows, normalisation);
+               rows, how);
       }
       launch(muon_normalise_kernel<T, N>, blocks, kThreads, 0, stream, x, targets, norms, all_rows,
-             rows, columns, normalisation);
+             rows, columns, how);
     });
   });
 }

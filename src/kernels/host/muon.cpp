@@ -54,19 +54,19 @@ double mean_norm(const float* norms, std::int64_t rows) {
 }
 
 // What a row is scaled by before the norm divides.
-double row_factor(const MuonInputArgs& args, double target, float norm) {
-  return args.equilibrate ? target / std::max(static_cast<double>(norm), kRowFloor) : 1.0;
+double row_factor(const MuonNormalisation& how, double target, float norm) {
+  return how.equilibrate ? target / std::max(static_cast<double>(norm), kRowFloor) : 1.0;
 }
 
 // norms: of the rows of x (rows, columns).
-void normalise(const MuonInputArgs& args, float* x, const float* norms, std::int64_t rows,
+void normalise(const MuonNormalisation& how, float* x, const float* norms, std::int64_t rows,
                std::int64_t columns) {
   const double target = mean_norm(norms, rows);
-  const auto factor = [&](std::int64_t i) { return row_factor(args, target, norms[i]); };
+  const auto factor = [&](std::int64_t i) { return row_factor(how, target, norms[i]); };
   double scaled = 0;  // what |x|^2 will be, without another pass over x
   for (std::int64_t i = 0; i < rows; ++i)
     scaled += std::pow(static_cast<double>(norms[i]) * factor(i), 2);
-  const double divisor = std::sqrt(scaled) * args.norm_factor + args.norm_eps;
+  const double divisor = std::sqrt(scaled) * how.factor + how.eps;
   for (std::int64_t i = 0; i < rows; ++i) {
     const auto scale = static_cast<float>(factor(i) / divisor);
     float* row = x + i * columns;
@@ -76,19 +76,19 @@ void normalise(const MuonInputArgs& args, float* x, const float* norms, std::int
 }
 
 // In bf16 the factor and the product are rounded before the norm is taken of what is there.
-void normalise(const MuonInputArgs& args, BF16* x, const float* norms, std::int64_t rows,
+void normalise(const MuonNormalisation& how, BF16* x, const float* norms, std::int64_t rows,
                std::int64_t columns) {
   const double target = mean_norm(norms, rows);
   double scaled = 0;
   for (std::int64_t i = 0; i < rows; ++i) {
-    const double factor = row_factor(args, target, norms[i]);
+    const double factor = row_factor(how, target, norms[i]);
     const float rounded = to_f32(to_bf16(static_cast<float>(factor)));
     BF16* row = x + i * columns;
     for (std::int64_t j = 0; j < columns; ++j)
       row[j] = to_bf16(to_f32(row[j]) * rounded);
     scaled += sum_of_squares(row, columns);
   }
-  const auto divisor = static_cast<float>(std::sqrt(scaled) * args.norm_factor + args.norm_eps);
+  const auto divisor = static_cast<float>(std::sqrt(scaled) * how.factor + how.eps);
   for (std::int64_t i = 0; i < rows * columns; ++i)
     x[i] = to_bf16(to_f32(x[i]) / divisor);
 }
@@ -169,7 +169,7 @@ void muon_input_of(const MuonInputArgs& args) {
         std::transform(grad + i * columns, grad + (i + 1) * columns, row, from_f32<T>);
       norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
     }
-    normalise(args, x, norms, rows, columns);
+    normalise(args.normalisation, x, norms, rows, columns);
   }
 }
 

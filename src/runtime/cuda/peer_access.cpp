@@ -6,6 +6,13 @@
 #include "runtime/cuda/peer_kernels.h"
 
 namespace muo {
+
+bool can_access(int own, int other) {
+  int can = 0;
+  MUO_CUDA_CHECK(cudaDeviceCanAccessPeer(&can, own, other));
+  return can != 0;
+}
+
 namespace {
 
 int current_gpu() {
@@ -15,9 +22,7 @@ int current_gpu() {
 }
 
 void enable_access(int rank, int own, int other) {
-  int can = 0;
-  MUO_CUDA_CHECK(cudaDeviceCanAccessPeer(&can, own, other));
-  if (can == 0)
+  if (!can_access(own, other))
     throw InputError(concat("--comm peer: GPU ", own, " (rank ", rank,
                             ") cannot access the memory of GPU ", other, "; use --comm nccl"));
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(other, 0);

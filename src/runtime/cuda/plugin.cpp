@@ -87,9 +87,8 @@ std::int64_t available_memory(int index) {
 std::string no_peer_access(int count) {
   for (int own = 0; own < count; ++own)
     for (int other = 0; other < count; ++other) {
-      int can = 1;
-      if (other != own) MUO_CUDA_CHECK(cudaDeviceCanAccessPeer(&can, own, other));
-      if (can == 0) return concat("GPU ", own, " cannot access the memory of GPU ", other);
+      if (other != own && !can_access(own, other))
+        return concat("GPU ", own, " cannot access the memory of GPU ", other);
     }
   return {};
 }
