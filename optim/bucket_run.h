@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "optim/newton_schulz.h"
+#include "optim/number_place.h"
 #include "optim/sharding_plan.h"
 #include "optim/space.h"
 #include "runtime/arena.h"
@@ -17,7 +18,8 @@ namespace muo {
 class BucketRun {
  public:
   BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
-            std::span<const ParamSpec> params, Arena& arena, Lifespan gradients, Tensor scalars);
+            std::span<const ParamSpec> params, Arena& arena, Lifespan gradients, Tensor scalars,
+            PlaceBases places);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -27,11 +29,12 @@ class BucketRun {
   void zero_padding(Stream& stream) const;
   void reduce(Stream& comm) const;
   // Adds this rank's part of the squared reduced gradient, counted on one rank only, to `total`.
-  void add_squares(Stream& update, Tensor total, bool first) const;
+  // `place`, here and below: of the first number that is not finite (kernels/commit.h).
+  void add_squares(Stream& update, Tensor total, Tensor place) const;
   // Nesterov input of this rank's elements, where the plan exchanges it.
   void prepare(Stream& update) const;
   void exchange(Stream& comm) const;
-  void compute(Stream& update) const;  // updates, touching no state
+  void compute(Stream& update, Tensor place) const;  // updates, touching no state
   void return_updates(Stream& comm) const;
   void commit(Stream& update) const;  // if scalars.commit
   void publish(Stream& comm) const;
@@ -84,6 +87,7 @@ class BucketRun {
   int rank_;
   int world_;
   Tensor scalars_;
+  PlaceBases places_;
   Space full_;
   Space segment_;  // this rank's
   Space state_;    // where this rank holds state and masters
