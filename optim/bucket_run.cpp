@@ -13,7 +13,7 @@ namespace muo {
 
 BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
                      std::span<const ParamSpec> params, Arena& arena, Lifespan gradients,
-                     Tensor scalars, PlaceBases places)
+                     Tensor scalars, Tensor place, PlaceBases places)
     : bucket_(bucket),
       version_(version),
       params_(params),
@@ -21,6 +21,7 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const Optimi
       rank_(rank.rank),
       world_(rank.world),
       scalars_(scalars),
+      place_(place),
       places_(places),
       full_({0, bucket.full_elements()}) {
   const std::int64_t full = bucket.full_elements();
@@ -194,7 +195,7 @@ void BucketRun::reduce(Stream& comm) const {
   }
 }
 
-void BucketRun::add_squares(Stream& update, Tensor total, Tensor place) const {
+void BucketRun::add_squares(Stream& update, Tensor total) const {
   Tensor counted = reduced_;
   std::int64_t first = 0;
   if (bucket_.reduction == Reduction::kAllReduce) {  // all hold it: each counts an equal part
@@ -204,10 +205,10 @@ void BucketRun::add_squares(Stream& update, Tensor total, Tensor place) const {
   }
   sum_squares(update, {.out = total, .x = counted, .accumulate = true});
   note_nonfinite(
-      update, {.place = place, .x = counted, .squares = total, .base = places_.gradients + first});
+      update, {.place = place_, .x = counted, .squares = total, .base = places_.gradients + first});
 }
 
-void BucketRun::compute(Stream& update, Tensor place) const {
+void BucketRun::compute(Stream& update, const UpdateClock& clock) const {
   const ProfileRange phase(ProfileKind::kPhase, "update ", bucket_.name);
   if (returned_) zero_gaps(update);
   for (const Batch& batch : batches_) {
@@ -219,7 +220,9 @@ void BucketRun::compute(Stream& update, Tensor place) const {
                         .momentum = exchanged ? Tensor{} : state_.part(momentum_, batch.range),
                         .scalars = scalars_,
                         .normalisation = version_.normalisation});
+    clock.lap(update, UpdatePhase::kElementwise);
     batch.iteration.run(update);
+    clock.lap(update, UpdatePhase::kGemm);
     const Tensor x = batch.iteration.result();
     if (version_.factored_variance)
       muon_scale(update, {.u = batch.u,
@@ -232,7 +235,7 @@ void BucketRun::compute(Stream& update, Tensor place) const {
       cast(update, {.y = batch.u, .x = x});
     // The variance, which is small, has a mean of u's squares for each row or column.
     const Tensor looked_at = version_.factored_variance ? batch.new_variance : batch.u;
-    note_nonfinite(update, {.place = place,
+    note_nonfinite(update, {.place = place_,
                             .x = looked_at,
                             .base = places_.updates + batch.range.begin,
                             .stride = batch.u.numel() / looked_at.numel()});

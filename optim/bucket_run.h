@@ -7,6 +7,7 @@
 #include "optim/number_place.h"
 #include "optim/sharding_plan.h"
 #include "optim/space.h"
+#include "optim/update_clock.h"
 #include "runtime/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
@@ -19,7 +20,7 @@ class BucketRun {
  public:
   BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
             std::span<const ParamSpec> params, Arena& arena, Lifespan gradients, Tensor scalars,
-            PlaceBases places);
+            Tensor place, PlaceBases places);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -29,12 +30,11 @@ class BucketRun {
   void zero_padding(Stream& stream) const;
   void reduce(Stream& comm) const;
   // Adds this rank's part of the squared reduced gradient, counted on one rank only, to `total`.
-  // `place`, here and below: of the first number that is not finite (kernels/commit.h).
-  void add_squares(Stream& update, Tensor total, Tensor place) const;
+  void add_squares(Stream& update, Tensor total) const;
   // Nesterov input of this rank's elements, where the plan exchanges it.
   void prepare(Stream& update) const;
   void exchange(Stream& comm) const;
-  void compute(Stream& update, Tensor place) const;  // updates, touching no state
+  void compute(Stream& update, const UpdateClock& clock) const;  // updates, touching no state
   void return_updates(Stream& comm) const;
   void commit(Stream& update) const;  // if scalars.commit
   void publish(Stream& comm) const;
@@ -87,6 +87,7 @@ class BucketRun {
   int rank_;
   int world_;
   Tensor scalars_;
+  Tensor place_;  // of the first number that is not finite (kernels/commit.h)
   PlaceBases places_;
   Space full_;
   Space segment_;  // this rank's

@@ -36,6 +36,7 @@ class ShardedStep::Impl {
   Tensor hyper_;
   Tensor statistics_;
   Tensor totals_;
+  UpdateClock clock_;
   struct BucketState {
     std::unique_ptr<BucketRun> run;
     std::size_t parameters = 0;
@@ -60,7 +61,6 @@ class ShardedStep::Impl {
   void exchange(std::size_t index);
   void return_updates(BucketState& bucket);
   void compute_exchanged();
-  [[nodiscard]] Tensor place() const { return totals_.row(kRankPlaces + rank_.rank); }
   static void order(Stream& before, Event& event, Stream& after) {
     before.record(event);
     after.wait(event);
@@ -104,8 +104,9 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
-    state.run = std::make_unique<BucketRun>(rank, bucket, *plan.version, params, arena, gradients,
-                                            scalars_, place_bases(plan, b));
+    state.run =
+        std::make_unique<BucketRun>(rank, bucket, *plan.version, params, arena, gradients, scalars_,
+                                    totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
           &state.computed, &state.committed})
@@ -137,7 +138,7 @@ void ShardedStep::Impl::begin() {
   const ProfileRange range(ProfileKind::kPhase, "begin");
   if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
   for (const std::size_t b : gathered_first_) {
-    buckets_[b].run->publish(rank_.comm);
+    clock_.busy(rank_.comm, [&] { buckets_[b].run->publish(rank_.comm); });
     rank_.comm.record(*buckets_[b].gathered);
     buckets_[b].gathering = true;
   }
@@ -194,19 +195,21 @@ void ShardedStep::Impl::advance() {
 
 void ShardedStep::Impl::reduce(BucketState& bucket) {
   rank_.comm.wait(*bucket.ready);
-  bucket.run->reduce(rank_.comm);
+  clock_.busy(rank_.comm, [&] { bucket.run->reduce(rank_.comm); });
   order(rank_.comm, *bucket.reduced, rank_.update);
-  bucket.run->add_squares(rank_.update, totals_.row(kSquaresTotal), place());
+  clock_.lap(rank_.update, UpdatePhase::kCommunication);
+  bucket.run->add_squares(rank_.update, totals_.row(kSquaresTotal));
   if (bucket.run->bucket().exchange == Exchange::kNone)
-    bucket.run->compute(rank_.update, place());
+    bucket.run->compute(rank_.update, clock_);
   else
     bucket.run->prepare(rank_.update);
+  clock_.lap(rank_.update, UpdatePhase::kElementwise);
 }
 
 void ShardedStep::Impl::exchange(std::size_t index) {
   BucketState& bucket = buckets_[index];
   order(rank_.update, *bucket.prepared, rank_.comm);
-  bucket.run->exchange(rank_.comm);
+  clock_.busy(rank_.comm, [&] { bucket.run->exchange(rank_.comm); });
   rank_.comm.record(*bucket.exchanged);
   // Only now: the next bucket's input travels while the previous bucket computes.
   compute_exchanged();
@@ -217,7 +220,9 @@ void ShardedStep::Impl::compute_exchanged() {
   if (exchanged_bucket_ < 0) return;
   BucketState& bucket = buckets_[static_cast<std::size_t>(exchanged_bucket_)];
   rank_.update.wait(*bucket.exchanged);
-  bucket.run->compute(rank_.update, place());
+  clock_.lap(rank_.update, UpdatePhase::kCommunication);
+  bucket.run->compute(rank_.update, clock_);
+  clock_.lap(rank_.update, UpdatePhase::kElementwise);
   rank_.update.record(*bucket.computed);
   exchanged_bucket_ = -1;
 }
@@ -226,7 +231,7 @@ void ShardedStep::Impl::return_updates(BucketState& bucket) {
   if (exchanged_bucket_ >= 0 && &buckets_[static_cast<std::size_t>(exchanged_bucket_)] == &bucket)
     compute_exchanged();
   rank_.comm.wait(*bucket.computed);
-  bucket.run->return_updates(rank_.comm);
+  clock_.busy(rank_.comm, [&] { bucket.run->return_updates(rank_.comm); });
 }
 
 void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counting) {
@@ -238,19 +243,23 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
   order(rank_.update, *updated_, rank_.comm);
   order(rank_.compute, *loss_, rank_.comm);  // and the last use of the old weights
   if (rank_.world > 1)
-    rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
+    clock_.busy(rank_.comm, [&] {
+      rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
+    });
   order(rank_.comm, *totalled_, rank_.compute);
   agree_commit(
       rank_.compute,
       {.scalars = scalars_, .statistics = statistics_, .hyper = hyper_, .totals = totals_});
   order(rank_.compute, *agreed_, rank_.update);
+  clock_.lap(rank_.update, UpdatePhase::kCommunication);
   for (const std::size_t b : plan_.publish_order) {
     BucketState& bucket = buckets_[b];
     bucket.run->commit(rank_.update);
     if (plan_.gather == Gather::kPipelined) continue;
     order(rank_.update, *bucket.committed, rank_.comm);
-    bucket.run->publish(rank_.comm);
+    clock_.busy(rank_.comm, [&] { bucket.run->publish(rank_.comm); });
   }
+  clock_.lap(rank_.update, UpdatePhase::kElementwise);
   if (before_counting) before_counting(rank_.compute);
   order(rank_.update, *all_committed_, rank_.compute);
   order(rank_.comm, *published_, rank_.compute);
@@ -299,6 +308,7 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   impl_->finish(before_counting);
 }
 void ShardedStep::publish() { impl_->publish(); }
+void ShardedStep::observe(const UpdateClock& clock) { impl_->clock_ = clock; }
 
 std::vector<StateEntry> ShardedStep::state() const {
   std::vector<StateEntry> entries;
