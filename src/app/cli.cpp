@@ -30,7 +30,7 @@ constexpr std::array kCommands = {
     CommandRow{"sample", "let a checkpoint write text"},
     CommandRow{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
     CommandRow{"bench", "measure a run's training steps: step, launch"},
-    CommandRow{"checkpoint", "take weights from nanochat, or give it some: import, export"},
+    CommandRow{"checkpoint", "see and check checkpoints; nanochat's weights in and out"},
     CommandRow{"doctor", "what this machine has and what is missing"},
 };
 constexpr CommandRow kBenchStep = {"bench step",
@@ -39,6 +39,8 @@ constexpr CommandRow kBenchLaunch = {
     "bench launch", "what enqueueing a step costs the host, replayed and eager, and what waits"};
 constexpr CommandRow kImport = {"checkpoint import", "a checkpoint from nanochat's weights"};
 constexpr CommandRow kExport = {"checkpoint export", "a checkpoint's weights for nanochat"};
+constexpr CommandRow kInspect = {"checkpoint inspect", "step, model, data, tensors and options"};
+constexpr CommandRow kVerify = {"checkpoint verify", "whether every byte is as it was written"};
 
 std::string general_help() {
   std::string out =
@@ -246,21 +248,25 @@ Command parse_plan(const CommandRow& command, std::span<const char* const> argum
   return options;
 }
 
-// --help of a command that is two: their rows have it in front of their names.
-Answer family_help(std::string_view family, const CommandRow& one, const CommandRow& other,
+// --help of a command that is several: their rows have it in front of their names.
+Answer family_help(std::string_view family, std::initializer_list<CommandRow> rows,
                    std::string_view options) {
-  const auto name = [&](const CommandRow& row) { return row.name.substr(family.size() + 1); };
+  std::string names, lines;
+  for (const CommandRow& row : rows) {
+    const std::string_view name = row.name.substr(family.size() + 1);
+    names += fmt::format("{}{}", names.empty() ? "" : "|", name);
+    lines += fmt::format("  {:<7}  {}\n", name, row.help);
+  }
   return {
-      fmt::format("Usage: muograph {0} {1}|{2} [OPTIONS]\n\n"
-                  "  {1:<6}  {3}\n  {2:<6}  {4}\n\n"
-                  "muograph {0} {1} --help tells its options{5}.\n",
-                  family, name(one), name(other), one.help, other.help, options)};
+      fmt::format("Usage: muograph {0} {1} [OPTIONS]\n\n{2}\n"
+                  "muograph {0} {3} --help tells its options{4}.\n",
+                  family, names, lines, names.substr(0, names.find('|')), options)};
 }
 
 Command parse_bench(std::span<const char* const> arguments) {
   const std::string_view what = arguments.empty() ? "" : arguments.front();
   if (what == "--help" || what == "-h")
-    return family_help("bench", kBenchStep, kBenchLaunch, ": those of train");
+    return family_help("bench", {kBenchStep, kBenchLaunch}, ": those of train");
   if (what != "step" && what != "launch")
     throw InputError(fmt::format("bench: '{}' is neither step nor launch", what));
   BenchOptions options;
@@ -284,8 +290,12 @@ Command parse_checkpoint(std::span<const char* const> arguments) {
   const std::string_view what = arguments.empty() ? "" : arguments.front();
   if (what == "import") return parse_simple<ImportOptions>(kImport, arguments.subspan(1));
   if (what == "export") return parse_simple<ExportOptions>(kExport, arguments.subspan(1));
-  if (what == "--help" || what == "-h") return family_help("checkpoint", kImport, kExport, "");
-  throw InputError(fmt::format("checkpoint: '{}' is neither import nor export", what));
+  if (what == "inspect") return parse_simple<InspectOptions>(kInspect, arguments.subspan(1));
+  if (what == "verify") return parse_simple<VerifyOptions>(kVerify, arguments.subspan(1));
+  if (what == "--help" || what == "-h")
+    return family_help("checkpoint", {kInspect, kVerify, kImport, kExport}, "");
+  throw InputError(
+      fmt::format("checkpoint: give inspect, verify, import or export, not '{}'", what));
 }
 
 struct Run {
@@ -301,6 +311,8 @@ struct Run {
   int operator()(const DoctorOptions& /*options*/) const { return run_doctor(); }
   int operator()(const ImportOptions& options) const { return run_import(options); }
   int operator()(const ExportOptions& options) const { return run_export(options); }
+  int operator()(const InspectOptions& options) const { return run_inspect(options); }
+  int operator()(const VerifyOptions& options) const { return run_verify(options); }
   int operator()(const Answer& answer) const {
     static_cast<void>(std::fputs(answer.text.c_str(), stdout));
     return 0;

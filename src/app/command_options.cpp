@@ -27,6 +27,15 @@ constexpr std::string_view kNumbers = "Number formats";
 constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
 
+OptionRow newest_row(std::string& field) {
+  return {.name = "checkpoint",
+          .group = kFiles,
+          .value = "DIR",
+          .help = "a checkpoint, or a run directory (its newest)",
+          .field = &field,
+          .required = true};
+}
+
 std::vector<OptionRow> data_rows(TrainOptions& o) {
   return {
       {"data", kData, "PATH...", "text files, folders of text, or .bin token shards", &o.data},
@@ -276,11 +285,38 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
        .help = "go on from a run or checkpoint; auto: the newest, if any",
        .field = &o.resume,
        .saved = false},
+      {.name = "init-from",
+       .group = kRun,
+       .value = "DIR",
+       .help = "start from the weights of a checkpoint, at step 0",
+       .field = &o.init_from,
+       .saved = false},
       {"eval-every", kRun, "STEPS", "-1: never", &o.eval_every, 1, kMostSteps, true},
       {"eval-tokens", kRun, "TOKENS", "of held-out data per evaluation", &o.eval_tokens, 1,
        kMostTokens},
       {"save-every", kRun, "STEPS", "checkpoints besides the last; -1: never", &o.save_every, 1,
        kMostSteps, true},
+      {"save-minutes", kRun, "X", "a checkpoint at least so often; -1: never", &o.save_minutes,
+       0.001, 1e6, true},
+      {"save-before-eval", kRun, "SECONDS",
+       "a checkpoint before evaluations that take longer; -1: never", &o.save_before_eval, 0, 1e6,
+       true},
+      {"keep-last", kRun, "N", "remove older checkpoints than the N newest good ones; -1: none",
+       &o.keep_last, 1, kMostSteps, true},
+      {"keep-every", kRun, "STEPS", "but not those of steps that this divides", &o.keep_every, 1,
+       kMostSteps, true},
+      {.name = "save-mode",
+       .group = kRun,
+       .value = "auto|background|wait",
+       .help = "train on while a checkpoint is written; auto: if memory allows",
+       .field = &o.save_mode,
+       .choices = {"auto", "background", "wait"}},
+      {.name = "on-save-error",
+       .group = kRun,
+       .value = "stop|continue",
+       .help = "continue: log it and try again at the next save",
+       .field = &o.on_save_error,
+       .choices = {"stop", "continue"}},
       {"sample-every", kRun, "STEPS", "print a sample (text only); -1: never", &o.sample_every, 1,
        kMostSteps, true},
       {"log-every", kRun, "STEPS", "between lines of metrics.jsonl", &o.log_every, 1, kMostSteps},
@@ -355,6 +391,14 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
   };
 }
 
+std::vector<OptionRow> option_table(InspectOptions& o) { return {newest_row(o.checkpoint)}; }
+
+std::vector<OptionRow> option_table(VerifyOptions& o) {
+  OptionRow row = newest_row(o.checkpoint);
+  row.help = "a checkpoint, or a run directory (all of it)";
+  return {row};
+}
+
 std::vector<OptionRow> option_table(ImportOptions& o) {
   return {
       {.name = "model",
@@ -375,12 +419,7 @@ std::vector<OptionRow> option_table(ImportOptions& o) {
 
 std::vector<OptionRow> option_table(ExportOptions& o) {
   return {
-      {.name = "checkpoint",
-       .group = kFiles,
-       .value = "DIR",
-       .help = "a checkpoint, or a run directory (its newest)",
-       .field = &o.checkpoint,
-       .required = true},
+      newest_row(o.checkpoint),
       {.name = "out",
        .group = kFiles,
        .value = "DIR",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "app/checkpoint_saver.h"
 #include "app/run_memory.h"
 #include "app/traced_plan.h"
 #include "kernels/fingerprint.h"
@@ -85,7 +86,13 @@ void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   rank_.wait(stream);
 }
 
-void RunState::initialize_weights() {
+void RunState::initialize_weights(const Checkpoint* from) {
+  if (from != nullptr) {
+    std::vector<StateEntry> masters = update.state();
+    std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
+    from->load(rank_.compute, masters);
+    return publish();
+  }
   std::vector<float> values;
   for (const StateEntry& entry : update.state()) {
     const auto spec = std::find_if(params_.begin(), params_.end(),
@@ -97,6 +104,10 @@ void RunState::initialize_weights() {
     rank_.compute.copy(entry.values, host_tensor(values.data(), {count}));
     rank_.wait(rank_.compute);  // `values` is used again
   }
+  publish();
+}
+
+void RunState::publish() {
   update.publish();
   rank_.wait(rank_.compute);
 }
@@ -147,6 +158,18 @@ void RunState::verify_sync() {
       MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],
                 "weights of '", params_[static_cast<std::size_t>(i)].name, "' on rank ", r,
                 " differ from those on rank 0");
+}
+
+std::int64_t plan_staging_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
+                                 const ShardingPlan& plan) {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < config.world; ++rank) {
+    TracingRank trace(rank, config.world);
+    TraceArena arena(rank);
+    const ShardedStep update(trace.context(), plan, params, arena);
+    most = std::max(most, CheckpointSaver::Staging::bytes(update.state()));
+  }
+  return most;
 }
 
 MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
