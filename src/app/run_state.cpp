@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/checkpoint_saver.h"
+#include "app/initial_weights.h"
 #include "app/run_memory.h"
 #include "app/traced_plan.h"
 #include "kernels/fingerprint.h"
@@ -87,27 +88,10 @@ void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
 }
 
 void RunState::initialize_weights(const Checkpoint* from) {
-  if (from != nullptr) {
-    std::vector<StateEntry> masters = update.state();
-    std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
-    from->load(rank_.compute, masters);
-    return publish();
-  }
-  std::vector<float> values;
-  for (const StateEntry& entry : update.state()) {
-    const auto spec = std::find_if(params_.begin(), params_.end(),
-                                   [&](const ParamSpec& s) { return s.name == entry.name; });
-    if (spec == params_.end()) continue;
-    const std::int64_t count = entry.values.numel();
-    values.resize(static_cast<std::size_t>(count));
-    init_parameter(config_.model, *spec, config_.options.seed, entry.begin, count, values.data());
-    rank_.compute.copy(entry.values, host_tensor(values.data(), {count}));
-    rank_.wait(rank_.compute);  // `values` is used again
-  }
-  publish();
-}
-
-void RunState::publish() {
+  if (from == nullptr) return muo::initialize_weights(rank_, config_, params_, update);
+  std::vector<StateEntry> masters = update.state();
+  std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
+  from->load(rank_.compute, masters);
   update.publish();
   rank_.wait(rank_.compute);
 }

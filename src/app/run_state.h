@@ -55,8 +55,6 @@ class RunState {
   Decoder decoder;
 
  private:
-  void publish();  // masters to replicas; waits
-
   RankContext& rank_;
   const RunConfig& config_;
   const std::vector<ParamSpec>& params_;

@@ -157,7 +157,7 @@ TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
   EXPECT_THAT(error_of({"42"}),
               HasSubstr("give train, eval, sample, plan, bench, checkpoint or doctor"));
   EXPECT_THAT(error_of({"checkpoint", "improt"}),
-              HasSubstr("'improt' is neither import nor export"));
+              HasSubstr("'improt' is none of import, export, inspect, verify"));
   EXPECT_THAT(error_of({"checkpoint", "import"}), HasSubstr("--model is required"));
   EXPECT_THAT(error_of({}), HasSubstr("no command"));
 }
