@@ -27,15 +27,6 @@ constexpr std::string_view kNumbers = "Number formats";
 constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
 
-OptionRow newest_row(std::string& field) {
-  return {.name = "checkpoint",
-          .group = kFiles,
-          .value = "DIR",
-          .help = "a checkpoint, or a run directory (its newest)",
-          .field = &field,
-          .required = true};
-}
-
 std::vector<OptionRow> data_rows(TrainOptions& o) {
   return {
       {"data", kData, "PATH...", "text files, folders of text, or .bin token shards", &o.data},
@@ -388,44 +379,6 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       {.name = "seed", .group = "Text", .value = "N", .help = "of the draws", .field = &o.seed},
       backend_row(o.backend),
       {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
-  };
-}
-
-std::vector<OptionRow> option_table(InspectOptions& o) { return {newest_row(o.checkpoint)}; }
-
-std::vector<OptionRow> option_table(VerifyOptions& o) {
-  OptionRow row = newest_row(o.checkpoint);
-  row.help = "a checkpoint, or a run directory (all of it)";
-  return {row};
-}
-
-std::vector<OptionRow> option_table(ImportOptions& o) {
-  return {
-      {.name = "model",
-       .group = kFiles,
-       .value = "FILE",
-       .help = "model_000123.safetensors, as scripts/convert_nanochat.py makes it",
-       .field = &o.model,
-       .required = true},
-      {"meta", kFiles, "FILE", "auto: meta_000123.json beside the model", &o.meta},
-      {.name = "out",
-       .group = kFiles,
-       .value = "DIR",
-       .help = "run directory that gets the checkpoint",
-       .field = &o.out,
-       .required = true},
-  };
-}
-
-std::vector<OptionRow> option_table(ExportOptions& o) {
-  return {
-      newest_row(o.checkpoint),
-      {.name = "out",
-       .group = kFiles,
-       .value = "DIR",
-       .help = "where model_000123.safetensors and meta_000123.json go",
-       .field = &o.out,
-       .required = true},
   };
 }
 
