@@ -24,7 +24,6 @@ constexpr std::string_view kBatch = "Batch and length";
 constexpr std::string_view kOptimizer = "Optimizer";
 constexpr std::string_view kDevices = "Devices";
 constexpr std::string_view kNumbers = "Number formats";
-constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
 
 std::vector<OptionRow> data_rows(TrainOptions& o) {
@@ -292,14 +291,14 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       {"save-before-eval", kRun, "SECONDS",
        "a checkpoint before evaluations that take longer; -1: never", &o.save_before_eval, 0, 1e6,
        true},
-      {"keep-last", kRun, "N", "remove older checkpoints than the N newest good ones; -1: none",
+      {"keep-last", kRun, "N", "remove older checkpoints than the N newest good; -1: none",
        &o.keep_last, 1, kMostSteps, true},
       {"keep-every", kRun, "STEPS", "but not those of steps that this divides", &o.keep_every, 1,
        kMostSteps, true},
       {.name = "save-mode",
        .group = kRun,
        .value = "auto|background|wait",
-       .help = "train on while a checkpoint is written; auto: if memory allows",
+       .help = "train on while one is written; auto: if memory allows",
        .field = &o.save_mode,
        .choices = {"auto", "background", "wait"}},
       {.name = "on-save-error",
