@@ -61,6 +61,9 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& options) {
   hyper.warmdown_steps =
       std::llrint(options.warmdown_ratio * static_cast<double>(options.iterations));
   hyper.final_lr_frac = options.final_lr_frac;
+  hyper.max_grad_norm = options.max_grad_norm;
+  hyper.outlier_deviations = options.outlier_deviations;
+  hyper.skip_outliers = options.skip_outliers ? 1 : 0;
   hyper.muon_lr = options.matrix_lr * batch;
   hyper.muon_weight_decay = options.weight_decay * options.weight_decay_scale;
   const OptimizerVersion& version = *options.version;

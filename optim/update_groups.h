@@ -40,6 +40,8 @@ struct OptimizerOptions {
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65;
   double final_lr_frac = 0.05;
+  double max_grad_norm = 0, outlier_deviations = 0;  // 0: off (kernels/commit.h)
+  bool skip_outliers = false;
   const OptimizerVersion* version = &optimizer_versions().front();
 };
 HyperParameters make_hyper_parameters(const OptimizerOptions& options);

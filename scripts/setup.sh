@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need from Debian's packages; says nothing if all is there.
 # With a CUDA toolkit, it also fetches the headers of cuDNN's frontend by pip.
-#   scripts/setup.sh [--dev]     --dev: also what scripts/check.sh uses
+#   scripts/setup.sh [--dev|--fuzz]     also what scripts/check.sh, or scripts/fuzz.sh, uses
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt failed.
 set -euo pipefail
 
@@ -10,7 +10,8 @@ packages=(g++-12 cmake ninja-build libopenblas-pthread-dev libcli11-dev nlohmann
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format clang-tidy shellcheck python3) ;;
-  *) echo "setup.sh: unknown option '$1'; the only one is --dev" >&2; exit 2 ;;
+  --fuzz) packages+=(clang libclang-rt-14-dev) ;;
+  *) echo "setup.sh: unknown option '$1'; there are --dev and --fuzz" >&2; exit 2 ;;
 esac
 
 # One of our tools that did not come as a package serves as well.

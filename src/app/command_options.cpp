@@ -168,6 +168,19 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
        .help = "of nanochat's Muon and AdamW: head, 2026-01, 2025-10",
        .field = &o.optimizer_spec,
        .choices = versions},
+      {"max-grad-norm", kOptimizer, "X", "gradients of a larger norm are scaled to it; 0: none are",
+       &o.max_grad_norm, 0, 1e18},
+      {"outlier-deviations", kOptimizer, "X",
+       "how far above its mean a loss or gradient norm is an outlier; 0: none",
+       &o.outlier_deviations, 0, 1e6},
+      {.name = "on-outlier",
+       .group = kOptimizer,
+       .value = "log|skip",
+       .help = "skip: its update is not committed",
+       .field = &o.on_outlier,
+       .choices = {"log", "skip"}},
+      {"max-skipped", kOptimizer, "N", "more skipped updates than this end the run; -1: never",
+       &o.max_skipped, 0, kMostSteps, true},
   };
 }
 

@@ -7,11 +7,13 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -29,6 +31,7 @@ constexpr auto kPatience = std::chrono::seconds(2);  // with a disk, when the pr
 struct TrainItem {
   MetricsRecord record;
   double step_ms = 0;
+  std::string bad_number;
 };
 struct EvalItem {
   std::int64_t step = 0;
@@ -73,6 +76,26 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
     throw Error(fmt::format("cannot write {}: {}", temporary.string(),
                             std::generic_category().message(errno)));
   std::filesystem::rename(temporary, file);
+}
+
+std::string skipped_text(const MetricsRecord& record) {
+  return fmt::format("{} of {} updates skipped", record.step + 1 - record.updates, record.step + 1);
+}
+
+std::string nonfinite_text(const MetricsRecord& record, const std::string& bad_number) {
+  std::string what = std::isfinite(record.loss) ? "" : "the loss";
+  if (!bad_number.empty()) what += (what.empty() ? "" : ", and ") + bad_number;
+  if (what.empty()) what = fmt::format("the square of gradient norm {:.3g}", record.grad_norm);
+  return fmt::format("step {}: not finite: {}; weights stay as they are, {}", record.step, what,
+                     skipped_text(record));
+}
+
+std::string outlier_text(const MetricsRecord& record) {
+  return fmt::format(
+      "step {}: outlier: loss {:.4f} is {:.1f} standard deviations above its mean, gradient norm "
+      "{:.3g} is {:.1f}{}",
+      record.step, record.loss, record.loss_deviations, record.grad_norm, record.norm_deviations,
+      record.committed != 0 ? "" : "; not committed, " + skipped_text(record));
 }
 
 }  // namespace
@@ -158,18 +181,19 @@ class Logger::Impl {
     const MetricsRecord& record = item.record;
     const double tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / item.step_ms;
     const bool last = record.step + 1 == options_.iterations;
-    if (record.step % options_.log_every == 0 || last) {
+    const bool odd = record.verdict != Verdict::kOrdinary;
+    if (record.step % options_.log_every == 0 || last || odd) {
       append(train_line(record, (record.step + 1) * options_.tokens_per_step, item.step_ms,
-                        tokens_per_s, mfu_at(tokens_per_s)));
+                        tokens_per_s, mfu_at(tokens_per_s), item.bad_number));
     }
     ++steps_;
     seconds_ += item.step_ms / 1000;
-    const bool skipped = record.committed == 0;
-    if (skipped && !skipping_)
-      terminal_.lines(fmt::format(
-          "step {}: loss or gradient is not finite; weights stay as they are", record.step));
-    if (!skipped && skipping_) terminal_.lines(fmt::format("step {}: finite again", record.step));
-    skipping_ = skipped;
+    const bool finite = record.verdict != Verdict::kNotFinite;
+    if (!finite && !skipping_) terminal_.lines(nonfinite_text(record, item.bad_number));
+    if (finite && skipping_)
+      terminal_.lines(fmt::format("step {}: finite again; {}", record.step, skipped_text(record)));
+    skipping_ = !finite;
+    if (record.verdict == Verdict::kOutlier) terminal_.lines(outlier_text(record));
     // Over about ten steps; the correction makes the first ones count fully.
     constexpr double kKeep = 0.9;
     weight_ = kKeep * weight_ + (1 - kKeep);
@@ -261,8 +285,8 @@ Logger::~Logger() {
   }
 }
 
-void Logger::train(const MetricsRecord& record, double step_ms) {
-  impl_->submit(TrainItem{record, step_ms});
+void Logger::train(const MetricsRecord& record, double step_ms, std::string bad_number) {
+  impl_->submit(TrainItem{record, step_ms, std::move(bad_number)});
 }
 void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
   impl_->submit(EvalItem{step, val_loss, val_bpb});

@@ -35,8 +35,8 @@ class Logger {
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
-  // One training step and how long it took.
-  void train(const MetricsRecord& record, double step_ms);
+  // One training step and how long it took. `bad_number`: what was not finite, if it is known.
+  void train(const MetricsRecord& record, double step_ms, std::string bad_number = {});
   // val_bpb: below zero where the tokens' bytes are unknown.
   void eval(std::int64_t step, double val_loss, double val_bpb);
   // A line, or a block of lines, for people; control characters are made harmless.

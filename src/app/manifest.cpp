@@ -35,6 +35,10 @@ json object_of(const std::string& text, const char* what) {
   return value;
 }
 
+ordered_json json_of(const RunningMoments& moments) {
+  return {{"count", moments.count}, {"mean", moments.mean}, {"variance", moments.variance}};
+}
+
 json extents_of(const Shape& shape) {
   json extents = json::array();
   for (std::size_t i = 0; i < shape.rank(); ++i)
@@ -63,6 +67,16 @@ class Reader {
   [[nodiscard]] std::uint64_t unsigned_integer(const char* key) const {
     if (!at(key).is_number_unsigned()) fail(concat("has a \"", key, "\" that is not a number"));
     return at(key).get<std::uint64_t>();
+  }
+  [[nodiscard]] double real(const char* key) const {
+    if (!at(key).is_number()) fail(concat("has a \"", key, "\" that is not a number"));
+    return at(key).get<double>();
+  }
+  [[nodiscard]] RunningMoments moments(const char* key) const {
+    const Reader values(at(key), concat(where_, ": \"", key, "\""));
+    return {.count = values.count("count"),
+            .mean = values.real("mean"),
+            .variance = values.real("variance")};
   }
   [[nodiscard]] std::string text(const char* key) const {
     if (!at(key).is_string()) fail(concat("has a \"", key, "\" that is not a string"));
@@ -149,6 +163,9 @@ std::string manifest_text(const Manifest& manifest) {
                               {"seed", info.seed},
                               {"tokens", info.tokens},
                               {"world", info.world},
+                              {"loss_statistics",
+                               {{"loss", json_of(info.statistics.loss)},
+                                {"grad_norm", json_of(info.statistics.grad_norm)}}},
                               {"data", object_of(info.data, "the data description")},
                               {"config", object_of(info.config, "the configuration")},
                               {"files", std::move(files)}};
@@ -178,6 +195,11 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
                    .data = top.object_text("data"),
                    .config = top.object_text("config"),
                    .world = static_cast<int>(std::min<std::int64_t>(top.count("world"), 1 << 20))};
+  if (value.contains("loss_statistics")) {
+    const Reader statistics(top.at("loss_statistics"), where + ": \"loss_statistics\"");
+    manifest.info.statistics = {.loss = statistics.moments("loss"),
+                                .grad_norm = statistics.moments("grad_norm")};
+  }
   if (manifest.info.updates > manifest.info.step) top.fail("has more updates than steps");
 
   const Reader files(top.at("files"), where + ": \"files\"");

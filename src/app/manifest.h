@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/safetensors.h"
+#include "kernels/commit.h"
 
 namespace muo {
 
@@ -16,7 +17,8 @@ struct CheckpointInfo {
   std::int64_t step = 0;     // batches consumed
   std::int64_t updates = 0;  // commits; at most `step`
   std::uint64_t seed = 0;
-  std::int64_t tokens = 0;    // consumed, by all ranks together
+  std::int64_t tokens = 0;  // consumed, by all ranks together
+  LossStatistics statistics = {};
   std::string data = "{}";    // JSON object of the caller: to recognise the data it continues
   std::string config = "{}";  // JSON object of the caller: the resolved configuration
   int world = 1;              // of the run that wrote it; information only, set by the saver
@@ -32,9 +34,11 @@ struct ManifestFile {
 
 // manifest.json, version 1:
 //   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>", "step",
-//   "updates",
-//    "seed", "tokens", "world", "data": {...}, "config": {...}, "files": {"model.safetensors":
-//    {"bytes", "head_checksum", "tensors": [{"name", "dtype", "shape", "checksum"}]}, ...}}
+//    "updates", "seed", "tokens", "world", "loss_statistics": {"loss": {"count", "mean",
+//    "variance"}, "grad_norm": {...}}, "data": {...}, "config": {...}, "files":
+//    {"model.safetensors": {"bytes", "head_checksum", "tensors": [{"name", "dtype", "shape",
+//    "checksum"}]}, ...}}
+// Without "loss_statistics" nothing was seen.
 // The first checksum is tensor_checksum of this text's bytes with its own digits as zeros.
 struct Manifest {
   CheckpointInfo info;

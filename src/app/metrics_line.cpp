@@ -15,6 +15,10 @@ class Line {
   void add(std::string_view key, std::int64_t value) {
     text_ += fmt::format(R"(,"{}":{})", key, value);
   }
+  // Without characters that JSON escapes.
+  void add_text(std::string_view key, std::string_view value) {
+    text_ += fmt::format(R"(,"{}":"{}")", key, value);
+  }
   // float or double: the shortest digits that read back as the same value of that type.
   template <class Real>
   void add_real(std::string_view key, Real value) {
@@ -44,7 +48,8 @@ class Line {
 }  // namespace
 
 std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
-                       double tokens_per_s, std::optional<double> mfu) {
+                       double tokens_per_s, std::optional<double> mfu,
+                       std::string_view bad_number) {
   Line line("train");
   line.add("step", record.step);
   line.add("tokens", tokens);
@@ -56,6 +61,14 @@ std::string train_line(const MetricsRecord& record, std::int64_t tokens, double 
   line.add_real("step_ms", step_ms);
   line.add_real("tokens_per_s", tokens_per_s);
   line.add_optional("mfu", mfu);
+  const bool outlier = record.verdict == Verdict::kOutlier;
+  if (record.committed == 0) line.add_text("skipped", outlier ? "outlier" : "nonfinite");
+  if (!bad_number.empty()) line.add_text("bad_number", bad_number);
+  if (outlier) {
+    line.add_real("loss_deviations", record.loss_deviations);
+    line.add_real("norm_deviations", record.norm_deviations);
+  }
+  if (record.gradient_scale < 1) line.add_real("gradient_scale", record.gradient_scale);
   return line.finish();
 }
 

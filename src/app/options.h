@@ -51,6 +51,11 @@ struct TrainOptions : DeviceOptions {
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
   std::string optimizer_spec = "head";  // a version of nanochat's
+  // The numerics guard (kernels/commit.h).
+  double max_grad_norm = 0;        // 0: no clipping
+  double outlier_deviations = 8;   // 0: nothing is an outlier
+  std::string on_outlier = "log";  // or "skip"
+  std::int64_t max_skipped = 100;  // updates of the run; -1: any number
 
   std::string strategy = "balanced";
   std::string gather = "pipelined";  // or "simple": see Gather

@@ -222,6 +222,9 @@ class Resolver {
                       .warmup_steps = o.warmup_steps,
                       .warmdown_ratio = o.warmdown_ratio,
                       .final_lr_frac = o.final_lr_frac,
+                      .max_grad_norm = o.max_grad_norm,
+                      .outlier_deviations = o.outlier_deviations,
+                      .skip_outliers = o.on_outlier == "skip",
                       .version = &optimizer_version(o.optimizer_spec)};
   }
 

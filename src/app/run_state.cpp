@@ -96,20 +96,25 @@ void RunState::initialize_weights(const Checkpoint* from) {
   rank_.wait(rank_.compute);
 }
 
-void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
+void RunState::set_counts(const Counts& counts) {
   StepScalars scalars;
-  scalars.step = step_count;
-  scalars.updates = update_count;
-  step.count_from(step_count);
+  scalars.step = counts.step;
+  scalars.updates = counts.updates;
+  step.count_from(counts.step);
   rank_.compute.copy(update.scalars(), host_struct(scalars));
+  rank_.compute.copy(update.statistics(), host_struct(counts.statistics));
   rank_.wait(rank_.compute);
 }
 
-std::int64_t RunState::updates() const {
+RunState::Counts RunState::counts() const {
   StepScalars scalars;
+  Counts counts;
   rank_.compute.copy(host_struct(scalars), update.scalars());
+  rank_.compute.copy(host_struct(counts.statistics), update.statistics());
   rank_.wait(rank_.compute);
-  return scalars.updates;
+  counts.step = scalars.step;
+  counts.updates = scalars.updates;
+  return counts;
 }
 
 bool RunState::has_metrics(std::int64_t index) const {

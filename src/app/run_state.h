@@ -31,9 +31,14 @@ class RunState {
   void initialize(const std::vector<std::int32_t>& bytes_of_token);
   // Null: new ones.
   void initialize_weights(const Checkpoint* from = nullptr);
-  // Where a resumed run goes on: batches consumed and updates committed.
-  void set_counts(std::int64_t step_count, std::int64_t update_count);
-  [[nodiscard]] std::int64_t updates() const;  // committed; waits
+  // Where a run is, beside its tensors: batches consumed, updates committed, what it has seen.
+  struct Counts {
+    std::int64_t step = 0;
+    std::int64_t updates = 0;
+    LossStatistics statistics = {};
+  };
+  void set_counts(const Counts& counts);
+  [[nodiscard]] Counts counts() const;  // waits
 
   // Whether the record of step `index` is in the ring, and the record; at most kRingSlots steps
   // ago.

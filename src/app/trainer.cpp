@@ -15,6 +15,7 @@
 #include "app/sampler.h"
 #include "data/loader.h"
 #include "kernels/gemm.h"
+#include "optim/number_place.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
@@ -81,8 +82,16 @@ class RankTrainer {
     profiled_.reset();
     settle();
     save_last();
+    if (is_logger() && run_.too_many_skipped)
+      throw Error(
+          fmt::format("{} updates were skipped by step {}, more than --max-skipped {}: "
+                      "metrics.jsonl names them; "
+                      "the last checkpoint holds the weights of the last update that was "
+                      "committed; try a lower "
+                      "--matrix-lr, or --max-grad-norm",
+                      skipped_, step_, config_.options.max_skipped));
     // Before the evaluation, which may be long: nothing is lost if it fails.
-    if (run_.stop == 0) {
+    if (run_.stop == 0 && !run_.too_many_skipped) {
       if (config_.eval_every > 0) evaluate();
       if (config_.sample_every > 0) sample();
     }
@@ -111,13 +120,17 @@ class RankTrainer {
     run_.resume->load(rank_.compute, state_.update.state());
     state_.update.publish();
     rank_.wait(rank_.compute);
-    state_.set_counts(run_.resume->info().step, run_.resume->info().updates);
-    return run_.resume->info().step;
+    const CheckpointInfo& info = run_.resume->info();
+    state_.set_counts({.step = info.step, .updates = info.updates, .statistics = info.statistics});
+    return info.step;
   }
 
   // All ranks see the same answer: the last to arrive asks.
   bool stop_requested() {
     rank_.progress.begin_step(step_);
+    if (is_logger())
+      run_.too_many_skipped =
+          config_.options.max_skipped >= 0 && skipped_ > config_.options.max_skipped;
     const auto agree = [this] {
       const TrainOptions& options = config_.options;
       const double unsaved = seconds(Clock::now() - saved_at_);
@@ -129,7 +142,7 @@ class RankTrainer {
     };
     rank_.barrier.arrive(agree, "start of a step");
     report_saves();
-    return run_.stop != 0;
+    return run_.stop != 0 || run_.too_many_skipped;
   }
 
   void between_steps() {
@@ -208,8 +221,17 @@ class RankTrainer {
     const Clock::time_point now = Clock::now();
     const double step_ms = milliseconds(now - last_logged_) / static_cast<double>(count);
     last_logged_ = now;
-    for (; count > 0; --count, ++next_logged_)
-      run_.logger.train(state_.metrics(next_logged_), step_ms);
+    for (; count > 0; --count, ++next_logged_) {
+      const MetricsRecord record = state_.metrics(next_logged_);
+      run_.logger.train(record, step_ms, bad_number(record));
+      skipped_ = record.step + 1 - record.updates;
+    }
+  }
+  [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
+    if (record.bad_rank < 0) return {};
+    return concat(
+        describe_number(find_number(run_.plan, record.bad_rank, record.bad_place), run_.params),
+        " on rank ", record.bad_rank);
   }
   void restart_clock() { last_logged_ = Clock::now(); }
 
@@ -249,7 +271,9 @@ class RankTrainer {
     const Clock::time_point start = Clock::now();
     CheckpointInfo info;
     info.step = step_;
-    info.updates = state_.updates();
+    const RunState::Counts counts = state_.counts();
+    info.updates = counts.updates;
+    info.statistics = counts.statistics;
     info.seed = config_.options.seed;
     info.tokens = step_ * config_.total_batch_tokens;
     info.data = data_identity(run_.corpus);
@@ -316,6 +340,7 @@ class RankTrainer {
   std::optional<CheckpointSaver::Staging> staging_;  // none: training waits for the disk
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
+  std::int64_t skipped_ = 0;  // updates of the whole run, as rank 0 has read
   std::int64_t first_ = 0;    // step of this process
   std::int64_t saved_ = 0;    // no save is due that is not younger
   std::int64_t good_ = -1;    // the newest on the disk, as far as is known; -1: none

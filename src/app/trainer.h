@@ -27,7 +27,8 @@ struct TrainingRun {
   bool saves_in_background = true;
 
   // What all ranks agreed on between the last two steps.
-  int stop = 0;                  // the signal to stop for
+  int stop = 0;  // the signal to stop for
+  bool too_many_skipped = false;
   bool time_to_save = false;     // whatever the step
   bool long_evaluation = false;  // that the next one will be
   std::vector<SaveResult> ended_saves = {};

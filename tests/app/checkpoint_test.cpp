@@ -109,18 +109,27 @@ TEST(Checkpoint, KeepsOptimizerStateApartFromTheModel) {
 TEST(Checkpoint, KeepsWhatTheRunSaysOfItself) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), 2);
-  const CheckpointInfo info = {.step = 123456789,
-                               .updates = 123456780,
-                               .seed = ~std::uint64_t{0},
-                               .tokens = std::int64_t{1} << 52,
-                               .data = R"({"checksum":"0000000000000000","files":["a\nb"]})",
-                               .config = R"({"checksum":"0000000000000000","depth":4,"lr":0.02})"};
+  const CheckpointInfo info = {
+      .step = 123456789,
+      .updates = 123456780,
+      .seed = ~std::uint64_t{0},
+      .tokens = std::int64_t{1} << 52,
+      .statistics = {.loss = {.count = 128, .mean = 0.1, .variance = 1e-30},
+                     .grad_norm = {.count = 7, .mean = 1.0 / 3}},
+      .data = R"({"checksum":"0000000000000000","files":["a\nb"]})",
+      .config = R"({"checksum":"0000000000000000","depth":4,"lr":0.02})"};
   save_state(saver, 2, info, 1);
   const Checkpoint checkpoint(run.path());
   EXPECT_EQ(checkpoint.path(), run.path() / "checkpoints" / "step_123456789");
   EXPECT_EQ(checkpoint.info().step, info.step);
   EXPECT_EQ(checkpoint.info().updates, info.updates);
   EXPECT_EQ(checkpoint.info().seed, info.seed);
+  const LossStatistics& seen = checkpoint.info().statistics;
+  EXPECT_EQ(seen.loss.count, 128);
+  EXPECT_EQ(seen.loss.mean, 0.1);
+  EXPECT_EQ(seen.loss.variance, 1e-30);
+  EXPECT_EQ(seen.grad_norm.count, 7);
+  EXPECT_EQ(seen.grad_norm.mean, 1.0 / 3);
   EXPECT_EQ(checkpoint.info().tokens, info.tokens);
   EXPECT_EQ(checkpoint.info().data, info.data);
   EXPECT_EQ(checkpoint.info().config, info.config);

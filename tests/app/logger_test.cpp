@@ -228,25 +228,73 @@ TEST_F(LoggerTest, NotesSamplesAndEvaluationsHaveLinesOfTheirOwn) {
             "step 100/100  loss 2.5000  3.607 bits/byte  2.00k tokens/s  ETA 0s\n");
 }
 
-TEST_F(LoggerTest, SaysOnceThatStepsAreSkipped) {
+TEST_F(LoggerTest, SaysOncePerStreakWhatIsNotFinite) {
   const auto out = directory_.path() / "terminal";
   options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+  options_.log_every = 100;
   {
     Logger logger(options_);
-    for (std::int64_t step = 0; step < 5; ++step) {
+    std::int64_t updates = 0;
+    for (std::int64_t step = 0; step < 7; ++step) {
       MetricsRecord record = record_of(step);
-      record.committed = step == 1 || step == 2 ? 0 : 1;
-      if (record.committed == 0) record.loss = kNan;
+      const bool bad = step == 1 || step == 2 || step >= 5;
+      if (bad) record.verdict = Verdict::kNotFinite;
+      record.committed = bad ? 0 : 1;
+      updates += record.committed;
+      record.updates = updates;
+      if (step == 1 || step == 2) record.loss = kNan;
+      if (step == 6) record.grad_norm = 1e20;
+      logger.train(record, 1, step == 1 || step == 5 ? "the gradient of w[3] on rank 1" : "");
+    }
+    logger.close();
+  }
+  close(options_.terminal);
+  const std::string text = test::read_file(out);
+  EXPECT_THAT(text, HasSubstr("step 1: not finite: the loss, and the gradient of w[3] on rank 1; "
+                              "weights stay as they are, 1 of 2 updates skipped\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("step 2: not")));
+  EXPECT_THAT(text, HasSubstr("step 3: finite again; 2 of 4 updates skipped\n"));
+  EXPECT_THAT(text, HasSubstr("step 5: not finite: the gradient of w[3] on rank 1; "));
+  // Whatever --log-every says, metrics.jsonl has every step that was skipped.
+  std::vector<std::int64_t> skipped;
+  for (const auto& line : lines())
+    if (line.value("skipped", "") == "nonfinite") skipped.push_back(line["step"]);
+  EXPECT_EQ(skipped, (std::vector<std::int64_t>{1, 2, 5, 6}));
+  EXPECT_TRUE(lines().at(1).value("nonfinite", false));
+  EXPECT_EQ(lines().at(1).value("bad_number", ""), "the gradient of w[3] on rank 1");
+  EXPECT_FALSE(lines().at(2).contains("bad_number"));
+}
+
+TEST_F(LoggerTest, NamesEveryOutlier) {
+  const auto out = directory_.path() / "terminal";
+  options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+  options_.log_every = 100;
+  {
+    Logger logger(options_);
+    logger.train(record_of(0), 1);
+    for (const std::int64_t step : {1, 2}) {
+      MetricsRecord record = record_of(step);
+      record.verdict = Verdict::kOutlier;
+      record.loss_deviations = 9.25F;
+      record.norm_deviations = -0.5F;
+      record.committed = step == 1 ? 1 : 0;
+      record.updates = 2;
+      record.gradient_scale = 0.5F;
       logger.train(record, 1);
     }
     logger.close();
   }
   close(options_.terminal);
   const std::string text = test::read_file(out);
-  EXPECT_THAT(text, HasSubstr("step 1: loss or gradient is not finite"));
-  EXPECT_THAT(text, testing::Not(HasSubstr("step 2: loss")));
-  EXPECT_THAT(text, HasSubstr("step 3: finite again"));
-  EXPECT_TRUE(lines().at(1).value("nonfinite", false));
+  const std::string line =
+      "outlier: loss 2.5000 is 9.2 standard deviations above its mean, gradient norm 0.1 is -0.5";
+  EXPECT_THAT(text, HasSubstr("step 1: " + line + "\n"));
+  EXPECT_THAT(text, HasSubstr("step 2: " + line + "; not committed, 1 of 3 updates skipped\n"));
+  EXPECT_FALSE(lines().at(0).contains("loss_deviations"));
+  EXPECT_EQ(lines().at(1).value("loss_deviations", 0.0), 9.25);
+  EXPECT_FALSE(lines().at(1).contains("skipped"));
+  EXPECT_EQ(lines().at(2).value("skipped", ""), "outlier");
+  EXPECT_EQ(lines().at(2).value("gradient_scale", 0.0), 0.5);
 }
 
 }  // namespace

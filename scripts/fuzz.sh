@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Feeds hostile files to the program's readers: libFuzzer on the targets of tests/fuzz, from its corpus.
+#   scripts/fuzz.sh [--seconds N] [TARGET...]     N for each target, 60 without; all targets
+# What it finds lies in build/fuzz/found. Move it to tests/fuzz/corpus/TARGET under a name that says what
+# it is, good_... if it is to be accepted: fuzz_test then keeps it found.
+# Exit codes: 0 nothing found, 1 something, 2 usage.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+seconds=60
+if [ "${1:-}" = --seconds ]; then
+  [[ "${2:-}" =~ ^[1-9][0-9]*$ ]] || { echo "fuzz.sh: --seconds needs a number" >&2; exit 2; }
+  seconds=$2
+  shift 2
+fi
+mapfile -t all < <(cd tests/fuzz/corpus && printf '%s\n' *)
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then targets=("${all[@]}"); fi
+for target in "${targets[@]}"; do
+  [ -d "tests/fuzz/corpus/$target" ] || {
+    echo "fuzz.sh: no target '$target'; there are: ${all[*]}" >&2
+    exit 2
+  }
+done
+
+scripts/setup.sh --fuzz
+[ -f build/dev/build.ninja ] || cmake --preset dev --log-level=WARNING >/dev/null
+cmake --build --preset dev --target muograph_core
+
+# The readers are compiled for the fuzzer, so that it sees their branches; all else they call is the
+# library's.
+mkdir -p build/fuzz/found
+readers=(data/shards.cpp data/file_bytes.cpp src/base/mapped_file.cpp src/app/safetensors.cpp
+         src/app/strict_json.cpp src/app/manifest.cpp src/app/toml.cpp src/app/config_file.cpp
+         src/app/nanochat_files.cpp)
+clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
+  -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \
+  tests/fuzz/fuzzer.cpp tests/fuzz/targets.cpp "${readers[@]}" \
+  -Lbuild/dev -lmuograph_core -lfmt -Wl,-rpath,"$PWD/build/dev" -o build/fuzz/fuzzer
+
+found=0
+for target in "${targets[@]}"; do
+  corpus=build/fuzz/corpus/$target
+  log=build/fuzz/$target.log
+  mkdir -p "$corpus"
+  if MUO_FUZZ_TARGET=$target build/fuzz/fuzzer -max_total_time="$seconds" -max_len=8192 -timeout=10 \
+    -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$target-" \
+    "$corpus" "tests/fuzz/corpus/$target" >"$log" 2>&1; then
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    echo "$target: $runs inputs, nothing found"
+  else
+    found=1
+    echo "$target: FOUND, see $log"
+    grep -m 3 -E 'ERROR|what\(\)|runtime error' "$log" || true
+  fi
+done
+exit $found

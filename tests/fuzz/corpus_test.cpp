@@ -1,0 +1,63 @@
+// The fuzz targets on their corpus, and on all that is one byte away from it: what fuzzing finds is
+// kept there, and stays found.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "fuzz/targets.h"
+#include "support/files.h"
+
+namespace muo::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Corpus : public testing::TestWithParam<fuzz::Target> {
+ protected:
+  [[nodiscard]] static std::vector<fs::path> files() {
+    std::set<fs::path> sorted;
+    for (const auto& entry :
+         fs::directory_iterator(fs::path(MUO_SOURCE_DIR) / "tests/fuzz/corpus" / GetParam().name))
+      sorted.insert(entry.path());
+    return {sorted.begin(), sorted.end()};
+  }
+  static bool run(const std::string& bytes) {
+    return GetParam().run(std::as_bytes(std::span(bytes)));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
+                         testing::ValuesIn(fuzz::targets().begin(), fuzz::targets().end()),
+                         [](const auto& target) { return std::string(target.param.name); });
+
+// Files named good... are accepted, all others refused.
+TEST_P(Corpus, IsReadAsItsNamesSay) {
+  int good = 0;
+  for (const fs::path& file : files()) {
+    const bool accepted = file.filename().string().starts_with("good");
+    EXPECT_EQ(run(read_file(file)), accepted) << file;
+    good += accepted ? 1 : 0;
+  }
+  EXPECT_GT(good, 0) << "a target that refuses everything tests nothing";
+}
+
+TEST_P(Corpus, ChangedInOneByteOrCutShortIsReadOrRefusedAndNothingElse) {
+  constexpr std::size_t kSteps = 400;  // of a file, at most
+  for (const fs::path& file : files()) {
+    const std::string bytes = read_file(file);
+    const std::size_t stride = 1 + bytes.size() / kSteps;
+    for (std::size_t at = 0; at < bytes.size(); at += stride) {
+      EXPECT_NO_THROW(run(bytes.substr(0, at))) << file << " cut to " << at << " bytes";
+      for (const unsigned flip : {0x01U, 0x10U, 0x80U, 0xFFU}) {
+        std::string changed = bytes;
+        changed[at] = static_cast<char>(static_cast<unsigned char>(changed[at]) ^ flip);
+        EXPECT_NO_THROW(run(changed)) << file << ", byte " << at << " flipped by " << flip;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muo::test

@@ -1,0 +1,146 @@
+#include "fuzz/targets.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <numeric>
+#include <string>
+
+#include "app/config_file.h"
+#include "app/manifest.h"
+#include "app/nanochat_files.h"
+#include "app/option_table.h"
+#include "app/safetensors.h"
+#include "app/tensor_checksum.h"
+#include "base/check.h"
+#include "data/shards.h"
+
+namespace muo::fuzz {
+namespace {
+
+// A regular file that lies in memory.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::span<const std::byte> contents) : file_(::memfd_create("input", 0)) {
+    MUO_CHECK(file_ >= 0, "no memory file");
+    for (std::size_t at = 0; at < contents.size();) {
+      const ssize_t written = ::write(file_, contents.data() + at, contents.size() - at);
+      MUO_CHECK(written > 0, "a memory file of ", contents.size(), " bytes");
+      at += static_cast<std::size_t>(written);
+    }
+  }
+  ~MemoryFile() { ::close(file_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  [[nodiscard]] std::filesystem::path path() const {
+    return fmt::format("/proc/self/fd/{}", file_);
+  }
+
+ private:
+  int file_;
+};
+
+std::string text_of(std::span<const std::byte> input) {
+  return {reinterpret_cast<const char*>(input.data()), input.size()};
+}
+
+// Uses every byte, so that a sanitizer sees what lies outside.
+template <class T>
+std::uint64_t sum_of(std::span<const T> values) {
+  return std::accumulate(
+      values.begin(), values.end(), std::uint64_t{0},
+      [](std::uint64_t sum, T value) { return sum + static_cast<std::uint64_t>(value); });
+}
+
+void read_shard(std::span<const std::byte> input) {
+  constexpr std::int64_t kVocab = 1000;
+  const MemoryFile file(input);
+  const Shard shard = open_shard(file.path(), kVocab);
+  MUO_CHECK(shard.tokens.size() * 2 + 1024 == input.size());
+  for (const std::uint16_t token : shard.tokens)
+    MUO_CHECK(token < kVocab, "token ", token);
+}
+
+void read_safetensors(std::span<const std::byte> input) {
+  const MemoryFile contents(input);
+  const SafetensorsFile file(contents.path());
+  std::size_t bytes = file.head().size();
+  std::uint64_t sum = sum_of(file.head());
+  for (const SafetensorsEntry& entry : file.entries()) {
+    MUO_CHECK(file.find(entry.spec.name) == &entry, entry.spec.name);
+    const auto data = file.bytes(entry);
+    MUO_CHECK(static_cast<std::int64_t>(data.size()) ==
+                  entry.spec.shape.numel() * size_of(entry.spec.dtype),
+              entry.spec.name);
+    bytes += data.size();
+    sum += sum_of(data);
+  }
+  MUO_CHECK(bytes == input.size() && sum == sum_of(input), "bytes that no tensor has");
+}
+
+// What is read is written and read again as the same.
+void read_manifest_text(const std::string& text) {
+  const std::string once = manifest_text(parse_manifest(text, "manifest"));
+  MUO_CHECK(manifest_text(parse_manifest(once, "manifest")) == once, "another manifest: ", once);
+}
+
+void read_manifest(std::span<const std::byte> input) { read_manifest_text(text_of(input)); }
+
+// Whatever was changed, the text's own checksum is right: what lies behind it is read, too.
+void read_forged_manifest(std::span<const std::byte> input) {
+  constexpr std::string_view kKey = "\"checksum\": \"";
+  constexpr std::size_t kDigits = 16;
+  std::string text = text_of(input);
+  const std::size_t key = text.find(kKey);
+  if (key != std::string::npos && key + kKey.size() + kDigits <= text.size()) {
+    const std::size_t at = key + kKey.size();
+    text.replace(at, kDigits, kDigits, '0');
+    const std::uint64_t sum = tensor_checksum(DType::kBytes, 0, std::as_bytes(std::span(text)));
+    text.replace(at, kDigits, fmt::format("{:016x}", sum));
+  }
+  read_manifest_text(text);
+}
+
+void read_config(std::span<const std::byte> input) {
+  const auto load = [](std::span<const std::byte> bytes) {
+    const MemoryFile file(bytes);
+    TrainOptions options;
+    const std::vector<OptionRow> rows = option_table(options);
+    load_config(file.path(), rows, [](std::string_view /*name*/) { return false; });
+    return config_text(rows);
+  };
+  const std::string once = load(input);
+  MUO_CHECK(load(std::as_bytes(std::span(once))) == once, "another configuration: ", once);
+}
+
+void read_nanochat_meta(std::span<const std::byte> input) {
+  const NanochatMeta meta = parse_nanochat_meta(text_of(input), "meta");
+  static_cast<void>(gpt_parameters(meta.model));
+}
+
+template <void (*kRead)(std::span<const std::byte>)>
+bool accepts(std::span<const std::byte> input) {
+  try {
+    kRead(input);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+constexpr std::array<Target, 6> kTargets = {{{"shard", &accepts<read_shard>},
+                                             {"safetensors", &accepts<read_safetensors>},
+                                             {"manifest", &accepts<read_manifest>},
+                                             {"forged_manifest", &accepts<read_forged_manifest>},
+                                             {"config", &accepts<read_config>},
+                                             {"nanochat_meta", &accepts<read_nanochat_meta>}}};
+
+}  // namespace
+
+std::span<const Target> targets() { return kTargets; }
+
+}  // namespace muo::fuzz
