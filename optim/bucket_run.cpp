@@ -236,13 +236,15 @@ void BucketRun::add_squares(Stream& update, Tensor total, bool first) const {
   sum_squares(update, {.out = total, .x = counted, .accumulate = !first});
 }
 
-void BucketRun::compute(Stream& update) const {
+void BucketRun::compute(Stream& update, const UpdateClock& clock) const {
   const ProfileRange phase(ProfileKind::kPhase, "update ", bucket_.name);
   if (returned_) zero_gaps(update);
   for (const Iteration& iteration : iterations_) {
     for (const Member& member : iteration.members)
       fill_input(update, iteration, member);
+    clock.lap(update, UpdatePhase::kElementwise);
     iteration.newton_schulz.run(update);
+    clock.lap(update, UpdatePhase::kGemm);
     for (const Member& member : iteration.members)
       take_result(update, iteration, member);
   }
