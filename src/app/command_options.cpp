@@ -22,6 +22,7 @@ constexpr std::string_view kData = "Data";
 constexpr std::string_view kModel = "Model";
 constexpr std::string_view kBatch = "Batch and length";
 constexpr std::string_view kOptimizer = "Optimizer";
+constexpr std::string_view kGuard = "Numerics guard";
 constexpr std::string_view kDevices = "Devices";
 constexpr std::string_view kNumbers = "Number formats";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
@@ -143,6 +144,12 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
   std::vector<std::string_view> versions;
   for (const OptimizerVersion& version : optimizer_versions())
     versions.push_back(version.name);
+  std::vector<std::string_view> forms;
+  std::string summaries;
+  for (const NewtonSchulzForm& form : newton_schulz_forms()) {
+    forms.push_back(form.name);
+    summaries += fmt::format("\n {}: {}", form.name, form.summary);
+  }
   return {
       {"matrix-lr", kOptimizer, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr,
        0, 1e3},
@@ -168,18 +175,30 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
        .help = "of nanochat's Muon and AdamW: head, 2026-01, 2025-10",
        .field = &o.optimizer_spec,
        .choices = versions},
-      {"max-grad-norm", kOptimizer, "X", "gradients of a larger norm are scaled to it; 0: none are",
+      {.name = "newton-schulz",
+       .group = kOptimizer,
+       .value = "FORM",
+       .help = "how Muon's iteration is computed",
+       .field = &o.newton_schulz,
+       .choices = forms,
+       .choices_help = summaries},
+  };
+}
+
+std::vector<OptionRow> guard_rows(TrainOptions& o) {
+  return {
+      {"max-grad-norm", kGuard, "X", "gradients of a larger norm are scaled to it; 0: none are",
        &o.max_grad_norm, 0, 1e18},
-      {"outlier-deviations", kOptimizer, "X",
+      {"outlier-deviations", kGuard, "X",
        "how far above its mean a loss or gradient norm is an outlier; 0: none",
        &o.outlier_deviations, 0, 1e6},
       {.name = "on-outlier",
-       .group = kOptimizer,
+       .group = kGuard,
        .value = "log|skip",
        .help = "skip: its update is not committed",
        .field = &o.on_outlier,
        .choices = {"log", "skip"}},
-      {"max-skipped", kOptimizer, "N", "more skipped updates than this end the run; -1: never",
+      {"max-skipped", kGuard, "N", "more skipped updates than this end the run; -1: never",
        &o.max_skipped, 0, kMostSteps, true},
   };
 }
@@ -344,8 +363,9 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
 
 std::vector<OptionRow> option_table(TrainOptions& o) {
   std::vector<OptionRow> table;
-  for (const auto& rows : {data_rows(o), model_rows(o), batch_rows(o), optimizer_rows(o),
-                           where_rows(o), device_rows(o), number_rows(o), run_rows(o)})
+  for (const auto& rows :
+       {data_rows(o), model_rows(o), batch_rows(o), optimizer_rows(o), guard_rows(o), where_rows(o),
+        device_rows(o), number_rows(o), run_rows(o)})
     table.insert(table.end(), rows.begin(), rows.end());
   return table;
 }

@@ -51,6 +51,7 @@ struct TrainOptions : DeviceOptions {
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
   std::string optimizer_spec = "head";  // a version of nanochat's
+  std::string newton_schulz = "plain";  // a NewtonSchulzForm
   // The numerics guard (kernels/commit.h).
   double max_grad_norm = 0;        // 0: no clipping
   double outlier_deviations = 8;   // 0: nothing is an outlier
