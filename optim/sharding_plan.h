@@ -134,6 +134,15 @@ void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
 // n = min(r, c), m = max(r, c): 5 (4 n^2 m + 2 n^3).
 double newton_schulz_flops(const Shape& shape);
 
+// Bytes of a bucket that a rank sends in a step, by phase, as Communicator::bytes_sent() counts
+// them: what an owner gathers, and what it scatters to others, counts as well.
+struct BucketBytes {
+  std::int64_t reduce = 0, exchange = 0, returns = 0, publish = 0;
+  std::int64_t owners = 0;  // of such an exchange, or its return: the busier direction
+  [[nodiscard]] std::int64_t sum() const { return reduce + exchange + returns + publish; }
+};
+BucketBytes bucket_bytes(const Bucket& bucket, int rank, int world);
+
 // What `muograph plan` prints per rank, and the balance tests check.
 struct PlanCost {
   std::vector<double> muon_flops;        // per rank

@@ -207,18 +207,26 @@ Command parse_simple(const CommandRow& command, std::span<const char* const> arg
   return options;
 }
 
+struct Flag {
+  const char* name;
+  bool* field;
+  const char* help;
+};
+
 // The options of a run, for what trains it, describes it or measures it; --json where `format` is
 // given. The help, if that was asked for.
 std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow> rows,
                                 TrainOptions& train, ReportFormat* format,
-                                std::span<const char* const> arguments, bool* compare = nullptr) {
+                                std::span<const char* const> arguments,
+                                std::span<const Flag> flags = {}) {
   Parser parser(command, std::move(rows));
   std::string config;
   bool json = false;
   parser.add_text("--config", config, "FILE.toml",
                   "options from a file, `name = value` lines; the command line wins");
   if (format != nullptr) parser.add_flag("--json", json, "for programs");
-  if (compare != nullptr) parser.add_flag("--compare", *compare, "all strategies side by side");
+  for (const Flag& flag : flags)
+    parser.add_flag(flag.name, *flag.field, flag.help);
   if (!parser.parse(arguments)) return Answer{parser.help()};
   parser.apply();
   if (!config.empty()) {
@@ -244,10 +252,22 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
 
 Command parse_plan(const CommandRow& command, std::span<const char* const> arguments) {
   PlanOptions options;
-  TrainOptions& train = options.train;
-  if (auto help = parse_run(command, option_table(train), train, &options.format, arguments,
-                            &options.compare))
+  PredictionOptions& p = options.prediction;
+  std::vector<OptionRow> rows = option_table(options.train);
+  for (OptionRow& row : option_table(p))
+    rows.push_back(std::move(row));
+  bool compare = false, articles = false;
+  const std::array flags = {
+      Flag{"--compare", &compare, "all strategies side by side"},
+      Flag{"--articles", &articles, "tables of articles on these strategies, and what holds"}};
+  if (auto help =
+          parse_run(command, std::move(rows), options.train, &options.format, arguments, flags))
     return *help;
+  if (compare && articles) throw InputError("plan: give --compare or --articles, not both");
+  if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
+    throw InputError("plan: --link-gbps and --gemm-tflops predict together: give both");
+  if (compare) options.kind = PlanKind::kCompare;
+  if (articles) options.kind = PlanKind::kArticles;
   return options;
 }
 
@@ -318,9 +338,7 @@ struct Run {
   int operator()(const TrainOptions& options) const { return run_train(options); }
   int operator()(const EvalOptions& options) const { return run_eval(options); }
   int operator()(const SampleOptions& options) const { return run_sample(options); }
-  int operator()(const PlanOptions& options) const {
-    return run_plan(options.train, options.format, options.compare);
-  }
+  int operator()(const PlanOptions& options) const { return run_plan(options); }
   int operator()(const BenchOptions& options) const {
     return run_bench(options.kind, options.train, options.steps, options.format);
   }

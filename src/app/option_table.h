@@ -44,6 +44,7 @@ std::vector<OptionRow> option_table(EvalOptions& options);
 std::vector<OptionRow> option_table(SampleOptions& options);
 std::vector<OptionRow> option_table(ImportOptions& options);
 std::vector<OptionRow> option_table(ExportOptions& options);
+std::vector<OptionRow> option_table(PredictionOptions& options);  // the rest of plan's
 
 // Parses `values` into the row's field. `where` leads the message of the InputError that wrong
 // ones cause: "--depth" or "run.toml:3: depth".

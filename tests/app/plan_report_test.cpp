@@ -80,9 +80,9 @@ TEST(PlanReport, TellsModelParametersAndSharding) {
 // What the strategies' descriptions promise of each other, in the numbers of the comparison.
 TEST(PlanReport, ComparesAllStrategies) {
   PlanReport report = report_of("balanced", 4);
-  const std::vector<StrategyCost> costs = compare_strategies(report.config);
-  ASSERT_EQ(costs.size(), strategy_names().size());
-  const json out = json::parse(compare_json(report.config, costs));
+  const Comparison comparison = compare_strategies(report.config);
+  ASSERT_EQ(comparison.costs.size(), strategy_names().size());
+  const json out = json::parse(compare_json(comparison));
   const auto row = [&](const std::string& strategy) {
     for (const json& each : out["strategies"])
       if (each["strategy"] == strategy) return each;
@@ -102,7 +102,7 @@ TEST(PlanReport, ComparesAllStrategies) {
   EXPECT_GT(number("allreduce_owner", "sent_bytes"), 1.1 * number("balanced", "sent_bytes"));
   EXPECT_GT(number("ns_replicated", "sent_bytes"), number("all_to_all", "sent_bytes"));
   EXPECT_GT(number("parallel", "balance"), number("parallel_round_robin", "balance"));
-  const std::string table = compare_table(report.config, costs);
+  const std::string table = compare_table(comparison);
   for (const std::string_view strategy : strategy_names())
     EXPECT_THAT(table, HasSubstr(std::string(strategy)));
 }
