@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/article_tables.h"
 #include "app/backend.h"
 #include "app/commands.h"
 #include "app/plan_compare.h"
@@ -291,6 +292,10 @@ int run_plan(const PlanOptions& options) {
   const auto print = [](const std::string& text) {
     static_cast<void>(std::fputs(text.c_str(), stdout));
   };
+  if (options.kind == PlanKind::kArticles) {
+    print(json ? articles_json() : articles_text());
+    return 0;
+  }
   const TrainOptions& train = options.train;
   const RunConfig config = resolve(
       train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
