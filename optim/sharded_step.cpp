@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/step_scalars.h"
+#include "kernels/commit.h"
 #include "optim/bucket_run.h"
 #include "runtime/profile_range.h"
 
@@ -34,6 +34,7 @@ class ShardedStep::Impl {
   std::span<const ParamSpec> params_;
   Tensor scalars_;
   Tensor hyper_;
+  Tensor statistics_;
   Tensor totals_;
   UpdateClock clock_;
   struct BucketState {
@@ -71,7 +72,6 @@ class ShardedStep::Impl {
   std::size_t next_call_ = 0;
   std::vector<bool> needed_;              // weights of this step
   std::vector<bool> announced_;           // gradients of this step
-  bool counting_ = false;                 // a bucket's squares were added in this step
   std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
   std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_;
 };
@@ -95,16 +95,18 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
   };
   scalars_ = bytes("step_scalars", sizeof(StepScalars));
   hyper_ = bytes("hyper_parameters", sizeof(HyperParameters));
+  statistics_ = bytes("loss_statistics", sizeof(LossStatistics));
   totals_ = arena.tensor({.name = "totals",
-                          .shape = {2},
+                          .shape = {kRankPlaces + plan.world},
                           .dtype = DType::kF64,
                           .category = MemoryCategory::kMetrics,
                           .lifespan = Lifespan::kRun});
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
-    state.run = std::make_unique<BucketRun>(rank, bucket, *plan.version, params, arena, gradients,
-                                            scalars_);
+    state.run =
+        std::make_unique<BucketRun>(rank, bucket, *plan.version, params, arena, gradients, scalars_,
+                                    totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
           &state.computed, &state.committed})
@@ -140,13 +142,13 @@ void ShardedStep::Impl::begin() {
     rank_.comm.record(*buckets_[b].gathered);
     buckets_[b].gathering = true;
   }
+  rank_.compute.zero(totals_);
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   for (BucketState& bucket : buckets_)
     bucket.missing = bucket.parameters;
   needed_.assign(needed_.size(), false);
   announced_.assign(announced_.size(), false);
   next_call_ = 0;
-  counting_ = false;
   exchanged_bucket_ = -1;
 }
 
@@ -196,8 +198,7 @@ void ShardedStep::Impl::reduce(BucketState& bucket) {
   clock_.busy(rank_.comm, [&] { bucket.run->reduce(rank_.comm); });
   order(rank_.comm, *bucket.reduced, rank_.update);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
-  bucket.run->add_squares(rank_.update, totals_.row(1), !counting_);
-  counting_ = true;
+  bucket.run->add_squares(rank_.update, totals_.row(kSquaresTotal));
   if (bucket.run->bucket().exchange == Exchange::kNone)
     bucket.run->compute(rank_.update, clock_);
   else
@@ -246,7 +247,9 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
       rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
     });
   order(rank_.comm, *totalled_, rank_.compute);
-  agree_commit(rank_.compute, {.scalars = scalars_, .totals = totals_});
+  agree_commit(
+      rank_.compute,
+      {.scalars = scalars_, .statistics = statistics_, .hyper = hyper_, .totals = totals_});
   order(rank_.compute, *agreed_, rank_.update);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
   for (const std::size_t b : plan_.publish_order) {
@@ -291,6 +294,7 @@ Tensor ShardedStep::gradient(std::size_t param) const {
 
 Tensor ShardedStep::scalars() const { return impl_->scalars_; }
 Tensor ShardedStep::hyper() const { return impl_->hyper_; }
+Tensor ShardedStep::statistics() const { return impl_->statistics_; }
 Tensor ShardedStep::totals() const { return impl_->totals_; }
 
 void ShardedStep::begin() { impl_->begin(); }
