@@ -19,8 +19,8 @@ namespace muo {
 class BucketRun {
  public:
   BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
-            std::span<const ParamSpec> params, Arena& arena, Lifespan gradients, Tensor scalars,
-            Tensor place, PlaceBases places);
+            const NewtonSchulzForm& form, std::span<const ParamSpec> params, Arena& arena,
+            Lifespan gradients, Tensor scalars, Tensor place, PlaceBases places);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -46,7 +46,7 @@ class BucketRun {
   void append_state(std::vector<StateEntry>& entries) const;
 
  private:
-  // Adjacent units of one shape that this rank computes as one.
+  // Adjacent units of one shape, for which this rank makes the calls around Newton-Schulz.
   struct Batch {
     std::size_t first_unit = 0;
     std::int64_t count = 0;
@@ -55,8 +55,17 @@ class BucketRun {
     Tensor row_norms;     // (k, R)
     Tensor variance;      // (k, long); absent in a version without it, as the next is
     Tensor new_variance;  // (k, long)
-    NewtonSchulz iteration;
-    double rate = 1;
+  };
+  // Where a batch goes through Newton-Schulz: from matrix `begin` of an iteration on, transposed if
+  // that merges its shape with the other orientation of it.
+  struct Member {
+    std::size_t batch = 0;
+    std::int64_t begin = 0;
+    bool transposed = false;
+  };
+  struct Iteration {
+    std::vector<Member> members;
+    NewtonSchulz newton_schulz;
   };
   // A run of elements that this rank commits with one call.
   struct Piece {
@@ -69,6 +78,9 @@ class BucketRun {
   void allocate_muon(Arena& arena);
   void allocate_exchange(Arena& arena);
   void add_batch(std::size_t first, std::size_t last, Arena& arena);
+  void add_iterations(Arena& arena);
+  void fill_input(Stream& update, const Iteration& iteration, const Member& member) const;
+  void take_result(Stream& update, const Iteration& iteration, const Member& member) const;
   void find_pieces();
   void append_variances(std::vector<StateEntry>& entries) const;
   // Of u, before it is sent: they must not carry what shared memory held.
@@ -82,6 +94,7 @@ class BucketRun {
 
   const Bucket& bucket_;
   const OptimizerVersion& version_;
+  const NewtonSchulzForm& form_;
   std::span<const ParamSpec> params_;
   Communicator& communicator_;
   int rank_;
@@ -117,6 +130,7 @@ class BucketRun {
   Tensor u_wire_;                    // over compute_
   Tensor returned_, returned_wire_;  // over segment_
   std::vector<Batch> batches_;
+  std::vector<Iteration> iterations_;
   std::vector<Piece> pieces_;
 };
 

@@ -144,7 +144,8 @@ class Timeline {
     communicate(0, publish_collectives(bucket), &BucketBytes::publish, bucket);
   }
   void compute(const Bucket& bucket) {
-    const std::vector<double> flops = strategies::flops_by_rank(bucket, params_, plan_.world);
+    const std::vector<double> flops =
+        strategies::flops_by_rank(bucket, params_, plan_.world, *plan_.newton_schulz);
     for (std::size_t rank = 0; rank < update_.size(); ++rank)
       update_[rank] += flops[rank] / rates_.gemm_flops_per_s;
   }

@@ -104,9 +104,9 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
-    state.run =
-        std::make_unique<BucketRun>(rank, bucket, *plan.version, params, arena, gradients, scalars_,
-                                    totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
+    state.run = std::make_unique<BucketRun>(
+        rank, bucket, *plan.version, *plan.newton_schulz, params, arena, gradients, scalars_,
+        totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
           &state.computed, &state.committed})

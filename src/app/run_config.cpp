@@ -280,7 +280,8 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
   const bool pipelined = config.options.gather == "pipelined";
   ShardingPlan plan =
       make_sharding_plan(params, config.world, config.options.strategy, config.formats,
-                         pipelined ? Gather::kPipelined : Gather::kSimple);
+                         pipelined ? Gather::kPipelined : Gather::kSimple,
+                         newton_schulz_form(config.options.newton_schulz));
   plan.version = config.optimizer.version;
   return plan;
 }

@@ -115,7 +115,7 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
         const double rounding = 1e-12;
         double busiest = 0;
         for (const Bucket& bucket : plan.buckets)
-          busiest += strategies::busiest_flops(bucket, params, plan.world);
+          busiest += strategies::busiest_flops(bucket, params, plan.world, *plan.newton_schulz);
         EXPECT_LE(time.update_s,
                   time.communication_s + busiest / machine.gemm_flops_per_s + rounding);
         EXPECT_LE(time.communication_exposed_s, time.communication_s + rounding);
