@@ -85,9 +85,10 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
       cost.muon_flops[r] += flops[r];
       if (plan.world == 1) continue;
       const int rank = static_cast<int>(r);
-      cost.sent_bytes[r] +=
-          reduced_bytes(bucket, rank, plan.world) + exchanged_bytes(bucket, rank, plan.world) +
-          returned_bytes(bucket, rank, plan.world) + published_bytes(bucket, rank);
+      cost.sent_bytes[r] += plan.reductions() * reduced_bytes(bucket, rank, plan.world) +
+                            exchanged_bytes(bucket, rank, plan.world) +
+                            returned_bytes(bucket, rank, plan.world) +
+                            published_bytes(bucket, rank);
     }
   }
   if (busiest > 0) cost.balance = needed / plan.world / busiest;

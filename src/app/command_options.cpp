@@ -228,6 +228,13 @@ std::vector<OptionRow> device_rows(TrainOptions& o) {
        .help = "of new weights: beside the next forward, or at once",
        .field = &o.gather,
        .choices = {"pipelined", "simple"}},
+      {.name = "accumulate",
+       .group = kDevices,
+       .value = "local|sharded",
+       .help = "gradients of micro-steps: whole, reduced once, or each reduced, and only this "
+               "device's part kept",
+       .field = &o.accumulate,
+       .choices = {"local", "sharded"}},
       {.name = "graph",
        .group = kDevices,
        .value = "on|off",

@@ -52,6 +52,7 @@ class Resolver {
     model();
     formats();
     batch();
+    accumulation();
     iterations();
     profiled_steps();
     optimizer();
@@ -140,6 +141,18 @@ class Resolver {
     }
     o.total_batch_size = run_.total_batch_tokens;
     run_.accumulation = run_.total_batch_tokens / unit;
+  }
+
+  // A strategy that leaves every rank whole gradients has nothing to keep less of.
+  void accumulation() const {
+    if (run_.options.accumulate != "sharded") return;
+    const std::vector<ParamSpec> params = gpt_parameters(run_.model);
+    for (const Bucket& bucket : make_sharding_plan(run_, params).buckets)
+      if (bucket.rule == UpdateRule::kMuon && bucket.reduction == Reduction::kAllReduce)
+        throw InputError(fmt::format(
+            "--accumulate sharded: with --strategy {} every device holds whole gradients: give "
+            "local, or another strategy",
+            run_.options.strategy));
   }
 
   void require_multiple(std::int64_t total, std::int64_t unit) const {
@@ -282,6 +295,11 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
       make_sharding_plan(params, config.world, config.options.strategy, config.formats,
                          pipelined ? Gather::kPipelined : Gather::kSimple);
   plan.version = config.optimizer.version;
+  if (config.options.accumulate == "sharded") {
+    plan.accumulate = Accumulate::kSharded;
+    plan.micro_steps = config.accumulation;
+    assign_tags(plan);
+  }
   return plan;
 }
 
