@@ -217,7 +217,7 @@ void BucketRun::add_squares(Stream& update, Tensor total, bool first) const {
   sum_squares(update, {.out = total, .x = counted, .accumulate = !first});
 }
 
-void BucketRun::compute(Stream& update) const {
+void BucketRun::compute(Stream& update, const UpdateClock& clock) const {
   const ProfileRange phase(ProfileKind::kPhase, "update ", bucket_.name);
   if (returned_) zero_gaps(update);
   for (const Batch& batch : batches_) {
@@ -229,7 +229,9 @@ void BucketRun::compute(Stream& update) const {
                         .momentum = exchanged ? Tensor{} : state_.part(momentum_, batch.range),
                         .scalars = scalars_,
                         .normalisation = version_.normalisation});
+    clock.lap(update, UpdatePhase::kElementwise);
     batch.iteration.run(update);
+    clock.lap(update, UpdatePhase::kGemm);
     const Tensor x = batch.iteration.result();
     if (version_.factored_variance)
       muon_scale(update, {.u = batch.u,

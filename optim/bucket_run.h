@@ -6,6 +6,7 @@
 #include "optim/newton_schulz.h"
 #include "optim/sharding_plan.h"
 #include "optim/space.h"
+#include "optim/update_clock.h"
 #include "runtime/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
@@ -42,7 +43,7 @@ class BucketRun {
   // Nesterov input of this rank's elements, where the plan exchanges it.
   void prepare(Stream& update) const;
   void exchange(Stream& comm) const;
-  void compute(Stream& update) const;  // updates, touching no state
+  void compute(Stream& update, const UpdateClock& clock) const;  // updates, touching no state
   void return_updates(Stream& comm) const;
   void commit(Stream& update) const;  // if scalars.commit
   void publish(Stream& comm) const;

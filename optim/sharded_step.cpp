@@ -40,6 +40,7 @@ class ShardedStep::Impl {
   Tensor scalars_;
   Tensor hyper_;
   Tensor totals_;
+  UpdateClock clock_;
   struct BucketState {
     std::unique_ptr<BucketRun> run;
     std::size_t parameters = 0;
@@ -191,7 +192,7 @@ void ShardedStep::Impl::begin() {
   const ProfileRange range(ProfileKind::kPhase, "begin");
   if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
   for (const std::size_t b : gathered_first_) {
-    buckets_[b].run->publish(rank_.comm);
+    clock_.busy(rank_.comm, [&] { buckets_[b].run->publish(rank_.comm); });
     rank_.comm.record(*buckets_[b].gathered);
     buckets_[b].gathering = true;
   }
@@ -290,23 +291,26 @@ void ShardedStep::Impl::reduce(BucketState& bucket, Tag tag) {
   rank_.comm.wait(*bucket.ready);
   const bool last = is_last_reduction();
   if (!last) tag += static_cast<Tag>(micro_step_) * plan_.tags_of_reductions();
-  bucket.run->reduce(rank_.comm, tag, /*first=*/micro_step_ == 0 || !reduces_every_micro_step_);
+  const bool first = micro_step_ == 0 || !reduces_every_micro_step_;
+  clock_.busy(rank_.comm, [&] { bucket.run->reduce(rank_.comm, tag, first); });
   bucket.open = false;
   rank_.comm.record(*bucket.reduced);
   if (!last) return;
   rank_.update.wait(*bucket.reduced);
+  clock_.lap(rank_.update, UpdatePhase::kCommunication);
   bucket.run->add_squares(rank_.update, totals_.row(1), !counting_);
   counting_ = true;
   if (bucket.run->bucket().exchange == Exchange::kNone)
-    bucket.run->compute(rank_.update);
+    bucket.run->compute(rank_.update, clock_);
   else
     bucket.run->prepare(rank_.update);
+  clock_.lap(rank_.update, UpdatePhase::kElementwise);
 }
 
 void ShardedStep::Impl::exchange(std::size_t index) {
   BucketState& bucket = buckets_[index];
   order(rank_.update, *bucket.prepared, rank_.comm);
-  bucket.run->exchange(rank_.comm);
+  clock_.busy(rank_.comm, [&] { bucket.run->exchange(rank_.comm); });
   rank_.comm.record(*bucket.exchanged);
   // Only now: the next bucket's input travels while the previous bucket computes.
   compute_exchanged();
@@ -317,7 +321,9 @@ void ShardedStep::Impl::compute_exchanged() {
   if (exchanged_bucket_ < 0) return;
   BucketState& bucket = buckets_[static_cast<std::size_t>(exchanged_bucket_)];
   rank_.update.wait(*bucket.exchanged);
-  bucket.run->compute(rank_.update);
+  clock_.lap(rank_.update, UpdatePhase::kCommunication);
+  bucket.run->compute(rank_.update, clock_);
+  clock_.lap(rank_.update, UpdatePhase::kElementwise);
   rank_.update.record(*bucket.computed);
   exchanged_bucket_ = -1;
 }
@@ -326,7 +332,7 @@ void ShardedStep::Impl::return_updates(BucketState& bucket) {
   if (exchanged_bucket_ >= 0 && &buckets_[static_cast<std::size_t>(exchanged_bucket_)] == &bucket)
     compute_exchanged();
   rank_.comm.wait(*bucket.computed);
-  bucket.run->return_updates(rank_.comm);
+  clock_.busy(rank_.comm, [&] { bucket.run->return_updates(rank_.comm); });
 }
 
 void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counting) {
@@ -338,17 +344,21 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
   order(rank_.update, *updated_, rank_.comm);
   order(rank_.compute, *loss_, rank_.comm);  // and the last use of the old weights
   if (rank_.world > 1)
-    rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
+    clock_.busy(rank_.comm, [&] {
+      rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
+    });
   order(rank_.comm, *totalled_, rank_.compute);
   agree_commit(rank_.compute, {.scalars = scalars_, .totals = totals_});
   order(rank_.compute, *agreed_, rank_.update);
+  clock_.lap(rank_.update, UpdatePhase::kCommunication);
   for (const std::size_t b : plan_.publish_order) {
     BucketState& bucket = buckets_[b];
     bucket.run->commit(rank_.update);
     if (plan_.gather == Gather::kPipelined) continue;
     order(rank_.update, *bucket.committed, rank_.comm);
-    bucket.run->publish(rank_.comm);
+    clock_.busy(rank_.comm, [&] { bucket.run->publish(rank_.comm); });
   }
+  clock_.lap(rank_.update, UpdatePhase::kElementwise);
   if (before_counting) before_counting(rank_.compute);
   order(rank_.update, *all_committed_, rank_.compute);
   order(rank_.comm, *published_, rank_.compute);
@@ -400,6 +410,7 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   impl_->finish(before_counting);
 }
 void ShardedStep::publish() { impl_->publish(); }
+void ShardedStep::observe(const UpdateClock& clock) { impl_->clock_ = clock; }
 
 std::vector<StateEntry> ShardedStep::state() const {
   std::vector<StateEntry> entries;

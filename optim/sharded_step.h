@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "optim/sharding_plan.h"
+#include "optim/update_clock.h"
 #include "runtime/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
@@ -84,6 +85,10 @@ class ShardedStep {
   // Whether finish leaves replicas for the next begin to publish: pipelined, and more than one
   // rank.
   [[nodiscard]] bool leaves_replicas_behind() const;
+
+  // What is enqueued from now on reads these clocks. The update's covers everything from a lap of
+  // the caller's on compute before begin, to one on compute after finish.
+  void observe(const UpdateClock& clock);
 
   // Makes every replica equal to the masters, which someone (a checkpoint, or a step that left
   // replicas behind) wrote. Ordered after earlier and before later work on compute.

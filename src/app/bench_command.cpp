@@ -11,6 +11,7 @@
 #include "app/commands.h"
 #include "app/device_peak.h"
 #include "app/gemm_rate.h"
+#include "app/optimizer_report.h"
 #include "app/run_memory.h"
 #include "app/step_times.h"
 #include "graphs/step_phases.h"
@@ -48,11 +49,15 @@ Json run_json(const RunConfig& run) {
           {"accumulation", run.accumulation}};
 }
 
-std::string run_text(const RunConfig& run) {
-  return fmt::format("{}: {}, {} parameters, {}; {} tokens per step, accumulation {}\n",
-                     device_name(run),
+std::string ranks_text(const RunConfig& run) {
+  return fmt::format("{}: {}, {} parameters, {}", device_name(run),
                      run.world == 1 ? "1 rank" : fmt::format("{} ranks", run.world), run.parameters,
-                     name_of(run.model.dtype), run.total_batch_tokens, run.accumulation);
+                     name_of(run.model.dtype));
+}
+
+std::string run_text(const RunConfig& run) {
+  return fmt::format("{}; {} tokens per step, accumulation {}\n", ranks_text(run),
+                     run.total_batch_tokens, run.accumulation);
 }
 
 StepTimes measure(RunConfig run, std::int64_t steps, bool graph, bool timed) {
@@ -166,19 +171,39 @@ Json bench_launch(const RunConfig& run, std::int64_t steps, std::string& text) {
   return out;
 }
 
+// --- bench optimizer
+
+Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t steps,
+                     std::string& text) {
+  std::vector<OptimizerRow> rows;
+  for (const std::string_view name : strategy_names()) {
+    if (strategy != kAllStrategies && strategy != name) continue;
+    run.options.strategy = name;
+    rows.push_back({run.options.strategy, measure_optimizer(run, steps)});
+  }
+  text = fmt::format("{}; optimizer {}, gather {}\n", ranks_text(run), run.optimizer.version->name,
+                     run.options.gather) +
+         optimizer_table(run, rows);
+  return optimizer_json(run, rows);
+}
+
 }  // namespace
 
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
   require_safe_blas();
   const RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
-  require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);
   out["steps"] = steps;
-  out.update(kind == BenchKind::kStep ? bench_step(run, steps, text)
-                                      : bench_launch(run, steps, text));
+  if (kind == BenchKind::kOptimizer) {
+    out.update(bench_optimizer(run, options.strategy, steps, text));
+  } else {
+    require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+    out.update(kind == BenchKind::kStep ? bench_step(run, steps, text)
+                                        : bench_launch(run, steps, text));
+  }
   if (format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));
   return 0;

@@ -29,16 +29,21 @@ constexpr std::array kCommands = {
     CommandRow{"eval", "loss and bits per byte of a checkpoint on held-out data"},
     CommandRow{"sample", "let a checkpoint write text"},
     CommandRow{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
-    CommandRow{"bench", "measure a run's training steps: step, launch"},
+    CommandRow{"bench", "measure a run's steps, or its updates alone: step, launch, optimizer"},
     CommandRow{"checkpoint", "take weights from nanochat, or give it some: import, export"},
     CommandRow{"doctor", "what this machine has and what is missing"},
 };
-constexpr CommandRow kBenchStep = {"bench step",
-                                   "tokens/s of training steps, and where their time goes"};
-constexpr CommandRow kBenchLaunch = {
-    "bench launch", "what enqueueing a step costs the host, replayed and eager, and what waits"};
-constexpr CommandRow kImport = {"checkpoint import", "a checkpoint from nanochat's weights"};
-constexpr CommandRow kExport = {"checkpoint export", "a checkpoint's weights for nanochat"};
+constexpr std::array kBench = {
+    // in the order of BenchKind
+    CommandRow{"bench step", "tokens/s of training steps, and where their time goes"},
+    CommandRow{"bench launch",
+               "what enqueueing a step costs the host, replayed and eager, and what waits"},
+    CommandRow{"bench optimizer", "the update alone, by strategy: time, rate, exposed traffic"},
+};
+constexpr std::array kCheckpoint = {
+    CommandRow{"checkpoint import", "a checkpoint from nanochat's weights"},
+    CommandRow{"checkpoint export", "a checkpoint's weights for nanochat"},
+};
 
 std::string general_help() {
   std::string out =
@@ -246,30 +251,51 @@ Command parse_plan(const CommandRow& command, std::span<const char* const> argum
   return options;
 }
 
-// --help of a command that is two: their rows have it in front of their names.
-Answer family_help(std::string_view family, const CommandRow& one, const CommandRow& other,
+// Of a command that is several, their rows have it in front of their names.
+std::string_view member_name(const CommandRow& row) {
+  return row.name.substr(row.name.find(' ') + 1);
+}
+
+// The member that is called `what`; throws InputError. Null: help was asked for.
+const CommandRow* find_member(std::string_view family, std::span<const CommandRow> rows,
+                              std::string_view what) {
+  if (what == "--help" || what == "-h") return nullptr;
+  const auto found = std::ranges::find(rows, what, member_name);
+  if (found != rows.end()) return &*found;
+  std::string known;
+  for (const CommandRow& row : rows)
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", member_name(row));
+  throw InputError(fmt::format("{}: '{}' is none of {}", family, what, known));
+}
+
+Answer family_help(std::string_view family, std::span<const CommandRow> rows,
                    std::string_view options) {
-  const auto name = [&](const CommandRow& row) { return row.name.substr(family.size() + 1); };
+  std::string names;
+  std::string lines;
+  for (const CommandRow& row : rows) {
+    names += fmt::format("{}{}", names.empty() ? "" : "|", member_name(row));
+    lines += fmt::format("  {:<9}  {}\n", member_name(row), row.help);
+  }
   return {
-      fmt::format("Usage: muograph {0} {1}|{2} [OPTIONS]\n\n"
-                  "  {1:<6}  {3}\n  {2:<6}  {4}\n\n"
-                  "muograph {0} {1} --help tells its options{5}.\n",
-                  family, name(one), name(other), one.help, other.help, options)};
+      fmt::format("Usage: muograph {0} {1} [OPTIONS]\n\n{2}\n"
+                  "muograph {0} COMMAND --help tells its options{3}.\n",
+                  family, names, lines, options)};
 }
 
 Command parse_bench(std::span<const char* const> arguments) {
-  const std::string_view what = arguments.empty() ? "" : arguments.front();
-  if (what == "--help" || what == "-h")
-    return family_help("bench", kBenchStep, kBenchLaunch, ": those of train");
-  if (what != "step" && what != "launch")
-    throw InputError(fmt::format("bench: '{}' is neither step nor launch", what));
+  const CommandRow* const row =
+      find_member("bench", kBench, arguments.empty() ? "" : arguments.front());
+  if (row == nullptr) return family_help("bench", kBench, ": those of train");
   BenchOptions options;
-  options.kind = what == "step" ? BenchKind::kStep : BenchKind::kLaunch;
+  options.kind = static_cast<BenchKind>(row - kBench.data());
+  if (options.kind == BenchKind::kOptimizer) options.train.strategy = kAllStrategies;
   std::vector<OptionRow> rows = option_table(options.train);
+  if (options.kind == BenchKind::kOptimizer)
+    std::ranges::find(rows, "strategy", &OptionRow::name)->choices.push_back(kAllStrategies);
   rows.push_back({"steps", "Measurement", "N", "steps to measure, after one to warm up",
                   &options.steps, 1, 1 << 20});
-  if (auto help = parse_run(what == "step" ? kBenchStep : kBenchLaunch, std::move(rows),
-                            options.train, &options.format, arguments.subspan(1)))
+  if (auto help =
+          parse_run(*row, std::move(rows), options.train, &options.format, arguments.subspan(1)))
     return *help;
   return options;
 }
@@ -281,11 +307,11 @@ Command parse_doctor(const CommandRow& command, std::span<const char* const> arg
 }
 
 Command parse_checkpoint(std::span<const char* const> arguments) {
-  const std::string_view what = arguments.empty() ? "" : arguments.front();
-  if (what == "import") return parse_simple<ImportOptions>(kImport, arguments.subspan(1));
-  if (what == "export") return parse_simple<ExportOptions>(kExport, arguments.subspan(1));
-  if (what == "--help" || what == "-h") return family_help("checkpoint", kImport, kExport, "");
-  throw InputError(fmt::format("checkpoint: '{}' is neither import nor export", what));
+  const CommandRow* const row =
+      find_member("checkpoint", kCheckpoint, arguments.empty() ? "" : arguments.front());
+  if (row == nullptr) return family_help("checkpoint", kCheckpoint, "");
+  if (row == &kCheckpoint.front()) return parse_simple<ImportOptions>(*row, arguments.subspan(1));
+  return parse_simple<ExportOptions>(*row, arguments.subspan(1));
 }
 
 struct Run {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -105,7 +106,10 @@ struct ExportOptions {
 };
 
 // step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
-enum class BenchKind : std::uint8_t { kStep, kLaunch };
+// optimizer: the update alone, by strategy.
+enum class BenchKind : std::uint8_t { kStep, kLaunch, kOptimizer };
+// What --strategy may be there.
+inline constexpr std::string_view kAllStrategies = "all";
 
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "app/initial_weights.h"
 #include "app/run_memory.h"
 #include "app/traced_plan.h"
 #include "kernels/fingerprint.h"
@@ -85,21 +86,7 @@ void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   rank_.wait(stream);
 }
 
-void RunState::initialize_weights() {
-  std::vector<float> values;
-  for (const StateEntry& entry : update.state()) {
-    const auto spec = std::find_if(params_.begin(), params_.end(),
-                                   [&](const ParamSpec& s) { return s.name == entry.name; });
-    if (spec == params_.end()) continue;
-    const std::int64_t count = entry.values.numel();
-    values.resize(static_cast<std::size_t>(count));
-    init_parameter(config_.model, *spec, config_.options.seed, entry.begin, count, values.data());
-    rank_.compute.copy(entry.values, host_tensor(values.data(), {count}));
-    rank_.wait(rank_.compute);  // `values` is used again
-  }
-  update.publish();
-  rank_.wait(rank_.compute);
-}
+void RunState::initialize_weights() { muo::initialize_weights(rank_, config_, params_, update); }
 
 void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
   StepScalars scalars;

@@ -15,6 +15,8 @@ struct PhaseClock {
   std::int64_t last = 0;               // of the device's clock, in ns; 0: there was no lap yet
   std::int64_t elapsed[kPhases] = {};  // ns
   std::int64_t laps[kPhases] = {};     // how many made up that time
+  // Of it, on the host: what the rank's thread ran. Ranks may be more than cores. On a GPU: 0.
+  std::int64_t thread_last = 0, thread[kPhases] = {};
 };
 
 // elapsed[phase] <- elapsed[phase] + the time since the lap before, of whatever phase. The first

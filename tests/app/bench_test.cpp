@@ -5,6 +5,7 @@
 #include <string>
 
 #include "graphs/step_phases.h"
+#include "optim/sharding_plan.h"
 #include "support/program.h"
 
 namespace muo {
@@ -73,13 +74,50 @@ TEST(Bench, SaysItInATableToo) {
     EXPECT_THAT(launch.out, HasSubstr(text));
 }
 
+TEST(Bench, TheUpdateAloneByStrategy) {
+  for (const std::string& where : {kHost, kSimt}) {
+    const bool host = where == kHost;
+    const std::string environment = host ? "" : "MUO_CUDA_PLUGIN=muograph_simt";
+    const nlohmann::json out = measured(options("optimizer", where), environment);
+    ASSERT_EQ(out["strategies"].size(), strategy_names().size());
+    EXPECT_EQ(out.contains("cores"), host);
+    for (std::size_t i = 0; i < strategy_names().size(); ++i) {
+      const nlohmann::json& row = out["strategies"][i];
+      EXPECT_EQ(row["strategy"], strategy_names()[i]);
+      const double ms = row["update_ms"].get<double>();
+      // Two layers of 6 matrices, of 32 x 32 or 4 times that: 5 (4 n n m + 2 n n n) each.
+      const double flops = 2 * 5 * (4 * 6.0 + 2 * 18.0) * 32 * 32 * 32;
+      EXPECT_NEAR(row["gflops_per_device"].get<double>() * ms * 2, 1e-6 * flops, 1e-9 * flops);
+      EXPECT_EQ(row["steps_ms"].size(), 3U);
+      EXPECT_EQ(row["exposed_communication_ms_by_rank"].size(), 2U);
+      double shares = 0;
+      for (const char* phase : {"update", "gemm", "communication"}) {
+        EXPECT_GT(row["shares"][phase].get<double>(), 0) << phase;
+        shares += row["shares"][phase].get<double>();
+      }
+      EXPECT_NEAR(shares, 1, 1e-9);
+    }
+    const nlohmann::json one =
+        measured(options("optimizer", where + "--strategy stacked"), environment);
+    ASSERT_EQ(one["strategies"].size(), 1U);
+    EXPECT_EQ(one["strategies"][0]["strategy"], "stacked");
+  }
+  const Outcome table = run_program(options("optimizer", kHost));
+  for (const std::string_view strategy : strategy_names())
+    EXPECT_THAT(table.out, HasSubstr(std::string(strategy)));
+  EXPECT_THAT(table.out, HasSubstr("GFLOP/s"));
+}
+
 TEST(Bench, RefusesWhatItCannotMeasure) {
   EXPECT_EQ(run_program("bench").code, 2);
   const Outcome unknown = run_program("bench lunch");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("'lunch' is neither step nor launch"));
+  EXPECT_THAT(unknown.err, HasSubstr("'lunch' is none of step, launch, optimizer"));
   EXPECT_EQ(run_program(options("step", kHost + "--steps 0")).code, 2);
   EXPECT_THAT(run_program("bench step --help").out, HasSubstr("--steps N"));
+  EXPECT_THAT(run_program("bench --help").out, HasSubstr("step|launch|optimizer"));
+  EXPECT_EQ(run_program(options("optimizer", kHost + "--strategy most")).code, 2);
+  EXPECT_EQ(run_program(options("step", kHost + "--strategy all")).code, 2);
 }
 
 }  // namespace

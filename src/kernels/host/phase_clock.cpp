@@ -1,5 +1,6 @@
 #include <chrono>
 
+#include "base/thread_time.h"
 #include "kernels/phase_clock_impl.h"
 
 namespace muo::host {
@@ -9,11 +10,14 @@ void lap(const LapArgs& args) {
   const std::int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                std::chrono::steady_clock::now().time_since_epoch())
                                .count();
+  const auto thread = static_cast<std::int64_t>(1e9 * thread_seconds());
   if (clock.last != 0) {
     clock.elapsed[args.phase] += now - clock.last;
+    clock.thread[args.phase] += thread - clock.thread_last;
     ++clock.laps[args.phase];
   }
   clock.last = now;
+  clock.thread_last = thread;
 }
 
 }  // namespace muo::host

@@ -80,7 +80,7 @@ inline unsigned blocks_for(std::int64_t work, std::int64_t per_block,
 // What dynamic shared memory a block may ask for on the current device.
 inline std::int64_t most_shared_bytes() {
 #ifdef MUO_SIMT
-  return 227 * 1024;
+  return std::int64_t{227} * 1024;
 #else
   int device = 0;
   int bytes = 0;

@@ -81,7 +81,7 @@ Fiber::Fiber(std::byte* stack, std::size_t colour, Body body, void* argument)
 #endif
 }
 
-Fiber::~Fiber() {
+Fiber::~Fiber() {  // NOLINT(modernize-use-equals-default): not with a sanitizer
 #ifdef __SANITIZE_THREAD__
   __tsan_destroy_fiber(identity_);
 #endif

@@ -16,11 +16,13 @@
 #include "simt/emulator/warp.h"
 
 // In the namespace of the kernels that say `extern __shared__ type name[];`.
+// NOLINTBEGIN(bugprone-macro-parentheses): names cannot stand in them
 #define MUO_DYNAMIC_SHARED(type, name)                                \
   alignas(1024) [[maybe_unused]] static constinit thread_local type   \
       name[::muo::simt::kMostSharedBytes / sizeof(type)]{};           \
   static const ::muo::simt::DynamicShared muo_registration_of_##name{ \
       [] { return reinterpret_cast<std::byte*>(name); }, sizeof name};
+// NOLINTEND(bugprone-macro-parentheses)
 
 // A stream of the tier: kernels are work on a host stream, which runs them at once, in the caller,
 // or records them while it captures.

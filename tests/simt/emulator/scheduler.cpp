@@ -276,7 +276,7 @@ MUO_SIMT_UNSEEN bool Scheduler::arrive_at_collective(unsigned mask, Exchange exc
     thread.state = CudaThread::State::kAtCollective;
     return false;
   }
-  const CudaThread* warp = &threads_[thread.warp * kLanes];
+  const CudaThread* warp = &threads_[std::size_t{thread.warp} * kLanes];
   for (unsigned i = 0; i < kLanes; ++i)
     if (in(mask, i) && (warp[i].mask != mask || warp[i].exchange != exchange ||
                         warp[i].site.line != site.line || warp[i].site.file != site.file))
@@ -288,7 +288,7 @@ MUO_SIMT_UNSEEN bool Scheduler::arrive_at_collective(unsigned mask, Exchange exc
 // Every lane has edges of its own: with masks that overlap, one that several lanes share would also
 // order what must not be, or miss what must.
 MUO_SIMT_UNSEEN void Scheduler::collective(unsigned mask, Exchange exchange, Site site) {
-  CudaThread* warp = &threads_[running_->warp * kLanes];
+  CudaThread* warp = &threads_[std::size_t{running_->warp} * kLanes];
   CudaThread& self = *running_;
   if (!arrive_at_collective(mask, exchange, site)) {
     release(&self.arrival);

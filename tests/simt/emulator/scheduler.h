@@ -76,7 +76,7 @@ class Scheduler {
   // The rest is called by CUDA threads. The scheduler that runs the calling one:
   static Scheduler& current();
   CudaThread& thread() { return *running_; }
-  Order order() const { return order_; }
+  [[nodiscard]] Order order() const { return order_; }
   std::uint64_t random();
   // __syncthreads(); returns for how many threads `predicate` holds.
   unsigned barrier(bool predicate, Site site);

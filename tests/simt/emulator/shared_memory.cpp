@@ -103,7 +103,7 @@ SharedMemory::SharedMemory(const void* kernel, std::size_t dynamic_bytes) {
   parts_.insert(parts_.end(), statics.begin(), statics.end());
 }
 
-SharedMemory::~SharedMemory() {
+SharedMemory::~SharedMemory() {  // NOLINT(modernize-use-equals-default): not with a sanitizer
 #ifdef __SANITIZE_ADDRESS__
   for (const DynamicArray& array : dynamic_arrays())
     ASAN_UNPOISON_MEMORY_REGION(array.address_of(), array.capacity);

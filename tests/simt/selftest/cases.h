@@ -32,10 +32,10 @@ class Array {
   ~Array() { ::operator delete[](data_, std::align_val_t{16}); }
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
-  T* data() const { return data_; }
-  T* begin() const { return data_; }
-  T* end() const { return data_ + size_; }
-  std::size_t size() const { return size_; }
+  [[nodiscard]] T* data() const { return data_; }
+  [[nodiscard]] T* begin() const { return data_; }
+  [[nodiscard]] T* end() const { return data_ + size_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
   T& operator[](std::size_t i) const { return data_[i]; }
 
  private:

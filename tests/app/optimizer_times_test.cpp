@@ -1,0 +1,159 @@
+#include "app/optimizer_times.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "app/initial_weights.h"
+#include "kernels/fingerprint.h"
+#include "optim/sharded_step.h"
+#include "optim/update_clock.h"
+
+namespace muo {
+namespace {
+
+constexpr std::int64_t kSteps = 3;
+
+RunConfig config_of(const std::string& strategy, std::int64_t devices,
+                    const std::string& version = "head") {
+  TrainOptions options;
+  options.backend = "host";
+  options.devices = devices;
+  options.n_layer = 3;
+  options.n_embd = 64;
+  options.n_head = 2;
+  options.max_seq_len = 16;
+  options.num_iterations = 10;
+  options.strategy = strategy;
+  options.optimizer_spec = version;
+  Corpus corpus;
+  corpus.vocab_size = kByteVocab;
+  return resolve(options, corpus);
+}
+
+// Every tensor has memory of its own.
+class SeparateArena final : public Arena {
+ public:
+  explicit SeparateArena(RankContext& rank) : rank_(rank) {}
+  Tensor tensor(const TensorSpec& spec) override {
+    Tensor out{.shape = spec.shape, .dtype = spec.dtype, .device = rank_.rank};
+    buffers_.push_back(rank_.device.allocate(std::max<std::int64_t>(out.bytes(), 1), spec.name));
+    out.data = buffers_.back()->data();
+    rank_.compute.zero(out);
+    return out;
+  }
+
+ private:
+  RankContext& rank_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+// What training would make of the same weights and gradients: eager steps, without clocks.
+std::vector<std::int64_t> trained(const RunConfig& config, std::int64_t steps) {
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(config, params);
+  std::vector<std::int64_t> out(params.size());
+  DeviceGroup group(config.group);
+  group.run([&](RankContext& rank) {
+    SeparateArena arena(rank);
+    ShardedStep step(rank, plan, params, arena);
+    const HyperParameters hyper = make_hyper_parameters(config.optimizer);
+    rank.compute.copy(step.hyper(), host_struct(hyper));
+    initialize_weights(rank, config, params, step);
+    for (std::int64_t t = 0; t < steps; ++t) {
+      step.begin();
+      rank.compute.zero(step.totals());
+      for (std::size_t i = 0; i < params.size(); ++i) {
+        step.weight_needed(i);
+        const std::vector<float> gradient =
+            random_gradients(config.options.seed, rank.rank, params[i].shape.numel());
+        rank.compute.copy(step.gradient(i), host_tensor(gradient.data(), params[i].shape));
+        rank.wait(rank.compute);
+      }
+      for (int ready = 0; ready <= 1 << 10; ++ready)
+        for (std::size_t i = 0; i < params.size(); ++i)
+          if (params[i].ready == ready) step.gradient_ready(i);
+      step.finish();
+    }
+    step.publish();
+    const Tensor fingerprints = arena.tensor({.name = "fingerprints",
+                                              .shape = {static_cast<std::int64_t>(params.size())},
+                                              .dtype = DType::kI64});
+    for (std::size_t i = 0; i < params.size(); ++i)
+      fingerprint(rank.compute, {.out = fingerprints.elements(static_cast<std::int64_t>(i), 1),
+                                 .x = step.weight(i)});
+    rank.wait(rank.compute);
+    if (rank.rank == 0)
+      rank.compute.copy(host_tensor(out.data(), fingerprints.shape), fingerprints);
+  });
+  return out;
+}
+
+TEST(OptimizerTimes, AreOfTheUpdateThatTrains) {
+  const std::vector<std::int64_t> want = trained(config_of("balanced", 3), kSteps + 1);
+  for (const std::string_view strategy : strategy_names())
+    for (const char* gather : {"pipelined", "simple"}) {
+      RunConfig config = config_of(std::string(strategy), 3);
+      config.options.gather = gather;
+      EXPECT_EQ(measure_optimizer(config, kSteps).weights, want) << strategy << ", " << gather;
+    }
+  EXPECT_NE(trained(config_of("balanced", 3), kSteps), want) << "every step counts";
+}
+
+TEST(OptimizerTimes, AreOfEveryVersion) {
+  for (const OptimizerVersion& version : optimizer_versions()) {
+    const RunConfig config = config_of("parallel", 2, std::string(version.name));
+    EXPECT_EQ(measure_optimizer(config, kSteps).weights, trained(config, kSteps + 1))
+        << version.name;
+  }
+}
+
+std::int64_t update_ns(const PhaseClock& clock) {
+  return std::accumulate(clock.elapsed + 1, clock.elapsed + kUpdatePhases.size(), std::int64_t{0});
+}
+
+TEST(OptimizerTimes, ThePhasesAreAllOfTheTime) {
+  for (const bool graph : {true, false}) {
+    RunConfig config = config_of("balanced", 1);
+    config.options.graph = graph;
+    const OptimizerTimes times = measure_optimizer(config, kSteps);
+    const double seconds = std::accumulate(times.seconds.begin(), times.seconds.end(), 0.0);
+    EXPECT_NEAR(seconds, 1e-9 * static_cast<double>(update_ns(times.update.at(0))), 1e-9);
+    EXPECT_GT(seconds, 0);
+  }
+}
+
+// Laps count what time cannot prove.
+TEST(OptimizerTimes, EveryCollectiveAndIterationIsClocked) {
+  for (const std::string_view strategy : strategy_names())
+    for (const char* gather : {"pipelined", "simple"}) {
+      RunConfig config = config_of(std::string(strategy), 2);
+      config.options.gather = gather;
+      const ShardingPlan plan = make_sharding_plan(config, gpt_parameters(config.model));
+      std::int64_t calls = 1;  // the totals
+      for (const Bucket& bucket : plan.buckets)
+        calls += 1 + (bucket.exchange_tag != 0 ? 1 : 0) + (bucket.return_tag != 0 ? 1 : 0) +
+                 (publish_collectives(bucket) > 0 ? 1 : 0);
+      // A pipelined step skips buckets that nobody publishes; a simple one enqueues nothing.
+      if (std::string_view(gather) == "simple")
+        for (const Bucket& bucket : plan.buckets)
+          calls += publish_collectives(bucket) > 0 ? 0 : 1;
+      const OptimizerTimes times = measure_optimizer(config, kSteps);
+      for (const PhaseClock& clock : times.comm)
+        EXPECT_EQ(clock.laps[static_cast<std::size_t>(CommPhase::kBusy)], kSteps * calls)
+            << strategy << ", " << gather;
+      for (const PhaseClock& clock : times.update) {
+        EXPECT_GT(clock.elapsed[static_cast<std::size_t>(UpdatePhase::kElementwise)], 0);
+        EXPECT_EQ(clock.laps[static_cast<std::size_t>(UpdatePhase::kGemm)] % kSteps, 0);
+        EXPECT_GE(clock.laps[static_cast<std::size_t>(UpdatePhase::kGemm)], kSteps) << strategy;
+        EXPECT_GT(clock.thread[static_cast<std::size_t>(UpdatePhase::kGemm)], 0);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace muo
