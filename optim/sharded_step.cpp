@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "kernels/step_scalars.h"
 #include "optim/bucket_run.h"
-#include "optim/gradient_rooms.h"
+#include "optim/gradient_tensors.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
@@ -61,9 +62,6 @@ class ShardedStep::Impl {
     std::size_t bucket = 0;
   };
 
-  // The tensors of GradientRooms, and what the reductions of all buckets share.
-  void allocate_rooms(Arena& arena);
-  GradientMemory gradient_memory(std::size_t bucket, Lifespan sums) const;
   void expect_gradients();
   void advance();
   void reduce(BucketState& bucket, Tag tag);
@@ -78,13 +76,9 @@ class ShardedStep::Impl {
 
   RankContext rank_;
   const ShardingPlan& plan_;
-  struct Room {
-    Tensor memory;
-    const BucketState* occupant = nullptr;  // since the last join; null: nobody's
-  };
-  GradientRooms plan_of_rooms_;
-  std::vector<Room> rooms_;
-  Tensor wire_, addend_;
+  std::optional<GradientTensors> gradients_;  // if every micro-step is reduced
+  // Of each room: the last bucket since the last join, or null.
+  std::vector<const BucketState*> occupants_;
   std::vector<Call> calls_;       // of a last micro-step
   std::vector<Call> reductions_;  // of any other
   std::size_t next_call_ = 0;
@@ -122,12 +116,16 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
                           .dtype = DType::kF64,
                           .category = MemoryCategory::kMetrics,
                           .lifespan = Lifespan::kRun});
-  if (reduces_every_micro_step_) allocate_rooms(arena);
+  if (reduces_every_micro_step_) {
+    gradients_.emplace(plan, params, rank.rank, arena);
+    occupants_.resize(gradients_->rooms(), nullptr);
+  }
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
-    state.run = std::make_unique<BucketRun>(rank, bucket, *plan.version, params, arena,
-                                            gradient_memory(b, gradients), scalars_);
+    state.run = std::make_unique<BucketRun>(
+        rank, bucket, *plan.version, params, arena,
+        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients}, scalars_);
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
           &state.computed, &state.committed})
@@ -156,38 +154,6 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
       if (publish_collectives(plan.buckets[b]) > 0) gathered_first_.push_back(b);
 }
 
-void ShardedStep::Impl::allocate_rooms(Arena& arena) {
-  plan_of_rooms_ = gradient_rooms(plan_, params_);
-  for (std::size_t i = 0; i < plan_of_rooms_.elements.size(); ++i)
-    rooms_.push_back({arena.tensor({.name = concat("gradients.", i),
-                                    .shape = {plan_of_rooms_.elements[i]},
-                                    .category = MemoryCategory::kGradients}),
-                      nullptr});
-  std::int64_t wire = 0;
-  std::int64_t addend = 0;
-  for (const Bucket& bucket : plan_.buckets) {
-    const std::int64_t full = bucket.full_elements();
-    if (bucket.gradient_wire != DType::kF32) wire = std::max(wire, full);
-    addend = std::max(addend, bucket.reduction == Reduction::kAllReduce
-                                  ? full
-                                  : bucket.segments[static_cast<std::size_t>(rank_.rank)]);
-  }
-  const auto staging = [&](const char* name, std::int64_t n, DType dtype) {
-    return arena.tensor(
-        {.name = name, .shape = {n}, .dtype = dtype, .category = MemoryCategory::kStaging});
-  };
-  if (wire > 0) wire_ = staging("gradient_wire", wire, DType::kBF16);
-  addend_ = staging("gradient_addend", addend, DType::kF32);
-}
-
-GradientMemory ShardedStep::Impl::gradient_memory(std::size_t bucket, Lifespan sums) const {
-  if (!reduces_every_micro_step_) return {.sums = sums};
-  return {.sums = sums,
-          .whole = rooms_[plan_of_rooms_.of_bucket[bucket]].memory,
-          .wire = wire_,
-          .addend = addend_};
-}
-
 void ShardedStep::Impl::begin() {
   const ProfileRange range(ProfileKind::kPhase, "begin");
   if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
@@ -198,8 +164,7 @@ void ShardedStep::Impl::begin() {
   }
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   needed_.assign(needed_.size(), false);
-  for (Room& room : rooms_)
-    room.occupant = nullptr;  // the last step joined all
+  occupants_.assign(occupants_.size(), nullptr);  // the last step joined all
   micro_step_ = plan_.reductions() - 1;
   expect_gradients();
   counting_ = false;
@@ -226,21 +191,20 @@ void ShardedStep::Impl::gradient_needed(std::size_t param) {
   const std::size_t index = places_.at(param).bucket;
   BucketState& bucket = buckets_[index];
   if (bucket.open) return;
-  Room& room = rooms_[plan_of_rooms_.of_bucket[index]];
-  if (room.occupant != nullptr) {
-    MUO_CHECK(!room.occupant->open, "a gradient of ", params_[param].name, " while bucket '",
-              room.occupant->run->bucket().name, "', whose memory it is to have, is not reduced");
-    rank_.compute.wait(*room.occupant->reduced);
+  const BucketState*& occupant = occupants_[gradients_->room(index)];
+  if (occupant != nullptr) {
+    MUO_CHECK(!occupant->open, "a gradient of ", params_[param].name, " while bucket '",
+              occupant->run->bucket().name, "', whose memory it is to have, is not reduced");
+    rank_.compute.wait(*occupant->reduced);
   }
   bucket.open = true;
-  room.occupant = &bucket;
+  occupant = &bucket;
 }
 
 void ShardedStep::Impl::join() {
   if (!reduces_every_micro_step_) return;
   order(rank_.comm, *joined_, rank_.compute);
-  for (Room& room : rooms_)
-    room.occupant = nullptr;
+  occupants_.assign(occupants_.size(), nullptr);
 }
 
 void ShardedStep::Impl::weight_needed(std::size_t param) {
