@@ -19,34 +19,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStepPrefix = "step_";
 
-struct Found {
-  std::int64_t step = 0;
-  fs::path path;
-};
-
-// The checkpoint directories of a run, newest first.
-std::vector<Found> find_checkpoints(const fs::path& run) {
-  std::vector<Found> found;
-  std::error_code error;
-  for (fs::directory_iterator it(run / "checkpoints", error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (!name.starts_with(kStepPrefix)) continue;
-    Found item{.step = 0, .path = it->path()};
-    const char* const last = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kStepPrefix.size(), last, item.step);
-    if (parsed.ec == std::errc{} && parsed.ptr == last && item.step >= 0) found.push_back(item);
-  }
-  if (error && error != std::errc::no_such_file_or_directory)
-    throw InputError(concat("cannot list ", (run / "checkpoints").string(), ": ", error.message()));
-  std::ranges::sort(found, [](const Found& a, const Found& b) { return a.step > b.step; });
-  return found;
-}
-
 fs::path resolve(const fs::path& path) {
   std::error_code ignored;
   if (fs::exists(path / kManifestName, ignored)) return path;
-  const std::vector<Found> found = find_checkpoints(path);
+  const std::vector<FoundCheckpoint> found = find_checkpoints(path);
   if (found.empty())
     throw InputError(concat(path.string(), ": neither a checkpoint (no ", kManifestName,
                             ") nor a run directory with checkpoints"));
@@ -101,6 +77,25 @@ std::vector<std::byte> convert(const Tensor& from, DType dtype) {
 
 fs::path checkpoint_directory(const fs::path& run, std::int64_t step) {
   return run / "checkpoints" / fmt::format("{}{:08}", kStepPrefix, step);
+}
+
+std::vector<FoundCheckpoint> find_checkpoints(const fs::path& run) {
+  std::vector<FoundCheckpoint> found;
+  std::error_code error;
+  for (fs::directory_iterator it(run / "checkpoints", error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(kStepPrefix)) continue;
+    FoundCheckpoint item{.step = 0, .path = it->path()};
+    const char* const last = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + kStepPrefix.size(), last, item.step);
+    if (parsed.ec == std::errc{} && parsed.ptr == last && item.step >= 0) found.push_back(item);
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw InputError(concat("cannot list ", (run / "checkpoints").string(), ": ", error.message()));
+  std::ranges::sort(
+      found, [](const FoundCheckpoint& a, const FoundCheckpoint& b) { return a.step > b.step; });
+  return found;
 }
 
 Checkpoint::Checkpoint(const fs::path& path, const OpenCheckpoint& options) : path_(resolve(path)) {
@@ -175,8 +170,8 @@ void Checkpoint::load_weights(Stream& stream, std::span<const ParamSpec> params,
 
 std::optional<Checkpoint> newest_checkpoint(const fs::path& run, std::vector<std::string>& skipped,
                                             const OpenCheckpoint& options) {
-  const std::vector<Found> found = find_checkpoints(run);
-  for (const Found& candidate : found) {
+  const std::vector<FoundCheckpoint> found = find_checkpoints(run);
+  for (const FoundCheckpoint& candidate : found) {
     try {
       return Checkpoint(candidate.path, options);
     } catch (const InputError& error) {

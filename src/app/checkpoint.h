@@ -23,6 +23,14 @@ namespace muo {
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& run, std::int64_t step);
 
+struct FoundCheckpoint {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+};
+// What carries the name of a checkpoint in a run directory, newest first. Throws InputError if that
+// cannot be read.
+std::vector<FoundCheckpoint> find_checkpoints(const std::filesystem::path& run);
+
 enum class CheckpointParts : std::uint8_t { kAll, kWeights };  // kWeights: model.safetensors only
 
 struct OpenCheckpoint {

@@ -1,303 +1,351 @@
 #include "app/checkpoint_saver.h"
 
-#include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
 #include <exception>
-#include <map>
 #include <mutex>
-#include <string>
-#include <system_error>
-#include <tuple>
+#include <optional>
+#include <thread>
 #include <utility>
-#include <vector>
 
-#include "app/durable_files.h"
-#include "app/manifest.h"
-#include "app/tensor_checksum.h"
+#include "app/checkpoint_files.h"
 #include "base/check.h"
+#include "base/signals_blocked.h"
 
 namespace muo {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
-// What a rank will write of one tensor.
-struct Part {
-  SafetensorsSpec spec;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
+constexpr std::int64_t kChunkBytes = 4 << 20;  // between two signs of life
 
-std::vector<SafetensorsSpec> whole_tensors(std::vector<Part> parts) {
-  std::ranges::sort(parts, [](const Part& a, const Part& b) {
-    return std::tuple(std::string_view(a.spec.name), a.begin, a.end) <
-           std::tuple(std::string_view(b.spec.name), b.begin, b.end);
-  });
-  std::vector<SafetensorsSpec> tensors;
-  for (std::size_t i = 0; i < parts.size();) {
-    const SafetensorsSpec& spec = parts[i].spec;
-    std::int64_t covered = 0;
-    for (; i < parts.size() && parts[i].spec.name == spec.name; ++i) {
-      MUO_CHECK(parts[i].spec.shape == spec.shape && parts[i].spec.dtype == spec.dtype,
-                "ranks disagree about ", spec.name);
-      MUO_CHECK(parts[i].begin == covered, spec.name, ": elements from ", covered, " to ",
-                parts[i].begin, " have no writer, or two");
-      covered = parts[i].end;
-    }
-    MUO_CHECK(covered == spec.shape.numel(), spec.name, ": elements from ", covered, " to ",
-              spec.shape.numel(), " have no writer");
-    tensors.push_back(spec);
-  }
-  return tensors;
+// Training goes first. On Linux a thread has a priority of its own.
+void lower_priority() {
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
 }
 
-// A safetensors file that the ranks fill together.
-class FileInProgress {
- public:
-  FileInProgress(const fs::path& path, std::span<const SafetensorsSpec> specs)
-      : layout_(layout_safetensors(specs, {{"format", "pt"}})),
-        file_(path, layout_.file_bytes),
-        checksums_(layout_.entries.size()) {
-    for (std::size_t i = 0; i < layout_.entries.size(); ++i)
-      index_[layout_.entries[i].spec.name] = i;
-  }
+std::int64_t staged_bytes(const StateEntry& entry) {
+  return entry.writer ? (entry.values.bytes() + kAlignment - 1) / kAlignment * kAlignment : 0;
+}
 
-  // Elements from `begin` on of the tensor; thread-safe.
-  void write(std::string_view tensor, std::int64_t begin, std::span<const std::byte> bytes) {
-    const std::size_t i = index_.find(tensor)->second;
-    const SafetensorsEntry& entry = layout_.entries[i];
-    checksums_[i] += tensor_checksum(entry.spec.dtype, begin, bytes);
-    file_.write(entry.begin + begin * size_of(entry.spec.dtype), bytes);
-  }
-  void write_head() const { file_.write(0, layout_.head); }
-  void sync() const { file_.sync(); }
-
-  [[nodiscard]] ManifestFile describe() const {
-    ManifestFile out;
-    out.bytes = layout_.file_bytes;
-    out.head_checksum = tensor_checksum(DType::kBytes, 0, layout_.head);
-    for (const SafetensorsEntry& entry : layout_.entries)
-      out.tensors.push_back(entry.spec);
-    out.checksums.assign(checksums_.begin(), checksums_.end());
-    return out;
-  }
-
- private:
-  SafetensorsLayout layout_;
-  OutputFile file_;
-  std::vector<std::atomic<std::uint64_t>> checksums_;
-  std::map<std::string, std::size_t, std::less<>> index_;
-};
+// The parts of `entry` that fit into a chunk, in order: take(first element of the entry, elements).
+template <class Take>
+void for_each_chunk(const StateEntry& entry, const Take& take) {
+  const std::int64_t most = kChunkBytes / size_of(entry.values.dtype);
+  const std::int64_t count = entry.values.numel();
+  for (std::int64_t at = 0; at < count; at += most)
+    take(at, std::min(most, count - at));
+}
 
 }  // namespace
 
 class CheckpointSaver::Impl {
  public:
-  Impl(fs::path run, int world) : run_(std::move(run)), parts_(static_cast<std::size_t>(world)) {}
-  ~Impl() { abandon(); }
+  Impl(const fs::path& run, int world, const KeepCheckpoints& keep)
+      : files(run),
+        pruning(run, keep),
+        parts_(static_cast<std::size_t>(world)),
+        staged_(static_cast<std::size_t>(world)),
+        writers_(world) {}
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  void save(const RankContext& rank, const CheckpointInfo& info,
-            std::span<const StateEntry> entries);
+  void write(const RankContext& rank, const CheckpointInfo& info,
+             std::span<const StateEntry> entries);
+  void start(const RankContext& rank, const CheckpointInfo& info,
+             std::span<const StateEntry> entries, const Tensor& memory);
+  void wait();
+  void release() noexcept;
+  std::vector<SaveResult> take_results();
+  [[nodiscard]] const SaveResult& last_result() const { return result_; }
 
-  std::function<void(std::string_view)> hook;
+  CheckpointFiles files;
+  CheckpointPruning pruning;
 
  private:
-  void begin(std::int64_t step);
-  void write(const RankContext& rank, std::span<const StateEntry> entries);
-  void commit(CheckpointInfo info);
-  void abandon() noexcept;
-  void remove_leftovers() const;
+  template <class WriteMine>
+  void save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
+                     const WriteMine& write_mine);
   template <class Action>
-  void attempt(const RankContext& rank, const Action& action);
-  void change(std::string_view what) const {
-    RankProgress::alive();
-    if (hook) hook(what);
-  }
+  void attempt(int rank, const Action& action);
+  void begin(const CheckpointInfo& info);
+  void end(CheckpointInfo info);
+  void set_parts(int rank, std::span<const StateEntry> entries);
+  void hand_over(const CheckpointInfo& info);
+  void work(int rank);
 
-  const fs::path run_;
-  std::vector<std::vector<Part>> parts_;  // [rank]
-  fs::path temporary_;                    // empty: no save is under way
-  fs::path aside_;                        // where a replaced checkpoint goes
-  DirectoryLock lock_;
-  std::vector<std::unique_ptr<FileInProgress>> files_;
+  // Of the save under way. Its ranks, or its writers, meet before they touch what others read.
+  std::vector<std::vector<CheckpointPart>> parts_;  // [rank]
   bool begun_ = false;
+  Clock::time_point started_;
   std::mutex failure_mutex_;
-  std::string failure_;   // the first; empty: none
-  int failed_rank_ = -1;  // whose it was
+  SaveResult result_;
+
+  // The background. A writer is a thread for each rank, from the first start() on.
+  std::vector<std::vector<StateEntry>> staged_;  // [rank], values in its Staging
+  std::vector<std::thread> threads_;
+  Rendezvous writers_;
+  std::atomic<bool> cancelled_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  CheckpointInfo info_;
+  std::uint64_t jobs_ = 0;  // handed over
+  bool busy_ = false, end_ = false;
+  std::vector<SaveResult> results_;
 };
 
 template <class Action>
-void CheckpointSaver::Impl::attempt(const RankContext& rank, const Action& action) {
+void CheckpointSaver::Impl::attempt(int rank, const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
     const std::lock_guard lock(failure_mutex_);
-    if (!failure_.empty()) return;
-    failure_ = error.what();
-    failed_rank_ = rank.rank;
+    if (!result_.failure.empty()) return;
+    result_.failure = concat("checkpoint of step ", result_.step, " not saved: ", error.what());
+    result_.failed_rank = rank;
   }
 }
 
-// The ranks meet twice: before, the leader knows what each of them will write and makes the files;
-// after, it knows that all have written. No rank may leave early, so failures wait for the end.
-void CheckpointSaver::Impl::save(const RankContext& rank, const CheckpointInfo& info,
-                                 std::span<const StateEntry> entries) {
-  MUO_CHECK(static_cast<std::size_t>(rank.world) == parts_.size(), rank.world, " ranks");
-  const RankProgress::Scope saving(Activity::kFiles);
-  std::vector<Part>& mine = parts_[static_cast<std::size_t>(rank.rank)];
-  mine.clear();
-  for (const StateEntry& entry : entries) {
-    if (!entry.writer) continue;
-    mine.push_back({.spec = {.name = entry.name, .dtype = entry.values.dtype, .shape = entry.shape},
-                    .begin = entry.begin,
-                    .end = entry.begin + entry.values.numel()});
-  }
+// All meet twice: before, the leader knows what each of them will write and makes the files; after,
+// it knows that all have written. No rank may leave early, so failures wait for the end.
+template <class WriteMine>
+void CheckpointSaver::Impl::save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
+                                          const WriteMine& write_mine) {
   const auto start = [&] {
-    failure_.clear();
+    result_ = {};
+    result_.step = info.step;
+    started_ = Clock::now();
     begun_ = false;
-    attempt(rank, [&] {
-      begin(info.step);
-      begun_ = true;
-    });
+    attempt(rank, [&] { begin(info); });
   };
-  const auto end = [&] {
-    if (failure_.empty()) attempt(rank, [&] { commit(info); });
-    abandon();
+  const auto finish = [&] {
+    if (result_.failure.empty()) attempt(rank, [&] { end(info); });
+    files.abandon();
+    result_.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+    const std::lock_guard lock(mutex_);
+    results_.push_back(result_);
+    busy_ = false;
+    changed_.notify_all();
   };
-  rank.barrier.arrive(start, "checkpoint save");
-  if (begun_) attempt(rank, [&] { write(rank, entries); });
-  rank.barrier.arrive(end, "checkpoint save");
-  if (failure_.empty()) return;
-  const std::string what = concat("checkpoint of step ", info.step, " not saved: ", failure_);
-  if (rank.rank == failed_rank_) throw Error(what);
-  throw PeerFailed(what);
+  barrier.arrive(start, "checkpoint save");
+  if (begun_) attempt(rank, write_mine);
+  barrier.arrive(finish, "checkpoint save");
 }
 
-void CheckpointSaver::Impl::begin(std::int64_t step) {
-  std::vector<Part> all;
-  for (const std::vector<Part>& part : parts_)
+void CheckpointSaver::Impl::begin(const CheckpointInfo& info) {
+  std::vector<CheckpointPart> all;
+  for (const std::vector<CheckpointPart>& part : parts_)
     all.insert(all.end(), part.begin(), part.end());
-  std::array<std::vector<SafetensorsSpec>, kCheckpointFiles.size()> specs;
-  for (SafetensorsSpec& spec : whole_tensors(std::move(all)))
-    specs[checkpoint_file_of(spec.name)].push_back(std::move(spec));
+  for (const CheckpointPart& part : all)
+    result_.bytes += (part.end - part.begin) * size_of(part.spec.dtype);
+  files.begin(info.step, std::move(all));
+  begun_ = true;
+}
 
-  const fs::path target = checkpoint_directory(run_, step);
-  const fs::path parent = target.parent_path();
-  if (std::error_code error; !fs::is_directory(parent, error)) {
-    change("create the run directory");
-    fs::create_directories(parent, error);
-    if (error)
-      throw Error(concat("cannot create ", parent.string(), ": ", error.message(),
-                         "; check the path and its permissions, or write elsewhere (--out)"));
-    sync_directory(run_);
-  }
-  remove_leftovers();
-  const std::string hidden = "." + target.filename().string();
-  aside_ = parent / fmt::format("{}.old-{}", hidden, getpid());
-  const fs::path temporary = parent / fmt::format("{}.tmp-{}", hidden, getpid());
-  change("create the temporary directory");
-  make_directory(temporary);
-  temporary_ = temporary;
-  lock_ = DirectoryLock::try_lock(temporary_);
-  for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
-    change("create a file");
-    files_.push_back(std::make_unique<FileInProgress>(temporary_ / kCheckpointFiles[f], specs[f]));
+void CheckpointSaver::Impl::end(CheckpointInfo info) {
+  info.world = static_cast<int>(parts_.size());
+  const std::int64_t step = info.step;
+  files.commit(std::move(info));
+  pruning.is_good(step);
+  try {
+    result_.notes = pruning.prune(step, [this](std::string_view what) { files.change(what); });
+  } catch (const std::exception& error) {  // the checkpoint is saved nevertheless
+    result_.notes.push_back(concat("old checkpoints are not removed: ", error.what()));
   }
 }
 
-void CheckpointSaver::Impl::write(const RankContext& rank, std::span<const StateEntry> entries) {
-  constexpr std::int64_t kStagingBytes = 4 << 20;
-  std::vector<std::byte> staging(kStagingBytes);
+void CheckpointSaver::Impl::set_parts(int rank, std::span<const StateEntry> entries) {
+  std::vector<CheckpointPart>& mine = parts_[static_cast<std::size_t>(rank)];
+  mine.clear();
+  for (const StateEntry& entry : entries)
+    if (entry.writer)
+      mine.push_back(
+          {.spec = {.name = entry.name, .dtype = entry.values.dtype, .shape = entry.shape},
+           .begin = entry.begin,
+           .end = entry.begin + entry.values.numel()});
+}
+
+void CheckpointSaver::Impl::write(const RankContext& rank, const CheckpointInfo& info,
+                                  std::span<const StateEntry> entries) {
+  MUO_CHECK(static_cast<std::size_t>(rank.world) == parts_.size(), rank.world, " ranks");
+  wait();
+  const RankProgress::Scope saving(Activity::kFiles);
+  set_parts(rank.rank, entries);
+  save_together(rank.rank, rank.barrier, info, [&] {
+    std::vector<std::byte> staging(kChunkBytes);
+    for (const StateEntry& entry : entries) {
+      if (!entry.writer) continue;
+      for_each_chunk(entry, [&](std::int64_t at, std::int64_t count) {
+        const Tensor host{.data = staging.data(), .shape = {count}, .dtype = entry.values.dtype};
+        rank.compute.copy(host, entry.values.elements(at, count));
+        rank.wait(rank.compute);
+        files.write(entry.name, entry.begin + at,
+                    {staging.data(), static_cast<std::size_t>(host.bytes())});
+      });
+    }
+  });
+}
+
+void CheckpointSaver::Impl::start(const RankContext& rank, const CheckpointInfo& info,
+                                  std::span<const StateEntry> entries, const Tensor& memory) {
+  MUO_CHECK(static_cast<std::size_t>(rank.world) == parts_.size(), rank.world, " ranks");
+  wait();
+  std::vector<StateEntry>& staged = staged_[static_cast<std::size_t>(rank.rank)];
+  staged.clear();
+  std::int64_t at = 0;
   for (const StateEntry& entry : entries) {
     if (!entry.writer) continue;
-    const DType dtype = entry.values.dtype;
-    const std::int64_t most = kStagingBytes / size_of(dtype);
-    const std::int64_t count = entry.values.numel();
-    for (std::int64_t at = 0; at < count; at += most) {
-      const std::int64_t elements = std::min(most, count - at);
-      const Tensor host{.data = staging.data(), .shape = {elements}, .dtype = dtype};
-      rank.compute.copy(host, entry.values.elements(at, elements));
-      rank.wait(rank.compute);
-      change("write a part");
-      files_[checkpoint_file_of(entry.name)]->write(
-          entry.name, entry.begin + at, {staging.data(), static_cast<std::size_t>(host.bytes())});
+    StateEntry copy = entry;
+    copy.values.data = memory.data + at;
+    copy.values.device = memory.device;
+    at += staged_bytes(entry);
+    MUO_CHECK(at <= memory.bytes(), "the entries outgrew their staging memory");
+    rank.compute.copy(copy.values, entry.values);
+    staged.push_back(std::move(copy));
+  }
+  rank.wait(rank.compute);
+  set_parts(rank.rank, staged);
+  rank.barrier.arrive([&] { hand_over(info); }, "checkpoint save");
+}
+
+void CheckpointSaver::Impl::hand_over(const CheckpointInfo& info) {
+  const SignalsBlocked in_the_threads;
+  while (threads_.size() < parts_.size())
+    threads_.emplace_back([this, rank = static_cast<int>(threads_.size())] { work(rank); });
+  const std::lock_guard lock(mutex_);
+  info_ = info;
+  ++jobs_;
+  busy_ = true;
+  changed_.notify_all();
+}
+
+// A writer's thread.
+void CheckpointSaver::Impl::work(int rank) {
+  lower_priority();
+  for (std::uint64_t done = 0;; ++done) {
+    CheckpointInfo info;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return jobs_ > done || end_; });
+      if (jobs_ == done) return;
+      info = info_;
     }
+    save_together(rank, writers_, info, [&] {
+      for (const StateEntry& entry : staged_[static_cast<std::size_t>(rank)])
+        for_each_chunk(entry, [&](std::int64_t at, std::int64_t count) {
+          MUO_CHECK(!cancelled_, "the run has failed");
+          const Tensor part = entry.values.elements(at, count);
+          files.write(entry.name, entry.begin + at,
+                      {part.data, static_cast<std::size_t>(part.bytes())});
+        });
+    });
   }
 }
 
-void CheckpointSaver::Impl::commit(CheckpointInfo info) {
-  Manifest manifest;
-  info.world = static_cast<int>(parts_.size());
-  manifest.info = std::move(info);
-  for (std::size_t f = 0; f < files_.size(); ++f) {
-    change("write a header");
-    files_[f]->write_head();
-    change("sync a file");
-    files_[f]->sync();
-    manifest.files[f] = files_[f]->describe();
-  }
-  const std::string text = manifest_text(manifest);
-  change("create the manifest");
-  const OutputFile file(temporary_ / kManifestName, static_cast<std::int64_t>(text.size()));
-  change("write the manifest");
-  file.write(0, std::as_bytes(std::span(text)));
-  change("sync the manifest");
-  file.sync();
-  change("sync the temporary directory");
-  sync_directory(temporary_);
-  const fs::path target = checkpoint_directory(run_, manifest.info.step);
-  change("rename");
-  move_directory(temporary_, target, aside_);
-  change("sync the run directory");
-  sync_directory(target.parent_path());
-}
-
-// Leaves nothing of a save but, if it was committed, the checkpoint. What cannot be removed now is
-// removed by a later save.
-void CheckpointSaver::Impl::abandon() noexcept {
-  files_.clear();
-  if (temporary_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
-  fs::remove_all(aside_, ignored);
-  temporary_.clear();
-  lock_ = {};
-}
-
-void CheckpointSaver::Impl::remove_leftovers() const {
-  std::error_code ignored;
-  for (fs::directory_iterator it(run_ / "checkpoints", ignored), end; !ignored && it != end;
-       it.increment(ignored)) {
-    const std::string name = it->path().filename().string();
-    const bool hidden = name.starts_with(".step_") && (name.find(".tmp-") != std::string::npos ||
-                                                       name.find(".old-") != std::string::npos);
-    if (!hidden) continue;
-    if (const DirectoryLock lock = DirectoryLock::try_lock(it->path())) {
-      change("remove a leftover");
-      std::error_code failed;
-      fs::remove_all(it->path(), failed);
+void CheckpointSaver::Impl::wait() {
+  const RankProgress::Scope waiting(Activity::kFiles);
+  std::uint64_t seen = files.changes();
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !busy_; })) {
+    lock.unlock();
+    if (const std::uint64_t now = files.changes(); now != seen) {
+      seen = now;
+      RankProgress::alive();
+    } else {
+      RankProgress::check();
     }
+    lock.lock();
   }
 }
 
-CheckpointSaver::CheckpointSaver(fs::path run, int world)
-    : impl_(std::make_unique<Impl>(std::move(run), world)) {}
+// For a rank that fails: a checkpoint of what was good is worth a moment, less than the watchdog's
+// grace.
+void CheckpointSaver::Impl::release() noexcept {
+  std::unique_lock lock(mutex_);
+  const auto idle = [&] { return !busy_; };
+  if (changed_.wait_for(lock, std::chrono::seconds(3), idle)) return;
+  cancelled_ = true;
+  changed_.wait(lock, idle);
+}
+
+std::vector<SaveResult> CheckpointSaver::Impl::take_results() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(results_, {});
+}
+
+CheckpointSaver::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_)
+    thread.join();
+}
+
+CheckpointSaver::CheckpointSaver(fs::path run, int world, const KeepCheckpoints& keep)
+    : impl_(std::make_unique<Impl>(run, world, keep)) {}
 
 CheckpointSaver::~CheckpointSaver() = default;
 
-void CheckpointSaver::save(const RankContext& rank, const CheckpointInfo& info,
-                           std::span<const StateEntry> entries) {
-  impl_->save(rank, info, entries);
+void CheckpointSaver::write(const RankContext& rank, const CheckpointInfo& info,
+                            std::span<const StateEntry> entries) {
+  impl_->write(rank, info, entries);
 }
 
-void CheckpointSaver::on_change(std::function<void(std::string_view change)> hook) {
-  impl_->hook = std::move(hook);
+void CheckpointSaver::save(const RankContext& rank, const CheckpointInfo& info,
+                           std::span<const StateEntry> entries) {
+  impl_->write(rank, info, entries);
+  throw_failure(rank, impl_->last_result());
 }
+
+void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
+                            std::span<const StateEntry> entries, Staging& staging) {
+  const Buffer& memory = *staging.memory_;
+  impl_->start(rank, info, entries,
+               {.data = memory.data(),
+                .shape = {memory.bytes()},
+                .dtype = DType::kBytes,
+                .device = rank.rank});
+}
+
+void CheckpointSaver::wait() { impl_->wait(); }
+
+std::vector<SaveResult> CheckpointSaver::take_results() { return impl_->take_results(); }
+
+void CheckpointSaver::is_good(std::int64_t step) { impl_->pruning.is_good(step); }
+
+void CheckpointSaver::on_change(std::function<void(std::string_view change)> hook) {
+  impl_->files.hook = std::move(hook);
+}
+
+void throw_failure(const RankContext& rank, const SaveResult& result) {
+  if (result.failure.empty()) return;
+  if (rank.rank == result.failed_rank) throw Error(result.failure);
+  throw PeerFailed(result.failure);
+}
+
+std::int64_t CheckpointSaver::Staging::bytes(std::span<const StateEntry> entries) {
+  std::int64_t total = 0;
+  for (const StateEntry& entry : entries)
+    total += staged_bytes(entry);
+  return total;
+}
+
+CheckpointSaver::Staging::Staging(CheckpointSaver& saver, const RankContext& rank,
+                                  std::span<const StateEntry> entries)
+    : saver_(saver),
+      memory_(rank.device.allocate_pinned(std::max<std::int64_t>(1, bytes(entries)),
+                                          "checkpoint staging")) {}
+
+CheckpointSaver::Staging::~Staging() { saver_.impl_->release(); }
 
 }  // namespace muo

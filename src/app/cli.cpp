@@ -43,6 +43,8 @@ constexpr std::array kBench = {
 constexpr std::array kCheckpoint = {
     CommandRow{"checkpoint import", "a checkpoint from nanochat's weights"},
     CommandRow{"checkpoint export", "a checkpoint's weights for nanochat"},
+    CommandRow{"checkpoint inspect", "step, model, data, tensors and options"},
+    CommandRow{"checkpoint verify", "whether every byte is as it was written"},
 };
 
 std::string general_help() {
@@ -310,8 +312,16 @@ Command parse_checkpoint(std::span<const char* const> arguments) {
   const CommandRow* const row =
       find_member("checkpoint", kCheckpoint, arguments.empty() ? "" : arguments.front());
   if (row == nullptr) return family_help("checkpoint", kCheckpoint, "");
-  if (row == &kCheckpoint.front()) return parse_simple<ImportOptions>(*row, arguments.subspan(1));
-  return parse_simple<ExportOptions>(*row, arguments.subspan(1));
+  switch (row - kCheckpoint.data()) {
+    case 0:
+      return parse_simple<ImportOptions>(*row, arguments.subspan(1));
+    case 1:
+      return parse_simple<ExportOptions>(*row, arguments.subspan(1));
+    case 2:
+      return parse_simple<InspectOptions>(*row, arguments.subspan(1));
+    default:
+      return parse_simple<VerifyOptions>(*row, arguments.subspan(1));
+  }
 }
 
 struct Run {
@@ -327,6 +337,8 @@ struct Run {
   int operator()(const DoctorOptions& /*options*/) const { return run_doctor(); }
   int operator()(const ImportOptions& options) const { return run_import(options); }
   int operator()(const ExportOptions& options) const { return run_export(options); }
+  int operator()(const InspectOptions& options) const { return run_inspect(options); }
+  int operator()(const VerifyOptions& options) const { return run_verify(options); }
   int operator()(const Answer& answer) const {
     static_cast<void>(std::fputs(answer.text.c_str(), stdout));
     return 0;

@@ -24,8 +24,9 @@ struct DoctorOptions {};
 struct Answer {
   std::string text;
 };
-using Command = std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, BenchOptions,
-                             DoctorOptions, ImportOptions, ExportOptions, Answer>;
+using Command =
+    std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, BenchOptions, DoctorOptions,
+                 ImportOptions, ExportOptions, InspectOptions, VerifyOptions, Answer>;
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);

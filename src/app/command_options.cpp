@@ -24,7 +24,6 @@ constexpr std::string_view kBatch = "Batch and length";
 constexpr std::string_view kOptimizer = "Optimizer";
 constexpr std::string_view kDevices = "Devices";
 constexpr std::string_view kNumbers = "Number formats";
-constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";
 
 std::vector<OptionRow> data_rows(TrainOptions& o) {
@@ -283,11 +282,38 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
        .help = "go on from a run or checkpoint; auto: the newest, if any",
        .field = &o.resume,
        .saved = false},
+      {.name = "init-from",
+       .group = kRun,
+       .value = "DIR",
+       .help = "start from the weights of a checkpoint, at step 0",
+       .field = &o.init_from,
+       .saved = false},
       {"eval-every", kRun, "STEPS", "-1: never", &o.eval_every, 1, kMostSteps, true},
       {"eval-tokens", kRun, "TOKENS", "of held-out data per evaluation", &o.eval_tokens, 1,
        kMostTokens},
       {"save-every", kRun, "STEPS", "checkpoints besides the last; -1: never", &o.save_every, 1,
        kMostSteps, true},
+      {"save-minutes", kRun, "X", "a checkpoint at least so often; -1: never", &o.save_minutes,
+       0.001, 1e6, true},
+      {"save-before-eval", kRun, "SECONDS",
+       "a checkpoint before evaluations that take longer; -1: never", &o.save_before_eval, 0, 1e6,
+       true},
+      {"keep-last", kRun, "N", "remove older checkpoints than the N newest good; -1: none",
+       &o.keep_last, 1, kMostSteps, true},
+      {"keep-every", kRun, "STEPS", "but not those of steps that this divides", &o.keep_every, 1,
+       kMostSteps, true},
+      {.name = "save-mode",
+       .group = kRun,
+       .value = "auto|background|wait",
+       .help = "train on while one is written; auto: if memory allows",
+       .field = &o.save_mode,
+       .choices = {"auto", "background", "wait"}},
+      {.name = "on-save-error",
+       .group = kRun,
+       .value = "stop|continue",
+       .help = "continue: log it and try again at the next save",
+       .field = &o.on_save_error,
+       .choices = {"stop", "continue"}},
       {"sample-every", kRun, "STEPS", "print a sample (text only); -1: never", &o.sample_every, 1,
        kMostSteps, true},
       {"log-every", kRun, "STEPS", "between lines of metrics.jsonl", &o.log_every, 1, kMostSteps},
@@ -359,41 +385,6 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       {.name = "seed", .group = "Text", .value = "N", .help = "of the draws", .field = &o.seed},
       backend_row(o.backend),
       {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
-  };
-}
-
-std::vector<OptionRow> option_table(ImportOptions& o) {
-  return {
-      {.name = "model",
-       .group = kFiles,
-       .value = "FILE",
-       .help = "model_000123.safetensors, as scripts/convert_nanochat.py makes it",
-       .field = &o.model,
-       .required = true},
-      {"meta", kFiles, "FILE", "auto: meta_000123.json beside the model", &o.meta},
-      {.name = "out",
-       .group = kFiles,
-       .value = "DIR",
-       .help = "run directory that gets the checkpoint",
-       .field = &o.out,
-       .required = true},
-  };
-}
-
-std::vector<OptionRow> option_table(ExportOptions& o) {
-  return {
-      {.name = "checkpoint",
-       .group = kFiles,
-       .value = "DIR",
-       .help = "a checkpoint, or a run directory (its newest)",
-       .field = &o.checkpoint,
-       .required = true},
-      {.name = "out",
-       .group = kFiles,
-       .value = "DIR",
-       .help = "where model_000123.safetensors and meta_000123.json go",
-       .field = &o.out,
-       .required = true},
   };
 }
 

@@ -18,5 +18,7 @@ int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps, R
 int run_doctor();
 int run_import(const ImportOptions& options);
 int run_export(const ExportOptions& options);
+int run_inspect(const InspectOptions& options);
+int run_verify(const VerifyOptions& options);
 
 }  // namespace muo

@@ -114,14 +114,26 @@ std::string model_difference(const GptConfig& is, const GptConfig& wanted) {
   return out;
 }
 
-TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
+std::string model_text(const GptConfig& model) {
+  std::string out;
+  for_each_field(model, [&](const char* name, const auto& value) {
+    out += concat(out.empty() ? "" : ", ", name, " ", json_of(value).dump());
+  });
+  return out;
+}
+
+std::string checkpoint_options_text(const Checkpoint& checkpoint) {
   const json config = config_of(checkpoint);
   const auto text = config.find("options");
   if (text == config.end() || !text->is_string()) refuse(checkpoint, "no options in its manifest");
+  return text->get<std::string>();
+}
+
+TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
   TrainOptions options;
   const std::vector<OptionRow> rows = option_table(options);
   const std::string name = (checkpoint.path() / kManifestName).string();
-  for (const TomlEntry& entry : parse_toml(text->get<std::string>(), name)) {
+  for (const TomlEntry& entry : parse_toml(checkpoint_options_text(checkpoint), name)) {
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const OptionRow& r) { return r.name == entry.key; });
     if (row == rows.end()) refuse(checkpoint, concat("unknown option '", entry.key, "'"));

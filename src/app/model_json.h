@@ -19,7 +19,11 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint);
 // How two models differ but for dtype, for people: "n_layer 4, not 6; n_embd 256, not 384". Empty:
 // they do not.
 std::string model_difference(const GptConfig& is, const GptConfig& wanted);
-// The options of the run that wrote it.
+// A model's fields, but for dtype, for people.
+std::string model_text(const GptConfig& model);
+// The text of the config.toml of the run that wrote a checkpoint.
+std::string checkpoint_options_text(const Checkpoint& checkpoint);
+// The options of that run.
 TrainOptions checkpoint_options(const Checkpoint& checkpoint);
 
 }  // namespace muo

@@ -44,6 +44,8 @@ std::vector<OptionRow> option_table(EvalOptions& options);
 std::vector<OptionRow> option_table(SampleOptions& options);
 std::vector<OptionRow> option_table(ImportOptions& options);
 std::vector<OptionRow> option_table(ExportOptions& options);
+std::vector<OptionRow> option_table(InspectOptions& options);
+std::vector<OptionRow> option_table(VerifyOptions& options);
 
 // Parses `values` into the row's field. `where` leads the message of the InputError that wrong
 // ones cause: "--depth" or "run.toml:3: depth".

@@ -62,10 +62,17 @@ struct TrainOptions : DeviceOptions {
   std::uint64_t seed = 42;
   std::int64_t verify_sync_every = -1;  // steps; -1: never
 
-  std::string out;     // run directory; empty: runs/<date>-<time>-<pid>
-  std::string resume;  // empty, "auto", a run directory or a checkpoint
+  std::string out;        // run directory; empty: runs/<date>-<time>-<pid>
+  std::string resume;     // empty, "auto", a run directory or a checkpoint
+  std::string init_from;  // empty, a run directory or a checkpoint
   // In steps; -1: never.
   std::optional<std::int64_t> eval_every, save_every, sample_every;
+  double save_minutes = -1;            // -1: never
+  std::int64_t keep_last = -1;         // -1: all
+  std::int64_t keep_every = -1;        // -1: none besides
+  double save_before_eval = 30;        // evaluations of so many seconds; -1: none
+  std::string save_mode = "auto";      // background, wait
+  std::string on_save_error = "stop";  // continue
   std::optional<std::int64_t> eval_tokens;
   std::int64_t log_every = 1;
   std::optional<double> stuck_after;  // seconds; 0: never
@@ -94,6 +101,12 @@ struct SampleOptions {
   std::string backend = "auto";  // host, cuda
 };
 
+struct InspectOptions {
+  std::string checkpoint;  // a checkpoint, or a run directory: its newest
+};
+struct VerifyOptions {
+  std::string checkpoint;  // a checkpoint, or a run directory: all of it
+};
 // `checkpoint import` and `checkpoint export`: nanochat_files.h.
 struct ImportOptions {
   std::string model;  // safetensors

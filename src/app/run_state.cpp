@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "app/checkpoint_saver.h"
 #include "app/initial_weights.h"
 #include "app/run_memory.h"
 #include "app/traced_plan.h"
@@ -86,7 +87,14 @@ void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   rank_.wait(stream);
 }
 
-void RunState::initialize_weights() { muo::initialize_weights(rank_, config_, params_, update); }
+void RunState::initialize_weights(const Checkpoint* from) {
+  if (from == nullptr) return muo::initialize_weights(rank_, config_, params_, update);
+  std::vector<StateEntry> masters = update.state();
+  std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
+  from->load(rank_.compute, masters);
+  update.publish();
+  rank_.wait(rank_.compute);
+}
 
 void RunState::set_counts(std::int64_t step_count, std::int64_t update_count) {
   StepScalars scalars;
@@ -134,6 +142,18 @@ void RunState::verify_sync() {
       MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],
                 "weights of '", params_[static_cast<std::size_t>(i)].name, "' on rank ", r,
                 " differ from those on rank 0");
+}
+
+std::int64_t plan_staging_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
+                                 const ShardingPlan& plan) {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < config.world; ++rank) {
+    TracingRank trace(rank, config.world);
+    TraceArena arena(rank);
+    const ShardedStep update(trace.context(), plan, params, arena);
+    most = std::max(most, CheckpointSaver::Staging::bytes(update.state()));
+  }
+  return most;
 }
 
 MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,

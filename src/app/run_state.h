@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "app/checkpoint.h"
 #include "app/run_config.h"
 #include "graphs/decoder.h"
 #include "graphs/eval_graph.h"
@@ -28,7 +29,8 @@ class RunState {
 
   // Host calls before the first step. `bytes_of_token` may be empty.
   void initialize(const std::vector<std::int32_t>& bytes_of_token);
-  void initialize_weights();
+  // Null: new ones.
+  void initialize_weights(const Checkpoint* from = nullptr);
   // Where a resumed run goes on: batches consumed and updates committed.
   void set_counts(std::int64_t step_count, std::int64_t update_count);
   [[nodiscard]] std::int64_t updates() const;  // committed; waits
@@ -57,6 +59,10 @@ class RunState {
   const RunConfig& config_;
   const std::vector<ParamSpec>& params_;
 };
+
+// What a save in the background takes besides, of the rank that needs most. Host memory.
+std::int64_t plan_staging_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
+                                 const ShardingPlan& plan);
 
 // The memory plan of `rank` of the run, traced without a device.
 MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,

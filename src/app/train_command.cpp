@@ -16,9 +16,10 @@
 #include "app/commands.h"
 #include "app/device_peak.h"
 #include "app/logger.h"
-#include "app/model_json.h"
+#include "app/resume.h"
 #include "app/run_directory.h"
 #include "app/run_memory.h"
+#include "app/run_state.h"
 #include "app/scaling.h"
 #include "app/terminal.h"
 #include "app/trainer.h"
@@ -33,10 +34,12 @@ namespace {
 std::atomic<int> stop_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// SIGINT and SIGTERM finish the step, save and end the run; a second one ends it at once.
+// SIGINT and SIGTERM finish the step, save and end the run; a second one, of either, ends it at
+// once.
 void request_stop(int signal) {
   stop_signal = signal;
-  std::signal(signal, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
 }
 
 class SignalScope {
@@ -54,46 +57,6 @@ class SignalScope {
   SignalScope& operator=(const SignalScope&) = delete;
 };
 
-// The checkpoint to go on from, checked against the run; empty: from the start.
-std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
-                                      const Corpus& corpus, std::vector<std::string>& notes) {
-  if (directory.resume.empty()) return std::nullopt;
-  std::optional<Checkpoint> checkpoint;
-  if (config.options.resume == "auto")
-    checkpoint = newest_checkpoint(directory.root, notes);
-  else
-    checkpoint.emplace(directory.resume);
-  if (!checkpoint) return std::nullopt;
-  const std::string name = checkpoint->path().string();
-  if (!checkpoint->has_optimizer_state())
-    throw InputError(
-        fmt::format("--resume: {} holds weights without optimizer state, as imported ones do: "
-                    "training cannot go on from it; eval, sample and checkpoint export can use it",
-                    name));
-  if (const std::string difference = model_difference(checkpoint_model(*checkpoint), config.model);
-      !difference.empty())
-    throw InputError(
-        fmt::format("--resume: {} holds another model: {}: give the options it was "
-                    "trained with, or start a new run",
-                    name, difference));
-  if (const std::string spec = checkpoint_options(*checkpoint).optimizer_spec;
-      spec != config.options.optimizer_spec)
-    throw InputError(fmt::format(
-        "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start "
-        "a new run",
-        name, spec, config.options.optimizer_spec));
-  if (checkpoint->info().step >= config.iterations)
-    throw InputError(
-        fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "
-                    "left to train; give more iterations",
-                    name, checkpoint->info().step, config.iterations));
-  if (checkpoint->info().data != data_identity(corpus))
-    notes.push_back(
-        fmt::format("the data is not that of {}: the run goes on with other text", name));
-  notes.push_back(fmt::format("resuming from {} at step {}", name, checkpoint->info().step));
-  return checkpoint;
-}
-
 // That a file can be replaced at the end of start-up is known before anything starts.
 void require_writable(std::string_view option, const std::filesystem::path& file) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
@@ -104,6 +67,8 @@ void require_writable(std::string_view option, const std::filesystem::path& file
 }
 
 void check_files(const TrainOptions& options) {
+  if (!options.init_from.empty() && !options.resume.empty() && options.resume != "auto")
+    throw InputError("--init-from starts a new run, --resume goes on with one: give one of them");
   if (!options.graph_dot.empty()) {
     if (!options.graph)
       throw InputError("--graph-dot: with --graph off there is no graph to write");
@@ -136,6 +101,32 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
   return notes;
 }
 
+KeepCheckpoints keep_checkpoints(const TrainOptions& options) {
+  return {.last = std::max<std::int64_t>(0, options.keep_last),
+          .every = std::max<std::int64_t>(0, options.keep_every)};
+}
+
+// Whether training goes on while a checkpoint is written, which takes `staging` bytes of host
+// memory on each rank besides the `planned` ones of its device.
+bool choose_save_mode(const RunConfig& config, std::int64_t planned, std::int64_t staging,
+                      std::vector<std::string>& notes) {
+  if (config.options.save_mode == "wait") return false;
+  const bool on_host = config.group.plugin == nullptr;
+  const std::int64_t need = (staging + (on_host ? planned : 0)) * config.world;
+  const std::int64_t available = available_memory();
+  if (need <= available) return true;
+  constexpr double kGiB = 1 << 30;
+  const std::string numbers = fmt::format(
+      "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
+      "which {:.2f} GiB are copies; {:.2f} GiB are available",
+      static_cast<double>(need) / kGiB, static_cast<double>(staging * config.world) / kGiB,
+      static_cast<double>(available) / kGiB);
+  if (config.options.save_mode == "background")
+    throw InputError(fmt::format("--save-mode background: {}: give auto or wait", numbers));
+  notes.push_back(numbers + ": training waits for each checkpoint");
+  return false;
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -154,6 +145,9 @@ int run_train(const TrainOptions& options) {
   config.options.out = directory.root.string();
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
+  const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
+  const bool saves_in_background =
+      choose_save_mode(config, memory.bytes, plan_staging_memory(config, params, plan), notes);
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   create_run_directory(directory, config.options);
 
@@ -179,7 +173,9 @@ int run_train(const TrainOptions& options) {
   for (const std::string& note : attention_notes(config))
     logger.note(note);
 
-  CheckpointSaver saver(directory.root, config.world);
+  CheckpointSaver saver(directory.root, config.world, keep_checkpoints(config.options));
+  if (resume && resume->path().parent_path() == directory.checkpoints())
+    saver.is_good(resume->info().step);
   const SignalScope signals;
   TrainingRun run{.config = config,
                   .params = params,
@@ -187,8 +183,10 @@ int run_train(const TrainOptions& options) {
                   .corpus = corpus,
                   .saver = saver,
                   .resume = resume ? &*resume : nullptr,
+                  .init_from = init_from ? &*init_from : nullptr,
                   .logger = logger,
-                  .signal = stop_signal};
+                  .signal = stop_signal,
+                  .saves_in_background = saves_in_background};
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) { train_rank(rank, run); });

@@ -1,8 +1,12 @@
 #include "app/trainer.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "app/capture_graphs.h"
 #include "app/evaluator.h"
@@ -20,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
 constexpr std::int64_t kSampleTokens = 200;
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 double milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -44,6 +50,7 @@ class RankTrainer {
     if (is_logger() && !config_.options.graph_dot.empty())
       state_.step.write_dot(config_.options.graph_dot);
     const LoaderOptions loading = loader_options();
+    if (run_.saves_in_background) staging_.emplace(run_.saver, rank_, state_.update.state());
     const auto slots =
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
     rank_.device.seal();
@@ -61,17 +68,19 @@ class RankTrainer {
     next_logged_ = step_;
     Loader loader(*run_.corpus.train, sampler_, loading_from(loading, step_),
                   {slots->data(), static_cast<std::size_t>(slots->bytes())});
-    const std::int64_t first = step_;
+    first_ = saved_ = step_;
+    if (run_.resume != nullptr) good_ = step_;
     restart_clock();
+    started_ = saved_at_ = last_logged_;
     for (; step_ < config_.iterations && !stop_requested(); ++step_) {
-      between_steps(first);
+      between_steps();
       one_step(loader);
     }
     rank_.progress.begin_step(step_);
     finish_steps();
     profiled_.reset();
     settle();
-    if (step_ > first || run_.resume == nullptr) save();
+    save_last();
     // Before the evaluation, which may be long: nothing is lost if it fails.
     if (run_.stop == 0) {
       if (config_.eval_every > 0) evaluate();
@@ -96,7 +105,7 @@ class RankTrainer {
 
   std::int64_t restore_or_initialize() {
     if (run_.resume == nullptr) {
-      state_.initialize_weights();
+      state_.initialize_weights(run_.init_from);
       return 0;
     }
     run_.resume->load(rank_.compute, state_.update.state());
@@ -109,22 +118,42 @@ class RankTrainer {
   // All ranks see the same answer: the last to arrive asks.
   bool stop_requested() {
     rank_.progress.begin_step(step_);
-    rank_.barrier.arrive([this] { run_.stop = run_.signal; }, "start of a step");
+    const auto agree = [this] {
+      const TrainOptions& options = config_.options;
+      const double unsaved = seconds(Clock::now() - saved_at_);
+      run_.stop = run_.signal;
+      run_.time_to_save = options.save_minutes > 0 && unsaved >= 60 * options.save_minutes;
+      run_.long_evaluation =
+          options.save_before_eval >= 0 && evaluation_seconds() > options.save_before_eval;
+      run_.ended_saves = run_.saver.take_results();
+    };
+    rank_.barrier.arrive(agree, "start of a step");
+    report_saves();
     return run_.stop != 0;
   }
 
-  void between_steps(std::int64_t first) {
+  void between_steps() {
     if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
     const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
-    const bool saves = due(config_.save_every) && step_ > first;
-    const bool evaluates = due(config_.eval_every) && (step_ > first || step_ == 0);
-    const bool samples = due(config_.sample_every) && step_ > first;
+    const bool evaluates = due(config_.eval_every) && (step_ > first_ || step_ == 0);
+    const bool samples = due(config_.sample_every) && step_ > first_;
+    const bool saves = step_ > saved_ && (due(config_.save_every) || run_.time_to_save ||
+                                          (evaluates && run_.long_evaluation));
     if (!saves && !evaluates && !samples) return;
     settle();
     if (saves) save();
     if (evaluates) evaluate();
     if (samples) sample();
     restart_clock();
+  }
+
+  // What the next one will take: as the last, or, before the first, as that many training tokens,
+  // of which it only does the forward third.
+  [[nodiscard]] double evaluation_seconds() const {
+    if (evaluation_seconds_ > 0 || step_ == first_) return evaluation_seconds_;
+    const double per_step = seconds(Clock::now() - started_) / static_cast<double>(step_ - first_);
+    return per_step / 3 * static_cast<double>(config_.eval_rows) /
+           static_cast<double>(config_.rows_per_step());
   }
 
   void finish_steps() {
@@ -192,7 +221,9 @@ class RankTrainer {
   void evaluate() {
     rank_.progress.enter("the evaluation");
     const ProfileRange range(ProfileKind::kPhase, "evaluation");
+    const Clock::time_point start = Clock::now();
     const EvalResult result = evaluator_.run();
+    evaluation_seconds_ = seconds(Clock::now() - start);
     if (!is_logger()) return;
     run_.logger.eval(step_, result.loss, result.bpb);
     run_.val_loss = result.loss;
@@ -215,6 +246,7 @@ class RankTrainer {
   void save() {
     rank_.progress.enter("the saving of a checkpoint");
     const ProfileRange range(ProfileKind::kPhase, "checkpoint");
+    const Clock::time_point start = Clock::now();
     CheckpointInfo info;
     info.step = step_;
     info.updates = state_.updates();
@@ -222,8 +254,54 @@ class RankTrainer {
     info.tokens = step_ * config_.total_batch_tokens;
     info.data = data_identity(run_.corpus);
     info.config = checkpoint_config(config_);
-    run_.saver.save(rank_, info, state_.update.state());
-    if (is_logger()) run_.logger.note(concat("step ", step_, ": checkpoint saved"));
+    if (staging_)
+      run_.saver.start(rank_, info, state_.update.state(), *staging_);
+    else
+      run_.saver.write(rank_, info, state_.update.state());
+    saved_ = step_;
+    saved_at_ = Clock::now();
+    held_up_ms_ = milliseconds(saved_at_ - start);
+  }
+
+  // Whatever stops the run after this, nothing is lost.
+  void save_last() {
+    await_saves();
+    if (good_ == step_) return;
+    last_chance_ = true;
+    save();
+    await_saves();
+  }
+
+  void await_saves() {
+    rank_.progress.enter("the saving of a checkpoint");
+    run_.saver.wait();
+    rank_.barrier.arrive([this] { run_.ended_saves = run_.saver.take_results(); }, "last save");
+    report_saves();
+  }
+
+  // What became of the saves that all ranks now know to have ended.
+  void report_saves() {
+    for (const SaveResult& save : run_.ended_saves) {
+      if (is_logger()) log_save(save);
+      if (save.failure.empty()) {
+        good_ = save.step;
+        continue;
+      }
+      if (last_chance_ || config_.options.on_save_error == "stop") throw_failure(rank_, save);
+      saved_ = std::max(first_, good_);
+    }
+  }
+
+  void log_save(const SaveResult& save) {
+    Logger& logger = run_.logger;
+    if (!save.failure.empty())
+      return logger.note(fmt::format("step {}: warning: {}", step_, save.failure));
+    const std::string waited =
+        save.step == saved_ ? fmt::format("; training waited {:.0f} ms", held_up_ms_) : "";
+    logger.note(fmt::format("step {}: checkpoint saved: {:.1f} MB in {:.2f} s{}", save.step,
+                            static_cast<double>(save.bytes) / 1e6, save.seconds, waited));
+    for (const std::string& note : save.notes)
+      logger.note(fmt::format("step {}: warning: {}", step_, note));
   }
 
   RankContext& rank_;
@@ -235,9 +313,15 @@ class RankTrainer {
   RowSampler sampler_;
   std::unique_ptr<Event> copied_;
   std::optional<ProfileRange> profiled_;
+  std::optional<CheckpointSaver::Staging> staging_;  // none: training waits for the disk
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
-  Clock::time_point last_logged_;
+  std::int64_t first_ = 0;    // step of this process
+  std::int64_t saved_ = 0;    // no save is due that is not younger
+  std::int64_t good_ = -1;    // the newest on the disk, as far as is known; -1: none
+  bool last_chance_ = false;  // the save under way cannot be tried again
+  double held_up_ms_ = 0, evaluation_seconds_ = 0;
+  Clock::time_point started_, saved_at_, last_logged_;
 };
 
 }  // namespace

@@ -20,11 +20,17 @@ struct TrainingRun {
   const ShardingPlan& plan;
   const Corpus& corpus;
   CheckpointSaver& saver;
-  const Checkpoint* resume = nullptr;  // null: from the start
+  const Checkpoint* resume = nullptr;     // null: from the start,
+  const Checkpoint* init_from = nullptr;  // with these weights; null: with new ones
   Logger& logger;
   const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
+  bool saves_in_background = true;
 
-  int stop = 0;                       // the signal that all ranks agreed to stop for
+  // What all ranks agreed on between the last two steps.
+  int stop = 0;                  // the signal to stop for
+  bool time_to_save = false;     // whatever the step
+  bool long_evaluation = false;  // that the next one will be
+  std::vector<SaveResult> ended_saves = {};
   double val_loss = 0, val_bpb = -1;  // of the last evaluation
 };
 

@@ -13,9 +13,12 @@ thread_local RankProgress* current_rank = nullptr;
 RankProgress* RankProgress::current() noexcept { return current_rank; }
 
 void RankProgress::alive() {
-  if (current_rank == nullptr) return;
-  current_rank->sign();
-  current_rank->throw_if_stopped();
+  if (current_rank != nullptr) current_rank->sign();
+  check();
+}
+
+void RankProgress::check() {
+  if (current_rank != nullptr) current_rank->throw_if_stopped();
 }
 
 void RankProgress::begin_step(std::int64_t step) {

@@ -22,6 +22,8 @@ class RankProgress {
   [[nodiscard]] static RankProgress* current() noexcept;
   // A sign of life of the calling thread's rank, if it is one's. Throws PeerFailed after stop().
   static void alive();
+  // The same without being a sign of life.
+  static void check();
 
   // The two throw PeerFailed after stop(). `phase` is a literal that reads well after "while in":
   // "the evaluation". Until the first step the rank starts up.

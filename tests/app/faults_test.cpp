@@ -78,8 +78,8 @@ std::vector<Point> points(const Place& place) {
       {"collective", 1, 3, "the evaluation", kAnything},
       {"launch", 5, 3, "sampling", kAnything, true},
       {"synchronize", 1, 2, "the saving of a checkpoint", kAnything},  // before the ranks meet
-      {"copy", 2, 2, "the saving of a checkpoint", kAnything},         // writing a part
-      {"synchronize", 9, 4, "the saving of a checkpoint", kAnything},
+      {"copy", 2, 2, "the saving of a checkpoint", kAnything},         // copying a part
+      {"synchronize", 2, 4, "the saving of a checkpoint", kAnything},
       {"synchronize", 1, 3, "the comparison of weights", kAnything},
       {"collective", 1, 3, "the comparison of weights", kAnything},
       {"synchronize", 1, kSteps, "the start of the step", kAnything},  // none: the end
