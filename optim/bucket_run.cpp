@@ -4,6 +4,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/cast.h"
+#include "kernels/commit.h"
 #include "kernels/muon.h"
 #include "kernels/reduce.h"
 #include "kernels/residual.h"
@@ -13,7 +14,8 @@ namespace muo {
 
 BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
                      std::span<const ParamSpec> params, Arena& arena,
-                     const GradientMemory& gradients, Tensor scalars)
+                     const GradientMemory& gradients, Tensor scalars, Tensor place,
+                     PlaceBases places)
     : bucket_(bucket),
       version_(version),
       params_(params),
@@ -21,6 +23,8 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const Optimi
       rank_(rank.rank),
       world_(rank.world),
       scalars_(scalars),
+      place_(place),
+      places_(places),
       full_({0, bucket.full_elements()}) {
   const std::int64_t full = bucket.full_elements();
   for (const Range block : blocks(bucket))
@@ -208,13 +212,17 @@ void BucketRun::reduce(Stream& comm, Tag tag, bool first) const {
   if (!first && addend_.numel() > 0) add(comm, {.y = reduced_, .x = addend_});
 }
 
-void BucketRun::add_squares(Stream& update, Tensor total, bool first) const {
+void BucketRun::add_squares(Stream& update, Tensor total) const {
   Tensor counted = reduced_;
+  std::int64_t first = 0;
   if (bucket_.reduction == Reduction::kAllReduce) {  // all hold it: each counts an equal part
     const std::int64_t n = reduced_.numel();
-    counted = full_.part(reduced_, {n * rank_ / world_, n * (rank_ + 1) / world_});
+    first = n * rank_ / world_;
+    counted = full_.part(reduced_, {first, n * (rank_ + 1) / world_});
   }
-  sum_squares(update, {.out = total, .x = counted, .accumulate = !first});
+  sum_squares(update, {.out = total, .x = counted, .accumulate = true});
+  note_nonfinite(
+      update, {.place = place_, .x = counted, .squares = total, .base = places_.gradients + first});
 }
 
 void BucketRun::compute(Stream& update, const UpdateClock& clock) const {
@@ -242,6 +250,12 @@ void BucketRun::compute(Stream& update, const UpdateClock& clock) const {
                           .unit_update = version_.unit_update});
     else if (x.data != batch.u.data)
       cast(update, {.y = batch.u, .x = x});
+    // The variance, which is small, has a mean of u's squares for each row or column.
+    const Tensor looked_at = version_.factored_variance ? batch.new_variance : batch.u;
+    note_nonfinite(update, {.place = place_,
+                            .x = looked_at,
+                            .base = places_.updates + batch.range.begin,
+                            .stride = batch.u.numel() / looked_at.numel()});
   }
 }
 

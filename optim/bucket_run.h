@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "optim/newton_schulz.h"
+#include "optim/number_place.h"
 #include "optim/sharding_plan.h"
 #include "optim/space.h"
 #include "optim/update_clock.h"
@@ -28,7 +29,7 @@ class BucketRun {
  public:
   BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
             std::span<const ParamSpec> params, Arena& arena, const GradientMemory& gradients,
-            Tensor scalars);
+            Tensor scalars, Tensor place, PlaceBases places);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -39,7 +40,7 @@ class BucketRun {
   // Into this rank's part of the sum over ranks: the first time in a step, or added to it.
   void reduce(Stream& comm, Tag tag, bool first) const;
   // Adds this rank's part of the squared reduced gradient, counted on one rank only, to `total`.
-  void add_squares(Stream& update, Tensor total, bool first) const;
+  void add_squares(Stream& update, Tensor total) const;
   // Nesterov input of this rank's elements, where the plan exchanges it.
   void prepare(Stream& update) const;
   void exchange(Stream& comm) const;
@@ -97,6 +98,8 @@ class BucketRun {
   int rank_;
   int world_;
   Tensor scalars_;
+  Tensor place_;  // of the first number that is not finite (kernels/commit.h)
+  PlaceBases places_;
   Space full_;
   Space segment_;  // this rank's
   Space state_;    // where this rank holds state and masters

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/step_scalars.h"
+#include "kernels/commit.h"
 #include "optim/bucket_run.h"
 #include "optim/gradient_tensors.h"
 #include "runtime/profile_range.h"
@@ -40,6 +40,7 @@ class ShardedStep::Impl {
   std::span<const ParamSpec> params_;
   Tensor scalars_;
   Tensor hyper_;
+  Tensor statistics_;
   Tensor totals_;
   UpdateClock clock_;
   struct BucketState {
@@ -85,7 +86,6 @@ class ShardedStep::Impl {
   std::int64_t micro_step_ = 0;
   std::vector<bool> needed_;              // weights of this step
   std::vector<bool> announced_;           // gradients of this step
-  bool counting_ = false;                 // a bucket's squares were added in this step
   std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
   std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_,
       joined_;
@@ -111,8 +111,9 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
   };
   scalars_ = bytes("step_scalars", sizeof(StepScalars));
   hyper_ = bytes("hyper_parameters", sizeof(HyperParameters));
+  statistics_ = bytes("loss_statistics", sizeof(LossStatistics));
   totals_ = arena.tensor({.name = "totals",
-                          .shape = {2},
+                          .shape = {kRankPlaces + plan.world},
                           .dtype = DType::kF64,
                           .category = MemoryCategory::kMetrics,
                           .lifespan = Lifespan::kRun});
@@ -125,7 +126,8 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
     BucketState state;
     state.run = std::make_unique<BucketRun>(
         rank, bucket, *plan.version, params, arena,
-        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients}, scalars_);
+        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients}, scalars_,
+        totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
           &state.computed, &state.committed})
@@ -162,12 +164,12 @@ void ShardedStep::Impl::begin() {
     rank_.comm.record(*buckets_[b].gathered);
     buckets_[b].gathering = true;
   }
+  rank_.compute.zero(totals_);
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   needed_.assign(needed_.size(), false);
   occupants_.assign(occupants_.size(), nullptr);  // the last step joined all
   micro_step_ = plan_.reductions() - 1;
   expect_gradients();
-  counting_ = false;
   exchanged_bucket_ = -1;
 }
 
@@ -262,8 +264,7 @@ void ShardedStep::Impl::reduce(BucketState& bucket, Tag tag) {
   if (!last) return;
   rank_.update.wait(*bucket.reduced);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
-  bucket.run->add_squares(rank_.update, totals_.row(1), !counting_);
-  counting_ = true;
+  bucket.run->add_squares(rank_.update, totals_.row(kSquaresTotal));
   if (bucket.run->bucket().exchange == Exchange::kNone)
     bucket.run->compute(rank_.update, clock_);
   else
@@ -312,7 +313,9 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
       rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
     });
   order(rank_.comm, *totalled_, rank_.compute);
-  agree_commit(rank_.compute, {.scalars = scalars_, .totals = totals_});
+  agree_commit(
+      rank_.compute,
+      {.scalars = scalars_, .statistics = statistics_, .hyper = hyper_, .totals = totals_});
   order(rank_.compute, *agreed_, rank_.update);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
   for (const std::size_t b : plan_.publish_order) {
@@ -357,6 +360,7 @@ Tensor ShardedStep::gradient(std::size_t param) const {
 
 Tensor ShardedStep::scalars() const { return impl_->scalars_; }
 Tensor ShardedStep::hyper() const { return impl_->hyper_; }
+Tensor ShardedStep::statistics() const { return impl_->statistics_; }
 Tensor ShardedStep::totals() const { return impl_->totals_; }
 
 void ShardedStep::begin() { impl_->begin(); }

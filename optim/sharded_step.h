@@ -54,11 +54,12 @@ class ShardedStep {
   // logical shape. The sum over micro-steps and ranks is the gradient of the mean loss: the loss
   // carries the global scale.
   [[nodiscard]] Tensor gradient(std::size_t param) const;
-  [[nodiscard]] Tensor scalars() const;  // StepScalars
-  [[nodiscard]] Tensor hyper() const;    // HyperParameters
-  [[nodiscard]] Tensor totals() const;   // (2) fp64: [0] this rank's loss, which the model writes
-                                         // before finish; after it, sums over all ranks: loss and
-                                         // squared gradients
+  [[nodiscard]] Tensor scalars() const;     // StepScalars
+  [[nodiscard]] Tensor hyper() const;       // HyperParameters
+  [[nodiscard]] Tensor statistics() const;  // LossStatistics, state like step and updates
+  // (kRankPlaces + world) fp64: [0] this rank's loss, which the model writes before finish; after
+  // it, sums over all ranks (kernels/commit.h).
+  [[nodiscard]] Tensor totals() const;
 
   // On compute: this step's scalars. Before the step's first use of any weight or gradient.
   void begin();

@@ -230,8 +230,7 @@ std::vector<OptionRow> device_rows(TrainOptions& o) {
       {.name = "accumulate",
        .group = kDevices,
        .value = "local|sharded",
-       .help = "gradients of micro-steps: whole, reduced once, or each reduced, and only this "
-               "device's part kept",
+       .help = "reduce gradients once a step, or in each micro-step",
        .field = &o.accumulate,
        .choices = {"local", "sharded"}},
       {.name = "graph",

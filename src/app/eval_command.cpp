@@ -46,7 +46,7 @@ int run_eval(const EvalOptions& options) {
       options.device_batch_size.value_or(std::max<std::int64_t>(1, kRowTokens / config.seq_len));
   const std::int64_t rows =
       options.eval_tokens ? (*options.eval_tokens + config.seq_len - 1) / config.seq_len : 0;
-  DeviceOptions devices = options;
+  DeviceOptions devices = static_cast<const DeviceOptions&>(options);
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);
   for (const std::string& note : notes)

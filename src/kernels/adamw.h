@@ -7,8 +7,9 @@ namespace muo {
 
 // AdamW as nanochat computes it (spec/optimizer 1.1), element-wise, if scalars.commit, else
 // nothing: w *= 1 - lr wd; m = lerp(m, g, 1 - b1); v = lerp(v, g^2, 1 - b2);
-// w -= (lr / c1) * m / (sqrt(v / c2) + eps). Scalars from scalars.adam[group]. Element-wise, so
-// computing and committing are one kernel. Inside everything is fp32.
+// w -= (lr / c1) * m / (sqrt(v / c2) + eps), where g = grad * scalars.gradient_scale. Other scalars
+// from scalars.adam[group]. Element-wise, so computing and committing are one kernel. Inside
+// everything is fp32.
 struct AdamwArgs {
   Tensor weight;        // (n) in-out, fp32 master
   Tensor replica = {};  // (n) out, bf16: the new weight rounded, where forward reads another tensor

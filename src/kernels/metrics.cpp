@@ -13,7 +13,7 @@ Operation<WriteMetricsArgs> operation("write_metrics", host::write_metrics);
 void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   static_cast<void>(args.ring.as_struct<MetricsRecord>());
-  ArgumentCheck("write_metrics").tensor("totals", args.totals, {2}, DType::kF64);
+  ArgumentCheck("write_metrics").rank("totals", args.totals, 1, "(2 + world)", DType::kF64);
   operation.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/commit.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -14,17 +15,49 @@ struct MetricsRecord {
   std::int64_t step = 0;
   std::int64_t updates = 0;  // after this step
   std::int32_t committed = 0;
+  Verdict verdict = Verdict::kOrdinary;
+  // Of an outlier: standard deviations above the mean of the steps before.
+  float loss_deviations = 0, norm_deviations = 0;
+  float gradient_scale = 1;  // clipping
+  // Not finite: the first place that a rank has found (ShardedStep::find), and the rank; -1: none.
+  std::int32_t bad_rank = -1;
+  std::int64_t bad_place = -1;
   float lr_multiplier = 0;
   float muon_momentum = 0;
   float muon_weight_decay = 0;
   double loss = 0;       // mean over the global batch, nats per token
-  double grad_norm = 0;  // L2 over all parameters, of the mean gradient
+  double grad_norm = 0;  // L2 over all parameters, of the mean gradient, before clipping
 };
+
+// All of a record but its sequence.
+MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double* totals,
+                                        std::int64_t count, MetricsRecord& record) {
+  record.step = scalars.step;
+  record.updates = scalars.updates + scalars.commit;
+  record.committed = scalars.commit;
+  record.verdict = scalars.verdict;
+  record.loss_deviations = scalars.loss_deviations;
+  record.norm_deviations = scalars.norm_deviations;
+  record.gradient_scale = scalars.gradient_scale;
+  record.lr_multiplier = scalars.lr_multiplier;
+  record.muon_momentum = scalars.muon_momentum;
+  record.muon_weight_decay = scalars.muon_weight_decay;
+  record.loss = totals[kLossTotal];
+  record.grad_norm = sqrt(totals[kSquaresTotal]);
+  double highest = 0;  // the lowest place
+  record.bad_rank = -1;
+  for (std::int64_t i = kRankPlaces; i < count; ++i)
+    if (totals[i] > highest) {
+      highest = totals[i];
+      record.bad_rank = static_cast<std::int32_t>(i - kRankPlaces);
+    }
+  record.bad_place = highest > 0 ? static_cast<std::int64_t>(kNoPlace - highest) : -1;
+}
 
 // ring[step % slots] <- the record. Before finish_step.
 struct WriteMetricsArgs {
   Tensor ring;     // (slots * sizeof(MetricsRecord)) bytes, pinned
-  Tensor totals;   // (2) fp64: loss, sum of squared gradients, over all ranks
+  Tensor totals;   // (kRankPlaces + world) fp64 (kernels/commit.h)
   Tensor scalars;  // StepScalars
 };
 void write_metrics(Stream& stream, const WriteMetricsArgs& args);

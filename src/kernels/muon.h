@@ -61,9 +61,9 @@ struct MuonScaleArgs {
 void muon_scale(Stream& stream, const MuonScaleArgs& args);
 
 // Steps 1 and 10, if scalars.commit, else nothing. With lr = float(scalars.muon_lr * rate):
-// weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum, grad, 1 - mu);
-// variance = new_variance. A rank that holds only elements, or only the variance, of a matrix
-// leaves the other tensors out.
+// weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum, grad *
+// scalars.gradient_scale, 1 - mu); variance = new_variance. A rank that holds only elements, or
+// only the variance, of a matrix leaves the other tensors out.
 struct MuonCommitArgs {
   Tensor weight = {};        // (n) in-out, fp32 master
   Tensor replica = {};       // (n) out, bf16: the new weight rounded, where forward reads it

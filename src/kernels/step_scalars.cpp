@@ -1,13 +1,11 @@
 #include "kernels/step_scalars.h"
 
-#include "kernels/argument_check.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars_impl.h"
 
 namespace muo {
 namespace {
 Operation<AdvanceStepArgs> advance("advance_step", host::advance_step);
-Operation<AgreeCommitArgs> agree("agree_commit", host::agree_commit);
 Operation<FinishStepArgs> finish("finish_step", host::finish_step);
 }  // namespace
 
@@ -15,12 +13,6 @@ void advance_step(Stream& stream, const AdvanceStepArgs& args) {
   static_cast<void>(args.scalars.as_struct<StepScalars>());
   static_cast<void>(args.hyper.as_struct<HyperParameters>());
   advance.submit(stream, args, {.writes = {args.scalars}, .reads = {args.hyper}});
-}
-
-void agree_commit(Stream& stream, const AgreeCommitArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  ArgumentCheck("agree_commit").any_shape("totals", args.totals, DType::kF64);
-  agree.submit(stream, args, {.writes = {args.scalars}, .reads = {args.totals}});
 }
 
 void finish_step(Stream& stream, const FinishStepArgs& args) {

@@ -38,14 +38,24 @@ struct HyperParameters {
   double muon_momentum_start = 0.85, muon_momentum_peak = 0.97, muon_momentum_end = 0.90;
   std::int64_t muon_momentum_ramp = 400;  // steps from start to peak
   AdamHyper adam[kMaxAdamGroups] = {};
+  // Of the numerics guard (kernels/commit.h); 0 turns each off.
+  double max_grad_norm = 0;        // above it gradients are scaled down to it
+  double outlier_deviations = 0;   // an outlier is so many standard deviations above the mean
+  std::int64_t skip_outliers = 0;  // 1: their updates are not committed
 };
+
+enum class Verdict : std::int32_t { kOrdinary, kOutlier, kNotFinite };
 
 // What this step uses; every optimizer kernel reads it on the device. State is `step` and `updates`
 // only (both are saved in checkpoints); the rest is recomputed from them by advance_step.
 struct StepScalars {
   std::int64_t step = 0;     // consumed batches; the schedules' position
   std::int64_t updates = 0;  // committed updates; Adam's t is updates + 1
-  std::int32_t commit = 0;   // 1: every rank agreed that this step is finite
+  // As every rank decided from the same totals (kernels/commit.h):
+  std::int32_t commit = 0;  // 1: state and weights are written
+  Verdict verdict = Verdict::kOrdinary;
+  float gradient_scale = 1;  // clipping: what commits read is gradient * this
+  float loss_deviations = 0, norm_deviations = 0;
   float lr_multiplier = 0;
   float muon_momentum = 0;
   float muon_beta2 = 0;
@@ -120,13 +130,6 @@ struct AdvanceStepArgs {
   Tensor hyper;    // HyperParameters
 };
 void advance_step(Stream& stream, const AdvanceStepArgs& args);
-
-// After the ranks' totals were all-reduced: commit <- every total is finite.
-struct AgreeCommitArgs {
-  Tensor scalars;  // StepScalars, in-out
-  Tensor totals;   // (n) fp64: the loss and the sum of squared gradients over all ranks
-};
-void agree_commit(Stream& stream, const AgreeCommitArgs& args);
 
 // Last: ++step; updates += commit.
 struct FinishStepArgs {

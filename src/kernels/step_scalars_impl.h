@@ -4,6 +4,5 @@
 
 namespace muo::host {
 void advance_step(const AdvanceStepArgs& args);
-void agree_commit(const AgreeCommitArgs& args);
 void finish_step(const FinishStepArgs& args);
 }  // namespace muo::host

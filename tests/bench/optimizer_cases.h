@@ -6,6 +6,7 @@
 #include "bench/kernel_cases.h"
 #include "kernels/adamw.h"
 #include "kernels/cast.h"
+#include "kernels/commit.h"
 #include "kernels/fingerprint.h"
 #include "kernels/metrics.h"
 #include "kernels/muon.h"
@@ -146,6 +147,13 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
                 }};
   });
   out.push_back([](Tensors& make, const Sizes& s) {
+    const Tensor x = make.normal({s.matrices * 4 * s.c() * s.c()}, DType::kF32),
+                 place = make.zeros({}, DType::kF64);
+    return Case{.name = "note_nonfinite", .bytes = bytes_of({x}), .run = [=](Stream& stream) {
+                  note_nonfinite(stream, {.place = place, .x = x});
+                }};
+  });
+  out.push_back([](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.n()}, DType::kF32), total = make.zeros({}, DType::kF64);
     return Case{.name = "sum", .bytes = bytes_of({x}), .run = [=](Stream& stream) {
                   sum(stream, {.out = total, .x = x});
@@ -163,16 +171,21 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
   out.push_back([](Tensors& make, const Sizes& /*s*/) {
     const Tensor scalars = make.structure(committing_scalars()),
                  hyper = make.structure(some_hyper_parameters()),
-                 totals = make.zeros({2}, DType::kF64), clock = make.structure(PhaseClock{}),
+                 statistics = make.structure(LossStatistics{}),
+                 totals = make.zeros({kRankPlaces + 1}, DType::kF64),
+                 clock = make.structure(PhaseClock{}),
                  ring = make.zeros({4 * static_cast<std::int64_t>(sizeof(MetricsRecord))},
                                    DType::kBytes);
-    return Case{.name = "books_of_a_step", .run = [=](Stream& stream) {
-                  advance_step(stream, {.scalars = scalars, .hyper = hyper});
-                  agree_commit(stream, {.scalars = scalars, .totals = totals});
-                  write_metrics(stream, {.ring = ring, .totals = totals, .scalars = scalars});
-                  finish_step(stream, {.scalars = scalars});
-                  lap(stream, {.clock = clock});
-                }};
+    return Case{
+        .name = "books_of_a_step", .run = [=](Stream& stream) {
+          advance_step(stream, {.scalars = scalars, .hyper = hyper});
+          agree_commit(
+              stream,
+              {.scalars = scalars, .statistics = statistics, .hyper = hyper, .totals = totals});
+          write_metrics(stream, {.ring = ring, .totals = totals, .scalars = scalars});
+          finish_step(stream, {.scalars = scalars});
+          lap(stream, {.clock = clock});
+        }};
   });
 }
 

@@ -30,8 +30,9 @@ struct Tensors {
     m = m.rounded(moments);
     v = v.rounded(moments);
   }
-  void step(const StepScalars::Adam& group, int commit = 1) const {
+  void step(const StepScalars::Adam& group, int commit = 1, float gradient_scale = 1) const {
     StepScalars s;
+    s.gradient_scale = gradient_scale;
     s.commit = commit;
     s.adam[2] = group;
     *scalars.tensor().as_struct<StepScalars>() = s;
@@ -45,6 +46,19 @@ struct Tensors {
                    .group = 2});
   }
 };
+
+TEST(Adamw, ReadsTheGradientTimesTheScaleOfClipping) {
+  const StepScalars::Adam group{0.1F, 0.8F, 0.995F, 1e-10F, 0.01F, 0.2F, 0.005F};
+  const Tensors clipped;
+  clipped.step(group, 1, 0.375F);
+  const Tensors scaled;
+  for (float& g : scaled.grad.values())
+    g *= 0.375F;
+  scaled.step(group);
+  EXPECT_EQ(clipped.weight.doubles(), scaled.weight.doubles());
+  EXPECT_EQ(clipped.m.doubles(), scaled.m.doubles());
+  EXPECT_EQ(clipped.v.doubles(), scaled.v.doubles());
+}
 
 // beta1 below and above one half: both forms of lerp.
 const StepScalars::Adam kGroups[] = {{0.1F, 0.8F, 0.995F, 1e-10F, 0.01F, 0.2F, 0.005F},

@@ -299,6 +299,19 @@ TEST(MuonCommit, DecaysCautiouslyAndWritesState) {
   EXPECT_EQ(t.replica.doubles(), t.weight.rounded(DType::kBF16).doubles());
 }
 
+TEST(MuonCommit, ReadsTheGradientTimesTheScaleOfClipping) {
+  const CommitTensors clipped;
+  Scalars scalars;
+  scalars.tensor.tensor().as_struct<StepScalars>()->gradient_scale = 0.375F;
+  clipped.commit(scalars);
+  const CommitTensors scaled;
+  for (float& g : scaled.grad.values())
+    g *= 0.375F;
+  scaled.commit(Scalars());
+  EXPECT_EQ(clipped.weight.doubles(), scaled.weight.doubles());
+  EXPECT_EQ(clipped.momentum.doubles(), scaled.momentum.doubles());
+}
+
 TEST(MuonCommit, DoesNothingUnlessAgreed) {
   const CommitTensors t;
   const HostTensor weight = t.weight.copy();

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/philox.h"
+#include "kernels/commit.h"
 #include "optim/sharded_step.h"
 #include "optim/sharding_plan.h"
 #include "runtime/arena.h"
@@ -186,7 +187,8 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
         for (int r = 0; r < world; ++r)
           ranks.push_back(recorded_step(plan, params, r));
         expect_one_total_order(ranks);
-        const std::int64_t totals = std::int64_t{2} * (16 * (world - 1) / world);  // two fp64
+        const std::int64_t totals_bytes = (kRankPlaces + world) * size_of(DType::kF64);
+        const std::int64_t totals = std::int64_t{2} * (totals_bytes * (world - 1) / world);
         for (std::size_t r = 0; r < ranks.size(); ++r)
           EXPECT_EQ(ranks[r].bytes_sent(), cost.sent_bytes[r] + totals) << "rank " << r;
       }

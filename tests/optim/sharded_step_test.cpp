@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "kernels/commit.h"
 #include "runtime/trace.h"
 #include "support/errors.h"
 #include "support/plans.h"
@@ -23,6 +24,11 @@ ToyRun toy(int world, std::string_view strategy, int steps) {
   run.plan = make_sharding_plan(run.params, world, strategy);
   run.steps = steps;
   return run;
+}
+
+std::string element_name(const ParamSpec& param, std::int64_t element) {
+  if (param.shape.rank() == 1) return concat(param.name, "[", element, "]");
+  return concat(param.name, "[", element / param.shape[1], ", ", element % param.shape[1], "]");
 }
 
 // Distance over 20 steps between runs on one rank whose gradients differ by one ulp: how far
@@ -95,6 +101,25 @@ TEST(ShardedStep, GraphEagerAndAnyOrderOfReplayAreBitwiseEqual) {
   }
 }
 
+// An infinity in the state, whereas every gradient is finite.
+TEST(ShardedStep, NamesAMatrixWhoseUpdateIsNotFinite) {
+  const std::vector<ParamSpec> params = toy_params();
+  for (const int world : {1, 3})
+    for (const OptimizerVersion& version : optimizer_versions())
+      for (const ShardingPlan& plan : all_plans(params, world)) {
+        ToyRun run = toy(world, "balanced", 2);
+        run.plan = plan;
+        run.plan.version = &version;
+        run.bad_momentum = "transformer.h.1.mlp.c_fc.weight";
+        for (const ToyRank& rank : run_toy(run)) {
+          EXPECT_EQ(rank.scalars.verdict, Verdict::kNotFinite) << plan.strategy;
+          EXPECT_EQ(rank.counts, (std::vector<std::int64_t>{1, 0, 2, 0}));
+          EXPECT_EQ(rank.bad_number, "the update of transformer.h.1.mlp.c_fc.weight")
+              << plan.strategy << ", " << version.name << ", world " << world;
+        }
+      }
+}
+
 TEST(ShardedStep, OneRanksInfinityStopsEveryCommitAndTheNextStepWorks) {
   const std::vector<ParamSpec> params = toy_params();
   std::vector<ShardingPlan> plans = all_plans(params, 3);
@@ -113,6 +138,9 @@ TEST(ShardedStep, OneRanksInfinityStopsEveryCommitAndTheNextStepWorks) {
         EXPECT_EQ(bits_of(skipped[r]), bits_of(before[r]))
             << plan.strategy << ", rank " << r << ", " << params[param].name;
         EXPECT_EQ(skipped[r].scalars.commit, 0);
+        EXPECT_EQ(skipped[r].bad_number,
+                  "the gradient of " + element_name(params[param], params[param].shape.numel() / 2))
+            << plan.strategy;
         EXPECT_EQ(skipped[r].counts, (std::vector<std::int64_t>{1, 1, 2, 2, 3, 2}));
       }
     }
@@ -213,8 +241,8 @@ TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
       const ToyRun run = toy(world, strategy, 2);
       const PlanCost cost = plan_cost(run.plan, run.params);
       const std::vector<ToyRank> ranks = run_toy(run);
-      const std::int64_t totals =
-          std::int64_t{2} * (16 * (world - 1) / world);  // two fp64, all-reduced
+      const std::int64_t totals_bytes = (kRankPlaces + world) * size_of(DType::kF64);
+      const std::int64_t totals = std::int64_t{2} * (totals_bytes * (world - 1) / world);
       for (std::size_t r = 0; r < ranks.size(); ++r)
         EXPECT_EQ(ranks[r].sent_bytes, 2 * (cost.sent_bytes[r] + totals))
             << strategy << ", world " << world << ", rank " << r;

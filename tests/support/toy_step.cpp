@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "base/philox.h"
+#include "kernels/metrics.h"
+#include "optim/number_place.h"
 #include "runtime/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/trace.h"
@@ -106,7 +108,13 @@ ToyRank result_of(const ToyRun& run, const ShardedStep& step) {
     result.state.push_back({entry.name, entry.shape, entry.begin, values_of(entry.values),
                             entry.values.dtype, entry.writer});
   result.scalars = *step.scalars().as_struct<StepScalars>();
-  result.squares = step.totals().as<double>()[1];
+  const auto* totals = step.totals().as<double>();
+  result.squares = totals[kSquaresTotal];
+  MetricsRecord record;
+  fill_record(result.scalars, totals, step.totals().numel(), record);
+  if (record.bad_rank >= 0)
+    result.bad_number =
+        describe_number(find_number(run.plan, record.bad_rank, record.bad_place), run.params);
   return result;
 }
 
@@ -133,6 +141,9 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
       const std::vector<float> initial = toy_weights(param);
       std::copy_n(initial.begin() + entry.begin, entry.values.numel(), entry.values.as<float>());
     }
+  for (const StateEntry& entry : sharded.state())
+    if (!run.bad_momentum.empty() && entry.name == run.bad_momentum + ".momentum")
+      entry.values.as<float>()[0] = std::numeric_limits<float>::infinity();
   sharded.publish();
   *sharded.hyper().as_struct<HyperParameters>() = run.hyper ? run.hyper() : toy_hyper();
   rank.compute.synchronize();

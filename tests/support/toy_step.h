@@ -33,6 +33,8 @@ struct ToyRun {
   int bad_rank = -1;
   std::size_t bad_param = 0;
   std::int64_t bad_step = 0;
+  // The momentum of this matrix starts with an infinity.
+  std::string bad_momentum = {};
   Lifespan gradients = Lifespan::kStep;
   bool reads_too_early = false;  // weights, before it says that it needs them
   bool round_gradients = false;  // to bf16, before they are sent
@@ -54,6 +56,7 @@ struct ToyRank {
   // What forward saw: a checksum of each weight, in each step, in order.
   std::vector<std::uint64_t> seen;
   StepScalars scalars;
+  std::string bad_number;       // describe_number of what the last step found, empty: nothing
   double squares = 0;           // of the last step's gradient
   std::int64_t sent_bytes = 0;  // in all steps, as the communicator counts them, before replicas
                                 // that the last one left behind are published

@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(kThreads)
                  int group, std::int64_t n) {
   if (scalars->commit == 0) return;
   const StepScalars::Adam s = scalars->adam[group];
+  const float gradient_scale = scalars->gradient_scale;
   const auto update = [&]<int M>(std::int64_t i) {
     Pack<M> weight = load_wide<M>(w + i);
     Pack<M> first = load_wide<M>(m + i);
@@ -29,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
     const float rate = s.lr / s.correction1;
 #pragma unroll
     for (int j = 0; j < M; ++j) {
-      const float gj = gradient.v[j];
+      const float gj = gradient.v[j] * gradient_scale;
       first.v[j] = lerp(first.v[j], gj, 1.0F - s.beta1);
       second.v[j] = lerp(second.v[j], gj * gj, 1.0F - s.beta2);
       const float step = first.v[j] / (sqrtf(second.v[j] / s.correction2) + s.eps);

@@ -1,4 +1,4 @@
-#include <cmath>
+#include <cstddef>
 
 #include "kernels/cuda/registration.h"
 #include "kernels/metrics.h"
@@ -8,31 +8,30 @@
 namespace muo::cuda {
 namespace {
 
-// One thread: 72 bytes into pinned host memory, bound by the latency of the bus. A reader on the
-// host may be looking: volatile stores and fences for the whole system keep the order.
+// One thread: some hundred bytes into pinned host memory, bound by the latency of the bus. A reader
+// on the host may be looking: volatile stores and fences for the whole system keep the order.
 __global__ void write_metrics_kernel(MetricsRecord* ring, std::int64_t slots, const double* totals,
-                                     const StepScalars* scalars) {
-  const std::int64_t step = scalars->step;
-  volatile MetricsRecord* record = ring + step % slots;
+                                     std::int64_t count, const StepScalars* scalars) {
+  constexpr std::size_t kWords = sizeof(MetricsRecord) / sizeof(std::int64_t);
+  static_assert(sizeof(MetricsRecord) % sizeof(std::int64_t) == 0 &&
+                offsetof(MetricsRecord, sequence) == 0);
+  MetricsRecord record;
+  fill_record(*scalars, totals, count, record);
+  const auto* from = reinterpret_cast<const std::int64_t*>(&record);
+  volatile auto* to = reinterpret_cast<std::int64_t*>(ring + record.step % slots);
   // Marked as being written first: a reader that comes during the next lap must not take the mix.
-  record->sequence = 0;
+  to[0] = 0;
   __threadfence_system();
-  record->step = step;
-  record->updates = scalars->updates + scalars->commit;
-  record->committed = scalars->commit;
-  record->lr_multiplier = scalars->lr_multiplier;
-  record->muon_momentum = scalars->muon_momentum;
-  record->muon_weight_decay = scalars->muon_weight_decay;
-  record->loss = totals[0];
-  record->grad_norm = std::sqrt(totals[1]);
+  for (std::size_t i = 1; i < kWords; ++i)
+    to[i] = from[i];
   __threadfence_system();
-  record->sequence = step + 1;
+  to[0] = record.step + 1;
 }
 
 void write_metrics(NativeStream stream, const WriteMetricsArgs& args) {
   const std::int64_t slots = args.ring.bytes() / static_cast<std::int64_t>(sizeof(MetricsRecord));
   launch(write_metrics_kernel, 1, 1, 0, stream, args.ring.as_struct<MetricsRecord>(), slots,
-         args.totals.as<double>(), args.scalars.as_struct<StepScalars>());
+         args.totals.as<double>(), args.totals.numel(), args.scalars.as_struct<StepScalars>());
 }
 
 const KernelRegistration<WriteMetricsArgs> registration(&write_metrics);

@@ -204,7 +204,7 @@ struct Commit {
       const float w_j = in.w.v[j];
       const float decayed = in.u.v[j] * w_j >= 0.0F ? decay * w_j : 0.0F;
       in.w.v[j] = w_j - fmaf(lr, in.u.v[j], decayed);
-      in.m.v[j] = lerp(in.m.v[j], in.g.v[j], weight_of_gradient);
+      in.m.v[j] = lerp(in.m.v[j], in.g.v[j] * scalars->gradient_scale, weight_of_gradient);
     }
     store_wide(w + i, in.w);
     store_wide(m + i, in.m);

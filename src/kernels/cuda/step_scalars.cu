@@ -11,13 +11,6 @@ __global__ void advance_step_kernel(StepScalars* scalars, const HyperParameters*
   fill_step_scalars(*hyper, *scalars);
 }
 
-__global__ void agree_commit_kernel(StepScalars* scalars, const double* totals, std::int64_t n) {
-  bool finite = true;
-  for (std::int64_t i = 0; i < n; ++i)
-    finite = finite && totals[i] - totals[i] == 0.0;  // infinities and NaN leave NaN
-  scalars->commit = finite ? 1 : 0;
-}
-
 __global__ void finish_step_kernel(StepScalars* scalars) {
   ++scalars->step;
   scalars->updates += scalars->commit;
@@ -28,17 +21,11 @@ void advance_step(NativeStream stream, const AdvanceStepArgs& args) {
          args.hyper.as_struct<HyperParameters>());
 }
 
-void agree_commit(NativeStream stream, const AgreeCommitArgs& args) {
-  launch(agree_commit_kernel, 1, 1, 0, stream, args.scalars.as_struct<StepScalars>(),
-         args.totals.as<double>(), args.totals.numel());
-}
-
 void finish_step(NativeStream stream, const FinishStepArgs& args) {
   launch(finish_step_kernel, 1, 1, 0, stream, args.scalars.as_struct<StepScalars>());
 }
 
 const KernelRegistration<AdvanceStepArgs> advance(&advance_step);
-const KernelRegistration<AgreeCommitArgs> agree(&agree_commit);
 const KernelRegistration<FinishStepArgs> finish(&finish_step);
 
 }  // namespace

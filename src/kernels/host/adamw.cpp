@@ -11,7 +11,7 @@ namespace muo::host {
 namespace {
 
 template <class T>
-void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s) {
+void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s, float gradient_scale) {
   float* __restrict w = args.weight.as<float>();
   T* __restrict m = args.m.as<T>();
   T* __restrict v = args.v.as<T>();
@@ -24,8 +24,9 @@ void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s) {
   const float c2 = s.correction2;
   const float eps = s.eps;
   for (std::int64_t i = 0; i < n; ++i) {
-    const float mi = lerp1(to_f32(m[i]), g[i]);
-    const float vi = lerp2(to_f32(v[i]), g[i] * g[i]);
+    const float gi = g[i] * gradient_scale;
+    const float mi = lerp1(to_f32(m[i]), gi);
+    const float vi = lerp2(to_f32(v[i]), gi * gi);
     w[i] = w[i] * decay - rate * (mi / (std::sqrt(vi / c2) + eps));
     m[i] = from_f32<T>(mi);
     v[i] = from_f32<T>(vi);
@@ -37,7 +38,9 @@ void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s) {
 void adamw(const AdamwArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (scalars->commit == 0) return;
-  dispatch(args.m.dtype, [&]<class T>() { adamw_of<T>(args, scalars->adam[args.group]); });
+  dispatch(args.m.dtype, [&]<class T>() {
+    adamw_of<T>(args, scalars->adam[args.group], scalars->gradient_scale);
+  });
   if (args.replica) cast({.y = args.replica, .x = args.weight});
 }
 

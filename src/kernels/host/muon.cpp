@@ -222,6 +222,7 @@ void muon_commit(const MuonCommitArgs& args) {
   const auto lr = static_cast<float>(scalars->muon_lr * args.rate);
   const float decay = lr * scalars->muon_weight_decay;
   const Lerp to_momentum(1.0F - scalars->muon_momentum);
+  const float gradient_scale = scalars->gradient_scale;
   float* __restrict w = args.weight.as<float>();
   float* __restrict m = args.momentum.as<float>();
   const float* __restrict u = args.u.as<float>();
@@ -230,7 +231,7 @@ void muon_commit(const MuonCommitArgs& args) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float decayed = u[i] * w[i] >= 0.0F ? decay * w[i] : 0.0F;
     w[i] -= lr * u[i] + decayed;
-    m[i] = to_momentum(m[i], g[i]);
+    m[i] = to_momentum(m[i], g[i] * gradient_scale);
   }
   if (args.replica) cast({.y = args.replica, .x = args.weight});
 }

@@ -1,0 +1,63 @@
+#include "optim/number_place.h"
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+std::int64_t elements_before(const ShardingPlan& plan, std::size_t bucket) {
+  std::int64_t sum = 0;
+  for (std::size_t b = 0; b < bucket; ++b)
+    sum += plan.buckets[b].full_elements();
+  return sum;
+}
+
+// Of the full space, for an index into what the rank holds of the reduced gradient.
+std::int64_t full_index(const Bucket& bucket, int world, int rank, std::int64_t held) {
+  if (world == 1 || bucket.reduction == Reduction::kAllReduce) return held;
+  for (const Range block : blocks(bucket)) {
+    const Range own = segment_of_block(bucket, block, rank);
+    if (held < own.size()) return own.begin + held;
+    held -= own.size();
+  }
+  MUO_FAIL("a place that no rank holds in bucket ", bucket.name);
+}
+
+}  // namespace
+
+PlaceBases place_bases(const ShardingPlan& plan, std::size_t bucket) {
+  const std::int64_t before = elements_before(plan, bucket);
+  return {.gradients = before, .updates = elements_before(plan, plan.buckets.size()) + before};
+}
+
+NumberPlace find_number(const ShardingPlan& plan, int rank, std::int64_t place) {
+  NumberPlace out;
+  const std::int64_t gradients = elements_before(plan, plan.buckets.size());
+  out.update = place >= gradients;
+  if (out.update) place -= gradients;
+  std::size_t b = 0;
+  for (; b + 1 < plan.buckets.size() && place >= plan.buckets[b].full_elements(); ++b)
+    place -= plan.buckets[b].full_elements();
+  const Bucket& bucket = plan.buckets.at(b);
+  if (!out.update) place = full_index(bucket, plan.world, rank, place);
+  for (const Unit& unit : bucket.units) {
+    if (unit.offset > place) break;
+    out.param = unit.param;
+    out.element = unit.begin + place - unit.offset;
+  }
+  return out;
+}
+
+std::string describe_number(const NumberPlace& place, std::span<const ParamSpec> params) {
+  const ParamSpec& param = params[place.param];
+  if (place.update) return "the update of " + param.name;
+  std::string index;
+  std::int64_t rest = place.element;
+  for (std::size_t d = param.shape.rank(); d-- > 0;) {
+    index = concat(rest % param.shape[d], index.empty() ? "" : ", ", index);
+    rest /= param.shape[d];
+  }
+  return concat("the gradient of ", param.name, "[", index, "]");
+}
+
+}  // namespace muo

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/step_scalars.h"
+
+namespace muo {
+
+// Whether a step's update is committed, as every rank decides from the same totals (decision 11).
+
+// The totals of a step: (kRankPlaces + world) fp64, summed over ranks.
+inline constexpr std::int64_t kLossTotal = 0;
+inline constexpr std::int64_t kSquaresTotal = 1;  // of the reduced gradients
+// One element per rank, which that rank alone writes: 0, or kNoPlace - place of the first number
+// that is not finite among those it holds.
+inline constexpr std::int64_t kRankPlaces = 2;
+inline constexpr double kNoPlace = 9007199254740992.0;  // 2^53: every integer below is an fp64
+
+inline constexpr double kLargestSquares = 3.4028234663852886e38;  // that fit into fp32
+// Finite, and its square is.
+MUO_HOST_DEVICE inline bool has_square(float x) {
+  return static_cast<double>(x) * static_cast<double>(x) <= kLargestSquares;
+}
+
+// Mean and variance of what was observed: of all until there are kWindow, then with weights that
+// fall by 1 - 1 / kWindow per step.
+struct RunningMoments {
+  static constexpr std::int64_t kWindow = 128;
+  std::int64_t count = 0;
+  double mean = 0;
+  double variance = 0;
+};
+
+// What outliers are measured against. State of a run: in device memory, saved in checkpoints.
+struct LossStatistics {
+  RunningMoments loss;
+  RunningMoments grad_norm;
+};
+
+// Standard deviations of `x` above the mean so far, 0 until there are kWindow; then adds x.
+MUO_HOST_DEVICE inline double observe(RunningMoments& moments, double x) {
+  const double delta = x - moments.mean;
+  const double deviations = moments.count >= RunningMoments::kWindow && moments.variance > 0
+                                ? delta / sqrt(moments.variance)
+                                : 0.0;
+  if (moments.count < RunningMoments::kWindow) ++moments.count;
+  const double weight = 1.0 / static_cast<double>(moments.count);
+  moments.mean += weight * delta;
+  moments.variance = (1.0 - weight) * (moments.variance + weight * delta * delta);
+  return deviations;
+}
+
+// Fills verdict, commit, deviations and gradient_scale. A gradient whose squares do not fit into
+// fp32 counts as not finite: AdamW's second moment would stay infinite for ever.
+MUO_HOST_DEVICE inline void decide(const HyperParameters& hyper, const double* totals,
+                                   std::int64_t count, LossStatistics& statistics,
+                                   StepScalars& scalars) {
+  const double loss = totals[kLossTotal];
+  const double squares = totals[kSquaresTotal];
+  bool finite = loss - loss == 0.0 && squares <= kLargestSquares;
+  for (std::int64_t i = kRankPlaces; i < count; ++i)
+    finite = finite && totals[i] == 0.0;
+  scalars.loss_deviations = scalars.norm_deviations = 0;
+  scalars.gradient_scale = 1;
+  scalars.commit = 0;
+  scalars.verdict = Verdict::kNotFinite;
+  if (!finite) return;
+  const double norm = sqrt(squares);
+  const double loss_deviations = observe(statistics.loss, loss);
+  const double norm_deviations = observe(statistics.grad_norm, norm);
+  const double limit = hyper.outlier_deviations;
+  const bool outlier = limit > 0 && (loss_deviations > limit || norm_deviations > limit);
+  scalars.loss_deviations = static_cast<float>(loss_deviations);
+  scalars.norm_deviations = static_cast<float>(norm_deviations);
+  scalars.verdict = outlier ? Verdict::kOutlier : Verdict::kOrdinary;
+  scalars.commit = outlier && hyper.skip_outliers != 0 ? 0 : 1;
+  if (hyper.max_grad_norm > 0 && norm > hyper.max_grad_norm)
+    scalars.gradient_scale = static_cast<float>(hyper.max_grad_norm / norm);
+}
+
+// After the ranks' totals were all-reduced: decide() on the device.
+struct AgreeCommitArgs {
+  Tensor scalars;     // StepScalars, in-out
+  Tensor statistics;  // LossStatistics, in-out
+  Tensor hyper;       // HyperParameters
+  Tensor totals;      // (kRankPlaces + world) fp64
+};
+void agree_commit(Stream& stream, const AgreeCommitArgs& args);
+
+// place <- max(place, kNoPlace - (base + i * stride)) for the first i where x[i] is not finite, or
+// too large for its square; nothing if there is none. `squares`, if given, is sum_squares of x and
+// perhaps of more: where that fits into fp32 x is not read.
+struct NoteNonfiniteArgs {
+  Tensor place;         // () fp64, in-out; 0 at first
+  Tensor x;             // any shape, fp32
+  Tensor squares = {};  // () fp64
+  std::int64_t base = 0;
+  std::int64_t stride = 1;
+};
+void note_nonfinite(Stream& stream, const NoteNonfiniteArgs& args);
+
+}  // namespace muo

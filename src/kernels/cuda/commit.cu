@@ -1,0 +1,53 @@
+#include "kernels/commit.h"
+#include "kernels/cuda/registration.h"
+#include "runtime/cuda/launch.h"
+
+namespace muo::cuda {
+namespace {
+
+// One thread: a few hundred bytes, bound by the latency of a launch and of memory.
+__global__ void agree_commit_kernel(StepScalars* scalars, LossStatistics* statistics,
+                                    const HyperParameters* hyper, const double* totals,
+                                    std::int64_t count) {
+  decide(*hyper, totals, count, *statistics, *scalars);
+}
+
+constexpr int kThreads = 256;
+constexpr int kPerThread = 8;
+
+// By strides of the grid. Where `squares` says that all is well, as it nearly always does, bound by
+// the latency of a launch; else 4 bytes per element. A place is a positive fp64, whose bits are in
+// the order of its value: the maximum is the same in whatever order threads come.
+__global__ void __launch_bounds__(kThreads)
+    note_nonfinite_kernel(double* place, const float* x, const double* squares, std::int64_t count,
+                          std::int64_t base, std::int64_t stride) {
+  if (squares != nullptr && *squares <= kLargestSquares) return;
+  const std::int64_t threads = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += threads) {
+    if (has_square(x[i])) continue;
+    const double found = kNoPlace - static_cast<double>(base + i * stride);
+    atomicMax(reinterpret_cast<unsigned long long*>(place),
+              static_cast<unsigned long long>(__double_as_longlong(found)));
+    return;
+  }
+}
+
+void agree_commit(NativeStream stream, const AgreeCommitArgs& args) {
+  launch(agree_commit_kernel, 1, 1, 0, stream, args.scalars.as_struct<StepScalars>(),
+         args.statistics.as_struct<LossStatistics>(), args.hyper.as_struct<HyperParameters>(),
+         args.totals.as<double>(), args.totals.numel());
+}
+
+void note_nonfinite(NativeStream stream, const NoteNonfiniteArgs& args) {
+  const std::int64_t count = args.x.numel();
+  launch(note_nonfinite_kernel, blocks_for(count, kThreads * kPerThread, 1024), kThreads, 0, stream,
+         args.place.as<double>(), args.x.as<float>(),
+         args.squares ? args.squares.as<double>() : nullptr, count, args.base, args.stride);
+}
+
+const KernelRegistration<AgreeCommitArgs> agree(&agree_commit);
+const KernelRegistration<NoteNonfiniteArgs> note(&note_nonfinite);
+
+}  // namespace
+}  // namespace muo::cuda

@@ -1,0 +1,23 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/commit_impl.h"
+
+namespace muo::host {
+
+void agree_commit(const AgreeCommitArgs& args) {
+  decide(*args.hyper.as_struct<HyperParameters>(), args.totals.as<double>(), args.totals.numel(),
+         *args.statistics.as_struct<LossStatistics>(), *args.scalars.as_struct<StepScalars>());
+}
+
+void note_nonfinite(const NoteNonfiniteArgs& args) {
+  if (args.squares && *args.squares.as<double>() <= kLargestSquares) return;
+  const float* x = args.x.as<float>();
+  const float* end = x + args.x.numel();
+  const float* bad = std::find_if(x, end, [](float v) { return !has_square(v); });
+  if (bad == end) return;
+  auto* place = args.place.as<double>();
+  *place = std::max(*place, kNoPlace - static_cast<double>(args.base + (bad - x) * args.stride));
+}
+
+}  // namespace muo::host
