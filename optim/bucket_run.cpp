@@ -1,7 +1,5 @@
 #include "optim/bucket_run.h"
 
-#include <algorithm>
-
 #include "kernels/adamw.h"
 #include "kernels/cast.h"
 #include "kernels/commit.h"
@@ -13,11 +11,12 @@
 namespace muo {
 
 BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
-                     std::span<const ParamSpec> params, Arena& arena,
+                     const NewtonSchulzForm& form, std::span<const ParamSpec> params, Arena& arena,
                      const GradientMemory& gradients, Tensor scalars, Tensor place,
                      PlaceBases places)
     : bucket_(bucket),
       version_(version),
+      form_(form),
       params_(params),
       communicator_(rank.communicator),
       rank_(rank.rank),
@@ -91,61 +90,6 @@ void BucketRun::allocate_gradients(Arena& arena, const GradientMemory& memory) {
 
 bool BucketRun::is_local(const Unit& unit) const {
   return bucket_.compute == ComputeAt::kEveryRank || unit.owner == rank_;
-}
-
-void BucketRun::allocate_muon(Arena& arena) {
-  if (bucket_.exchange == Exchange::kNone)
-    u_ = arena.tensor({.name = bucket_.name + ".u",
-                       .shape = {compute_.size()},
-                       .category = MemoryCategory::kUpdate});
-  else
-    allocate_exchange(arena);
-
-  const std::vector<Unit>& units = bucket_.units;
-  for (std::size_t i = 0; i < units.size();) {
-    std::size_t j = i + 1;
-    while (j < units.size() && units[j].owner == units[i].owner &&
-           params_[units[j].param].shape == params_[units[i].param].shape &&
-           units[j].offset == units[j - 1].offset + units[j - 1].end)
-      ++j;
-    if (is_local(units[i])) add_batch(i, j, arena);
-    i = j;
-  }
-}
-
-void BucketRun::add_batch(std::size_t first, std::size_t last, Arena& arena) {
-  const Unit& unit = bucket_.units[first];
-  const ParamSpec& param = params_[unit.param];
-  const std::int64_t rows = param.shape[0];
-  const std::int64_t columns = param.shape[1];
-  const auto k = static_cast<std::int64_t>(last - first);
-  const std::int64_t length = std::max(rows, columns);
-  const Range range{unit.offset, unit.offset + k * rows * columns};
-  const Tensor u = compute_.part(u_, range).view({k, rows, columns});
-  const std::string& name = param.name;
-  const Tensor row_norms = arena.tensor(
-      {.name = name + ".row_norms", .shape = {k, rows}, .category = MemoryCategory::kWorkspace});
-  Tensor variance;
-  Tensor new_variance;
-  if (version_.factored_variance) {
-    variance = arena.tensor({.name = name + ".variance",
-                             .shape = {k, length},
-                             .category = MemoryCategory::kMomentum,
-                             .lifespan = Lifespan::kRun});
-    new_variance = arena.tensor({.name = name + ".new_variance",
-                                 .shape = {k, length},
-                                 .category = MemoryCategory::kUpdate});
-  }
-  batches_.push_back(
-      Batch{.first_unit = first,
-            .count = k,
-            .range = range,
-            .u = u,
-            .row_norms = row_norms,
-            .variance = variance,
-            .new_variance = new_variance,
-            .iteration = NewtonSchulz(name, u, bucket_.replica_dtype, version_.iteration, arena),
-            .rate = muon_rate(rows, columns)});
 }
 
 void BucketRun::find_pieces() {
@@ -223,40 +167,6 @@ void BucketRun::add_squares(Stream& update, Tensor total) const {
   sum_squares(update, {.out = total, .x = counted, .accumulate = true});
   note_nonfinite(
       update, {.place = place_, .x = counted, .squares = total, .base = places_.gradients + first});
-}
-
-void BucketRun::compute(Stream& update, const UpdateClock& clock) const {
-  const ProfileRange phase(ProfileKind::kPhase, "update ", bucket_.name);
-  if (returned_) zero_gaps(update);
-  for (const Batch& batch : batches_) {
-    const bool exchanged = bucket_.exchange != Exchange::kNone;
-    muon_input(update, {.x = batch.iteration.input(),
-                        .row_norms = batch.row_norms,
-                        .grad = exchanged ? compute_.part(exchanged_, batch.range)
-                                          : reduced_space_.part(reduced_, batch.range),
-                        .momentum = exchanged ? Tensor{} : state_.part(momentum_, batch.range),
-                        .scalars = scalars_,
-                        .normalisation = version_.normalisation});
-    clock.lap(update, UpdatePhase::kElementwise);
-    batch.iteration.run(update);
-    clock.lap(update, UpdatePhase::kGemm);
-    const Tensor x = batch.iteration.result();
-    if (version_.factored_variance)
-      muon_scale(update, {.u = batch.u,
-                          .x = x,
-                          .new_variance = batch.new_variance,
-                          .variance = batch.variance,
-                          .scalars = scalars_,
-                          .unit_update = version_.unit_update});
-    else if (x.data != batch.u.data)
-      cast(update, {.y = batch.u, .x = x});
-    // The variance, which is small, has a mean of u's squares for each row or column.
-    const Tensor looked_at = version_.factored_variance ? batch.new_variance : batch.u;
-    note_nonfinite(update, {.place = place_,
-                            .x = looked_at,
-                            .base = places_.updates + batch.range.begin,
-                            .stride = batch.u.numel() / looked_at.numel()});
-  }
 }
 
 void BucketRun::commit(Stream& update) const {

@@ -28,8 +28,8 @@ struct GradientMemory {
 class BucketRun {
  public:
   BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
-            std::span<const ParamSpec> params, Arena& arena, const GradientMemory& gradients,
-            Tensor scalars, Tensor place, PlaceBases places);
+            const NewtonSchulzForm& form, std::span<const ParamSpec> params, Arena& arena,
+            const GradientMemory& gradients, Tensor scalars, Tensor place, PlaceBases places);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -56,7 +56,7 @@ class BucketRun {
   void append_state(std::vector<StateEntry>& entries) const;
 
  private:
-  // Adjacent units of one shape that this rank computes as one.
+  // Adjacent units of one shape, for which this rank makes the calls around Newton-Schulz.
   struct Batch {
     std::size_t first_unit = 0;
     std::int64_t count = 0;
@@ -65,8 +65,17 @@ class BucketRun {
     Tensor row_norms;     // (k, R)
     Tensor variance;      // (k, long); absent in a version without it, as the next is
     Tensor new_variance;  // (k, long)
-    NewtonSchulz iteration;
-    double rate = 1;
+  };
+  // Where a batch goes through Newton-Schulz: from matrix `begin` of an iteration on, transposed if
+  // that merges its shape with the other orientation of it.
+  struct Member {
+    std::size_t batch = 0;
+    std::int64_t begin = 0;
+    bool transposed = false;
+  };
+  struct Iteration {
+    std::vector<Member> members;
+    NewtonSchulz newton_schulz;
   };
   // A run of elements that this rank commits with one call.
   struct Piece {
@@ -80,6 +89,9 @@ class BucketRun {
   void allocate_muon(Arena& arena);
   void allocate_exchange(Arena& arena);
   void add_batch(std::size_t first, std::size_t last, Arena& arena);
+  void add_iterations(Arena& arena);
+  void fill_input(Stream& update, const Iteration& iteration, const Member& member) const;
+  void take_result(Stream& update, const Iteration& iteration, const Member& member) const;
   void find_pieces();
   void append_variances(std::vector<StateEntry>& entries) const;
   // Of u, before it is sent: they must not carry what shared memory held.
@@ -93,6 +105,7 @@ class BucketRun {
 
   const Bucket& bucket_;
   const OptimizerVersion& version_;
+  const NewtonSchulzForm& form_;
   std::span<const ParamSpec> params_;
   Communicator& communicator_;
   int rank_;
@@ -129,6 +142,7 @@ class BucketRun {
   Tensor u_wire_;                    // over compute_
   Tensor returned_, returned_wire_;  // over segment_
   std::vector<Batch> batches_;
+  std::vector<Iteration> iterations_;
   std::vector<Piece> pieces_;
 };
 

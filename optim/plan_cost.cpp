@@ -73,12 +73,14 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
   double busiest = 0;
   double needed = 0;  // every matrix once
   for (const Bucket& bucket : plan.buckets) {
-    const std::vector<double> flops = strategies::flops_by_rank(bucket, params, plan.world);
+    const std::vector<double> flops =
+        strategies::flops_by_rank(bucket, params, plan.world, *plan.newton_schulz);
     busiest += *std::max_element(flops.begin(), flops.end());
     std::int64_t covered = 0;
     for (const Unit& unit : bucket.units) {
       covered += unit.end - unit.begin;
-      if (bucket.rule == UpdateRule::kMuon) needed += newton_schulz_flops(params[unit.param].shape);
+      if (bucket.rule == UpdateRule::kMuon)
+        needed += newton_schulz_flops(params[unit.param].shape, *plan.newton_schulz);
     }
     cost.padding_elements += bucket.full_elements() - covered;
     for (std::size_t r = 0; r < world; ++r) {

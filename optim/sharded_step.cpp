@@ -125,7 +125,7 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
     state.run = std::make_unique<BucketRun>(
-        rank, bucket, *plan.version, params, arena,
+        rank, bucket, *plan.version, *plan.newton_schulz, params, arena,
         gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients}, scalars_,
         totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
     for (std::unique_ptr<Event>* event :

@@ -14,21 +14,31 @@ using strategies::Params;
 
 struct Entry {
   Strategy about;
-  std::vector<Bucket> (*make)(Params params, int world);
+  std::vector<Bucket> (*make)(Params params, int world, const NewtonSchulzForm& form);
 };
+// Who owns what does not depend on how it is computed.
+template <auto kMake>
+std::vector<Bucket> whatever_form(Params params, int world, const NewtonSchulzForm& /*form*/) {
+  return kMake(params, world);
+}
 constexpr std::array kEntries = {
     Entry{{"balanced", "owners of equal work, a few layers a bucket"}, strategies::balanced},
-    Entry{{"ddp", "every rank updates everything"}, strategies::ddp},
+    Entry{{"ddp", "every rank updates everything"}, whatever_form<strategies::ddp>},
     Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)"},
-          strategies::allreduce_owner},
+          whatever_form<strategies::allreduce_owner>},
     Entry{{"block_cyclic", "one matrix a rank, by shape (nanochat 2025)"},
-          strategies::block_cyclic},
-    Entry{{"stacked", "all of a shape in one bucket (nanochat)"}, strategies::stacked},
-    Entry{{"layerwise", "whole layers, one a rank (Megatron)"}, strategies::layerwise},
-    Entry{{"ns_replicated", "state by elements (Moonlight)"}, strategies::ns_replicated},
+          whatever_form<strategies::block_cyclic>},
+    Entry{{"stacked", "all of a shape in one bucket (nanochat)"},
+          whatever_form<strategies::stacked>},
+    Entry{{"layerwise", "whole layers, one a rank (Megatron)"},
+          whatever_form<strategies::layerwise>},
+    Entry{{"ns_replicated", "state by elements (Moonlight)"},
+          whatever_form<strategies::ns_replicated>},
     Entry{{"parallel", "gathered to owners of equal FLOPs (Motif)"}, strategies::parallel},
-    Entry{{"parallel_round_robin", "the same, owners in turn"}, strategies::parallel_round_robin},
-    Entry{{"all_to_all", "of a shape, exchanged whole (dion)"}, strategies::all_to_all},
+    Entry{{"parallel_round_robin", "the same, owners in turn"},
+          whatever_form<strategies::parallel_round_robin>},
+    Entry{{"all_to_all", "of a shape, exchanged whole (dion)"},
+          whatever_form<strategies::all_to_all>},
 };
 
 template <class Member>
@@ -183,7 +193,7 @@ std::span<const std::string_view> strategy_names() { return kNames; }
 
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy, const NumberFormats& formats,
-                                Gather gather) {
+                                Gather gather, const NewtonSchulzForm& form) {
   MUO_CHECK(world >= 1, "world ", world);
   for (const ParamSpec& param : params) {
     MUO_CHECK(param.shape.rank() >= 1 && param.shape.numel() > 0, param.name, " has shape ",
@@ -195,7 +205,8 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
     if (known.about.name != strategy) continue;
     ShardingPlan plan{.world = world,
                       .strategy = std::string(strategy),
-                      .buckets = known.make(params, world),
+                      .buckets = known.make(params, world, form),
+                      .newton_schulz = &form,
                       .gather = gather};
     for (Bucket& bucket : plan.buckets)
       set_formats(bucket, params, formats);
@@ -208,12 +219,6 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
   for (const std::string_view name : kNames)
     names += (names.empty() ? "" : ", ") + std::string(name);
   throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
-}
-
-double newton_schulz_flops(const Shape& shape) {
-  const auto n = static_cast<double>(std::min(shape[0], shape[1]));
-  const auto m = static_cast<double>(std::max(shape[0], shape[1]));
-  return 5.0 * (4.0 * n * n * m + 2.0 * n * n * n);
 }
 
 }  // namespace muo

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "optim/newton_schulz_form.h"
 #include "optim/number_formats.h"
 #include "optim/optimizer_version.h"
 #include "optim/space.h"
@@ -110,6 +111,7 @@ struct ShardingPlan {
   std::vector<std::size_t> publish_order = {};  // bucket indices, in the order of the next forward
   // What is computed, beside who computes it.
   const OptimizerVersion* version = &optimizer_versions().front();
+  const NewtonSchulzForm* newton_schulz = &newton_schulz_forms().front();
   Gather gather = Gather::kSimple;  // publications come last, or first
   Accumulate accumulate = Accumulate::kLocal;
   std::int64_t micro_steps = 1;  // of a step
@@ -135,7 +137,8 @@ std::span<const std::string_view> strategy_names();
 // Throws InputError for an unknown strategy, naming the known ones.
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy, const NumberFormats& formats = {},
-                                Gather gather = Gather::kSimple);
+                                Gather gather = Gather::kSimple,
+                                const NewtonSchulzForm& form = newton_schulz_forms().front());
 
 // Numbers all collectives of a plan whose other fields are set, in the order of a step: of its
 // buckets, in every micro-step that reduces them, and of publish_order before or after them.
@@ -145,10 +148,6 @@ void assign_tags(ShardingPlan& plan);
 // exactly once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered.
 // Throws Error.
 void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
-
-// FLOPs of one Newton-Schulz of an (r, c) matrix: 5 iterations of X X^T, A A and B X with
-// n = min(r, c), m = max(r, c): 5 (4 n^2 m + 2 n^3).
-double newton_schulz_flops(const Shape& shape);
 
 // What `muograph plan` prints per rank, and the balance tests check.
 struct PlanCost {

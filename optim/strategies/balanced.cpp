@@ -30,7 +30,7 @@ double Dealt::time(double ideal_flops, double ideal_segment) const {
 // Longest processing time first (Graham 1969) among the ranks that have room for the matrix; where
 // none has, the emptiest takes it.
 Dealt deal(Params params, const Members& members, const std::vector<std::size_t>& longest_first,
-           int world, double room) {
+           int world, double room, const NewtonSchulzForm& form) {
   using Load = std::tuple<double, double, int>;  // FLOPs, elements, rank
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (int r = 0; r < world; ++r)
@@ -59,7 +59,7 @@ Dealt deal(Params params, const Members& members, const std::vector<std::size_t>
     for (const Load& load : full)
       loads.push(load);
     full.clear();
-    std::get<0>(chosen) += newton_schulz_flops(shape);
+    std::get<0>(chosen) += newton_schulz_flops(shape, form);
     std::get<1>(chosen) += elements;
     dealt.owners[i] = std::get<2>(chosen);
     dealt.busiest_flops = std::max(dealt.busiest_flops, std::get<0>(chosen));
@@ -69,7 +69,7 @@ Dealt deal(Params params, const Members& members, const std::vector<std::size_t>
   return dealt;
 }
 
-Dealt best_deal(Params params, const Members& members, int world) {
+Dealt best_deal(Params params, const Members& members, int world, const NewtonSchulzForm& form) {
   std::vector<std::size_t> longest_first(members.size());
   double flops = 0;
   double elements = 0;
@@ -77,18 +77,18 @@ Dealt best_deal(Params params, const Members& members, int world) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Shape& shape = params[members[i]].shape;
     longest_first[i] = i;
-    flops += newton_schulz_flops(shape);
+    flops += newton_schulz_flops(shape, form);
     elements += static_cast<double>(shape.numel());
     largest = std::max(largest, static_cast<double>(shape.numel()));
   }
   std::stable_sort(longest_first.begin(), longest_first.end(), [&](std::size_t a, std::size_t b) {
-    return newton_schulz_flops(params[members[a]].shape) >
-           newton_schulz_flops(params[members[b]].shape);
+    return newton_schulz_flops(params[members[a]].shape, form) >
+           newton_schulz_flops(params[members[b]].shape, form);
   });
   const double ideal = std::max(elements / world, largest);
   Dealt best;
   for (const double slack : {1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 1e9}) {
-    Dealt dealt = deal(params, members, longest_first, world, ideal * slack);
+    Dealt dealt = deal(params, members, longest_first, world, ideal * slack, form);
     if (best.owners.empty() || dealt.time(flops / world, ideal) < best.time(flops / world, ideal))
       best = std::move(dealt);
     if (best.segment <= ideal && best.busiest_flops * world <= flops) break;  // nothing is better
@@ -107,7 +107,8 @@ struct Layout {
 // Remembers deals by shapes: the layers of most models are alike.
 class Dealer {
  public:
-  Dealer(Params params, int world) : params_(params), world_(world) {}
+  Dealer(Params params, int world, const NewtonSchulzForm& form)
+      : params_(params), world_(world), form_(form) {}
 
   Layout layout(const std::vector<Members>& layers, std::size_t layers_per_bucket) {
     Layout layout;
@@ -120,7 +121,7 @@ class Dealer {
         key.insert(key.end(), {params_[i].shape[0], params_[i].shape[1]});
       auto found = known_.find(key);
       if (found == known_.end())
-        found = known_.emplace(key, best_deal(params_, members, world_)).first;
+        found = known_.emplace(key, best_deal(params_, members, world_, form_)).first;
       layout.busiest_flops += found->second.busiest_flops;
       layout.segments += found->second.segment;
       layout.owners.push_back(found->second.owners);
@@ -132,6 +133,7 @@ class Dealer {
  private:
   Params params_;
   int world_;
+  const NewtonSchulzForm& form_;
   std::map<std::vector<std::int64_t>, Dealt> known_;
 };
 
@@ -141,7 +143,7 @@ class Dealer {
 // bucket is as few layers as come within 2% of the best balance: small buckets are reduced and
 // computed earlier. Cost: sends 2 (N-1)/N of the matrices, almost without padding, and no rank
 // waits long for another. When: always, unless there is a reason.
-Buckets balanced(Params params, int world) {
+Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
   constexpr double kGoodEnough = 1.02;
   Buckets buckets = sharded_adamw(params, world);
   const std::vector<Members> layers = layers_backward(params);
@@ -150,14 +152,14 @@ Buckets balanced(Params params, int world) {
   double flops = 0;
   double elements = 0;
   for (const std::size_t i : muon_members(params)) {
-    flops += newton_schulz_flops(params[i].shape);
+    flops += newton_schulz_flops(params[i].shape, form);
     elements += static_cast<double>(params[i].shape.numel());
   }
   const auto time = [&](const Layout& layout) {
     return layout.busiest_flops * world / flops + kWireWeight * layout.segments * world / elements;
   };
 
-  Dealer dealer(params, world);
+  Dealer dealer(params, world, form);
   std::vector<Layout> candidates;
   for (std::size_t count = 1; count < layers.size(); count += std::max(count / 3, std::size_t{1}))
     candidates.push_back(dealer.layout(layers, count));
@@ -171,7 +173,7 @@ Buckets balanced(Params params, int world) {
   Buckets by_shape = stacked(params, world);
   double limit = 0;
   for (const Bucket& bucket : by_shape)
-    limit += busiest_flops(bucket, params, world);
+    limit += busiest_flops(bucket, params, world, form);
   for (const Layout& layout : candidates) {
     if (time(layout) > kGoodEnough * best || layout.busiest_flops > limit * (1 + 1e-12)) continue;
     for (std::size_t b = 0; b < layout.buckets.size(); ++b)

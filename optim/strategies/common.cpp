@@ -235,18 +235,19 @@ int first_use(const Bucket& bucket, Params params) {
   return first;
 }
 
-std::vector<double> flops_by_rank(const Bucket& bucket, Params params, int world) {
+std::vector<double> flops_by_rank(const Bucket& bucket, Params params, int world,
+                                  const NewtonSchulzForm& form) {
   std::vector<double> flops(static_cast<std::size_t>(world), 0.0);
   if (bucket.rule != UpdateRule::kMuon) return flops;
   for (const Unit& unit : bucket.units)
     for (int r = 0; r < world; ++r)
       if (bucket.compute == ComputeAt::kEveryRank || unit.owner == r)
-        flops[static_cast<std::size_t>(r)] += newton_schulz_flops(params[unit.param].shape);
+        flops[static_cast<std::size_t>(r)] += newton_schulz_flops(params[unit.param].shape, form);
   return flops;
 }
 
-double busiest_flops(const Bucket& bucket, Params params, int world) {
-  const std::vector<double> flops = flops_by_rank(bucket, params, world);
+double busiest_flops(const Bucket& bucket, Params params, int world, const NewtonSchulzForm& form) {
+  const std::vector<double> flops = flops_by_rank(bucket, params, world, form);
   return *std::max_element(flops.begin(), flops.end());
 }
 

@@ -33,8 +33,8 @@ Buckets chunks_of_world(Params params, const Members& order, int world,
 // Cost: beside the 2 (N-1)/N of the matrices that owners of whole matrices cost, gathers and
 // scatters of another 4 (N-1)/N^2, one each a matrix. When: gradients and weights are sharded by
 // elements anyway.
-Buckets parallel(Params params, int world) {
-  const auto flops = [&](std::size_t i) { return newton_schulz_flops(params[i].shape); };
+Buckets parallel(Params params, int world, const NewtonSchulzForm& form) {
+  const auto flops = [&](std::size_t i) { return newton_schulz_flops(params[i].shape, form); };
   Members order = backward_order(params, muon_members(params));
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return flops(a) > flops(b); });

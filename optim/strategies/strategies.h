@@ -15,12 +15,12 @@ using Members = std::vector<std::size_t>;  // indices of parameters
 
 Buckets all_to_all(Params params, int world);
 Buckets allreduce_owner(Params params, int world);
-Buckets balanced(Params params, int world);
+Buckets balanced(Params params, int world, const NewtonSchulzForm& form);
 Buckets block_cyclic(Params params, int world);
 Buckets ddp(Params params, int world);
 Buckets layerwise(Params params, int world);
 Buckets ns_replicated(Params params, int world);
-Buckets parallel(Params params, int world);
+Buckets parallel(Params params, int world, const NewtonSchulzForm& form);
 Buckets parallel_round_robin(Params params, int world);
 Buckets stacked(Params params, int world);
 
@@ -61,8 +61,9 @@ Bucket spread_bucket(Params params, const Members& members, const std::vector<in
 int last_ready(const Bucket& bucket, Params params);
 int first_use(const Bucket& bucket, Params params);
 // Newton-Schulz FLOPs of the bucket: of every rank, and of the busiest.
-std::vector<double> flops_by_rank(const Bucket& bucket, Params params, int world);
-double busiest_flops(const Bucket& bucket, Params params, int world);
+std::vector<double> flops_by_rank(const Bucket& bucket, Params params, int world,
+                                  const NewtonSchulzForm& form);
+double busiest_flops(const Bucket& bucket, Params params, int world, const NewtonSchulzForm& form);
 bool shape_less(const Shape& a, const Shape& b);  // as tuples
 
 // Offsets of runs of equal units and sizes of segments are multiples of this: 256 bytes of fp32.

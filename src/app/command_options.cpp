@@ -143,6 +143,12 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
   std::vector<std::string_view> versions;
   for (const OptimizerVersion& version : optimizer_versions())
     versions.push_back(version.name);
+  std::vector<std::string_view> forms;
+  std::string summaries;
+  for (const NewtonSchulzForm& form : newton_schulz_forms()) {
+    forms.push_back(form.name);
+    summaries += fmt::format("\n {}: {}", form.name, form.summary);
+  }
   return {
       {"matrix-lr", kOptimizer, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr,
        0, 1e3},
@@ -168,6 +174,13 @@ std::vector<OptionRow> optimizer_rows(TrainOptions& o) {
        .help = "of nanochat's Muon and AdamW: head, 2026-01, 2025-10",
        .field = &o.optimizer_spec,
        .choices = versions},
+      {.name = "newton-schulz",
+       .group = kOptimizer,
+       .value = "FORM",
+       .help = "how Muon's iteration is computed",
+       .field = &o.newton_schulz,
+       .choices = forms,
+       .choices_help = summaries},
   };
 }
 

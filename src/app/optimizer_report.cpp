@@ -31,7 +31,7 @@ double useful_flops(const RunConfig& config) {
   double flops = 0;
   for (const ParamSpec& param : gpt_parameters(config.model))
     if (update_group(param.role).rule == UpdateRule::kMuon)
-      flops += newton_schulz_flops(param.shape);
+      flops += newton_schulz_flops(param.shape, newton_schulz_form(config.options.newton_schulz));
   return flops;
 }
 

@@ -51,6 +51,7 @@ struct TrainOptions : DeviceOptions {
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
   std::string optimizer_spec = "head";  // a version of nanochat's
+  std::string newton_schulz = "plain";  // a NewtonSchulzForm
 
   std::string strategy = "balanced";
   std::string gather = "pipelined";  // or "simple": see Gather

@@ -12,8 +12,11 @@ namespace muo {
 struct PlanReport {
   RunConfig config;
   ShardingPlan sharding;
-  MemoryPlan memory;  // of one device
+  MemoryPlan memory;         // of one device
+  std::int64_t staging = 0;  // bytes for saves in the background, of one device
 };
+// What the process of the run will hold, on the host.
+std::int64_t process_bytes(const PlanReport& report);
 std::string plan_table(const PlanReport& report);
 std::string plan_json(const PlanReport& report);
 

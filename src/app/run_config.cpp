@@ -118,14 +118,17 @@ class Resolver {
     const std::int64_t total = o.total_batch_size.value_or(run_.targets.batch_tokens);
     const std::int64_t most_rows = std::max<std::int64_t>(1, kMicroStepTokens / run_.model.seq_len);
     if (!o.device_batch_size) {
+      run_.batch_is_automatic = true;
       if (total_given) {
         require_multiple(total, row);
         o.device_batch_size = largest_divisor(total / row, most_rows);
       } else {
         o.device_batch_size = std::clamp<std::int64_t>((total + row / 2) / row, 1, most_rows);
       }
-      note("device-batch-size: {} rows of {} tokens per device and micro-step",
-           *o.device_batch_size, run_.model.seq_len);
+      note(
+          "device-batch-size: {} rows of {} tokens per device and micro-step: what divides the "
+          "step, at most {} tokens",
+          *o.device_batch_size, run_.model.seq_len, kMicroStepTokens);
     }
     run_.batch = *o.device_batch_size;
     const std::int64_t unit = row * run_.batch;
@@ -293,7 +296,8 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
   const bool pipelined = config.options.gather == "pipelined";
   ShardingPlan plan =
       make_sharding_plan(params, config.world, config.options.strategy, config.formats,
-                         pipelined ? Gather::kPipelined : Gather::kSimple);
+                         pipelined ? Gather::kPipelined : Gather::kSimple,
+                         newton_schulz_form(config.options.newton_schulz));
   plan.version = config.optimizer.version;
   if (config.options.accumulate == "sharded") {
     plan.accumulate = Accumulate::kSharded;

@@ -7,6 +7,8 @@
 #include "bench/kernel_cases.h"
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/symmetric_product.h"
+#include "kernels/transpose.h"
 
 // What the arithmetic of a step goes to: matrix products and attention.
 namespace muo::bench {
@@ -134,12 +136,49 @@ inline void add_newton_schulz_cases(std::vector<MakeCase>& out, DType dtype) {
   });
 }
 
+// The symmetric ones of these, and the third kind: of matrices that commute. FLOPs count half.
+inline void add_symmetric_cases(std::vector<MakeCase>& out, DType dtype) {
+  enum class Kind { kGram, kPolynomial, kCommuting };
+  const auto add = [&](const char* name, Kind kind) {
+    out.push_back([=](Tensors& make, const Sizes& s) {
+      const std::int64_t n = s.c(), k = kind == Kind::kGram ? 4 * n : n;
+      const Tensor a = make.normal({s.matrices, n, k}, dtype, 0.01F),
+                   d = make.zeros({s.matrices, n, n}, dtype);
+      return Case{
+          .name = std::string("symmetric_product/") + name + "/" + std::to_string(s.matrices) +
+                  "x" + std::to_string(n) + "x" + std::to_string(k),
+          .flops = static_cast<double>(s.matrices * n) * static_cast<double>(n * k),
+          .run = [=](Stream& stream) {
+            if (kind == Kind::kGram)
+              symmetric_product(stream, {.d = d, .a = a});
+            else if (kind == Kind::kPolynomial)
+              symmetric_product(
+                  stream, {.d = d, .c = a, .a = a, .alpha = 2.0F, .beta = -4.8F, .diagonal = 3.4F});
+            else
+              symmetric_product(stream, {.d = d, .a = a, .b = a});
+          }};
+    });
+  };
+  add("gram", Kind::kGram);
+  add("polynomial", Kind::kPolynomial);
+  add("commuting", Kind::kCommuting);
+  out.push_back([=](Tensors& make, const Sizes& s) {
+    const std::int64_t n = s.c();
+    const Tensor x = make.normal({s.matrices, 4 * n, n}, dtype),
+                 y = make.zeros({s.matrices, n, 4 * n}, dtype);
+    return Case{.name = "transpose", .bytes = bytes_of({x, y}), .run = [=](Stream& stream) {
+                  transpose(stream, {.y = y, .x = x});
+                }};
+  });
+}
+
 inline void add_product_cases(std::vector<MakeCase>& out, DType dtype) {
   add_attention_cases(out, dtype, 1 << 30);
   add_attention_cases(out, dtype, 512);
   add_linear_cases(out, dtype, 6, 6);
   add_linear_cases(out, dtype, 6, 24);
   add_newton_schulz_cases(out, dtype);
+  add_symmetric_cases(out, dtype);
 }
 
 }  // namespace muo::bench

@@ -35,7 +35,7 @@ float at(const std::vector<float>& data, const ColumnMajorMatrix& x, std::int64_
   if (x.transpose) std::swap(row, column);
   EXPECT_LT(row, x.rows);
   EXPECT_LT(column, x.columns);
-  return data.at(static_cast<std::size_t>(batch * x.stride + column * x.leading() + row));
+  return data.at(static_cast<std::size_t>(batch * x.stride + column * x.leading + row));
 }
 
 // What cuBLASLt does with the description: d = op(first) op(second), all column-major.
@@ -48,7 +48,7 @@ std::vector<float> multiply(const ColumnMajorProblem& p, const std::vector<float
         double sum = 0;
         for (std::int64_t i = 0; i < k; ++i)
           sum += double{at(first, p.first, l, row, i)} * double{at(second, p.second, l, i, column)};
-        d.at(static_cast<std::size_t>(l * p.result.stride + column * p.result.leading() + row)) =
+        d.at(static_cast<std::size_t>(l * p.result.stride + column * p.result.leading + row)) =
             static_cast<float>(sum);
       }
   return d;
@@ -79,6 +79,46 @@ TEST(GemmProblem, ColumnMajorLibrariesAreAskedForTheSameProduct) {
         for (std::size_t i = 0; i < d.size(); ++i)
           EXPECT_NEAR(got[i], d[i], 1e-5) << i;
       }
+}
+
+// Rows 2 and 3 of op(a) times the first four columns of op(b), of matrices of 5 x 5 in the end.
+TEST(GemmProblem, OfARunOfRowsLeavesOutWhatIsBesideIt) {
+  constexpr std::int64_t kWhole = 5, kBatch = 2, kK = 3, kRow = 2;
+  for (const bool transpose : {false, true}) {
+    const auto x = random(kBatch * kWhole * kK, "x");
+    std::vector<float> whole(static_cast<std::size_t>(kBatch * kWhole * kWhole));
+    const Shape shape = transpose ? Shape{kBatch, kK, kWhole} : Shape{kBatch, kWhole, kK};
+    host::gemm({.d = tensor(whole, {kBatch, kWhole, kWhole}),
+                .a = tensor(x, shape),
+                .b = tensor(x, shape),
+                .transpose_a = transpose,
+                .transpose_b = !transpose});
+    GemmProblem part;
+    part.m = 2;
+    part.n = 4;
+    part.k = kK;
+    part.batch = kBatch;
+    part.transpose_a = transpose;
+    part.transpose_b = !transpose;
+    part.whole = kWhole;
+    const std::int64_t skipped = transpose ? kRow : kRow * kK;
+    std::vector<float> a(x.begin() + skipped, x.end());
+    a.resize(x.size());  // nothing of it is read
+    const cuda::ColumnMajorProblem columns = cuda::column_major(part);
+    for (std::int64_t l = 0; l < kBatch; ++l)
+      for (std::int64_t i = 0; i < part.m; ++i)
+        for (std::int64_t j = 0; j < part.n; ++j) {
+          double sum = 0;
+          for (std::int64_t p = 0; p < kK; ++p)
+            sum += double{at(x, columns.first, l, j, p)} * double{at(a, columns.second, l, p, i)};
+          const std::int64_t place =
+              l * columns.result.stride + (kRow + i) * columns.result.leading;
+          EXPECT_NEAR(sum, whole.at(static_cast<std::size_t>(place + j)), 1e-5);
+        }
+    GemmProblem dense = part;
+    dense.whole = 0;
+    EXPECT_NE(text_of(dense), text_of(part));
+  }
 }
 
 TEST(GemmProblem, SaysWhereTheAddendComesFrom) {

@@ -85,6 +85,29 @@ TEST(GradientRooms, AreNoMoreThanTheShardsAndTwoBuckets) {
   }
 }
 
+// "Distributed Muon": P (1 + 2 / N) for weights, gradients and momentum. What comes on top is two
+// buckets, of N matrices each, and a factored variance for every row of 64.
+TEST(GradientRooms, MeetTheMemoryOfDistMuonButForTwoBuckets) {
+  std::vector<ParamSpec> params;
+  for (int i = 0; i < 128; ++i)
+    params.push_back({.name = "h." + std::to_string(i) + ".w", .shape = {64, 64}});
+  number_in_model_order(params);
+  const std::int64_t matrix = std::int64_t{64} * 64 * 4;
+  const std::int64_t p = 128 * matrix;
+  for (const int world : {2, 4, 8, 16, 64}) {
+    const ShardingPlan plan = sharded_plan(params, world, "block_cyclic");
+    TracingRank tracing(0, world);
+    TraceArena arena(0);
+    const ShardedStep step(tracing.context(), plan, params, arena);
+    std::int64_t held = 0;
+    for (const TensorSpec& spec : arena.specs())
+      if (spec.category == MemoryCategory::kWeights ||
+          spec.category == MemoryCategory::kGradients || spec.category == MemoryCategory::kMomentum)
+        held += spec.shape.numel() * size_of(spec.dtype);
+    EXPECT_EQ(held, p + 2 * p / world + 2 * world * matrix + p / world / 64) << world;
+  }
+}
+
 // Occupants of a room are never written at a time, whatever the strategy; and there are no more
 // rooms than that takes.
 TEST(GradientRooms, TakeTurns) {

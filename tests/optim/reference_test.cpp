@@ -321,11 +321,14 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
   const Version& version = GetParam();
   ToyRun run;
   run.params = reference_params();
-  run.plan = make_sharding_plan(run.params, 1, "balanced");
-  run.plan.version = &optimizer_version(version.name);
-  run.hyper = [&] { return toy_hyper(run.plan.version); };
   run.steps = kSteps;
-  const ToyRank got = run_toy(run)[0];
+  std::vector<ToyRank> of_forms;
+  for (const NewtonSchulzForm& form : newton_schulz_forms()) {
+    run.plan = make_sharding_plan(run.params, 1, "balanced", {}, Gather::kSimple, form);
+    run.plan.version = &optimizer_version(version.name);
+    run.hyper = [&] { return toy_hyper(run.plan.version); };
+    of_forms.push_back(run_toy(run)[0]);
+  }
   for (const ParamSpec& param : run.params) {
     const State want = reference(version, param, Rounding());
     std::vector<State> controls;
@@ -337,16 +340,20 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
         distances.push_back(relative_error(control[suffix], values));
       std::sort(distances.begin(), distances.end());
       const double limit = 4.0 * 0.5 * (distances[3] + distances[4]);
-      const auto entry = std::ranges::find_if(
-          got.state, [&](const ToyEntry& e) { return e.name == param.name + suffix; });
-      ASSERT_NE(entry, got.state.end()) << param.name << suffix;
-      Matrix computed = doubles(entry->values);
-      if (suffix.empty()) {
-        const std::vector<float> initial = toy_weights(param);
-        for (std::size_t i = 0; i < computed.size(); ++i)
-          computed[i] -= static_cast<double>(initial[i]);
+      for (std::size_t f = 0; f < of_forms.size(); ++f) {
+        const ToyRank& got = of_forms[f];
+        const auto entry = std::ranges::find_if(
+            got.state, [&](const ToyEntry& e) { return e.name == param.name + suffix; });
+        ASSERT_NE(entry, got.state.end()) << param.name << suffix;
+        Matrix computed = doubles(entry->values);
+        if (suffix.empty()) {
+          const std::vector<float> initial = toy_weights(param);
+          for (std::size_t i = 0; i < computed.size(); ++i)
+            computed[i] -= static_cast<double>(initial[i]);
+        }
+        EXPECT_LE(relative_error(computed, values), limit)
+            << param.name << suffix << " " << newton_schulz_forms()[f].name;
       }
-      EXPECT_LE(relative_error(computed, values), limit) << param.name << suffix;
       EXPECT_LT(limit, 1e-2) << param.name << suffix << ": rounding drowns the comparison";
     }
   }

@@ -14,11 +14,7 @@
 #include "runtime/cuda/relaxed_capture.h"
 #include "runtime/cuda/stream_context.h"
 
-// Every product goes to cuBLASLt, also X X^T and b A + c A A of Newton-Schulz, whose results are
-// symmetric. Computing only their upper triangles would save 28% of the work of Newton-Schulz for
-// (m, 4 m) matrices; cuBLASLt has no such bf16 product, so that would be a batched kernel of our
-// own: 128 x 128 tiles, i <= j, each written twice. Worth trying if Newton-Schulz is more than 3 to
-// 5% of a step, and only at the tensor cores' full rate.
+// Every product goes to cuBLASLt.
 namespace muo::cuda {
 namespace {
 
@@ -84,18 +80,13 @@ void gemm(NativeStream stream, const GemmArgs& args) {
   const GemmProblem problem = problem_of(args);
   const bool adds = problem.addend != GemmProblem::Addend::kNone;
   if (problem.k == 0) return scale_into(stream, args.d, adds ? args.c : Tensor{}, args.beta);
-  static Plans plans;
-  StreamContext& context = context_of(stream);
-  const RelaxedCapture relaxed;  // the first product of a kind loads its kernel
-  const cublasLtHandle_t handle = handle_of(context);
-  run_plan(handle, plans.get(handle, problem, context),
-           {.a = args.a.data,
-            .b = args.b.data,
-            .c = adds ? args.c.data : args.d.data,
-            .d = args.d.data,
-            .alpha = args.alpha,
-            .beta = adds ? args.beta : 0.0F},
-           {context.gemm_workspace, context.gemm_workspace_bytes}, stream);
+  run_problem(stream, problem,
+              {.a = args.a.data,
+               .b = args.b.data,
+               .c = adds ? args.c.data : args.d.data,
+               .d = args.d.data,
+               .alpha = args.alpha,
+               .beta = adds ? args.beta : 0.0F});
 }
 
 const KernelRegistration<GemmArgs> kRegistration(&gemm);
@@ -106,4 +97,14 @@ const KernelRegistration<GemmArgs> kRegistration(&gemm);
 }();
 
 }  // namespace
+
+void run_problem(NativeStream stream, const GemmProblem& problem, const GemmOperands& operands) {
+  static Plans plans;
+  StreamContext& context = context_of(stream);
+  const RelaxedCapture relaxed;  // the first product of a kind loads its kernel
+  const cublasLtHandle_t handle = handle_of(context);
+  run_plan(handle, plans.get(handle, problem, context), operands,
+           {context.gemm_workspace, context.gemm_workspace_bytes}, stream);
+}
+
 }  // namespace muo::cuda

@@ -84,11 +84,12 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
   const OwnStream stream = make_stream();
   const OwnEvent begin = make_event();
   const OwnEvent end = make_event();
-  const DeviceMemory a = random_operand(p.batch * p.m * p.k, p.in, stream.get());
-  const DeviceMemory b = random_operand(p.batch * p.k * p.n, p.in, stream.get());
-  const DeviceMemory d = random_operand(p.batch * p.m * p.n, p.out, stream.get());
+  const ColumnMajorProblem extents = column_major(p);
+  const DeviceMemory a = random_operand(p.batch * extents.second.stride, p.in, stream.get());
+  const DeviceMemory b = random_operand(p.batch * extents.first.stride, p.in, stream.get());
+  const DeviceMemory d = random_operand(p.batch * extents.result.stride, p.out, stream.get());
   const DeviceMemory c = p.addend == GemmProblem::Addend::kApart
-                             ? random_operand(p.batch * p.m * p.n, p.out, stream.get())
+                             ? random_operand(p.batch * extents.result.stride, p.out, stream.get())
                              : DeviceMemory{};
   const DeviceMemory workspace = device_memory(workspace_bytes);
   const GemmOperands operands{.a = a.get(),

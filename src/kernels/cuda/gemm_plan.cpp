@@ -16,7 +16,7 @@ cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorMatrix& matrix, DType dtype
   cublasLtMatrixLayoutOpaque_t out{};
   MUO_BLAS_CHECK(
       cublasLtMatrixLayoutInit(&out, type_of(dtype), static_cast<std::uint64_t>(matrix.rows),
-                               static_cast<std::uint64_t>(matrix.columns), matrix.leading()));
+                               static_cast<std::uint64_t>(matrix.columns), matrix.leading));
   MUO_CHECK(batch <= std::numeric_limits<std::int32_t>::max(), "a batch of ", batch);
   const auto count = static_cast<std::int32_t>(batch);
   MUO_BLAS_CHECK(cublasLtMatrixLayoutSetAttribute(&out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/gemm_algorithms.h"
 #include "kernels/cuda/gemm_problem.h"
+#include "kernels/cuda/gemm_run.h"
 
 namespace muo::cuda {
 
@@ -25,18 +26,11 @@ struct GemmPlan {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-// d <- alpha op(a) op(b) + beta c, by the plan's algorithm.
-struct GemmOperands {
-  const void* a;
-  const void* b;
-  const void* c;
-  void* d;
-  float alpha, beta;
-};
 struct GemmWorkspace {
   void* data;
   std::int64_t bytes;
 };
+// By the plan's algorithm.
 void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmOperands& operands,
               const GemmWorkspace& workspace, cudaStream_t stream);
 

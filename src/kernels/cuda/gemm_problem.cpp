@@ -3,15 +3,12 @@
 #include <algorithm>
 
 namespace muo::cuda {
-namespace {
 
-std::int64_t alignment_of(const Tensor& t) {
-  const auto address = reinterpret_cast<std::uintptr_t>(t.data);
-  const std::uintptr_t lowest_bit = address & (~address + 1);
-  return static_cast<std::int64_t>(std::min<std::uintptr_t>(lowest_bit, 16));
+std::int64_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t lowest = bits & (~bits + 1);
+  return static_cast<std::int64_t>(std::min<std::uintptr_t>(lowest, 16));
 }
-
-}  // namespace
 
 GemmProblem problem_of(const GemmArgs& args) {
   const std::size_t row_axis = args.d.shape.rank() == 3 ? 1 : 0;
@@ -27,10 +24,11 @@ GemmProblem problem_of(const GemmArgs& args) {
   if (args.c && args.beta != 0.0F)
     p.addend =
         args.c.data == args.d.data ? GemmProblem::Addend::kInPlace : GemmProblem::Addend::kApart;
-  p.alignment.a = alignment_of(args.a);
-  p.alignment.b = alignment_of(args.b);
-  p.alignment.d = alignment_of(args.d);
-  p.alignment.c = p.addend == GemmProblem::Addend::kApart ? alignment_of(args.c) : p.alignment.d;
+  p.alignment.a = alignment_of(args.a.data);
+  p.alignment.b = alignment_of(args.b.data);
+  p.alignment.d = alignment_of(args.d.data);
+  p.alignment.c =
+      p.addend == GemmProblem::Addend::kApart ? alignment_of(args.c.data) : p.alignment.d;
   return p;
 }
 
@@ -38,19 +36,32 @@ std::string text_of(const GemmProblem& p) {
   constexpr const char* kAddends[] = {"", " + d", " + c"};
   return concat(name_of(p.in), " into ", name_of(p.out), ", ", p.batch, " x (", p.m, " x ", p.n,
                 " x ", p.k, "), a", p.transpose_a ? "^T" : "", " b", p.transpose_b ? "^T" : "",
-                kAddends[static_cast<int>(p.addend)], ", aligned to ", p.alignment.a, " ",
-                p.alignment.b, " ", p.alignment.c, " ", p.alignment.d);
+                p.whole != 0 ? concat(" of ", p.whole) : "", kAddends[static_cast<int>(p.addend)],
+                ", aligned to ", p.alignment.a, " ", p.alignment.b, " ", p.alignment.c, " ",
+                p.alignment.d);
 }
 
 ColumnMajorProblem column_major(const GemmProblem& p) {
-  // The stored rows of ours are the columns there.
-  const auto matrix = [](std::int64_t rows, std::int64_t columns, bool transpose) {
-    if (transpose) std::swap(rows, columns);
-    return ColumnMajorMatrix{columns, rows, rows * columns, transpose};
+  const std::int64_t all_rows = p.whole != 0 ? p.whole : p.m;
+  const std::int64_t all_columns = p.whole != 0 ? p.whole : p.n;
+  // The stored rows of ours are the columns there. `all` is what lies in memory of both.
+  struct Extents {
+    std::int64_t rows, columns;
   };
-  return {.first = matrix(p.k, p.n, p.transpose_b),
-          .second = matrix(p.m, p.k, p.transpose_a),
-          .result = matrix(p.m, p.n, false)};
+  const auto matrix = [](Extents part, Extents all, bool transpose) {
+    if (transpose) {
+      std::swap(part.rows, part.columns);
+      std::swap(all.rows, all.columns);
+    }
+    return ColumnMajorMatrix{.rows = part.columns,
+                             .columns = part.rows,
+                             .leading = all.columns,
+                             .stride = all.rows * all.columns,
+                             .transpose = transpose};
+  };
+  return {.first = matrix({p.k, p.n}, {p.k, all_columns}, p.transpose_b),
+          .second = matrix({p.m, p.k}, {all_rows, p.k}, p.transpose_a),
+          .result = matrix({p.m, p.n}, {all_rows, all_columns}, false)};
 }
 
 }  // namespace muo::cuda

@@ -15,6 +15,9 @@ struct GemmProblem {
   DType in = DType::kF32;   // of a and b
   DType out = DType::kF32;  // of c and d
   bool transpose_a = false, transpose_b = false;
+  // Not 0: d is a run of rows, from its first column on, of matrices of (whole, whole), and so is
+  // c; op(a) are these rows and op(b) these columns of whole matrices.
+  std::int64_t whole = 0;
   // Where beta c comes from: nowhere (beta is zero or c absent), d itself, another tensor.
   enum class Addend : std::uint8_t { kNone, kInPlace, kApart } addend = Addend::kNone;
   // Bytes that the addresses of a, b, c and d are multiples of; 16, the width of the widest
@@ -30,6 +33,8 @@ struct GemmProblem {
 };
 
 GemmProblem problem_of(const GemmArgs& args);
+// Bytes that an address is a multiple of, up to 16.
+std::int64_t alignment_of(const void* address);
 
 // One line, the same for equal problems only: "bf16 into fp32, 16 x (768 x 3072 x 768), a^T b,
 // ...".
@@ -40,9 +45,9 @@ std::string text_of(const GemmProblem& problem);
 // asked for: b first, then a, each transposed exactly if it is for us.
 struct ColumnMajorMatrix {
   std::int64_t rows = 0, columns = 0;  // as stored, before any transpose
-  std::int64_t stride = 0;             // elements from one matrix of the batch to the next
+  std::int64_t leading = 0;            // elements from one column to the next
+  std::int64_t stride = 0;             // and from one matrix of the batch to the next
   bool transpose = false;
-  [[nodiscard]] std::int64_t leading() const { return rows; }  // contiguous
 };
 struct ColumnMajorProblem {
   ColumnMajorMatrix first;   // our b

@@ -1,38 +1,13 @@
-#include <cblas.h>
-
 #include <algorithm>
 
 #include "kernels/blas.h"
 #include "kernels/gemm_impl.h"
 #include "kernels/host/dispatch.h"
+#include "kernels/host/gemm_block.h"
 #include "kernels/host/scratch.h"
-#include "kernels/host/simd_bf16.h"
 
 namespace muo::host {
 namespace {
-
-// One matrix of a batch; `c` is null if it does not count.
-struct Product {
-  std::int64_t m, n, k;
-  bool transpose_a, transpose_b;
-  float alpha, beta;
-};
-
-// A block of a row-major matrix.
-template <class T>
-struct Block {
-  T* data;
-  std::int64_t stride;
-};
-
-// d(m, n) <- alpha op(a) op(b) + beta d.
-void sgemm(const Product& p, Block<const float> a, Block<const float> b, Block<float> d) {
-  const auto extent = [](std::int64_t x) { return static_cast<blasint>(x); };
-  cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans,
-              p.transpose_b ? CblasTrans : CblasNoTrans, extent(p.m), extent(p.n), extent(p.k),
-              p.alpha, a.data, extent(a.stride), b.data, extent(b.stride), p.beta, d.data,
-              extent(d.stride));
-}
 
 void multiply(const Product& p, const float* a, const float* b, const float* c, float* d) {
   if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
@@ -56,36 +31,6 @@ Blocks blocks_of_thread() {
   float* a = scratch.floats(kRows * kDepth + kDepth * kColumns + kRows * kColumns);
   float* b = a + kRows * kDepth;
   return {a, b, b + kDepth * kColumns};
-}
-
-// Rows and columns of op(x) from (row, column) on, widened into `scratch` as they lie in memory.
-Block<const float> widened(float* scratch, Block<const BF16> x, bool transposed, std::int64_t row,
-                           std::int64_t column, std::int64_t rows, std::int64_t columns) {
-  if (transposed) {
-    std::swap(row, column);
-    std::swap(rows, columns);
-  }
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const BF16* from = x.data + (row + i) * x.stride + column;
-    float* to = scratch + i * columns;
-    simd::for_lanes(columns, [&](std::int64_t j, auto lanes) {
-      simd::store(to + j, simd::load(from + j, lanes), lanes);
-    });
-  }
-  return {scratch, columns};
-}
-
-// d <- bf16(product + beta c): the one rounding. c is null if it does not count.
-void round_block(Block<BF16> d, Block<const BF16> c, float beta, Block<const float> product,
-                 std::int64_t rows, std::int64_t columns) {
-  const simd::F32 factor = simd::broadcast(beta);
-  for (std::int64_t i = 0; i < rows; ++i)
-    simd::for_lanes(columns, [&](std::int64_t j, auto lanes) {
-      simd::F32 value = simd::load(product.data + i * product.stride + j, lanes);
-      if (c.data != nullptr)
-        value = simd::fma(factor, simd::load(c.data + i * c.stride + j, lanes), value);
-      simd::store(d.data + i * d.stride + j, value, lanes);
-    });
 }
 
 // T is the type of c and d. Nothing here depends on what else the machine does: the same bits on

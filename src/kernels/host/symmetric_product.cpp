@@ -1,0 +1,98 @@
+#include <cblas.h>
+
+#include <algorithm>
+
+#include "kernels/blas.h"
+#include "kernels/host/dispatch.h"
+#include "kernels/host/gemm_block.h"
+#include "kernels/host/scratch.h"
+#include "kernels/symmetric_product_impl.h"
+
+namespace muo::host {
+namespace {
+
+// Of one product of a b: few enough that little above the diagonal is computed, and enough for
+// sgemm. For n = 256 to 1536, 64 to 128 are alike.
+constexpr std::int64_t kRows = 96;
+constexpr std::int64_t kDepth = 512;  // of bf16, widened at a time
+constexpr std::int64_t kTile = 32;
+
+// The lower triangle of d (n, n) <- alpha op(a) b + beta d, with b = op(a)^T if it is null.
+void lower_triangle(const Product& p, Block<const float> a, Block<const float> b, Block<float> d) {
+  const auto extent = [](std::int64_t x) { return static_cast<blasint>(x); };
+  if (b.data == nullptr)
+    return cblas_ssyrk(CblasRowMajor, CblasLower, p.transpose_a ? CblasTrans : CblasNoTrans,
+                       extent(p.n), extent(p.k), p.alpha, a.data, extent(a.stride), p.beta, d.data,
+                       extent(d.stride));
+  for (std::int64_t i = 0; i < p.n; i += kRows) {
+    Product part = p;
+    part.m = std::min(kRows, p.n - i);
+    part.n = i + part.m;
+    sgemm(part, {a.data + i * a.stride, a.stride}, b, {d.data + i * d.stride, d.stride});
+  }
+}
+
+template <class T>
+void finish(T* d, float diagonal, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    d[i * n + i] = from_f32<T>(to_f32(d[i * n + i]) + diagonal);
+  for (std::int64_t i0 = 0; i0 < n; i0 += kTile)
+    for (std::int64_t j0 = 0; j0 <= i0; j0 += kTile)
+      for (std::int64_t i = i0; i < std::min(i0 + kTile, n); ++i)
+        for (std::int64_t j = j0; j < std::min(j0 + kTile, i); ++j)
+          d[j * n + i] = d[i * n + j];
+}
+
+// b is null for op(a)^T, c if it does not count.
+void multiply(const Product& p, const float* a, const float* b, const float* c, float* d) {
+  if (c != nullptr && c != d) std::copy_n(c, p.n * p.n, d);
+  lower_triangle(p, {a, p.transpose_a ? p.n : p.k}, {b, p.n}, {d, p.n});
+}
+
+// The sum over k is fp32: operands are widened a depth at a time, and the result exists in fp32.
+void multiply(const Product& p, const BF16* a, const BF16* b, const BF16* c, BF16* d) {
+  thread_local Scratch scratch;
+  float* sum = scratch.floats(p.n * p.n + 2 * p.n * kDepth);
+  float* wide_a = sum + p.n * p.n;
+  float* wide_b = wide_a + p.n * kDepth;
+  const Block<const BF16> whole_a{a, p.transpose_a ? p.n : p.k};
+  Product part = p;
+  part.beta = 0.0F;
+  for (std::int64_t l = 0; l < p.k; l += kDepth) {
+    part.k = std::min(kDepth, p.k - l);
+    lower_triangle(
+        part, widened(wide_a, whole_a, p.transpose_a, 0, l, p.n, part.k),
+        b == nullptr ? Block<const float>{} : widened(wide_b, {b, p.n}, false, l, 0, part.k, p.n),
+        {sum, p.n});
+    part.beta = 1.0F;
+  }
+  for (std::int64_t i = 0; i < p.n; ++i)
+    round_block({d + i * p.n, p.n}, {c == nullptr ? nullptr : c + i * p.n, p.n}, p.beta,
+                {sum + i * p.n, p.n}, 1, i + 1);
+}
+
+}  // namespace
+
+void symmetric_product(const SymmetricProductArgs& args) {
+  require_safe_blas();
+  const std::int64_t n = args.d.shape[1];
+  const bool adds = args.c && args.beta != 0.0F;
+  const Product p{.m = n,
+                  .n = n,
+                  .k = args.a.shape[args.transpose_a ? 1 : 2],
+                  .transpose_a = args.transpose_a,
+                  .transpose_b = false,
+                  .alpha = args.alpha,
+                  .beta = adds ? args.beta : 0.0F};
+  if (args.d.numel() == 0) return;
+  dispatch(args.d.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < args.d.shape[0]; ++i) {
+      T* d = args.d.as<T>() + i * n * n;
+      multiply(p, args.a.as<T>() + i * n * p.k, args.b ? args.b.as<T>() + i * n * n : nullptr,
+               adds ? args.c.as<T>() + i * n * n : nullptr, d);
+      finish(d, args.diagonal, n);
+    }
+  });
+}
+
+}  // namespace muo::host
