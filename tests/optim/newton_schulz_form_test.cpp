@@ -1,0 +1,118 @@
+#include "optim/newton_schulz_form.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optim/sharded_step.h"
+#include "runtime/trace.h"
+#include "support/toy_step.h"
+
+namespace muo::test {
+namespace {
+
+// Who computes a matrix knows nothing of how. One rank and several, of which some own little.
+TEST(NewtonSchulzForms, AreBitwiseTheSameUnderEveryStrategy) {
+  for (const DType replica : {DType::kF32, DType::kBF16}) {
+    std::vector<std::vector<double>> results;
+    for (const NewtonSchulzForm& form : newton_schulz_forms()) {
+      for (const int world : {1, 2, 3, 4}) {
+        std::vector<double> first;
+        for (const std::string_view strategy : strategy_names()) {
+          ToyRun run;
+          run.world = world;
+          run.params = toy_params(2, replica);
+          run.plan = make_sharding_plan(run.params, world, strategy, {}, Gather::kSimple, form);
+          run.steps = 2;
+          const std::vector<double> weights = flat(run_toy(run)[0].weights);
+          if (first.empty()) first = weights;
+          EXPECT_EQ(weights, first) << form.name << ", world " << world << ", " << strategy;
+        }
+        if (world == 1) results.push_back(first);
+      }
+      // Not the same twice; but merged ones may round as others do, and all may in bf16.
+      if (form.merged || replica == DType::kBF16) continue;
+      for (std::size_t i = 0; i + 1 < results.size(); ++i)
+        EXPECT_NE(results.back(), results[i]) << form.name << " is form " << i;
+    }
+  }
+}
+
+struct Calls {
+  std::int64_t products, transposes;
+};
+Calls calls_of_step(std::string_view form) {
+  const std::vector<ParamSpec> params = {{.name = "h.0.c_q", .shape = {24, 24}},
+                                         {.name = "h.0.c_fc", .shape = {96, 24}},
+                                         {.name = "h.0.c_proj", .shape = {24, 96}},
+                                         {.name = "h.0.c_fc_2", .shape = {96, 24}},
+                                         {.name = "h.0.c_proj_2", .shape = {24, 96}}};
+  const ShardingPlan plan =
+      make_sharding_plan(params, 1, "balanced", {}, Gather::kSimple, newton_schulz_form(form));
+  TracingRank tracing(0, 1);
+  TraceArena arena(0);
+  ShardedStep step(tracing.context(), plan, params, arena);
+  const auto graph = tracing.context().compute.capture([&] {
+    step.begin();
+    for (std::size_t i = 0; i < params.size(); ++i)
+      step.weight_needed(i);
+    for (std::size_t i = 0; i < params.size(); ++i)
+      step.gradient_ready(i);
+    step.finish();
+  });
+  const auto count = [&](std::string_view name) {
+    return std::ranges::count(graph->trace().nodes, name, &GraphTrace::Node::name);
+  };
+  return {count("gemm") + count("symmetric_product"), count("transpose")};
+}
+
+// Five steps of three products for each batch: square, tall, wide; merged, one less. The Gram form
+// has three products with all of x and of its Gram matrices, and 11 small ones.
+TEST(NewtonSchulzForms, MergedIsOneBatchOfBothOrientations) {
+  const auto expect = [](std::string_view form, std::int64_t products, std::int64_t transposes) {
+    const Calls calls = calls_of_step(form);
+    EXPECT_EQ(calls.products, products) << form;
+    EXPECT_EQ(calls.transposes, transposes) << form;
+  };
+  expect("plain", 45, 0);
+  expect("symmetric", 45, 0);
+  expect("gram", 15 + 2 * 17, 0);
+  expect("merged", 30, 2);
+  expect("gram_merged", 15 + 17, 2);
+}
+
+// Owners are dealt out by the FLOPs of the form, and so the plan's cost counts them.
+TEST(NewtonSchulzForms, OwnersAreBalancedByTheirFlops) {
+  std::vector<ParamSpec> params;
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string name = "h." + std::to_string(layer) + ".";
+    for (const char* square : {"q", "k", "v", "o"})
+      params.push_back({.name = name + square, .shape = {64, 64}});
+    params.push_back({.name = name + "fc", .shape = {256, 64}});
+    params.push_back({.name = name + "proj", .shape = {64, 256}});
+  }
+  const auto total = [&](const NewtonSchulzForm& form) {
+    double flops = 0;
+    for (const ParamSpec& param : params)
+      flops += newton_schulz_flops(param.shape, form);
+    return flops;
+  };
+  for (const NewtonSchulzForm& form : newton_schulz_forms())
+    for (const int world : {1, 3, 8}) {
+      ShardingPlan plan = make_sharding_plan(params, world, "balanced", {}, Gather::kSimple, form);
+      const PlanCost cost = plan_cost(plan, params);
+      const double all = std::accumulate(cost.muon_flops.begin(), cost.muon_flops.end(), 0.0);
+      EXPECT_NEAR(all, total(form), 1e-6 * all) << form.name;
+      // No worse than owners that were dealt out for the plain form.
+      ShardingPlan other = make_sharding_plan(params, world, "balanced");
+      other.newton_schulz = &form;
+      EXPECT_GE(cost.balance, plan_cost(other, params).balance - 1e-12) << form.name << world;
+    }
+}
+
+}  // namespace
+}  // namespace muo::test
