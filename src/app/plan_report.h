@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "app/run_config.h"
+#include "optim/exposed_time.h"
 #include "optim/sharding_plan.h"
 #include "runtime/arena.h"
 
@@ -12,7 +14,8 @@ namespace muo {
 struct PlanReport {
   RunConfig config;
   ShardingPlan sharding;
-  MemoryPlan memory;         // of one device
+  MemoryPlan memory;  // of one device
+  std::optional<MachineRates> rates = {};
   std::int64_t staging = 0;  // bytes for saves in the background, of one device
 };
 // What the process of the run will hold, on the host.
