@@ -11,7 +11,6 @@ std::int64_t segment_elements(const Bucket& bucket, int rank) {
   return bucket.segments[static_cast<std::size_t>(rank)];
 }
 
-// Bytes that cross the link of `rank`, as Communicator::bytes_sent() counts them.
 std::int64_t reduced_bytes(const Bucket& bucket, int rank, int world) {
   const std::int64_t full = bucket.full_elements() * size_of(bucket.gradient_wire);
   if (bucket.reduction == Reduction::kAllReduce) return 2 * (full * (world - 1) / world);
@@ -19,43 +18,31 @@ std::int64_t reduced_bytes(const Bucket& bucket, int rank, int world) {
   return full - segment_elements(bucket, rank) * size_of(bucket.gradient_wire);
 }
 
-// Every matrix at its owner, out of the ranks' parts, or back. The busier direction of a rank's
-// link is what the owner gets or gives, and what others hold of it.
-std::int64_t owners_bytes(const Bucket& bucket, int rank) {
+// Every matrix at its owner, out of the ranks' parts, or back: what crosses the link of `rank` for
+// its own matrices, and in the other direction for those of others.
+struct OwnersBytes {
+  std::int64_t own = 0, others = 0;
+};
+OwnersBytes owners_bytes(const Bucket& bucket, int rank) {
   const Range whole = bucket.cut == Cut::kWhole ? segment_range(bucket, rank) : Range{};
   const std::vector<Range> cut = blocks(bucket);
-  std::int64_t elements = 0;
+  OwnersBytes out;
+  const std::int64_t size = size_of(bucket.gradient_wire);
   for (std::size_t i = 0; i < bucket.units.size(); ++i) {
     const Range unit = unit_range(bucket.units[i]);
     const Range segment =
         bucket.cut == Cut::kWhole ? whole : segment_of_block(bucket, cut[i], rank);
     const std::int64_t held = intersection(unit, segment).size();
-    elements += bucket.units[i].owner == rank ? unit.size() - held : held;
+    if (bucket.units[i].owner == rank)
+      out.own += (unit.size() - held) * size;
+    else
+      out.others += held * size;
   }
-  return elements * size_of(bucket.gradient_wire);
+  return out;
 }
 
 std::int64_t all_to_all_bytes(const Bucket& bucket, int world) {
   return blocks(bucket).front().size() / world * (world - 1) * size_of(bucket.gradient_wire);
-}
-
-std::int64_t exchanged_bytes(const Bucket& bucket, int rank, int world) {
-  switch (bucket.exchange) {
-    case Exchange::kNone:
-      return 0;
-    case Exchange::kAllGather:
-      return segment_elements(bucket, rank) * (world - 1) * size_of(bucket.gradient_wire);
-    case Exchange::kGatherToOwner:
-      return owners_bytes(bucket, rank);
-    case Exchange::kAllToAll:
-      return all_to_all_bytes(bucket, world);
-  }
-  return 0;
-}
-
-std::int64_t returned_bytes(const Bucket& bucket, int rank, int world) {
-  if (bucket.returns == Return::kScatter) return owners_bytes(bucket, rank);
-  return bucket.returns == Return::kAllToAll ? all_to_all_bytes(bucket, world) : 0;
 }
 
 std::int64_t published_bytes(const Bucket& bucket, int rank) {
@@ -64,6 +51,32 @@ std::int64_t published_bytes(const Bucket& bucket, int rank) {
 }
 
 }  // namespace
+
+BucketBytes bucket_bytes(const Bucket& bucket, int rank, int world) {
+  if (world == 1) return {};
+  BucketBytes out;
+  out.reduce = reduced_bytes(bucket, rank, world);
+  out.publish = published_bytes(bucket, rank);
+  switch (bucket.exchange) {
+    case Exchange::kNone:
+      break;
+    case Exchange::kAllGather:
+      out.exchange = segment_elements(bucket, rank) * (world - 1) * size_of(bucket.gradient_wire);
+      break;
+    case Exchange::kGatherToOwner: {
+      const OwnersBytes bytes = owners_bytes(bucket, rank);
+      out.exchange = bytes.own + bytes.others;
+      out.owners = std::max(bytes.own, bytes.others);
+      break;
+    }
+    case Exchange::kAllToAll:
+      out.exchange = all_to_all_bytes(bucket, world);
+      break;
+  }
+  if (bucket.returns == Return::kScatter || bucket.returns == Return::kAllToAll)
+    out.returns = out.exchange;
+  return out;
+}
 
 PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) {
   const auto world = static_cast<std::size_t>(plan.world);
@@ -85,11 +98,7 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
     cost.padding_elements += bucket.full_elements() - covered;
     for (std::size_t r = 0; r < world; ++r) {
       cost.muon_flops[r] += flops[r];
-      if (plan.world == 1) continue;
-      const int rank = static_cast<int>(r);
-      cost.sent_bytes[r] +=
-          reduced_bytes(bucket, rank, plan.world) + exchanged_bytes(bucket, rank, plan.world) +
-          returned_bytes(bucket, rank, plan.world) + published_bytes(bucket, rank);
+      cost.sent_bytes[r] += bucket_bytes(bucket, static_cast<int>(r), plan.world).sum();
     }
   }
   if (busiest > 0) cost.balance = needed / plan.world / busiest;

@@ -133,6 +133,15 @@ void assign_tags(ShardingPlan& plan);
 // Throws Error.
 void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
+// Bytes of a bucket that a rank sends in a step, by phase, as Communicator::bytes_sent() counts
+// them: what an owner gathers, and what it scatters to others, counts as well.
+struct BucketBytes {
+  std::int64_t reduce = 0, exchange = 0, returns = 0, publish = 0;
+  std::int64_t owners = 0;  // of such an exchange, or its return: the busier direction
+  [[nodiscard]] std::int64_t sum() const { return reduce + exchange + returns + publish; }
+};
+BucketBytes bucket_bytes(const Bucket& bucket, int rank, int world);
+
 // What `muograph plan` prints per rank, and the balance tests check.
 struct PlanCost {
   std::vector<double> muon_flops;        // per rank

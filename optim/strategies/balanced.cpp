@@ -145,6 +145,7 @@ class Dealer {
 // waits long for another. When: always, unless there is a reason.
 Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
   constexpr double kGoodEnough = 1.02;
+  constexpr double kNoWorse = 1.001;  // a few gates are not worth a bucket of all layers
   Buckets buckets = sharded_adamw(params, world);
   const std::vector<Members> layers = layers_backward(params);
   if (layers.empty()) return buckets;
@@ -175,7 +176,7 @@ Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
   for (const Bucket& bucket : by_shape)
     limit += busiest_flops(bucket, params, world, form);
   for (const Layout& layout : candidates) {
-    if (time(layout) > kGoodEnough * best || layout.busiest_flops > limit * (1 + 1e-12)) continue;
+    if (time(layout) > kGoodEnough * best || layout.busiest_flops > kNoWorse * limit) continue;
     for (std::size_t b = 0; b < layout.buckets.size(); ++b)
       buckets.push_back(owned_bucket(params, layout.buckets[b], layout.owners[b], world));
     return buckets;

@@ -344,7 +344,10 @@ CheckpointSaver::Staging::Staging(CheckpointSaver& saver, const RankContext& ran
                                   std::span<const StateEntry> entries)
     : saver_(saver),
       memory_(rank.device.allocate_pinned(std::max<std::int64_t>(1, bytes(entries)),
-                                          "checkpoint staging")) {}
+                                          "checkpoint staging")) {
+  // Host memory comes page by page when it is touched: now, not in the first save.
+  std::memset(memory_->data(), 0, static_cast<std::size_t>(memory_->bytes()));
+}
 
 CheckpointSaver::Staging::~Staging() { saver_.impl_->release(); }
 

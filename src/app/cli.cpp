@@ -1,6 +1,5 @@
 #include "app/cli.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,18 +11,13 @@
 #include <vector>
 
 #include "app/commands.h"
-#include "app/config_file.h"
-#include "app/option_table.h"
+#include "app/option_parser.h"
 #include "app/run_directory.h"
 #include "base/check.h"
 
 namespace muo {
 namespace {
 
-struct CommandRow {
-  std::string_view name;
-  std::string_view help;
-};
 constexpr std::array kCommands = {
     CommandRow{"train", "train a GPT on text files, folders or token shards"},
     CommandRow{"eval", "loss and bits per byte of a checkpoint on held-out data"},
@@ -55,151 +49,6 @@ std::string general_help() {
   return out + "\nmuograph COMMAND --help tells a command's options.\n";
 }
 
-// "--depth N    layers [4]": the default behind the text, where it reads as one.
-class HelpFormatter final : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(36); }
-  std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string value = option->get_type_name();
-    return value.empty() ? "" : " " + value;
-  }
-  std::string make_option_desc(const CLI::Option* option) const override {
-    const std::string text = option->get_default_str();
-    const std::string tail = option->get_required() ? " (required)"
-                             : text.empty()         ? ""
-                                                    : " [" + text + "]";
-    std::string description = option->get_description();
-    return description.insert(std::min(description.find('\n'), description.size()), tail);
-  }
-  std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
-    return "Usage: muograph " + app->get_name() + " [OPTIONS]\n";
-  }
-};
-
-// One command's options in CLI11's hands: it splits the command line and formats help; the table
-// keeps parsing, ranges and defaults, which config files need as well.
-class Parser {
- public:
-  Parser(const CommandRow& command, std::vector<OptionRow> rows)
-      : app_(std::string(command.help), std::string(command.name)), rows_(std::move(rows)) {
-    app_.formatter(std::make_shared<HelpFormatter>());
-    app_.set_help_flag();  // CLI11's own would come first
-    app_.allow_extras();
-    for (const OptionRow& row : rows_) {
-      CLI::Option* option = app_.add_option("--" + std::string(row.name));
-      option->description(std::string(row.help) + row.choices_help)
-          ->group(std::string(row.group))
-          ->type_name(std::string(row.value))
-          ->default_str(option_text(row))
-          ->required(row.required);
-      option->expected(1, is_list(row) ? -1 : 1);
-      option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-      options_.push_back(option);
-    }
-  }
-
-  void add_text(const char* name, std::string& field, const char* value, const char* help) {
-    app_.add_option(name, field, help)->type_name(value)->group(kOther);
-  }
-  void add_flag(const char* name, bool& field, const char* help) {
-    app_.add_flag(name, field, help)->group(kOther);
-  }
-  [[nodiscard]] std::string help() const {
-    // CLI11 leaves two blank lines between groups.
-    std::string text = app_.help();
-    for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n"))
-      text.erase(at, 1);
-    return text;
-  }
-
-  // False: help was asked for.
-  bool parse(std::span<const char* const> arguments) {
-    app_.set_help_flag("-h,--help", "print this and exit")->group(kOther);
-    std::vector<std::string> reversed;  // as CLI11 wants them
-    for (const char* argument : arguments)
-      reversed.push_back(with_dashes(argument));
-    std::ranges::reverse(reversed);
-    try {
-      app_.parse(std::move(reversed));
-    } catch (const CLI::CallForHelp&) {
-      return false;
-    } catch (const CLI::ArgumentMismatch& error) {
-      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
-    } catch (const CLI::RequiredError& error) {
-      refuse_unknown();
-      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
-    } catch (const CLI::ParseError& error) {
-      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
-    }
-    refuse_unknown();
-    return true;
-  }
-
-  [[nodiscard]] bool is_given(std::string_view name) const {
-    const auto row = std::ranges::find(rows_, name, &OptionRow::name);
-    return row != rows_.end() &&
-           options_[static_cast<std::size_t>(row - rows_.begin())]->count() > 0;
-  }
-
-  // Fills the rows' fields with what the command line gave.
-  void apply() const {
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (options_[i]->count() == 0) continue;
-      set_option(rows_[i], options_[i]->results(), "--" + std::string(rows_[i].name));
-    }
-  }
-
-  // Fills the others from a file.
-  void apply_config(const std::filesystem::path& file) const {
-    load_config(file, rows_, [&](std::string_view name) {
-      for (std::size_t i = 0; i < rows_.size(); ++i) {
-        if (options_[i]->count() == 0) continue;
-        if (rows_[i].name == name ||
-            std::ranges::find(rows_[i].replaces, name) != rows_[i].replaces.end())
-          return true;
-      }
-      return false;
-    });
-  }
-
- private:
-  static constexpr const char* kOther = "Other";
-
-  // nanochat writes --device_batch_size in places.
-  static std::string with_dashes(std::string argument) {
-    if (argument.rfind("--", 0) == 0)
-      std::replace(argument.begin(),
-                   argument.begin() +
-                       static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
-                   '_', '-');
-    return argument;
-  }
-
-  void refuse_unknown() const {
-    const std::vector<std::string> extras = app_.remaining();
-    if (extras.empty()) return;
-    const auto first = std::ranges::find_if(
-        extras, [](const std::string& extra) { return extra.rfind('-', 0) == 0; });
-    if (first == extras.end())
-      throw InputError(fmt::format("{}: '{}' belongs to no option", app_.get_name(), extras[0]));
-    const std::string name = first->substr(0, first->find('='));
-    std::vector<std::string_view> names;
-    for (const CLI::Option* option : app_.get_options())
-      if (!option->get_lnames().empty()) names.emplace_back(option->get_lnames()[0]);
-    const std::string_view near = nearest_name(
-        std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
-    throw InputError(
-        fmt::format("{}: unknown option {}{}", app_.get_name(), name,
-                    near.empty() ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
-                                 : fmt::format("; did you mean --{}?", near)));
-  }
-
-  CLI::App app_;
-  std::vector<OptionRow> rows_;
-  std::vector<CLI::Option*> options_;
-};
-
 template <class Options>
 Command parse_simple(const CommandRow& command, std::span<const char* const> arguments) {
   Options options;
@@ -209,18 +58,26 @@ Command parse_simple(const CommandRow& command, std::span<const char* const> arg
   return options;
 }
 
+struct Flag {
+  const char* name;
+  bool* field;
+  const char* help;
+};
+
 // The options of a run, for what trains it, describes it or measures it; --json where `format` is
 // given. The help, if that was asked for.
 std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow> rows,
                                 TrainOptions& train, ReportFormat* format,
-                                std::span<const char* const> arguments, bool* compare = nullptr) {
+                                std::span<const char* const> arguments,
+                                std::span<const Flag> flags = {}) {
   Parser parser(command, std::move(rows));
   std::string config;
   bool json = false;
   parser.add_text("--config", config, "FILE.toml",
                   "options from a file, `name = value` lines; the command line wins");
   if (format != nullptr) parser.add_flag("--json", json, "for programs");
-  if (compare != nullptr) parser.add_flag("--compare", *compare, "all strategies side by side");
+  for (const Flag& flag : flags)
+    parser.add_flag(flag.name, *flag.field, flag.help);
   if (!parser.parse(arguments)) return Answer{parser.help()};
   parser.apply();
   if (!config.empty()) {
@@ -246,10 +103,22 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
 
 Command parse_plan(const CommandRow& command, std::span<const char* const> arguments) {
   PlanOptions options;
-  TrainOptions& train = options.train;
-  if (auto help = parse_run(command, option_table(train), train, &options.format, arguments,
-                            &options.compare))
+  PredictionOptions& p = options.prediction;
+  std::vector<OptionRow> rows = option_table(options.train);
+  for (OptionRow& row : option_table(p))
+    rows.push_back(std::move(row));
+  bool compare = false, articles = false;
+  const std::array flags = {
+      Flag{"--compare", &compare, "all strategies side by side"},
+      Flag{"--articles", &articles, "tables of articles on these strategies, and what holds"}};
+  if (auto help =
+          parse_run(command, std::move(rows), options.train, &options.format, arguments, flags))
     return *help;
+  if (compare && articles) throw InputError("plan: give --compare or --articles, not both");
+  if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
+    throw InputError("plan: --link-gbps and --gemm-tflops predict together: give both");
+  if (compare) options.kind = PlanKind::kCompare;
+  if (articles) options.kind = PlanKind::kArticles;
   return options;
 }
 
@@ -328,9 +197,7 @@ struct Run {
   int operator()(const TrainOptions& options) const { return run_train(options); }
   int operator()(const EvalOptions& options) const { return run_eval(options); }
   int operator()(const SampleOptions& options) const { return run_sample(options); }
-  int operator()(const PlanOptions& options) const {
-    return run_plan(options.train, options.format, options.compare);
-  }
+  int operator()(const PlanOptions& options) const { return run_plan(options); }
   int operator()(const BenchOptions& options) const {
     return run_bench(options.kind, options.train, options.steps, options.format);
   }

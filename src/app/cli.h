@@ -8,11 +8,6 @@
 
 namespace muo {
 
-struct PlanOptions {
-  TrainOptions train;
-  ReportFormat format = ReportFormat::kTable;
-  bool compare = false;
-};
 struct BenchOptions {
   BenchKind kind = BenchKind::kStep;
   TrainOptions train;

@@ -11,8 +11,8 @@ int run_eval(const EvalOptions& options);
 int run_sample(const SampleOptions& options);
 // Prints parameters, ownership, memory and wire bytes of a run without running it. Without `data`,
 // the vocabulary is --vocab-size, or the byte tokenizer's.
-// `compare`: all strategies side by side instead.
-int run_plan(const TrainOptions& options, ReportFormat format, bool compare = false);
+// Or prints all strategies side by side, or the articles' tables (article_tables.h).
+int run_plan(const PlanOptions& options);
 // Measures training steps of a run that `options` describe, on random tokens.
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps, ReportFormat format);
 int run_doctor();

@@ -69,11 +69,6 @@ Figures figures_of(const RunConfig& config, const OptimizerTimes& times) {
 
 std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
-// Ranks of the host are threads: with more of them than cores they wait for one.
-bool shares_cores(const RunConfig& config) {
-  return config.group.plugin == nullptr && config.world > usable_cores();
-}
-
 }  // namespace
 
 std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRow> rows) {
@@ -81,8 +76,7 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
   std::vector<std::string> head = {"strategy", "ms",      host ? "GFLOP/s" : "TFLOP/s",
                                    "comm ms",  "exposed", "update",
                                    "GEMM",     "comm"};
-  const bool threads = shares_cores(config);
-  if (threads) head.insert(head.end(), {"update*", "GEMM*", "comm*"});
+  if (host) head.insert(head.end(), {"CPU ms", "update*", "GEMM*", "comm*"});
   Table table(std::move(head));
   for (const OptimizerRow& row : rows) {
     const Figures f = figures_of(config, row.times);
@@ -92,9 +86,11 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
         fmt::format("{:.3f}", f.communication_ms), fmt::format("{:.3f}", f.phase_ms.back())};
     for (std::size_t i = 0; i < kPhases.size(); ++i)
       cells.push_back(percent(Figures::share(f.phase_ms, i)));
-    if (threads)
+    if (host) {
+      cells.push_back(fmt::format("{:.3f}", f.thread_ms[0] + f.thread_ms[1] + f.thread_ms[2]));
       for (std::size_t i = 0; i < kPhases.size(); ++i)
         cells.push_back(percent(Figures::share(f.thread_ms, i)));
+    }
     table.add(std::move(cells));
   }
   std::string out =
@@ -102,11 +98,15 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
       "  ms: of an update on the slowest device, the median. FLOP/s of a device: Newton-Schulz of\n"
       "  all matrices once, over that time and the devices. Comm: what communication takes;\n"
       "  exposed: what the update waits for it; mean of devices. Then shares of the time.\n";
-  if (threads)
+  if (host)
+    out +=
+        "  CPU: processor time of a device, mean, and shares of it: what other programs leave as "
+        "it "
+        "is.\n";
+  if (host && config.world > usable_cores())
     out += fmt::format(
-        "  {} devices share {} cores, so all times contain waiting for a core, and exposed "
-        "waiting\n"
-        "  for devices that have one. *: shares of the processor time that the devices had.\n",
+        "  {} devices share {} cores: the other times contain waiting for a core, and exposed\n"
+        "  waiting for devices that have one.\n",
         config.world, usable_cores());
   return out;
 }

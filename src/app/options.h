@@ -80,6 +80,22 @@ struct TrainOptions : DeviceOptions {
   std::string graph_dot;              // where to write the captured step; empty: nowhere
 };
 
+// What `plan` predicts the time of updates for; without the first two it does not.
+struct PredictionOptions {
+  std::optional<double> link_gbps;    // GB/s that a device sends in a collective
+  std::optional<double> gemm_tflops;  // of a device in Newton-Schulz
+  double link_us = 0;                 // of a collective, whatever its size
+  double step_ms = 0;                 // forward and backward of a step
+};
+enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles };
+enum class ReportFormat : std::uint8_t { kTable, kJson };
+struct PlanOptions {
+  TrainOptions train;
+  PredictionOptions prediction;
+  ReportFormat format = ReportFormat::kTable;
+  PlanKind kind = PlanKind::kReport;
+};
+
 struct EvalOptions : DeviceOptions {
   std::string checkpoint;         // a checkpoint, or a run directory: its newest
   std::vector<std::string> data;  // empty: the held-out data of the run
@@ -123,7 +139,5 @@ struct ExportOptions {
 enum class BenchKind : std::uint8_t { kStep, kLaunch, kOptimizer };
 // What --strategy may be there.
 inline constexpr std::string_view kAllStrategies = "all";
-
-enum class ReportFormat : std::uint8_t { kTable, kJson };
 
 }  // namespace muo

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/run_config.h"
+#include "optim/exposed_time.h"
 #include "optim/sharding_plan.h"
 #include "runtime/arena.h"
 
@@ -15,11 +16,18 @@ struct StrategyCost {
   std::string strategy;
   PlanCost cost;
   MemoryPlan memory;  // of rank 0
+  ExposedTime time;   // if there are rates
 };
 // Of every strategy, for the run that `config` is but for its own.
-std::vector<StrategyCost> compare_strategies(const RunConfig& config);
+struct Comparison {
+  const RunConfig& config;
+  std::optional<MachineRates> rates;
+  std::vector<StrategyCost> costs;
+};
+Comparison compare_strategies(const RunConfig& config,
+                              const std::optional<MachineRates>& rates = {});
 
-std::string compare_table(const RunConfig& config, std::span<const StrategyCost> costs);
-std::string compare_json(const RunConfig& config, std::span<const StrategyCost> costs);
+std::string compare_table(const Comparison& comparison);
+std::string compare_json(const Comparison& comparison);
 
 }  // namespace muo

@@ -11,12 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "app/article_tables.h"
 #include "app/backend.h"
 #include "app/commands.h"
 #include "app/plan_compare.h"
+#include "app/prediction.h"
 #include "app/run_memory.h"
 #include "app/scaling.h"
-#include "app/terminal.h"
 #include "app/text_table.h"
 
 namespace muo {
@@ -171,7 +172,7 @@ std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
   const std::vector<RankShare> share = shares(plan);
   for (std::size_t rank = 0; rank < share.size(); ++rank)
     table.add({std::to_string(rank), grouped(share[rank].units), grouped(share[rank].elements),
-               count_text(cost.muon_flops.at(rank)) + "FLOP", size_text(cost.sent_bytes.at(rank))});
+               flop_text(cost.muon_flops.at(rank)), size_text(cost.sent_bytes.at(rank))});
   return "\nWho updates what\n" + table.text() +
          fmt::format("  balance {:.3f} (1: no rank waits for another), padding {} elements\n",
                      cost.balance, grouped(cost.padding_elements));
@@ -218,7 +219,10 @@ std::string plan_table(const PlanReport& report) {
   return run_text(report.config) + parameters_text(report.config.model) +
          buckets_text(report.sharding) +
          ranks_text(report.sharding, plan_cost(report.sharding, params)) +
-         memory_text(report.config, report.memory);
+         memory_text(report.config, report.memory) +
+         (report.rates
+              ? prediction_text(exposed_time(report.sharding, params, *report.rates), *report.rates)
+              : "");
 }
 
 std::string plan_json(const PlanReport& report) {
@@ -244,58 +248,66 @@ std::string plan_json(const PlanReport& report) {
     const auto category = static_cast<MemoryCategory>(i);
     memory[std::string(muo::name_of(category))] = report.memory.category_bytes(category);
   }
-  const Json out = {{"parameters", run.parameters},
-                    {"scaling_parameters", run.scaling_parameters},
-                    {"parameter_groups", groups},
-                    {"flops_per_token", run.flops_per_token},
-                    {"attention_flops_per_token", attention_flops_per_token(run.model)},
-                    {"causal_flops_per_token", causal_flops_per_token(run.model)},
-                    {"total_flops", total_flops(run)},
-                    {"target_tokens", run.targets.tokens},
-                    {"target_batch_tokens", run.targets.batch_tokens},
-                    {"learning_rates", rates},
-                    {"batch_lr_scale", run.optimizer.batch_scale},
-                    {"width_lr_scale", run.optimizer.width_scale},
-                    {"weight_decay", hyper.muon_weight_decay},
-                    {"weight_decay_scale", run.optimizer.weight_decay_scale},
-                    {"iterations", run.iterations},
-                    {"total_batch_tokens", run.total_batch_tokens},
-                    {"world", run.world},
-                    {"accumulation", run.accumulation},
-                    {"device_batch_size", run.batch},
-                    {"dtype", muo::name_of(run.model.dtype)},
-                    {"gradient_wire", muo::name_of(run.formats.gradient_wire)},
-                    {"weight_wire", muo::name_of(run.formats.weight_wire)},
-                    {"embedding_state", muo::name_of(run.formats.embedding_state)},
-                    {"strategy", report.sharding.strategy},
-                    {"gather", name_of(report.sharding.gather)},
-                    {"balance", cost.balance},
-                    {"padding_elements", cost.padding_elements},
-                    {"buckets", buckets_json(report.sharding)},
-                    {"ranks", ranks},
-                    {"memory_bytes_by_category", memory},
-                    {"memory_bytes_per_device", report.memory.bytes},
-                    {"memory_bytes", report.memory.bytes * run.world},
-                    {"notes", run.notes},
-                    {"scaling_notes", scaling_notes(run)}};
+  Json out = {{"parameters", run.parameters},
+              {"scaling_parameters", run.scaling_parameters},
+              {"parameter_groups", groups},
+              {"flops_per_token", run.flops_per_token},
+              {"attention_flops_per_token", attention_flops_per_token(run.model)},
+              {"causal_flops_per_token", causal_flops_per_token(run.model)},
+              {"total_flops", total_flops(run)},
+              {"target_tokens", run.targets.tokens},
+              {"target_batch_tokens", run.targets.batch_tokens},
+              {"learning_rates", rates},
+              {"batch_lr_scale", run.optimizer.batch_scale},
+              {"width_lr_scale", run.optimizer.width_scale},
+              {"weight_decay", hyper.muon_weight_decay},
+              {"weight_decay_scale", run.optimizer.weight_decay_scale},
+              {"iterations", run.iterations},
+              {"total_batch_tokens", run.total_batch_tokens},
+              {"world", run.world},
+              {"accumulation", run.accumulation},
+              {"device_batch_size", run.batch},
+              {"dtype", muo::name_of(run.model.dtype)},
+              {"gradient_wire", muo::name_of(run.formats.gradient_wire)},
+              {"weight_wire", muo::name_of(run.formats.weight_wire)},
+              {"embedding_state", muo::name_of(run.formats.embedding_state)},
+              {"strategy", report.sharding.strategy},
+              {"gather", name_of(report.sharding.gather)},
+              {"balance", cost.balance},
+              {"padding_elements", cost.padding_elements},
+              {"buckets", buckets_json(report.sharding)},
+              {"ranks", ranks},
+              {"memory_bytes_by_category", memory},
+              {"memory_bytes_per_device", report.memory.bytes},
+              {"memory_bytes", report.memory.bytes * run.world},
+              {"notes", run.notes},
+              {"scaling_notes", scaling_notes(run)}};
+  if (report.rates)
+    out["predicted"] = prediction_json(exposed_time(report.sharding, params, *report.rates));
   return out.dump(2) + "\n";
 }
 
-int run_plan(const TrainOptions& options, ReportFormat format, bool compare) {
-  const RunConfig config =
-      resolve(options,
-              options.data.empty() ? vocabulary_only(options) : open_corpus(data_options(options)));
-  if (compare) {
-    const std::vector<StrategyCost> costs = compare_strategies(config);
-    const std::string text =
-        format == ReportFormat::kJson ? compare_json(config, costs) : compare_table(config, costs);
+int run_plan(const PlanOptions& options) {
+  const bool json = options.format == ReportFormat::kJson;
+  const auto print = [](const std::string& text) {
     static_cast<void>(std::fputs(text.c_str(), stdout));
+  };
+  if (options.kind == PlanKind::kArticles) {
+    print(json ? articles_json() : articles_text());
+    return 0;
+  }
+  const TrainOptions& train = options.train;
+  const RunConfig config = resolve(
+      train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
+  const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
+  if (options.kind == PlanKind::kCompare) {
+    const Comparison comparison = compare_strategies(config, rates);
+    print(json ? compare_json(comparison) : compare_table(comparison));
     return 0;
   }
   const PlanReport report{config, make_sharding_plan(config, gpt_parameters(config.model)),
-                          plan_run_memory(config)};
-  const std::string text = format == ReportFormat::kJson ? plan_json(report) : plan_table(report);
-  static_cast<void>(std::fputs(text.c_str(), stdout));
+                          plan_run_memory(config), rates};
+  print(json ? plan_json(report) : plan_table(report));
   require_memory(config, report.memory, available_memory_per_rank(config.group));
   return 0;
 }

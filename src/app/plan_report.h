@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "app/run_config.h"
+#include "optim/exposed_time.h"
 #include "optim/sharding_plan.h"
 #include "runtime/arena.h"
 
@@ -13,6 +15,7 @@ struct PlanReport {
   RunConfig config;
   ShardingPlan sharding;
   MemoryPlan memory;  // of one device
+  std::optional<MachineRates> rates = {};
 };
 std::string plan_table(const PlanReport& report);
 std::string plan_json(const PlanReport& report);

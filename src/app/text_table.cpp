@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+
+#include "app/terminal.h"
 
 namespace muo {
 
@@ -32,6 +35,13 @@ std::string size_text(std::int64_t bytes) {
   if (bytes >= std::int64_t{10} << 30)
     return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+std::string flop_text(double flops) {
+  std::string text = count_text(flops);
+  const bool prefixed = std::isalpha(static_cast<unsigned char>(text.back())) != 0;
+  text.insert(text.size() - (prefixed ? 1 : 0), " ");
+  return text + "FLOP";
 }
 
 }  // namespace muo

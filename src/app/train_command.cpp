@@ -48,10 +48,12 @@ class SignalScope {
     stop_signal = 0;
     std::signal(SIGINT, request_stop);
     std::signal(SIGTERM, request_stop);
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error like a full disk
   }
   ~SignalScope() {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
+    std::signal(SIGXFSZ, SIG_DFL);
   }
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;

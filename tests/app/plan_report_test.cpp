@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/plan_compare.h"
+#include "app/prediction.h"
 
 namespace muo {
 namespace {
@@ -80,9 +81,9 @@ TEST(PlanReport, TellsModelParametersAndSharding) {
 // What the strategies' descriptions promise of each other, in the numbers of the comparison.
 TEST(PlanReport, ComparesAllStrategies) {
   PlanReport report = report_of("balanced", 4);
-  const std::vector<StrategyCost> costs = compare_strategies(report.config);
-  ASSERT_EQ(costs.size(), strategy_names().size());
-  const json out = json::parse(compare_json(report.config, costs));
+  const Comparison comparison = compare_strategies(report.config);
+  ASSERT_EQ(comparison.costs.size(), strategy_names().size());
+  const json out = json::parse(compare_json(comparison));
   const auto row = [&](const std::string& strategy) {
     for (const json& each : out["strategies"])
       if (each["strategy"] == strategy) return each;
@@ -102,9 +103,51 @@ TEST(PlanReport, ComparesAllStrategies) {
   EXPECT_GT(number("allreduce_owner", "sent_bytes"), 1.1 * number("balanced", "sent_bytes"));
   EXPECT_GT(number("ns_replicated", "sent_bytes"), number("all_to_all", "sent_bytes"));
   EXPECT_GT(number("parallel", "balance"), number("parallel_round_robin", "balance"));
-  const std::string table = compare_table(report.config, costs);
+  const std::string table = compare_table(comparison);
   for (const std::string_view strategy : strategy_names())
     EXPECT_THAT(table, HasSubstr(std::string(strategy)));
+}
+
+// The model is exposed_time()'s; here, that it is asked about this run.
+TEST(PlanReport, PredictsWhatAnUpdateAdds) {
+  PlanReport report = report_of("stacked", 4);
+  const MachineRates rates{.link_bytes_per_s = 1e9, .gemm_flops_per_s = 1e12};
+  EXPECT_FALSE(json::parse(plan_json(report)).contains("predicted"));
+  EXPECT_THAT(plan_table(report), testing::Not(HasSubstr("Predicted")));
+  report.rates = rates;
+  const json plan = json::parse(plan_json(report));
+  const double sent = plan["ranks"][0]["sent_bytes"];
+  EXPECT_NEAR(plan["predicted"]["communication_ms"], sent * 1e-6, 1e-3);
+  const double flops = plan["ranks"][0]["muon_flops"];
+  EXPECT_NEAR(plan["predicted"]["newton_schulz_ms"], flops * 1e-9, 1e-9);
+  EXPECT_THAT(plan_table(report), HasSubstr("Predicted: 1 GB/s, 0 us a collective, 1 TFLOP/s"));
+  const Comparison all = compare_strategies(report.config, rates);
+  const json compared = json::parse(compare_json(all));
+  for (const json& row : compared["strategies"]) {
+    EXPECT_GT(row["predicted"]["exposed_communication_ms"], 0);
+    if (row["strategy"] == "stacked") {
+      for (const auto& [name, ms] : plan["predicted"].items())
+        EXPECT_NEAR(row["predicted"][name], ms, 1e-9) << name;
+    }
+  }
+  EXPECT_THAT(compare_table(all), HasSubstr("exposed communication"));
+}
+
+TEST(PlanReport, ReadsRatesInTheirUnits) {
+  RunConfig run;
+  run.accumulation = 4;
+  EXPECT_FALSE(machine_rates(run, {}));
+  PredictionOptions options;
+  options.link_gbps = 370;
+  options.gemm_tflops = 600;
+  options.link_us = 20;
+  options.step_ms = 1067;
+  const MachineRates rates = machine_rates(run, options).value();
+  EXPECT_DOUBLE_EQ(rates.link_bytes_per_s, 370e9);
+  EXPECT_DOUBLE_EQ(rates.gemm_flops_per_s, 600e12);
+  EXPECT_DOUBLE_EQ(rates.link_latency_s, 20e-6);
+  EXPECT_DOUBLE_EQ(rates.step_s, 1.067);
+  EXPECT_EQ(rates.accumulation, 4);
 }
 
 // nanochat's table by depth, as far as it prints digits.

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "optim/sharding_plan.h"
+
+namespace muo {
+
+// A machine and a model, as far as the time of an update depends on them.
+struct MachineRates {
+  double link_bytes_per_s = 0;  // that a rank sends while a collective runs
+  double link_latency_s = 0;    // of a collective, whatever its size
+  double gemm_flops_per_s = 0;  // of a device in Newton-Schulz
+  double step_s = 0;            // forward and backward of all micro-steps; 0: the update alone
+  std::int64_t accumulation = 1;
+};
+
+struct ExposedTime {
+  double communication_s = 0;  // all collectives of a step, one after the other
+  double newton_schulz_s = 0;  // of the busiest rank
+  double update_s = 0;         // what the update adds to step_s
+  // What of it a link that takes no time would save; and what matrix products that take none would.
+  double communication_exposed_s = 0, newton_schulz_exposed_s = 0;
+};
+
+// The critical path of a step through ShardedStep's three streams, in its order of calls:
+// - compute: a forward, a third of the micro-step's time, and a backward, two thirds. Matrices and
+//   head take time in proportion to their elements, all other parameters none. A bucket's gradient
+//   is there when backward has passed the last parameter of it.
+// - comm: one collective at a time, in the order of the plan's tags. It begins when every rank has
+//   what it sends, takes link_latency_s for each call and the busiest rank's bytes over the link's
+//   rate, and ends for all ranks at once. Owners of a bucket gather at the same time, and scatter.
+// - update, of every rank: Newton-Schulz of its matrices of a bucket, its FLOPs over the rate.
+// Then all agree and commit, and Gather::kSimple publishes. Gather::kPipelined publishes at the
+// head of a step: what forward waits for there is what it adds.
+// Left out: work by elements (momentum, commit, AdamW), which memory bounds, and that collectives
+// and products slow each other down.
+ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> params,
+                         const MachineRates& rates);
+
+}  // namespace muo

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/config_file.h"
+#include "app/option_table.h"
+#include "base/check.h"
+
+namespace muo {
+
+struct CommandRow {
+  std::string_view name;
+  std::string_view help;
+};
+// "--depth N    layers [4]": the default behind the text, where it reads as one.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(36); }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string value = option->get_type_name();
+    return value.empty() ? "" : " " + value;
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string text = option->get_default_str();
+    const std::string tail = option->get_required() ? " (required)"
+                             : text.empty()         ? ""
+                                                    : " [" + text + "]";
+    std::string description = option->get_description();
+    return description.insert(std::min(description.find('\n'), description.size()), tail);
+  }
+  std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
+    return "Usage: muograph " + app->get_name() + " [OPTIONS]\n";
+  }
+};
+
+// One command's options in CLI11's hands: it splits the command line and formats help; the table
+// keeps parsing, ranges and defaults, which config files need as well.
+class Parser {
+ public:
+  Parser(const CommandRow& command, std::vector<OptionRow> rows)
+      : app_(std::string(command.help), std::string(command.name)), rows_(std::move(rows)) {
+    app_.formatter(std::make_shared<HelpFormatter>());
+    app_.set_help_flag();  // CLI11's own would come first
+    app_.allow_extras();
+    for (const OptionRow& row : rows_) {
+      CLI::Option* option = app_.add_option("--" + std::string(row.name));
+      option->description(std::string(row.help) + row.choices_help)
+          ->group(std::string(row.group))
+          ->type_name(std::string(row.value))
+          ->default_str(option_text(row))
+          ->required(row.required);
+      option->expected(1, is_list(row) ? -1 : 1);
+      option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      options_.push_back(option);
+    }
+  }
+
+  void add_text(const char* name, std::string& field, const char* value, const char* help) {
+    app_.add_option(name, field, help)->type_name(value)->group(kOther);
+  }
+  void add_flag(const char* name, bool& field, const char* help) {
+    app_.add_flag(name, field, help)->group(kOther);
+  }
+  [[nodiscard]] std::string help() const {
+    // CLI11 leaves two blank lines between groups.
+    std::string text = app_.help();
+    for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n"))
+      text.erase(at, 1);
+    return text;
+  }
+
+  // False: help was asked for.
+  bool parse(std::span<const char* const> arguments) {
+    app_.set_help_flag("-h,--help", "print this and exit")->group(kOther);
+    std::vector<std::string> reversed;  // as CLI11 wants them
+    for (const char* argument : arguments)
+      reversed.push_back(with_dashes(argument));
+    std::ranges::reverse(reversed);
+    try {
+      app_.parse(std::move(reversed));
+    } catch (const CLI::CallForHelp&) {
+      return false;
+    } catch (const CLI::ArgumentMismatch& error) {
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    } catch (const CLI::RequiredError& error) {
+      refuse_unknown();
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    } catch (const CLI::ParseError& error) {
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    }
+    refuse_unknown();
+    return true;
+  }
+
+  [[nodiscard]] bool is_given(std::string_view name) const {
+    const auto row = std::ranges::find(rows_, name, &OptionRow::name);
+    return row != rows_.end() &&
+           options_[static_cast<std::size_t>(row - rows_.begin())]->count() > 0;
+  }
+
+  // Fills the rows' fields with what the command line gave.
+  void apply() const {
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (options_[i]->count() == 0) continue;
+      set_option(rows_[i], options_[i]->results(), "--" + std::string(rows_[i].name));
+    }
+  }
+
+  // Fills the others from a file.
+  void apply_config(const std::filesystem::path& file) const {
+    load_config(file, rows_, [&](std::string_view name) {
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        if (options_[i]->count() == 0) continue;
+        if (rows_[i].name == name ||
+            std::ranges::find(rows_[i].replaces, name) != rows_[i].replaces.end())
+          return true;
+      }
+      return false;
+    });
+  }
+
+ private:
+  static constexpr const char* kOther = "Other";
+
+  // nanochat writes --device_batch_size in places.
+  static std::string with_dashes(std::string argument) {
+    if (argument.rfind("--", 0) == 0)
+      std::replace(argument.begin(),
+                   argument.begin() +
+                       static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
+                   '_', '-');
+    return argument;
+  }
+
+  void refuse_unknown() const {
+    const std::vector<std::string> extras = app_.remaining();
+    if (extras.empty()) return;
+    const auto first = std::ranges::find_if(
+        extras, [](const std::string& extra) { return extra.rfind('-', 0) == 0; });
+    if (first == extras.end())
+      throw InputError(fmt::format("{}: '{}' belongs to no option", app_.get_name(), extras[0]));
+    const std::string name = first->substr(0, first->find('='));
+    std::vector<std::string_view> names;
+    for (const CLI::Option* option : app_.get_options())
+      if (!option->get_lnames().empty()) names.emplace_back(option->get_lnames()[0]);
+    const std::string_view near = nearest_name(
+        std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
+    throw InputError(
+        fmt::format("{}: unknown option {}{}", app_.get_name(), name,
+                    near.empty() ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
+                                 : fmt::format("; did you mean --{}?", near)));
+  }
+
+  CLI::App app_;
+  std::vector<OptionRow> rows_;
+  std::vector<CLI::Option*> options_;
+};
+
+}  // namespace muo

@@ -1,0 +1,178 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/training_run.h"
+#include "support/files.h"
+#include "support/program.h"
+
+// Runs that go on: over the ends of files and epochs, from weights alone, from the right place.
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+using test::run_program;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Resume : public Training {
+ protected:
+  // .bin shards with `counts` tokens; their names, as --data takes them.
+  [[nodiscard]] std::string shards(const std::string& name,
+                                   const std::vector<std::int32_t>& counts) const {
+    std::string names;
+    for (std::size_t f = 0; f < counts.size(); ++f) {
+      std::vector<std::int32_t> header(256);
+      header[0] = 20240520;
+      header[1] = 1;
+      header[2] = counts[f];
+      std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
+      for (std::int32_t i = 0; i < counts[f]; ++i) {
+        const auto token = static_cast<std::uint16_t>((i * i + static_cast<int>(f) * 31) % 251);
+        bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
+      }
+      const fs::path file = path(name + std::to_string(f) + ".bin");
+      test::write_file(file, bytes);
+      names += file.string() + " ";
+    }
+    return names;
+  }
+  void forget_after(const std::string& out, std::int64_t step) const {
+    for (const FoundCheckpoint& found : find_checkpoints(path(out)))
+      if (found.step > step) fs::remove_all(found.path);
+  }
+};
+
+// 20 steps of 24 rows take 480 of 90 rows: more than five epochs over three files.
+TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
+  text_ = shards("train", {1000, 700, 1300});
+  const std::string data = "--data " + shards("train", {1000, 700, 1300}) + "--val-data " +
+                           shards("val", {400, 900}) +
+                           "--eval-every 5 --save-every 1 --num-iterations 20 ";
+  train("whole", data);
+  const std::string want = tensors("whole", 20);
+  const std::vector<double> curve = losses("whole");
+  for (const std::int64_t step : {19, 17, 9, 4, 3}) {
+    forget_after("whole", step);
+    const Outcome outcome = train("whole", data + "--resume auto");
+    EXPECT_THAT(outcome.out, HasSubstr("at step " + std::to_string(step)));
+    EXPECT_EQ(losses("whole"), curve) << step;
+    EXPECT_TRUE(tensors("whole", 20) == want) << step;
+  }
+}
+
+TEST_F(Resume, TheEvaluationSetIsTheSameEveryTimeWhateverTheWorld) {
+  text_ = shards("train", {1000, 2000});
+  const std::string still =
+      "--data " + shards("train", {1000, 2000}) + "--val-data " + shards("val", {400, 900}) +
+      "--eval-every 3 --matrix-lr 0 --embedding-lr 0 --unembedding-lr 0 --weight-decay 0 ";
+  train("a", still);
+  const std::vector<json> evals = metrics("a", "eval");
+  ASSERT_EQ(evals.size(), 8U);
+  for (const json& eval : evals)
+    EXPECT_EQ(eval["val_loss"], evals[0]["val_loss"]);
+  train("b", still + "--devices 3");
+  EXPECT_NEAR(metrics("b", "eval")[0]["val_loss"].get<double>(), evals[0]["val_loss"].get<double>(),
+              1e-5);
+}
+
+TEST_F(Resume, InitFromTakesWeightsOnly) {
+  train("old");
+  const Outcome outcome = train("new", "--devices 3 --init-from " + path("old").string());
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("weights from"), HasSubstr("was at step 20")));
+  const json first = metrics("new", "eval").front();
+  EXPECT_EQ(first["step"], 0);
+  EXPECT_NEAR(first["val_loss"].get<double>(), metrics("old", "eval").back()["val_loss"], 1e-6);
+  EXPECT_EQ(metrics("new", "train").size(), 20U);
+
+  // The optimizer starts anew, in this run as in one that begins with the same weights.
+  const Checkpoint checkpoint(path("new"));
+  EXPECT_EQ(checkpoint.info().updates, 20);
+  const fs::path weights_only = path("exported");
+  fs::create_directories(weights_only / "checkpoints");
+  fs::copy(checkpoint_directory(path("old"), 20), weights_only / "checkpoints" / "step_00000020");
+  fs::remove(weights_only / "checkpoints" / "step_00000020" / "optimizer.safetensors");
+  train("again", "--devices 3 --init-from " + weights_only.string());
+  EXPECT_TRUE(tensors("again", 20) == tensors("new", 20));
+
+  const auto refused = [&](const std::string& more, const std::string& text) {
+    const Outcome other = run_program(options("other", "--init-from " + more));
+    EXPECT_EQ(other.code, 2) << more;
+    EXPECT_THAT(other.err, HasSubstr(text)) << more;
+    EXPECT_FALSE(fs::exists(path("other")));
+  };
+  refused(path("old").string() + " --n-embd 64", "n_embd 32, not 64");
+  refused(path("old").string() + " --resume " + path("old").string(), "give one of them");
+  refused(path("nowhere").string(), "nowhere");
+  // With --resume auto a run that was interrupted goes on, and does not begin again.
+  forget_after("new", 5);
+  EXPECT_EQ(run_program(options("new", "--init-from " + path("old").string())).code, 2);
+}
+
+TEST_F(Resume, AutoGoesOnWithARunThatBeganFromWeights) {
+  train("old");
+  const std::string run = "--save-every 5 --init-from " + path("old").string();
+  train("new", run + " --resume auto");
+  const std::string want = tensors("new", 20);
+  forget_after("new", 10);
+  EXPECT_THAT(train("new", run + " --resume auto").out,
+              AllOf(HasSubstr("resuming from"), Not(HasSubstr("weights from"))));
+  EXPECT_TRUE(tensors("new", 20) == want);
+}
+
+TEST_F(Resume, AnOlderCheckpointNeedsARunOfItsOwn) {
+  train("run", "--save-every 5");
+  const std::string older = checkpoint_directory(path("run"), 10).string();
+  const Outcome refused = run_program(options("run", "--num-iterations 30 --resume " + older));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("is not the newest of its run, which has come to step 20"));
+  train("branch", "--resume " + older);
+  EXPECT_TRUE(tensors("branch", 20) == tensors("run", 20));
+}
+
+TEST_F(Resume, SaysWhichOptionsHaveChanged) {
+  train("run", "--save-every 10");
+  forget_after("run", 10);
+  const Outcome outcome =
+      train("run", "--resume auto --matrix-lr 0.25 --devices 1 --sample-every 7");
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("matrix-lr 0.3, now 0.25"),
+                                 HasSubstr("devices 2, now 1"), Not(HasSubstr("sample-every"))));
+}
+
+TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
+  train("run", "--save-every 10");
+  const std::string run = path("run").string();
+  const Outcome inspected = run_program("checkpoint inspect --checkpoint " + run);
+  EXPECT_EQ(inspected.code, 0);
+  for (const char* text :
+       {"step 20, 20 updates, 15,360 tokens, seed 42, written by 2 devices", "n_embd 32",
+        "transformer.h.0.attn.c_q.weight.momentum", "total-batch-size = 768"})
+    EXPECT_THAT(inspected.out, HasSubstr(text));
+  const Outcome good = run_program("checkpoint verify --checkpoint " + run);
+  EXPECT_EQ(good.code, 0);
+  EXPECT_THAT(good.out,
+              AllOf(HasSubstr("step_00000020: whole"), HasSubstr("step_00000010: whole")));
+  std::string bytes =
+      test::read_file(checkpoint_directory(path("run"), 10) / "optimizer.safetensors");
+  bytes.back() = static_cast<char>(bytes.back() ^ 4);
+  test::write_file(checkpoint_directory(path("run"), 10) / "optimizer.safetensors", bytes);
+  const Outcome bad = run_program("checkpoint verify --checkpoint " + run);
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("step_00000020: whole"), HasSubstr("step_00000010: DAMAGED"),
+                             HasSubstr("checksum")));
+  EXPECT_THAT(bad.err, HasSubstr("1 of 2 checkpoints damaged"));
+  EXPECT_EQ(run_program("checkpoint verify --checkpoint " + path("nowhere").string()).code, 2);
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,260 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/training_run.h"
+#include "base/philox.h"
+#include "support/files.h"
+#include "support/program.h"
+#include "support/whole_run.h"
+
+// Runs that are killed, stopped, moved and go on for long. Short here; the suite SlowSurvival has
+// the long forms.
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+using test::run_program;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class Survival : public Training {
+ protected:
+  // SIGKILL at random moments; whatever is left goes on, to the same end.
+  void expect_to_survive_kills(int kills) {
+    const std::string run =
+        "--num-iterations 150 --save-every 3 --keep-last 3 --eval-every 40 --resume auto ";
+    train("whole", run);
+    const std::string want = tensors("whole", 150);
+    const std::vector<double> curve = losses("whole");
+    const CounterRandom random(7, "kills");
+    std::uint64_t draw = 0;
+    std::int64_t resumed = 0;
+    for (int run_number = 0; kills > 0; ++run_number) {
+      const std::string out = "killed" + std::to_string(run_number);
+      bool ended = false;  // by itself: else its log may lack what came after the last save
+      for (; !fs::exists(checkpoint_directory(path(out), 150)); --kills) {
+        const std::string delay = std::to_string(random.bits(draw++) % 900);
+        const Outcome outcome =
+            run_program(options(out, run) +
+                        (kills > 0 ? " & pid=$!; sleep 0." + std::string(3 - delay.size(), '0') +
+                                         delay + "; kill -KILL $pid; wait $pid"
+                                   : ""));
+        ASSERT_TRUE(outcome.code == 137 || outcome.code == 0) << outcome.code << outcome.err;
+        ended = outcome.code == 0;
+        std::vector<std::string> skipped;
+        const auto newest = newest_checkpoint(path(out), skipped);
+        EXPECT_THAT(skipped, IsEmpty()) << "a published checkpoint is not whole";
+        resumed += newest ? 1 : 0;
+      }
+      EXPECT_TRUE(tensors(out, 150) == want) << out;
+      if (ended) {
+        EXPECT_EQ(losses(out), curve) << out;
+      }
+      EXPECT_LE(find_checkpoints(path(out)).size(), 4U);  // killed before it removed one
+      for (const auto& item : fs::directory_iterator(path(out) / "checkpoints"))
+        EXPECT_EQ(item.path().filename().string().substr(0, 5), "step_");
+      fs::remove_all(path(out));
+    }
+    EXPECT_GT(resumed, 0);
+  }
+
+  // Memory, threads and open files of a run, over its time.
+  struct Sample {
+    double anonymous_kib = 0;
+    int threads = 0;
+    int files = 0;
+  };
+  std::vector<Sample> watch(const std::string& out, const std::string& more) {
+    const fs::path samples = path("samples");
+    const Outcome outcome =
+        run_program(options(out, more) +
+                    " >/dev/null & pid=$!; while s=$(awk '/^(RssAnon|Threads):/{print $2}' "
+                    "/proc/$pid/status) && [ $(echo $s | wc -w) = 2 ]; do echo $s $(ls "
+                    "/proc/$pid/fd | wc -l) >>" +
+                    samples.string() + "; sleep 0.05; done; wait $pid");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::ifstream in(samples);
+    std::vector<Sample> all;
+    for (Sample s; in >> s.anonymous_kib >> s.threads >> s.files;)
+      all.push_back(s);
+    return all;
+  }
+  void expect_flat(int steps) {
+    const std::vector<Sample> all =
+        watch("soak", "--num-iterations " + std::to_string(steps) +
+                          " --save-every 20 --keep-last 2 --eval-every 25 --sample-every 50 "
+                          "--eval-tokens 128 --verify-sync-every 30 ");
+    ASSERT_GE(all.size(), 10U);
+    const auto most = [&](std::size_t begin, std::size_t end, auto member) {
+      Sample top;
+      for (std::size_t i = begin; i < end; ++i)
+        top.*member = std::max(top.*member, all[i].*member);
+      return top.*member;
+    };
+    // The first quarter starts up.
+    const std::size_t n = all.size();
+    const auto before = [&](auto member) { return most(n / 4, n / 2, member); };
+    const auto after = [&](auto member) { return most(n / 2, n, member); };
+    EXPECT_EQ(after(&Sample::threads), before(&Sample::threads));
+    EXPECT_LE(after(&Sample::files), before(&Sample::files) + 3);  // of a save under way
+    EXPECT_LE(after(&Sample::anonymous_kib), before(&Sample::anonymous_kib) + 512);
+    RecordProperty("samples", static_cast<int>(n));
+    RecordProperty("kib_second_quarter", static_cast<int>(before(&Sample::anonymous_kib)));
+    RecordProperty("kib_second_half", static_cast<int>(after(&Sample::anonymous_kib)));
+  }
+
+  // A run that goes on on 3, 1 and 4 devices, against the one that stays on 2. Controls are runs
+  // that differ from that in the order of rounding only.
+  void expect_to_follow(std::int64_t steps, const std::vector<std::string>& controls) {
+    const std::string run = "--num-iterations " + std::to_string(steps) + " --eval-every -1 ";
+    train("undisturbed", run);
+    const std::vector<double> want = losses("undisturbed");
+    std::vector<double> distances;
+    for (std::size_t i = 0; i < controls.size(); ++i) {
+      const std::string out = "control" + std::to_string(i);
+      train(out, run + controls[i]);
+      distances.push_back(test::curve_distance(losses(out), want));
+    }
+    const std::string saves = run + "--save-every " + std::to_string(steps / 4) + " --resume auto ";
+    std::int64_t border = 0;
+    for (const char* const world :
+         {"--devices 2", "--devices 3", "--devices 1", "--devices 4 --device-batch-size 3"}) {
+      const Outcome outcome = train("moved", saves + world);
+      if (border > 0) {
+        EXPECT_THAT(outcome.out, HasSubstr("at step " + std::to_string(border)));
+      }
+      border += steps / 4;
+      for (const FoundCheckpoint& found : find_checkpoints(path("moved")))
+        if (found.step > border) fs::remove_all(found.path);
+    }
+    const std::vector<double> is = losses("moved");
+    ASSERT_EQ(is.size(), want.size());
+    EXPECT_LT(is.back(), 0.8 * is.front());
+    const double distance = test::curve_distance(is, want);
+    EXPECT_GT(distance, 0);
+    EXPECT_LE(distance, 4 * test::median(distances));
+    RecordProperty("distance", std::to_string(distance));
+    RecordProperty("median_of_controls", std::to_string(test::median(distances)));
+  }
+};
+
+TEST_F(Survival, KillsAtRandomMomentsLoseNothingThatWasSaved) { expect_to_survive_kills(6); }
+TEST_F(Survival, MemoryThreadsAndFilesAreFlat) { expect_flat(600); }
+TEST_F(Survival, ARunThatMovesBetweenWorldsFollowsTheUndisturbedCurve) {
+  expect_to_follow(40, {"--devices 1", "--devices 3 --device-batch-size 8",
+                        "--devices 4 --device-batch-size 6"});
+}
+
+class SlowSurvival : public Survival {
+ protected:
+  void SetUp() override {
+    if (std::getenv("MUO_SLOW") == nullptr)  // NOLINT(concurrency-mt-unsafe): one thread
+      GTEST_SKIP() << "minutes long; scripts/test.sh --slow runs it";
+  }
+};
+
+TEST_F(SlowSurvival, AHundredKills) { expect_to_survive_kills(100); }
+TEST_F(SlowSurvival, TenThousandSteps) { expect_flat(10000); }
+TEST_F(SlowSurvival, FourHundredStepsOnFourWorlds) {
+  expect_to_follow(400, {"--devices 1", "--devices 1 --device-batch-size 8",
+                         "--devices 1 --device-batch-size 6", "--devices 3 --device-batch-size 8",
+                         "--devices 3 --device-batch-size 2", "--devices 4 --device-batch-size 6",
+                         "--devices 4 --device-batch-size 3", "--device-batch-size 2"});
+}
+
+TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
+  // Steps that take longer than what lies between the signals.
+  const std::string run =
+      "--num-iterations 8 --n-embd 256 --total-batch-size 12288 --save-every 2 --eval-every -1 ";
+  train("whole", run);
+  const std::string log = path("log").string();
+  const Outcome outcome =
+      run_program(options("part", run) + " >" + log + " & pid=$!; until grep -q 'step 1/8' " + log +
+                  "; do sleep 0.01; done; kill -INT $pid; sleep 0.02; kill -TERM $pid; wait $pid");
+  EXPECT_EQ(outcome.code, 143);
+  EXPECT_THAT(test::read_file(log), Not(HasSubstr("run directory")));
+  train("part", run + "--resume auto");
+  EXPECT_TRUE(tensors("part", 8) == tensors("whole", 8));
+}
+
+TEST_F(Survival, SavesByTheClockAndBeforeLongEvaluationsChangeNothing) {
+  train("plain", "--num-iterations 60");
+  const std::string want = tensors("plain", 60);
+  EXPECT_EQ(find_checkpoints(path("plain")).size(), 1U);
+  train("minutes", "--num-iterations 60 --save-minutes 0.001");
+  EXPECT_GT(find_checkpoints(path("minutes")).size(), 1U);
+  EXPECT_TRUE(tensors("minutes", 60) == want);
+  train("before", "--num-iterations 60 --save-before-eval 0 --eval-every 15");
+  std::vector<std::int64_t> steps;
+  for (const FoundCheckpoint& found : find_checkpoints(path("before")))
+    steps.push_back(found.step);
+  EXPECT_THAT(steps, testing::ElementsAre(60, 45, 30, 15));
+  EXPECT_TRUE(tensors("before", 60) == want);
+  train("wait",
+        "--num-iterations 60 --save-every 4 --save-mode wait --keep-last 2 --keep-every 16");
+  steps.clear();
+  for (const FoundCheckpoint& found : find_checkpoints(path("wait")))
+    steps.push_back(found.step);
+  EXPECT_THAT(steps, testing::ElementsAre(60, 56, 48, 32, 16));
+  EXPECT_TRUE(tensors("wait", 60) == want);
+}
+
+TEST_F(Survival, AFileThatCannotGrowIsAClearMessageAndExitThree) {
+  for (const char* const mode : {"background", "wait"}) {
+    const std::string out = mode;
+    const Outcome outcome = run_program(
+        options(
+            out,
+            "--n-embd 128 --save-every 5 --num-iterations 400 --eval-every -1 --save-mode " + out),
+        "ulimit -f 300;");
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("checkpoint of step 5 not saved: "), HasSubstr("model.safetensors"),
+                      HasSubstr("File too large; free space or write elsewhere (--out)")));
+    EXPECT_THAT(find_checkpoints(path(out)), IsEmpty());
+  }
+}
+
+// The directory disappears, and comes back. Steps are long enough for a shell to do that.
+TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
+  const std::string run =
+      "--num-iterations 16 --n-embd 256 --total-batch-size 12288 --save-every 2 --eval-every -1 ";
+  train("whole", run);
+  const std::string checkpoints = (path("part") / "checkpoints").string();
+  const std::string saved = path("saved").string();
+  const std::string log = path("log").string();
+  const Outcome outcome = run_program(
+      options("part", run + "--on-save-error continue") + " >" + log + " & pid=$!; until [ -d " +
+      checkpoints + "/step_00000002 ]; do sleep 0.01; done; mv " + checkpoints + " " + saved +
+      "; touch " + checkpoints + "; until grep -q 'warning: checkpoint of step' " + log +
+      "; do sleep 0.01; kill -0 $pid || break; done; rm " + checkpoints + "; mv " + saved + " " +
+      checkpoints + "; wait $pid");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(test::read_file(log), HasSubstr("not saved"));
+  EXPECT_TRUE(tensors("part", 16) == tensors("whole", 16));
+  EXPECT_TRUE(fs::exists(checkpoint_directory(path("part"), 2)));
+}
+
+TEST_F(Survival, TheLastSaveHasToSucceedWhateverIsAskedFor) {
+  const std::string checkpoints = (path("run") / "checkpoints").string();
+  const Outcome outcome = run_program(
+      options("run", "--num-iterations 600 --on-save-error continue --eval-every -1") +
+      " & pid=$!; until [ -s " + (path("run") / "metrics.jsonl").string() +
+      " ]; do sleep 0.01; done; rmdir " + checkpoints + "; touch " + checkpoints + "; wait $pid");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("checkpoint of step 600 not saved: "));
+}
+
+}  // namespace
+}  // namespace muo

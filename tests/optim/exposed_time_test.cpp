@@ -1,0 +1,230 @@
+#include "optim/exposed_time.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "model/gpt_config.h"
+#include "optim/strategies/strategies.h"
+#include "support/plans.h"
+#include "support/toy_step.h"
+
+namespace muo::test {
+namespace {
+
+// Matrices of 64 x 64, 16 KiB each: what a rank of two sends of a pair of them.
+constexpr double kPairBytes = 64 * 64 * 4;
+const double kMatrixFlops = newton_schulz_flops({64, 64});
+
+std::vector<ParamSpec> matrices(int count) {
+  std::vector<ParamSpec> params;
+  for (int i = 0; i < count; ++i)
+    params.push_back({.name = "h." + std::to_string(i) + ".w", .shape = {64, 64}});
+  number_in_model_order(params);
+  return params;
+}
+
+// A pair takes the link 4 ms, and a matrix its owner 3.
+MachineRates rates(double step_ms = 0) {
+  return {.link_bytes_per_s = kPairBytes / 4e-3,
+          .gemm_flops_per_s = kMatrixFlops / 3e-3,
+          .step_s = 1e-3 * step_ms};
+}
+
+void expect_ms(const ExposedTime& got, const ExposedTime& want_ms) {
+  EXPECT_NEAR(1e3 * got.communication_s, want_ms.communication_s, 1e-9);
+  EXPECT_NEAR(1e3 * got.newton_schulz_s, want_ms.newton_schulz_s, 1e-9);
+  EXPECT_NEAR(1e3 * got.update_s, want_ms.update_s, 1e-9);
+  EXPECT_NEAR(1e3 * got.communication_exposed_s, want_ms.communication_exposed_s, 1e-9);
+  EXPECT_NEAR(1e3 * got.newton_schulz_exposed_s, want_ms.newton_schulz_exposed_s, 1e-9);
+}
+
+// Reduced, computed, gathered, one after the other.
+TEST(ExposedTime, OfOneBucketIsAllOfIt) {
+  const std::vector<ParamSpec> params = matrices(2);
+  const ShardingPlan plan = make_sharding_plan(params, 2, "block_cyclic");
+  expect_ms(exposed_time(plan, params, rates()), {8, 3, 11, 8, 3});
+  MachineRates slow = rates();
+  slow.link_latency_s = 1e-3;  // of the reduction, the agreement and the gather
+  expect_ms(exposed_time(plan, params, slow), {11, 3, 14, 11, 3});
+}
+
+// A step of 30 ms: forward until 10, then backward reaches the later pair at 20, the other at 30.
+//   comm    20-24 reduce, 30-34 reduce, 37-41 gather, 41-45 gather
+//   update  24-27, 34-37
+TEST(ExposedTime, BackwardHidesWhatItLeavesBehind) {
+  const std::vector<ParamSpec> params = matrices(4);
+  const ShardingPlan plan = make_sharding_plan(params, 2, "block_cyclic");
+  ASSERT_EQ(plan.buckets.size(), 2U);
+  // Without link: 30-33 update. Without products: 30-34 reduce, 34-42 gathers.
+  expect_ms(exposed_time(plan, params, rates(30)), {16, 6, 15, 12, 3});
+  // Nothing to hide behind: reduces until 8, update until 11, gathers until 19.
+  expect_ms(exposed_time(plan, params, rates()), {16, 6, 19, 13, 3});
+  // Three micro-steps: the last one's backward is from 23.333 on, its first half until 26.667.
+  MachineRates thrice = rates(30);
+  thrice.accumulation = 3;
+  expect_ms(exposed_time(plan, params, thrice), {16, 6, 15.0 + 2.0 / 3, 12.0 + 2.0 / 3, 3});
+}
+
+// The gathers are until 4 and 8. Forward waits for the first until 4, and is at the second 5 later.
+// So all is 4 later: reduces 24-28 and 34-38, updates 28-31 and 38-41.
+TEST(ExposedTime, ForwardHidesAPipelinedGather) {
+  const std::vector<ParamSpec> params = matrices(4);
+  const ShardingPlan plan = pipelined(make_sharding_plan(params, 2, "block_cyclic"));
+  expect_ms(exposed_time(plan, params, rates(30)), {16, 6, 11, 8, 3});
+}
+
+// A pair's inputs go to their owners, and its updates back: a rank gets half a matrix in 2 ms, and
+// gives one meanwhile.
+//   comm    0-4 reduce A, 4-6 inputs A, 6-10 reduce B, 10-12 inputs B, 13-15 updates A,
+//           16-18 updates B, 18-26 weights
+//   update  10-13 A (behind B's reduced gradients on the stream), 13-16 B
+TEST(ExposedTime, InputsTravelWhileTheBucketBeforeComputes) {
+  const std::vector<ParamSpec> params = matrices(4);
+  const ShardingPlan plan = make_sharding_plan(params, 2, "parallel");
+  ASSERT_EQ(plan.buckets.size(), 2U);
+  expect_ms(exposed_time(plan, params, rates()), {24, 6, 26, 20, 2});
+}
+
+std::vector<double> all_times(const ExposedTime& time) {
+  return {time.communication_s, time.newton_schulz_s, time.update_s, time.communication_exposed_s,
+          time.newton_schulz_exposed_s};
+}
+
+class ExposedTimeOfPlans : public ::testing::TestWithParam<int> {};
+
+TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
+  const std::vector<ParamSpec> params = toy_params();
+  for (ShardingPlan plan : all_plans(params, GetParam()))
+    for (const bool at_head : {false, true})
+      for (const double step_ms : {0.0, 10.0}) {
+        if (at_head) plan = pipelined(plan);
+        SCOPED_TRACE(plan.strategy + (at_head ? ", pipelined, " : ", ") + std::to_string(step_ms));
+        MachineRates machine = rates(step_ms);
+        machine.link_latency_s = 1e-5;
+        const auto with = [&](double MachineRates::*rate, double factor) {
+          MachineRates other = machine;
+          other.*rate *= factor;
+          return exposed_time(plan, params, other);
+        };
+        const ExposedTime time = exposed_time(plan, params, machine);
+        const double rounding = 1e-12;
+        double busiest = 0;
+        for (const Bucket& bucket : plan.buckets)
+          busiest += strategies::busiest_flops(bucket, params, plan.world, *plan.newton_schulz);
+        EXPECT_LE(time.update_s,
+                  time.communication_s + busiest / machine.gemm_flops_per_s + rounding);
+        EXPECT_LE(time.communication_exposed_s, time.communication_s + rounding);
+        EXPECT_GE(time.communication_exposed_s, 0);
+        EXPECT_GE(time.newton_schulz_exposed_s, 0);
+        if (plan.world == 1) {
+          EXPECT_EQ(time.communication_s, 0);
+          EXPECT_EQ(time.communication_exposed_s, 0);
+        }
+        if (step_ms <= 0) {
+          EXPECT_GE(time.update_s, time.communication_s - rounding);
+          EXPECT_GE(time.update_s, time.newton_schulz_s - rounding);
+        }
+        // Whatever gets faster, or more of it hides, the update adds no more.
+        EXPECT_LE(with(&MachineRates::link_bytes_per_s, 2).update_s, time.update_s + rounding);
+        EXPECT_LE(with(&MachineRates::link_bytes_per_s, 2).communication_exposed_s,
+                  time.communication_exposed_s + rounding);
+        EXPECT_LE(with(&MachineRates::gemm_flops_per_s, 2).update_s, time.update_s + rounding);
+        EXPECT_LE(with(&MachineRates::link_latency_s, 0.5).update_s, time.update_s + rounding);
+        EXPECT_LE(with(&MachineRates::step_s, 2).update_s, time.update_s + rounding);
+        // A machine twice as slow in everything takes twice as long.
+        MachineRates slow = machine;
+        slow.link_bytes_per_s /= 2;
+        slow.gemm_flops_per_s /= 2;
+        slow.link_latency_s *= 2;
+        slow.step_s *= 2;
+        const std::vector<double> twice = all_times(exposed_time(plan, params, slow));
+        const std::vector<double> once = all_times(time);
+        for (std::size_t i = 0; i < once.size(); ++i)
+          EXPECT_NEAR(twice[i], 2 * once[i], rounding) << i;
+      }
+}
+INSTANTIATE_TEST_SUITE_P(Worlds, ExposedTimeOfPlans, ::testing::Values(1, 2, 3, 8));
+
+// Alone, an update takes as long whether its gather is its last part or its first.
+TEST(ExposedTime, WithoutAModelThereIsNothingToPipeline) {
+  const std::vector<ParamSpec> params = toy_params();
+  for (const ShardingPlan& plan : all_plans(params, 3))
+    EXPECT_NEAR(exposed_time(plan, params, rates()).update_s,
+                exposed_time(pipelined(plan), params, rates()).update_s, 1e-12)
+        << plan.strategy;
+}
+
+// The table of spec/strategies 3.3: nanochat's d24 on 8 devices, embeddings in bf16 and the rest in
+// fp32, 370 GB/s and 600 TFLOP/s.
+class SpecTable : public ::testing::Test {
+ protected:
+  static constexpr int kWorld = 8;
+  struct Line {
+    double gigabytes = 0, communication_ms = 0, newton_schulz_ms = 0;
+  };
+  // `narrow_exchange`: Newton-Schulz' inputs and updates travel in bf16, which no plan can say
+  // while gradients are fp32.
+  [[nodiscard]] Line line_of(const std::string& strategy, bool narrow_exchange = false) const {
+    ShardingPlan plan = make_sharding_plan(params_, kWorld, strategy);
+    double saved = 0;
+    for (Bucket& bucket : plan.buckets) {
+      const ParamRole role = params_[bucket.units.front().param].role;
+      if (role == ParamRole::kEmbedding || role == ParamRole::kValueEmbedding)
+        bucket.gradient_wire = bucket.weight_wire = DType::kBF16;
+      const BucketBytes bytes = bucket_bytes(bucket, 0, kWorld);
+      if (narrow_exchange)
+        saved += bucket.returns == Return::kScatter ? static_cast<double>(bytes.owners)
+                                                    : static_cast<double>(bytes.exchange) / 2;
+    }
+    const MachineRates machine{.link_bytes_per_s = 370e9, .gemm_flops_per_s = 600e12};
+    const ExposedTime time = exposed_time(plan, params_, machine);
+    const double bytes = time.communication_s * machine.link_bytes_per_s - saved;
+    return {bytes / 1e9, 1e3 * bytes / machine.link_bytes_per_s, 1e3 * time.newton_schulz_s};
+  }
+  static void expect(const Line& got, const Line& table) {
+    EXPECT_NEAR(got.gigabytes, table.gigabytes, 0.011);
+    EXPECT_NEAR(got.communication_ms, table.communication_ms, 0.06);
+    EXPECT_NEAR(got.newton_schulz_ms, table.newton_schulz_ms, 0.06);
+  }
+
+  std::vector<ParamSpec> params_ = [] {
+    GptConfig model;
+    model.n_layer = 24;
+    model.n_embd = 1536;
+    model.n_head = model.n_kv_head = 12;
+    model.vocab_size = 32768;
+    model.value_embeddings = model.smear = model.backout = true;
+    model.resid_lambdas = model.x0_lambdas = true;
+    return gpt_parameters(model);
+  }();
+};
+
+TEST_F(SpecTable, HoldsForWhatMovesEveryMatrixAlike) {
+  expect(line_of("ddp"), {7.40, 20.0, 43.5});
+  expect(line_of("stacked"), {7.40, 20.0, 5.4});
+  expect(line_of("balanced"), {7.40, 20.0, 5.4});
+  expect(line_of("ns_replicated", /*narrow_exchange=*/true), {8.59, 23.2, 43.5});
+  expect(line_of("parallel", /*narrow_exchange=*/true), {7.70, 20.8, 5.4});
+}
+
+// It counts three transfers of everything, this program all-reduces matrices only: 9.78 GB.
+TEST_F(SpecTable, CountsTooMuchForAnAllReduceToOwners) {
+  expect(line_of("allreduce_owner"), {9.78, 26.4, 5.4});
+}
+
+// All in bf16: 4.84 GB, 13.1 ms.
+TEST_F(SpecTable, NarrowWiresHalveIt) {
+  const ShardingPlan plan = make_sharding_plan(
+      params_, kWorld, "balanced", {.gradient_wire = DType::kBF16, .weight_wire = DType::kBF16});
+  const ExposedTime time =
+      exposed_time(plan, params_, {.link_bytes_per_s = 370e9, .gemm_flops_per_s = 600e12});
+  EXPECT_NEAR(1e3 * time.communication_s, 13.1, 0.06);
+}
+
+}  // namespace
+}  // namespace muo::test
