@@ -19,17 +19,19 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
                                             shape.seq_len)) {
   const std::int64_t full_parts = (shape.accumulation - 1) / kMostUnrolled;
   const std::int64_t rest = shape.accumulation - full_parts * kMostUnrolled;
-  const auto add = [&](bool opens, bool closes, std::int64_t micro_steps, std::int64_t repeats) {
+  const auto add = [&](std::int64_t begin, bool closes, std::int64_t micro_steps,
+                       std::int64_t repeats) {
     Part part;
-    part.opens = opens;
+    part.opens = begin == 0;
     part.closes = closes;
+    part.begin = begin;
     part.micro_steps = micro_steps;
     part.repeats = repeats;
     parts_.push_back(std::move(part));
   };
-  if (full_parts >= 1) add(true, false, kMostUnrolled, 1);
-  if (full_parts >= 2) add(false, false, kMostUnrolled, full_parts - 1);
-  add(full_parts == 0, true, rest, 1);
+  if (full_parts >= 1) add(0, false, kMostUnrolled, 1);
+  if (full_parts >= 2) add(kMostUnrolled, false, kMostUnrolled, full_parts - 1);
+  add(shape.accumulation - rest, true, rest, 1);
 
   const std::int64_t longest = std::min(shape.accumulation, kMostUnrolled);
   const auto input = [&](const char* name) {
@@ -67,15 +69,22 @@ void StepGraph::wait_for_weight(std::size_t param) {
   if (waits) lap(StepPhase::kGather);
 }
 
-void StepGraph::micro_step(std::int64_t index, bool first, bool last) {
+void StepGraph::micro_step(std::int64_t index, std::int64_t of_step, bool last) {
+  const bool first = of_step == 0;
+  const bool reduces = last || update_.reduces_every_micro_step();
   const ProfileRange range(ProfileKind::kPhase, ProfileRange::Payload{index}, "micro-step");
   Stream& stream = rank_.compute;
   const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
   WeightSource weights{.weights = weights_};
   if (first) weights.before_use = [this](std::size_t param) { wait_for_weight(param); };
-  GradientSink sink{.gradients = gradients_, .accumulate = !first, .ready = {}};
+  GradientSink sink{.gradients = gradients_,
+                    .accumulate = !first && !update_.reduces_every_micro_step()};
   sink.after_losses = [this] { lap(StepPhase::kLosses); };
-  if (last) sink.ready = [this](std::size_t param) { update_.gradient_ready(param); };
+  if (reduces) {
+    update_.begin_micro_step(of_step);
+    sink.before_write = [this](std::size_t param) { update_.gradient_needed(param); };
+    sink.ready = [this](std::size_t param) { update_.gradient_ready(param); };
+  }
   gpt.forward(stream, weights, inputs_.row(index));
   lap(StepPhase::kForward);
   gpt.losses_and_backward(stream, weights, inputs_.row(index), targets_.row(index), loss_scale_,
@@ -98,9 +107,11 @@ void StepGraph::enqueue(const Part& part) {
     lap(StepPhase::kBegin);
   }
   for (std::int64_t i = 0; i < part.micro_steps; ++i)
-    micro_step(i, /*first=*/part.opens && i == 0,
-               /*last=*/part.closes && i + 1 == part.micro_steps);
-  if (!part.closes) return;
+    micro_step(i, part.begin + i, /*last=*/part.closes && i + 1 == part.micro_steps);
+  if (!part.closes) {
+    update_.join();
+    return;
+  }
   update_.finish([this](Stream& stream) {
     lap(StepPhase::kUpdate);
     write_metrics(stream,

@@ -60,12 +60,14 @@ class StepGraph {
   struct Part {
     bool opens = false;
     bool closes = false;
+    std::int64_t begin = 0;  // the first micro-step's index in the step, the first time
     std::int64_t micro_steps = 0;
     std::int64_t repeats = 1;
     std::unique_ptr<Graph> graph;
   };
   void enqueue(const Part& part);
-  void micro_step(std::int64_t index, bool first, bool last);
+  // `index` in its graph, `of_step` in the step.
+  void micro_step(std::int64_t index, std::int64_t of_step, bool last);
   void wait_for_weight(std::size_t param);
   void lap(StepPhase phase);
 

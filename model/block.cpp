@@ -63,7 +63,7 @@ void value_gradients(Stream& stream, const BlockContext& block, const GradientAc
   const BlockParams& p = block_params(block);
   const BlockActivations& a = block.act;
   value_embedding_backward(stream, {.dx = flow.dnormed,
-                                    .dweight = sink.gradients[p.ve_gate],
+                                    .dweight = sink[p.ve_gate],
                                     .dv = rows_of(flow.dv),
                                     .gates = a.value_gates,
                                     .x = a.attn_in,
@@ -72,7 +72,7 @@ void value_gradients(Stream& stream, const BlockContext& block, const GradientAc
                                     .tokens = block.tokens,
                                     .accumulate = sink.accumulate});
   sink.announce(p.ve_gate);
-  embedding_backward(stream, {.dtable = sink.gradients[p.value_embed],
+  embedding_backward(stream, {.dtable = sink[p.value_embed],
                               .dy = rows_of(flow.dv),
                               .tokens = block.tokens,
                               .scale = a.value_gates,
@@ -84,7 +84,7 @@ void value_gradients(Stream& stream, const BlockContext& block, const GradientAc
 
 void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
                      const GradientSink& sink) {
-  const Tensor dw = sink.gradients[param];
+  const Tensor dw = sink[param];
   gemm(stream, {.d = dw,
                 .c = sink.accumulate ? dw : Tensor{},
                 .a = dy,
@@ -191,7 +191,7 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
       {.dx = flow.dx, .dy = flow.dnormed, .y = a.attn_in, .rstd = a.attn_rstd, .accumulate = true});
   const Mix mix = mix_of(block, w);
   if (!mix.alpha && !mix.beta) return;
-  const Mix gradient = mix_of(block, sink.gradients);
+  const Mix gradient = mix_of(block, sink);
   mix_backward(stream, {.dx = flow.dx,
                         .dz = flow.dx0,
                         .x = from,

@@ -19,13 +19,19 @@ struct WeightSource {
   }
 };
 
-// What backward does with a weight's gradient: writes it (first micro-step) or adds to it (others),
-// then says that it is final (last micro-step; `ready` may be empty).
+// What backward does with a weight's gradient: says that it will write it, writes it (first
+// micro-step) or adds to it (others), then says that it is final (last micro-step). What is said
+// may interest nobody.
 struct GradientSink {
   std::span<const Tensor> gradients;  // by parameter index, logical shapes
   bool accumulate = false;
-  std::function<void(std::size_t param)> ready;
+  std::function<void(std::size_t param)> before_write = {};
+  std::function<void(std::size_t param)> ready = {};
   std::function<void()> after_losses = {};  // called when the head's work is enqueued
+  [[nodiscard]] const Tensor& operator[](std::size_t param) const {
+    if (before_write) before_write(param);
+    return gradients[param];
+  }
   void announce(std::size_t param) const {
     if (ready) ready(param);
   }

@@ -96,6 +96,7 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, floa
     weight_gradient(stream, params_.lm_head, logits, x,
                     {.gradients = sink->gradients,
                      .accumulate = sink->accumulate || begin > 0,
+                     .before_write = sink->before_write,
                      .ready = last ? sink->ready : nullptr});
     gemm(stream, {.d = act_.gradients.dnormed.rows(begin, end), .c = {}, .a = logits, .b = w});
   }
@@ -121,7 +122,7 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
                           .dz = flow.dbackout,
                           .z = act_.backout,
                           .beta = weights[params_.backout_lambda],
-                          .dbeta = sink.gradients[params_.backout_lambda],
+                          .dbeta = sink[params_.backout_lambda],
                           .sign = -1.0F,
                           .accumulate = sink.accumulate});
     sink.announce(params_.backout_lambda);
@@ -145,8 +146,8 @@ void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tenso
   if (config_.x0_lambdas) add(stream, {.y = dx, .x = flow.dx0});
   if (config_.smear) {
     smear_backward(stream, {.dx = in_rows(flow.dnormed),
-                            .dweight = sink.gradients[params_.smear_gate],
-                            .dlambda = sink.gradients[params_.smear_lambda],
+                            .dweight = sink[params_.smear_gate],
+                            .dlambda = sink[params_.smear_lambda],
                             .dy = in_rows(dx),
                             .x = in_rows(act_.embedded),
                             .gates = act_.smear_gates,
@@ -159,7 +160,7 @@ void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tenso
   }
   rms_norm_backward(
       stream, {.dx = dx, .dy = dx, .y = act_.embedded, .rstd = act_.rstd0, .accumulate = false});
-  embedding_backward(stream, {.dtable = sink.gradients[params_.wte],
+  embedding_backward(stream, {.dtable = sink[params_.wte],
                               .dy = dx,
                               .tokens = tokens.view({tokens.numel()}),
                               .accumulate = sink.accumulate});

@@ -5,13 +5,15 @@
 #include "kernels/commit.h"
 #include "kernels/muon.h"
 #include "kernels/reduce.h"
+#include "kernels/residual.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
 
 BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
                      const NewtonSchulzForm& form, std::span<const ParamSpec> params, Arena& arena,
-                     Lifespan gradients, Tensor scalars, Tensor place, PlaceBases places)
+                     const GradientMemory& gradients, Tensor scalars, Tensor place,
+                     PlaceBases places)
     : bucket_(bucket),
       version_(version),
       form_(form),
@@ -36,32 +38,16 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const Optimi
                          .category = category,
                          .lifespan = Lifespan::kRun});
   };
-  const auto wire = [&](const char* what, DType dtype) {
-    return arena.tensor({.name = bucket.name + what,
-                         .shape = {full},
-                         .dtype = dtype,
-                         .category = MemoryCategory::kStaging});
-  };
   const bool converted = world_ > 1 && bucket.weight_wire != bucket.replica_dtype;
   weights_ = run(".weights", full, MemoryCategory::kWeights, bucket.replica_dtype);
   if (converted || bucket.replica_dtype != DType::kF32)
     master_ = run(".master", state_.size(), MemoryCategory::kMasters);
-  if (converted) weight_wire_ = wire(".weight_wire", bucket.weight_wire);
-  gradient_ = arena.tensor({.name = bucket.name + ".gradient",
-                            .shape = {full},
-                            .category = MemoryCategory::kGradients,
-                            .lifespan = gradients});
-  if (world_ == 1 || bucket.reduction == Reduction::kAllReduce) {
-    reduced_ = gradient_;
-    reduced_space_ = full_;
-  } else {
-    reduced_space_ = segment_;
-    reduced_ = arena.tensor({.name = bucket.name + ".reduced",
-                             .shape = {segment_.size()},
-                             .category = MemoryCategory::kStaging});
-  }
-  if (world_ > 1 && bucket.gradient_wire != DType::kF32)
-    gradient_wire_ = wire(".gradient_wire", bucket.gradient_wire);
+  if (converted)
+    weight_wire_ = arena.tensor({.name = bucket.name + ".weight_wire",
+                                 .shape = {full},
+                                 .dtype = bucket.weight_wire,
+                                 .category = MemoryCategory::kStaging});
+  allocate_gradients(arena, gradients);
   find_pieces();
   if (bucket.rule == UpdateRule::kAdamW) {
     adam_m_ = run(".adam_m", state_.size(), MemoryCategory::kAdamState, bucket.adam_dtype);
@@ -70,6 +56,36 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const Optimi
     momentum_ = run(".momentum", state_.size(), MemoryCategory::kMomentum);
     allocate_muon(arena);
   }
+}
+
+void BucketRun::allocate_gradients(Arena& arena, const GradientMemory& memory) {
+  const std::int64_t full = full_.size();
+  const bool alone = world_ == 1 || bucket_.reduction == Reduction::kAllReduce;
+  const bool narrow = world_ > 1 && bucket_.gradient_wire != DType::kF32;
+  reduced_space_ = alone ? full_ : segment_;
+  if (memory.whole) {
+    gradient_ = memory.whole.elements(0, full);
+    addend_ = memory.addend.elements(0, reduced_space_.size());
+    if (narrow) gradient_wire_ = memory.wire.elements(0, full);
+    reduced_ = arena.tensor({.name = bucket_.name + ".gradient_sum",
+                             .shape = {reduced_space_.size()},
+                             .category = MemoryCategory::kGradients,
+                             .lifespan = memory.sums});
+    return;
+  }
+  gradient_ = arena.tensor({.name = bucket_.name + ".gradient",
+                            .shape = {full},
+                            .category = MemoryCategory::kGradients,
+                            .lifespan = memory.sums});
+  reduced_ = alone ? gradient_
+                   : arena.tensor({.name = bucket_.name + ".reduced",
+                                   .shape = {segment_.size()},
+                                   .category = MemoryCategory::kStaging});
+  if (narrow)
+    gradient_wire_ = arena.tensor({.name = bucket_.name + ".gradient_wire",
+                                   .shape = {full},
+                                   .dtype = bucket_.gradient_wire,
+                                   .category = MemoryCategory::kStaging});
 }
 
 bool BucketRun::is_local(const Unit& unit) const {
@@ -112,31 +128,32 @@ void BucketRun::zero_padding(Stream& stream) const {
   zero_until(gradient_.numel());
 }
 
-void BucketRun::reduce(Stream& comm) const {
+void BucketRun::reduce(Stream& comm, Tag tag, bool first) const {
   if (world_ == 1) return;
   const ProfileRange phase(ProfileKind::kPhase, "reduce ", bucket_.name);
   const Tensor all = sent(comm, gradient_, gradient_wire_);
-  Tag tag = bucket_.reduce_tag;
+  const Tensor& out = first ? reduced_ : addend_;
   switch (bucket_.reduction) {
     case Reduction::kAllReduce:
-      communicator_.all_reduce(comm, tag, all, all);
-      if (gradient_wire_) cast(comm, {.y = gradient_, .x = gradient_wire_});
-      return;
+      communicator_.all_reduce(comm, tag, gradient_wire_ ? all : out, all);
+      if (gradient_wire_) cast(comm, {.y = out, .x = all});
+      break;
     case Reduction::kReduceScatter:
       for (const Range block : blocks(bucket_)) {
         const Range own = segment_of_block(bucket_, block, rank_);
-        communicator_.reduce_scatter(comm, tag++, reduced_space_.part(reduced_, own),
+        communicator_.reduce_scatter(comm, tag++, reduced_space_.part(out, own),
                                      full_.part(all, block));
       }
-      return;
+      break;
     case Reduction::kReduceToOwner:
       for (int r = 0; r < world_; ++r, ++tag) {
         const Range to = segment_range(bucket_, r);
         if (to.size() == 0) continue;
-        communicator_.reduce(comm, tag, r == rank_ ? reduced_ : Tensor{}, full_.part(all, to), r);
+        communicator_.reduce(comm, tag, r == rank_ ? out : Tensor{}, full_.part(all, to), r);
       }
-      return;
+      break;
   }
+  if (!first && addend_.numel() > 0) add(comm, {.y = reduced_, .x = addend_});
 }
 
 void BucketRun::add_squares(Stream& update, Tensor total) const {

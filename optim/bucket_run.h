@@ -14,13 +14,22 @@
 
 namespace muo {
 
+// Where a bucket's gradients lie.
+struct GradientMemory {
+  Lifespan sums = Lifespan::kStep;  // of what micro-steps add to
+  // Accumulate::kSharded: shared with other buckets, and at least as large as this one needs.
+  Tensor whole = {};   // the gradient of one micro-step; absent: the bucket's own, which adds up
+  Tensor wire = {};    // of the type in which gradients travel; may be absent where that is fp32
+  Tensor addend = {};  // a rank's part of the sum over ranks, of one micro-step
+};
+
 // One rank's tensors of one bucket, and the calls that its table asks for. Each function enqueues
 // on the one stream it is given and synchronises with nothing: ShardedStep orders the streams.
 class BucketRun {
  public:
   BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
             const NewtonSchulzForm& form, std::span<const ParamSpec> params, Arena& arena,
-            Lifespan gradients, Tensor scalars, Tensor place, PlaceBases places);
+            const GradientMemory& gradients, Tensor scalars, Tensor place, PlaceBases places);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -28,7 +37,8 @@ class BucketRun {
 
   // Before reduce: padding must not carry what shared memory held.
   void zero_padding(Stream& stream) const;
-  void reduce(Stream& comm) const;
+  // Into this rank's part of the sum over ranks: the first time in a step, or added to it.
+  void reduce(Stream& comm, Tag tag, bool first) const;
   // Adds this rank's part of the squared reduced gradient, counted on one rank only, to `total`.
   void add_squares(Stream& update, Tensor total) const;
   // Nesterov input of this rank's elements, where the plan exchanges it.
@@ -75,6 +85,7 @@ class BucketRun {
   };
 
   [[nodiscard]] bool is_local(const Unit& unit) const;  // computed here
+  void allocate_gradients(Arena& arena, const GradientMemory& memory);
   void allocate_muon(Arena& arena);
   void allocate_exchange(Arena& arena);
   void add_batch(std::size_t first, std::size_t last, Arena& arena);
@@ -116,7 +127,8 @@ class BucketRun {
   Tensor weight_wire_;    // full space; absent where weights travel as they are
   Tensor gradient_;       // full space
   Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
-  Tensor reduced_;        // over reduced_space_
+  Tensor reduced_;        // over reduced_space_; gradient_ itself where no other tensor is needed
+  Tensor addend_;         // over reduced_space_; absent unless every micro-step is reduced
   Space reduced_space_;
   Tensor momentum_;  // Muon; over state_
   Tensor adam_m_;    // AdamW; over state_

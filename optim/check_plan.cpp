@@ -163,10 +163,17 @@ void check_tags(const ShardingPlan& plan) {
     if ((tag != 0) != (count > 0)) fail(bucket, concat("tag ", tag, " for ", count, " ", what));
     if (count > 0) uses.push_back({tag, count, concat(what, " of '", bucket.name, "'")});
   };
+  const std::int64_t partial = plan.reductions() - 1;  // rounds of reductions before the last
   Tag last_reduce = 0;
+  Tag last_partial = 0;
   for (const Bucket& bucket : plan.buckets) {
     require(bucket.reduce_tag > last_reduce, bucket, "reduced out of the order of the buckets");
     last_reduce = bucket.reduce_tag;
+    require(partial == 0 || bucket.partial_tag > last_partial, bucket,
+            "reduced out of the order of the buckets");
+    last_partial = bucket.partial_tag;
+    require(last_partial < plan.buckets.front().reduce_tag, bucket,
+            "reduced in part after a last reduction");
     require(bucket.exchange_tag == 0 || bucket.exchange_tag > bucket.reduce_tag, bucket,
             "exchanged before it is reduced");
     require(bucket.return_tag == 0 || bucket.return_tag > bucket.exchange_tag, bucket,
@@ -177,8 +184,13 @@ void check_tags(const ShardingPlan& plan) {
       require(bucket.publish_tag == 0 || bucket.publish_tag > plan.totals_tag, bucket,
               "published before the totals are agreed");
     else
-      require(bucket.publish_tag < plan.buckets.front().reduce_tag, bucket,
-              "published after a reduction of the step that reads it");
+      require(bucket.publish_tag < (partial > 0 ? plan.buckets.front().partial_tag
+                                                : plan.buckets.front().reduce_tag),
+              bucket, "published after a reduction of the step that reads it");
+    if (partial == 0) require(bucket.partial_tag == 0, bucket, "a tag of reductions that are not");
+    for (std::int64_t m = 0; m < partial; ++m)
+      add(bucket, bucket.partial_tag + static_cast<Tag>(m) * plan.tags_of_reductions(),
+          reduce_collectives(bucket), "reductions");
     add(bucket, bucket.reduce_tag, reduce_collectives(bucket), "reductions");
     add(bucket, bucket.exchange_tag, exchange_collectives(bucket), "exchanges");
     add(bucket, bucket.return_tag, return_collectives(bucket), "returns");

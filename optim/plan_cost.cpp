@@ -98,7 +98,8 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
     cost.padding_elements += bucket.full_elements() - covered;
     for (std::size_t r = 0; r < world; ++r) {
       cost.muon_flops[r] += flops[r];
-      cost.sent_bytes[r] += bucket_bytes(bucket, static_cast<int>(r), plan.world).sum();
+      const BucketBytes bytes = bucket_bytes(bucket, static_cast<int>(r), plan.world);
+      cost.sent_bytes[r] += bytes.sum() + (plan.reductions() - 1) * bytes.reduce;
     }
   }
   if (busiest > 0) cost.balance = needed / plan.world / busiest;

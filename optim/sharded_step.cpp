@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "kernels/commit.h"
 #include "optim/bucket_run.h"
+#include "optim/gradient_tensors.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
@@ -26,10 +28,14 @@ class ShardedStep::Impl {
 
   void begin();
   void weight_needed(std::size_t param);
+  void begin_micro_step(std::int64_t index);
+  void gradient_needed(std::size_t param);
+  void join();
   void gradient_ready(std::size_t param);
   void finish(const std::function<void(Stream&)>& before_counting);
   void publish();
 
+  const bool reduces_every_micro_step_;
   std::vector<Place> places_;
   std::span<const ParamSpec> params_;
   Tensor scalars_;
@@ -40,7 +46,8 @@ class ShardedStep::Impl {
   struct BucketState {
     std::unique_ptr<BucketRun> run;
     std::size_t parameters = 0;
-    std::size_t missing = 0;  // gradients of this step
+    std::size_t missing = 0;  // gradients of this step, or of this micro-step
+    bool open = false;        // backward writes to it, or its reduction is not enqueued yet
     bool gathering = false;   // begin publishes it, and compute has not waited yet
     std::unique_ptr<Event> gathered, ready, reduced, prepared, exchanged, computed, committed;
   };
@@ -56,8 +63,10 @@ class ShardedStep::Impl {
     std::size_t bucket = 0;
   };
 
+  void expect_gradients();
   void advance();
-  void reduce(BucketState& bucket);
+  void reduce(BucketState& bucket, Tag tag);
+  [[nodiscard]] bool is_last_reduction() const { return micro_step_ + 1 == plan_.reductions(); }
   void exchange(std::size_t index);
   void return_updates(BucketState& bucket);
   void compute_exchanged();
@@ -68,17 +77,24 @@ class ShardedStep::Impl {
 
   RankContext rank_;
   const ShardingPlan& plan_;
-  std::vector<Call> calls_;
+  std::optional<GradientTensors> gradients_;  // if every micro-step is reduced
+  // Of each room: the last bucket since the last join, or null.
+  std::vector<const BucketState*> occupants_;
+  std::vector<Call> calls_;       // of a last micro-step
+  std::vector<Call> reductions_;  // of any other
   std::size_t next_call_ = 0;
+  std::int64_t micro_step_ = 0;
   std::vector<bool> needed_;              // weights of this step
   std::vector<bool> announced_;           // gradients of this step
   std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
-  std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_;
+  std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_,
+      joined_;
 };
 
 ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
                         std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
-    : places_(params.size()),
+    : reduces_every_micro_step_(plan.accumulate == Accumulate::kSharded && plan.world > 1),
+      places_(params.size()),
       params_(params),
       rank_(rank),
       plan_(plan),
@@ -101,11 +117,16 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
                           .dtype = DType::kF64,
                           .category = MemoryCategory::kMetrics,
                           .lifespan = Lifespan::kRun});
+  if (reduces_every_micro_step_) {
+    gradients_.emplace(plan, params, rank.rank, arena);
+    occupants_.resize(gradients_->rooms(), nullptr);
+  }
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
     state.run = std::make_unique<BucketRun>(
-        rank, bucket, *plan.version, *plan.newton_schulz, params, arena, gradients, scalars_,
+        rank, bucket, *plan.version, *plan.newton_schulz, params, arena,
+        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients}, scalars_,
         totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
@@ -119,6 +140,7 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
     }
     state.missing = state.parameters;
     buckets_.push_back(std::move(state));
+    reductions_.push_back({bucket.partial_tag, Phase::kReduce, b});
     calls_.push_back({bucket.reduce_tag, Phase::kReduce, b});
     if (bucket.exchange_tag != 0) calls_.push_back({bucket.exchange_tag, Phase::kExchange, b});
     if (bucket.return_tag != 0) calls_.push_back({bucket.return_tag, Phase::kReturn, b});
@@ -127,7 +149,7 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
             [](const Call& a, const Call& b) { return a.tag < b.tag; });
   next_call_ = calls_.size();
   for (std::unique_ptr<Event>* event :
-       {&begun_, &loss_, &updated_, &totalled_, &agreed_, &all_committed_, &published_})
+       {&begun_, &loss_, &updated_, &totalled_, &agreed_, &all_committed_, &published_, &joined_})
     *event = rank.device.make_event();
   if (plan.gather == Gather::kPipelined && plan.world > 1)
     for (const std::size_t b : plan.publish_order)
@@ -144,12 +166,47 @@ void ShardedStep::Impl::begin() {
   }
   rank_.compute.zero(totals_);
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
+  needed_.assign(needed_.size(), false);
+  occupants_.assign(occupants_.size(), nullptr);  // the last step joined all
+  micro_step_ = plan_.reductions() - 1;
+  expect_gradients();
+  exchanged_bucket_ = -1;
+}
+
+void ShardedStep::Impl::expect_gradients() {
   for (BucketState& bucket : buckets_)
     bucket.missing = bucket.parameters;
-  needed_.assign(needed_.size(), false);
   announced_.assign(announced_.size(), false);
   next_call_ = 0;
-  exchanged_bucket_ = -1;
+}
+
+void ShardedStep::Impl::begin_micro_step(std::int64_t index) {
+  if (!reduces_every_micro_step_) return;
+  MUO_CHECK(0 <= index && index < plan_.micro_steps, "micro-step ", index, " of ",
+            plan_.micro_steps);
+  micro_step_ = index;
+  expect_gradients();
+}
+
+void ShardedStep::Impl::gradient_needed(std::size_t param) {
+  if (!reduces_every_micro_step_) return;
+  const std::size_t index = places_.at(param).bucket;
+  BucketState& bucket = buckets_[index];
+  if (bucket.open) return;
+  const BucketState*& occupant = occupants_[gradients_->room(index)];
+  if (occupant != nullptr) {
+    MUO_CHECK(!occupant->open, "a gradient of ", params_[param].name, " while bucket '",
+              occupant->run->bucket().name, "', whose memory it is to have, is not reduced");
+    rank_.compute.wait(*occupant->reduced);
+  }
+  bucket.open = true;
+  occupant = &bucket;
+}
+
+void ShardedStep::Impl::join() {
+  if (!reduces_every_micro_step_) return;
+  order(rank_.comm, *joined_, rank_.compute);
+  occupants_.assign(occupants_.size(), nullptr);
 }
 
 void ShardedStep::Impl::weight_needed(std::size_t param) {
@@ -167,6 +224,8 @@ void ShardedStep::Impl::gradient_ready(std::size_t param) {
             ", whose weight was read in this step without waiting for it");
   announced_[param] = true;
   BucketState& bucket = buckets_[places_[param].bucket];
+  MUO_CHECK(bucket.open || !reduces_every_micro_step_, "a gradient of ", params_[param].name,
+            ", which was written without waiting for its memory");
   if (--bucket.missing > 0) return;
   bucket.run->zero_padding(rank_.compute);
   rank_.compute.record(*bucket.ready);
@@ -175,13 +234,14 @@ void ShardedStep::Impl::gradient_ready(std::size_t param) {
 
 // As far as the order of the tags and the gradients so far allow.
 void ShardedStep::Impl::advance() {
-  for (; next_call_ < calls_.size(); ++next_call_) {
-    const Call& call = calls_[next_call_];
+  const std::vector<Call>& calls = is_last_reduction() ? calls_ : reductions_;
+  for (; next_call_ < calls.size(); ++next_call_) {
+    const Call& call = calls[next_call_];
     BucketState& bucket = buckets_[call.bucket];
     switch (call.phase) {
       case Phase::kReduce:
         if (bucket.missing > 0) return;
-        reduce(bucket);
+        reduce(bucket, call.tag);
         break;
       case Phase::kExchange:
         exchange(call.bucket);
@@ -193,10 +253,16 @@ void ShardedStep::Impl::advance() {
   }
 }
 
-void ShardedStep::Impl::reduce(BucketState& bucket) {
+void ShardedStep::Impl::reduce(BucketState& bucket, Tag tag) {
   rank_.comm.wait(*bucket.ready);
-  clock_.busy(rank_.comm, [&] { bucket.run->reduce(rank_.comm); });
-  order(rank_.comm, *bucket.reduced, rank_.update);
+  const bool last = is_last_reduction();
+  if (!last) tag += static_cast<Tag>(micro_step_) * plan_.tags_of_reductions();
+  const bool first = micro_step_ == 0 || !reduces_every_micro_step_;
+  clock_.busy(rank_.comm, [&] { bucket.run->reduce(rank_.comm, tag, first); });
+  bucket.open = false;
+  rank_.comm.record(*bucket.reduced);
+  if (!last) return;
+  rank_.update.wait(*bucket.reduced);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
   bucket.run->add_squares(rank_.update, totals_.row(kSquaresTotal));
   if (bucket.run->bucket().exchange == Exchange::kNone)
@@ -238,7 +304,7 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
   const ProfileRange range(ProfileKind::kPhase, "finish");
   for (std::size_t i = 0; i < announced_.size(); ++i)
     MUO_CHECK(announced_[i], "no gradient of ", params_[i].name, " in this step");
-  MUO_CHECK(next_call_ == calls_.size());
+  MUO_CHECK(is_last_reduction() && next_call_ == calls_.size());
   compute_exchanged();
   order(rank_.update, *updated_, rank_.comm);
   order(rank_.compute, *loss_, rank_.comm);  // and the last use of the old weights
@@ -303,6 +369,10 @@ bool ShardedStep::is_gathering(std::size_t param) const {
   return impl_->buckets_[impl_->places_.at(param).bucket].gathering;
 }
 bool ShardedStep::leaves_replicas_behind() const { return !impl_->gathered_first_.empty(); }
+bool ShardedStep::reduces_every_micro_step() const { return impl_->reduces_every_micro_step_; }
+void ShardedStep::begin_micro_step(std::int64_t index) { impl_->begin_micro_step(index); }
+void ShardedStep::gradient_needed(std::size_t param) { impl_->gradient_needed(param); }
+void ShardedStep::join() { impl_->join(); }
 void ShardedStep::gradient_ready(std::size_t param) { impl_->gradient_ready(param); }
 void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   impl_->finish(before_counting);

@@ -23,6 +23,11 @@ namespace muo {
 //   micro-step), then backward with gradient_ready for every parameter exactly once (in the last
 //   micro-step), then finish.
 //
+// Accumulate::kSharded, on more than one rank: each micro-step reduces. Before its backward
+// begin_micro_step, in it gradient_needed before each parameter's gradient is first written, and
+// gradient_ready in all micro-steps; join where a graph ends in between. A rank's part of the sum
+// over ranks, which is in rank order, is added up over micro-steps in their order, in fp32.
+//
 // Gather::kPipelined: finish commits, begin publishes what the step before committed. Publishing
 // twice changes nothing, so the first step, and one after publish(), do as all others. Why nobody
 // reads or writes too early:
@@ -45,8 +50,9 @@ class ShardedStep {
 
   // The replica that forward reads; logical shape.
   [[nodiscard]] Tensor weight(std::size_t param) const;
-  // Where backward writes (first micro-step) and accumulates (others); logical shape. The sum over
-  // micro-steps and ranks is the gradient of the mean loss: the loss carries the global scale.
+  // Where backward writes (first micro-step, or each that is reduced) and accumulates (others);
+  // logical shape. The sum over micro-steps and ranks is the gradient of the mean loss: the loss
+  // carries the global scale.
   [[nodiscard]] Tensor gradient(std::size_t param) const;
   [[nodiscard]] Tensor scalars() const;     // StepScalars
   [[nodiscard]] Tensor hyper() const;       // HyperParameters
@@ -61,6 +67,14 @@ class ShardedStep {
   void weight_needed(std::size_t param);
   // Whether that would make compute wait. It does once per bucket that is gathered in begin.
   [[nodiscard]] bool is_gathering(std::size_t param) const;
+  // Whether each micro-step's gradients are reduced: backward writes them, and never adds.
+  [[nodiscard]] bool reduces_every_micro_step() const;
+  void begin_micro_step(std::int64_t index);
+  // Before work on compute that writes this gradient is enqueued: what is enqueued later finds no
+  // other bucket's gradient there that is yet to be reduced.
+  void gradient_needed(std::size_t param);
+  // What was reduced so far is done before later work on compute.
+  void join();
   // On compute, after the last work that writes this gradient: when a bucket is complete, comm
   // reduces it and update computes its owned units, while compute goes on.
   void gradient_ready(std::size_t param);

@@ -92,6 +92,10 @@ void assign_tags(ShardingPlan& plan) {
       plan.buckets[b].publish_tag = take(publish_collectives(plan.buckets[b]));
   };
   if (plan.gather == Gather::kPipelined) publish();
+  for (Bucket& bucket : plan.buckets)
+    bucket.partial_tag = plan.reductions() > 1 ? take(reduce_collectives(bucket)) : 0;
+  if (plan.reductions() > 2)
+    next += static_cast<Tag>(plan.reductions() - 2) * plan.tags_of_reductions();
   // An exchange goes out before the previous bucket's updates return: while that bucket computes,
   // the next one's input travels.
   Bucket* computing = nullptr;
@@ -108,6 +112,13 @@ void assign_tags(ShardingPlan& plan) {
   return_previous();
   plan.totals_tag = take(1);
   if (plan.gather == Gather::kSimple) publish();
+}
+
+Tag ShardingPlan::tags_of_reductions() const {
+  Tag tags = 0;
+  for (const Bucket& bucket : buckets)
+    tags += static_cast<Tag>(reduce_collectives(bucket));
+  return tags;
 }
 
 std::int64_t Bucket::full_elements() const {

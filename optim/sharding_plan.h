@@ -34,6 +34,11 @@ enum class Cut : std::uint8_t { kWhole, kEachUnit };
 // When updated weights travel: in the step that commits them, or at the head of the next one,
 // beside its forward pass. Bitwise the same steps.
 enum class Gather : std::uint8_t { kSimple, kPipelined };
+// What becomes of gradients before the last of a step's micro-steps: each rank adds to its own
+// whole ones and all are reduced once, or each micro-step's are reduced and a rank adds to its part
+// of the sum over ranks. Then a bucket's whole gradient lives from its backward to its reduction
+// only.
+enum class Accumulate : std::uint8_t { kLocal, kSharded };
 // Where the weights that forward reads live. One value today; fully sharded weights, gathered per
 // layer inside the graph, will be another.
 enum class ReplicaAt : std::uint8_t { kEveryRank };
@@ -79,6 +84,7 @@ struct Bucket {
   // the executor enqueues them in it. 0: there is none. Where a phase is several collectives, their
   // tags start with this one.
   Tag reduce_tag = 0, exchange_tag = 0, return_tag = 0, publish_tag = 0;
+  Tag partial_tag = 0;  // of the first micro-step's reductions, where it is not the last
 
   [[nodiscard]] std::int64_t full_elements() const;  // sum of segments
   [[nodiscard]] std::int64_t segment_begin(int rank) const;
@@ -107,7 +113,17 @@ struct ShardingPlan {
   const OptimizerVersion* version = &optimizer_versions().front();
   const NewtonSchulzForm* newton_schulz = &newton_schulz_forms().front();
   Gather gather = Gather::kSimple;  // publications come last, or first
-  Tag totals_tag = 0;               // after all reductions
+  Accumulate accumulate = Accumulate::kLocal;
+  std::int64_t micro_steps = 1;  // of a step
+  Tag totals_tag = 0;            // after all reductions
+
+  // How often a step reduces each bucket.
+  [[nodiscard]] std::int64_t reductions() const {
+    return accumulate == Accumulate::kSharded && world > 1 ? micro_steps : 1;
+  }
+  // Tags that the reductions of all buckets take in one micro-step: those of micro-step m have a
+  // bucket's partial_tag + m times this, those of the last its reduce_tag.
+  [[nodiscard]] Tag tags_of_reductions() const;
 };
 
 // The strategies of this program, the default first. docs/strategies.md compares them.
@@ -125,7 +141,7 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 const NewtonSchulzForm& form = newton_schulz_forms().front());
 
 // Numbers all collectives of a plan whose other fields are set, in the order of a step: of its
-// buckets, and of publish_order before or after them.
+// buckets, in every micro-step that reduces them, and of publish_order before or after them.
 void assign_tags(ShardingPlan& plan);
 
 // The rules of a valid plan (spec/plan, last notes): every element of every parameter updated

@@ -291,7 +291,7 @@ CheckpointSaver::Impl::~Impl() {
     thread.join();
 }
 
-CheckpointSaver::CheckpointSaver(fs::path run, int world, const KeepCheckpoints& keep)
+CheckpointSaver::CheckpointSaver(const fs::path& run, int world, const KeepCheckpoints& keep)
     : impl_(std::make_unique<Impl>(run, world, keep)) {}
 
 CheckpointSaver::~CheckpointSaver() = default;

@@ -36,7 +36,7 @@ class CheckpointSaver {
  public:
   class Staging;
 
-  CheckpointSaver(std::filesystem::path run, int world, const KeepCheckpoints& keep = {});
+  CheckpointSaver(const std::filesystem::path& run, int world, const KeepCheckpoints& keep = {});
   // After the ranks have ended.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;

@@ -42,6 +42,36 @@ std::int64_t available_memory() {
   return available;
 }
 
+std::int64_t process_base(int world) {
+  constexpr std::int64_t kProgram = 33 << 19;    // 16.5 MiB
+  constexpr std::int64_t kPerDevice = 57 << 20;  // of 10: 5.7 MiB
+  return kProgram + kPerDevice / 10 * world;
+}
+
+void fit_batch(RunConfig& config, std::int64_t available) {
+  if (!config.batch_is_automatic) return;
+  const std::int64_t rows = config.batch * config.accumulation;
+  const std::int64_t most = config.batch;
+  const std::int64_t most_bytes = plan_run_memory(config).bytes;
+  std::int64_t bytes = most_bytes;
+  while (bytes > available && config.batch > 1) {
+    do
+      --config.batch;
+    while (rows % config.batch != 0);
+    config.accumulation = rows / config.batch;
+    bytes = plan_run_memory(config).bytes;
+  }
+  if (config.batch == most) return;
+  config.options.device_batch_size = config.batch;
+  constexpr double kMiB = 1 << 20;
+  config.notes.push_back(
+      fmt::format("device-batch-size: {} rows instead, which need {:.1f} MiB per device: {} need "
+                  "{:.1f}, {:.1f} "
+                  "are available",
+                  config.batch, static_cast<double>(bytes) / kMiB, most,
+                  static_cast<double>(most_bytes) / kMiB, static_cast<double>(available) / kMiB));
+}
+
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
   if (plan.bytes <= available) return;
   constexpr double kGiB = 1 << 30;
@@ -49,7 +79,7 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
   throw InputError(fmt::format(
       "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
       "available: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
-      "({} layers of width {}), or fewer --devices",
+      "({} layers of width {}), fewer --devices, or with several micro-steps --accumulate sharded",
       config.world, config.world == 1 ? "" : "s", config.world == 1 ? "s" : "", each * config.world,
       each, static_cast<double>(available) * config.world / kGiB, config.batch,
       config.model.seq_len, config.model.n_layer, config.model.n_embd));

@@ -174,7 +174,9 @@ std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t c
 
 OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
+  ShardingPlan plan = make_sharding_plan(config, params);
+  plan.accumulate = Accumulate::kLocal;  // there are no micro-steps
+  assign_tags(plan);
   const auto memory_of = [&](int rank) {
     return traced_plan(rank, config.world, [&](RankContext& context, Arena& arena) {
       return std::make_unique<Updates>(context, plan, params, arena);

@@ -17,6 +17,7 @@
 #include "app/plan_compare.h"
 #include "app/prediction.h"
 #include "app/run_memory.h"
+#include "app/run_state.h"
 #include "app/scaling.h"
 #include "app/text_table.h"
 
@@ -212,14 +213,29 @@ Json buckets_json(const ShardingPlan& plan) {
   return out;
 }
 
+std::string process_text(const PlanReport& report) {
+  const RunConfig& run = report.config;
+  if (run.group.plugin != nullptr) return "";
+  return fmt::format(
+      "  The training process: {}: the tensors, {} of staging memory for saves in the background, "
+      "and\n  a base of {} (program and libraries; per device BLAS, threads, batches, graphs)\n",
+      size_text(process_bytes(report)), size_text(report.staging * run.world),
+      size_text(process_base(run.world)));
+}
+
 }  // namespace
+
+std::int64_t process_bytes(const PlanReport& report) {
+  const int world = report.config.world;
+  return (report.memory.bytes + report.staging) * world + process_base(world);
+}
 
 std::string plan_table(const PlanReport& report) {
   const auto params = gpt_parameters(report.config.model);
   return run_text(report.config) + parameters_text(report.config.model) +
          buckets_text(report.sharding) +
          ranks_text(report.sharding, plan_cost(report.sharding, params)) +
-         memory_text(report.config, report.memory) +
+         memory_text(report.config, report.memory) + process_text(report) +
          (report.rates
               ? prediction_text(exposed_time(report.sharding, params, *report.rates), *report.rates)
               : "");
@@ -280,6 +296,8 @@ std::string plan_json(const PlanReport& report) {
               {"memory_bytes_by_category", memory},
               {"memory_bytes_per_device", report.memory.bytes},
               {"memory_bytes", report.memory.bytes * run.world},
+              {"staging_bytes", report.staging * run.world},
+              {"process_bytes", process_bytes(report)},
               {"notes", run.notes},
               {"scaling_notes", scaling_notes(run)}};
   if (report.rates)
@@ -297,16 +315,19 @@ int run_plan(const PlanOptions& options) {
     return 0;
   }
   const TrainOptions& train = options.train;
-  const RunConfig config = resolve(
+  RunConfig config = resolve(
       train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
+  fit_batch(config, available_memory_per_rank(config.group));
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
     const Comparison comparison = compare_strategies(config, rates);
     print(json ? compare_json(comparison) : compare_table(comparison));
     return 0;
   }
-  const PlanReport report{config, make_sharding_plan(config, gpt_parameters(config.model)),
-                          plan_run_memory(config), rates};
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan sharding = make_sharding_plan(config, params);
+  const PlanReport report{config, sharding, plan_run_memory(config), rates,
+                          plan_staging_memory(config, params, sharding)};
   print(json ? plan_json(report) : plan_table(report));
   require_memory(config, report.memory, available_memory_per_rank(config.group));
   return 0;

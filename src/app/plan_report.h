@@ -16,7 +16,10 @@ struct PlanReport {
   ShardingPlan sharding;
   MemoryPlan memory;  // of one device
   std::optional<MachineRates> rates = {};
+  std::int64_t staging = 0;  // bytes for saves in the background, of one device
 };
+// What the process of the run will hold, on the host.
+std::int64_t process_bytes(const PlanReport& report);
 std::string plan_table(const PlanReport& report);
 std::string plan_json(const PlanReport& report);
 

@@ -52,6 +52,7 @@ class Resolver {
     model();
     formats();
     batch();
+    accumulation();
     iterations();
     profiled_steps();
     optimizer();
@@ -117,14 +118,17 @@ class Resolver {
     const std::int64_t total = o.total_batch_size.value_or(run_.targets.batch_tokens);
     const std::int64_t most_rows = std::max<std::int64_t>(1, kMicroStepTokens / run_.model.seq_len);
     if (!o.device_batch_size) {
+      run_.batch_is_automatic = true;
       if (total_given) {
         require_multiple(total, row);
         o.device_batch_size = largest_divisor(total / row, most_rows);
       } else {
         o.device_batch_size = std::clamp<std::int64_t>((total + row / 2) / row, 1, most_rows);
       }
-      note("device-batch-size: {} rows of {} tokens per device and micro-step",
-           *o.device_batch_size, run_.model.seq_len);
+      note(
+          "device-batch-size: {} rows of {} tokens per device and micro-step: what divides the "
+          "step, at most {} tokens",
+          *o.device_batch_size, run_.model.seq_len, kMicroStepTokens);
     }
     run_.batch = *o.device_batch_size;
     const std::int64_t unit = row * run_.batch;
@@ -140,6 +144,18 @@ class Resolver {
     }
     o.total_batch_size = run_.total_batch_tokens;
     run_.accumulation = run_.total_batch_tokens / unit;
+  }
+
+  // A strategy that leaves every rank whole gradients has nothing to keep less of.
+  void accumulation() const {
+    if (run_.options.accumulate != "sharded") return;
+    const std::vector<ParamSpec> params = gpt_parameters(run_.model);
+    for (const Bucket& bucket : make_sharding_plan(run_, params).buckets)
+      if (bucket.rule == UpdateRule::kMuon && bucket.reduction == Reduction::kAllReduce)
+        throw InputError(fmt::format(
+            "--accumulate sharded: with --strategy {} every device holds whole gradients: give "
+            "local, or another strategy",
+            run_.options.strategy));
   }
 
   void require_multiple(std::int64_t total, std::int64_t unit) const {
@@ -286,6 +302,11 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
                          pipelined ? Gather::kPipelined : Gather::kSimple,
                          newton_schulz_form(config.options.newton_schulz));
   plan.version = config.optimizer.version;
+  if (config.options.accumulate == "sharded") {
+    plan.accumulate = Accumulate::kSharded;
+    plan.micro_steps = config.accumulation;
+    assign_tags(plan);
+  }
   return plan;
 }
 

@@ -31,6 +31,7 @@ struct RunConfig {
   GroupOptions group;
   int world = 1;                        // group.world
   std::int64_t batch = 1;               // rows per device and micro-step
+  bool batch_is_automatic = false;      // fit_batch() may make it smaller
   std::int64_t accumulation = 1;        // micro-steps
   std::int64_t total_batch_tokens = 0;  // world * batch * seq_len * accumulation
   std::int64_t iterations = 0;

@@ -15,6 +15,16 @@ MemoryPlan plan_run_memory(const RunConfig& config);
 // where a control group's limit leaves less.
 std::int64_t available_memory();
 
+// Where --device-batch-size is automatic: the largest that divides the step's rows per device into
+// micro-steps, is no larger than resolve() gave, and fits into the `available` bytes of a rank; 1
+// where none does. A smaller one is noted, with the reason. The step's tokens stay the same.
+void fit_batch(RunConfig& config, std::int64_t available);
+
+// What a training process on the host holds beside planned tensors and the staging memory of saves:
+// the program and its libraries (10 MiB of pages of their files); per device BLAS buffers, stacks
+// of threads, batches on their way and the graphs' nodes. Measured (docs/performance.md).
+std::int64_t process_base(int world);
+
 // Throws InputError, with the numbers and the options to change, if plan.bytes do not fit into the
 // `available` bytes of a rank.
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available);

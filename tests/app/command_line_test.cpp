@@ -146,8 +146,7 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
 }
 
 TEST(CommandLine, RefusesOptionsOfLaterVersions) {
-  for (const char* option : {"--deterministic", "--accumulate"})
-    EXPECT_THAT(train_error({option, "auto"}), HasSubstr("unknown option " + std::string(option)));
+  EXPECT_THAT(train_error({"--deterministic", "on"}), HasSubstr("unknown option --deterministic"));
   EXPECT_EQ(train_error({"--backend", "hip"}),
             "--backend: 'hip' is unknown: give auto, host, cuda");
 }

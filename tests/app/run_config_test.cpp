@@ -343,6 +343,18 @@ TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
   }
 }
 
+TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
+  TrainOptions options = two_devices();
+  options.accumulate = "sharded";
+  for (const std::string_view strategy : strategy_names()) {
+    options.strategy = strategy;
+    if (strategy == "ddp" || strategy == "allreduce_owner")
+      EXPECT_THROW(resolve(options, corpus()), InputError) << strategy;
+    else
+      EXPECT_NO_THROW(resolve(options, corpus())) << strategy;
+  }
+}
+
 TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
   TrainOptions options = two_devices();

@@ -116,8 +116,13 @@ RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<
     step.begin();
     for (std::size_t i = 0; i < params.size(); ++i)
       step.weight_needed(i);
-    for (const std::size_t i : order)
-      step.gradient_ready(i);
+    for (std::int64_t m = 0; m < plan.reductions(); ++m) {
+      step.begin_micro_step(m);
+      for (const std::size_t i : order) {
+        step.gradient_needed(i);
+        step.gradient_ready(i);
+      }
+    }
     step.finish();
   }));
   return communicator;
@@ -170,7 +175,12 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
         SCOPED_TRACE(std::string(strategy) + ", seed " + std::to_string(seed) + ", world " +
                      std::to_string(world));
         const Gather gather = seed % 3 == 0 ? Gather::kPipelined : Gather::kSimple;
-        const ShardingPlan plan = make_sharding_plan(params, world, strategy, formats, gather);
+        ShardingPlan plan = make_sharding_plan(params, world, strategy, formats, gather);
+        if (world % 2 == 1) {
+          plan.accumulate = Accumulate::kSharded;
+          plan.micro_steps = static_cast<std::int64_t>(1 + seed);
+          assign_tags(plan);
+        }
         const PlanCost cost = plan_cost(plan, params);
         std::vector<RecordingCommunicator> ranks;
         ranks.reserve(static_cast<std::size_t>(world));

@@ -42,6 +42,7 @@ RunConfig toy_config(const ToyTraining& run) {
   RunConfig config;
   config.options.strategy = run.strategy;
   config.options.gather = run.gather;
+  config.options.accumulate = run.accumulate;
   config.options.graph = run.graph;
   config.options.seed = 42;
   config.model = {.vocab_size = kVocab,

@@ -18,6 +18,7 @@ struct ToyTraining {
   int world = 1;
   std::string strategy = "balanced";
   std::string gather = "pipelined";
+  std::string accumulate = "local";
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;

@@ -1,0 +1,60 @@
+#include "optim/gradient_rooms.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace muo {
+namespace {
+
+// While backward writes a bucket: from its first complete gradient to its last, by
+// ParamSpec::ready.
+struct Open {
+  std::size_t bucket = 0;
+  int first = std::numeric_limits<int>::max();
+  int last = std::numeric_limits<int>::min();
+};
+
+}  // namespace
+
+GradientRooms gradient_rooms(const ShardingPlan& plan, std::span<const ParamSpec> params) {
+  GradientRooms rooms;
+  rooms.of_bucket.resize(plan.buckets.size());
+  std::vector<Open> taking_turns;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const Bucket& bucket = plan.buckets[b];
+    if (bucket.reduction == Reduction::kAllReduce) {
+      rooms.of_bucket[b] = rooms.elements.size();
+      rooms.elements.push_back(bucket.full_elements());
+      continue;
+    }
+    Open& open = taking_turns.emplace_back();
+    open.bucket = b;
+    for (const Unit& unit : bucket.units) {
+      open.first = std::min(open.first, params[unit.param].ready);
+      open.last = std::max(open.last, params[unit.param].ready);
+    }
+  }
+  std::stable_sort(taking_turns.begin(), taking_turns.end(),
+                   [](const Open& a, const Open& b) { return a.first < b.first; });
+
+  const std::size_t own_rooms = rooms.elements.size();
+  std::vector<int> closed;  // when the last occupant was complete
+  for (const Open& open : taking_turns) {
+    // The room whose occupant was complete first has most likely been reduced.
+    const auto room = std::min_element(closed.begin(), closed.end());
+    std::size_t chosen = static_cast<std::size_t>(room - closed.begin());
+    if (closed.size() < 2 || *room >= open.first) {
+      chosen = closed.size();
+      closed.push_back(0);
+      rooms.elements.push_back(0);
+    }
+    closed[chosen] = open.last;
+    rooms.of_bucket[open.bucket] = own_rooms + chosen;
+    std::int64_t& elements = rooms.elements[own_rooms + chosen];
+    elements = std::max(elements, plan.buckets[open.bucket].full_elements());
+  }
+  return rooms;
+}
+
+}  // namespace muo

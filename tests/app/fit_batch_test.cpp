@@ -1,0 +1,63 @@
+// --device-batch-size auto: the largest that fits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/run_memory.h"
+
+namespace muo {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+TrainOptions two_devices() {
+  TrainOptions options;
+  options.model = "plain";
+  options.backend = "host";
+  options.devices = 2;
+  options.depth = 2;
+  options.max_seq_len = 256;
+  options.total_batch_size = 2 * 256 * 12;  // 12 rows a device
+  return options;
+}
+
+RunConfig fitted(const TrainOptions& options, std::int64_t available) {
+  RunConfig config = resolve(options, vocabulary_only(options));
+  fit_batch(config, available);
+  return config;
+}
+
+std::int64_t bytes_of(std::int64_t batch) {
+  TrainOptions options = two_devices();
+  options.device_batch_size = batch;
+  return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
+}
+
+TEST(FitBatch, IsTheLargestDivisorThatFits) {
+  const RunConfig roomy = fitted(two_devices(), std::int64_t{1} << 40);
+  EXPECT_EQ(roomy.batch, 12);
+  EXPECT_THAT(roomy.notes, Not(Contains(HasSubstr("instead"))));
+  for (const auto& [limit_of, smaller] : {std::pair{12, 6}, {6, 4}, {4, 3}, {3, 2}, {2, 1}}) {
+    EXPECT_EQ(fitted(two_devices(), bytes_of(limit_of)).batch, limit_of);
+    const RunConfig config = fitted(two_devices(), bytes_of(limit_of) - 1);
+    EXPECT_EQ(config.batch, smaller);
+    EXPECT_EQ(config.accumulation, 12 / smaller);
+    EXPECT_EQ(config.rows_per_step(), 24);
+    EXPECT_EQ(config.total_batch_tokens, roomy.total_batch_tokens);
+    EXPECT_EQ(config.options.device_batch_size, smaller);
+    EXPECT_THAT(config.notes, Contains(HasSubstr(std::to_string(smaller) + " rows instead")));
+  }
+}
+
+TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
+  TrainOptions options = two_devices();
+  options.device_batch_size = 12;
+  EXPECT_EQ(fitted(options, 1).batch, 12);
+  const RunConfig config = fitted(two_devices(), 1);
+  EXPECT_EQ(config.batch, 1);
+  EXPECT_THROW(require_memory(config, plan_run_memory(config), 1), InputError);
+}
+
+}  // namespace
+}  // namespace muo

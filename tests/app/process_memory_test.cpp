@@ -1,0 +1,60 @@
+// What a training process on the host holds, against what `plan` says.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "support/files.h"
+#include "support/program.h"
+
+namespace muo::test {
+namespace {
+
+// The most resident memory of the program with these arguments, in bytes; -1: it failed.
+double peak_bytes(const std::string& arguments) {
+  const std::string command =
+      "exec " MUO_PROGRAM " " + arguments + " >/dev/null 2>&1";  // no shell beside it
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  rusage usage{};
+  if (wait4(child, &status, 0, &usage) != child || status != 0) return -1;
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory is larger";
+#endif
+  const TemporaryDirectory directory;
+  const std::string path = directory.path();
+  std::ofstream text(path + "/text.txt");
+  for (int i = 0; i < 20000; ++i)
+    text << "line " << i << " of some text\n";
+  text.close();
+  int runs = 0;
+  for (const char* options : {"--devices 1", "--devices 2", "--devices 2 --dtype bf16"}) {
+    const std::string run = std::string(options) +
+                            " --backend host --model plain --n-layer 6 --n-embd 384 --n-head 6 "
+                            "--max-seq-len 256 --device-batch-size 4 --total-batch-size 4096 "
+                            "--num-iterations 2 --data " +
+                            path + "/text.txt";
+    const Outcome plan = run_program("plan --json " + run);
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    const auto want = nlohmann::json::parse(plan.out)["process_bytes"].get<double>();
+    const double got = peak_bytes("train --eval-every -1 --sample-every -1 --out " + path + "/run" +
+                                  std::to_string(++runs) + " " + run);
+    EXPECT_LE(std::abs(got - want), 0.03 * want) << options << ": " << got << " of " << want;
+  }
+}
+
+}  // namespace
+}  // namespace muo::test

@@ -1,0 +1,147 @@
+// What gradients take of a rank's memory under Accumulate::kSharded.
+#include "optim/gradient_rooms.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "optim/sharded_step.h"
+#include "runtime/trace.h"
+#include "support/plans.h"
+
+namespace muo::test {
+namespace {
+
+// A GPT's, as backward completes them: embeddings of values in every other layer, between its
+// matrices.
+std::vector<ParamSpec> gpt_like(int layers, std::int64_t width, std::int64_t vocab) {
+  std::vector<ParamSpec> params;
+  const auto add = [&](const std::string& name, const Shape& shape, ParamRole role) {
+    params.push_back({.name = name, .shape = shape, .role = role});
+  };
+  add("wte", {vocab, width}, ParamRole::kEmbedding);
+  add("resid_lambdas", {layers}, ParamRole::kResidLambda);
+  for (int l = 0; l < layers; ++l) {
+    const std::string layer = "h." + std::to_string(l) + ".";
+    if (l % 2 == 1) add(layer + "value_embed", {vocab, width}, ParamRole::kEmbedding);
+    for (const char* name : {"c_q", "c_k", "c_v", "c_proj"})
+      add(layer + name, {width, width}, ParamRole::kMatrix);
+    add(layer + "c_fc", {4 * width, width}, ParamRole::kMatrix);
+    add(layer + "mlp_proj", {width, 4 * width}, ParamRole::kMatrix);
+  }
+  add("lm_head", {vocab, width}, ParamRole::kUnembedding);
+  number_in_model_order(params);
+  return params;
+}
+
+ShardingPlan sharded_plan(const std::vector<ParamSpec>& params, int world,
+                          std::string_view strategy) {
+  ShardingPlan plan = make_sharding_plan(params, world, strategy);
+  plan.accumulate = Accumulate::kSharded;
+  assign_tags(plan);
+  return plan;
+}
+
+// What the arena of `rank` holds of gradients, and the two terms of the promise.
+struct GradientBytes {
+  std::int64_t held = 0;
+  std::int64_t shards = 0;
+  std::int64_t two_buckets = 0;
+};
+GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const ShardingPlan& plan,
+                             int rank) {
+  TracingRank tracing(rank, plan.world);
+  TraceArena arena(rank);
+  const ShardedStep step(tracing.context(), plan, params, arena);
+  GradientBytes bytes;
+  for (const TensorSpec& spec : arena.specs())
+    if (spec.category == MemoryCategory::kGradients)
+      bytes.held += spec.shape.numel() * size_of(spec.dtype);
+  std::vector<std::int64_t> whole;
+  for (const Bucket& bucket : plan.buckets) {
+    whole.push_back(bucket.full_elements() * 4);
+    bytes.shards += bucket.reduction == Reduction::kAllReduce
+                        ? 2 * whole.back()  // small parameters: the sum, and a micro-step's
+                        : bucket.segments[static_cast<std::size_t>(rank)] * 4;
+  }
+  std::ranges::sort(whole, std::greater<>());
+  bytes.two_buckets = whole[0] + (whole.size() > 1 ? whole[1] : 0);
+  return bytes;
+}
+
+// Of strategies whose buckets follow backward.
+TEST(GradientRooms, AreNoMoreThanTheShardsAndTwoBuckets) {
+  for (const std::int64_t vocab : {64, 4096}) {
+    const std::vector<ParamSpec> params = gpt_like(12, 64, vocab);
+    for (const char* strategy : {"balanced", "layerwise", "ns_replicated"})
+      for (const int world : {2, 3, 4, 8}) {
+        const ShardingPlan plan = sharded_plan(params, world, strategy);
+        for (int rank = 0; rank < world; ++rank) {
+          const GradientBytes bytes = gradient_bytes(params, plan, rank);
+          EXPECT_LE(bytes.held, bytes.shards + bytes.two_buckets)
+              << strategy << ", world " << world << ", vocabulary " << vocab;
+        }
+      }
+  }
+}
+
+// "Distributed Muon": P (1 + 2 / N) for weights, gradients and momentum. What comes on top is two
+// buckets, of N matrices each, and a factored variance for every row of 64.
+TEST(GradientRooms, MeetTheMemoryOfDistMuonButForTwoBuckets) {
+  std::vector<ParamSpec> params;
+  for (int i = 0; i < 128; ++i)
+    params.push_back({.name = "h." + std::to_string(i) + ".w", .shape = {64, 64}});
+  number_in_model_order(params);
+  const std::int64_t matrix = std::int64_t{64} * 64 * 4;
+  const std::int64_t p = 128 * matrix;
+  for (const int world : {2, 4, 8, 16, 64}) {
+    const ShardingPlan plan = sharded_plan(params, world, "block_cyclic");
+    TracingRank tracing(0, world);
+    TraceArena arena(0);
+    const ShardedStep step(tracing.context(), plan, params, arena);
+    std::int64_t held = 0;
+    for (const TensorSpec& spec : arena.specs())
+      if (spec.category == MemoryCategory::kWeights ||
+          spec.category == MemoryCategory::kGradients || spec.category == MemoryCategory::kMomentum)
+        held += spec.shape.numel() * size_of(spec.dtype);
+    EXPECT_EQ(held, p + 2 * p / world + 2 * world * matrix + p / world / 64) << world;
+  }
+}
+
+// Occupants of a room are never written at a time, whatever the strategy; and there are no more
+// rooms than that takes.
+TEST(GradientRooms, TakeTurns) {
+  const std::vector<ParamSpec> params = gpt_like(7, 32, 256);
+  for (const std::string_view strategy : strategy_names()) {
+    const ShardingPlan plan = sharded_plan(params, 3, strategy);
+    const GradientRooms rooms = gradient_rooms(plan, params);
+    ASSERT_EQ(rooms.of_bucket.size(), plan.buckets.size());
+    std::vector<int> written(params.size(), 0);  // buckets, at each moment of backward
+    std::size_t own_rooms = 0;
+    for (std::size_t room = 0; room < rooms.elements.size(); ++room) {
+      std::vector<int> writers(params.size(), 0);  // at each moment of backward
+      for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+        if (rooms.of_bucket[b] != room) continue;
+        EXPECT_LE(plan.buckets[b].full_elements(), rooms.elements[room]);
+        int first = static_cast<int>(params.size());
+        int last = 0;
+        for (const Unit& unit : plan.buckets[b].units) {
+          first = std::min(first, params[unit.param].ready);
+          last = std::max(last, params[unit.param].ready);
+        }
+        const bool all_reduced = plan.buckets[b].reduction == Reduction::kAllReduce;
+        if (all_reduced) ++own_rooms;
+        for (int t = first; t <= last; ++t) {
+          EXPECT_EQ(++writers[static_cast<std::size_t>(t)], 1) << strategy << ", room " << room;
+          if (!all_reduced) ++written[static_cast<std::size_t>(t)];
+        }
+      }
+    }
+    EXPECT_LE(rooms.elements.size() - own_rooms,
+              static_cast<std::size_t>(std::max(2, std::ranges::max(written))))
+        << strategy;
+  }
+}
+
+}  // namespace
+}  // namespace muo::test
