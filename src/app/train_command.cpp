@@ -98,6 +98,7 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
       by_window.try_emplace(size.window, describe_attention(size));
     }
   std::vector<std::string> notes;
+  notes.reserve(by_window.size());
   for (const auto& [window, how] : by_window)
     notes.push_back(fmt::format("attention, window {}: {}", window, how));
   return notes;

@@ -30,7 +30,7 @@ void gemm(NativeStream stream, const GemmArgs& args) {
 
 const cuda::KernelRegistration<GemmArgs> registration(&gemm);
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool kOffered = [] {
   cuda::offer_gemm_table([] { return kHere; });
   return true;
 }();

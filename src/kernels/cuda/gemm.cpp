@@ -91,7 +91,7 @@ void gemm(NativeStream stream, const GemmArgs& args) {
 
 const KernelRegistration<GemmArgs> kRegistration(&gemm);
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool kOffered = [] {
   offer_gemm_table([] { return environment_of(0); });
   return true;
 }();
