@@ -61,6 +61,10 @@ class CheckpointFiles::File {
   void write(std::string_view tensor, std::int64_t begin, std::span<const std::byte> bytes) {
     const std::size_t i = index_.find(tensor)->second;
     const SafetensorsEntry& entry = layout_.entries[i];
+    // No update writes such a number: memory is damaged, or the program is wrong.
+    if (!all_finite(entry.spec.dtype, bytes))
+      throw Error(
+          concat(tensor, " holds a number that is not finite: go on from an older checkpoint"));
     checksums_[i] += tensor_checksum(entry.spec.dtype, begin, bytes);
     file_.write(entry.begin + begin * size_of(entry.spec.dtype), bytes);
   }

@@ -22,7 +22,24 @@ std::uint64_t sum(std::uint64_t begin, std::span<const std::byte> bytes) {
   return total;
 }
 
+template <class Bits>
+bool has_exponent_of_ones(Bits mask, std::span<const std::byte> bytes) {
+  bool found = false;
+  for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
+    found |= (bits & mask) == mask;
+  }
+  return found;
+}
+
 }  // namespace
+
+bool all_finite(DType dtype, std::span<const std::byte> bytes) {
+  if (dtype == DType::kF32) return !has_exponent_of_ones<std::uint32_t>(0x7F800000, bytes);
+  if (dtype == DType::kBF16) return !has_exponent_of_ones<std::uint16_t>(0x7F80, bytes);
+  return true;
+}
 
 std::uint64_t tensor_checksum(DType dtype, std::int64_t begin, std::span<const std::byte> bytes) {
   const auto first = static_cast<std::uint64_t>(begin);

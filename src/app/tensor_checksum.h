@@ -16,4 +16,7 @@ namespace muo {
 // `bytes` holds the elements from number `begin` of the flat tensor on; it needs no alignment.
 std::uint64_t tensor_checksum(DType dtype, std::int64_t begin, std::span<const std::byte> bytes);
 
+// Whether all numbers are: fp32 and bf16; true for other types.
+bool all_finite(DType dtype, std::span<const std::byte> bytes);
+
 }  // namespace muo

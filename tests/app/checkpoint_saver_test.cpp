@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -260,6 +261,38 @@ TEST(CheckpointSaver, RefusesPartsThatDoNotCoverATensorOnce) {
   EXPECT_THAT(message(1, 1, 7), HasSubstr("w: elements from 0 to 1"));
   EXPECT_THAT(message(0, 0, 7), HasSubstr("w: elements from 6 to 7 have no writer"));
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
+}
+
+TEST(CheckpointSaver, RefusesNumbersThatAreNotFinite) {
+  const TemporaryDirectory run;
+  CheckpointSaver saver(run.path(), 2);
+  save_state(saver, 2, {.step = 1}, 1);
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN()}) {
+      const auto save = [&](float value) {
+        DeviceGroup group({.world = 2});
+        group.run([&](RankContext& rank) {
+          const test::HostTensor values =
+              test::HostTensor({1000}, std::vector<float>(1000, 0.5F)).rounded(dtype);
+          if (rank.rank == 1) {
+            if (dtype == DType::kF32)
+              values.values()[999] = value;
+            else
+              values.tensor().as<BF16>()[999] = to_bf16(value);
+          }
+          const std::vector<StateEntry> entries = {
+              {.name = "w", .shape = {2000}, .begin = 1000 * rank.rank, .values = values}};
+          saver.save(rank, {.step = 2}, entries);
+        });
+      };
+      EXPECT_THAT(message_of<Error>([&] { save(bad); }),
+                  HasSubstr("w holds a number that is not finite"));
+      EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
+      EXPECT_NO_THROW(save(std::numeric_limits<float>::max() / 2));
+      std::filesystem::remove_all(checkpoint_directory(run.path(), 2));
+    }
 }
 
 TEST(CheckpointSaver, RemovesWhatABrokenGroupInterrupted) {

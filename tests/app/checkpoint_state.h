@@ -51,7 +51,7 @@ class RankState {
 
   [[nodiscard]] std::vector<StateEntry>& entries() { return entries_; }
 
-  // Any bits, not-a-number included: each `seed` gives other values.
+  // Any bits of finite numbers: each `seed` gives other values.
   void fill(std::uint64_t seed) {
     for (const StateEntry& entry : entries_) {
       const std::vector<std::byte> bytes = expected(entry, seed);
@@ -85,6 +85,7 @@ class RankState {
     for (std::size_t at = 0; at < bytes.size(); at += size) {
       const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(entry.begin) + at / size);
       std::memcpy(bytes.data() + at, &bits, size);
+      bytes[at + size - 1] &= std::byte{0xBF};  // of the exponent: not all ones
     }
     return bytes;
   }
