@@ -71,15 +71,15 @@ class Timeline {
           stall_ = std::max(stall_, comm_ - model_.first_use_of(plan_.buckets[b]));
       }
     }
-    for (const Call& call : calls()) {
+    for (const BucketCall& call : bucket_calls(plan_)) {
       const Bucket& bucket = plan_.buckets[call.bucket];
-      if (call.phase == Phase::kReduce) {
+      if (call.phase == CallPhase::kReduce) {
         communicate(stall_ + model_.gradients_of(bucket), reduce_collectives(bucket),
                     &BucketBytes::reduce, bucket);
         for (double& update : update_)
           update = std::max(update, comm_);
         if (bucket.exchange == Exchange::kNone) compute(bucket);
-      } else if (call.phase == Phase::kExchange) {
+      } else if (call.phase == CallPhase::kExchange) {
         communicate(busiest(), exchange_collectives(bucket), exchanged_bytes(bucket), bucket);
         const double exchanged = comm_;
         compute_exchanged();
@@ -103,24 +103,6 @@ class Timeline {
   [[nodiscard]] double communication() const { return communication_; }
 
  private:
-  enum class Phase : std::uint8_t { kReduce, kExchange, kReturn };
-  struct Call {
-    Tag tag = 0;
-    Phase phase = Phase::kReduce;
-    std::size_t bucket = 0;
-  };
-  [[nodiscard]] std::vector<Call> calls() const {
-    std::vector<Call> calls;
-    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
-      const Bucket& bucket = plan_.buckets[b];
-      calls.push_back({bucket.reduce_tag, Phase::kReduce, b});
-      if (bucket.exchange_tag != 0) calls.push_back({bucket.exchange_tag, Phase::kExchange, b});
-      if (bucket.return_tag != 0) calls.push_back({bucket.return_tag, Phase::kReturn, b});
-    }
-    std::ranges::sort(calls, {}, &Call::tag);
-    return calls;
-  }
-
   // A link carries both directions at once.
   static std::int64_t BucketBytes::*exchanged_bytes(const Bucket& bucket) {
     return bucket.exchange == Exchange::kGatherToOwner ? &BucketBytes::owners

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "base/check.h"
+#include "optim/find_named.h"
 
 namespace muo {
 namespace {
@@ -32,12 +32,7 @@ constexpr std::array kForms = {
 std::span<const NewtonSchulzForm> newton_schulz_forms() { return kForms; }
 
 const NewtonSchulzForm& newton_schulz_form(std::string_view name) {
-  const auto found = std::ranges::find(kForms, name, &NewtonSchulzForm::name);
-  if (found != kForms.end()) return *found;
-  std::string known;
-  for (const NewtonSchulzForm& form : kForms)
-    known += concat(known.empty() ? "" : ", ", form.name);
-  throw InputError(concat("--newton-schulz: '", name, "' is unknown: give ", known));
+  return find_named<NewtonSchulzForm>(kForms, name, "--newton-schulz");
 }
 
 double newton_schulz_flops(const Shape& shape, const NewtonSchulzForm& form) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "base/check.h"
+#include "optim/find_named.h"
 
 namespace muo {
 namespace {
@@ -43,12 +43,7 @@ constexpr std::array kVersions = {
 std::span<const OptimizerVersion> optimizer_versions() { return kVersions; }
 
 const OptimizerVersion& optimizer_version(std::string_view name) {
-  const auto found = std::ranges::find(kVersions, name, &OptimizerVersion::name);
-  if (found != kVersions.end()) return *found;
-  std::string known;
-  for (const OptimizerVersion& version : kVersions)
-    known += concat(known.empty() ? "" : ", ", version.name);
-  throw InputError(concat("--optimizer-spec: '", name, "' is unknown: give ", known));
+  return find_named<OptimizerVersion>(kVersions, name, "--optimizer-spec");
 }
 
 }  // namespace muo

@@ -55,14 +55,6 @@ class ShardedStep::Impl {
   std::vector<std::size_t> gathered_first_;  // the buckets that begin publishes, in this order
 
  private:
-  // The collectives before the totals, in the order of their tags.
-  enum class Phase : std::uint8_t { kReduce, kExchange, kReturn };
-  struct Call {
-    Tag tag = 0;
-    Phase phase = Phase::kReduce;
-    std::size_t bucket = 0;
-  };
-
   void expect_gradients();
   void advance();
   void reduce(BucketState& bucket, Tag tag);
@@ -80,8 +72,8 @@ class ShardedStep::Impl {
   std::optional<GradientTensors> gradients_;  // if every micro-step is reduced
   // Of each room: the last bucket since the last join, or null.
   std::vector<const BucketState*> occupants_;
-  std::vector<Call> calls_;       // of a last micro-step
-  std::vector<Call> reductions_;  // of any other
+  std::vector<BucketCall> calls_;       // of a last micro-step
+  std::vector<BucketCall> reductions_;  // of any other
   std::size_t next_call_ = 0;
   std::int64_t micro_step_ = 0;
   std::vector<bool> needed_;              // weights of this step
@@ -140,13 +132,9 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
     }
     state.missing = state.parameters;
     buckets_.push_back(std::move(state));
-    reductions_.push_back({bucket.partial_tag, Phase::kReduce, b});
-    calls_.push_back({bucket.reduce_tag, Phase::kReduce, b});
-    if (bucket.exchange_tag != 0) calls_.push_back({bucket.exchange_tag, Phase::kExchange, b});
-    if (bucket.return_tag != 0) calls_.push_back({bucket.return_tag, Phase::kReturn, b});
+    reductions_.push_back({bucket.partial_tag, CallPhase::kReduce, b});
   }
-  std::sort(calls_.begin(), calls_.end(),
-            [](const Call& a, const Call& b) { return a.tag < b.tag; });
+  calls_ = bucket_calls(plan);
   next_call_ = calls_.size();
   for (std::unique_ptr<Event>* event :
        {&begun_, &loss_, &updated_, &totalled_, &agreed_, &all_committed_, &published_, &joined_})
@@ -234,19 +222,19 @@ void ShardedStep::Impl::gradient_ready(std::size_t param) {
 
 // As far as the order of the tags and the gradients so far allow.
 void ShardedStep::Impl::advance() {
-  const std::vector<Call>& calls = is_last_reduction() ? calls_ : reductions_;
+  const std::vector<BucketCall>& calls = is_last_reduction() ? calls_ : reductions_;
   for (; next_call_ < calls.size(); ++next_call_) {
-    const Call& call = calls[next_call_];
+    const BucketCall& call = calls[next_call_];
     BucketState& bucket = buckets_[call.bucket];
     switch (call.phase) {
-      case Phase::kReduce:
+      case CallPhase::kReduce:
         if (bucket.missing > 0) return;
         reduce(bucket, call.tag);
         break;
-      case Phase::kExchange:
+      case CallPhase::kExchange:
         exchange(call.bucket);
         break;
-      case Phase::kReturn:
+      case CallPhase::kReturn:
         return_updates(bucket);
         break;
     }

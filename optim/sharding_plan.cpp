@@ -114,6 +114,18 @@ void assign_tags(ShardingPlan& plan) {
   if (plan.gather == Gather::kSimple) publish();
 }
 
+std::vector<BucketCall> bucket_calls(const ShardingPlan& plan) {
+  std::vector<BucketCall> calls;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const Bucket& bucket = plan.buckets[b];
+    calls.push_back({bucket.reduce_tag, CallPhase::kReduce, b});
+    if (bucket.exchange_tag != 0) calls.push_back({bucket.exchange_tag, CallPhase::kExchange, b});
+    if (bucket.return_tag != 0) calls.push_back({bucket.return_tag, CallPhase::kReturn, b});
+  }
+  std::ranges::sort(calls, {}, &BucketCall::tag);
+  return calls;
+}
+
 Tag ShardingPlan::tags_of_reductions() const {
   Tag tags = 0;
   for (const Bucket& bucket : buckets)

@@ -126,6 +126,16 @@ struct ShardingPlan {
   [[nodiscard]] Tag tags_of_reductions() const;
 };
 
+// The calls of a plan's last, or only, reductions and of what follows from them, up to the totals:
+// in the order of their tags, in which they are enqueued.
+enum class CallPhase : std::uint8_t { kReduce, kExchange, kReturn };
+struct BucketCall {
+  Tag tag = 0;
+  CallPhase phase = CallPhase::kReduce;
+  std::size_t bucket = 0;
+};
+std::vector<BucketCall> bucket_calls(const ShardingPlan& plan);
+
 // The strategies of this program, the default first. docs/strategies.md compares them.
 struct Strategy {
   std::string_view name;

@@ -60,10 +60,11 @@ tidy() {
     return
   fi
   echo "tidy: ${#files[@]} files"
+  # The compile database without what only g++ knows.
   mkdir -p build/tidy
   sed 's/ -fno-extern-tls-init//' build/dev/compile_commands.json >build/tidy/compile_commands.json
-  # The compile database without what only g++ knows. The counts of suppressed warnings in
-  # system headers are noise; what clang-tidy finds is on standard output.
+  # The counts of suppressed warnings in system headers are noise; what clang-tidy finds is on
+  # standard output.
   printf '%s\0' "${files[@]}" |
     xargs -0 -n 1 -P 2 timeout 120 clang-tidy -p build/tidy --quiet \
       --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings\? generated\.$' >&2)

@@ -46,6 +46,11 @@ std::vector<SafetensorsSpec> whole_tensors(std::vector<CheckpointPart> parts) {
 
 }  // namespace
 
+fs::path hidden_beside(const fs::path& checkpoint, std::string_view kind) {
+  return checkpoint.parent_path() /
+         fmt::format(".{}.{}-{}", checkpoint.filename().string(), kind, getpid());
+}
+
 // A safetensors file that its writers fill together.
 class CheckpointFiles::File {
  public:
@@ -114,9 +119,8 @@ void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointPart> parts
     sync_directory(run_);
   }
   remove_leftovers();
-  const std::string hidden = "." + target.filename().string();
-  aside_ = parent / fmt::format("{}.old-{}", hidden, getpid());
-  const fs::path temporary = parent / fmt::format("{}.tmp-{}", hidden, getpid());
+  aside_ = hidden_beside(target, "old");
+  const fs::path temporary = hidden_beside(target, "tmp");
   change("create the temporary directory");
   make_directory(temporary);
   temporary_ = temporary;

@@ -23,6 +23,10 @@ struct CheckpointPart {
   std::int64_t end = 0;
 };
 
+// The hidden name of this process, beside `checkpoint`, for what is not one yet (`kind` "tmp") or
+// no more ("old"). Readers ignore it; what stays behind, a later CheckpointFiles::begin removes.
+std::filesystem::path hidden_beside(const std::filesystem::path& checkpoint, std::string_view kind);
+
 // The files of one checkpoint at a time on their way to the disk: begin, write by any number of
 // threads, commit, abandon. All goes into a temporary directory (".step_00000100.tmp-PID") and
 // appears under its name by one rename after everything is on the disk: whenever the program dies,

@@ -1,13 +1,11 @@
 #include "app/checkpoint_pruning.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <exception>
 #include <system_error>
 #include <utility>
 
 #include "app/checkpoint.h"
+#include "app/checkpoint_files.h"
 #include "base/check.h"
 
 namespace muo {
@@ -18,8 +16,7 @@ namespace fs = std::filesystem;
 // First under another name: whatever happens meanwhile, nobody takes a part for the whole. What is
 // left then, the next save removes (CheckpointFiles::begin).
 void remove_checkpoint(const fs::path& path) {
-  const fs::path hidden =
-      path.parent_path() / fmt::format(".{}.old-{}", path.filename().string(), getpid());
+  const fs::path hidden = hidden_beside(path, "old");
   fs::rename(path, hidden);
   fs::remove_all(hidden);
 }

@@ -48,28 +48,29 @@ std::int64_t process_base(int world) {
   return kProgram + kPerDevice / 10 * world;
 }
 
-void fit_batch(RunConfig& config, std::int64_t available) {
-  if (!config.batch_is_automatic) return;
+MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
+  MemoryPlan memory = plan_run_memory(config);
+  if (!config.batch_is_automatic) return memory;
   const std::int64_t rows = config.batch * config.accumulation;
   const std::int64_t most = config.batch;
-  const std::int64_t most_bytes = plan_run_memory(config).bytes;
-  std::int64_t bytes = most_bytes;
-  while (bytes > available && config.batch > 1) {
+  const std::int64_t most_bytes = memory.bytes;
+  while (memory.bytes > available && config.batch > 1) {
     do
       --config.batch;
     while (rows % config.batch != 0);
     config.accumulation = rows / config.batch;
-    bytes = plan_run_memory(config).bytes;
+    memory = plan_run_memory(config);
   }
-  if (config.batch == most) return;
+  if (config.batch == most) return memory;
   config.options.device_batch_size = config.batch;
   constexpr double kMiB = 1 << 20;
   config.notes.push_back(
       fmt::format("device-batch-size: {} rows instead, which need {:.1f} MiB per device: {} need "
                   "{:.1f}, {:.1f} "
                   "are available",
-                  config.batch, static_cast<double>(bytes) / kMiB, most,
+                  config.batch, static_cast<double>(memory.bytes) / kMiB, most,
                   static_cast<double>(most_bytes) / kMiB, static_cast<double>(available) / kMiB));
+  return memory;
 }
 
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {

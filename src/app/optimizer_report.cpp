@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/backend.h"
+#include "app/median.h"
 #include "app/text_table.h"
 #include "optim/sharding_plan.h"
 #include "optim/update_clock.h"
@@ -19,12 +20,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array kPhases = {UpdatePhase::kElementwise, UpdatePhase::kGemm,
                                 UpdatePhase::kCommunication};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Newton-Schulz of all matrices, once: what a strategy repeats, or pads, is not useful work.
 double useful_flops(const RunConfig& config) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "app/backend.h"
 #include "app/capture_graphs.h"
@@ -14,6 +15,7 @@
 #include "base/philox.h"
 #include "kernels/fingerprint.h"
 #include "optim/sharded_step.h"
+#include "optim/strategies/strategies.h"
 
 namespace muo {
 namespace {
@@ -29,10 +31,9 @@ std::int64_t largest(Params params) {
 
 // In the order in which backward completes them.
 std::vector<std::size_t> backward_order(Params params) {
-  std::vector<std::size_t> order(params.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return params[i].ready; });
-  return order;
+  std::vector<std::size_t> all(params.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return strategies::backward_order(params, std::move(all));
 }
 
 // One rank's updates. Instead of a model's backward, random gradients are copied.

@@ -317,7 +317,7 @@ int run_plan(const PlanOptions& options) {
   const TrainOptions& train = options.train;
   RunConfig config = resolve(
       train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
-  fit_batch(config, available_memory_per_rank(config.group));
+  const MemoryPlan memory = fit_batch(config, available_memory_per_rank(config.group));
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
     const Comparison comparison = compare_strategies(config, rates);
@@ -326,7 +326,7 @@ int run_plan(const PlanOptions& options) {
   }
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan sharding = make_sharding_plan(config, params);
-  const PlanReport report{config, sharding, plan_run_memory(config), rates,
+  const PlanReport report{config, sharding, memory, rates,
                           plan_staging_memory(config, params, sharding)};
   print(json ? plan_json(report) : plan_table(report));
   require_memory(config, report.memory, available_memory_per_rank(config.group));

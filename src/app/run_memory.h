@@ -18,7 +18,8 @@ std::int64_t available_memory();
 // Where --device-batch-size is automatic: the largest that divides the step's rows per device into
 // micro-steps, is no larger than resolve() gave, and fits into the `available` bytes of a rank; 1
 // where none does. A smaller one is noted, with the reason. The step's tokens stay the same.
-void fit_batch(RunConfig& config, std::int64_t available);
+// Returns plan_run_memory() of what `config` then is, automatic or not.
+MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
 
 // What a training process on the host holds beside planned tensors and the staging memory of saves:
 // the program and its libraries (10 MiB of pages of their files); per device BLAS buffers, stacks

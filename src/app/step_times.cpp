@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "app/capture_graphs.h"
+#include "app/median.h"
 #include "app/run_state.h"
 #include "base/philox.h"
 
@@ -12,11 +13,6 @@ namespace {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
 }
 
 // One rank: its state, and a batch of random tokens that every step gets.

@@ -137,13 +137,12 @@ int run_train(const TrainOptions& options) {
   check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
-  fit_batch(config, available_memory_per_rank(config.group));
+  const MemoryPlan memory = fit_batch(config, available_memory_per_rank(config.group));
   if (const auto seconds = config.options.stuck_after)
     config.group.watch.stuck_after =
         std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
-  const MemoryPlan memory = plan_run_memory(config);
   require_memory(config, memory, available_memory_per_rank(config.group));
   const RunDirectory directory = find_run_directory(config.options);
   config.options.out = directory.root.string();
