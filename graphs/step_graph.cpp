@@ -157,10 +157,17 @@ void StepGraph::flush() {
   behind_ = false;
 }
 
+std::vector<Graph*> StepGraph::graphs() const {
+  std::vector<Graph*> out;
+  for (const Part& part : parts_)
+    if (part.graph != nullptr) out.push_back(part.graph.get());
+  return out;
+}
+
 std::vector<const GraphTrace*> StepGraph::traces() const {
   std::vector<const GraphTrace*> out;
-  for (const Part& part : parts_)
-    if (part.graph != nullptr) out.push_back(&part.graph->trace());
+  for (const Graph* graph : graphs())
+    out.push_back(&graph->trace());
   return out;
 }
 

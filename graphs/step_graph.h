@@ -48,6 +48,7 @@ class StepGraph {
   // What the next step is called on a profiler's timeline.
   void count_from(std::int64_t step) { next_step_ = step; }
 
+  [[nodiscard]] std::vector<Graph*> graphs() const;  // that are captured
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
   // Writes the captured graphs for Graphviz: to `path`, or path.0, path.1, ... if a step has
   // several.

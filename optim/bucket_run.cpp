@@ -157,6 +157,7 @@ void BucketRun::reduce(Stream& comm, Tag tag, bool first) const {
 }
 
 void BucketRun::add_squares(Stream& update, Tensor total) const {
+  const ProfileRange phase(ProfileKind::kPhase, "update ", bucket_.name);
   Tensor counted = reduced_;
   std::int64_t first = 0;
   if (bucket_.reduction == Reduction::kAllReduce) {  // all hold it: each counts an equal part

@@ -11,6 +11,7 @@
 #include "app/commands.h"
 #include "app/device_peak.h"
 #include "app/gemm_rate.h"
+#include "app/operation_report.h"
 #include "app/optimizer_report.h"
 #include "app/run_memory.h"
 #include "app/step_times.h"
@@ -118,10 +119,19 @@ Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
     text += fmt::format("{:.1f}% of the peak ({:.1f}% counting visible pairs): {}\n",
                         100 * rate / peak.flops, 100 * causal / peak.flops, peak.text);
   text += phases_text(phases, steps);
+  Json operations;
+  if (phases.operations.empty()) {
+    text += "no table of operations: only graphs of the host backend (--graph on) time theirs\n";
+  } else {
+    const Ceilings ceilings = measure_ceilings(run.group);
+    text += operations_text(run, phases, steps, ceilings);
+    operations = operations_json(run, phases, steps, ceilings);
+  }
   Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)},
               {"model_gflops", rate / 1e9},  {"causal_gflops", causal / 1e9},
               {"peak_gflops", nullptr},      {"share", nullptr},
-              {"causal_share", nullptr},     {"phases_ms", phases_json(phases, steps)}};
+              {"causal_share", nullptr},     {"phases_ms", phases_json(phases, steps)},
+              {"operations", operations}};
   if (peak.flops > 0) {
     out["peak_gflops"] = peak.flops / 1e9;
     out["share"] = rate / peak.flops;

@@ -42,42 +42,75 @@ double seconds_of(const RankContext& rank) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace
+// How many devices run at once.
+int at_once(const GroupOptions& options) {
+  return options.plugin == nullptr ? std::min(options.world, usable_cores()) : options.world;
+}
 
-double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size) {
+// Seconds of the slowest device in the best of a few rounds. prepare(rank) returns the work of one.
+template <class Prepare>
+double best_round(const GroupOptions& options, const Prepare& prepare) {
   std::vector<double> seconds(static_cast<std::size_t>(options.world));
-  double best_seconds = std::numeric_limits<double>::infinity();
+  double best = std::numeric_limits<double>::infinity();
   DeviceGroup group(options);
   group.run([&](RankContext& rank) {
-    std::vector<std::unique_ptr<Buffer>> memory;
-    const auto matrix = [&] {
-      memory.push_back(rank.device.allocate(size * size * size_of(dtype), "matrix products"));
-      return Tensor{.data = memory.back()->data(),
-                    .shape = {size, size},
-                    .dtype = dtype,
-                    .device = rank.rank};
-    };
-    const GemmArgs args{.d = matrix(), .a = matrix(), .b = matrix(), .transpose_b = true};
-    fill(rank.compute, args.a);
-    fill(rank.compute, args.b);
+    const auto work = prepare(rank);
     for (int round = 0; round < kRounds; ++round) {
-      rank.barrier.arrive({}, "start of a matrix product");
+      rank.barrier.arrive({}, "start of a round of measuring");
       const double start = seconds_of(rank);
-      gemm(rank.compute, args);
+      work();
       rank.wait(rank.compute);
       seconds.at(static_cast<std::size_t>(rank.rank)) = seconds_of(rank) - start;
       rank.barrier.arrive(
           [&] {
-            if (round > 0) best_seconds = std::min(best_seconds, std::ranges::max(seconds));
+            if (round > 0) best = std::min(best, std::ranges::max(seconds));
           },
-          "end of a matrix product");
+          "end of a round of measuring");
     }
   });
-  const int at_once =
-      options.plugin == nullptr ? std::min(options.world, usable_cores()) : options.world;
-  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) *
-                       static_cast<double>(size) * at_once;
-  return flops / best_seconds;
+  return best;
+}
+
+// A rank's tensors.
+class Memory {
+ public:
+  explicit Memory(RankContext& rank) : rank_(rank) {}
+  Tensor tensor(const Shape& shape, DType dtype) {
+    Tensor out{.shape = shape, .dtype = dtype, .device = rank_.rank};
+    buffers_.push_back(rank_.device.allocate(out.bytes(), "measuring"));
+    out.data = buffers_.back()->data();
+    return out;
+  }
+
+ private:
+  RankContext& rank_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+}  // namespace
+
+double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size) {
+  const double seconds = best_round(options, [=](RankContext& rank) {
+    const auto memory = std::make_shared<Memory>(rank);
+    const auto matrix = [&] { return memory->tensor({size, size}, dtype); };
+    const GemmArgs args{.d = matrix(), .a = matrix(), .b = matrix(), .transpose_b = true};
+    fill(rank.compute, args.a);
+    fill(rank.compute, args.b);
+    return [&rank, memory, args] { gemm(rank.compute, args); };
+  });
+  const auto n = static_cast<double>(size);
+  return 2.0 * n * n * n * at_once(options) / seconds;
+}
+
+double measure_copy_rate(const GroupOptions& options, std::int64_t bytes) {
+  const double seconds = best_round(options, [=](RankContext& rank) {
+    const auto memory = std::make_shared<Memory>(rank);
+    const Tensor to = memory->tensor({bytes}, DType::kBytes);
+    const Tensor from = memory->tensor({bytes}, DType::kBytes);
+    rank.compute.zero(from);  // fresh memory may all be one page
+    return [&rank, memory, to, from] { rank.compute.copy(to, from); };
+  });
+  return 2.0 * static_cast<double>(bytes) * at_once(options) / seconds;
 }
 
 std::string flops_text(double flops_per_second) {

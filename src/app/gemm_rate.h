@@ -14,6 +14,10 @@ namespace muo {
 // dtype: fp32 or bf16.
 double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size = 768);
 
+// Bytes per second, read and written, of all devices of a group that copy `bytes` at once, more
+// than caches hold; measured likewise.
+double measure_copy_rate(const GroupOptions& options, std::int64_t bytes = std::int64_t{64} << 20);
+
 // 312 GFLOP/s, 989 TFLOP/s
 std::string flops_text(double flops_per_second);
 

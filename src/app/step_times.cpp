@@ -56,7 +56,11 @@ class Steps {
 
   // Seconds of `count` steps, until all ranks are done.
   double run(std::int64_t count) {
-    if (state_.step.clock()) rank_.compute.zero(state_.step.clock());
+    if (state_.step.clock()) {
+      rank_.compute.zero(state_.step.clock());
+      for (Graph* graph : state_.step.graphs())
+        graph->time_nodes();
+    }
     rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "before the steps");
     const double start = seconds_now();
@@ -67,6 +71,13 @@ class Steps {
     rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "after the steps");
     return seconds_now() - start;
+  }
+
+  [[nodiscard]] std::vector<OperationTime> operations() const {
+    std::vector<OperationTime> rows;
+    for (const Graph* graph : state_.step.graphs())
+      if (!graph->node_times().empty()) add_operations(rows, graph->trace(), graph->node_times());
+    return rows;
   }
 
   [[nodiscard]] PhaseClock clock() {
@@ -96,18 +107,25 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   StepTimes times;
   times.launch.resize(static_cast<std::size_t>(config.world));
   times.clocks.resize(times.launch.size());
+  std::vector<std::vector<OperationTime>> operations(times.launch.size());
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
     measured.launch();  // caches, pages, clocks; what an eager step loads
-    std::vector<double> launches;
-    for (std::int64_t i = 0; i < std::min(steps, kMostLaunches); ++i)
-      launches.push_back(measured.launch());
+    std::vector<double> launches = {0};
+    if (!rank.compute.is_host()) {
+      launches.clear();
+      for (std::int64_t i = 0; i < std::min(steps, kMostLaunches); ++i)
+        launches.push_back(measured.launch());
+    }
     const double seconds = measured.run(steps);
     if (rank.rank == 0) times.step = seconds / static_cast<double>(steps);
     times.launch[static_cast<std::size_t>(rank.rank)] = median(std::move(launches));
     times.clocks[static_cast<std::size_t>(rank.rank)] = measured.clock();
+    operations[static_cast<std::size_t>(rank.rank)] = measured.operations();
   });
+  for (const std::vector<OperationTime>& rows : operations)
+    add_operations(times.operations, rows);
   return times;
 }
 

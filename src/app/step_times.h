@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "app/operation_times.h"
 #include "app/run_config.h"
 #include "kernels/phase_clock.h"
 #include "optim/sharding_plan.h"
@@ -12,8 +13,12 @@ namespace muo {
 // What whole training steps of a run cost, on random tokens.
 struct StepTimes {
   double step = 0;  // seconds: mean of steps that follow each other, until the slowest rank is done
-  std::vector<double> launch;      // by rank: seconds in which its host enqueues a step, the median
-  std::vector<PhaseClock> clocks;  // by rank, of all steps; only if config.timed_steps
+  // By rank: seconds in which its host enqueues a step, the median; 0 on a host, which computes it.
+  std::vector<double> launch;
+  // Only if config.timed_steps: by rank, of all steps; and of all ranks and steps together, where
+  // graphs can tell, else empty.
+  std::vector<PhaseClock> clocks;
+  std::vector<OperationTime> operations;
 };
 
 // Runs steps one by one for `launch`, then `steps` more for the rest, as training does: the host is

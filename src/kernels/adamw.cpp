@@ -21,9 +21,10 @@ void adamw(Stream& stream, const AdamwArgs& args) {
   check.tensor("grad", args.grad, args.weight.shape);
   check.apart("weight", args.weight, "grad", args.grad);
   check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");
-  operation.submit(
-      stream, args,
-      {.writes = {args.weight, args.replica, args.m, args.v}, .reads = {args.grad, args.scalars}});
+  operation.submit(stream, args,
+                   {.writes = {args.replica},
+                    .updates = {args.weight, args.m, args.v},
+                    .reads = {args.grad, args.scalars}});
 }
 
 }  // namespace muo

@@ -11,9 +11,30 @@
 namespace muo {
 namespace {
 
-Operation<AttentionArgs> forward_operation("attention", &host::attention);
-Operation<AttentionBackwardArgs> backward_operation("attention_backward",
-                                                    &host::attention_backward);
+// `products` of matrices, each 2 h FLOPs for every visible pair of query and key.
+template <class Args>
+Cost cost(const Args& args, int products) {
+  const Shape& q = args.q.shape;
+  const std::int64_t b = q[0];
+  const std::int64_t t = q[1];
+  const std::int64_t heads = q[2];
+  const std::int64_t h = q[3];
+  const std::int64_t window = std::min(args.window, t - 1);
+  // Query i sees min(i, window) keys and itself.
+  const std::int64_t pairs = window * (window + 1) / 2 + (t - window) * (window + 1);
+  return {
+      .shape = concat(b, 'x', t, 'x', heads, 'x', h,
+                      window < t - 1 ? concat(" w", window) : std::string{}),
+      .flops = 2.0 * products * static_cast<double>(b * heads * pairs) * static_cast<double>(h)};
+}
+Cost forward_cost(const AttentionArgs& args) { return cost(args, 2); }
+Cost backward_cost(const AttentionBackwardArgs& args) {
+  return cost(args, 5);  // scores are computed again
+}
+
+Operation<AttentionArgs> forward_operation("attention", &host::attention, &forward_cost);
+Operation<AttentionBackwardArgs> backward_operation("attention_backward", &host::attention_backward,
+                                                    &backward_cost);
 
 constexpr std::int64_t kMaxHead = 256;
 

@@ -27,15 +27,15 @@ void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
       0 < args.vocab && args.vocab <= args.logits.shape[1],
       "vocab " + std::to_string(args.vocab) + " does not fit logits " + args.logits.shape.text());
   check.that(args.softcap >= 0.0F, "softcap is negative or not a number");
-  cross_entropy_operation.submit(stream, args,
-                                 {.writes = {args.losses, args.logits}, .reads = {args.targets}});
+  cross_entropy_operation.submit(
+      stream, args, {.writes = {args.losses}, .updates = {args.logits}, .reads = {args.targets}});
 }
 
 void soft_cap(Stream& stream, const SoftCapArgs& args) {
   ArgumentCheck check("soft_cap");
   check.fp32_or_bf16("logits", args.logits, args.logits.shape);
   check.that(args.softcap >= 0.0F, "softcap is negative or not a number");
-  soft_cap_operation.submit(stream, args, {.writes = {args.logits}, .reads = {}});
+  soft_cap_operation.submit(stream, args, {.writes = {}, .updates = {args.logits}, .reads = {}});
 }
 
 }  // namespace muo

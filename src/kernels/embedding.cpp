@@ -7,8 +7,21 @@
 namespace muo {
 namespace {
 
-Operation<EmbeddingArgs> forward("embedding", &host::embedding);
-Operation<EmbeddingBackwardArgs> backward("embedding_backward", &host::embedding_backward);
+// Of the table only the tokens' rows count.
+Cost cost(const EmbeddingArgs& args) {
+  return {.bytes = static_cast<double>(2 * args.y.bytes() + args.tokens.bytes())};
+}
+Cost backward_cost(const EmbeddingBackwardArgs& args) {
+  const std::int64_t rows = args.dy.numel() * size_of(args.dtable.dtype);
+  const std::int64_t zeroed = args.accumulate ? 0 : args.dtable.bytes();
+  const std::int64_t scale = args.scale ? args.scale.bytes() : 0;
+  return {.bytes = static_cast<double>(2 * rows + zeroed + args.dy.bytes() + args.tokens.bytes() +
+                                       scale)};
+}
+
+Operation<EmbeddingArgs> forward("embedding", &host::embedding, &cost);
+Operation<EmbeddingBackwardArgs> backward("embedding_backward", &host::embedding_backward,
+                                          &backward_cost);
 
 }  // namespace
 

@@ -7,9 +7,24 @@
 namespace muo {
 namespace {
 
-Operation<ValueEmbeddingArgs> value_forward("value_embedding", &host::value_embedding);
+// Of the table only the tokens' rows count, which are as large as v, and of x and dx what the gates
+// read.
+template <class Args>
+double gate_bytes(const Args& args) {
+  return static_cast<double>(args.gates.bytes() + args.tokens.bytes() +
+                             args.x.shape[0] * args.weight.shape[1] * size_of(args.x.dtype));
+}
+Cost cost(const ValueEmbeddingArgs& args) {
+  return {.bytes = 3.0 * static_cast<double>(args.v.bytes()) + gate_bytes(args)};
+}
+Cost backward_cost(const ValueEmbeddingBackwardArgs& args) {
+  return {.bytes = 2.0 * static_cast<double>(args.dv.bytes()) + gate_bytes(args)};
+}
+
+Operation<ValueEmbeddingArgs> value_forward("value_embedding", &host::value_embedding, &cost);
 Operation<ValueEmbeddingBackwardArgs> value_backward("value_embedding_backward",
-                                                     &host::value_embedding_backward);
+                                                     &host::value_embedding_backward,
+                                                     &backward_cost);
 Operation<SmearArgs> smear_forward("smear", &host::smear);
 Operation<SmearBackwardArgs> smear_back("smear_backward", &host::smear_backward);
 
@@ -49,9 +64,10 @@ void value_embedding(Stream& stream, const ValueEmbeddingArgs& args) {
   check_value_inputs(check, args, args.v);
   check.apart("v", args.v, "x", args.x);
   check.apart("v", args.v, "table", args.table);
-  value_forward.submit(
-      stream, args,
-      {.writes = {args.v, args.gates}, .reads = {args.x, args.weight, args.table, args.tokens}});
+  value_forward.submit(stream, args,
+                       {.writes = {args.gates},
+                        .updates = {args.v},
+                        .reads = {args.x, args.weight, args.table, args.tokens}});
 }
 
 void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& args) {
@@ -63,7 +79,8 @@ void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& 
   check.apart("dx", args.dx, "dv", args.dv);
   value_backward.submit(
       stream, args,
-      {.writes = {args.dx, args.dweight},
+      {.writes = {args.dweight},
+       .updates = {args.dx},
        .reads = {args.dv, args.gates, args.x, args.weight, args.table, args.tokens}});
 }
 

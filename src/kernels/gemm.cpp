@@ -9,7 +9,17 @@
 namespace muo {
 namespace {
 
-Operation<GemmArgs> operation("gemm", &host::gemm);
+Cost cost(const GemmArgs& args) {
+  const std::size_t rank = args.d.shape.rank();
+  const std::int64_t m = args.d.shape[rank - 2];
+  const std::int64_t n = args.d.shape[rank - 1];
+  const std::int64_t k = args.a.shape[args.transpose_a ? rank - 2 : rank - 1];
+  return {.shape = product_shape(args.transpose_a, args.transpose_b, m, k, n,
+                                 rank == 3 ? args.d.shape[0] : 1),
+          .flops = 2.0 * static_cast<double>(args.d.numel()) * static_cast<double>(k)};
+}
+
+Operation<GemmArgs> operation("gemm", &host::gemm, &cost);
 GemmBackend device;
 
 Shape matrix_shape(const Tensor& like, std::int64_t rows, std::int64_t columns) {

@@ -1,7 +1,22 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
 #include "kernels/gemm.h"
+
+namespace muo {
+
+// "NT 1024x384x1536": op(a) is (m, k), op(b) is (k, n); "... x8" for a batch of them.
+inline std::string product_shape(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t k,
+                                 std::int64_t n, std::int64_t batch) {
+  return concat(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', ' ', m, 'x', k, 'x', n,
+                batch == 1 ? std::string{} : concat(" x", batch));
+}
+
+}  // namespace muo
 
 namespace muo::host {
 void gemm(const GemmArgs& args);
-}
+}  // namespace muo::host

@@ -90,7 +90,8 @@ void muon_commit(Stream& stream, const MuonCommitArgs& args) {
   check.apart("weight", args.weight, "grad", args.grad);
   check.apart("weight", args.weight, "u", args.u);
   commit_operation.submit(stream, args,
-                          {.writes = {args.weight, args.replica, args.momentum, args.variance},
+                          {.writes = {args.replica, args.variance},
+                           .updates = {args.weight, args.momentum},
                            .reads = {args.u, args.grad, args.new_variance, args.scalars}});
 }
 

@@ -34,7 +34,11 @@ void rms_norm_backward(Stream& stream, const RmsNormBackwardArgs& args) {
   check.same_or_apart("dx", args.dx, "dy", args.dy);
   check.apart("dx", args.dx, "y", args.y);
   check.apart("dx", args.dx, "rstd", args.rstd);
-  backward.submit(stream, args, {.writes = {args.dx}, .reads = {args.dy, args.y, args.rstd}});
+  const Tensor none;
+  backward.submit(stream, args,
+                  {.writes = {args.accumulate ? none : args.dx},
+                   .updates = {args.accumulate ? args.dx : none},
+                   .reads = {args.dy, args.y, args.rstd}});
 }
 
 }  // namespace muo

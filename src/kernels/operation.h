@@ -40,9 +40,10 @@ class OperationBase {
   friend void register_cuda_kernel(void (*kernel)(NativeStream, const Args&));
 };
 
-// What an operation writes (in-out included) and reads; absent tensors are skipped.
+// What an operation writes, reads, and does both to (in-out); absent tensors are skipped.
 struct Touched {
   std::initializer_list<Tensor> writes;
+  std::initializer_list<Tensor> updates = {};
   std::initializer_list<Tensor> reads;
 };
 
@@ -56,19 +57,24 @@ class Operation final : public OperationBase {
  public:
   using HostKernel = void (*)(const Args&);
   using CudaKernel = void (*)(NativeStream, const Args&);
+  using CostOf = Cost (*)(const Args&);  // of the host's kernel
 
-  Operation(std::string_view name, HostKernel host)
-      : OperationBase(name, typeid(Args)), host_(host) {}
+  // `cost`: of an operation that memory does not bind, or that does not move all that it accesses.
+  Operation(std::string_view name, HostKernel host, CostOf cost = nullptr)
+      : OperationBase(name, typeid(Args)), host_(host), cost_(cost) {}
 
   void submit(Stream& stream, const Args& args, const Touched& touched) const {
     if (stream.is_host()) {
       std::array<Access, 32> list;  // more than any operation has; .at() checks
       std::size_t count = 0;
       for (const Tensor& t : touched.writes)
-        if (t) list.at(count++) = {t.data, t.bytes(), true};
+        if (t) list.at(count++) = access_of(t, true);
+      for (const Tensor& t : touched.updates)
+        if (t) list.at(count++) = access_of(t, true, /*reads_too=*/true);
       for (const Tensor& t : touched.reads)
-        if (t) list.at(count++) = {t.data, t.bytes(), false};
+        if (t) list.at(count++) = access_of(t, false);
       stream.enqueue_host(name(), {list.data(), count}, [host = host_, args] { host(args); });
+      if (cost_ != nullptr) stream.note_cost(cost_(args));
     } else {
       MUO_CHECK(has_cuda(), "operation '", name(), "' has no CUDA kernel");
       reinterpret_cast<CudaKernel>(cuda_)(stream.native(), args);
@@ -77,6 +83,7 @@ class Operation final : public OperationBase {
 
  private:
   HostKernel host_;
+  CostOf cost_;
 };
 
 template <class Args>

@@ -57,11 +57,13 @@ void mix_backward(Stream& stream, const MixBackwardArgs& args) {
     check.apart("dz", args.dz, "z", args.z);
   }
   const Tensor none;
-  backward.submit(stream, args,
-                  {.writes = {args.alpha ? args.dx : none, args.beta ? args.dz : none,
-                              args.alpha ? args.dalpha : none, args.beta ? args.dbeta : none},
-                   .reads = {args.dx, args.alpha ? args.x : none, args.beta ? args.z : none,
-                             args.alpha, args.beta}});
+  backward.submit(
+      stream, args,
+      {.writes = {args.alpha ? args.dx : none, args.beta && !args.add_dz ? args.dz : none,
+                  args.alpha ? args.dalpha : none, args.beta ? args.dbeta : none},
+       .updates = {args.beta && args.add_dz ? args.dz : none},
+       .reads = {args.dx, args.alpha ? args.x : none, args.beta ? args.z : none, args.alpha,
+                 args.beta}});
 }
 
 void add(Stream& stream, const AddArgs& args) {
@@ -69,7 +71,7 @@ void add(Stream& stream, const AddArgs& args) {
   check.any_shape("y", args.y, args.y.dtype);
   check.tensor("x", args.x, args.y.shape, args.y.dtype);
   check.apart("y", args.y, "x", args.x);
-  addition.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});
+  addition.submit(stream, args, {.writes = {}, .updates = {args.y}, .reads = {args.x}});
 }
 
 }  // namespace muo

@@ -48,7 +48,8 @@ void rotary_norm(Stream& stream, const RotaryNormArgs& args) {
   check.apart("x", args.x, "rstd", args.rstd);
   check.apart("x", args.x, "cos", args.cos);
   check.apart("x", args.x, "sin", args.sin);
-  forward.submit(stream, args, {.writes = {args.x, args.rstd}, .reads = {args.cos, args.sin}});
+  forward.submit(stream, args,
+                 {.writes = {args.rstd}, .updates = {args.x}, .reads = {args.cos, args.sin}});
 }
 
 void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {
@@ -60,8 +61,9 @@ void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {
   check.apart("dx", args.dx, "rstd", args.rstd);
   check.apart("dx", args.dx, "cos", args.cos);
   check.apart("dx", args.dx, "sin", args.sin);
-  backward.submit(stream, args,
-                  {.writes = {args.dx}, .reads = {args.y, args.rstd, args.cos, args.sin}});
+  backward.submit(
+      stream, args,
+      {.writes = {}, .updates = {args.dx}, .reads = {args.y, args.rstd, args.cos, args.sin}});
 }
 
 }  // namespace muo

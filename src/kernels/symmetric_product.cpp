@@ -3,13 +3,21 @@
 #include <limits>
 
 #include "kernels/argument_check.h"
+#include "kernels/gemm_impl.h"
 #include "kernels/operation.h"
 #include "kernels/symmetric_product_impl.h"
 
 namespace muo {
 namespace {
 
-Operation<SymmetricProductArgs> operation("symmetric_product", &host::symmetric_product);
+Cost cost(const SymmetricProductArgs& args) {
+  const std::int64_t n = args.d.shape[1];
+  return {.shape = product_shape(args.transpose_a, !args.b && !args.transpose_a, n,
+                                 args.a.shape[args.transpose_a ? 1 : 2], n, args.d.shape[0]),
+          .flops = host::symmetric_product_flops(args)};
+}
+
+Operation<SymmetricProductArgs> operation("symmetric_product", &host::symmetric_product, &cost);
 
 }  // namespace
 

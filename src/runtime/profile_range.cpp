@@ -1,5 +1,14 @@
 #include "runtime/profile_range.h"
 
+namespace muo {
+
+std::string_view& ProfileRange::current_phase() noexcept {
+  thread_local std::string_view phase;
+  return phase;
+}
+
+}  // namespace muo
+
 #ifdef MUO_NVTX
 
 #  include <array>

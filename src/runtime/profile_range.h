@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 
@@ -24,27 +26,50 @@ class ProfileRange {
   };
 
   template <class... Parts>
-  requires(sizeof...(Parts) > 0) explicit ProfileRange(ProfileKind kind, const Parts&... name) {
+  requires(sizeof...(Parts) > 0) explicit ProfileRange(ProfileKind kind, const Parts&... name)
+      : outer_phase_(enter(kind, name...)) {
     if (profiled()) [[unlikely]]
       open(kind, nullptr, concat(name...));
   }
   template <class... Parts>
   requires(sizeof...(Parts) > 0)
-      ProfileRange(ProfileKind kind, Payload payload, const Parts&... name) {
+      ProfileRange(ProfileKind kind, Payload payload, const Parts&... name)
+      : outer_phase_(enter(kind, name...)) {
     if (profiled()) [[unlikely]]
       open(kind, &payload, concat(name...));
   }
   ~ProfileRange() {
+    current_phase() = outer_phase_;
     if (open_) [[unlikely]]
       close();
   }
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
 
+  // What the calling thread enqueues: the first word of its innermost phase's name, profiler or
+  // not; empty outside.
+  [[nodiscard]] static std::string_view phase() { return current_phase(); }
+
  private:
+  // The names of phases begin with a literal, which outlives all that keeps its word. Returns the
+  // phase outside.
+  template <std::size_t N, class... Rest>
+  static std::string_view enter(ProfileKind kind, const char (&first)[N], const Rest&... /*rest*/) {
+    const std::string_view outer = current_phase();
+    const std::string_view name(first, N - 1);
+    if (kind == ProfileKind::kPhase) current_phase() = name.substr(0, name.find(' '));
+    return outer;
+  }
+  template <class... Parts>
+  static std::string_view enter(ProfileKind /*kind*/, const Parts&... /*name*/) {
+    return current_phase();
+  }
+  [[nodiscard]] static std::string_view& current_phase() noexcept;
+
   void open(ProfileKind kind, const Payload* payload, const std::string& name);
   static void close() noexcept;
 
+  const std::string_view outer_phase_;
   bool open_ = false;
 };
 

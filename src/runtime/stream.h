@@ -17,11 +17,23 @@ namespace muo {
 using NativeStream = CUstream_st*;
 using HostTask = std::function<void()>;
 
-// Bytes that a piece of work touches. An in-out tensor is a write.
+// Bytes that a piece of work touches. An in-out tensor is a write that reads, too.
 struct Access {
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
   bool write = false;
+  bool reads_too = false;
+  DType dtype = DType::kBytes;
+};
+inline Access access_of(const Tensor& tensor, bool write, bool reads_too = false) {
+  return {tensor.data, tensor.bytes(), write, reads_too, tensor.dtype};
+}
+
+// What a piece of work comes to.
+struct Cost {
+  std::string shape = {};  // of the problem, where speed depends on it: "NT 1024x384x1536"
+  double flops = 0;        // 0: it is bound by memory
+  double bytes = 0;        // that it moves; 0: all that it accesses, once per read or write
 };
 
 // What a capture recorded, on either backend, in capture order (which is a topological order).
@@ -31,8 +43,17 @@ struct GraphTrace {
     int stream = 0;                    // index of the stream within this capture
     std::vector<std::uint32_t> after;  // nodes that must have run, ascending
     std::vector<Access> accesses;
+    Cost cost = {};
+    std::string_view phase = {};  // ProfileRange::phase() when it was enqueued
   };
   std::vector<Node> nodes;
+};
+
+// What replays of a node took, in seconds.
+struct NodeTime {
+  std::int64_t calls = 0;
+  double wall = 0;
+  double thread = 0;  // in which the device's thread ran: the rest it waited, or other programs ran
 };
 
 class Event {
@@ -48,6 +69,9 @@ class Graph {
   [[nodiscard]] virtual const GraphTrace& trace() const = 0;
   // Writes the graph for Graphviz: its nodes, and who waits for whom. Throws Error.
   virtual void write_dot(const std::string& path) const = 0;
+  // Replays from now on add up, from zero, what each node takes. False: this backend cannot tell.
+  virtual bool time_nodes() { return false; }
+  [[nodiscard]] virtual std::span<const NodeTime> node_times() const { return {}; }  // by node
 };
 
 // An in-order queue of work on one device. Not thread-safe: one thread uses it.
@@ -75,6 +99,8 @@ class Stream {
   // Only Operation::submit, communicators and the graphs' host side call these.
   virtual void enqueue_host(std::string_view name, std::span<const Access> accesses,
                             HostTask task) = 0;
+  // Of the work that was enqueued last. Kept if it became a node of a host's graph.
+  virtual void note_cost(Cost /*cost*/) {}
   [[nodiscard]] virtual NativeStream native() const = 0;
   [[nodiscard]] virtual bool is_host() const = 0;
 };

@@ -50,6 +50,53 @@ TEST(Bench, AStepsPhasesAreItsTime) {
     EXPECT_GT(out["phases_ms"][phase][1].get<double>(), 0) << phase;
 }
 
+TEST(Bench, AStepsOperationsAreItsTime) {
+  const nlohmann::json out = measured(options("step", kHost))["operations"];
+  const double step = out["step_ms"].get<double>();
+  double work = 0;
+  double waited = 0;
+  double gflop = 0;
+  for (const nlohmann::json& row : out["rows"]) {
+    work += row["ms"].get<double>();
+    waited += row["waited_ms"].get<double>();
+    if (row["operation"] == "gemm" && row["phase"] != "update") gflop += row["gflop"].get<double>();
+    EXPECT_GT(row["calls"].get<double>(), 0) << row;
+  }
+  const nlohmann::json& of_step = out["of_step"];
+  EXPECT_NEAR(work, step * of_step["operations"].get<double>(), 1e-6 * step);
+  EXPECT_NEAR(waited,
+              step * (of_step["waiting_for_devices"].get<double>() +
+                      of_step["waiting_for_processor"].get<double>()),
+              1e-6 * step);
+  // What is not in rows is the host's: copies of a batch, the launch.
+  EXPECT_GE(of_step["between"].get<double>(), 0);
+  EXPECT_LT(of_step["between"].get<double>(), 0.2);
+  // A device's 64 tokens: forward and twice that backward of 12 matrices of 32 x 32 and their like,
+  // and of 320 padded rows of lm_head.
+  EXPECT_NEAR(gflop, 1e-9 * 3 * 2 * 64 * (2 * 12 * 32 * 32 + 320 * 32), 1e-12);
+  const nlohmann::json& shares = out["of_operations"];
+  EXPECT_NEAR(shares["gemm"].get<double>() + shares["attention"].get<double>() +
+                  shares["outside"].get<double>(),
+              1, 1e-9);
+  double optimizer = 0;
+  for (const char* part : {"compute", "reduce", "commit", "gather"}) {
+    EXPECT_GT(shares["optimizer"][part].get<double>(), 0) << part;
+    optimizer += shares["optimizer"][part].get<double>();
+  }
+  EXPECT_NEAR(optimizer, shares["optimizer"]["whole"].get<double>(), 1e-9);
+  EXPECT_GT(out["ceilings"]["gbytes_per_s"].get<double>(), 0);
+}
+
+TEST(Bench, OperationsAreTimedInGraphsOfTheHost) {
+  for (const auto& [where, environment] :
+       {std::pair{kHost + "--graph off", ""}, std::pair{kSimt, "MUO_CUDA_PLUGIN=muograph_simt"}}) {
+    const Outcome outcome = run_program(options("step", where), environment);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("no table of operations"));
+    EXPECT_THAT(outcome.out, HasSubstr("backward"));  // in the table of phases
+  }
+}
+
 TEST(Bench, ALaunchIsOfADeviceOnly) {
   const nlohmann::json device = measured(options("launch", kSimt), "MUO_CUDA_PLUGIN=muograph_simt");
   EXPECT_EQ(device["device"], "the CPU");
@@ -67,7 +114,8 @@ TEST(Bench, ALaunchIsOfADeviceOnly) {
 TEST(Bench, SaysItInATableToo) {
   const Outcome step = run_program(options("step", kHost));
   EXPECT_EQ(step.code, 0) << step.err;
-  for (const char* text : {"2 ranks", "128 tokens per step", "% of the peak", "rank 1", "backward"})
+  for (const char* text : {"2 ranks", "128 tokens per step", "% of the peak", "rank 1", "backward",
+                           "gemm NT 32x32x128", "smaller rows", "outside both", "optimizer "})
     EXPECT_THAT(step.out, HasSubstr(text));
   const Outcome launch = run_program(options("launch", kHost));
   for (const char* text : {"replay", "eager", "exposed on the slowest rank"})

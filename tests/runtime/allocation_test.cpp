@@ -13,7 +13,8 @@ using test::allocations;
 using test::HostTensor;
 
 // Heap allocations of all ranks during `launches` replays of a graph with every kind of node.
-std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_in_a_task) {
+std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_in_a_task,
+                                    bool timed = false) {
   constexpr int kWorld = 3;
   std::int64_t counted_allocations = 0;
   DeviceGroup group({.world = kWorld, .random_order_seed = seed});
@@ -47,6 +48,7 @@ std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_
       rank.compute.copy(other, full);
     });
     rank.compute.launch(*graph);  // the first may be special
+    if (timed) graph->time_nodes();
     rank.barrier.arrive();
     const std::int64_t before = allocations;
     rank.barrier.arrive();
@@ -63,6 +65,7 @@ std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_
 TEST(HostGraph, AReplayAllocatesNothing) {
   EXPECT_EQ(allocations_of_replays({}, false), 0);
   EXPECT_EQ(allocations_of_replays(7, false), 0);
+  EXPECT_EQ(allocations_of_replays({}, false, /*timed=*/true), 0);
   EXPECT_EQ(allocations_of_replays({}, true), 3 * 5);  // the counter counts
 }
 

@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/thread_time.h"
 #include "runtime/host/host_device.h"
 #include "support/errors.h"
 #include "support/tensors.h"
@@ -66,6 +70,39 @@ TEST(HostGraph, AnyTopologicalOrderGivesTheSameResult) {
   const auto expected = ToyStep({}).train(true, true);
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(ToyStep({.random_order_seed = seed}).train(true, true), expected);
+}
+
+TEST(HostGraph, TimesItsNodesWhenAsked) {
+  using namespace std::chrono_literals;
+  for (const std::optional<std::uint64_t> order : {std::optional<std::uint64_t>{}, {3}}) {
+    HostDevice device(0, {.random_order_seed = order});
+    const auto stream = device.make_stream(StreamPriority::kNormal);
+    const auto graph = stream->capture([&] {
+      stream->enqueue_host("sleeps", {}, [] { std::this_thread::sleep_for(20ms); });
+      stream->enqueue_host("works", {}, [] {
+        const double begin = thread_seconds();
+        while (thread_seconds() < begin + 10e-3) {
+        }
+      });
+    });
+    stream->launch(*graph);
+    EXPECT_TRUE(graph->node_times().empty());
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(graph->time_nodes());  // from zero, the second time too
+      stream->launch(*graph);
+      stream->launch(*graph);
+      ASSERT_EQ(graph->node_times().size(), 2U);
+      const NodeTime& sleeps = graph->node_times()[0];
+      const NodeTime& works = graph->node_times()[1];
+      EXPECT_EQ(sleeps.calls, 2);
+      EXPECT_EQ(works.calls, 2);
+      EXPECT_GE(sleeps.wall, 40e-3);
+      EXPECT_LT(sleeps.thread, 5e-3);
+      EXPECT_GE(works.thread, 20e-3);
+      EXPECT_LT(works.thread, 25e-3);
+      EXPECT_GE(works.wall, 19e-3);
+    }
+  }
 }
 
 TEST(HostStream, AForgottenEventIsAnErrorAtCaptureThatNamesBothNodes) {

@@ -28,8 +28,8 @@ class HostCommunicator final : public CheckedCommunicator {
     const Tensor& in = collective.in;
     std::array<Access, 2> accesses;
     std::size_t touched = 0;
-    if (out) accesses[touched++] = {out.data, out.bytes(), true};
-    if (in) accesses[touched++] = {in.data, in.bytes(), false};
+    if (out) accesses[touched++] = access_of(out, true);
+    if (in) accesses[touched++] = access_of(in, false);
     stream.enqueue_host(concat(name_of(collective.kind), " #", collective.tag),
                         {accesses.data(), touched},
                         [this, mine = collective,

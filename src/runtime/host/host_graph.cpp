@@ -1,13 +1,47 @@
 #include "runtime/host/host_graph.h"
 
+#include <chrono>
 #include <fstream>
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_time.h"
 #include "runtime/rank_progress.h"
 #include "runtime/trace_dot.h"
 
 namespace muo {
+namespace {
+
+// Adds up what the nodes of a replay take, one after the other and nothing between them.
+class NodeTimer {
+ public:
+  explicit NodeTimer(std::span<NodeTime> times) : times_(times) {
+    if (!times_.empty()) read();
+  }
+  void ran(std::size_t node) {
+    if (times_.empty()) return;
+    const double wall_before = wall_;
+    const double thread_before = thread_;
+    read();
+    NodeTime& time = times_[node];
+    ++time.calls;
+    time.wall += wall_ - wall_before;
+    time.thread += thread_ - thread_before;
+  }
+
+ private:
+  void read() {
+    using Clock = std::chrono::steady_clock;
+    wall_ = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+    thread_ = thread_seconds();
+  }
+
+  std::span<NodeTime> times_;
+  double wall_ = 0;  // when the node before had run
+  double thread_ = 0;
+};
+
+}  // namespace
 
 HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_order)
     : trace_(std::move(trace)), tasks_(std::move(tasks)) {
@@ -34,16 +68,24 @@ void HostGraph::write_dot(const std::string& path) const {
   if (!file) throw Error(concat("cannot write the graph to ", path));
 }
 
+bool HostGraph::time_nodes() {
+  times_.assign(tasks_.size(), {});
+  return true;
+}
+
 void HostGraph::run() {
   const RankProgress::Scope replaying(Activity::kDevice);
-  for (const HostTask& task : tasks_) {
+  NodeTimer timer(times_);
+  for (std::size_t node = 0; node < tasks_.size(); ++node) {
     RankProgress::alive();
-    task();
+    tasks_[node]();
+    timer.ran(node);
   }
 }
 
 void HostGraph::run_shuffled(std::mt19937_64& random) {
   const RankProgress::Scope replaying(Activity::kDevice);
+  NodeTimer timer(times_);
   ready_.clear();
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     missing_[i] = static_cast<std::uint32_t>(trace_.nodes[i].after.size());
@@ -55,6 +97,7 @@ void HostGraph::run_shuffled(std::mt19937_64& random) {
     ready_.pop_back();
     RankProgress::alive();
     tasks_[node]();
+    timer.ran(node);
     for (std::uint32_t s = first_[node]; s < first_[node + 1]; ++s)
       if (--missing_[successors_[s]] == 0) ready_.push_back(successors_[s]);
   }

@@ -14,6 +14,8 @@ class HostGraph final : public Graph {
   HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_order);
   [[nodiscard]] const GraphTrace& trace() const override { return trace_; }
   void write_dot(const std::string& path) const override;
+  bool time_nodes() override;
+  [[nodiscard]] std::span<const NodeTime> node_times() const override { return times_; }
 
   void run();                                  // in capture order
   void run_shuffled(std::mt19937_64& random);  // in a random topological order
@@ -21,6 +23,7 @@ class HostGraph final : public Graph {
  private:
   GraphTrace trace_;
   std::vector<HostTask> tasks_;
+  std::vector<NodeTime> times_;  // by node; empty: replays are not timed
   // Successors of node i: successors_[first_[i], first_[i + 1]).
   std::vector<std::uint32_t> first_;
   std::vector<std::uint32_t> successors_;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "runtime/arena.h"
 #include "runtime/host/host_graph.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 namespace {
@@ -105,14 +106,13 @@ class HostStream final : public Stream {
     };
     // Not through a HostTask, which would allocate: batches are copied between replays.
     if (runs_now("copy")) return run();
-    const std::array<Access, 2> accesses = {Access{dst.data, dst.bytes(), true},
-                                            Access{src.data, src.bytes(), false}};
+    const std::array<Access, 2> accesses = {access_of(dst, true), access_of(src, false)};
     enqueue_host("copy", accesses, run);
   }
 
   void zero(Tensor dst) override {
     MUO_CHECK(dst, "no tensor to zero");
-    const std::array<Access, 1> accesses = {Access{dst.data, dst.bytes(), true}};
+    const std::array<Access, 1> accesses = {access_of(dst, true)};
     enqueue_host("zero", accesses,
                  [dst] { std::memset(dst.data, 0, static_cast<std::size_t>(dst.bytes())); });
   }
@@ -127,8 +127,13 @@ class HostStream final : public Stream {
     nodes.push_back({.name = std::string(name),
                      .stream = index_,
                      .after = std::exchange(frontier_, {node}),
-                     .accesses = {accesses.begin(), accesses.end()}});
+                     .accesses = {accesses.begin(), accesses.end()},
+                     .phase = ProfileRange::phase()});
     capture_->tasks.push_back(std::move(task));
+  }
+
+  void note_cost(Cost cost) override {
+    if (capturing()) capture_->trace.nodes.back().cost = std::move(cost);
   }
 
   [[nodiscard]] NativeStream native() const override { return nullptr; }

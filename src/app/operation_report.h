@@ -1,0 +1,26 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+#include "app/run_config.h"
+#include "app/step_times.h"
+
+namespace muo {
+
+// What bounds the operations of one device, while all of them work.
+struct Ceilings {
+  double flops = 0;  // per second, of fp32 matrix products
+  double bytes = 0;  // per second, of copies
+};
+Ceilings measure_ceilings(const GroupOptions& group);
+
+// Where the time of measured steps went, operation by operation, and what an issue's goals ask for.
+// times.operations is not empty.
+std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,
+                            const Ceilings& ceilings);
+nlohmann::ordered_json operations_json(const RunConfig& run, const StepTimes& times,
+                                       std::int64_t steps, const Ceilings& ceilings);
+
+}  // namespace muo
