@@ -28,7 +28,8 @@ PARTS = ("llm.c", "nanochat", "scaling", "memory")
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}  # our name, nanochat's
 COMPILE = ("gcc", "-Ofast", "-march=native", "-fopenmp", "-DOMP", "-Wno-unused-result")
 # Of llm.c's files, and for shards of ours, which are the same.
-CHECKPOINT_MAGIC, CHECKPOINT_VERSION, SHARD_MAGIC, SHARD_VERSION, HEADER = 20240326, 3, 20240520, 1, 256
+CHECKPOINT_MAGIC, CHECKPOINT_VERSION = 20240326, 3
+SHARD_MAGIC, SHARD_VERSION, HEADER = 20240520, 1, 256
 SHARD_TOKENS, PADDED_TO = 1 << 20, 128
 POLL_SECONDS = 0.05
 
@@ -41,7 +42,7 @@ class Configuration:
         options = tomllib.loads(path.read_text())
         self.model = options["model"]
         self.layers = options.get("n-layer", options.get("depth"))
-        self.width = options.get("n-embd", 64 * self.layers)
+        self.width = options.get("n-embd", -(-64 * self.layers // 128) * 128)
         self.heads, self.vocabulary = options["n-head"], options["vocab-size"]
         self.length, self.rows = options["max-seq-len"], options["device-batch-size"]
         self.window_pattern = options.get("window-pattern", "SSSL")
@@ -308,8 +309,9 @@ def cpu():
 
 def versions(arguments):
     def commit(folder):
-        changed = output_of("git", "-C", str(folder), "status", "--porcelain", "-uno")
-        return output_of("git", "-C", str(folder), "rev-parse", "HEAD") + (" (changed)" if changed else "")
+        git = ("git", "-C", str(folder))
+        changed = output_of(*git, "status", "--porcelain", "--untracked-files=no")
+        return output_of(*git, "rev-parse", "HEAD") + (" (changed)" if changed else "")
     return {"muograph": commit(ROOT), "llm.c": commit(arguments.llm_c),
             "nanochat": commit(arguments.nanochat),
             "torch": output_of(arguments.python, "-c", "import torch; print(torch.__version__)"),
@@ -331,20 +333,24 @@ def show(report):
         print(f"{r['what']}: {r['ratio']:.2f}{rounds}{goal}")
 
 
+def absolute(path):
+    return pathlib.Path(path).absolute()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--llm-c", type=pathlib.Path, required=True, help="a checkout of llm.c")
-    add("--nanochat", type=pathlib.Path, required=True, help="a checkout of nanochat")
+    add("--llm-c", type=absolute, required=True, help="a checkout of llm.c")
+    add("--nanochat", type=absolute, required=True, help="a checkout of nanochat")
     add("--python", required=True, help="a Python with PyTorch and filelock")
-    add("--muograph", type=pathlib.Path, default=ROOT / "build/release/muograph")
-    add("--out", type=pathlib.Path, required=True, help="where the JSON goes")
+    add("--muograph", type=absolute, default=ROOT / "build/release/muograph")
+    add("--out", type=absolute, required=True, help="where the JSON goes")
     add("--only", nargs="+", choices=PARTS, default=PARTS)
     add("--rounds", type=int, default=3, help="in which everybody takes a turn")
     add("--steps", type=int, default=1, help="counted in a turn")
-    add("--p", type=pathlib.Path, default=ROOT / "configs/bench_p.toml")
-    add("--n", type=pathlib.Path, default=ROOT / "configs/bench_n.toml")
+    add("--p", type=absolute, default=ROOT / "configs/bench_p.toml")
+    add("--n", type=absolute, default=ROOT / "configs/bench_n.toml")
     add("--nanochat-rows", type=int, default=8, help="of nanochat's micro-steps")
     arguments = parser.parse_args()
     report = {"benchmark": "peers", "date": datetime.date.today().isoformat(),
