@@ -319,7 +319,7 @@ def versions(arguments):
 
 
 def show(report):
-    row = "{:<4}{:<28}{:>10}{:>16}{:>10}{:>10}"
+    row = "{:<4}{:<28}{:>10}{:>20}{:>10}{:>10}"
     print("\n" + row.format("", "", "s/step", "min to max", "tokens/s", "peak MiB"))
     for r in report["results"]:
         print(row.format(r["configuration"], r["name"], f"{r['median_s']:.2f}",
@@ -357,6 +357,7 @@ def main():
               "command": shlex.join(sys.argv), "cpu": cpu(), "load_before": os.getloadavg()[0],
               "versions": versions(arguments)}
     results = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # takes everybody along
     with tempfile.TemporaryDirectory() as folder:
         for contest in contests(arguments, pathlib.Path(folder)):
             measure(contest, arguments)
