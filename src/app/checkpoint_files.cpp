@@ -124,7 +124,7 @@ void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointPart> parts
   change("create the temporary directory");
   make_directory(temporary);
   temporary_ = temporary;
-  lock_ = DirectoryLock::try_lock(temporary_);
+  lock_ = FileLock::try_directory(temporary_);
   for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
     change("create a file");
     files_.push_back(std::make_unique<File>(temporary_ / kCheckpointFiles[f], specs[f]));
@@ -181,7 +181,7 @@ void CheckpointFiles::remove_leftovers() {
     const bool hidden = name.starts_with(".step_") && (name.find(".tmp-") != std::string::npos ||
                                                        name.find(".old-") != std::string::npos);
     if (!hidden) continue;
-    if (const DirectoryLock lock = DirectoryLock::try_lock(it->path())) {
+    if (const FileLock lock = FileLock::try_directory(it->path())) {
       change("remove a leftover");
       std::error_code failed;
       fs::remove_all(it->path(), failed);

@@ -63,7 +63,7 @@ class CheckpointFiles {
   const std::filesystem::path run_;
   std::filesystem::path temporary_;  // empty: no save is under way
   std::filesystem::path aside_;      // where a replaced checkpoint goes
-  DirectoryLock lock_;
+  FileLock lock_;
   std::vector<std::unique_ptr<File>> files_;
   std::atomic<std::uint64_t> changes_ = 0;
 };

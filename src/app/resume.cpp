@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "app/model_json.h"
+#include "app/optimizer_options.h"
 #include "app/option_table.h"
 #include "base/check.h"
 
@@ -27,12 +28,11 @@ std::string changed_options(TrainOptions before, TrainOptions now) {
   constexpr std::array<std::string_view, 8> kTraining = {
       "seed",          "devices",     "strategy",        "dtype",
       "gradient-wire", "weight-wire", "embedding-state", "num-iterations"};
-  constexpr std::array<std::string_view, 2> kGroups = {"Batch and length", "Optimizer"};
   const std::vector<OptionRow> old_rows = option_table(before);
   std::string out;
   for (const OptionRow& row : option_table(now)) {
     const bool tells = std::ranges::find(kTraining, row.name) != kTraining.end() ||
-                       std::ranges::find(kGroups, row.group) != kGroups.end();
+                       std::ranges::find(kTrainingGroups, row.group) != kTrainingGroups.end();
     if (!tells) continue;
     const auto old = std::ranges::find(old_rows, row.name, &OptionRow::name);
     if (const std::string was = option_text(*old), is = option_text(row); was != is)

@@ -146,13 +146,14 @@ int run_train(const TrainOptions& options) {
   require_memory(config, memory, available_memory_per_rank(config.group));
   const RunDirectory directory = find_run_directory(config.options);
   config.options.out = directory.root.string();
+  FileLock lock = lock_run_directory(directory);
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
   const bool saves_in_background =
       choose_save_mode(config, memory.bytes, plan_staging_memory(config, params, plan), notes);
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
-  create_run_directory(directory, config.options);
+  create_run_directory(directory, config.options, lock);
 
   const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;

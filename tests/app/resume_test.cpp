@@ -144,9 +144,15 @@ TEST_F(Resume, SaysWhichOptionsHaveChanged) {
   train("run", "--save-every 10");
   forget_after("run", 10);
   const Outcome outcome =
-      train("run", "--resume auto --matrix-lr 0.25 --devices 1 --sample-every 7");
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("matrix-lr 0.3, now 0.25"),
-                                 HasSubstr("devices 2, now 1"), Not(HasSubstr("sample-every"))));
+      train("run",
+            "--resume auto --matrix-lr 0.25 --devices 1 --sample-every 7 --total-batch-size 384 "
+            "--max-grad-norm 5 --outlier-deviations 9 --on-outlier skip --max-skipped 7");
+  for (const char* const change :
+       {"matrix-lr 0.3, now 0.25", "devices 2, now 1", "total-batch-size 768, now 384",
+        "max-grad-norm 0, now 5", "outlier-deviations 8, now 9", "on-outlier log, now skip",
+        "max-skipped 100, now 7"})
+    EXPECT_THAT(outcome.out, HasSubstr(change));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("sample-every")));
 }
 
 TEST_F(Resume, CheckpointsAreInspectedAndVerified) {

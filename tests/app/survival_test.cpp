@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is not in <csignal>
 
 #include <algorithm>
 #include <cstdlib>
@@ -190,6 +192,44 @@ TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
   EXPECT_THAT(test::read_file(log), Not(HasSubstr("run directory")));
   train("part", run + "--resume auto");
   EXPECT_TRUE(tensors("part", 8) == tensors("whole", 8));
+}
+
+// While one process trains, others read its checkpoints, and none goes on with its run; the lock
+// dies with it.
+TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
+  struct Process {
+    ~Process() { ::kill(id, SIGKILL); }
+    pid_t id = 0;
+  } first;
+  const std::string run = "--num-iterations 100000 --save-every 300 --eval-every -1 ";
+  const std::string id_file = path("pid").string();
+  const Outcome started =
+      run_program(options("run", run) + " >/dev/null & echo $! >" + id_file + "; until [ -d " +
+                  checkpoint_directory(path("run"), 300).string() +
+                  " ]; do sleep 0.01; kill -0 $! || break; done");
+  first.id = std::stoi(test::read_file(id_file));
+  ASSERT_EQ(started.err, "");
+  const Outcome second = run_program(options("run", run + "--resume auto"));
+  EXPECT_EQ(second.code, 2);
+  EXPECT_EQ(second.out, "");
+  EXPECT_THAT(
+      second.err,
+      AllOf(HasSubstr(fmt::format("--out {}: process {} on ", path("run").string(), first.id)),
+            HasSubstr("run.lock): wait until it ends, end it, or give")));
+  EXPECT_EQ(std::ranges::count(second.err, '\n'), 1);
+  for (const char* const reader :
+       {"checkpoint inspect", "checkpoint verify", "sample --max-tokens 3", "eval"}) {
+    const Outcome read = run_program(std::string(reader) + " --checkpoint " + path("run").string());
+    EXPECT_EQ(read.code, 0) << reader << read.err;
+  }
+  const std::string branch = " --save-every 300 --eval-every -1 --resume " +
+                             checkpoint_directory(path("run"), 300).string();
+  train("branch", "--num-iterations 310" + branch);
+  ASSERT_EQ(::kill(first.id, SIGKILL), 0) << "it ended before";
+  const std::int64_t step = find_checkpoints(path("run")).front().step;
+  const Outcome resumed =
+      train("run", "--eval-every -1 --resume auto --num-iterations " + std::to_string(step + 500));
+  EXPECT_THAT(resumed.out, HasSubstr("resuming from"));
 }
 
 TEST_F(Survival, SavesByTheClockAndBeforeLongEvaluationsChangeNothing) {
