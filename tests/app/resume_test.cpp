@@ -180,5 +180,23 @@ TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
   EXPECT_EQ(run_program("checkpoint verify --checkpoint " + path("nowhere").string()).code, 2);
 }
 
+// For other programs. No reader here minds what is in it, but verify.
+TEST_F(Resume, ACheckpointTellsItsModelInAFileOfItsOwn) {
+  train("run");
+  const fs::path checkpoint = checkpoint_directory(path("run"), 20);
+  const json config = json::parse(test::read_file(checkpoint / kConfigName));
+  EXPECT_EQ(config["model"]["n_embd"], 32);
+  EXPECT_EQ(config["model"]["n_layer"], 1);
+  EXPECT_EQ(config, json::parse(Checkpoint(checkpoint).info().config));
+  test::write_file(checkpoint / kConfigName, json{{"model", {{"n_embd", 64}}}}.dump());
+  const std::string verify = "checkpoint verify --checkpoint " + path("run").string();
+  const Outcome changed = run_program(verify);
+  EXPECT_EQ(changed.code, 2);
+  EXPECT_THAT(changed.out, HasSubstr("config.json is not the configuration that is in manifest"));
+  train("run", "--num-iterations 22 --resume auto");
+  fs::remove(checkpoint / kConfigName);
+  EXPECT_EQ(run_program(verify).code, 0);
+}
+
 }  // namespace
 }  // namespace muo
