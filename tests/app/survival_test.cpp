@@ -265,7 +265,8 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
                   " ]; do sleep 0.01; kill -0 $! || break; done");
   first.id = std::stoi(test::read_file(id_file));
   ASSERT_EQ(started.err, "");
-  const Outcome second = run_program(options("run", run + "--resume auto"));
+  const Outcome second =
+      run_program(options("run", "--num-iterations 2000 --save-every 300 --resume auto"));
   EXPECT_EQ(second.code, 2);
   EXPECT_EQ(second.out, "");
   EXPECT_THAT(
