@@ -20,7 +20,8 @@ COMMANDS = ("train", "eval", "sample", "plan", "doctor", "checkpoint import",
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Options of our scripts and of tools that the documents show.
 OTHER_OPTIONS = {"--slow", "--tidy", "--dev", "--check", "--preset", "--target", "--help",
-                 "--benchmark", "--gtest", "--steps", "--nanochat", "--embeddings", "--registers",
+                 "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
+                 "--embeddings", "--registers",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
                  "--capture-range-end", "--nvtx-capture", "--phases"}
 

@@ -124,7 +124,7 @@ void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointPart> parts
   change("create the temporary directory");
   make_directory(temporary);
   temporary_ = temporary;
-  lock_ = DirectoryLock::try_lock(temporary_);
+  lock_ = FileLock::try_directory(temporary_);
   for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
     change("create a file");
     files_.push_back(std::make_unique<File>(temporary_ / kCheckpointFiles[f], specs[f]));
@@ -147,13 +147,8 @@ void CheckpointFiles::commit(CheckpointInfo info) {
     files_[f]->sync();
     manifest.files[f] = files_[f]->describe();
   }
-  const std::string text = manifest_text(manifest);
-  change("create the manifest");
-  const OutputFile file(temporary_ / kManifestName, static_cast<std::int64_t>(text.size()));
-  change("write the manifest");
-  file.write(0, std::as_bytes(std::span(text)));
-  change("sync the manifest");
-  file.sync();
+  write_text(kConfigName, config_file_text(manifest.info));
+  write_text(kManifestName, manifest_text(manifest));
   change("sync the temporary directory");
   sync_directory(temporary_);
   const fs::path target = checkpoint_directory(run_, manifest.info.step);
@@ -161,6 +156,15 @@ void CheckpointFiles::commit(CheckpointInfo info) {
   move_directory(temporary_, target, aside_);
   change("sync the run directory");
   sync_directory(target.parent_path());
+}
+
+void CheckpointFiles::write_text(const char* name, const std::string& text) {
+  change("create a text file");
+  const OutputFile file(temporary_ / name, static_cast<std::int64_t>(text.size()));
+  change("write a text file");
+  file.write(0, std::as_bytes(std::span(text)));
+  change("sync a text file");
+  file.sync();
 }
 
 void CheckpointFiles::abandon() noexcept {
@@ -181,7 +185,7 @@ void CheckpointFiles::remove_leftovers() {
     const bool hidden = name.starts_with(".step_") && (name.find(".tmp-") != std::string::npos ||
                                                        name.find(".old-") != std::string::npos);
     if (!hidden) continue;
-    if (const DirectoryLock lock = DirectoryLock::try_lock(it->path())) {
+    if (const FileLock lock = FileLock::try_directory(it->path())) {
       change("remove a leftover");
       std::error_code failed;
       fs::remove_all(it->path(), failed);

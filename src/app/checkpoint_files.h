@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -59,11 +60,12 @@ class CheckpointFiles {
  private:
   class File;
   void remove_leftovers();
+  void write_text(const char* name, const std::string& text);
 
   const std::filesystem::path run_;
   std::filesystem::path temporary_;  // empty: no save is under way
   std::filesystem::path aside_;      // where a replaced checkpoint goes
-  DirectoryLock lock_;
+  FileLock lock_;
   std::vector<std::unique_ptr<File>> files_;
   std::atomic<std::uint64_t> changes_ = 0;
 };

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,17 @@ Manifest read_manifest(const Checkpoint& checkpoint) {
   const MappedFile file(path);
   return parse_manifest({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
                         path);
+}
+
+// It may be missing: before it was written, and where nobody needs it.
+void check_config_file(const Checkpoint& checkpoint) {
+  const fs::path path = checkpoint.path() / kConfigName;
+  if (std::error_code ignored; !fs::exists(path, ignored)) return;
+  const MappedFile file(path);
+  const std::string expected = config_file_text(checkpoint.info());
+  if (!std::ranges::equal(file.bytes(), std::as_bytes(std::span(expected))))
+    throw InputError(fmt::format("{} is not the configuration that is in {}: it was changed since",
+                                 path.string(), kManifestName));
 }
 
 std::int64_t file_bytes(const Manifest& manifest) {
@@ -67,6 +80,7 @@ int run_verify(const VerifyOptions& options) {
   for (const fs::path& path : paths) {
     try {
       const Checkpoint checkpoint(path);
+      check_config_file(checkpoint);
       fmt::print("{}: whole, {}\n", path.string(),
                  size_text(file_bytes(read_manifest(checkpoint))));
     } catch (const InputError& error) {

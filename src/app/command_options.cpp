@@ -19,7 +19,7 @@ constexpr double kMostVocab = 1 << 24;
 
 constexpr std::string_view kData = "Data";
 constexpr std::string_view kModel = "Model";
-constexpr std::string_view kBatch = "Batch and length";
+constexpr std::string_view kBatch = kBatchGroup;
 constexpr std::string_view kDevices = "Devices";
 constexpr std::string_view kNumbers = "Number formats";
 constexpr std::string_view kRun = "Run directory, evaluation, checkpoints";

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -58,26 +60,48 @@ void OutputFile::sync() const {
   if (::fsync(file_) != 0) fail("write", path_, errno);
 }
 
-DirectoryLock::~DirectoryLock() {
+FileLock::~FileLock() {
   if (file_ >= 0) ::close(file_);
 }
 
-DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept
-    : file_(std::exchange(other.file_, -1)) {}
+FileLock::FileLock(FileLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
 
-DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
   std::swap(file_, other.file_);
   return *this;
 }
 
-DirectoryLock DirectoryLock::try_lock(const std::filesystem::path& directory) noexcept {
-  DirectoryLock lock;
+FileLock FileLock::try_directory(const std::filesystem::path& directory) noexcept {
+  FileLock lock;
   lock.file_ = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (lock.file_ >= 0 && ::flock(lock.file_, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock.file_);
     lock.file_ = -1;
   }
   return lock;
+}
+
+FileLock FileLock::try_file(const std::filesystem::path& file, std::string& holder) {
+  FileLock lock;
+  lock.file_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (lock.file_ < 0) fail("open", file, errno);
+  std::array<char, 512> text{};
+  if (::flock(lock.file_, LOCK_EX | LOCK_NB) == 0) {
+    std::array<char, 256> host{};
+    static_cast<void>(::gethostname(host.data(), host.size() - 1));
+    const std::string mine = concat("process ", ::getpid(), " on ", host.data());
+    // On a full disk the lock holds as well, and names nobody.
+    if (::ftruncate(lock.file_, 0) == 0)
+      static_cast<void>(!::pwrite(lock.file_, mine.data(), mine.size(), 0));
+    return lock;
+  }
+  if (errno == EWOULDBLOCK) {
+    static_cast<void>(!::pread(lock.file_, text.data(), text.size() - 1, 0));
+    holder = text[0] != 0 ? text.data() : "another process";
+  } else if (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK) {
+    fail("lock", file, errno);
+  }
+  return {};
 }
 
 void make_directory(const std::filesystem::path& directory) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 namespace muo {
 
@@ -29,18 +30,22 @@ class OutputFile {
   int file_ = -1;
 };
 
-// A directory of this process: others that ask try_lock do not get it until this object or this
-// process ends, however it ends.
-class DirectoryLock {
+// A file or directory of this process: others that ask for it do not get it until this object or
+// this process ends, however it ends.
+class FileLock {
  public:
-  DirectoryLock() = default;  // holds nothing
-  ~DirectoryLock();
-  DirectoryLock(DirectoryLock&& other) noexcept;
-  DirectoryLock& operator=(DirectoryLock&& other) noexcept;
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
+  FileLock() = default;  // holds nothing
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
 
-  [[nodiscard]] static DirectoryLock try_lock(const std::filesystem::path& directory) noexcept;
+  [[nodiscard]] static FileLock try_directory(const std::filesystem::path& directory) noexcept;
+  // Makes the file, and writes into it whose it is: "process 12 on node3". Where it is another's,
+  // `holder` becomes what that one wrote. Holds nothing, and leaves `holder`, where the file system
+  // has no locks. Throws Error.
+  [[nodiscard]] static FileLock try_file(const std::filesystem::path& file, std::string& holder);
   explicit operator bool() const { return file_ >= 0; }
 
  private:

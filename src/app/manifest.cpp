@@ -175,6 +175,10 @@ std::string manifest_text(const Manifest& manifest) {
   return text;
 }
 
+std::string config_file_text(const CheckpointInfo& info) {
+  return object_of(info.config, "the configuration").dump(1) + "\n";
+}
+
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path) {
   const std::string where = path.string();
   const json value = parse_strict_json(text, where);

@@ -46,6 +46,9 @@ struct Manifest {
 };
 
 inline constexpr const char* kManifestName = "manifest.json";
+// The manifest's "config" once more, for other programs. Nothing here reads it.
+inline constexpr const char* kConfigName = "config.json";
+std::string config_file_text(const CheckpointInfo& info);
 inline constexpr std::array<const char*, 2> kCheckpointFiles = {"model.safetensors",
                                                                 "optimizer.safetensors"};
 // Index into kCheckpointFiles: optimizer state is what ends in ".momentum", ".variance", ".adam_m"

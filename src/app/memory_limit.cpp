@@ -73,6 +73,24 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
   return memory;
 }
 
+bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
+                             std::int64_t available, std::vector<std::string>& notes) {
+  if (config.options.save_mode == "wait") return false;
+  const bool on_host = config.group.plugin == nullptr;
+  const std::int64_t need = (staging + (on_host ? planned : 0)) * config.world;
+  if (need <= available) return true;
+  constexpr double kGiB = 1 << 30;
+  const std::string numbers = fmt::format(
+      "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
+      "which {:.2f} GiB are copies; {:.2f} GiB are available",
+      static_cast<double>(need) / kGiB, static_cast<double>(staging * config.world) / kGiB,
+      static_cast<double>(available) / kGiB);
+  if (config.options.save_mode == "background")
+    throw InputError(fmt::format("--save-mode background: {}: give auto or wait", numbers));
+  notes.push_back(numbers + ": training waits for each checkpoint");
+  return false;
+}
+
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
   if (plan.bytes <= available) return;
   constexpr double kGiB = 1 << 30;

@@ -11,8 +11,8 @@
 namespace muo {
 namespace {
 
-constexpr std::string_view kOptimizer = "Optimizer";
-constexpr std::string_view kGuard = "Numerics guard";
+constexpr std::string_view kOptimizer = kOptimizerGroup;
+constexpr std::string_view kGuard = kGuardGroup;
 
 }  // namespace
 

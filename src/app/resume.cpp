@@ -1,17 +1,22 @@
 #include "app/resume.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <string_view>
 
 #include "app/model_json.h"
+#include "app/optimizer_options.h"
 #include "app/option_table.h"
 #include "base/check.h"
 
 namespace muo {
 namespace {
+
+using nlohmann::json;
 
 void require_same_model(std::string_view option, const Checkpoint& checkpoint,
                         const RunConfig& config, std::string_view otherwise) {
@@ -27,12 +32,11 @@ std::string changed_options(TrainOptions before, TrainOptions now) {
   constexpr std::array<std::string_view, 8> kTraining = {
       "seed",          "devices",     "strategy",        "dtype",
       "gradient-wire", "weight-wire", "embedding-state", "num-iterations"};
-  constexpr std::array<std::string_view, 2> kGroups = {"Batch and length", "Optimizer"};
   const std::vector<OptionRow> old_rows = option_table(before);
   std::string out;
   for (const OptionRow& row : option_table(now)) {
     const bool tells = std::ranges::find(kTraining, row.name) != kTraining.end() ||
-                       std::ranges::find(kGroups, row.group) != kGroups.end();
+                       std::ranges::find(kTrainingGroups, row.group) != kTrainingGroups.end();
     if (!tells) continue;
     const auto old = std::ranges::find(old_rows, row.name, &OptionRow::name);
     if (const std::string was = option_text(*old), is = option_text(row); was != is)
@@ -77,19 +81,37 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
         "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start "
         "a new run",
         name, before.optimizer_spec, config.options.optimizer_spec));
-  if (checkpoint->info().step >= config.iterations)
+  const std::int64_t step = checkpoint->info().step;
+  if (step > config.iterations ||
+      (step == config.iterations && !lost_evaluation(directory, config, *checkpoint)))
     throw InputError(
         fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "
                     "left to train; give more iterations",
-                    name, checkpoint->info().step, config.iterations));
+                    name, step, config.iterations));
   if (config.options.resume != "auto") require_newest(directory, *checkpoint);
   if (checkpoint->info().data != data_identity(corpus))
     notes.push_back(
         fmt::format("the data is not that of {}: the run goes on with other text", name));
   if (const std::string changed = changed_options(before, config.options); !changed.empty())
     notes.push_back(fmt::format("not as in {}: {}", name, changed));
-  notes.push_back(fmt::format("resuming from {} at step {}", name, checkpoint->info().step));
+  notes.push_back(fmt::format("resuming from {} at step {}", name, step));
   return checkpoint;
+}
+
+bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
+                     const Checkpoint& checkpoint) {
+  const std::int64_t step = checkpoint.info().step;
+  const bool due =
+      config.eval_every > 0 && (step % config.eval_every == 0 || step == config.iterations);
+  if (!due || checkpoint.path().parent_path() != directory.checkpoints()) return false;
+  std::ifstream log(directory.metrics());
+  for (std::string line; std::getline(log, line);) {
+    const json record = json::parse(line, nullptr, false);
+    if (record.is_object() && record.value("kind", json()) == "eval" &&
+        record.value("step", json()) == step)
+      return false;
+  }
+  return true;
 }
 
 std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes) {

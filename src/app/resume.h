@@ -20,4 +20,9 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
 // The same of --init-from.
 std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes);
 
+// Whether the process that saved this checkpoint of the run ended before the evaluation that was to
+// follow: it is due at that step, and not in the run's log.
+bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
+                     const Checkpoint& checkpoint);
+
 }  // namespace muo

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "app/config_file.h"
@@ -99,12 +100,40 @@ RunDirectory find_run_directory(const TrainOptions& options) {
   return {home, given};
 }
 
-void create_run_directory(const RunDirectory& run, const TrainOptions& resolved) {
+FileLock lock_run_directory(const RunDirectory& run) {
+  std::error_code error;
+  if (!fs::is_directory(run.root, error)) return {};
+  const fs::path file = run.root / "run.lock";
+  // One that was killed may take a while to be gone.
+  for (int tries = 20;; --tries) {
+    std::string holder;
+    FileLock lock;
+    try {
+      lock = FileLock::try_file(file, holder);
+    } catch (const Error& reason) {
+      throw InputError(fmt::format("--out {}: {}", run.root.string(), reason.what()));
+    }
+    if (holder.empty()) return lock;
+    if (tries == 0)
+      throw InputError(
+          fmt::format("--out {}: {} trains there (it holds {}): wait until it ends, end it, or "
+                      "give another directory",
+                      run.root.string(), holder, file.string()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock) {
   std::error_code error;
   fs::create_directories(run.checkpoints(), error);
   if (error)
     throw InputError(
         fmt::format("--out {}: cannot make it: {}", run.root.string(), error.message()));
+  if (!lock) {
+    lock = lock_run_directory(run);
+    // Another process may have begun and ended a run since find_run_directory().
+    if (run.resume.empty()) fresh_run(resolved);
+  }
   TrainOptions options = resolved;
   std::ofstream out(run.config(), std::ios::trunc);
   out << "# Every option of this run, as resolved: muograph train --config reads it back.\n\n"

@@ -3,11 +3,12 @@
 #include <filesystem>
 #include <string>
 
+#include "app/durable_files.h"
 #include "app/options.h"
 
 namespace muo {
 
-// <root>/config.toml, <root>/metrics.jsonl, <root>/checkpoints/step_00000100/
+// <root>/config.toml, <root>/metrics.jsonl, <root>/checkpoints/step_00000100/, <root>/run.lock
 struct RunDirectory {
   std::filesystem::path root;
   // What to continue from: a checkpoint, or a run directory whose newest one counts; empty: from
@@ -26,7 +27,12 @@ struct RunDirectory {
 // none there: from the start. Throws InputError.
 RunDirectory find_run_directory(const TrainOptions& options);
 
-// Makes the directories and writes config.toml. Throws InputError if that is impossible.
-void create_run_directory(const RunDirectory& run, const TrainOptions& resolved);
+// Keeps other processes from training in the same directory until it, or this process, ends; holds
+// nothing where there is no directory yet. Throws InputError naming the process that is there.
+FileLock lock_run_directory(const RunDirectory& run);
+
+// Makes the directories, locks them if `lock` holds nothing, and writes config.toml. Throws
+// InputError if that is impossible.
+void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock);
 
 }  // namespace muo

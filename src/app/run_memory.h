@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "app/run_config.h"
 #include "runtime/arena.h"
@@ -25,6 +27,13 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
 // the program and its libraries (10 MiB of pages of their files); per device BLAS buffers, stacks
 // of threads, batches on their way and the graphs' nodes. Measured (docs/performance.md).
 std::int64_t process_base(int world);
+
+// --save-mode: whether training goes on while a checkpoint is written. That takes `staging` bytes
+// of host memory on each rank besides the `planned` ones of its device, which on the host are host
+// memory too. auto: if they fit into the `available` bytes of this process; else a line of `notes`
+// says so. Throws InputError if `background` was asked for and they do not fit.
+bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
+                             std::int64_t available, std::vector<std::string>& notes);
 
 // Throws InputError, with the numbers and the options to change, if plan.bytes do not fit into the
 // `available` bytes of a rank.

@@ -23,7 +23,6 @@
 #include "app/scaling.h"
 #include "app/terminal.h"
 #include "app/trainer.h"
-#include "kernels/blas.h"
 #include "kernels/gemm.h"
 #include "model/activations.h"
 
@@ -109,31 +108,9 @@ KeepCheckpoints keep_checkpoints(const TrainOptions& options) {
           .every = std::max<std::int64_t>(0, options.keep_every)};
 }
 
-// Whether training goes on while a checkpoint is written, which takes `staging` bytes of host
-// memory on each rank besides the `planned` ones of its device.
-bool choose_save_mode(const RunConfig& config, std::int64_t planned, std::int64_t staging,
-                      std::vector<std::string>& notes) {
-  if (config.options.save_mode == "wait") return false;
-  const bool on_host = config.group.plugin == nullptr;
-  const std::int64_t need = (staging + (on_host ? planned : 0)) * config.world;
-  const std::int64_t available = available_memory();
-  if (need <= available) return true;
-  constexpr double kGiB = 1 << 30;
-  const std::string numbers = fmt::format(
-      "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
-      "which {:.2f} GiB are copies; {:.2f} GiB are available",
-      static_cast<double>(need) / kGiB, static_cast<double>(staging * config.world) / kGiB,
-      static_cast<double>(available) / kGiB);
-  if (config.options.save_mode == "background")
-    throw InputError(fmt::format("--save-mode background: {}: give auto or wait", numbers));
-  notes.push_back(numbers + ": training waits for each checkpoint");
-  return false;
-}
-
 }  // namespace
 
 int run_train(const TrainOptions& options) {
-  require_safe_blas();
   check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
@@ -146,13 +123,14 @@ int run_train(const TrainOptions& options) {
   require_memory(config, memory, available_memory_per_rank(config.group));
   const RunDirectory directory = find_run_directory(config.options);
   config.options.out = directory.root.string();
+  FileLock lock = lock_run_directory(directory);
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
-  const bool saves_in_background =
-      choose_save_mode(config, memory.bytes, plan_staging_memory(config, params, plan), notes);
+  const bool saves_in_background = choose_background_saves(
+      config, memory.bytes, plan_staging_memory(config, params, plan), available_memory(), notes);
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
-  create_run_directory(directory, config.options);
+  create_run_directory(directory, config.options, lock);
 
   const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
@@ -187,6 +165,7 @@ int run_train(const TrainOptions& options) {
                   .saver = saver,
                   .resume = resume ? &*resume : nullptr,
                   .init_from = init_from ? &*init_from : nullptr,
+                  .lost_evaluation = resume && lost_evaluation(directory, config, *resume),
                   .logger = logger,
                   .signal = stop_signal,
                   .saves_in_background = saves_in_background};

@@ -148,7 +148,8 @@ class RankTrainer {
   void between_steps() {
     if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
     const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
-    const bool evaluates = due(config_.eval_every) && (step_ > first_ || step_ == 0);
+    const bool evaluates =
+        due(config_.eval_every) && (step_ > first_ || step_ == 0 || run_.lost_evaluation);
     const bool samples = due(config_.sample_every) && step_ > first_;
     const bool saves = step_ > saved_ && (due(config_.save_every) || run_.time_to_save ||
                                           (evaluates && run_.long_evaluation));

@@ -22,6 +22,7 @@ struct TrainingRun {
   CheckpointSaver& saver;
   const Checkpoint* resume = nullptr;     // null: from the start,
   const Checkpoint* init_from = nullptr;  // with these weights; null: with new ones
+  bool lost_evaluation = false;           // of `resume`'s step: it is made up for
   Logger& logger;
   const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
   bool saves_in_background = true;

@@ -205,7 +205,7 @@ TEST(CheckpointSaver, LeavesTheTemporaryDirectoriesOfLivingSaversAlone) {
     std::filesystem::create_directories(parent / name);
     write_file(parent / name / "x", "x");
   }
-  const DirectoryLock living = DirectoryLock::try_lock(parent / ".step_00000002.tmp-1");
+  const FileLock living = FileLock::try_directory(parent / ".step_00000002.tmp-1");
   ASSERT_TRUE(living);
   save_state(run.path(), 2, 5, 1);
   EXPECT_THAT(names_in(parent), ElementsAre(".step_00000002.tmp-1", ".stepson", "step_00000005"));

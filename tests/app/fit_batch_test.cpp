@@ -1,4 +1,5 @@
-// --device-batch-size auto: the largest that fits.
+// What is chosen by the memory there is: --device-batch-size auto, the largest that fits, and
+// --save-mode auto.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,6 +58,32 @@ TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
   const RunConfig config = fitted(two_devices(), 1);
   EXPECT_EQ(config.batch, 1);
   EXPECT_THROW(require_memory(config, plan_run_memory(config), 1), InputError);
+}
+
+// --save-mode, around the border of what fits.
+TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
+  constexpr std::int64_t kPlanned = 700;
+  constexpr std::int64_t kStaging = 30;
+  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
+  const auto choose = [&](const std::string& mode, std::int64_t available,
+                          std::vector<std::string>& notes) {
+    config.options.save_mode = mode;
+    return choose_background_saves(config, kPlanned, kStaging, available, notes);
+  };
+  std::vector<std::string> notes;
+  EXPECT_TRUE(choose("auto", 1460, notes));
+  EXPECT_TRUE(choose("background", 1460, notes));
+  EXPECT_FALSE(choose("wait", 1460, notes));
+  EXPECT_THAT(notes, testing::IsEmpty());
+  EXPECT_FALSE(choose("auto", 1459, notes));
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("training waits for each checkpoint")));
+  EXPECT_FALSE(choose("wait", 1459, notes));
+  EXPECT_THROW(choose("background", 1459, notes), InputError);
+  // What a GPU plans for is not host memory.
+  static const BackendPlugin plugin{};
+  config.group.plugin = &plugin;
+  EXPECT_TRUE(choose("auto", 60, notes));
+  EXPECT_FALSE(choose("auto", 59, notes));
 }
 
 }  // namespace

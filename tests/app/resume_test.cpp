@@ -144,9 +144,15 @@ TEST_F(Resume, SaysWhichOptionsHaveChanged) {
   train("run", "--save-every 10");
   forget_after("run", 10);
   const Outcome outcome =
-      train("run", "--resume auto --matrix-lr 0.25 --devices 1 --sample-every 7");
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("matrix-lr 0.3, now 0.25"),
-                                 HasSubstr("devices 2, now 1"), Not(HasSubstr("sample-every"))));
+      train("run",
+            "--resume auto --matrix-lr 0.25 --devices 1 --sample-every 7 --total-batch-size 384 "
+            "--max-grad-norm 5 --outlier-deviations 9 --on-outlier skip --max-skipped 7");
+  for (const char* const change :
+       {"matrix-lr 0.3, now 0.25", "devices 2, now 1", "total-batch-size 768, now 384",
+        "max-grad-norm 0, now 5", "outlier-deviations 8, now 9", "on-outlier log, now skip",
+        "max-skipped 100, now 7"})
+    EXPECT_THAT(outcome.out, HasSubstr(change));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("sample-every")));
 }
 
 TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
@@ -172,6 +178,24 @@ TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
                              HasSubstr("checksum")));
   EXPECT_THAT(bad.err, HasSubstr("1 of 2 checkpoints damaged"));
   EXPECT_EQ(run_program("checkpoint verify --checkpoint " + path("nowhere").string()).code, 2);
+}
+
+// For other programs. No reader here minds what is in it, but verify.
+TEST_F(Resume, ACheckpointTellsItsModelInAFileOfItsOwn) {
+  train("run");
+  const fs::path checkpoint = checkpoint_directory(path("run"), 20);
+  const json config = json::parse(test::read_file(checkpoint / kConfigName));
+  EXPECT_EQ(config["model"]["n_embd"], 32);
+  EXPECT_EQ(config["model"]["n_layer"], 1);
+  EXPECT_EQ(config, json::parse(Checkpoint(checkpoint).info().config));
+  test::write_file(checkpoint / kConfigName, json{{"model", {{"n_embd", 64}}}}.dump());
+  const std::string verify = "checkpoint verify --checkpoint " + path("run").string();
+  const Outcome changed = run_program(verify);
+  EXPECT_EQ(changed.code, 2);
+  EXPECT_THAT(changed.out, HasSubstr("config.json is not the configuration that is in manifest"));
+  train("run", "--num-iterations 22 --resume auto");
+  fs::remove(checkpoint / kConfigName);
+  EXPECT_EQ(run_program(verify).code, 0);
 }
 
 }  // namespace

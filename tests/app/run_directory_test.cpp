@@ -1,7 +1,9 @@
 #include "app/run_directory.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -34,7 +36,8 @@ class RunDirectoryTest : public testing::Test {
     return test::message_of<InputError>([&] { find(out, resume); });
   }
   static void make_run(const fs::path& root, std::initializer_list<const char*> checkpoints) {
-    create_run_directory({root, {}}, TrainOptions());
+    FileLock lock;
+    create_run_directory({root, {}}, TrainOptions(), lock);
     for (const char* name : checkpoints)
       fs::create_directory(root / "checkpoints" / name);
   }
@@ -104,7 +107,8 @@ TEST_F(RunDirectoryTest, HoldsTheOptions) {
   TrainOptions options;
   options.depth = 9;
   options.data = {"x"};
-  create_run_directory({"deep/er", {}}, options);
+  FileLock lock;
+  create_run_directory({"deep/er", {}}, options, lock);
   TrainOptions read;
   load_config("deep/er/config.toml", option_table(read), [](std::string_view) { return false; });
   EXPECT_EQ(read.depth, 9);
@@ -112,10 +116,39 @@ TEST_F(RunDirectoryTest, HoldsTheOptions) {
   EXPECT_TRUE(fs::is_directory("deep/er/checkpoints"));
 }
 
+TEST_F(RunDirectoryTest, IsOfOneProcessAtATime) {
+  EXPECT_FALSE(lock_run_directory({"a", {}})) << "there is nothing to lock";
+  FileLock mine;
+  create_run_directory({"a", {}}, TrainOptions(), mine);
+  ASSERT_TRUE(mine);
+  EXPECT_EQ(test::message_of<InputError>([] {
+              static_cast<void>(lock_run_directory({"a", {}}));
+            }),
+            fmt::format("--out a: {} trains there (it holds a/run.lock): wait until it ends, end "
+                        "it, or give another directory",
+                        test::read_file("a/run.lock")));
+  EXPECT_THAT(test::read_file("a/run.lock"),
+              testing::StartsWith(fmt::format("process {} on ", getpid())));
+  mine = {};
+  EXPECT_TRUE(lock_run_directory({"a", {}}));
+}
+
+// Neither of two that begin at the same moment finds the other's run, and one is first.
+TEST_F(RunDirectoryTest, ThatAnotherProcessTookMeanwhileIsRefused) {
+  TrainOptions options;
+  options.out = "a";
+  const RunDirectory run = find_run_directory(options);
+  FileLock lock = lock_run_directory(run);
+  make_run("a", {});  // by another, which has ended since
+  EXPECT_THAT(test::message_of<InputError>([&] { create_run_directory(run, options, lock); }),
+              HasSubstr("holds a run already"));
+}
+
 TEST_F(RunDirectoryTest, ThatCannotBeMadeIsRefused) {
   test::write_file("file", "");
   EXPECT_THAT(test::message_of<InputError>([] {
-                create_run_directory({"file/run", {}}, TrainOptions());
+                FileLock lock;
+                create_run_directory({"file/run", {}}, TrainOptions(), lock);
               }),
               HasSubstr("--out file/run: cannot make it"));
 }

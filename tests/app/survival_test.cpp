@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is not in <csignal>
 
 #include <algorithm>
 #include <cstdlib>
@@ -118,9 +120,10 @@ class Survival : public Training {
     RecordProperty("kib_second_half", static_cast<int>(least(after, &Sample::anonymous_kib)));
   }
 
-  // A run that goes on on 3, 1 and 4 devices, against the one that stays on 2. Controls are runs
-  // that differ from that in the order of rounding only.
-  void expect_to_follow(std::int64_t steps, const std::vector<std::string>& controls) {
+  // A run whose quarters have the options of `legs`, against one that stays as it is. Controls are
+  // runs that differ from that in the order of rounding only. Returns what the resumed ones said.
+  std::string expect_to_follow(std::int64_t steps, const std::vector<std::string>& controls,
+                               const std::vector<std::string>& legs) {
     const std::string run = "--num-iterations " + std::to_string(steps) + " --eval-every -1 ";
     train("undisturbed", run);
     const std::vector<double> want = losses("undisturbed");
@@ -132,9 +135,10 @@ class Survival : public Training {
     }
     const std::string saves = run + "--save-every " + std::to_string(steps / 4) + " --resume auto ";
     std::int64_t border = 0;
-    for (const char* const world :
-         {"--devices 2", "--devices 3", "--devices 1", "--devices 4 --device-batch-size 3"}) {
-      const Outcome outcome = train("moved", saves + world);
+    std::string said;
+    for (const std::string& leg : legs) {
+      const Outcome outcome = train("moved", saves + leg);
+      said += outcome.out;
       if (border > 0) {
         EXPECT_THAT(outcome.out, HasSubstr("at step " + std::to_string(border)));
       }
@@ -143,21 +147,73 @@ class Survival : public Training {
         if (found.step > border) fs::remove_all(found.path);
     }
     const std::vector<double> is = losses("moved");
-    ASSERT_EQ(is.size(), want.size());
+    EXPECT_EQ(is.size(), want.size());
     EXPECT_LT(is.back(), 0.8 * is.front());
     const double distance = test::curve_distance(is, want);
     EXPECT_GT(distance, 0);
     EXPECT_LE(distance, 4 * test::median(distances));
     RecordProperty("distance", std::to_string(distance));
     RecordProperty("median_of_controls", std::to_string(test::median(distances)));
+    return said;
+  }
+  const std::vector<std::string> worlds_ = {"--devices 2", "--devices 3", "--devices 1",
+                                            "--devices 4 --device-batch-size 3"};
+
+  // All that the log says but times: kind, step and loss of each line.
+  [[nodiscard]] std::vector<std::string> log_of(const std::string& out) const {
+    std::ifstream file(path(out) / "metrics.jsonl");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+      const auto record = nlohmann::json::parse(line);
+      lines.push_back(fmt::format("{} {} {}", record["kind"].dump(), record["step"].dump(),
+                                  record[record["kind"] == "eval" ? "val_loss" : "loss"].dump()));
+    }
+    return lines;
   }
 };
 
 TEST_F(Survival, KillsAtRandomMomentsLoseNothingThatWasSaved) { expect_to_survive_kills(6); }
 TEST_F(Survival, MemoryThreadsAndFilesAreFlat) { expect_flat(600); }
 TEST_F(Survival, ARunThatMovesBetweenWorldsFollowsTheUndisturbedCurve) {
-  expect_to_follow(40, {"--devices 1", "--devices 3 --device-batch-size 8",
-                        "--devices 4 --device-batch-size 6"});
+  expect_to_follow(
+      40, {"--devices 1", "--devices 3 --device-batch-size 8", "--devices 4 --device-batch-size 6"},
+      worlds_);
+}
+// Another form of the same function: other roundings, and it is said.
+TEST_F(Survival, ARunThatGoesOnWithAnotherNewtonSchulzFollowsTheUndisturbedCurve) {
+  const std::string said = expect_to_follow(
+      40, {"--devices 1", "--devices 3 --device-batch-size 8", "--devices 4 --device-batch-size 6"},
+      {"--newton-schulz plain", "--newton-schulz gram", "--newton-schulz symmetric",
+       "--newton-schulz gram_merged"});
+  EXPECT_THAT(said, AllOf(HasSubstr("newton-schulz plain, now gram"),
+                          HasSubstr("newton-schulz gram, now symmetric"),
+                          HasSubstr("newton-schulz symmetric, now gram_merged")));
+}
+
+// Of a process that is killed in the evaluation, in the middle of the run and at its end: a rank
+// stands still there until the checkpoint before it is on the disk.
+TEST_F(Survival, AnEvaluationThatWasLostIsMadeUpFor) {
+  const std::string run = "--backend cuda --save-before-eval 0 --resume auto ";
+  const std::string plugin = "MUO_FAULT_BACKEND=host MUO_CUDA_PLUGIN=muograph_faults ";
+  ASSERT_EQ(run_program(options("whole", run), plugin).code, 0);
+  const std::vector<std::string> want = log_of("whole");
+  for (const std::int64_t step : {10, 20}) {
+    const Outcome killed = run_program(
+        options("killed", run) + " >/dev/null & pid=$!; until [ -d " +
+            checkpoint_directory(path("killed"), step).string() +
+            " ]; do sleep 0.01; kill -0 $pid || break; done; sleep 0.2; kill -KILL $pid; wait $pid",
+        plugin + fmt::format("MUO_FAULT='hang:0:{}:synchronize:1:the evaluation' ", step));
+    ASSERT_EQ(killed.code, 137) << killed.err;
+    const std::vector<std::string> is = log_of("killed");
+    ASSERT_LT(is.size(), want.size());
+    ASSERT_THAT(want[is.size()], testing::StartsWith(fmt::format("\"eval\" {} ", step)));
+  }
+  const Outcome last = run_program(options("killed", run), plugin);
+  EXPECT_EQ(last.code, 0) << last.err;
+  EXPECT_EQ(log_of("killed"), want);
+  const Outcome over = run_program(options("killed", run), plugin);
+  EXPECT_EQ(over.code, 2);
+  EXPECT_THAT(over.err, HasSubstr("nothing is left to train"));
 }
 
 class SlowSurvival : public Survival {
@@ -171,10 +227,12 @@ class SlowSurvival : public Survival {
 TEST_F(SlowSurvival, AHundredKills) { expect_to_survive_kills(100); }
 TEST_F(SlowSurvival, TenThousandSteps) { expect_flat(10000); }
 TEST_F(SlowSurvival, FourHundredStepsOnFourWorlds) {
-  expect_to_follow(400, {"--devices 1", "--devices 1 --device-batch-size 8",
-                         "--devices 1 --device-batch-size 6", "--devices 3 --device-batch-size 8",
-                         "--devices 3 --device-batch-size 2", "--devices 4 --device-batch-size 6",
-                         "--devices 4 --device-batch-size 3", "--device-batch-size 2"});
+  expect_to_follow(400,
+                   {"--devices 1", "--devices 1 --device-batch-size 8",
+                    "--devices 1 --device-batch-size 6", "--devices 3 --device-batch-size 8",
+                    "--devices 3 --device-batch-size 2", "--devices 4 --device-batch-size 6",
+                    "--devices 4 --device-batch-size 3", "--device-batch-size 2"},
+                   worlds_);
 }
 
 TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
@@ -190,6 +248,45 @@ TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
   EXPECT_THAT(test::read_file(log), Not(HasSubstr("run directory")));
   train("part", run + "--resume auto");
   EXPECT_TRUE(tensors("part", 8) == tensors("whole", 8));
+}
+
+// While one process trains, others read its checkpoints, and none goes on with its run; the lock
+// dies with it.
+TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
+  struct Process {
+    ~Process() { ::kill(id, SIGKILL); }
+    pid_t id = 0;
+  } first;
+  const std::string run = "--num-iterations 100000 --save-every 300 --eval-every -1 ";
+  const std::string id_file = path("pid").string();
+  const Outcome started =
+      run_program(options("run", run) + " >/dev/null & echo $! >" + id_file + "; until [ -d " +
+                  checkpoint_directory(path("run"), 300).string() +
+                  " ]; do sleep 0.01; kill -0 $! || break; done");
+  first.id = std::stoi(test::read_file(id_file));
+  ASSERT_EQ(started.err, "");
+  const Outcome second =
+      run_program(options("run", "--num-iterations 2000 --save-every 300 --resume auto"));
+  EXPECT_EQ(second.code, 2);
+  EXPECT_EQ(second.out, "");
+  EXPECT_THAT(
+      second.err,
+      AllOf(HasSubstr(fmt::format("--out {}: process {} on ", path("run").string(), first.id)),
+            HasSubstr("run.lock): wait until it ends, end it, or give")));
+  EXPECT_EQ(std::ranges::count(second.err, '\n'), 1);
+  for (const char* const reader :
+       {"checkpoint inspect", "checkpoint verify", "sample --max-tokens 3", "eval"}) {
+    const Outcome read = run_program(std::string(reader) + " --checkpoint " + path("run").string());
+    EXPECT_EQ(read.code, 0) << reader << read.err;
+  }
+  const std::string branch = " --save-every 300 --eval-every -1 --resume " +
+                             checkpoint_directory(path("run"), 300).string();
+  train("branch", "--num-iterations 310" + branch);
+  ASSERT_EQ(::kill(first.id, SIGKILL), 0) << "it ended before";
+  const std::int64_t step = find_checkpoints(path("run")).front().step;
+  const Outcome resumed =
+      train("run", "--eval-every -1 --resume auto --num-iterations " + std::to_string(step + 500));
+  EXPECT_THAT(resumed.out, HasSubstr("resuming from"));
 }
 
 TEST_F(Survival, SavesByTheClockAndBeforeLongEvaluationsChangeNothing) {
