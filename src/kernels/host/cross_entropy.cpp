@@ -13,24 +13,39 @@ namespace {
 // Sums of fp32 terms go to a double after this many columns: 64 terms a lane.
 constexpr std::int64_t kBlock = 64 * simd::kLanes;
 
-// Above this a soft-capped row can hold exp(-2 softcap) that underflows, so the largest value is
-// looked for.
-constexpr float kLargestBound = 43.0F;
+// Above this a soft-capped row can hold values exp(-2 softcap) (1 - tanh^2) that underflow, so the
+// largest logit is looked for.
+constexpr float kLargestBound = 35.0F;
 
-simd::F32 capped(simd::F32 x, simd::F32 cap, simd::F32 inverse_cap) {
-  return cap * simd::tanh(x * inverse_cap);
-}
+class SoftCap {
+ public:
+  explicit SoftCap(float softcap)
+      : cap_(simd::broadcast(softcap)), inverse_(simd::broadcast(1.0F / softcap)) {}
+  [[nodiscard]] simd::F32 value(simd::F32 x) const { return cap_ * simd::tanh(x * inverse_); }
+  // Of value(x) by x.
+  [[nodiscard]] simd::F32 derivative(simd::F32 value) const {
+    const simd::F32 t = value * inverse_;
+    return simd::fnma(t, t, simd::broadcast(1.0F));
+  }
 
-// sum of exp(value(i) - shift); value(i, lanes) is called once per vector.
-template <class Value>
-double exp_sum(std::int64_t n, float shift, const Value& value) {
+ private:
+  simd::F32 cap_, inverse_;
+};
+
+// x <- exp(value(x) - shift) derivative(value): of the gradient all but a factor, so that it takes
+// no exponential of its own. Returns the sum of the exponentials.
+template <class Value, class Derivative>
+double exponentiate(float* x, std::int64_t n, float shift, const Value& value,
+                    const Derivative& derivative) {
   const simd::F32 offset = simd::broadcast(shift);
   double total = 0;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
     simd::F32 block = simd::broadcast(0.0F);
     simd::for_lanes(std::min(kBlock, n - begin), [&](std::int64_t i, auto lanes) {
-      const simd::F32 e = simd::exp(value(begin + i, lanes) - offset);
+      const simd::F32 z = value(simd::load(x + begin + i, lanes));
+      const simd::F32 e = simd::exp(z - offset);
       block = block + simd::keep(e, lanes, simd::broadcast(0.0F));
+      simd::store(x + begin + i, e * derivative(z), lanes);
     });
     total += simd::sum(simd::widen(block));
   }
@@ -48,52 +63,41 @@ float largest(const float* z, std::int64_t n) {
 
 template <class T>
 void soft_cap_row(T* logits, std::int64_t n, float softcap) {
-  const simd::F32 cap = simd::broadcast(softcap);
-  const simd::F32 inverse_cap = simd::broadcast(1.0F / softcap);
+  const SoftCap cap(softcap);
   simd::for_lanes(n, [&](std::int64_t i, auto lanes) {
-    simd::store(logits + i, capped(simd::load(logits + i, lanes), cap, inverse_cap), lanes);
+    simd::store(logits + i, cap.value(simd::load(logits + i, lanes)), lanes);
   });
 }
 
 // The softmax of a row is exp(z - shift) / sum.
 struct Softmax {
   float shift;
+  float target;  // its z
   double sum;
 };
 
-Softmax soft_capped(float* z, std::int64_t n, float softcap) {
-  if (softcap > 0.0F && softcap <= kLargestBound) {
-    // No value is above the cap, so it does for the largest one, and one pass is enough.
-    const simd::F32 cap = simd::broadcast(softcap);
-    const simd::F32 inverse_cap = simd::broadcast(1.0F / softcap);
-    const double sum = exp_sum(n, softcap, [&](std::int64_t i, auto lanes) {
-      const simd::F32 value = capped(simd::load(z + i, lanes), cap, inverse_cap);
-      simd::store(z + i, value, lanes);
-      return value;
-    });
-    return {softcap, sum};
+// Leaves in `logits` the gradient of a row but for its factor and the target.
+Softmax softmax(float* logits, std::int64_t n, std::int32_t target, float softcap) {
+  const auto same = [](simd::F32 z) { return z; };
+  if (softcap <= 0.0F) {
+    const float shift = largest(logits, n);
+    const float at_target = logits[target];
+    const auto one = [](simd::F32 /*z*/) { return simd::broadcast(1.0F); };
+    return {shift, at_target, exponentiate(logits, n, shift, same, one)};
   }
-  if (softcap > 0.0F) soft_cap_row(z, n, softcap);
-  const float shift = largest(z, n);
-  return {shift,
-          exp_sum(n, shift, [z](std::int64_t i, auto lanes) { return simd::load(z + i, lanes); })};
-}
-
-// z <- scale exp(z - shift) (1 - (z / softcap)^2), the last factor if kCapped.
-template <bool kCapped>
-void gradient_row(float* z, std::int64_t n, float shift, float scale, float softcap) {
-  const simd::F32 offset = simd::broadcast(shift);
-  const simd::F32 factor = simd::broadcast(scale);
-  const simd::F32 inverse_cap = simd::broadcast(kCapped ? 1.0F / softcap : 0.0F);
-  simd::for_lanes(n, [&](std::int64_t i, auto lanes) {
-    const simd::F32 value = simd::load(z + i, lanes);
-    simd::F32 gradient = factor * simd::exp(value - offset);
-    if constexpr (kCapped) {
-      const simd::F32 t = value * inverse_cap;
-      gradient = gradient * simd::fnma(t, t, simd::broadcast(1.0F));
-    }
-    simd::store(z + i, gradient, lanes);
-  });
+  const SoftCap cap(softcap);
+  const auto derivative = [&cap](simd::F32 z) { return cap.derivative(z); };
+  if (softcap <= kLargestBound) {
+    // No value is above the cap, so it does for the largest one, and one pass is enough.
+    float at_target = logits[target];
+    soft_cap_row(&at_target, 1, softcap);
+    const auto value = [&cap](simd::F32 x) { return cap.value(x); };
+    return {softcap, at_target, exponentiate(logits, n, softcap, value, derivative)};
+  }
+  soft_cap_row(logits, n, softcap);
+  const float shift = largest(logits, n);
+  const float at_target = logits[target];
+  return {shift, at_target, exponentiate(logits, n, shift, same, derivative)};
 }
 
 float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
@@ -102,19 +106,20 @@ float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
     if (args.write_gradient) std::fill_n(logits, padded, 0.0F);
     return 0.0F;
   }
-  const Softmax softmax = soft_capped(logits, args.vocab, args.softcap);
-  const double z = double{logits[target]} - double{softmax.shift};
+  const auto [shift, at_target, sum] = softmax(logits, args.vocab, target, args.softcap);
+  const double z = double{at_target} - double{shift};
   if (args.write_gradient) {
-    const double probability = std::exp(z) / softmax.sum;
-    const double t = args.softcap > 0.0F ? double{logits[target]} / double{args.softcap} : 0.0;
-    const auto scale = static_cast<float>(double{args.gradient_scale} / softmax.sum);
-    const auto gradient = args.softcap > 0.0F ? &gradient_row<true> : &gradient_row<false>;
-    gradient(logits, args.vocab, softmax.shift, scale, args.softcap);
+    const double probability = std::exp(z) / sum;
+    const double t = args.softcap > 0.0F ? double{at_target} / double{args.softcap} : 0.0;
+    const simd::F32 factor = simd::broadcast(static_cast<float>(double{args.gradient_scale} / sum));
+    simd::for_lanes(args.vocab, [&](std::int64_t i, auto lanes) {
+      simd::store(logits + i, factor * simd::load(logits + i, lanes), lanes);
+    });
     logits[target] =
         static_cast<float>(double{args.gradient_scale} * (probability - 1.0) * (1.0 - t * t));
     std::fill(logits + args.vocab, logits + padded, 0.0F);
   }
-  return static_cast<float>(std::log(softmax.sum) - z);
+  return static_cast<float>(std::log(sum) - z);
 }
 
 // bf16 logits of a row, widened: what one thread works on between the load and the only rounding.
