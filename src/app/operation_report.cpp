@@ -87,17 +87,23 @@ std::vector<OperationTime> sorted(std::vector<OperationTime> rows) {
 
 double of_ceiling(const OperationTime& row, const Ceilings& ceilings) {
   if (row.seconds <= 0) return 0;
-  return row.flops > 0 ? row.flops / row.seconds / ceilings.flops
-                       : row.bytes / row.seconds / ceilings.bytes;
+  if (row.flops <= 0) return row.bytes / row.seconds / ceilings.bytes;
+  // Attention widens bf16.
+  const bool bf16 = row.dtype == DType::kBF16 && is_product(row);
+  return row.flops / row.seconds / (bf16 ? ceilings.bf16 : ceilings.fp32);
 }
 
 std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
 }  // namespace
 
-Ceilings measure_ceilings(const GroupOptions& group) {
+Ceilings measure_ceilings(const RunConfig& run) {
+  const GroupOptions& group = run.group;
   const int at_once = std::min(group.world, usable_cores());
-  return {measure_gemm_rate(group, DType::kF32) / at_once, measure_copy_rate(group) / at_once};
+  const auto products = [&](DType dtype) { return measure_gemm_rate(group, dtype) / at_once; };
+  return {.fp32 = products(DType::kF32),
+          .bf16 = run.model.dtype == DType::kBF16 ? products(DType::kBF16) : 0,
+          .bytes = measure_copy_rate(group) / at_once};
 }
 
 std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,
@@ -132,12 +138,14 @@ std::string operations_text(const RunConfig& run, const StepTimes& times, std::i
       1e3 * all.step, of_step(all.work), of_step(all.other_devices), of_step(all.processor),
       of_step(all.between()), table.text());
   out += fmt::format(
-      "  ceilings of a device: {} of fp32 matrix products, {:.1f} GB/s of copies (all devices at\n"
-      "  once, measured now; what caches hold moves faster)\n",
-      flops_text(ceilings.flops), ceilings.bytes / 1e9);
+      "  ceilings of a device, all at once, measured now: {} in fp32 matrix products{},\n"
+      "  {:.1f} GB/s in copies of what no cache holds\n",
+      flops_text(ceilings.fp32),
+      ceilings.bf16 > 0 ? fmt::format(", {} in bf16", flops_text(ceilings.bf16)) : "",
+      ceilings.bytes / 1e9);
   out += fmt::format(
-      "  matrix products {} (the optimizer's {}), attention {}, outside both {} ({} of the step,\n"
-      "  waiting included)\n",
+      "  matrix products {} (the optimizer's {}), attention {}, outside both {}\n"
+      "  (with all waiting: {} of the step)\n",
       of_work(all.gemm), of_work(all.optimizer_gemm), of_work(all.attention),
       of_work(all.outside()), of_step(all.step - all.gemm - all.attention));
   out += fmt::format("  optimizer {}:", of_work(all.whole_optimizer()));
@@ -179,7 +187,10 @@ Json operations_json(const RunConfig& run, const StepTimes& times, std::int64_t 
             {"attention", all.attention / all.work},
             {"outside", all.outside() / all.work},
             {"optimizer", optimizer}}},
-          {"ceilings", {{"gflops", ceilings.flops / 1e9}, {"gbytes_per_s", ceilings.bytes / 1e9}}},
+          {"ceilings",
+           {{"fp32_gflops", ceilings.fp32 / 1e9},
+            {"bf16_gflops", ceilings.bf16 > 0 ? Json(ceilings.bf16 / 1e9) : Json()},
+            {"gbytes_per_s", ceilings.bytes / 1e9}}},
           {"rows", rows}};
 }
 

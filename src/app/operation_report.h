@@ -11,12 +11,13 @@ namespace muo {
 
 // What bounds the operations of one device, while all of them work.
 struct Ceilings {
-  double flops = 0;  // per second, of fp32 matrix products
+  double fp32 = 0;   // FLOP/s of matrix products
+  double bf16 = 0;   // likewise; 0 in a run in fp32
   double bytes = 0;  // per second, of copies
 };
-Ceilings measure_ceilings(const GroupOptions& group);
+Ceilings measure_ceilings(const RunConfig& run);
 
-// Where the time of measured steps went, operation by operation, and what an issue's goals ask for.
+// Where the time of measured steps went, operation by operation, and the sums that matter.
 // times.operations is not empty.
 std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,
                             const Ceilings& ceilings);

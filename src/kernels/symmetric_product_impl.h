@@ -4,6 +4,6 @@
 
 namespace muo::host {
 void symmetric_product(const SymmetricProductArgs& args);
-// That it computes: what lies on and below the diagonal, and of a b whole blocks of rows.
+// That it computes: of each block of rows all up to its last diagonal element.
 double symmetric_product_flops(const SymmetricProductArgs& args);
 }  // namespace muo::host

@@ -77,12 +77,9 @@ void multiply(const Product& p, const T* a, const T* b, const T* c, T* d) {
 double symmetric_product_flops(const SymmetricProductArgs& args) {
   const std::int64_t n = args.d.shape[1];
   const std::int64_t k = args.a.shape[args.transpose_a ? 1 : 2];
-  std::int64_t elements = n * (n + 1) / 2;
-  if (args.b) {
-    elements = 0;
-    for (std::int64_t i = 0; i < n; i += kRows)
-      elements += std::min(kRows, n - i) * std::min(i + kRows, n);
-  }
+  std::int64_t elements = 0;
+  for (std::int64_t i = 0; i < n; i += kRows)
+    elements += std::min(kRows, n - i) * std::min(i + kRows, n);
   return 2.0 * static_cast<double>(args.d.shape[0]) * static_cast<double>(elements) *
          static_cast<double>(k);
 }
