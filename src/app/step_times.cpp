@@ -58,8 +58,9 @@ class Steps {
   double run(std::int64_t count) {
     if (state_.step.clock()) {
       rank_.compute.zero(state_.step.clock());
-      for (Graph* graph : state_.step.graphs())
-        graph->time_nodes();
+      if (rank_.compute.is_host())
+        for (Graph* graph : state_.step.graphs())
+          graph->time_nodes();
     }
     rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "before the steps");

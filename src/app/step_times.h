@@ -15,8 +15,8 @@ struct StepTimes {
   double step = 0;  // seconds: mean of steps that follow each other, until the slowest rank is done
   // By rank: seconds in which its host enqueues a step, the median; 0 on a host, which computes it.
   std::vector<double> launch;
-  // Only if config.timed_steps: by rank, of all steps; and of all ranks and steps together, where
-  // graphs can tell, else empty.
+  // Only if config.timed_steps: by rank, of all steps; and of all ranks and steps together, in
+  // graphs of a host, else empty.
   std::vector<PhaseClock> clocks;
   std::vector<OperationTime> operations;
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -89,10 +90,10 @@ Softmax softmax(float* logits, std::int64_t n, std::int32_t target, float softca
   const auto derivative = [&cap](simd::F32 z) { return cap.derivative(z); };
   if (softcap <= kLargestBound) {
     // No value is above the cap, so it does for the largest one, and one pass is enough.
-    float at_target = logits[target];
-    soft_cap_row(&at_target, 1, softcap);
     const auto value = [&cap](simd::F32 x) { return cap.value(x); };
-    return {softcap, at_target, exponentiate(logits, n, softcap, value, derivative)};
+    std::array<float, simd::kLanes> at_target;
+    simd::store(at_target.data(), value(simd::broadcast(logits[target])));
+    return {softcap, at_target[0], exponentiate(logits, n, softcap, value, derivative)};
   }
   soft_cap_row(logits, n, softcap);
   const float shift = largest(logits, n);
