@@ -5,7 +5,7 @@
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt failed.
 set -euo pipefail
 
-packages=(g++-12 cmake ninja-build libopenblas-pthread-dev libcli11-dev nlohmann-json3-dev
+packages=(g++-12 cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
           libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev git)
 case "${1:-}" in
   "") ;;

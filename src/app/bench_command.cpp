@@ -15,7 +15,6 @@
 #include "app/run_memory.h"
 #include "app/step_times.h"
 #include "graphs/step_phases.h"
-#include "kernels/blas.h"
 #include "kernels/gemm.h"
 
 namespace muo {
@@ -191,7 +190,6 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
-  require_safe_blas();
   const RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);

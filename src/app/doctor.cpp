@@ -16,7 +16,7 @@
 #include "app/run_config.h"
 #include "app/run_memory.h"
 #include "base/check.h"
-#include "kernels/blas.h"
+#include "kernels/gemm_library.h"
 #include "runtime/plugin.h"
 
 namespace muo {
@@ -163,16 +163,13 @@ Diagnosis diagnose() {
   out.text += line("cores", fmt::format("{} usable: --devices {} is enough", cores, cores));
   out.text += line("memory", memory());
   out.text += line("disk", disk());
-  std::string broken;
+  out.text += line("GEMM", describe_gemm_library());
   try {
-    require_safe_blas();
+    out.text += line("", gemm_rate());
   } catch (const std::exception& error) {
     out.healthy = false;
-    broken = line("", fmt::format("BROKEN: {}", error.what()));
+    out.text += line("", fmt::format("BROKEN: {}", error.what()));
   }
-  out.text += line("BLAS", describe_blas());
-  out.text += broken;
-  if (out.healthy) out.text += line("GEMM", gemm_rate());
   out.text += line("GPU", gpu_devices());
   out.text += gpu_models();
   out.text += line("driver", driver());

@@ -10,7 +10,6 @@
 #include "app/inference.h"
 #include "app/model_json.h"
 #include "app/run_config.h"
-#include "kernels/blas.h"
 
 namespace muo {
 namespace {
@@ -32,7 +31,6 @@ Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained)
 }  // namespace
 
 int run_eval(const EvalOptions& options) {
-  require_safe_blas();
   const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
   GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);

@@ -218,7 +218,7 @@ std::string process_text(const PlanReport& report) {
   if (run.group.plugin != nullptr) return "";
   return fmt::format(
       "  The training process: {}: the tensors, {} of staging memory for saves in the background, "
-      "and\n  a base of {} (program and libraries; per device BLAS, threads, batches, graphs)\n",
+      "and\n  a base of {} (program and libraries; per device threads, batches, graphs)\n",
       size_text(process_bytes(report)), size_text(report.staging * run.world),
       size_text(process_base(run.world)));
 }

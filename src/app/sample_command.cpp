@@ -9,12 +9,10 @@
 #include "app/model_json.h"
 #include "app/sampler.h"
 #include "data/token_data.h"
-#include "kernels/blas.h"
 
 namespace muo {
 
 int run_sample(const SampleOptions& options) {
-  require_safe_blas();
   const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
   GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);

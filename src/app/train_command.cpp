@@ -23,7 +23,6 @@
 #include "app/scaling.h"
 #include "app/terminal.h"
 #include "app/trainer.h"
-#include "kernels/blas.h"
 #include "kernels/gemm.h"
 #include "model/activations.h"
 
@@ -112,7 +111,6 @@ KeepCheckpoints keep_checkpoints(const TrainOptions& options) {
 }  // namespace
 
 int run_train(const TrainOptions& options) {
-  require_safe_blas();
   check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);

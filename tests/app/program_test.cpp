@@ -77,7 +77,7 @@ TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
 TEST(Program, DoctorSaysWhatIsHere) {
   const test::Outcome outcome = test::run_program("doctor");
   EXPECT_EQ(outcome.code, 0) << outcome.out;
-  for (const char* text : {"CPU", "cores", "memory", "disk", "OpenBLAS", "GFLOP/s in fp32", "GPU",
+  for (const char* text : {"CPU", "cores", "memory", "disk", "oneDNN", "GFLOP/s in fp32", "GPU",
                            "CUDA backend", "Ready to train."})
     EXPECT_THAT(outcome.out, HasSubstr(text));
 }

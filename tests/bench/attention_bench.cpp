@@ -1,7 +1,6 @@
 // Attention against sgemm on one thread: GFLOP/s counted over visible pairs only (4 h per pair and
 // head forward, 10 h backward: two and five matrix products), and sgemm's in the same run.
 #include <benchmark/benchmark.h>
-#include <cblas.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +8,8 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "kernels/blas.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_library.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
@@ -19,15 +19,13 @@ namespace {
 using Index = std::int64_t;
 
 void sgemm(benchmark::State& state) {
-  require_safe_blas();
   const Index n = state.range(0);
   const test::HostTensor a = test::random_tensor({n, n}, "a"), b = test::random_tensor({n, n}, "b"),
                          c({n, n});
-  const auto size = static_cast<int>(n);
+  test::KernelStream stream;
   for (auto _ : state)
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, size, size, size, 1.0F, a.values().data(),
-                size, b.values().data(), size, 0.0F, c.values().data(), size);
-  state.SetLabel(describe_blas());
+    gemm(stream, {.d = c, .a = a, .b = b, .transpose_b = true});
+  state.SetLabel(describe_gemm_library());
   state.counters["flop/s"] = benchmark::Counter(2.0 * static_cast<double>(n * n * n),
                                                 benchmark::Counter::kIsIterationInvariantRate);
 }

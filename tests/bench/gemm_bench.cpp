@@ -1,10 +1,9 @@
 // Rates of the matrix products of training, per library, operation, shape and number of
 // concurrent callers, beside the peaks of the machine in the same run.
-//   OMP_NUM_THREADS=1 build/release/gemm_bench
+//   build/release/gemm_bench
 #include <benchmark/benchmark.h>
-#include <cblas.h>
-#ifdef MUO_BENCH_ONEDNN
-#  include <dnnl.h>
+#ifdef MUO_BENCH_OPENBLAS
+#  include <cblas.h>
 #endif
 
 #include <array>
@@ -16,8 +15,8 @@
 
 #include "base/thread_time.h"
 #include "bench/peak.h"
-#include "kernels/blas.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_library.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
@@ -49,6 +48,7 @@ constexpr std::array<Product, 3> kProducts = {
 using Multiply = void (*)(const Product&, Shape3, const test::HostTensor& a,
                           const test::HostTensor& b, const test::HostTensor& d);
 
+#ifdef MUO_BENCH_OPENBLAS
 void openblas(const Product& p, Shape3 s, const test::HostTensor& a, const test::HostTensor& b,
               const test::HostTensor& d) {
   cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans,
@@ -56,6 +56,7 @@ void openblas(const Product& p, Shape3 s, const test::HostTensor& a, const test:
               p.transpose_a ? s.m : s.k, b.values().data(), p.transpose_b ? s.k : s.n, 0.0F,
               d.values().data(), s.n);
 }
+#endif
 
 void own(const Product& p, Shape3 /*s*/, const test::HostTensor& a, const test::HostTensor& b,
          const test::HostTensor& d) {
@@ -63,15 +64,6 @@ void own(const Product& p, Shape3 /*s*/, const test::HostTensor& a, const test::
   gemm(stream,
        {.d = d, .a = a, .b = b, .transpose_a = p.transpose_a, .transpose_b = p.transpose_b});
 }
-
-#ifdef MUO_BENCH_ONEDNN
-void onednn(const Product& p, Shape3 s, const test::HostTensor& a, const test::HostTensor& b,
-            const test::HostTensor& d) {
-  dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', s.m, s.n, s.k, 1.0F,
-             a.values().data(), p.transpose_a ? s.m : s.k, b.values().data(),
-             p.transpose_b ? s.k : s.n, 0.0F, d.values().data(), s.n);
-}
-#endif
 
 // Normal values, the first 4096 again and again: the big matrices would take seconds to draw.
 test::HostTensor matrix(Shape shape, std::string_view name, DType dtype) {
@@ -120,19 +112,20 @@ void add(const std::string& library, Multiply multiply, DType dtype = DType::kF3
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  muo::require_safe_blas();
   for (const int threads : {1, 2}) {
     benchmark::AddCustomContext(muo::concat("fma_peak_gflops_", threads, "_threads"),
                                 std::to_string(muo::bench::fma_peak_gflops(threads)));
     benchmark::AddCustomContext(muo::concat("sgemm_peak_gflops_", threads, "_threads"),
                                 std::to_string(muo::bench::sgemm_peak_gflops(threads)));
   }
-  benchmark::AddCustomContext("openblas_core", openblas_get_corename());
-  benchmark::AddCustomContext("openblas_config", openblas_get_config());
+  benchmark::AddCustomContext("gemm_library", muo::describe_gemm_library());
+  muo::add("fp32", &muo::own);
+  muo::add("bf16", &muo::own, muo::DType::kBF16);
+#ifdef MUO_BENCH_OPENBLAS
+  openblas_set_num_threads(1);
+  benchmark::AddCustomContext("openblas",
+                              muo::concat(openblas_get_config(), openblas_get_corename()));
   muo::add("openblas", &muo::openblas);
-  muo::add("own_bf16", &muo::own, muo::DType::kBF16);
-#ifdef MUO_BENCH_ONEDNN
-  muo::add("onednn", &muo::onednn);
 #endif
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -9,7 +9,6 @@
 
 #include "app/gemm_rate.h"
 #include "base/thread_time.h"
-#include "kernels/blas.h"
 
 // What this machine can do at most, measured in this run: other benchmarks report their share.
 namespace muo::bench {
@@ -97,7 +96,6 @@ inline double fma_peak_gflops(int threads) {
 
 // sgemm of 1024 x 1024 x 1024 on so many devices at once, as `doctor` and `train` measure it.
 inline double sgemm_peak_gflops(int devices) {
-  require_safe_blas();
   return measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
 }
 

@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/blas.h"
+#include "kernels/gemm_library.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
@@ -248,13 +250,32 @@ TEST(Gemm, RefusesOverlap) {
               HasSubstr("gemm: d overlaps c"));
 }
 
-// OpenBLAS takes CPUs that it does not know for one of 2004, and runs at a fifth of the speed.
-TEST(SafeBlas, UsesTheVectorsOfThisCpu) {
-  require_safe_blas();
-  EXPECT_THAT(describe_blas(), testing::Not(testing::HasSubstr("for Prescott")));
+int threads_of_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
 }
 
-TEST(SafeBlas, IsTheLibraryThatTheTestsLinkTo) { EXPECT_NO_THROW(require_safe_blas()); }
+// A device is a thread: a library that starts a team for each would train slower.
+TEST(GemmLibrary, ComputesInTheCallersThreadAlone) {
+  const int before = threads_of_process();
+  int within = 0;
+  std::thread device([&] {
+    test::KernelStream stream;
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const HostTensor a = test::random_tensor({512, 512}, "a").rounded(dtype);
+      const HostTensor d({512, 512}, dtype);
+      gemm(stream, {.d = d, .a = a, .b = a});
+    }
+    within = threads_of_process();
+  });
+  device.join();
+  EXPECT_EQ(within, before + 1);
+}
+
+TEST(GemmLibrary, SaysWhatItIs) {
+  EXPECT_THAT(describe_gemm_library(),
+              testing::MatchesRegex("oneDNN [0-9.]+, kernels for .*; bf16 products in .*"));
+}
 
 }  // namespace
 }  // namespace muo

@@ -26,9 +26,9 @@ void fill_row(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) {
   }
 }
 
-void perturb(RunState& state, std::uint64_t seed) {
+void perturb(RunState& state, std::uint64_t seed, int step) {
   const CounterRandom random(seed, "one ulp");
-  std::uint64_t i = 0;
+  std::uint64_t i = static_cast<std::uint64_t>(step) << 32;
   for (const Tensor& weight : state.weights) {
     float* values = weight.as<float>();
     for (std::int64_t j = 0; j < weight.numel(); ++j)
@@ -81,11 +81,10 @@ ToyCurves train(const ToyTraining& run) {
                     .steps = run.steps,
                     .random_order = run.random_order,
                     .fill_row = fill_row,
-                    .started =
-                        [&](RankContext& /*rank*/, RunState& state) {
-                          if (run.perturbation != 0) perturb(state, run.perturbation);
-                        },
-                    .before_step = run.before_step});
+                    .before_step = [&](RankContext& rank, RunState& state, int step) {
+                      if (run.perturbation != 0) perturb(state, run.perturbation, step);
+                      if (run.before_step) run.before_step(rank, state, step);
+                    }});
 }
 
 Agreement agreement(const ToyTraining& run) {

@@ -26,7 +26,9 @@ struct ToyTraining {
   std::int64_t rows = kTrainingRows;  // per step
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
   bool gates = false;          // with value embeddings, which have gates
-  std::uint64_t perturbation = 0;  // not 0: every initial weight moves by one ulp, up or down
+  // Not 0: before each step, as rounding differs in each, every weight moves by one ulp, up or
+  // down.
+  std::uint64_t perturbation = 0;
   std::optional<std::uint64_t> random_order = {};
   GroupOptions devices = {};  // plugin, ranks_per_device and communicator count
   // Called on every rank's thread, before each step.

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "kernels/blas.h"
 #include "kernels/gemm_impl.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/gemm_block.h"
@@ -9,38 +8,22 @@
 namespace muo::host {
 namespace {
 
-void multiply(const Product& p, const float* a, const float* b, const float* c, float* d) {
-  if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
-  sgemm(p, {a, p.transpose_a ? p.m : p.k}, {b, p.transpose_b ? p.k : p.n}, {d, p.n});
-}
-
-// The product of bf16 matrices is computed in fp32, block by block: operands are widened into
-// scratch, and of a bf16 result too only a block exists in fp32. The extents of a block keep what
-// is widened near the caches and its cost at a few percent of the product's.
+// Where a product of bf16 matrices is computed in fp32, it is block by block: operands are widened
+// into scratch, and of a bf16 result too only a block exists in fp32. The extents of a block keep
+// what is widened near the caches and its cost at a few percent of the product's.
 constexpr std::int64_t kRows = 1024;
 constexpr std::int64_t kColumns = 512;
 constexpr std::int64_t kDepth = 512;
 
-struct Blocks {
-  float* a;
-  float* b;
-  float* d;
-};
-Blocks blocks_of_thread() {
-  thread_local Scratch scratch;
-  float* a = scratch.floats(kRows * kDepth + kDepth * kColumns + kRows * kColumns);
-  float* b = a + kRows * kDepth;
-  return {a, b, b + kDepth * kColumns};
-}
+thread_local Scratch scratch;
 
-// T is the type of c and d. Nothing here depends on what else the machine does: the same bits on
-// every run.
 template <class T>
-void multiply(const Product& p, const BF16* a, const BF16* b, const T* c, T* d) {
-  const Blocks scratch = blocks_of_thread();
+void multiply_widened(const Product& p, Block<const BF16> whole_a, Block<const BF16> whole_b,
+                      const T* c, T* d) {
+  float* wide_a = scratch.floats(kRows * kDepth + kDepth * kColumns + kRows * kColumns);
+  float* wide_b = wide_a + kRows * kDepth;
+  float* wide_d = wide_b + kDepth * kColumns;
   constexpr bool kRounds = std::is_same_v<T, BF16>;
-  const Block<const BF16> whole_a{a, p.transpose_a ? p.m : p.k};
-  const Block<const BF16> whole_b{b, p.transpose_b ? p.k : p.n};
   if constexpr (!kRounds)
     if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
   for (std::int64_t j = 0; j < p.n; j += kColumns)
@@ -49,21 +32,33 @@ void multiply(const Product& p, const BF16* a, const BF16* b, const T* c, T* d) 
       Product part = p;
       part.m = std::min(kRows, p.m - i);
       part.n = std::min(kColumns, p.n - j);
-      Block<float> out{scratch.d, part.n};
+      Block<float> out{wide_d, part.n};
       if constexpr (kRounds)
         part.beta = 0.0F;
       else
         out = {d + at, p.n};
       for (std::int64_t l = 0; l < p.k; l += kDepth) {
         part.k = std::min(kDepth, p.k - l);
-        sgemm(part, widened(scratch.a, whole_a, p.transpose_a, i, l, part.m, part.k),
-              widened(scratch.b, whole_b, p.transpose_b, l, j, part.k, part.n), out);
+        product(part, widened(wide_a, whole_a, p.transpose_a, i, l, part.m, part.k),
+                widened(wide_b, whole_b, p.transpose_b, l, j, part.k, part.n), out);
         part.beta = 1.0F;
       }
       if constexpr (kRounds)
         round_block({d + at, p.n}, {p.beta == 0.0F ? nullptr : c + at, p.n}, p.beta,
                     {out.data, out.stride}, part.m, part.n);
     }
+}
+
+// T is the type of c and d, In of the operands. Nothing here depends on what else the machine does:
+// the same bits on every run.
+template <class In, class T>
+void multiply(const Product& p, const In* a, const In* b, const T* c, T* d) {
+  const Block<const In> whole_a{a, p.transpose_a ? p.m : p.k};
+  const Block<const In> whole_b{b, p.transpose_b ? p.k : p.n};
+  if constexpr (std::is_same_v<In, BF16>)
+    if (!multiplies_bf16()) return multiply_widened(p, whole_a, whole_b, c, d);
+  if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
+  product(p, whole_a, whole_b, {d, p.n});
 }
 
 // d <- beta c, where there is nothing to multiply. c is null if it does not count.
@@ -76,7 +71,6 @@ void scale(T* d, const T* c, float beta, std::int64_t count) {
 }  // namespace
 
 void gemm(const GemmArgs& args) {
-  require_safe_blas();
   const bool batched = args.d.shape.rank() == 3;
   const std::size_t row_axis = batched ? 1 : 0;
   const std::int64_t batch = batched ? args.d.shape[0] : 1;

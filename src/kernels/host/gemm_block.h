@@ -1,37 +1,13 @@
 #pragma once
 
-#include <cblas.h>
-
 #include <cstdint>
 #include <utility>
 
+#include "kernels/host/onednn.h"
 #include "kernels/host/simd_bf16.h"
 
-// What products of whole matrices are made of.
+// Products of bf16 matrices on CPUs that multiply fp32 only, block by block.
 namespace muo::host {
-
-// One matrix of a batch; `c` is null if it does not count.
-struct Product {
-  std::int64_t m, n, k;
-  bool transpose_a, transpose_b;
-  float alpha, beta;
-};
-
-// A block of a row-major matrix.
-template <class T>
-struct Block {
-  T* data;
-  std::int64_t stride;
-};
-
-// d(m, n) <- alpha op(a) op(b) + beta d.
-inline void sgemm(const Product& p, Block<const float> a, Block<const float> b, Block<float> d) {
-  const auto extent = [](std::int64_t x) { return static_cast<blasint>(x); };
-  cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans,
-              p.transpose_b ? CblasTrans : CblasNoTrans, extent(p.m), extent(p.n), extent(p.k),
-              p.alpha, a.data, extent(a.stride), b.data, extent(b.stride), p.beta, d.data,
-              extent(d.stride));
-}
 
 // Rows and columns of op(x) from (row, column) on, widened into `scratch` as they lie in memory.
 inline Block<const float> widened(float* scratch, Block<const BF16> x, bool transposed,

@@ -1,8 +1,5 @@
-#include <cblas.h>
-
 #include <algorithm>
 
-#include "kernels/blas.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/gemm_block.h"
 #include "kernels/host/scratch.h"
@@ -11,24 +8,25 @@
 namespace muo::host {
 namespace {
 
-// Of one product of a b: few enough that little above the diagonal is computed, and enough for
-// sgemm. For n = 256 to 1536, 64 to 128 are alike.
+// Of one product: few enough that little above the diagonal is computed, and enough for the
+// library. For n = 256 to 1536, 64 to 128 are alike.
 constexpr std::int64_t kRows = 96;
 constexpr std::int64_t kDepth = 512;  // of bf16, widened at a time
 constexpr std::int64_t kTile = 32;
 
 // The lower triangle of d (n, n) <- alpha op(a) b + beta d, with b = op(a)^T if it is null.
-void lower_triangle(const Product& p, Block<const float> a, Block<const float> b, Block<float> d) {
-  const auto extent = [](std::int64_t x) { return static_cast<blasint>(x); };
-  if (b.data == nullptr)
-    return cblas_ssyrk(CblasRowMajor, CblasLower, p.transpose_a ? CblasTrans : CblasNoTrans,
-                       extent(p.n), extent(p.k), p.alpha, a.data, extent(a.stride), p.beta, d.data,
-                       extent(d.stride));
+template <class In, class T>
+void lower_triangle(Product p, Block<const In> a, Block<const In> b, Block<T> d) {
+  if (b.data == nullptr) {
+    b = a;
+    p.transpose_b = !p.transpose_a;
+  }
   for (std::int64_t i = 0; i < p.n; i += kRows) {
     Product part = p;
     part.m = std::min(kRows, p.n - i);
     part.n = i + part.m;
-    sgemm(part, {a.data + i * a.stride, a.stride}, b, {d.data + i * d.stride, d.stride});
+    product(part, {a.data + (p.transpose_a ? i : i * a.stride), a.stride}, b,
+            {d.data + i * d.stride, d.stride});
   }
 }
 
@@ -43,14 +41,8 @@ void finish(T* d, float diagonal, std::int64_t n) {
           d[j * n + i] = d[i * n + j];
 }
 
-// b is null for op(a)^T, c if it does not count.
-void multiply(const Product& p, const float* a, const float* b, const float* c, float* d) {
-  if (c != nullptr && c != d) std::copy_n(c, p.n * p.n, d);
-  lower_triangle(p, {a, p.transpose_a ? p.n : p.k}, {b, p.n}, {d, p.n});
-}
-
 // The sum over k is fp32: operands are widened a depth at a time, and the result exists in fp32.
-void multiply(const Product& p, const BF16* a, const BF16* b, const BF16* c, BF16* d) {
+void multiply_widened(const Product& p, const BF16* a, const BF16* b, const BF16* c, BF16* d) {
   thread_local Scratch scratch;
   float* sum = scratch.floats(p.n * p.n + 2 * p.n * kDepth);
   float* wide_a = sum + p.n * p.n;
@@ -60,7 +52,7 @@ void multiply(const Product& p, const BF16* a, const BF16* b, const BF16* c, BF1
   part.beta = 0.0F;
   for (std::int64_t l = 0; l < p.k; l += kDepth) {
     part.k = std::min(kDepth, p.k - l);
-    lower_triangle(
+    lower_triangle<float, float>(
         part, widened(wide_a, whole_a, p.transpose_a, 0, l, p.n, part.k),
         b == nullptr ? Block<const float>{} : widened(wide_b, {b, p.n}, false, l, 0, part.k, p.n),
         {sum, p.n});
@@ -71,10 +63,18 @@ void multiply(const Product& p, const BF16* a, const BF16* b, const BF16* c, BF1
                 {sum + i * p.n, p.n}, 1, i + 1);
 }
 
+// b is null for op(a)^T, c if it does not count.
+template <class T>
+void multiply(const Product& p, const T* a, const T* b, const T* c, T* d) {
+  if constexpr (std::is_same_v<T, BF16>)
+    if (!multiplies_bf16()) return multiply_widened(p, a, b, c, d);
+  if (c != nullptr && c != d) std::copy_n(c, p.n * p.n, d);
+  lower_triangle<T, T>(p, {a, p.transpose_a ? p.n : p.k}, {b, p.n}, {d, p.n});
+}
+
 }  // namespace
 
 void symmetric_product(const SymmetricProductArgs& args) {
-  require_safe_blas();
   const std::int64_t n = args.d.shape[1];
   const bool adds = args.c && args.beta != 0.0F;
   const Product p{.m = n,

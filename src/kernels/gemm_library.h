@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace muo {
+
+// Library of the host's matrix products, its version and whose kernels it runs: "oneDNN 2.6.3,
+// kernels for AVX-512 and bf16; bf16 products in bf16".
+std::string describe_gemm_library();
+
+}  // namespace muo

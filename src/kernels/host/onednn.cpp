@@ -1,0 +1,168 @@
+#include "kernels/host/onednn.h"
+
+#include <dnnl.hpp>
+#include <dnnl_debug.h>
+
+#include <bit>
+#include <compare>
+#include <map>
+#include <type_traits>
+
+#include "base/check.h"
+#include "kernels/gemm_library.h"
+
+// Of OpenMP, which is oneDNN's. Declared here, because clang does not find g++'s omp.h.
+extern "C" void omp_set_num_threads(int count);  // NOLINT(readability-identifier-naming)
+
+namespace muo::host {
+namespace {
+
+using dnnl::memory;
+
+// OpenMP keeps the size of a team per calling thread.
+void compute_alone() {
+  thread_local const bool alone = (omp_set_num_threads(1), true);
+  static_cast<void>(alone);
+}
+
+[[noreturn]] void fail(const Product& p, const char* what) {
+  throw Error(concat("gemm of ", p.m, " x ", p.k, " x ", p.n, ": oneDNN: ", what));
+}
+
+// What a primitive is made for.
+struct Problem {
+  std::int64_t m, n, k;
+  std::int64_t stride_a, stride_b, stride_d;
+  bool transpose_a, transpose_b, rounds;
+  std::uint32_t alpha, beta;                         // bits
+  auto operator<=>(const Problem&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14
+};
+
+dnnl::engine& cpu() {
+  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+class Matmul {
+ public:
+  Matmul(const Problem& problem, const Product& p) {
+    const auto matrix = [](std::int64_t rows, std::int64_t columns, memory::data_type type,
+                           std::int64_t stride, bool transposed) {
+      return memory(
+          {{rows, columns}, type, transposed ? memory::dims{1, stride} : memory::dims{stride, 1}},
+          cpu(), nullptr);
+    };
+    using Type = memory::data_type;
+    a_ = matrix(p.m, p.k, Type::bf16, problem.stride_a, p.transpose_a);
+    b_ = matrix(p.k, p.n, Type::bf16, problem.stride_b, p.transpose_b);
+    d_ = matrix(p.m, p.n, problem.rounds ? Type::bf16 : Type::f32, problem.stride_d, false);
+    dnnl::primitive_attr attributes;
+    if (p.alpha != 1.0F) attributes.set_output_scales(0, {p.alpha});
+    if (p.beta != 0.0F) {
+      dnnl::post_ops sum;
+      sum.append_sum(p.beta);
+      attributes.set_post_ops(sum);
+    }
+    matmul_ = dnnl::matmul({{a_.get_desc(), b_.get_desc(), d_.get_desc()}, attributes, cpu()});
+  }
+
+  void operator()(const BF16* a, const BF16* b, void* d) {
+    thread_local dnnl::stream stream(cpu());
+    // The interface has no pointers to const; sources are only read.
+    a_.set_data_handle(const_cast<BF16*>(a));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    b_.set_data_handle(const_cast<BF16*>(b));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    d_.set_data_handle(d);
+    matmul_.execute(stream, {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, d_}});
+    stream.wait();
+  }
+
+ private:
+  memory a_, b_, d_;
+  dnnl::matmul matmul_;
+};
+
+template <class T>
+void matmul(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<T> d) {
+  compute_alone();
+  const Problem problem{.m = p.m,
+                        .n = p.n,
+                        .k = p.k,
+                        .stride_a = a.stride,
+                        .stride_b = b.stride,
+                        .stride_d = d.stride,
+                        .transpose_a = p.transpose_a,
+                        .transpose_b = p.transpose_b,
+                        .rounds = std::is_same_v<T, BF16>,
+                        .alpha = std::bit_cast<std::uint32_t>(p.alpha),
+                        .beta = std::bit_cast<std::uint32_t>(p.beta)};
+  thread_local std::map<Problem, Matmul> made;
+  try {
+    auto at = made.find(problem);
+    if (at == made.end()) at = made.emplace(problem, Matmul(problem, p)).first;
+    at->second(a.data, b.data, d.data);
+  } catch (const dnnl::error& error) {
+    fail(p, error.what());
+  }
+}
+
+}  // namespace
+
+void product(const Product& p, Block<const float> a, Block<const float> b, Block<float> d) {
+  compute_alone();
+  const dnnl_status_t status =
+      dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
+                 a.data, a.stride, b.data, b.stride, p.beta, d.data, d.stride);
+  if (status != dnnl_success) fail(p, dnnl_status2str(status));
+}
+
+void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<float> d) {
+  matmul(p, a, b, d);
+}
+void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<BF16> d) {
+  matmul(p, a, b, d);
+}
+
+bool multiplies_bf16() {
+  static const bool fast = [] {
+    switch (dnnl::get_effective_cpu_isa()) {
+      case dnnl::cpu_isa::avx512_core_amx:
+        return true;
+      case dnnl::cpu_isa::avx512_core_bf16:
+        // Twice fp32's rate on Zen 4 and later. On Intel's it is the same, and oneDNN does not
+        // reach it (docs/performance.md).
+        return __builtin_cpu_is("amd") != 0;
+      default:
+        return false;
+    }
+  }();
+  return fast;
+}
+
+}  // namespace muo::host
+
+namespace muo {
+
+std::string describe_gemm_library() {
+  const dnnl::version_t& version = *dnnl::version();
+  const char* const isa = [] {
+    switch (dnnl::get_effective_cpu_isa()) {
+      case dnnl::cpu_isa::avx512_core_amx:
+        return "AMX";
+      case dnnl::cpu_isa::avx512_core_bf16:
+        return "AVX-512 and bf16";
+      case dnnl::cpu_isa::avx512_core_vnni:
+      case dnnl::cpu_isa::avx512_core:
+        return "AVX-512";
+      case dnnl::cpu_isa::avx2_vnni:
+      case dnnl::cpu_isa::avx2:
+        return "AVX2";
+      default:
+        return "CPUs without AVX2";
+    }
+  }();
+  return concat("oneDNN ", version.major, ".", version.minor, ".", version.patch, ", kernels for ",
+                isa,
+                host::multiplies_bf16() ? "; bf16 products in bf16" : "; bf16 products in fp32");
+}
+
+}  // namespace muo

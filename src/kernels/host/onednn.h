@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+// Products of matrices by oneDNN, each in its caller's thread alone: a device is a thread. The same
+// call gives the same bits.
+namespace muo::host {
+
+// One matrix of a batch; beta is 0 if d does not count.
+struct Product {
+  std::int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  float alpha, beta;
+};
+
+// A block of a row-major matrix.
+template <class T>
+struct Block {
+  T* data;
+  std::int64_t stride;
+};
+
+// d (m, n) <- alpha op(a) op(b) + beta d, with sums in fp32 and one rounding. k is positive, and
+// d overlaps neither a nor b. Throws Error. Those of bf16 need multiplies_bf16().
+void product(const Product& p, Block<const float> a, Block<const float> b, Block<float> d);
+void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<float> d);
+void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<BF16> d);
+
+// Whether this CPU multiplies bf16 faster than fp32.
+bool multiplies_bf16();
+
+}  // namespace muo::host
