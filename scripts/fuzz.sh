@@ -31,8 +31,9 @@ cmake --build --preset dev --target muograph_core
 # library's.
 mkdir -p build/fuzz/found
 readers=(data/shards.cpp data/file_bytes.cpp src/base/mapped_file.cpp src/app/safetensors.cpp
-         src/app/strict_json.cpp src/app/manifest.cpp src/app/toml.cpp src/app/config_file.cpp
-         src/app/nanochat_files.cpp)
+         src/base/strict_json.cpp src/app/manifest.cpp src/app/toml.cpp src/app/config_file.cpp
+         src/app/nanochat_files.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
+         src/kernels/cuda/gemm_algorithms.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \
   tests/fuzz/fuzzer.cpp tests/fuzz/targets.cpp "${readers[@]}" \

@@ -50,7 +50,7 @@ bool comes_again(const nlohmann::json& record, std::int64_t step) {
   if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
     return true;  // a line that an earlier attempt could not finish
   const auto at = record["step"].get<std::int64_t>();
-  const bool evaluation = record.value("kind", "") == "eval";
+  const bool evaluation = record.value("kind", nlohmann::json()) == "eval";
   return evaluation && step > 0 ? at > step : at >= step;
 }
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <utility>
 
-#include "app/strict_json.h"
 #include "app/tensor_checksum.h"
 #include "base/check.h"
+#include "base/strict_json.h"
 
 namespace muo {
 namespace {

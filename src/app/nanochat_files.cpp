@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "app/model_json.h"
-#include "app/strict_json.h"
 #include "base/check.h"
+#include "base/strict_json.h"
 
 namespace muo {
 namespace {

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <utility>
 
-#include "app/strict_json.h"
 #include "base/check.h"
+#include "base/strict_json.h"
 
 namespace muo {
 namespace {

@@ -168,7 +168,8 @@ TEST_F(LoggerTest, AResumedRunReplacesWhatItRepeats) {
   std::string before;
   for (std::int64_t step = 0; step < 6; ++step)
     before += train_line(record_of(step), step, 1, 1, {}) + "\n" + eval_line(step, 1, 1.0) + "\n";
-  test::write_file(options_.metrics, before + R"({"kind":"train","st)");
+  test::write_file(options_.metrics, before + R"({"kind":7,"step":5}
+{"kind":"train","st)");
   options_.first_step = 4;
   Logger logger(options_);
   logger.train(record_of(4), 1);

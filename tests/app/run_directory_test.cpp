@@ -23,8 +23,8 @@ using testing::HasSubstr;
 // Each test in a folder of its own, as the current one.
 class RunDirectoryTest : public testing::Test {
  protected:
-  RunDirectoryTest() : before_(fs::current_path()) { fs::current_path(directory_.path()); }
-  ~RunDirectoryTest() override { fs::current_path(before_); }
+  void SetUp() override { fs::current_path(directory_.path()); }
+  void TearDown() override { fs::current_path(before_); }
 
   static RunDirectory find(const std::string& out, const std::string& resume = "") {
     TrainOptions options;
@@ -44,7 +44,7 @@ class RunDirectoryTest : public testing::Test {
 
  private:
   test::TemporaryDirectory directory_;
-  fs::path before_;
+  const fs::path before_ = fs::current_path();
 };
 
 TEST_F(RunDirectoryTest, IsNamedAfterTheTimeWhereNothingIsAsked) {

@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <deque>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -17,6 +19,8 @@
 #include "app/tensor_checksum.h"
 #include "base/check.h"
 #include "data/shards.h"
+#include "data/token_data.h"
+#include "kernels/cuda/gemm_algorithms.h"
 
 namespace muo::fuzz {
 namespace {
@@ -122,6 +126,54 @@ void read_nanochat_meta(std::span<const std::byte> input) {
   static_cast<void>(gpt_parameters(meta.model));
 }
 
+// A table for this library and GPU.
+void read_gemm_table(std::span<const std::byte> input) {
+  const MemoryFile file(input);
+  cuda::GemmAlgorithms table;
+  table.load(file.path(), {.library = 130100, .gpu = "GPU"});
+  MUO_CHECK(table.size() <= input.size());
+  static_cast<void>(table.find({.library = 130100, .gpu = "GPU"}, "p"));
+}
+
+// Every token of `data`, from reads of `most` tokens.
+std::string bytes_of(const TokenData& data, std::int64_t most) {
+  std::string bytes;
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t at = 0; at < data.size(); at += most) {
+    tokens.assign(static_cast<std::size_t>(std::min(most, data.size() - at)), -1);
+    data.read(at, tokens);
+    for (const std::int32_t token : tokens) {
+      MUO_CHECK(token >= 0 && token < kByteVocab, "token ", token);
+      if (token != kBosToken) bytes.push_back(static_cast<char>(token));
+    }
+  }
+  return bytes;
+}
+
+// Documents, one behind the other, with a record separator between them: what is trained on and
+// what is held out are their bytes, all of them but for duplicates.
+void read_text(std::span<const std::byte> input) {
+  constexpr std::size_t kMostDocuments = 64;
+  DataOptions options;
+  std::deque<MemoryFile> files;
+  std::string text = text_of(input);
+  for (std::size_t begin = 0; begin <= text.size() && files.size() < kMostDocuments;) {
+    const std::size_t end = std::min(text.find('\x1e', begin), text.size());
+    options.paths.push_back(files.emplace_back(input.subspan(begin, end - begin)).path());
+    begin = end + 1;
+  }
+  const Corpus corpus = open_corpus(options);
+  const std::string train = bytes_of(*corpus.train, 7);
+  const std::string held_out = bytes_of(*corpus.val, 1000);
+  MUO_CHECK(train == bytes_of(*corpus.train, 1 << 20), "reads of other lengths differ");
+  if (corpus.description.find("duplicates") == std::string::npos && files.size() < kMostDocuments) {
+    std::erase(text, '\x1e');
+    MUO_CHECK(train.size() + held_out.size() == text.size(), corpus.description);
+    if (files.size() < 20)  // else whole documents are held out, from anywhere
+      MUO_CHECK(train + held_out == text, corpus.description);
+  }
+}
+
 template <void (*kRead)(std::span<const std::byte>)>
 bool accepts(std::span<const std::byte> input) {
   try {
@@ -132,12 +184,14 @@ bool accepts(std::span<const std::byte> input) {
   }
 }
 
-constexpr std::array<Target, 6> kTargets = {{{"shard", &accepts<read_shard>},
+constexpr std::array<Target, 8> kTargets = {{{"shard", &accepts<read_shard>},
                                              {"safetensors", &accepts<read_safetensors>},
                                              {"manifest", &accepts<read_manifest>},
                                              {"forged_manifest", &accepts<read_forged_manifest>},
                                              {"config", &accepts<read_config>},
-                                             {"nanochat_meta", &accepts<read_nanochat_meta>}}};
+                                             {"nanochat_meta", &accepts<read_nanochat_meta>},
+                                             {"gemm_table", &accepts<read_gemm_table>},
+                                             {"text", &accepts<read_text>}}};
 
 }  // namespace
 

@@ -5,10 +5,12 @@
 #include <charconv>
 #include <cstdio>
 #include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/strict_json.h"
 #include "kernels/gemm.h"
 
 namespace muo::cuda {
@@ -35,6 +37,13 @@ std::uint64_t from_hex(const std::string& text) {
   return word;
 }
 
+// A number as it is, not one near it.
+std::int64_t integer(const json& value) {
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::int64_t>() < 0))
+    throw InputError(value.dump() + " is not a whole number of 64 bits");
+  return value.get<std::int64_t>();
+}
+
 json to_json(const std::string& problem, const GemmAlgorithm& algorithm) {
   json out = {{"problem", problem}, {"microseconds", algorithm.microseconds}};
   for (std::size_t i = 0; i < algorithm.attributes.size(); ++i)
@@ -47,7 +56,7 @@ json to_json(const std::string& problem, const GemmAlgorithm& algorithm) {
 GemmAlgorithm from_json(const json& entry) {
   GemmAlgorithm out;
   for (std::size_t i = 0; i < out.attributes.size(); ++i)
-    out.attributes[i] = entry.at(std::string(GemmAlgorithm::kAttributes[i])).get<std::int64_t>();
+    out.attributes[i] = integer(entry.at(std::string(GemmAlgorithm::kAttributes[i])));
   const json& words = entry.at("words");
   if (words.size() != out.words.size())
     throw InputError(concat(words.size(), " words, expected ", out.words.size()));
@@ -65,9 +74,9 @@ struct Table {
 Table parse(const json& root) {
   if (root.at("format").get<std::string>() != kFormat)
     throw InputError(concat("its format is not ", kFormat));
-  if (const int version = root.at("version").get<int>(); version != kVersion)
+  if (const std::int64_t version = integer(root.at("version")); version != kVersion)
     throw InputError(concat("version ", version, ", expected ", kVersion));
-  Table out{{root.at("library").get<std::int64_t>(), root.at("gpu").get<std::string>()}, {}};
+  Table out{{integer(root.at("library")), root.at("gpu").get<std::string>()}, {}};
   for (const json& entry : root.at("algorithms")) {
     const auto problem = entry.at("problem").get<std::string>();
     if (!out.by_problem.emplace(problem, from_json(entry)).second)
@@ -80,7 +89,9 @@ Table read(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) throw InputError(path.string() + ": cannot be read");
   try {
-    return parse(json::parse(file));
+    std::ostringstream text;
+    text << file.rdbuf();
+    return parse(parse_strict_json(text.str(), "the file"));
   } catch (const json::exception& e) {
     throw InputError(path.string() + ": not a table of GEMM algorithms: " + e.what());
   } catch (const InputError& e) {

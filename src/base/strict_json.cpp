@@ -1,4 +1,4 @@
-#include "app/strict_json.h"
+#include "base/strict_json.h"
 
 #include <nlohmann/json.hpp>
 
