@@ -100,7 +100,7 @@ class Stream {
   virtual void enqueue_host(std::string_view name, std::span<const Access> accesses,
                             HostTask task) = 0;
   // Of the work that was enqueued last. Kept if it became a node of a host's graph.
-  virtual void note_cost(Cost /*cost*/) {}
+  virtual void note_cost(const Cost& /*cost*/) {}
   [[nodiscard]] virtual NativeStream native() const = 0;
   [[nodiscard]] virtual bool is_host() const = 0;
 };

@@ -132,8 +132,8 @@ class HostStream final : public Stream {
     capture_->tasks.push_back(std::move(task));
   }
 
-  void note_cost(Cost cost) override {
-    if (capturing()) capture_->trace.nodes.back().cost = std::move(cost);
+  void note_cost(const Cost& cost) override {
+    if (capturing()) capture_->trace.nodes.back().cost = cost;
   }
 
   [[nodiscard]] NativeStream native() const override { return nullptr; }
