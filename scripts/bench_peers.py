@@ -103,7 +103,8 @@ class Ours(Contestant):
         super().__init__(name, configuration, tokens)
         self.command = [
             arguments.muograph, "train", "--config", configuration.path, "--backend", "host",
-            "--devices", devices, "--total-batch-size", tokens, "--dtype", dtype, "--data",
+            "--devices", devices, "--device-batch-size", configuration.rows,  # which --devices resets
+            "--total-batch-size", tokens, "--dtype", dtype, "--data",
             configuration.shard(folder), "--eval-every", -1, "--save-every", -1, "--sample-every",
             -1, "--num-iterations", 1000, "--out",
             folder / f"run_{configuration.name}_{devices}_{dtype}"]
