@@ -42,10 +42,13 @@ std::int64_t available_memory() {
   return available;
 }
 
-std::int64_t process_base(int world) {
-  constexpr std::int64_t kProgram = 33 << 19;    // 16.5 MiB
-  constexpr std::int64_t kPerDevice = 57 << 20;  // of 10: 5.7 MiB
-  return kProgram + kPerDevice / 10 * world;
+std::int64_t process_base(const RunConfig& config) {
+  constexpr double kMiB = 1 << 20;
+  constexpr double kProgram = 16.5;
+  constexpr double kDevice = 5.7;
+  constexpr double kPacking = 11.8;  // by the library, of the operands of an fp32 product
+  const double device = kDevice + (config.model.dtype == DType::kF32 ? kPacking : 0);
+  return static_cast<std::int64_t>((kProgram + device * config.world) * kMiB);
 }
 
 MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {

@@ -218,16 +218,16 @@ std::string process_text(const PlanReport& report) {
   if (run.group.plugin != nullptr) return "";
   return fmt::format(
       "  The training process: {}: the tensors, {} of staging memory for saves in the background, "
-      "and\n  a base of {} (program and libraries; per device threads, batches, graphs)\n",
+      "and\n  a base of {} (program and libraries; per device threads, packed operands, batches, "
+      "graphs)\n",
       size_text(process_bytes(report)), size_text(report.staging * run.world),
-      size_text(process_base(run.world)));
+      size_text(process_base(run)));
 }
 
 }  // namespace
 
 std::int64_t process_bytes(const PlanReport& report) {
-  const int world = report.config.world;
-  return (report.memory.bytes + report.staging) * world + process_base(world);
+  return (report.memory.bytes + report.staging) * report.config.world + process_base(report.config);
 }
 
 std::string plan_table(const PlanReport& report) {

@@ -24,9 +24,9 @@ std::int64_t available_memory();
 MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
 
 // What a training process on the host holds beside planned tensors and the staging memory of saves:
-// the program and its libraries (10 MiB of pages of their files); per device BLAS buffers, stacks
-// of threads, batches on their way and the graphs' nodes. Measured (docs/performance.md).
-std::int64_t process_base(int world);
+// the program and its libraries (10 MiB of pages of their files); per device what products pack,
+// stacks of threads, batches on their way and the graphs' nodes. Measured (docs/performance.md).
+std::int64_t process_base(const RunConfig& config);
 
 // --save-mode: whether training goes on while a checkpoint is written. That takes `staging` bytes
 // of host memory on each rank besides the `planned` ones of its device, which on the host are host
