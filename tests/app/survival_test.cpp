@@ -337,10 +337,11 @@ TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   const std::string log = path("log").string();
   const Outcome outcome = run_program(
       options("part", run + "--on-save-error continue") + " >" + log + " & pid=$!; until [ -d " +
-      checkpoints + "/step_00000002 ]; do sleep 0.01; done; mv " + checkpoints + " " + saved +
-      "; touch " + checkpoints + "; until grep -q 'warning: checkpoint of step' " + log +
-      "; do sleep 0.01; kill -0 $pid || break; done; rm " + checkpoints + "; mv " + saved + " " +
-      checkpoints + "; wait $pid");
+      checkpoints + "/step_00000002 ]; do sleep 0.01; done; " +
+      test::while_stopped("mv " + checkpoints + " " + saved + "; touch " + checkpoints) +
+      "until grep -q 'warning: checkpoint of step' " + log +
+      "; do sleep 0.01; kill -0 $pid || break; done; " +
+      test::while_stopped("rm " + checkpoints + "; mv " + saved + " " + checkpoints) + "wait $pid");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(test::read_file(log), HasSubstr("not saved"));
   EXPECT_TRUE(tensors("part", 16) == tensors("whole", 16));
@@ -352,7 +353,8 @@ TEST_F(Survival, TheLastSaveHasToSucceedWhateverIsAskedFor) {
   const Outcome outcome = run_program(
       options("run", "--num-iterations 600 --on-save-error continue --eval-every -1") +
       " & pid=$!; until [ -s " + (path("run") / "metrics.jsonl").string() +
-      " ]; do sleep 0.01; done; rmdir " + checkpoints + "; touch " + checkpoints + "; wait $pid");
+      " ]; do sleep 0.01; done; " +
+      test::while_stopped("rmdir " + checkpoints + "; touch " + checkpoints) + "wait $pid");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("checkpoint of step 600 not saved: "));
 }

@@ -221,11 +221,14 @@ TEST_F(Training, ASignalSavesAndTheRunGoesOnBitwise) {
 
 TEST_F(Training, AFailureOfARunIsExitThreeWithItsCauseAndKeepsWhatWasWritten) {
   const fs::path run = path("run");
-  const Outcome outcome = run_program(
-      options("run", "--num-iterations 100000 --save-every 20 --eval-every -1") +
-      " & pid=$!; until [ -d " + checkpoint_directory(run, 20).string() +
-      " ]; do sleep 0.01; done; mv " + (run / "checkpoints").string() + " " +
-      path("saved").string() + "; touch " + (run / "checkpoints").string() + "; wait $pid");
+  const std::string checkpoints = (run / "checkpoints").string();
+  const Outcome outcome =
+      run_program(options("run", "--num-iterations 100000 --save-every 20 --eval-every -1") +
+                  " & pid=$!; until [ -d " + checkpoint_directory(run, 20).string() +
+                  " ]; do sleep 0.01; done; " +
+                  test::while_stopped("mv " + checkpoints + " " + path("saved").string() +
+                                      "; touch " + checkpoints) +
+                  "wait $pid");
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: "));
   EXPECT_THAT(outcome.err, HasSubstr("checkpoints"));

@@ -25,4 +25,8 @@ Outcome run_program(const std::string& arguments, const std::string& environment
   return outcome;
 }
 
+std::string while_stopped(const std::string& commands) {
+  return "kill -STOP $pid; " + commands + "; kill -CONT $pid; ";
+}
+
 }  // namespace muo::test

@@ -13,4 +13,8 @@ struct Outcome {
 // The program itself, as a shell runs it; `environment` is assignments before the command.
 Outcome run_program(const std::string& arguments, const std::string& environment = "");
 
+// Shell commands between which process $pid does nothing; else it may write where they have moved
+// a directory away.
+std::string while_stopped(const std::string& commands);
+
 }  // namespace muo::test
