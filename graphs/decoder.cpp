@@ -22,8 +22,8 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
                                   .dtype = DType::kI32,
                                   .category = MemoryCategory::kInput,
                                   .lifespan = Lifespan::kRun});
-    length.gpt = std::make_unique<Gpt>(config, Gpt::Size{.b = 1, .t = t, .backward = false}, rotary,
-                                       name, arena);
+    length.gpt = std::make_unique<Gpt>(
+        config, Gpt::Size{.b = 1, .t = t, .backward = false, .logits = true}, rotary, name, arena);
     lengths_.push_back(std::move(length));
     if (t == config.seq_len) break;
   }

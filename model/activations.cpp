@@ -5,14 +5,16 @@
 namespace muo {
 
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 24;
-  const std::int64_t fit = std::max<std::int64_t>(kElements / config.padded_vocab(), 16);
+  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+  const std::int64_t fit =
+      std::max<std::int64_t>(kBytes / size_of(config.dtype) / config.padded_vocab(), 16);
   const std::int64_t chunks = (rows + fit - 1) / fit;
   return (rows + chunks - 1) / chunks;
 }
 
-Activations::Activations(const GptConfig& c, std::int64_t b, std::int64_t t, bool backward,
-                         const std::string& prefix, Arena& arena) {
+Activations::Activations(const GptConfig& c, const Size& size, const std::string& prefix,
+                         Arena& arena) {
+  const auto [b, t, backward, logits] = size;
   const std::int64_t n = b * t;
   const std::int64_t h = c.head_dim();
   const auto of = [&](DType dtype, const std::string& name, Shape shape,
@@ -63,7 +65,7 @@ Activations::Activations(const GptConfig& c, std::int64_t b, std::int64_t t, boo
   head.x = make("head.x", {n, c.n_embd});
   head.rstd = fp32("head.rstd", {n});
   head.logits = make("head.logits", chunk);
-  head.scores = c.dtype == DType::kF32 ? head.logits : fp32("head.scores", chunk);
+  if (logits) head.scores = c.dtype == DType::kF32 ? head.logits : fp32("head.scores", chunk);
   head.losses = fp32("head.losses", {n});
   std::int64_t scratch = 0;
   for (std::int64_t i = 0; i < c.n_layer; ++i)

@@ -27,7 +27,7 @@ struct BlockActivations {
 struct HeadActivations {
   Tensor x, rstd;  // (n, c), (n) fp32     normed input of lm_head
   Tensor logits;   // (chunk, padded vocab)
-  Tensor scores;   // (chunk, padded vocab) fp32, soft-capped
+  Tensor scores;   // (chunk, padded vocab) fp32, soft-capped; where Size::logits
   Tensor losses;   // (n) fp32
 };
 
@@ -43,6 +43,12 @@ struct GradientActivations {
 };
 
 struct Activations {
+  struct Size {
+    std::int64_t b = 1, t = 1;  // rows and positions; t may differ from the configured seq_len
+    bool backward = true;
+    bool logits = false;  // Gpt::logits() will be asked for
+  };
+
   Tensor embedded, rstd0;  // (n, c), (n) fp32  normed embedding
   Tensor smear_gates;      // (b, t) fp32
   Tensor x0;               // (n, c)  after smear; without it, `embedded`
@@ -52,12 +58,11 @@ struct Activations {
   GradientActivations gradients;  // absent without backward
   Tensor workspace;               // attention's scratch, fp32
 
-  Activations(const GptConfig& config, std::int64_t b, std::int64_t t, bool backward,
-              const std::string& prefix, Arena& arena);
+  Activations(const GptConfig& config, const Size& size, const std::string& prefix, Arena& arena);
 };
 
-// Rows of the batch whose logits exist at once: about 16 Mi elements, so that the chunk stays in
-// the last-level cache and the head's weight gradient is not re-read too often.
+// Rows of the batch whose logits exist at once: about 64 MiB of them, little beside the weights,
+// and enough that the head's weights and their gradient are not re-read too often.
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows);
 
 // Of a layer, for b rows of t tokens.

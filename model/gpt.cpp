@@ -19,7 +19,7 @@ Gpt::Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       size_(size),
       params_(index_parameters(config)),
       rotary_(rotary),
-      act_(config, size.b, size.t, size.backward, prefix, arena) {}
+      act_(config, size, prefix, arena) {}
 
 Gpt::Place Gpt::place(const WeightSource& weights, Tensor tokens, std::int64_t layer) const {
   const auto activations = [&](std::int64_t i) -> const BlockActivations& {
@@ -169,6 +169,7 @@ void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tenso
 
 Tensor Gpt::logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                    std::int64_t end) const {
+  MUO_CHECK(size_.logits, "logits of a model that was made without them: set Gpt::Size::logits");
   const Tensor out = act_.head.scores.rows(0, end - begin);
   gemm(stream, {.d = out,
                 .c = {},

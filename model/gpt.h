@@ -13,10 +13,7 @@ namespace muo {
 // they are given per call, by parameter index. Enqueues only; the caller synchronises.
 class Gpt {
  public:
-  struct Size {
-    std::int64_t b = 1, t = 1;  // rows and positions; t may differ from the configured seq_len
-    bool backward = true;
-  };
+  using Size = Activations::Size;
   // `prefix` names the activations in the memory plan. `config` and `rotary` must outlive it.
   Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       const std::string& prefix, Arena& arena);
@@ -31,8 +28,9 @@ class Gpt {
   void losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
                            Tensor targets, float scale, const GradientSink& sink) const;
 
-  // After forward: soft-capped logits, fp32, of rows [begin, end) of the batch, (end - begin,
-  // padded vocab), at most head_chunk_rows of them; the tensor is valid until the next call.
+  // Where Size::logits, after forward: soft-capped logits, fp32, of rows [begin, end) of the batch,
+  // (end - begin, padded vocab), at most head_chunk_rows of them; the tensor is valid until the
+  // next call.
   Tensor logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                 std::int64_t end) const;
 

@@ -72,6 +72,8 @@ double tokens_per_s(const RunConfig& run, const StepTimes& times) {
 
 // --- bench step
 
+constexpr double kSecondsOfCeilings = 0.5;
+
 Json phases_json(const StepTimes& times, std::int64_t steps) {
   Json out = Json::object();
   for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase) {
@@ -107,7 +109,7 @@ std::string phases_text(const StepTimes& times, std::int64_t steps) {
 Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
   const StepTimes times = measure(run, steps, run.options.graph, /*timed=*/false);
   const StepTimes phases = measure(run, steps, run.options.graph, /*timed=*/true);
-  const DevicePeak peak = peak_of(run);
+  const DevicePeak peak = peak_of(run, kSecondsOfCeilings);
   const auto tokens = static_cast<double>(run.total_batch_tokens);
   const double rate = flops_per_token(run.model) * tokens / times.step;
   const double causal = causal_flops_per_token(run.model) * tokens / times.step;
@@ -122,7 +124,7 @@ Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
   if (phases.operations.empty()) {
     text += "no table of operations: only graphs of the host backend (--graph on) time theirs\n";
   } else {
-    const Ceilings ceilings = measure_ceilings(run);
+    const Ceilings ceilings = measure_ceilings(run, kSecondsOfCeilings);
     text += operations_text(run, phases, steps, ceilings);
     operations = operations_json(run, phases, steps, ceilings);
   }

@@ -9,10 +9,10 @@
 
 namespace muo {
 
-DevicePeak peak_of(const RunConfig& config) {
+DevicePeak peak_of(const RunConfig& config, double seconds) {
   const GroupOptions& group = config.group;
   if (group.plugin == nullptr) {
-    const double flops = measure_gemm_rate(group, config.model.dtype);
+    const double flops = measure_gemm_rate(group, config.model.dtype, kRateSize, seconds);
     return {flops, fmt::format("{} in {} matrix products, all devices together, measured now",
                                flops_text(flops), name_of(config.model.dtype))};
   }

@@ -15,7 +15,7 @@
 namespace muo {
 namespace {
 
-constexpr int kRounds = 9;  // the first warms caches, pages and clocks up
+constexpr int kRounds = 9;  // at least; the first warms caches, pages and clocks up
 
 // Any numbers but zeros, which some chips multiply with less power.
 void fill(Stream& stream, Tensor tensor) {
@@ -47,15 +47,18 @@ int at_once(const GroupOptions& options) {
   return options.plugin == nullptr ? std::min(options.world, usable_cores()) : options.world;
 }
 
-// Seconds of the slowest device in the best of a few rounds. prepare(rank) returns the work of one.
+// Seconds of the slowest device in the best of the rounds that `at_least` seconds hold, or of
+// kRounds. prepare(rank) returns the work of one.
 template <class Prepare>
-double best_round(const GroupOptions& options, const Prepare& prepare) {
+double best_round(const GroupOptions& options, double at_least, const Prepare& prepare) {
   std::vector<double> seconds(static_cast<std::size_t>(options.world));
   double best = std::numeric_limits<double>::infinity();
+  double spent = 0;
+  bool more = true;
   DeviceGroup group(options);
   group.run([&](RankContext& rank) {
     const auto work = prepare(rank);
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; more; ++round) {
       rank.barrier.arrive({}, "start of a round of measuring");
       const double start = seconds_of(rank);
       work();
@@ -63,7 +66,10 @@ double best_round(const GroupOptions& options, const Prepare& prepare) {
       seconds.at(static_cast<std::size_t>(rank.rank)) = seconds_of(rank) - start;
       rank.barrier.arrive(
           [&] {
-            if (round > 0) best = std::min(best, std::ranges::max(seconds));
+            const double slowest = std::ranges::max(seconds);
+            if (round > 0) best = std::min(best, slowest);
+            spent += slowest;
+            more = round + 1 < kRounds || spent < at_least;
           },
           "end of a round of measuring");
     }
@@ -89,11 +95,12 @@ class Memory {
 
 }  // namespace
 
-double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size) {
-  const double seconds = best_round(options, [=](RankContext& rank) {
+double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size,
+                         double at_least) {
+  const double seconds = best_round(options, at_least, [=](RankContext& rank) {
     const auto memory = std::make_shared<Memory>(rank);
     const auto matrix = [&] { return memory->tensor({size, size}, dtype); };
-    const GemmArgs args{.d = matrix(), .a = matrix(), .b = matrix(), .transpose_b = true};
+    const GemmArgs args{.d = matrix(), .a = matrix(), .b = matrix()};
     fill(rank.compute, args.a);
     fill(rank.compute, args.b);
     return [&rank, memory, args] { gemm(rank.compute, args); };
@@ -102,8 +109,9 @@ double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t 
   return 2.0 * n * n * n * at_once(options) / seconds;
 }
 
-double measure_copy_rate(const GroupOptions& options, std::int64_t bytes) {
-  const double seconds = best_round(options, [=](RankContext& rank) {
+double measure_copy_rate(const GroupOptions& options, double at_least) {
+  constexpr std::int64_t bytes = std::int64_t{64} << 20;
+  const double seconds = best_round(options, at_least, [=](RankContext& rank) {
     const auto memory = std::make_shared<Memory>(rank);
     const Tensor to = memory->tensor({bytes}, DType::kBytes);
     const Tensor from = memory->tensor({bytes}, DType::kBytes);

@@ -7,16 +7,20 @@
 
 namespace muo {
 
-// FLOP/s that all devices of a group reach together in matrix products of size x size x size, every
-// device with matrices of its own: the best of a few rounds after a first one, in which the slowest
-// device counts. On the host by each thread's own processor time, so that a busy machine does not
-// lower the rate, and for no more devices than cores. Takes some tens of milliseconds on a CPU.
-// dtype: fp32 or bf16.
-double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size = 768);
+inline constexpr std::int64_t kRateSize = 768;
 
-// Bytes per second, read and written, of all devices of a group that copy `bytes` at once, more
+// FLOP/s that all devices of a group reach together in matrix products of size x size x size, every
+// device with matrices of its own, none transposed: the best of a few rounds after a first one, in
+// which the slowest device counts. On the host by each thread's own processor time, so that a busy
+// machine does not lower the rate, and for no more devices than cores. Takes some tens of
+// milliseconds on a CPU, or `at_least` so many seconds: a CPU's clock may take its time to rise.
+// dtype: fp32 or bf16.
+double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size = kRateSize,
+                         double at_least = 0);
+
+// Bytes per second, read and written, of all devices of a group that copy 64 MiB at once, more
 // than caches hold; measured likewise.
-double measure_copy_rate(const GroupOptions& options, std::int64_t bytes = std::int64_t{64} << 20);
+double measure_copy_rate(const GroupOptions& options, double at_least = 0);
 
 // 312 GFLOP/s, 989 TFLOP/s
 std::string flops_text(double flops_per_second);

@@ -26,6 +26,12 @@ std::int64_t first_number(const char* file) {
   return in >> value ? value : -1;  // "max" is no number: no limit
 }
 
+// Or only after the last, when nothing trains on.
+bool saves_between_steps(const RunConfig& config) {
+  return config.save_every > 0 || config.options.save_minutes > 0 ||
+         (config.eval_every > 0 && config.options.save_before_eval >= 0);
+}
+
 }  // namespace
 
 std::int64_t available_memory() {
@@ -42,13 +48,13 @@ std::int64_t available_memory() {
   return available;
 }
 
-std::int64_t process_base(const RunConfig& config) {
+std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kMiB = 1 << 20;
-  constexpr double kProgram = 16.5;
-  constexpr double kDevice = 5.7;
-  constexpr double kPacking = 11.8;  // by the library, of the operands of an fp32 product
-  const double device = kDevice + (config.model.dtype == DType::kF32 ? kPacking : 0);
-  return static_cast<std::int64_t>((kProgram + device * config.world) * kMiB);
+  constexpr double kProgram = 24;
+  constexpr double kDevice = 6.2;
+  constexpr double kPieces = 4;  // in which a checkpoint goes to the disk
+  return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kPieces)) * world) *
+                                   kMiB);
 }
 
 MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
@@ -78,7 +84,7 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
 
 bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
                              std::int64_t available, std::vector<std::string>& notes) {
-  if (config.options.save_mode == "wait") return false;
+  if (config.options.save_mode == "wait" || !saves_between_steps(config)) return false;
   const bool on_host = config.group.plugin == nullptr;
   const std::int64_t need = (staging + (on_host ? planned : 0)) * config.world;
   if (need <= available) return true;

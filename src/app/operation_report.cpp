@@ -97,13 +97,15 @@ std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); 
 
 }  // namespace
 
-Ceilings measure_ceilings(const RunConfig& run) {
+Ceilings measure_ceilings(const RunConfig& run, double seconds) {
   const GroupOptions& group = run.group;
   const int at_once = std::min(group.world, usable_cores());
-  const auto products = [&](DType dtype) { return measure_gemm_rate(group, dtype) / at_once; };
+  const auto products = [&](DType dtype) {
+    return measure_gemm_rate(group, dtype, kRateSize, seconds) / at_once;
+  };
   return {.fp32 = products(DType::kF32),
           .bf16 = run.model.dtype == DType::kBF16 ? products(DType::kBF16) : 0,
-          .bytes = measure_copy_rate(group) / at_once};
+          .bytes = measure_copy_rate(group, seconds) / at_once};
 }
 
 std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,

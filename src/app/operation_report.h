@@ -9,13 +9,14 @@
 
 namespace muo {
 
-// What bounds the operations of one device, while all of them work.
+// What bounds the operations of one device, while all of them work; each measured for at least
+// `seconds`.
 struct Ceilings {
   double fp32 = 0;   // FLOP/s of matrix products
   double bf16 = 0;   // likewise; 0 in a run in fp32
   double bytes = 0;  // per second, of copies
 };
-Ceilings measure_ceilings(const RunConfig& run);
+Ceilings measure_ceilings(const RunConfig& run, double seconds);
 
 // Where the time of measured steps went, operation by operation, and the sums that matter.
 // times.operations is not empty.

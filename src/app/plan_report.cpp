@@ -216,18 +216,20 @@ Json buckets_json(const ShardingPlan& plan) {
 std::string process_text(const PlanReport& report) {
   const RunConfig& run = report.config;
   if (run.group.plugin != nullptr) return "";
+  const std::string staging = report.staging == 0 ? "none" : size_text(report.staging * run.world);
   return fmt::format(
       "  The training process: {}: the tensors, {} of staging memory for saves in the background, "
       "and\n  a base of {} (program and libraries; per device threads, packed operands, batches, "
       "graphs)\n",
-      size_text(process_bytes(report)), size_text(report.staging * run.world),
-      size_text(process_base(run)));
+      size_text(process_bytes(report)), staging,
+      size_text(process_base(run.world, report.staging > 0)));
 }
 
 }  // namespace
 
 std::int64_t process_bytes(const PlanReport& report) {
-  return (report.memory.bytes + report.staging) * report.config.world + process_base(report.config);
+  return (report.memory.bytes + report.staging) * report.config.world +
+         process_base(report.config.world, report.staging > 0);
 }
 
 std::string plan_table(const PlanReport& report) {
@@ -326,8 +328,10 @@ int run_plan(const PlanOptions& options) {
   }
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan sharding = make_sharding_plan(config, params);
-  const PlanReport report{config, sharding, memory, rates,
-                          plan_staging_memory(config, params, sharding)};
+  const std::int64_t staging = plan_staging_memory(config, params, sharding);
+  const bool stages =
+      choose_background_saves(config, memory.bytes, staging, available_memory(), config.notes);
+  const PlanReport report{config, sharding, memory, rates, stages ? staging : 0};
   print(json ? plan_json(report) : plan_table(report));
   require_memory(config, report.memory, available_memory_per_rank(config.group));
   return 0;

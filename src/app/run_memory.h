@@ -25,13 +25,15 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
 
 // What a training process on the host holds beside planned tensors and the staging memory of saves:
 // the program and its libraries (10 MiB of pages of their files); per device what products pack,
-// stacks of threads, batches on their way and the graphs' nodes. Measured (docs/performance.md).
-std::int64_t process_base(const RunConfig& config);
+// stacks of threads, batches on their way and the graphs' nodes; and, where saves have no staging
+// memory, the pieces in which they are written. Measured (docs/performance.md).
+std::int64_t process_base(int world, bool stages_saves);
 
-// --save-mode: whether training goes on while a checkpoint is written. That takes `staging` bytes
-// of host memory on each rank besides the `planned` ones of its device, which on the host are host
-// memory too. auto: if they fit into the `available` bytes of this process; else a line of `notes`
-// says so. Throws InputError if `background` was asked for and they do not fit.
+// --save-mode: whether training goes on while a checkpoint is written; not where the only one is
+// the last. That takes `staging` bytes of host memory on each rank besides the `planned` ones of
+// its device, which on the host are host memory too. auto: if they fit into the `available` bytes
+// of this process; else a line of `notes` says so. Throws InputError if `background` was asked for
+// and they do not fit.
 bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
                              std::int64_t available, std::vector<std::string>& notes);
 

@@ -86,5 +86,23 @@ TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   EXPECT_FALSE(choose("auto", 59, notes));
 }
 
+TEST(BackgroundSaves, AreForSavesThatTrainingGoesOnAfter) {
+  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
+  std::vector<std::string> notes;
+  const auto stages = [&] { return choose_background_saves(config, 0, 1, 1 << 20, notes); };
+  config.save_every = config.eval_every = 0;
+  EXPECT_FALSE(stages());
+  config.save_every = 10;
+  EXPECT_TRUE(stages());
+  config.save_every = 0;
+  config.options.save_minutes = 5;
+  EXPECT_TRUE(stages());
+  config.options.save_minutes = -1;
+  config.eval_every = 10;
+  EXPECT_TRUE(stages());  // before an evaluation that takes long
+  config.options.save_before_eval = -1;
+  EXPECT_FALSE(stages());
+}
+
 }  // namespace
 }  // namespace muo

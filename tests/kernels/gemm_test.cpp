@@ -143,6 +143,19 @@ TEST(Gemm, AgreesWithFloat64BeyondOneBlock) {
     }
 }
 
+// Rows of 4 KiB and 8 KiB, whose columns the host copies in panels of 1024.
+TEST(Gemm, AgreesWithFloat64WhereColumnsCollide) {
+  for (const auto& [in, out] : kTypes)
+    for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
+      expect_agrees({1, 2048, 7, 5, true, false, 0.5F, -1.0F, c, in, out});
+}
+
+// A long sum of few columns, as of the head's input gradient.
+TEST(Gemm, AgreesWithFloat64ForLongSums) {
+  for (const auto& [in, out] : kTypes)
+    expect_agrees({1, 21, 19, 5003, false, false, 1.0F, 0.0F, Case::C::kAbsent, in, out});
+}
+
 TEST(Gemm, AgreesWithFloat64InBatches) {
   for (const auto& [in, out] : kTypes)
     for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate}) {

@@ -70,7 +70,8 @@ HostTensor& GoldenModel::weight(std::string_view name) {
 }
 
 Gpt GoldenModel::make_gpt(bool backward) {
-  return {config_, {.b = batch_, .t = t_, .backward = backward}, rotary_, "", arena_};
+  return {
+      config_, {.b = batch_, .t = t_, .backward = backward, .logits = true}, rotary_, "", arena_};
 }
 
 void GoldenModel::run(const Gpt& gpt, float scale, bool accumulate,

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "kernels/cross_entropy_impl.h"
 #include "kernels/host/dispatch.h"
@@ -18,35 +19,51 @@ constexpr std::int64_t kBlock = 64 * simd::kLanes;
 // largest logit is looked for.
 constexpr float kLargestBound = 35.0F;
 
+// A column's part of the softmax, and that of its gradient.
+struct Term {
+  simd::F32 exponential;
+  simd::F32 gradient;  // exponential times the derivative of what is exponentiated
+};
+
 class SoftCap {
  public:
   explicit SoftCap(float softcap)
-      : cap_(simd::broadcast(softcap)), inverse_(simd::broadcast(1.0F / softcap)) {}
+      : cap_(simd::broadcast(softcap)),
+        inverse_(simd::broadcast(1.0F / softcap)),
+        doubled_(simd::broadcast(2.0F * kLog2E / softcap)),
+        lowest_(simd::broadcast(-kLog2E * softcap)) {}
   [[nodiscard]] simd::F32 value(simd::F32 x) const { return cap_ * simd::tanh(x * inverse_); }
   // Of value(x) by x.
   [[nodiscard]] simd::F32 derivative(simd::F32 value) const {
     const simd::F32 t = value * inverse_;
     return simd::fnma(t, t, simd::broadcast(1.0F));
   }
+  // Of exp(value(x) - softcap), which is exp(-softcap r) for r = 1 - tanh = 2 / (exp(2 x / softcap)
+  // + 1): no more than that needs the tanh, and 1 - tanh^2 is r (2 - r).
+  [[nodiscard]] Term below_cap(simd::F32 x) const {
+    const simd::F32 two = simd::broadcast(2.0F);
+    const simd::F32 u = simd::exp2(simd::min(simd::broadcast(127.0F), x * doubled_));
+    const simd::F32 r = two / (u + simd::broadcast(1.0F));
+    const simd::F32 e = simd::exp2(lowest_ * r);
+    return {e, e * (r * (two - r))};
+  }
 
  private:
-  simd::F32 cap_, inverse_;
+  static constexpr float kLog2E = std::numbers::log2e_v<float>;
+  simd::F32 cap_, inverse_, doubled_, lowest_;
 };
 
-// x <- exp(value(x) - shift) derivative(value): of the gradient all but a factor, so that it takes
-// no exponential of its own. Returns the sum of the exponentials.
-template <class Value, class Derivative>
-double exponentiate(float* x, std::int64_t n, float shift, const Value& value,
-                    const Derivative& derivative) {
-  const simd::F32 offset = simd::broadcast(shift);
+// Leaves in x the gradients of term(x), so that they take no exponentials of their own. Returns the
+// sum of the exponentials.
+template <class TermOf>
+double exponentiate(float* x, std::int64_t n, const TermOf& term) {
   double total = 0;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
     simd::F32 block = simd::broadcast(0.0F);
     simd::for_lanes(std::min(kBlock, n - begin), [&](std::int64_t i, auto lanes) {
-      const simd::F32 z = value(simd::load(x + begin + i, lanes));
-      const simd::F32 e = simd::exp(z - offset);
-      block = block + simd::keep(e, lanes, simd::broadcast(0.0F));
-      simd::store(x + begin + i, e * derivative(z), lanes);
+      const auto [exponential, gradient] = term(simd::load(x + begin + i, lanes));
+      block = block + simd::keep(exponential, lanes, simd::broadcast(0.0F));
+      simd::store(x + begin + i, gradient, lanes);
     });
     total += simd::sum(simd::widen(block));
   }
@@ -79,26 +96,23 @@ struct Softmax {
 
 // Leaves in `logits` the gradient of a row but for its factor and the target.
 Softmax softmax(float* logits, std::int64_t n, std::int32_t target, float softcap) {
-  const auto same = [](simd::F32 z) { return z; };
-  if (softcap <= 0.0F) {
-    const float shift = largest(logits, n);
-    const float at_target = logits[target];
-    const auto one = [](simd::F32 /*z*/) { return simd::broadcast(1.0F); };
-    return {shift, at_target, exponentiate(logits, n, shift, same, one)};
-  }
   const SoftCap cap(softcap);
-  const auto derivative = [&cap](simd::F32 z) { return cap.derivative(z); };
-  if (softcap <= kLargestBound) {
+  if (0.0F < softcap && softcap <= kLargestBound) {
     // No value is above the cap, so it does for the largest one, and one pass is enough.
-    const auto value = [&cap](simd::F32 x) { return cap.value(x); };
     std::array<float, simd::kLanes> at_target;
-    simd::store(at_target.data(), value(simd::broadcast(logits[target])));
-    return {softcap, at_target[0], exponentiate(logits, n, softcap, value, derivative)};
+    simd::store(at_target.data(), cap.value(simd::broadcast(logits[target])));
+    const auto term = [&](simd::F32 x) { return cap.below_cap(x); };
+    return {softcap, at_target[0], exponentiate(logits, n, term)};
   }
-  soft_cap_row(logits, n, softcap);
+  if (softcap > 0.0F) soft_cap_row(logits, n, softcap);
   const float shift = largest(logits, n);
   const float at_target = logits[target];
-  return {shift, at_target, exponentiate(logits, n, shift, same, derivative)};
+  const simd::F32 offset = simd::broadcast(shift);
+  const double sum = exponentiate(logits, n, [&](simd::F32 z) -> Term {
+    const simd::F32 e = simd::exp(z - offset);
+    return {e, softcap > 0.0F ? e * cap.derivative(z) : e};
+  });
+  return {shift, at_target, sum};
 }
 
 float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
