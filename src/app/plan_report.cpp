@@ -216,10 +216,13 @@ Json buckets_json(const ShardingPlan& plan) {
 std::string process_text(const PlanReport& report) {
   const RunConfig& run = report.config;
   if (run.group.plugin != nullptr) return "";
-  const std::string staging = report.staging == 0 ? "none" : size_text(report.staging * run.world);
+  const std::string staging =
+      report.staging == 0 ? ""
+                          : fmt::format("{} of staging memory for saves in the background, ",
+                                        size_text(report.staging * run.world));
   return fmt::format(
-      "  The training process: {}: the tensors, {} of staging memory for saves in the background, "
-      "and\n  a base of {} (program and libraries; per device threads, packed operands, batches, "
+      "  The training process: {}: the tensors, {}and\n  a base of {} (program and libraries; per "
+      "device threads, packed operands, batches, "
       "graphs)\n",
       size_text(process_bytes(report)), staging,
       size_text(process_base(run.world, report.staging > 0)));

@@ -60,6 +60,17 @@ TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
   EXPECT_THROW(require_memory(config, plan_run_memory(config), 1), InputError);
 }
 
+// Activations are half as large, and there is nothing that only bf16 needs but the masters' shards.
+TEST(RunMemory, IsLessInBf16) {
+  TrainOptions options = two_devices();
+  options.vocab_size = 20000;
+  const auto bytes = [&](DType dtype) {
+    options.dtype = dtype;
+    return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
+  };
+  EXPECT_LT(bytes(DType::kBF16), bytes(DType::kF32));
+}
+
 // --save-mode, around the border of what fits.
 TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   constexpr std::int64_t kPlanned = 700;
