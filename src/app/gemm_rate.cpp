@@ -110,15 +110,15 @@ double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t 
 }
 
 double measure_copy_rate(const GroupOptions& options, double at_least) {
-  constexpr std::int64_t bytes = std::int64_t{64} << 20;
+  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
   const double seconds = best_round(options, at_least, [=](RankContext& rank) {
     const auto memory = std::make_shared<Memory>(rank);
-    const Tensor to = memory->tensor({bytes}, DType::kBytes);
-    const Tensor from = memory->tensor({bytes}, DType::kBytes);
+    const Tensor to = memory->tensor({kBytes}, DType::kBytes);
+    const Tensor from = memory->tensor({kBytes}, DType::kBytes);
     rank.compute.zero(from);  // fresh memory may all be one page
     return [&rank, memory, to, from] { rank.compute.copy(to, from); };
   });
-  return 2.0 * static_cast<double>(bytes) * at_once(options) / seconds;
+  return 2.0 * static_cast<double>(kBytes) * at_once(options) / seconds;
 }
 
 std::string flops_text(double flops_per_second) {

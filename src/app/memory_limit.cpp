@@ -50,9 +50,9 @@ std::int64_t available_memory() {
 
 std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kMiB = 1 << 20;
-  constexpr double kProgram = 24;
-  constexpr double kDevice = 6.2;
-  constexpr double kPieces = 4;  // in which a checkpoint goes to the disk
+  constexpr double kProgram = 18;
+  constexpr double kDevice = 12.5;
+  constexpr double kPieces = 3;  // in which a checkpoint goes to the disk
   return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kPieces)) * world) *
                                    kMiB);
 }

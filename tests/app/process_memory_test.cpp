@@ -45,7 +45,7 @@ TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
        {"--devices 1", "--devices 2 --save-every 5", "--devices 2 --dtype bf16"}) {
     const std::string run = std::string(options) +
                             " --backend host --model plain --n-layer 6 --n-embd 384 --n-head 6 "
-                            "--max-seq-len 256 --device-batch-size 4 --total-batch-size 4096 "
+                            "--max-seq-len 256 --device-batch-size 12 --total-batch-size 6144 "
                             "--num-iterations 2 --eval-every -1 --sample-every -1 --data " +
                             path + "/text.txt";
     const Outcome plan = run_program("plan --json " + run);
