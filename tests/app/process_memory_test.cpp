@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/check.h"
 #include "support/files.h"
 #include "support/program.h"
 
@@ -51,8 +52,7 @@ TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
     const Outcome plan = run_program("plan --json " + run);
     ASSERT_EQ(plan.code, 0) << plan.err;
     const auto want = nlohmann::json::parse(plan.out)["process_bytes"].get<double>();
-    const double got =
-        peak_bytes("train --out " + path + "/run" + std::to_string(++runs) + " " + run);
+    const double got = peak_bytes(concat("train --out ", path, "/run", ++runs, " ", run));
     EXPECT_LE(std::abs(got - want), 0.03 * want) << options << ": " << got << " of " << want;
   }
 }
