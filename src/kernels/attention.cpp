@@ -82,7 +82,7 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args) 
   check.tensor("out", args.out, {b, t, heads, h}, dtype);
   check.tensor("lse", args.lse, {b, heads, t});
   check.any_shape("workspace", args.workspace);
-  const std::int64_t needed = stream.is_host() ? host::attention_workspace(t, h)
+  const std::int64_t needed = stream.is_host() ? host::attention_workspace(t, h, dtype)
                                                : device_workspace({.b = b,
                                                                    .t = t,
                                                                    .heads = heads,
@@ -99,7 +99,7 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args) 
 }  // namespace
 
 std::int64_t attention_workspace(const AttentionSize& size) {
-  return std::max(host::attention_workspace(size.t, size.h), device_workspace(size));
+  return std::max(host::attention_workspace(size.t, size.h, size.dtype), device_workspace(size));
 }
 
 std::string describe_attention(const AttentionSize& size) {

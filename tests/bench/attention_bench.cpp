@@ -100,6 +100,8 @@ void shapes(benchmark::internal::Benchmark* bench) {
   bench->Args({4, 256, 6, 6, 64, 256});
   bench->Args({4, 256, 2, 2, 128, 256});
   bench->Args({4, 512, 2, 2, 128, 512});
+  for (const Index window : {128, 512})
+    bench->Args({4, 512, 6, 6, 64, window});
   bench->Args({1, 2048, 6, 6, 64, 2048});
   for (const Index window : {128, 256, 512, 1024})
     bench->Args({1, 2048, 6, 6, 64, window});

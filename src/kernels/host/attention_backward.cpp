@@ -5,20 +5,50 @@
 namespace muo::host {
 namespace {
 
-// Scratch of one (batch row, key-value head); every row has `width` elements.
+// Scratch of one (batch row, key-value head). Operands are words (attention_product.h) along the
+// features, the keys or the queries; where a word is one number, layouts that then agree are one.
 struct Scratch {
+  Index k_width;
   Index width;
-  float* k;       // (t, width)
-  float* v;       // (t, width)
-  float* dk;      // (t, width), without the factor `scale`
-  float* dv;      // (t, width)
-  float* q;       // (kQueries, width)
-  float* dout;    // (kQueries, width)
-  float* q_t;     // (width, kQueries), times scale log2(e): scores are exponents of 2
-  float* dout_t;  // (width, kQueries)
-  float* dq_t;    // (width, kQueries), without the factor `scale`
-  float* p;       // (kKeys, kQueries) scores, then probabilities
-  float* ds;      // (kKeys, kQueries) gradient of the probabilities, then of the scaled scores
+  float* k;        // (keys, k_width), along the features
+  float* v;        // (keys, k_width), along the features
+  float* k_cols;   // (words of keys, width), along the keys
+  float* dk;       // (keys, width) fp32, without the factor `scale`
+  float* dv;       // (keys, width) fp32
+  float* q;        // (words of kQueries, width), along the queries
+  float* dout;     // (words of kQueries, width), along the queries
+  float* q_t;      // (words of h, kQueries), along the features
+  float* dout_t;   // (words of h, kQueries), along the features
+  float* dq_t;     // (width, kQueries) fp32, without the factor `scale`
+  float* p_rows;   // (kKeys, words of kQueries) probabilities, along the queries
+  float* ds_rows;  // (kKeys, words of kQueries) gradient of the scaled scores, along the queries
+  float* p;        // (kKeys, kQueries) fp32 scores as exponents of 2
+  float* ds;       // (kKeys, kQueries) fp32 gradient of the probabilities; then that of the scaled
+                   // scores, along the keys: words of kDepth keys in the first's row
+
+  template <class T>
+  static Scratch of(Workspace& workspace, Index t, Index h) {
+    constexpr Index kDepth = Operand<T>::kDepth;
+    Scratch s{};
+    const Index keys = round_up(t, 2);
+    s.width = round_up(h, kLanes);
+    s.k_width = words<T>(s.width);
+    s.k = workspace.take(keys * s.k_width);
+    s.v = workspace.take(keys * s.k_width);
+    s.k_cols = kDepth == 1 ? s.k : workspace.take(keys / kDepth * s.width);
+    s.dk = workspace.take(keys * s.width);
+    s.dv = workspace.take(keys * s.width);
+    s.q = workspace.take(kQueries / kDepth * s.width);
+    s.dout = workspace.take(kQueries / kDepth * s.width);
+    s.q_t = workspace.take(s.width * kQueries);
+    s.dout_t = workspace.take(s.width * kQueries);
+    s.dq_t = workspace.take(s.width * kQueries);
+    s.p = workspace.take(kKeys * kQueries);
+    s.ds = workspace.take(kKeys * kQueries);
+    s.p_rows = kDepth == 1 ? s.p : workspace.take(kKeys * kQueries / kDepth);
+    s.ds_rows = kDepth == 1 ? s.ds : workspace.take(kKeys * kQueries / kDepth);
+    return s;
+  }
 };
 
 struct Rows {
@@ -28,38 +58,53 @@ struct Rows {
 
 template <class T>
 void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end, Index h,
-              const Rows& rows) {
+              float factor, const Rows& rows) {
+  constexpr Index kDepth = Operand<T>::kDepth;
   const auto at = [&](float* tile, Index key, Index v) {
     return tile + (key - begin) * kQueries + v * kLanes;
   };
-  block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
-    product<false>(at(s.p, from, low), kQueries, s.k + from * s.width, s.width,
-                   s.q_t + low * kLanes, kQueries, to - from, high - low, h, false);
-    product<false>(at(s.ds, from, low), kQueries, s.v + from * s.width, s.width,
-                   s.dout_t + low * kLanes, kQueries, to - from, high - low, h, false);
+  const auto at_row = [&](float* tile, Index key, Index v) {
+    return tile + ((key - begin) * kQueries + v * kLanes) / kDepth;
+  };
+  block.for_panel_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
+    product<T, false, false>(at(s.p, from, low), kQueries, s.k + from * s.k_width, s.k_width,
+                             s.q_t + low * kLanes, kQueries, to - from, high - low, words<T>(h),
+                             factor);
+    product<T, false, false>(at(s.ds, from, low), kQueries, s.v + from * s.k_width, s.k_width,
+                             s.dout_t + low * kLanes, kQueries, to - from, high - low, words<T>(h));
   });
   for (Index v = 0; v < block.vectors(); ++v) {
-    const auto [from, to] = block.keys_of(v, begin, end);
+    const auto [from, to] = block.keys_of(v, v + 1, begin, end);
     if (from >= to) continue;
     block.mask(s.p, begin, v, from, to);
     const F32 lse = load(rows.lse + v * kLanes);
     const F32 dot = load(rows.dot + v * kLanes);
-    for (Index j = from; j < to; ++j) {
-      const F32 p = simd::exp2(load(at(s.p, j, v)) - lse);
-      store(at(s.p, j, v), operand<T>(p));
-      store(at(s.ds, j, v), operand<T>(p * (load(at(s.ds, j, v)) - dot)));
+    for (Index j = from; j < to; j += kDepth) {
+      typename Operand<T>::Group p;
+      typename Operand<T>::Group ds;
+      for (Index n = 0; n < kDepth; ++n) {
+        p[n] = simd::exp2(load(at(s.p, j + n, v)) - lse);
+        ds[n] = p[n] * (load(at(s.ds, j + n, v)) - dot);
+      }
+      Operand<T>::store_rows(at_row(s.p_rows, j, v), kQueries / kDepth, p);
+      Operand<T>::store_rows(at_row(s.ds_rows, j, v), kQueries / kDepth, ds);
+      if constexpr (kDepth > 1) store(at(s.ds, j, v), Operand<T>::round(ds));
     }
   }
-  block.for_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
+  block.for_runs(0, block.vectors(), begin, end, [&](Index from, Index to, Index low, Index high) {
     const Index queries = (high - low) * kLanes;
-    product<false>(s.dv + from * s.width, s.width, at(s.p, from, low), kQueries,
-                   s.dout + low * kLanes * s.width, s.width, to - from, s.width / kLanes, queries,
-                   true);
-    product<false>(s.dk + from * s.width, s.width, at(s.ds, from, low), kQueries,
-                   s.q + low * kLanes * s.width, s.width, to - from, s.width / kLanes, queries,
-                   true);
-    product<true>(s.dq_t + low * kLanes, kQueries, s.k + from * s.width, s.width,
-                  at(s.ds, from, low), kQueries, h, high - low, to - from, true);
+    const Index first = low * kLanes / kDepth * s.width;
+    product<T, false, true>(s.dv + from * s.width, s.width, at_row(s.p_rows, from, low),
+                            kQueries / kDepth, s.dout + first, s.width, to - from, s.width / kLanes,
+                            queries / kDepth);
+    product<T, false, true>(s.dk + from * s.width, s.width, at_row(s.ds_rows, from, low),
+                            kQueries / kDepth, s.q + first, s.width, to - from, s.width / kLanes,
+                            queries / kDepth);
+  });
+  block.for_panel_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
+    product<T, true, true>(s.dq_t + low * kLanes, kQueries, s.k_cols + from / kDepth * s.width,
+                           s.width, at(s.ds, from, low), kDepth * kQueries, h, high - low,
+                           (to - from) / kDepth);
   });
 }
 
@@ -76,53 +121,39 @@ struct BlockPointers {
 template <class T>
 void attend(const Scratch& s, const QueryBlock& block, const BlockPointers<T>& x, Index stride,
             Index h, float scale) {
-  pack(s.q, s.width, kQueries, x.q, stride, block.count, h);
-  pack(s.dout, s.width, kQueries, x.dout, stride, block.count, h);
-  transpose_in(s.q_t, s.q, s.width, kQueries, s.width, scale * kLog2E);
-  transpose_in(s.dout_t, s.dout, s.width, kQueries, s.width, 1.0F);
-  std::fill(s.dq_t, s.dq_t + s.width * kQueries, 0.0F);
+  const float factor = scale * kLog2E;
+  pack_columns(s.q, s.width, words<T>(kQueries), x.q, stride, block.count, h);
+  pack_columns(s.dout, s.width, words<T>(kQueries), x.dout, stride, block.count, h);
+  transpose_in(s.q_t, kQueries, x.q, stride, block.count, h);
+  transpose_in(s.dout_t, kQueries, x.dout, stride, block.count, h);
+  std::fill_n(s.dq_t, s.width * kQueries, 0.0F);
   Rows rows{};
   for (Index i = 0; i < block.count; ++i) {
-    F32 sum = simd::broadcast(0.0F);
-    simd::for_lanes(h, [&](Index d, auto lanes) {
-      sum = simd::fma(load(x.out + i * stride + d, lanes), load(s.dout + i * s.width + d, lanes),
-                      sum);
-    });
-    rows.dot[i] = simd::sum(sum);
+    rows.dot[i] = simd::dot(x.out + i * stride, x.dout + i * stride, h);
     rows.lse[i] = x.lse[i] * kLog2E;
   }
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
-    add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, rows);
+    add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, factor, rows);
 
-  transpose_out(x.dq, stride, s.dq_t, block.count, h, scale);
+  transpose_out(x.dq, stride, s.dq_t, kQueries, block.count, h, scale);
 }
 
 template <class T>
 void attention_backward_of(const AttentionBackwardArgs& args) {
   const Index b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
               h = args.q.shape[3], kv_heads = args.k.shape[2], group = heads / kv_heads;
-  const Index stride = heads * h, kv_stride = kv_heads * h;
+  const Index stride = heads * h, kv_stride = kv_heads * h, keys = round_up(t, 2);
   Workspace workspace(args.workspace.as<float>());
-  Scratch s{};
-  s.width = round_up(h, kLanes);
-  s.k = workspace.take(t * s.width);
-  s.v = workspace.take(t * s.width);
-  s.dk = workspace.take(t * s.width);
-  s.dv = workspace.take(t * s.width);
-  s.q = workspace.take(kQueries * s.width);
-  s.dout = workspace.take(kQueries * s.width);
-  s.q_t = workspace.take(kQueries * s.width);
-  s.dout_t = workspace.take(kQueries * s.width);
-  s.dq_t = workspace.take(kQueries * s.width);
-  s.p = workspace.take(kKeys * kQueries);
-  s.ds = workspace.take(kKeys * kQueries);
+  const Scratch s = Scratch::of<T>(workspace, t, h);
   for (Index row = 0; row < b; ++row) {
     for (Index kv = 0; kv < kv_heads; ++kv) {
       const Index kv_offset = (row * t * kv_heads + kv) * h;
-      pack(s.k, s.width, t, args.k.as<T>() + kv_offset, kv_stride, t, h);
-      pack(s.v, s.width, t, args.v.as<T>() + kv_offset, kv_stride, t, h);
-      std::fill(s.dk, s.dk + t * s.width, 0.0F);
-      std::fill(s.dv, s.dv + t * s.width, 0.0F);
+      const T* k = args.k.as<T>() + kv_offset;
+      pack_rows(s.k, s.k_width, keys, k, kv_stride, t, h);
+      pack_rows(s.v, s.k_width, keys, args.v.as<T>() + kv_offset, kv_stride, t, h);
+      if (s.k_cols != s.k) pack_columns(s.k_cols, s.width, words<T>(keys), k, kv_stride, t, h);
+      std::fill_n(s.dk, keys * s.width, 0.0F);
+      std::fill_n(s.dv, keys * s.width, 0.0F);
       for (Index head = kv * group; head < (kv + 1) * group; ++head)
         for (Index first = 0; first < t; first += kQueries) {
           const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
@@ -138,10 +169,11 @@ void attention_backward_of(const AttentionBackwardArgs& args) {
       T* dk = args.dk.as<T>() + kv_offset;
       T* dv = args.dv.as<T>() + kv_offset;
       for (Index j = 0; j < t; ++j)
-        for (Index d = 0; d < h; ++d) {
-          dk[j * kv_stride + d] = from_f32<T>(s.dk[j * s.width + d] * args.scale);
-          dv[j * kv_stride + d] = from_f32<T>(s.dv[j * s.width + d]);
-        }
+        simd::for_lanes(h, [&](Index d, auto lanes) {
+          const F32 scaled = load(s.dk + j * s.width + d) * simd::broadcast(args.scale);
+          store(dk + j * kv_stride + d, scaled, lanes);
+          store(dv + j * kv_stride + d, load(s.dv + j * s.width + d), lanes);
+        });
     }
   }
 }
@@ -152,9 +184,10 @@ void attention_backward(const AttentionBackwardArgs& args) {
   dispatch(args.q.dtype, [&]<class T>() { attention_backward_of<T>(args); });
 }
 
-std::int64_t attention_workspace(std::int64_t t, std::int64_t h) {
-  const Index width = round_up(h, kLanes);
-  return Workspace::kSlack + 4 * t * width + 5 * kQueries * width + 2 * kKeys * kQueries;
+std::int64_t attention_workspace(std::int64_t t, std::int64_t h, DType dtype) {
+  Workspace counted;
+  dispatch(dtype, [&]<class T>() { Scratch::of<T>(counted, t, h); });
+  return counted.needed();  // more than forward
 }
 
 }  // namespace muo::host

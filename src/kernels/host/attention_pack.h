@@ -1,0 +1,156 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "kernels/host/attention_product.h"
+
+// Between tensors, (rows, h) of one head with the rows of a tensor `stride` apart, and operands of
+// attention_product.h.
+namespace muo::host {
+
+inline Index round_up(Index x, Index multiple) { return (x + multiple - 1) / multiple * multiple; }
+
+// Words that hold n numbers along a depth.
+template <class T>
+inline Index words(Index n) {
+  return round_up(n, Operand<T>::kDepth) / Operand<T>::kDepth;
+}
+
+// Elements of a and b in turn: of their lower halves, and of their upper halves.
+#if defined(__AVX512F__)
+inline std::pair<F32, F32> interleave(F32 a, F32 b) {
+  return {
+      {__builtin_shufflevector(a.v, b.v, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)},
+      {__builtin_shufflevector(a.v, b.v, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                               31)}};
+}
+#else
+inline std::pair<F32, F32> interleave(F32 a, F32 b) {
+  const auto zip = [](__m256 x, __m256 y) {
+    const __m256 low = _mm256_unpacklo_ps(x, y), high = _mm256_unpackhi_ps(x, y);
+    return F32{_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+  };
+  return {zip(a.lo, b.lo), zip(a.hi, b.hi)};
+}
+#endif
+
+// Transposes kLanes squared words, by log2(kLanes) rounds of interleaving the upper and the lower
+// half of the rows.
+template <class Load, class Store>
+inline void transpose_tile(const Load& load_row, const Store& store_row) {
+  F32 x[kLanes];
+  F32 y[kLanes];
+  for (Index i = 0; i < kLanes; ++i)
+    x[i] = load_row(i);
+  for (Index round = 1; round < kLanes; round *= 4) {
+    for (Index i = 0; i < kLanes / 2; ++i)
+      std::tie(y[2 * i], y[2 * i + 1]) = interleave(x[i], x[i + kLanes / 2]);
+    for (Index i = 0; i < kLanes / 2; ++i)
+      std::tie(x[2 * i], x[2 * i + 1]) = interleave(y[i], y[i + kLanes / 2]);
+  }
+  for (Index i = 0; i < kLanes; ++i)
+    store_row(i, x[i]);
+}
+
+// dst_t(word d, i) <- words along the features of src(i, h), for i < rows; zeros
+// elsewhere in the tiles of kLanes squared words that are touched.
+template <class T>
+inline void transpose_in(float* dst_t, Index dst_stride, const T* src, Index stride, Index rows,
+                         Index h) {
+  constexpr Index kNumbers = kLanes * Operand<T>::kDepth;
+  const auto tile = [&](float* to, const T* from, Index from_stride) {
+    transpose_tile([&](Index i) { return Operand<T>::load_words(from + i * from_stride); },
+                   [&](Index d, F32 x) { store(to + d * dst_stride, x); });
+  };
+  for (Index i = 0; i < rows; i += kLanes)
+    for (Index d = 0; d < h; d += kNumbers) {
+      float* to = dst_t + d / Operand<T>::kDepth * dst_stride + i;
+      const T* from = src + i * stride + d;
+      if (i + kLanes <= rows && d + kNumbers <= h) {
+        tile(to, from, stride);
+      } else {
+        T part[static_cast<std::size_t>(kLanes * kNumbers)] = {};
+        for (Index r = 0; r < std::min(kLanes, rows - i); ++r)
+          std::copy_n(from + r * stride, std::min(kNumbers, h - d), part + r * kNumbers);
+        tile(to, part, kNumbers);
+      }
+    }
+}
+
+// dst(i, d) <- factor * src_t(d, i), which is fp32, for i < rows, d < h.
+template <class T>
+inline void transpose_out(T* dst, Index stride, const float* src_t, Index src_stride, Index rows,
+                          Index h, float factor) {
+  const auto tile = [&](T* to, Index to_stride, const float* from) {
+    transpose_tile([&](Index d) { return load(from + d * src_stride) * simd::broadcast(factor); },
+                   [&](Index i, F32 x) { store(to + i * to_stride, x); });
+  };
+  for (Index i = 0; i < rows; i += kLanes)
+    for (Index d = 0; d < h; d += kLanes) {
+      T* to = dst + i * stride + d;
+      const float* from = src_t + d * src_stride + i;
+      if (i + kLanes <= rows && d + kLanes <= h) {
+        tile(to, stride, from);
+      } else {
+        T part[kLanes * kLanes];
+        tile(part, kLanes, from);
+        for (Index r = 0; r < std::min(kLanes, rows - i); ++r)
+          std::copy_n(part + r * kLanes, std::min(kLanes, h - d), to + r * stride);
+      }
+    }
+}
+
+// Asks for a row that is needed soon: the rows of one head are too far apart for the CPU to
+// foresee.
+template <class T>
+inline void prefetch_row(const T* row, Index h) {
+  const auto* bytes = reinterpret_cast<const char*>(row);
+  for (Index i = 0; i < h * static_cast<Index>(sizeof(T)); i += 64)
+    __builtin_prefetch(bytes + i);
+}
+inline constexpr Index kRowsAhead = 8;
+
+// dst(dst_rows, width) <- words along the features of src(rows, h); zeros elsewhere.
+template <class T>
+inline void pack_rows(float* dst, Index width, Index dst_rows, const T* src, Index stride,
+                      Index rows, Index h) {
+  constexpr Index kNumbers = kLanes * Operand<T>::kDepth;
+  std::fill_n(dst, width * dst_rows, 0.0F);
+  for (Index i = 0; i < rows; ++i, dst += width, src += stride) {
+    if (i + kRowsAhead < rows) prefetch_row(src + kRowsAhead * stride, h);
+    Index d = 0;
+    for (; d + kNumbers <= h; d += kNumbers)
+      store(dst + d / Operand<T>::kDepth, Operand<T>::load_words(src + d));
+    if (d == h) continue;
+    T part[static_cast<std::size_t>(kNumbers)] = {};
+    std::copy_n(src + d, h - d, part);
+    simd::for_lanes(words<T>(h - d), [&](Index w, auto lanes) {
+      store(dst + d / Operand<T>::kDepth + w, Operand<T>::load_words(part), lanes);
+    });
+  }
+}
+
+// dst(dst_rows, width) <- words along the rows of src(rows, h): a row of dst is kDepth of src.
+// Zeros elsewhere.
+template <class T>
+inline void pack_columns(float* dst, Index width, Index dst_rows, const T* src, Index stride,
+                         Index rows, Index h) {
+  constexpr Index kDepth = Operand<T>::kDepth;
+  for (Index i = 0; i < dst_rows * kDepth; i += kDepth, dst += width) {
+    const Index filled = i < rows ? h : 0;
+    for (Index n = i + kRowsAhead; n < std::min(i + kRowsAhead + kDepth, rows); ++n)
+      prefetch_row(src + n * stride, h);
+    simd::for_lanes(filled, [&](Index d, auto lanes) {
+      typename Operand<T>::Group x;
+      for (Index n = 0; n < kDepth; ++n)
+        x[n] = i + n < rows ? load(src + (i + n) * stride + d, lanes) : simd::broadcast(0.0F);
+      store(dst + d, Operand<T>::combine(x), lanes);
+    });
+    std::fill(dst + filled, dst + width, 0.0F);
+  }
+}
+
+}  // namespace muo::host

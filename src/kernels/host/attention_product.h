@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/host/simd_bf16.h"
+
+// The matrix products of the host attention, for tensors of fp32 and of bf16.
+//
+// Operands are kept as 32-bit words. A word is an fp32 number or, where the CPU multiplies bf16,
+// two bf16 numbers that are neighbours along the depth of the product, the first in the lower half.
+// One micro-kernel serves both: its one operand is broadcast word by word, and its other operand is
+// read along lanes.
+namespace muo::host {
+
+using Index = std::int64_t;
+using simd::F32;
+using simd::kLanes;
+using simd::load;
+using simd::store;
+
+// How operands of tensors of T are kept: kDepth numbers are in a word. Here it is one, and bf16 is
+// widened; P and dS are rounded to bf16 all the same, as the operands of a GPU's matrix units are.
+template <class T>
+struct Operand {
+  static constexpr Index kDepth = 1;
+  using Group = F32[1];  // vectors that follow along the depth
+  static F32 multiply_add(F32 a, F32 b, F32 sum) { return simd::fma(a, b, sum); }
+  // Sixteen words, of numbers that follow along a row.
+  static F32 load_words(const T* p) { return load(p); }
+  // A word in each lane, of numbers that T holds exactly.
+  static F32 combine(const Group& x) { return x[0]; }
+  // The same of any numbers: rounded to T.
+  static F32 round(const Group& x) {
+    if constexpr (std::is_same_v<T, BF16>)
+      return simd::round_to_bf16(x[0]);
+    else
+      return x[0];
+  }
+  // The same as words that follow along a row: of each vector, to rows `stride` words apart.
+  static void store_rows(float* row, Index /*stride*/, const Group& x) { store(row, round(x)); }
+};
+
+#if defined(__AVX512F__) && defined(__AVX512BF16__)
+// Sums are fp32. Beside the order of summation this differs from widened operands in that the
+// instructions take denormal numbers for zero and make none.
+template <>
+struct Operand<BF16> {
+  static constexpr Index kDepth = 2;
+  using Group = F32[2];
+  static F32 multiply_add(F32 a, F32 b, F32 sum) {
+    return {_mm512_dpbf16_ps(sum.v, __builtin_bit_cast(__m512bh, a.v),
+                             __builtin_bit_cast(__m512bh, b.v))};
+  }
+  static F32 load_words(const BF16* p) { return {_mm512_loadu_ps(p)}; }
+  static F32 combine(const Group& x) {
+    const auto low = __builtin_bit_cast(__m512i, x[0].v);
+    const auto high = __builtin_bit_cast(__m512i, x[1].v);
+    return {__builtin_bit_cast(
+        __m512, _mm512_or_si512(_mm512_maskz_srli_epi32(simd::detail::kAll, low, 16), high))};
+  }
+  static F32 round(const Group& x) {
+    alignas(64) static constexpr std::uint16_t kInTurn[] = {
+        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512i in_turn =
+        _mm512_maskz_permutexvar_epi16(kAllHalves, _mm512_load_si512(kInTurn), rounded(x));
+    return {__builtin_bit_cast(__m512, in_turn)};
+  }
+  static void store_rows(float* row, Index stride, const Group& x) {
+    const __m512i halves = rounded(x);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row),
+                        _mm512_maskz_extracti64x4_epi64(0xF, halves, 0));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + stride),
+                        _mm512_maskz_extracti64x4_epi64(0xF, halves, 1));
+  }
+
+ private:
+  static constexpr __mmask32 kAllHalves = 0xFFFFFFFF;
+  static __m512i rounded(const Group& x) {  // all of the first, then all of the second
+    return __builtin_bit_cast(__m512i, _mm512_cvtne2ps_pbh(x[1].v, x[0].v));
+  }
+};
+#endif
+
+// Accumulators of the micro-kernel: 16 of 32 registers, or 12 of 16. With AVX-512 other shapes
+// (12x2, 14x2, 6x4, 4x4, 8x3) measured the same or slower.
+#if defined(__AVX512F__)
+inline constexpr int kPanelRows = 8;
+inline constexpr int kPanelVectors = 2;
+#else
+inline constexpr int kPanelRows = 6;
+inline constexpr int kPanelVectors = 1;
+#endif
+
+// c(rows R, vectors N) <- factor a b, or c + a b if kAccumulate, over `depth` words, at least one.
+// a(r, k) is a[k * lda + r] if kUnitRows, else a[r * lda + k]. Not inlined, with which the backward
+// pass measured up to 8 % faster, and a loop that runs at least once, without which accumulators
+// went through memory (g++ 12).
+template <class T, int R, int N, bool kUnitRows, bool kAccumulate>
+[[gnu::noinline]] void micro(float* c, Index ldc, const float* a, Index lda, const float* b,
+                             Index ldb, Index depth, float factor) {
+  F32 sum[static_cast<std::size_t>(R)][static_cast<std::size_t>(N)];
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < N; ++n)
+      sum[r][n] = kAccumulate ? load(c + r * ldc + n * kLanes) : simd::broadcast(0.0F);
+  Index k = 0;
+  do {
+    F32 row[static_cast<std::size_t>(N)];
+    for (int n = 0; n < N; ++n)
+      row[n] = load(b + k * ldb + n * kLanes);
+    for (int r = 0; r < R; ++r) {
+      const F32 x = simd::broadcast(kUnitRows ? a[k * lda + r] : a[r * lda + k]);
+      for (int n = 0; n < N; ++n)
+        sum[r][n] = Operand<T>::multiply_add(row[n], x, sum[r][n]);
+    }
+  } while (++k < depth);
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < N; ++n)
+      store(c + r * ldc + n * kLanes,
+            kAccumulate ? sum[r][n] : sum[r][n] * simd::broadcast(factor));
+}
+
+template <class T, int R, int N, bool kUnitRows, bool kAccumulate>
+inline void panel(float* c, Index ldc, const float* a, Index lda, const float* b, Index ldb,
+                  Index rows, Index depth, float factor) {
+  const Index step = kUnitRows ? 1 : lda;
+  for (; rows >= R; rows -= R, c += R * ldc, a += R * step)
+    micro<T, R, N, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, depth, factor);
+  if constexpr (R > 1)
+    if (rows > 0)
+      panel<T, (R > 4 ? 4 : R / 2), N, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows, depth,
+                                                               factor);
+}
+
+// c(rows, vectors * kLanes) <- factor a(rows, depth) b(depth, vectors * kLanes), or c + a b if
+// kAccumulate; depth in words.
+template <class T, bool kUnitRows, bool kAccumulate>
+inline void product(float* c, Index ldc, const float* a, Index lda, const float* b, Index ldb,
+                    Index rows, Index vectors, Index depth, float factor = 1.0F) {
+  for (; vectors >= kPanelVectors; vectors -= kPanelVectors) {
+    panel<T, kPanelRows, kPanelVectors, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows, depth,
+                                                                factor);
+    b += kPanelVectors * kLanes;
+    c += kPanelVectors * kLanes;
+  }
+  if (vectors > 0)
+    panel<T, kPanelRows, 1, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows, depth, factor);
+}
+
+}  // namespace muo::host
