@@ -54,7 +54,6 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
     a.mlp_in = make(block + "mlp_in", {n, c.n_embd});
     a.mlp_rstd = fp32(block + "mlp_rstd", {n});
     a.hidden = make(block + "hidden", {n, 4 * c.n_embd});
-    a.hidden_squared = make(block + "hidden_squared", {n, 4 * c.n_embd});
     blocks.push_back(a);
   }
   if (c.backout)

@@ -20,8 +20,7 @@ struct BlockActivations {
   Tensor value_gates;         // (n, kv_heads) fp32
   Tensor attn_out, lse;       // (b, t, heads, h), (b, heads, t) fp32
   Tensor mlp_in, mlp_rstd;    // (n, c), (n) fp32
-  Tensor hidden;              // (n, 4 c)              c_fc's output
-  Tensor hidden_squared;      // (n, 4 c)              relu(hidden)^2
+  Tensor hidden;              // (n, 4 c)              relu(c_fc's output)^2
 };
 
 struct HeadActivations {
