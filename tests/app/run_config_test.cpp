@@ -366,6 +366,32 @@ TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   unsetenv("MUO_CUDA_PLUGIN");
 }
 
+TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
+  const auto common = [](const TrainOptions& options) {
+    const RunConfig config = resolve(options, corpus());
+    const ShardingPlan plan = make_sharding_plan(config, gpt_parameters(config.model));
+    return std::ranges::any_of(plan.buckets,
+                               [](const Bucket& b) { return b.replica == ReplicaAt::kCommon; });
+  };
+  TrainOptions options = two_devices();
+  EXPECT_TRUE(common(options));
+  options.replicas = "own";
+  EXPECT_FALSE(common(options));
+  options.replicas = "auto";
+  options.strategy = "ddp";  // every rank writes every weight
+  EXPECT_FALSE(common(options));
+  options = two_devices();
+  options.devices = 1;
+  EXPECT_FALSE(common(options));
+  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
+  options = two_devices();
+  options.backend = "cuda";
+  EXPECT_FALSE(common(options));
+  options.replicas = "common";
+  EXPECT_THAT(error_of(options), HasSubstr("--replicas common: GPUs"));
+  unsetenv("MUO_CUDA_PLUGIN");
+}
+
 TEST(RequireMemory, RefusesWithNumbersAndOptions) {
   RunConfig config;
   config.world = 3;
@@ -377,6 +403,10 @@ TEST(RequireMemory, RefusesWithNumbersAndOptions) {
       test::message_of<InputError>([&] { require_memory(config, plan, plan.bytes - 1); });
   EXPECT_THAT(error, HasSubstr("3 devices need 3.00 GiB (1.00 GiB each), 3.00 GiB are available"));
   EXPECT_THAT(error, HasSubstr("--device-batch-size (now 7)"));
+  plan.common_bytes = std::int64_t{3} << 30;  // a GiB each
+  EXPECT_THROW(require_memory(config, plan, 2 * plan.bytes - 1), InputError);
+  EXPECT_NO_THROW(require_memory(config, plan, 2 * plan.bytes));
+  plan.common_bytes = 0;
   plan.bytes = std::numeric_limits<std::int64_t>::max();
   EXPECT_THROW(require_memory(config, plan, plan.bytes - 1), InputError);
 }
