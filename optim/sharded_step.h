@@ -36,6 +36,9 @@ namespace muo {
 // - Forward reads what arrives: compute waits for a bucket's gather in weight_needed.
 // - Commit overwrites what peers read from this rank while its gather ran: it waits for the totals,
 //   which comm enqueued later, and no gather is complete before its inputs may be overwritten.
+// - Commit writes to a common replica (ReplicaAt) when the totals are there: all ranks have then
+// done
+//   their backward passes. Publishing it is a collective of nothing, in which all wait for all.
 // - Between finish and the next begin replicas hold old weights, but for the parts that this rank
 //   updates: whoever reads them then must publish() before. Masters and state are new.
 class ShardedStep {
