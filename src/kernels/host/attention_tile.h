@@ -24,7 +24,6 @@ namespace muo::host {
 inline constexpr float kLog2E = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.693147180559945309417F;
 inline constexpr Index kQueries = 64;
-inline constexpr Index kKeys = 64;
 inline constexpr Index kQueryVectors = kQueries / kLanes;
 
 inline F32 lane_numbers() {
