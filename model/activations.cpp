@@ -5,8 +5,9 @@
 namespace muo {
 
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 25;
-  const std::int64_t fit = std::max<std::int64_t>(kElements / config.padded_vocab(), 16);
+  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+  const std::int64_t fit =
+      std::max<std::int64_t>(kBytes / size_of(config.dtype) / config.padded_vocab(), 16);
   const std::int64_t chunks = (rows + fit - 1) / fit;
   return (rows + chunks - 1) / chunks;
 }
@@ -54,7 +55,6 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
     a.mlp_in = make(block + "mlp_in", {n, c.n_embd});
     a.mlp_rstd = fp32(block + "mlp_rstd", {n});
     a.hidden = make(block + "hidden", {n, 4 * c.n_embd});
-    a.hidden_squared = make(block + "hidden_squared", {n, 4 * c.n_embd});
     blocks.push_back(a);
   }
   if (c.backout)

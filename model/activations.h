@@ -20,8 +20,7 @@ struct BlockActivations {
   Tensor value_gates;         // (n, kv_heads) fp32
   Tensor attn_out, lse;       // (b, t, heads, h), (b, heads, t) fp32
   Tensor mlp_in, mlp_rstd;    // (n, c), (n) fp32
-  Tensor hidden;              // (n, 4 c)              c_fc's output
-  Tensor hidden_squared;      // (n, 4 c)              relu(hidden)^2
+  Tensor hidden;              // (n, 4 c)              relu(c_fc's output)^2
 };
 
 struct HeadActivations {
@@ -61,7 +60,7 @@ struct Activations {
   Activations(const GptConfig& config, const Size& size, const std::string& prefix, Arena& arena);
 };
 
-// Rows of the batch whose logits exist at once: about 32 Mi elements, little beside the weights of
+// Rows of the batch whose logits exist at once: about 64 MiB of them, no more than the weights of
 // such a vocabulary, and enough that these and their gradient are not re-read too often.
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows);
 

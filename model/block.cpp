@@ -138,8 +138,8 @@ void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
 
   rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
   linear(stream, a.hidden, a.mlp_in, w[p.c_fc]);
-  relu_squared(stream, {.y = a.hidden_squared, .x = a.hidden});
-  linear_residual(stream, a.x, a.hidden_squared, w[p.mlp_proj]);
+  relu_squared(stream, {.y = a.hidden, .x = a.hidden});
+  linear_residual(stream, a.x, a.hidden, w[p.mlp_proj]);
 }
 
 void block_backward(Stream& stream, const BlockContext& block, Tensor from,
@@ -148,9 +148,9 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
   const auto& [config, params, w, a, rotary, tokens, x0, workspace, layer] = block;
   const BlockParams& p = block_params(block);
 
-  weight_gradient(stream, p.mlp_proj, flow.dx, a.hidden_squared, sink);
+  weight_gradient(stream, p.mlp_proj, flow.dx, a.hidden, sink);
   input_gradient(stream, flow.dhidden, flow.dx, w[p.mlp_proj], false);
-  relu_squared_backward(stream, {.dx = flow.dhidden, .dy = flow.dhidden, .x = a.hidden});
+  relu_squared_backward(stream, {.dx = flow.dhidden, .dy = flow.dhidden, .y = a.hidden});
   weight_gradient(stream, p.c_fc, flow.dhidden, a.mlp_in, sink);
   input_gradient(stream, flow.dnormed, flow.dhidden, w[p.c_fc], false);
   rms_norm_backward(

@@ -92,13 +92,14 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, floa
                            .gradient_scale = scale,
                            .write_gradient = sink != nullptr});
     if (sink == nullptr) continue;
+    gemm(stream, {.d = act_.gradients.dnormed.rows(begin, end), .c = {}, .a = logits, .b = w});
+    // Last, so that what is announced is reduced to memory that held the logits.
     const bool last = end == rows;
     weight_gradient(stream, params_.lm_head, logits, x,
                     {.gradients = sink->gradients,
                      .accumulate = sink->accumulate || begin > 0,
                      .before_write = sink->before_write,
                      .ready = last ? sink->ready : nullptr});
-    gemm(stream, {.d = act_.gradients.dnormed.rows(begin, end), .c = {}, .a = logits, .b = w});
   }
 }
 

@@ -39,7 +39,12 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const Optimi
                          .lifespan = Lifespan::kRun});
   };
   const bool converted = world_ > 1 && bucket.weight_wire != bucket.replica_dtype;
-  weights_ = run(".weights", full, MemoryCategory::kWeights, bucket.replica_dtype);
+  weights_ = arena.tensor({.name = bucket.name + ".weights",
+                           .shape = {full},
+                           .dtype = bucket.replica_dtype,
+                           .category = MemoryCategory::kWeights,
+                           .lifespan = Lifespan::kRun,
+                           .common = bucket.replica == ReplicaAt::kCommon});
   if (converted || bucket.replica_dtype != DType::kF32)
     master_ = run(".master", state_.size(), MemoryCategory::kMasters);
   if (converted)
@@ -216,6 +221,10 @@ void BucketRun::refresh_replica(Stream& stream) const {
 void BucketRun::publish(Stream& comm) const {
   if (world_ == 1 || bucket_.publish == Publish::kNone) return;
   const ProfileRange phase(ProfileKind::kPhase, "gather ", bucket_.name);
+  if (bucket_.replica == ReplicaAt::kCommon) {  // all wait until all have committed
+    const Tensor nothing = weights_.elements(0, 0);
+    return communicator_.all_gather(comm, bucket_.publish_tag, nothing, nothing);
+  }
   const Tensor all = weight_wire_ ? weight_wire_ : weights_;
   if (weight_wire_) {
     for (const Range range : segment_.ranges())  // padding is sent too: not what shared memory held

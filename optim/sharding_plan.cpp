@@ -197,7 +197,15 @@ int return_collectives(const Bucket& bucket) {
 }
 
 int publish_collectives(const Bucket& bucket) {
-  return bucket.publish == Publish::kNone ? 0 : block_count(bucket);
+  if (bucket.publish == Publish::kNone) return 0;
+  return bucket.replica == ReplicaAt::kCommon ? 1 : block_count(bucket);
+}
+
+void share_replicas(ShardingPlan& plan) {
+  for (Bucket& bucket : plan.buckets)
+    if (bucket.publish != Publish::kNone && bucket.weight_wire == bucket.replica_dtype)
+      bucket.replica = ReplicaAt::kCommon;
+  assign_tags(plan);
 }
 
 std::span<const Strategy> strategy_list() { return kStrategies; }

@@ -39,9 +39,10 @@ enum class Gather : std::uint8_t { kSimple, kPipelined };
 // of the sum over ranks. Then a bucket's whole gradient lives from its backward to its reduction
 // only.
 enum class Accumulate : std::uint8_t { kLocal, kSharded };
-// Where the weights that forward reads live. One value today; fully sharded weights, gathered per
-// layer inside the graph, will be another.
-enum class ReplicaAt : std::uint8_t { kEveryRank };
+// Where the weights that forward reads live: every rank has its own, or all ranks, being threads of
+// one host, have one in common. Owners then write to it, and publishing is only that all wait for
+// all. Fully sharded weights, gathered per layer inside the graph, will be another.
+enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon };
 
 inline constexpr int kEveryRank = -1;
 
@@ -149,6 +150,9 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy, const NumberFormats& formats = {},
                                 Gather gather = Gather::kSimple,
                                 const NewtonSchulzForm& form = newton_schulz_forms().front());
+
+// Makes the replicas common (ReplicaAt) of all buckets that are published as they are committed.
+void share_replicas(ShardingPlan& plan);
 
 // Numbers all collectives of a plan whose other fields are set, in the order of a step: of its
 // buckets, in every micro-step that reduces them, and of publish_order before or after them.

@@ -124,7 +124,7 @@ Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
   if (phases.operations.empty()) {
     text += "no table of operations: only graphs of the host backend (--graph on) time theirs\n";
   } else {
-    const Ceilings ceilings = measure_ceilings(run, kSecondsOfCeilings);
+    const Ceilings ceilings = measure_ceilings(run, peak, kSecondsOfCeilings);
     text += operations_text(run, phases, steps, ceilings);
     operations = operations_json(run, phases, steps, ceilings);
   }

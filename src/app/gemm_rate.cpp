@@ -42,11 +42,6 @@ double seconds_of(const RankContext& rank) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// How many devices run at once.
-int at_once(const GroupOptions& options) {
-  return options.plugin == nullptr ? std::min(options.world, usable_cores()) : options.world;
-}
-
 // Seconds of the slowest device in the best of the rounds that `at_least` seconds hold, or of
 // kRounds. prepare(rank) returns the work of one.
 template <class Prepare>
@@ -95,6 +90,10 @@ class Memory {
 
 }  // namespace
 
+int devices_at_once(const GroupOptions& options) {
+  return options.plugin == nullptr ? std::min(options.world, usable_cores()) : options.world;
+}
+
 double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t size,
                          double at_least) {
   const double seconds = best_round(options, at_least, [=](RankContext& rank) {
@@ -106,7 +105,7 @@ double measure_gemm_rate(const GroupOptions& options, DType dtype, std::int64_t 
     return [&rank, memory, args] { gemm(rank.compute, args); };
   });
   const auto n = static_cast<double>(size);
-  return 2.0 * n * n * n * at_once(options) / seconds;
+  return 2.0 * n * n * n * devices_at_once(options) / seconds;
 }
 
 double measure_copy_rate(const GroupOptions& options, double at_least) {
@@ -118,7 +117,7 @@ double measure_copy_rate(const GroupOptions& options, double at_least) {
     rank.compute.zero(from);  // fresh memory may all be one page
     return [&rank, memory, to, from] { rank.compute.copy(to, from); };
   });
-  return 2.0 * static_cast<double>(kBytes) * at_once(options) / seconds;
+  return 2.0 * static_cast<double>(kBytes) * devices_at_once(options) / seconds;
 }
 
 std::string flops_text(double flops_per_second) {

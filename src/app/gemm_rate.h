@@ -7,6 +7,9 @@
 
 namespace muo {
 
+// How many devices of a group run at once: of a host's no more than it has cores.
+int devices_at_once(const GroupOptions& options);
+
 inline constexpr std::int64_t kRateSize = 768;
 
 // FLOP/s that all devices of a group reach together in matrix products of size x size x size, every

@@ -62,8 +62,8 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
   if (!config.batch_is_automatic) return memory;
   const std::int64_t rows = config.batch * config.accumulation;
   const std::int64_t most = config.batch;
-  const std::int64_t most_bytes = memory.bytes;
-  while (memory.bytes > available && config.batch > 1) {
+  const std::int64_t most_bytes = memory.rank_bytes(config.world);
+  while (memory.rank_bytes(config.world) > available && config.batch > 1) {
     do
       --config.batch;
     while (rows % config.batch != 0);
@@ -77,7 +77,7 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
       fmt::format("device-batch-size: {} rows instead, which need {:.1f} MiB per device: {} need "
                   "{:.1f}, {:.1f} "
                   "are available",
-                  config.batch, static_cast<double>(memory.bytes) / kMiB, most,
+                  config.batch, static_cast<double>(memory.rank_bytes(config.world)) / kMiB, most,
                   static_cast<double>(most_bytes) / kMiB, static_cast<double>(available) / kMiB));
   return memory;
 }
@@ -101,9 +101,10 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
 }
 
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
-  if (plan.bytes <= available) return;
+  const std::int64_t bytes = plan.rank_bytes(config.world);
+  if (bytes <= available) return;
   constexpr double kGiB = 1 << 30;
-  const double each = static_cast<double>(plan.bytes) / kGiB;
+  const double each = static_cast<double>(bytes) / kGiB;
   throw InputError(fmt::format(
       "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
       "available: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/backend.h"
 #include "app/gemm_rate.h"
 #include "app/text_table.h"
 
@@ -97,15 +96,14 @@ std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); 
 
 }  // namespace
 
-Ceilings measure_ceilings(const RunConfig& run, double seconds) {
+Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double seconds) {
   const GroupOptions& group = run.group;
-  const int at_once = std::min(group.world, usable_cores());
-  const auto products = [&](DType dtype) {
-    return measure_gemm_rate(group, dtype, kRateSize, seconds) / at_once;
-  };
-  return {.fp32 = products(DType::kF32),
-          .bf16 = run.model.dtype == DType::kBF16 ? products(DType::kBF16) : 0,
-          .bytes = measure_copy_rate(group, seconds) / at_once};
+  const int at_once = devices_at_once(group);
+  const double of_run = peak.flops / at_once;
+  const double bytes = measure_copy_rate(group, seconds) / at_once;
+  if (run.model.dtype == DType::kF32) return {.fp32 = of_run, .bf16 = 0, .bytes = bytes};
+  const double fp32 = measure_gemm_rate(group, DType::kF32, kRateSize, seconds) / at_once;
+  return {.fp32 = fp32, .bf16 = of_run, .bytes = bytes};
 }
 
 std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,

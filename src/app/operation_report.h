@@ -4,19 +4,20 @@
 
 #include <string>
 
+#include "app/device_peak.h"
 #include "app/run_config.h"
 #include "app/step_times.h"
 
 namespace muo {
 
-// What bounds the operations of one device, while all of them work; each measured for at least
-// `seconds`.
+// What bounds the operations of one device of a host, while all of them work. Of the run's dtype
+// that is its part of `peak`; the others are measured, each for at least `seconds`.
 struct Ceilings {
   double fp32 = 0;   // FLOP/s of matrix products
   double bf16 = 0;   // likewise; 0 in a run in fp32
   double bytes = 0;  // per second, of copies
 };
-Ceilings measure_ceilings(const RunConfig& run, double seconds);
+Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double seconds);
 
 // Where the time of measured steps went, operation by operation, and the sums that matter.
 // times.operations is not empty.

@@ -193,7 +193,7 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     const auto mine = static_cast<std::size_t>(rank.rank);
-    PlannedArena arena(rank.device, memory_of(rank.rank));
+    PlannedArena arena(rank.device, memory_of(rank.rank), rank.common);
     Updates updates(rank, plan, params, arena);
     if (config.options.graph) capture_graphs(rank, arena, updates);
     rank.device.seal();

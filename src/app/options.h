@@ -60,6 +60,7 @@ struct TrainOptions : DeviceOptions {
 
   std::string strategy = "balanced";
   std::string gather = "pipelined";  // or "simple": see Gather
+  std::string replicas = "auto";     // or "own" or "common": see ReplicaAt
   std::string accumulate = "local";  // or "sharded": see Accumulate
   bool graph = true;                 // false: the same calls, eagerly
   std::optional<DType> dtype, gradient_wire, weight_wire;

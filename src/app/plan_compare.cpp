@@ -71,7 +71,7 @@ std::string compare_table(const Comparison& comparison) {
     std::vector<std::string> cells = {row.strategy};
     for (const MemoryCategory category : kCategories)
       cells.push_back(mib(row.memory.category_bytes(category)));
-    cells.push_back(mib(row.memory.bytes));
+    cells.push_back(mib(row.memory.rank_bytes(config.world)));
     memory.add(std::move(cells));
   }
   return fmt::format("{} parameters on {} device{}, gradients in {}, weights in {}\n\n",
@@ -99,7 +99,7 @@ std::string compare_json(const Comparison& comparison) {
                     {"balance", row.cost.balance},
                     {"padding_elements", row.cost.padding_elements},
                     {"memory_bytes_by_category", memory},
-                    {"memory_bytes_per_device", row.memory.bytes}});
+                    {"memory_bytes_per_device", row.memory.rank_bytes(config.world)}});
     if (comparison.rates) rows.back()["predicted"] = prediction_json(row.time);
   }
   const Json out = {

@@ -54,8 +54,9 @@ std::string_view name_of(Exchange exchange) {
   return "?";
 }
 
-std::string_view name_of(Publish publish) {
-  switch (publish) {
+std::string_view publish_name(const Bucket& bucket) {
+  if (bucket.replica == ReplicaAt::kCommon) return "one replica for all";
+  switch (bucket.publish) {
     case Publish::kNone:
       return "none";
     case Publish::kAllGather:
@@ -161,7 +162,7 @@ std::string buckets_text(const ShardingPlan& plan) {
     table.add({bucket.name, std::string(name_of(bucket.rule)),
                grouped(static_cast<std::int64_t>(bucket.units.size())), grouped(elements),
                grouped(bucket.full_elements() - elements), std::string(name_of(bucket.reduction)),
-               std::string(name_of(bucket.exchange)), std::string(name_of(bucket.publish))});
+               std::string(name_of(bucket.exchange)), std::string(publish_name(bucket))});
   }
   return fmt::format("\nSharding: {}, {} device{}, gather {}\n", plan.strategy, plan.world,
                      plan.world == 1 ? "" : "s", name_of(plan.gather)) +
@@ -179,6 +180,10 @@ std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
                      cost.balance, grouped(cost.padding_elements));
 }
 
+std::int64_t tensor_bytes(const RunConfig& run, const MemoryPlan& memory) {
+  return memory.bytes * run.world + memory.common_bytes;
+}
+
 std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
   Table table({"", "per device"});
   std::int64_t sum = 0;
@@ -189,12 +194,14 @@ std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
     if (bytes > 0) table.add({std::string(muo::name_of(category)), size_text(bytes)});
   }
   table.add({"sum", size_text(sum)});
+  if (memory.common_bytes > 0) table.add({"one for all devices", size_text(memory.common_bytes)});
   table.add({"allocated", size_text(memory.bytes)});
   return "\nMemory\n" + table.text() +
          fmt::format(
              "  Tensors that are never in use together share memory: {} saved.\n"
              "  All devices together: {}\n",
-             size_text(sum - memory.bytes), size_text(memory.bytes * run.world));
+             size_text(sum - memory.common_bytes - memory.bytes),
+             size_text(tensor_bytes(run, memory)));
 }
 
 Json buckets_json(const ShardingPlan& plan) {
@@ -208,7 +215,7 @@ Json buckets_json(const ShardingPlan& plan) {
                    {"padding", bucket.full_elements() - elements},
                    {"reduction", name_of(bucket.reduction)},
                    {"exchange", name_of(bucket.exchange)},
-                   {"publish", name_of(bucket.publish)}});
+                   {"publish", publish_name(bucket)}});
   }
   return out;
 }
@@ -231,7 +238,7 @@ std::string process_text(const PlanReport& report) {
 }  // namespace
 
 std::int64_t process_bytes(const PlanReport& report) {
-  return (report.memory.bytes + report.staging) * report.config.world +
+  return tensor_bytes(report.config, report.memory) + report.staging * report.config.world +
          process_base(report.config.world, report.staging > 0);
 }
 
@@ -300,7 +307,8 @@ std::string plan_json(const PlanReport& report) {
               {"ranks", ranks},
               {"memory_bytes_by_category", memory},
               {"memory_bytes_per_device", report.memory.bytes},
-              {"memory_bytes", report.memory.bytes * run.world},
+              {"memory_bytes_in_common", report.memory.common_bytes},
+              {"memory_bytes", tensor_bytes(run, report.memory)},
               {"staging_bytes", report.staging * run.world},
               {"process_bytes", process_bytes(report)},
               {"notes", run.notes},
@@ -319,7 +327,11 @@ int run_plan(const PlanOptions& options) {
     print(json ? articles_json() : articles_text());
     return 0;
   }
-  const TrainOptions& train = options.train;
+  TrainOptions train = options.train;
+  // What is asked about links is not about devices that have none.
+  if (train.replicas == "auto" &&
+      (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
+    train.replicas = "own";
   RunConfig config = resolve(
       train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
   const MemoryPlan memory = fit_batch(config, available_memory_per_rank(config.group));
@@ -332,8 +344,8 @@ int run_plan(const PlanOptions& options) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan sharding = make_sharding_plan(config, params);
   const std::int64_t staging = plan_staging_memory(config, params, sharding);
-  const bool stages =
-      choose_background_saves(config, memory.bytes, staging, available_memory(), config.notes);
+  const bool stages = choose_background_saves(config, memory.rank_bytes(config.world), staging,
+                                              available_memory(), config.notes);
   const PlanReport report{config, sharding, memory, rates, stages ? staging : 0};
   print(json ? plan_json(report) : plan_table(report));
   require_memory(config, report.memory, available_memory_per_rank(config.group));

@@ -108,6 +108,8 @@ class Resolver {
     TrainOptions& o = run_.options;
     run_.group = choose_devices(o, run_.notes);
     run_.world = run_.group.world;
+    if (o.replicas == "common" && run_.group.plugin != nullptr)
+      throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
     if (!o.dtype) o.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
   }
 
@@ -302,6 +304,8 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
                          pipelined ? Gather::kPipelined : Gather::kSimple,
                          newton_schulz_form(config.options.newton_schulz));
   plan.version = config.optimizer.version;
+  if (config.world > 1 && config.group.plugin == nullptr && config.options.replicas != "own")
+    share_replicas(plan);
   if (config.options.accumulate == "sharded") {
     plan.accumulate = Accumulate::kSharded;
     plan.micro_steps = config.accumulation;

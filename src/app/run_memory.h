@@ -37,8 +37,8 @@ std::int64_t process_base(int world, bool stages_saves);
 bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
                              std::int64_t available, std::vector<std::string>& notes);
 
-// Throws InputError, with the numbers and the options to change, if plan.bytes do not fit into the
-// `available` bytes of a rank.
+// Throws InputError, with the numbers and the options to change, if plan.rank_bytes() do not fit
+// into the `available` bytes of a rank.
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available);
 
 }  // namespace muo

@@ -22,7 +22,7 @@ class Steps {
         const ShardingPlan& plan)
       : rank_(rank),
         shape_{config.accumulation, config.batch, config.model.seq_len},
-        arena_(rank.device, plan_rank_memory(config, params, plan, rank.rank)),
+        arena_(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common),
         state_(rank, config, params, plan, arena_),
         pinned_(rank.device.allocate_pinned((shape_.numel() + 1) * size_of(DType::kI32), "tokens")),
         tokens_(reinterpret_cast<std::int32_t*>(pinned_->data())),

@@ -127,8 +127,9 @@ int run_train(const TrainOptions& options) {
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
-  const bool saves_in_background = choose_background_saves(
-      config, memory.bytes, plan_staging_memory(config, params, plan), available_memory(), notes);
+  const bool saves_in_background =
+      choose_background_saves(config, memory.rank_bytes(config.world),
+                              plan_staging_memory(config, params, plan), available_memory(), notes);
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   create_run_directory(directory, config.options, lock);
 
@@ -149,7 +150,8 @@ int run_train(const TrainOptions& options) {
     logger.note(note);
   logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
                           config.options.model, config.parameters, config.world,
-                          config.options.strategy, static_cast<double>(memory.bytes) / (1 << 20)));
+                          config.options.strategy,
+                          static_cast<double>(memory.rank_bytes(config.world)) / (1 << 20)));
   logger.note(peak_note(config, peak, first_step));
   for (const std::string& note : attention_notes(config))
     logger.note(note);

@@ -16,18 +16,18 @@ void relu_squared(Stream& stream, const ReluSquaredArgs& args) {
   ArgumentCheck check("relu_squared");
   check.fp32_or_bf16("x", args.x, args.x.shape);
   check.tensor("y", args.y, args.x.shape, args.x.dtype);
-  check.apart("y", args.y, "x", args.x);
+  check.same_or_apart("y", args.y, "x", args.x);
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});
 }
 
 void relu_squared_backward(Stream& stream, const ReluSquaredBackwardArgs& args) {
   ArgumentCheck check("relu_squared_backward");
-  check.fp32_or_bf16("x", args.x, args.x.shape);
-  check.tensor("dx", args.dx, args.x.shape, args.x.dtype);
-  check.tensor("dy", args.dy, args.x.shape, args.x.dtype);
+  check.fp32_or_bf16("y", args.y, args.y.shape);
+  check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
+  check.tensor("dy", args.dy, args.y.shape, args.y.dtype);
   check.same_or_apart("dx", args.dx, "dy", args.dy);
-  check.apart("dx", args.dx, "x", args.x);
-  backward.submit(stream, args, {.writes = {args.dx}, .reads = {args.dy, args.x}});
+  check.apart("dx", args.dx, "y", args.y);
+  backward.submit(stream, args, {.writes = {args.dx}, .reads = {args.dy, args.y}});
 }
 
 }  // namespace muo

@@ -11,7 +11,7 @@ namespace {
 
 bool same(const TensorSpec& a, const TensorSpec& b) {
   return a.name == b.name && a.shape == b.shape && a.dtype == b.dtype && a.category == b.category &&
-         a.lifespan == b.lifespan;
+         a.lifespan == b.lifespan && a.common == b.common;
 }
 
 }  // namespace
@@ -61,10 +61,13 @@ bool TraceArena::owns(const std::byte* address) const {
   return value >= fake_base(device_, FakeOwner::kArena) && value < next_address_;
 }
 
-PlannedArena::PlannedArena(Device& device, MemoryPlan plan)
+PlannedArena::PlannedArena(Device& device, MemoryPlan plan, CommonMemory* common)
     : device_(device.rank()), plan_(std::move(plan)) {
   MUO_CHECK(plan_.offsets.size() == plan_.specs.size());
   buffer_ = device.allocate(plan_.bytes, "the planned tensors");
+  if (plan_.common_bytes == 0) return;
+  MUO_CHECK(common != nullptr, "the memory plan has tensors that are common to ranks of a host");
+  common_ = common->take(device, plan_.common_bytes, "the planned tensors of all ranks");
 }
 
 void PlannedArena::zero(Stream& stream) {
@@ -78,7 +81,8 @@ Tensor PlannedArena::tensor(const TensorSpec& spec) {
   const TensorSpec& planned = plan_.specs[next_];
   MUO_CHECK(same(spec, planned), "tensor '", spec.name, "' ", spec.shape.text(),
             " where the memory plan has '", planned.name, "' ", planned.shape.text());
-  std::byte* data = buffer_->data() + plan_.offsets[next_++];
+  const std::int64_t offset = plan_.offsets[next_++];
+  std::byte* data = planned.common ? common_ + (offset - plan_.bytes) : buffer_->data() + offset;
   return {.data = data, .shape = spec.shape, .dtype = spec.dtype, .device = device_};
 }
 

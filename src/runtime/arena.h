@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/common_memory.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -39,6 +40,7 @@ struct TensorSpec {
   DType dtype = DType::kF32;
   MemoryCategory category = MemoryCategory::kActivations;
   Lifespan lifespan = Lifespan::kStep;
+  bool common = false;  // one for all ranks (CommonMemory); kRun
 };
 
 // Where the parts of a training run get their tensors. The run is built twice: first on a
@@ -65,12 +67,18 @@ class TraceArena final : public Arena {
   std::vector<Tensor> tensors_;
 };
 
-// Offsets into one allocation for every tensor of a TraceArena, in its order.
+// Offsets for every tensor of a TraceArena, in its order: into one allocation of the rank's own or,
+// from `bytes` on, into one of all ranks together.
 struct MemoryPlan {
   std::vector<TensorSpec> specs;
   std::vector<std::int64_t> offsets;  // multiples of kAlignment
   std::int64_t bytes = 0;             // what to allocate, once
   std::int64_t run_bytes = 0;         // of it, kRun tensors
+  std::int64_t common_bytes = 0;      // what all ranks allocate together
+  // A rank's own and its share of what is common.
+  [[nodiscard]] std::int64_t rank_bytes(int world) const {
+    return bytes + (common_bytes + world - 1) / world;
+  }
   // Sizes before sharing, by category.
   [[nodiscard]] std::int64_t category_bytes(MemoryCategory category) const;
 };
@@ -95,14 +103,16 @@ void check_plan(const MemoryPlan& plan, const TraceArena& arena,
 // Hands out the planned tensors; throws Error if it is asked for others, or in another order.
 class PlannedArena final : public Arena {
  public:
-  PlannedArena(Device& device, MemoryPlan plan);  // allocates plan.bytes, zero-filled
+  // Allocates plan.bytes, zero-filled; where there are common_bytes, takes these from `common`.
+  PlannedArena(Device& device, MemoryPlan plan, CommonMemory* common = nullptr);
   [[nodiscard]] Tensor tensor(const TensorSpec& spec) override;
-  void zero(Stream& stream);  // all of it
+  void zero(Stream& stream);  // all that is the rank's own
 
  private:
   int device_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> buffer_;
+  std::byte* common_ = nullptr;
   std::size_t next_ = 0;
 };
 

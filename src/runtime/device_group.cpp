@@ -87,6 +87,7 @@ class DeviceGroup::Impl {
   explicit Impl(const GroupOptions& options)
       : options_(options),
         rendezvous_(options.world),
+        common_(options.world),
         progress_(size(options)),
         ranks_(size(options)),
         watchdog_(progress_, patience_of(options), options.watch,
@@ -149,7 +150,8 @@ class DeviceGroup::Impl {
     std::unique_ptr<Communicator> communicator = communicators_->join(*device);
     if (options_.plugin != nullptr) device = keep_memory(std::move(device));
     at(rank) = std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_,
-                                      progress_[static_cast<std::size_t>(rank)]);
+                                      progress_[static_cast<std::size_t>(rank)],
+                                      options_.plugin == nullptr ? &common_ : nullptr);
   }
 
   // If one throws, the others are released; the first root cause is rethrown here.
@@ -208,6 +210,7 @@ class DeviceGroup::Impl {
 
   const GroupOptions options_;
   Rendezvous rendezvous_;
+  CommonMemory common_;
   std::unique_ptr<CommunicatorGroup> communicators_;
   std::vector<RankProgress> progress_;
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "runtime/common_memory.h"
 #include "runtime/communicator.h"
 #include "runtime/device.h"
 #include "runtime/plugin.h"
@@ -25,6 +26,7 @@ struct RankContext {
   Communicator& communicator;
   Rendezvous& barrier;  // of the host threads, outside captures
   RankProgress& progress;
+  CommonMemory* common = nullptr;  // of the ranks of a host; absent where each has a device's
 
   // Until what was enqueued on `stream`, or what `event` recorded, is done. Throws PeerFailed if a
   // peer failed meanwhile: what device memory holds is then of no use.

@@ -85,7 +85,13 @@ MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* cons
   plan.specs.assign(arena.specs().begin(), arena.specs().end());
   plan.offsets.resize(tensors.size());
   std::vector<std::size_t> shared;
+  std::vector<std::size_t> common;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (plan.specs[i].common) {
+      MUO_CHECK(is_run(plan.specs[i]), plan.specs[i].name, ": only kRun tensors can be common");
+      common.push_back(i);
+      continue;
+    }
     if (!is_run(plan.specs[i]) && !never_used(i)) {
       shared.push_back(i);
       continue;
@@ -114,6 +120,10 @@ MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* cons
         std::upper_bound(placed.begin(), placed.end(), offset,
                          [&](std::int64_t o, std::size_t j) { return o < plan.offsets[j]; });
     placed.insert(at, i);
+  }
+  for (const std::size_t i : common) {
+    plan.offsets[i] = plan.bytes + plan.common_bytes;
+    plan.common_bytes += aligned(tensors[i].bytes());
   }
   check_plan(plan, arena, graphs);
   return plan;

@@ -12,7 +12,7 @@ namespace muo {
 class Rank {
  public:
   Rank(std::unique_ptr<Device> device, std::unique_ptr<Communicator> communicator,
-       Rendezvous& barrier, RankProgress& progress)
+       Rendezvous& barrier, RankProgress& progress, CommonMemory* common = nullptr)
       : device_(std::move(device)), communicator_(std::move(communicator)) {
     context_ = std::make_unique<RankContext>(RankContext{.rank = communicator_->rank(),
                                                          .world = communicator_->world(),
@@ -22,7 +22,8 @@ class Rank {
                                                          .update = *update_,
                                                          .communicator = *communicator_,
                                                          .barrier = barrier,
-                                                         .progress = progress});
+                                                         .progress = progress,
+                                                         .common = common});
   }
   [[nodiscard]] RankContext& context() { return *context_; }
   // Waits until its device does nothing any more, whatever became of the work.

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "app/backend.h"
 #include "app/run_memory.h"
+#include "support/errors.h"
 
 namespace muo {
 namespace {
@@ -32,7 +36,7 @@ RunConfig fitted(const TrainOptions& options, std::int64_t available) {
 std::int64_t bytes_of(std::int64_t batch) {
   TrainOptions options = two_devices();
   options.device_batch_size = batch;
-  return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
+  return plan_run_memory(resolve(options, vocabulary_only(options))).rank_bytes(2);
 }
 
 TEST(FitBatch, IsTheLargestDivisorThatFits) {
@@ -63,7 +67,8 @@ TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
 // Activations are half as large, and there is nothing that only bf16 needs but the masters' shards.
 TEST(RunMemory, IsLessInBf16) {
   TrainOptions options = two_devices();
-  options.vocab_size = 20000;
+  options.vocab_size = 2000;  // logits that are one chunk in either
+  options.replicas = "own";
   const auto bytes = [&](DType dtype) {
     options.dtype = dtype;
     return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
@@ -113,6 +118,38 @@ TEST(BackgroundSaves, AreForSavesThatTrainingGoesOnAfter) {
   EXPECT_TRUE(stages());  // before an evaluation that takes long
   config.options.save_before_eval = -1;
   EXPECT_FALSE(stages());
+}
+
+TEST(RequireMemory, RefusesWithNumbersAndOptions) {
+  RunConfig config;
+  config.world = 3;
+  config.batch = 7;
+  MemoryPlan plan;
+  plan.bytes = std::int64_t{1} << 30;
+  EXPECT_NO_THROW(require_memory(config, plan, plan.bytes));
+  const std::string error =
+      test::message_of<InputError>([&] { require_memory(config, plan, plan.bytes - 1); });
+  EXPECT_THAT(error, HasSubstr("3 devices need 3.00 GiB (1.00 GiB each), 3.00 GiB are available"));
+  EXPECT_THAT(error, HasSubstr("--device-batch-size (now 7)"));
+  plan.common_bytes = std::int64_t{3} << 30;  // a GiB each
+  EXPECT_THROW(require_memory(config, plan, 2 * plan.bytes - 1), InputError);
+  EXPECT_NO_THROW(require_memory(config, plan, 2 * plan.bytes));
+  plan.common_bytes = 0;
+  plan.bytes = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THROW(require_memory(config, plan, plan.bytes - 1), InputError);
+}
+
+TEST(AvailableMemory, IsPositiveHere) {
+  EXPECT_GT(available_memory(), std::int64_t{1} << 20);
+  EXPECT_LT(available_memory(), std::int64_t{1} << 50);
+}
+
+TEST(AvailableMemory, IsSharedByTheRanksOfADevice) {
+  EXPECT_LT(available_memory_per_rank({.world = 1 << 20}), std::int64_t{1} << 30);
+  const BackendPlugin plugin{
+      .available_memory = [](int index) { return std::int64_t{index == 1 ? 10 : 20}; }};
+  EXPECT_EQ(available_memory_per_rank({.world = 4, .plugin = &plugin, .ranks_per_device = 2}), 5);
+  EXPECT_EQ(available_memory_per_rank({.world = 1, .plugin = &plugin}), 20);
 }
 
 }  // namespace

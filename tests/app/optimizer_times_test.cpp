@@ -53,7 +53,8 @@ class SeparateArena final : public Arena {
 };
 
 // What training would make of the same weights and gradients: eager steps, without clocks.
-std::vector<std::int64_t> trained(const RunConfig& config, std::int64_t steps) {
+std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
+  config.options.replicas = "own";  // as SeparateArena has none in common
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   std::vector<std::int64_t> out(params.size());

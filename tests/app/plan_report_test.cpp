@@ -8,6 +8,7 @@
 
 #include "app/plan_compare.h"
 #include "app/prediction.h"
+#include "app/run_memory.h"
 
 namespace muo {
 namespace {
@@ -21,6 +22,7 @@ PlanReport report_of(const std::string& strategy, std::int64_t devices) {
   options.devices = devices;
   options.num_iterations = 10;
   options.strategy = strategy;
+  options.replicas = "own";
   Corpus corpus;
   corpus.vocab_size = kByteVocab;
   PlanReport report;
@@ -68,6 +70,24 @@ TEST(PlanReport, SumsMemoryBeforeAndAfterSharing) {
   EXPECT_THAT(table, HasSubstr("6.00 MiB"));
   EXPECT_THAT(table, HasSubstr("1.00 MiB saved"));
   EXPECT_THAT(table, HasSubstr("All devices together: 10.00 MiB"));
+}
+
+TEST(PlanReport, CountsWhatDevicesHaveInCommonOnce) {
+  PlanReport report = report_of("balanced", 2);
+  report.memory.specs[0].common = true;
+  report.memory.bytes = 1 << 20;
+  report.memory.common_bytes = 4 << 20;
+  share_replicas(report.sharding);
+  const json plan = json::parse(plan_json(report));
+  EXPECT_EQ(plan["memory_bytes_per_device"], 1 << 20);
+  EXPECT_EQ(plan["memory_bytes_in_common"], 4 << 20);
+  EXPECT_EQ(plan["memory_bytes"], 6 << 20);
+  EXPECT_EQ(plan["process_bytes"].get<std::int64_t>() - process_base(2, false), 6 << 20);
+  const std::string table = plan_table(report);
+  EXPECT_THAT(table, HasSubstr("one for all devices    4.00 MiB"));
+  EXPECT_THAT(table, HasSubstr("1.00 MiB saved"));
+  EXPECT_THAT(table, HasSubstr("All devices together: 6.00 MiB"));
+  EXPECT_THAT(table, HasSubstr("one replica for all"));
 }
 
 TEST(PlanReport, TellsModelParametersAndSharding) {

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,7 +13,6 @@
 
 #include "app/backend.h"
 #include "app/model_json.h"
-#include "app/run_memory.h"
 #include "base/check.h"
 #include "support/errors.h"
 
@@ -366,32 +364,30 @@ TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   unsetenv("MUO_CUDA_PLUGIN");
 }
 
-TEST(RequireMemory, RefusesWithNumbersAndOptions) {
-  RunConfig config;
-  config.world = 3;
-  config.batch = 7;
-  MemoryPlan plan;
-  plan.bytes = std::int64_t{1} << 30;
-  EXPECT_NO_THROW(require_memory(config, plan, plan.bytes));
-  const std::string error =
-      test::message_of<InputError>([&] { require_memory(config, plan, plan.bytes - 1); });
-  EXPECT_THAT(error, HasSubstr("3 devices need 3.00 GiB (1.00 GiB each), 3.00 GiB are available"));
-  EXPECT_THAT(error, HasSubstr("--device-batch-size (now 7)"));
-  plan.bytes = std::numeric_limits<std::int64_t>::max();
-  EXPECT_THROW(require_memory(config, plan, plan.bytes - 1), InputError);
-}
-
-TEST(AvailableMemory, IsPositiveHere) {
-  EXPECT_GT(available_memory(), std::int64_t{1} << 20);
-  EXPECT_LT(available_memory(), std::int64_t{1} << 50);
-}
-
-TEST(AvailableMemory, IsSharedByTheRanksOfADevice) {
-  EXPECT_LT(available_memory_per_rank({.world = 1 << 20}), std::int64_t{1} << 30);
-  const BackendPlugin plugin{
-      .available_memory = [](int index) { return std::int64_t{index == 1 ? 10 : 20}; }};
-  EXPECT_EQ(available_memory_per_rank({.world = 4, .plugin = &plugin, .ranks_per_device = 2}), 5);
-  EXPECT_EQ(available_memory_per_rank({.world = 1, .plugin = &plugin}), 20);
+TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
+  const auto common = [](const TrainOptions& options) {
+    const RunConfig config = resolve(options, corpus());
+    const ShardingPlan plan = make_sharding_plan(config, gpt_parameters(config.model));
+    return std::ranges::any_of(plan.buckets,
+                               [](const Bucket& b) { return b.replica == ReplicaAt::kCommon; });
+  };
+  TrainOptions options = two_devices();
+  EXPECT_TRUE(common(options));
+  options.replicas = "own";
+  EXPECT_FALSE(common(options));
+  options.replicas = "auto";
+  options.strategy = "ddp";  // every rank writes every weight
+  EXPECT_FALSE(common(options));
+  options = two_devices();
+  options.devices = 1;
+  EXPECT_FALSE(common(options));
+  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
+  options = two_devices();
+  options.backend = "cuda";
+  EXPECT_FALSE(common(options));
+  options.replicas = "common";
+  EXPECT_THAT(error_of(options), HasSubstr("--replicas common: GPUs"));
+  unsetenv("MUO_CUDA_PLUGIN");
 }
 
 }  // namespace

@@ -27,9 +27,11 @@ namespace fs = std::filesystem;
 using test::Outcome;
 using test::run_program;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 class Survival : public Training {
  protected:
@@ -65,8 +67,10 @@ class Survival : public Training {
         EXPECT_EQ(losses(out), curve) << out;
       }
       EXPECT_LE(find_checkpoints(path(out)).size(), 4U);  // killed before it removed one
+      // What a kill in the last save left nobody has removed.
       for (const auto& item : fs::directory_iterator(path(out) / "checkpoints"))
-        EXPECT_EQ(item.path().filename().string().substr(0, 5), "step_");
+        EXPECT_THAT(item.path().filename().string(),
+                    AnyOf(StartsWith("step_"), StartsWith(ended ? "step_" : ".step_")));
       fs::remove_all(path(out));
     }
     EXPECT_GT(resumed, 0);
@@ -206,7 +210,7 @@ TEST_F(Survival, AnEvaluationThatWasLostIsMadeUpFor) {
     ASSERT_EQ(killed.code, 137) << killed.err;
     const std::vector<std::string> is = log_of("killed");
     ASSERT_LT(is.size(), want.size());
-    ASSERT_THAT(want[is.size()], testing::StartsWith(fmt::format("\"eval\" {} ", step)));
+    ASSERT_THAT(want[is.size()], StartsWith(fmt::format("\"eval\" {} ", step)));
   }
   const Outcome last = run_program(options("killed", run), plugin);
   EXPECT_EQ(last.code, 0) << last.err;

@@ -46,23 +46,11 @@ class Tensors {
 
   // Normal values: a block of random ones, again and again.
   Tensor normal(const Shape& shape, DType dtype, float scale = 1.0F) {
-    const Tensor out = zeros(shape, dtype);
-    constexpr std::int64_t kBlock = 1 << 16;
-    std::vector<float> values(kBlock);
-    const CounterRandom random(1, "values");
-    for (std::int64_t i = 0; i < kBlock; ++i)
-      values[static_cast<std::size_t>(i)] = scale * random.normal(static_cast<std::uint64_t>(i));
-    fill(
-        out,
-        [&](Tensor part) {
-          for (std::int64_t i = 0; i < part.numel(); ++i)
-            if (dtype == DType::kBF16)
-              part.as<BF16>()[i] = to_bf16(values[static_cast<std::size_t>(i)]);
-            else
-              part.as<float>()[i] = values[static_cast<std::size_t>(i)];
-        },
-        kBlock);
-    return out;
+    return of_normal(shape, dtype, [=](float z) { return scale * z; });
+  }
+  // Their squares.
+  Tensor squares(const Shape& shape, DType dtype) {
+    return of_normal(shape, dtype, [](float z) { return z * z; });
   }
   // Uniform in [0, bound).
   Tensor tokens(std::int64_t n, std::int64_t bound) {
@@ -93,6 +81,26 @@ class Tensors {
   }
 
  private:
+  template <class F>
+  Tensor of_normal(const Shape& shape, DType dtype, const F& f) {
+    const Tensor out = zeros(shape, dtype);
+    constexpr std::int64_t kBlock = 1 << 16;
+    std::vector<float> values(kBlock);
+    const CounterRandom random(1, "values");
+    for (std::int64_t i = 0; i < kBlock; ++i)
+      values[static_cast<std::size_t>(i)] = f(random.normal(static_cast<std::uint64_t>(i)));
+    fill(
+        out,
+        [&](Tensor part) {
+          for (std::int64_t i = 0; i < part.numel(); ++i)
+            if (dtype == DType::kBF16)
+              part.as<BF16>()[i] = to_bf16(values[static_cast<std::size_t>(i)]);
+            else
+              part.as<float>()[i] = values[static_cast<std::size_t>(i)];
+        },
+        kBlock);
+    return out;
+  }
   // `write` makes the first `block` elements on the host; the rest repeats them.
   template <class Write>
   void fill(const Tensor& out, const Write& write, std::int64_t block) {

@@ -24,11 +24,11 @@ inline void add_activation_cases(std::vector<MakeCase>& out, DType dtype) {
                 }};
   });
   out.push_back([dtype](Tensors& make, const Sizes& s) {
-    const Tensor x = make.normal({s.n(), 4 * s.c()}, dtype), dy = make.normal(x.shape, dtype);
+    const Tensor y = make.squares({s.n(), 4 * s.c()}, dtype), dy = make.normal(y.shape, dtype);
     return Case{.name = "relu_squared_backward",
-                .bytes = bytes_of({x, dy, dy}),
+                .bytes = bytes_of({y, dy, dy}),
                 .run = [=](Stream& stream) {
-                  relu_squared_backward(stream, {.dx = dy, .dy = dy, .x = x});
+                  relu_squared_backward(stream, {.dx = dy, .dy = dy, .y = y});
                 }};
   });
 }

@@ -28,12 +28,6 @@ ToyTraining on_device(ToyTraining run) {
 }
 ToyCurves device_train(const ToyTraining& run) { return test::train(on_device(run)); }
 
-void expect_bitwise(const ToyCurves& a, const ToyCurves& b, const std::string& what) {
-  EXPECT_EQ(a.losses, b.losses) << what;
-  EXPECT_EQ(a.grad_norms, b.grad_norms) << what;
-  EXPECT_EQ(a.weights, b.weights) << what;
-}
-
 // A GPU's exp and log, and the C library's, are within 2 ulp; the host's are within 2 as well.
 void expect_the_hosts_curve(const ToyTraining& run, const std::string& what) {
   test::expect_toy_agreement(device_train(run), what, /*function_ulp=*/4);

@@ -16,25 +16,11 @@ namespace {
 using test::ToyCurves;
 using test::ToyTraining;
 
-void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::string& what) {
-  EXPECT_EQ(got.losses, want.losses) << what;
-  EXPECT_EQ(got.grad_norms, want.grad_norms) << what;
-  EXPECT_EQ(got.weights, want.weights) << what;
-}
-
-// By replay, eagerly, and in two random orders.
 void expect_the_simple_forms_numbers(ToyTraining run, const std::string& what) {
   run.gather = "simple";
   const ToyCurves want = test::train(run);
   run.gather = "pipelined";
-  expect_bitwise(test::train(run), want, what);
-  run.graph = false;
-  expect_bitwise(test::train(run), want, what + ", eager");
-  run.graph = true;
-  for (const std::uint64_t seed : {1U, 2U}) {
-    run.random_order = seed;
-    expect_bitwise(test::train(run), want, what + ", order " + std::to_string(seed));
-  }
+  expect_bitwise_in_every_form(run, want, what);
 }
 
 TEST(PipelinedStep, IsBitwiseTheSimpleForm) {

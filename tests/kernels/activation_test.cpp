@@ -48,7 +48,7 @@ TEST(ReluSquaredBF16, IsTheRoundedValueBothWays) {
     const HostTensor dy = random_tensor(shape, "dy").rounded(DType::kBF16);
     const std::vector<double> before = dy.doubles();
     relu_squared(stream, {.y = y, .x = x});
-    relu_squared_backward(stream, {.dx = dy, .dy = dy, .x = x});
+    relu_squared_backward(stream, {.dx = dy, .dy = dy, .y = y});
     for (std::size_t i = 0; i < before.size(); ++i) {
       const double at = x.doubles()[i];
       EXPECT_EQ(y.values<BF16>()[i].bits, to_bf16(static_cast<float>(f(at))).bits) << i;
@@ -63,8 +63,10 @@ TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
   for (const Shape& shape : kShapes) {
     const HostTensor x = random_tensor(shape, "x");
     const HostTensor dy = random_tensor(shape, "dy");
+    const HostTensor y(shape);
     const HostTensor dx(shape);
-    relu_squared_backward(stream, {.dx = dx, .dy = dy, .x = x});
+    relu_squared(stream, {.y = y, .x = x});
+    relu_squared_backward(stream, {.dx = dx, .dy = dy, .y = y});
     constexpr double kStep = 0x1p-20;  // exact for a parabola but for the roundings, of u / step
     for (std::size_t i = 0; i < x.values().size(); ++i) {
       const double at{x.values()[i]};
@@ -77,13 +79,48 @@ TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
   }
 }
 
-TEST(ReluSquaredBackward, InPlaceGivesTheSameBits) {
+// y tells x: nothing is lost on the way through the rounded square and its rounded root.
+TEST(ReluSquaredBackward, IsThatOfXForEveryBF16) {
+  test::KernelStream stream;
+  std::vector<BF16> numbers;
+  for (std::uint32_t bits = 0; bits < 0x7F80; ++bits) {
+    const double x = double{to_f32(BF16{static_cast<std::uint16_t>(bits)})};
+    if (0x1p-63 <= x && x < 0x1p63) numbers.push_back({static_cast<std::uint16_t>(bits)});
+  }
+  const Shape shape{static_cast<std::int64_t>(numbers.size())};
+  const HostTensor x(shape, DType::kBF16);
+  const HostTensor dy(shape, DType::kBF16);
+  std::ranges::copy(numbers, x.values<BF16>().begin());
+  std::ranges::fill(dy.values<BF16>(), to_bf16(0.5F));
+  relu_squared(stream, {.y = x, .x = x});
+  relu_squared_backward(stream, {.dx = dy, .dy = dy, .y = x});
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    EXPECT_EQ(dy.values<BF16>()[i].bits, numbers[i].bits);
+}
+
+TEST(ReluSquaredBackward, IsThatOfXInFP32) {
+  test::KernelStream stream;
+  const HostTensor x = random_tensor({100'000}, "x");
+  const HostTensor dy({100'000});
+  std::ranges::fill(dy.values(), 0.5F);
+  const HostTensor y({100'000});
+  relu_squared(stream, {.y = y, .x = x});
+  relu_squared_backward(stream, {.dx = dy, .dy = dy, .y = y});
+  for (std::size_t i = 0; i < x.values().size(); ++i)
+    EXPECT_EQ(dy.values()[i], std::max(x.values()[i], 0.0F));
+}
+
+TEST(ReluSquared, InPlaceGivesTheSameBits) {
   test::KernelStream stream;
   const HostTensor x = random_tensor({77}, "x");
+  const HostTensor y({77});
   const HostTensor dy = random_tensor({77}, "dy");
   const HostTensor dx({77});
-  relu_squared_backward(stream, {.dx = dx, .dy = dy, .x = x});
-  relu_squared_backward(stream, {.dx = dy, .dy = dy, .x = x});
+  relu_squared(stream, {.y = y, .x = x});
+  relu_squared(stream, {.y = x, .x = x});
+  EXPECT_TRUE(std::ranges::equal(x.values(), y.values()));
+  relu_squared_backward(stream, {.dx = dx, .dy = dy, .y = y});
+  relu_squared_backward(stream, {.dx = dy, .dy = dy, .y = y});
   EXPECT_TRUE(std::ranges::equal(dy.values(), dx.values()));
 }
 
@@ -99,8 +136,8 @@ TEST(ReluSquared, AddressesDoNotMatter) {
     relu_squared(stream, {.y = y, .x = x});
     relu_squared(stream, {.y = other_y, .x = test::Unaligned(x)});
     EXPECT_EQ(other_y.doubles(), y.doubles());
-    relu_squared_backward(stream, {.dx = dx, .dy = dy, .x = x});
-    relu_squared_backward(stream, {.dx = other_dx, .dy = dy, .x = x});
+    relu_squared_backward(stream, {.dx = dx, .dy = dy, .y = y});
+    relu_squared_backward(stream, {.dx = other_dx, .dy = dy, .y = test::Unaligned(y)});
     EXPECT_EQ(other_dx.doubles(), dx.doubles());
   }
 }
@@ -122,14 +159,16 @@ TEST(ReluSquared, NamesWhatDoesNotFit) {
   const HostTensor y({2, 3});
   EXPECT_THAT(test::message_of<Error>([&] { relu_squared(stream, {.y = y, .x = x}); }),
               HasSubstr("relu_squared: y is (2, 3)"));
-  EXPECT_THAT(test::message_of<Error>([&] { relu_squared(stream, {.y = x, .x = x}); }),
+  const HostTensor long_x({7});
+  const auto part = [&](std::int64_t begin) { return Tensor(long_x).rows(begin, begin + 6); };
+  EXPECT_THAT(test::message_of<Error>([&] { relu_squared(stream, {.y = part(0), .x = part(1)}); }),
               HasSubstr("relu_squared: y overlaps x"));
   EXPECT_THAT(test::message_of<Error>(
-                  [&] { relu_squared_backward(stream, {.dx = x, .dy = y, .x = HostTensor({6})}); }),
+                  [&] { relu_squared_backward(stream, {.dx = x, .dy = y, .y = HostTensor({6})}); }),
               HasSubstr("relu_squared_backward: dy is (2, 3)"));
   EXPECT_THAT(test::message_of<Error>(
-                  [&] { relu_squared_backward(stream, {.dx = x, .dy = HostTensor({6}), .x = x}); }),
-              HasSubstr("relu_squared_backward: dx overlaps x"));
+                  [&] { relu_squared_backward(stream, {.dx = x, .dy = HostTensor({6}), .y = x}); }),
+              HasSubstr("relu_squared_backward: dx overlaps y"));
 }
 
 }  // namespace

@@ -101,6 +101,31 @@ TEST(ShardedStep, GraphEagerAndAnyOrderOfReplayAreBitwiseEqual) {
   }
 }
 
+TEST(ShardedStep, CommonReplicasChangeNothingButWhatIsSent) {
+  const std::vector<ParamSpec> params = toy_params();
+  for (const int world : {2, 4})
+    for (const ShardingPlan& own : all_plans(params, world))
+      for (const ShardingPlan& plan : {own, pipelined(own)}) {
+        ToyRun run = toy(world, "balanced", 3);
+        run.plan = plan;
+        const std::vector<ToyRank> want = run_toy(run);
+        share_replicas(run.plan);
+        const std::string what = plan.strategy + ", world " + std::to_string(world);
+        const PlanCost cost = plan_cost(run.plan, params);
+        const std::int64_t totals = (kRankPlaces + world) * size_of(DType::kF64);
+        for (int form = 0; form < 4; ++form) {
+          run.graph = form > 0;
+          if (form > 1) run.random_order_seed = static_cast<std::uint64_t>(form);
+          const std::vector<ToyRank> got = run_toy(run);
+          expect_bitwise_equal(got, want, what + ", form " + std::to_string(form));
+          for (std::size_t r = 0; r < got.size(); ++r)
+            EXPECT_EQ(got[r].sent_bytes,
+                      3 * (cost.sent_bytes[r] + 2 * (totals * (world - 1) / world)))
+                << what;
+        }
+      }
+}
+
 // An infinity in the state, whereas every gradient is finite.
 TEST(ShardedStep, NamesAMatrixWhoseUpdateIsNotFinite) {
   const std::vector<ParamSpec> params = toy_params();

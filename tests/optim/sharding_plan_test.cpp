@@ -293,6 +293,12 @@ TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
               HasSubstr("equal segments"));
   EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).publish = Publish::kNone; }),
               HasSubstr("publishes"));
+  EXPECT_THAT(defect(plan_, params_,
+                     [](ShardingPlan& p) {
+                       owned(p).replica = ReplicaAt::kCommon;
+                       owned(p).weight_wire = DType::kBF16;
+                     }),
+              HasSubstr("common replica"));
   EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { sliced(p).state = StateAt::kElements; }),
               HasSubstr("Muon"));
 }

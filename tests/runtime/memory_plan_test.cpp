@@ -324,5 +324,46 @@ TEST(PlannedArena, HandsOutThePlannedTensorsInTheirOrderAndNoOthers) {
   EXPECT_THROW((void)arena.tensor(spec("c", 1)), Error);  // one too many
 }
 
+TEST(PlannedArena, RanksHaveTheirCommonTensorsOnce) {
+  constexpr int kWorld = 3;
+  Tracing t;
+  TensorSpec weights = spec("weights", 1000, Lifespan::kRun);
+  weights.common = true;
+  const Tensor traced = t.arena.tensor(weights);
+  const Tensor own = t.arena.tensor(spec("own", 500));
+  t.capture([&] { t.one->copy(own, traced.elements(0, 500)); });
+  const MemoryPlan plan = t.plan();
+  EXPECT_EQ(plan.bytes, 512);
+  EXPECT_EQ(plan.common_bytes, 1024);
+  EXPECT_EQ(plan.rank_bytes(kWorld), 512 + 342);
+  CommonMemory common(kWorld);
+  std::vector<std::unique_ptr<PlannedArena>> arenas;
+  std::vector<Tensor> seen;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    HostDevice device(rank);
+    arenas.push_back(std::make_unique<PlannedArena>(device, plan, &common));
+    EXPECT_EQ(device.allocations(), rank == 0 ? 2 : 1);
+    seen.push_back(arenas.back()->tensor(weights));
+    const Tensor mine = arenas.back()->tensor(spec("own", 500));
+    mine.data[0] = std::byte{1};
+  }
+  EXPECT_EQ(seen[1].data, seen[0].data);
+  EXPECT_EQ(seen[2].data, seen[0].data);
+  EXPECT_EQ(seen[0].data[0], std::byte{0});
+  HostDevice alone(0);
+  EXPECT_THROW(PlannedArena(alone, plan), Error);  // no common memory
+  HostDevice other(1);
+  static_cast<void>(common.take(alone, 1, "a second piece"));
+  EXPECT_THROW((void)common.take(other, 2, "a second piece"), Error);
+}
+
+TEST(PlanMemory, WhatIsCommonOutlivesTheStep) {
+  Tracing t;
+  TensorSpec step = spec("step", 8);
+  step.common = true;
+  static_cast<void>(t.arena.tensor(step));
+  EXPECT_THROW((void)t.plan(), Error);
+}
+
 }  // namespace
 }  // namespace muo

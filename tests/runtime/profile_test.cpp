@@ -93,7 +93,7 @@ std::vector<Timeline> record(const std::string& options, const std::string& agai
       "train --data " + (directory.path() / "text.txt").string() + " --out " +
       (directory.path() / "run").string() +
       " --model plain --depth 2 --n-embd 32 --n-head 2 --max-seq-len 32 --device-batch-size 2 "
-      "--devices 2 --total-batch-size 256 --sample-every -1 --backend host " +
+      "--devices 2 --total-batch-size 256 --sample-every -1 --backend host --replicas own " +
       options + (options.find("--eval-every") == std::string::npos ? " --eval-every -1" : "");
   const std::string recorder =
       "NVTX_INJECTION64_PATH=" MUO_NVTX_RECORDER " NVTX_RECORDER_FILE=" + events;

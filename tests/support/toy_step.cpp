@@ -130,11 +130,14 @@ MemoryPlan plan_rank(const ToyRun& run, int rank) {
 }
 
 ToyRank run_rank(const ToyRun& run, RankContext& rank) {
-  PlannedArena arena(rank.device, plan_rank(run, rank.rank));
+  PlannedArena arena(rank.device, plan_rank(run, rank.rank), rank.common);
   ToyRankStep step(run, rank, arena);
   ShardedStep& sharded = step.sharded();
-  for (std::size_t i = 0; i < run.params.size(); ++i)
-    spoil(sharded.weight(i));
+  for (int turn = 0; turn < rank.world; ++turn) {  // one after another: replicas may be common
+    for (std::size_t i = 0; turn == rank.rank && i < run.params.size(); ++i)
+      spoil(sharded.weight(i));
+    rank.barrier.arrive({}, "spoiling");
+  }
   for (const StateEntry& entry : sharded.state())
     for (const ParamSpec& param : run.params) {
       if (param.name != entry.name) continue;

@@ -43,6 +43,7 @@ RunConfig toy_config(const ToyTraining& run) {
   config.options.strategy = run.strategy;
   config.options.gather = run.gather;
   config.options.accumulate = run.accumulate;
+  config.options.replicas = run.replicas;
   config.options.graph = run.graph;
   config.options.seed = 42;
   config.model = {.vocab_size = kVocab,
@@ -85,6 +86,24 @@ ToyCurves train(const ToyTraining& run) {
                       if (run.perturbation != 0) perturb(state, run.perturbation, step);
                       if (run.before_step) run.before_step(rank, state, step);
                     }});
+}
+
+void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::string& what) {
+  EXPECT_EQ(got.losses, want.losses) << what;
+  EXPECT_EQ(got.grad_norms, want.grad_norms) << what;
+  EXPECT_EQ(got.weights, want.weights) << what;
+}
+
+void expect_bitwise_in_every_form(ToyTraining run, const ToyCurves& want, const std::string& what) {
+  run.graph = true;
+  expect_bitwise(train(run), want, what);
+  run.graph = false;
+  expect_bitwise(train(run), want, what + ", eager");
+  run.graph = true;
+  for (const std::uint64_t seed : {1U, 2U}) {
+    run.random_order = seed;
+    expect_bitwise(train(run), want, what + ", order " + std::to_string(seed));
+  }
 }
 
 Agreement agreement(const ToyTraining& run) {

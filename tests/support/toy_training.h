@@ -19,6 +19,7 @@ struct ToyTraining {
   std::string strategy = "balanced";
   std::string gather = "pipelined";
   std::string accumulate = "local";
+  std::string replicas = "own";
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;
@@ -39,6 +40,10 @@ using ToyCurves = RunCurves;
 
 RunConfig toy_config(const ToyTraining& run);
 ToyCurves train(const ToyTraining& run);
+
+void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::string& what);
+// By replay, eagerly, and in two random orders of the graphs' nodes.
+void expect_bitwise_in_every_form(ToyTraining run, const ToyCurves& want, const std::string& what);
 
 // What agreement means where only the order of rounding differs (design decision 8): 4 times the
 // median distance of 8 runs, perturbed by one ulp, from the unperturbed one.

@@ -40,7 +40,7 @@ struct Inputs {
 void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
               const ShardingPlan& plan, RunCurves& result, std::mutex& mutex) {
   const RunConfig& config = run.config;
-  PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank));
+  PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common);
   RunState state(rank, config, params, plan, arena);
   if (config.options.graph) capture_graphs(rank, arena, state);
   rank.device.seal();

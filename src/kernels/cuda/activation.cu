@@ -37,24 +37,26 @@ struct ReluSquaredBackward {
   static constexpr int kPacks = 2;
   T* dx;
   const T* dy;
-  const T* x;
+  const T* y;
 
   template <int N>
   struct Inputs {
-    Pack<N> dy, x;
+    Pack<N> dy, y;
   };
   template <int N>
   __device__ __forceinline__ Inputs<N> load(std::int64_t i) const {
-    return {cuda::load<N>(dy + i), cuda::load<N>(x + i)};
+    return {cuda::load<N>(dy + i), cuda::load<N>(y + i)};
   }
   template <int N>
   __device__ __forceinline__ void finish(std::int64_t i, const Inputs<N>& in) const {
     Pack<N> out;
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const float r = relu(in.x.v[j]);
-      out.v[j] = (r + r) * in.dy.v[j];
-    }
+    for (int j = 0; j < N; ++j)
+      out.v[j] = sqrtf(in.y.v[j]);
+    out = rounded<T>(out);
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      out.v[j] = (out.v[j] + out.v[j]) * in.dy.v[j];
     store(dx + i, out);
   }
 };
@@ -68,10 +70,10 @@ void relu_squared(NativeStream stream, const ReluSquaredArgs& args) {
 }
 
 void relu_squared_backward(NativeStream stream, const ReluSquaredBackwardArgs& args) {
-  dispatch(args.x.dtype, [&]<class T>() {
-    const ReluSquaredBackward<T> body{args.dx.as<T>(), args.dy.as<T>(), args.x.as<T>()};
-    with_width<T>(vectors_fit<T>(0, {body.dx, body.dy, body.x}),
-                  [&]<int N>() { launch_elementwise<N>(stream, body, args.x.numel()); });
+  dispatch(args.y.dtype, [&]<class T>() {
+    const ReluSquaredBackward<T> body{args.dx.as<T>(), args.dy.as<T>(), args.y.as<T>()};
+    with_width<T>(vectors_fit<T>(0, {body.dx, body.dy, body.y}),
+                  [&]<int N>() { launch_elementwise<N>(stream, body, args.y.numel()); });
   });
 }
 

@@ -22,12 +22,12 @@ void relu_squared(const ReluSquaredArgs& args) {
 }
 
 void relu_squared_backward(const ReluSquaredBackwardArgs& args) {
-  dispatch(args.x.dtype, [&]<class T>() {
+  dispatch(args.y.dtype, [&]<class T>() {
     T* dx = args.dx.as<T>();
     const T* dy = args.dy.as<T>();
-    const T* x = args.x.as<T>();
-    simd::for_lanes(args.x.numel(), [&](std::int64_t i, auto lanes) {
-      const simd::F32 r = relu(simd::load(x + i, lanes));
+    const T* y = args.y.as<T>();
+    simd::for_lanes(args.y.numel(), [&](std::int64_t i, auto lanes) {
+      const simd::F32 r = simd::rounded<T>(simd::sqrt(simd::load(y + i, lanes)));
       simd::store(dx + i, (r + r) * simd::load(dy + i, lanes), lanes);
     });
   });

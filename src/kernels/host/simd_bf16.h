@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "base/dtype.h"
 #include "kernels/host/simd.h"
@@ -77,6 +78,15 @@ inline void store(BF16* p, F32 a, FirstLanes lanes) {
 
 // What storing and loading bf16 makes of every lane.
 inline F32 round_to_bf16(F32 a) { return detail::widen_bf16(detail::narrow_bf16(a)); }
+
+// What storing and loading T makes of every lane.
+template <class T>
+inline F32 rounded(F32 a) {
+  if constexpr (std::is_same_v<T, BF16>)
+    return round_to_bf16(a);
+  else
+    return a;
+}
 
 // Sum of x[i] y[i] in 64 partial sums, folded in a fixed order.
 template <class X, class Y>
