@@ -7,6 +7,8 @@
 namespace muo::host {
 namespace {
 
+constexpr Index kKeys = 256;  // of a tile
+
 // Scratch of one (batch row, key-value head), in words (attention_product.h).
 struct Scratch {
   Index k_width;
@@ -97,14 +99,8 @@ void attend(const Scratch& s, const QueryBlock& block, const T* q, T* out, float
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
     add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, scale * kLog2E, softmax);
 
-  for (Index v = 0; v < block.vectors(); ++v) {
-    const F32 inverse = simd::broadcast(1.0F) / softmax.sum[v];
-    for (Index d = 0; d < h; ++d) {
-      float* p = s.out_t + d * kQueries + v * kLanes;
-      store(p, load(p) * inverse);
-    }
-  }
-  transpose_out(out, stride, s.out_t, kQueries, block.count, h, 1.0F);
+  transpose_out(out, stride, s.out_t, kQueries, block.count, h,
+                [&](Index v) { return simd::broadcast(1.0F) / softmax.sum[v]; });
   float maximum[kQueries];
   float sum[kQueries];
   for (Index v = 0; v < kQueryVectors; ++v) {
@@ -128,7 +124,7 @@ void attention_of(const AttentionArgs& args) {
   s.v = workspace.take(words<T>(keys) * s.width);
   s.q_t = workspace.take(s.width * kQueries);
   s.out_t = workspace.take(s.width * kQueries);
-  s.scores = workspace.take(kKeys * kQueries);
+  s.scores = workspace.take(std::min(kKeys, keys) * kQueries);
   for (Index row = 0; row < b; ++row) {
     for (Index kv = 0; kv < kv_heads; ++kv) {
       const Index kv_offset = (row * t * kv_heads + kv) * h;

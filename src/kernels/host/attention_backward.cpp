@@ -5,6 +5,8 @@
 namespace muo::host {
 namespace {
 
+constexpr Index kKeys = 64;  // of a tile
+
 // Scratch of one (batch row, key-value head). Operands are words (attention_product.h) along the
 // features, the keys or the queries; where a word is one number, layouts that then agree are one.
 struct Scratch {
@@ -135,7 +137,8 @@ void attend(const Scratch& s, const QueryBlock& block, const BlockPointers<T>& x
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
     add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, factor, rows);
 
-  transpose_out(x.dq, stride, s.dq_t, kQueries, block.count, h, scale);
+  transpose_out(x.dq, stride, s.dq_t, kQueries, block.count, h,
+                [&](Index /*v*/) { return simd::broadcast(scale); });
 }
 
 template <class T>
@@ -187,7 +190,7 @@ void attention_backward(const AttentionBackwardArgs& args) {
 std::int64_t attention_workspace(std::int64_t t, std::int64_t h, DType dtype) {
   Workspace counted;
   dispatch(dtype, [&]<class T>() { Scratch::of<T>(counted, t, h); });
-  return counted.needed();  // more than forward
+  return counted.needed();  // forward needs less at every size
 }
 
 }  // namespace muo::host

@@ -80,15 +80,17 @@ inline void transpose_in(float* dst_t, Index dst_stride, const T* src, Index str
     }
 }
 
-// dst(i, d) <- factor * src_t(d, i), which is fp32, for i < rows, d < h.
-template <class T>
+// dst(i, d) <- factor of row i times src_t(d, i), which is fp32, for i < rows, d < h. factors(v)
+// are those of the rows from v kLanes on.
+template <class T, class Factors>
 inline void transpose_out(T* dst, Index stride, const float* src_t, Index src_stride, Index rows,
-                          Index h, float factor) {
-  const auto tile = [&](T* to, Index to_stride, const float* from) {
-    transpose_tile([&](Index d) { return load(from + d * src_stride) * simd::broadcast(factor); },
-                   [&](Index i, F32 x) { store(to + i * to_stride, x); });
-  };
-  for (Index i = 0; i < rows; i += kLanes)
+                          Index h, const Factors& factors) {
+  for (Index i = 0; i < rows; i += kLanes) {
+    const F32 factor = factors(i / kLanes);
+    const auto tile = [&](T* to, Index to_stride, const float* from) {
+      transpose_tile([&](Index d) { return load(from + d * src_stride) * factor; },
+                     [&](Index r, F32 x) { store(to + r * to_stride, x); });
+    };
     for (Index d = 0; d < h; d += kLanes) {
       T* to = dst + i * stride + d;
       const float* from = src_t + d * src_stride + i;
@@ -101,6 +103,7 @@ inline void transpose_out(T* dst, Index stride, const float* src_t, Index src_st
           std::copy_n(part + r * kLanes, std::min(kLanes, h - d), to + r * stride);
       }
     }
+  }
 }
 
 // Asks for a row that is needed soon: the rows of one head are too far apart for the CPU to
@@ -111,20 +114,21 @@ inline void prefetch_row(const T* row, Index h) {
   for (Index i = 0; i < h * static_cast<Index>(sizeof(T)); i += 64)
     __builtin_prefetch(bytes + i);
 }
-inline constexpr Index kRowsAhead = 8;
+inline constexpr Index kRowsAhead = 16;
 
 // dst(dst_rows, width) <- words along the features of src(rows, h); zeros elsewhere.
 template <class T>
 inline void pack_rows(float* dst, Index width, Index dst_rows, const T* src, Index stride,
                       Index rows, Index h) {
   constexpr Index kNumbers = kLanes * Operand<T>::kDepth;
-  std::fill_n(dst, width * dst_rows, 0.0F);
+  std::fill_n(dst + rows * width, (dst_rows - rows) * width, 0.0F);
   for (Index i = 0; i < rows; ++i, dst += width, src += stride) {
     if (i + kRowsAhead < rows) prefetch_row(src + kRowsAhead * stride, h);
     Index d = 0;
     for (; d + kNumbers <= h; d += kNumbers)
       store(dst + d / Operand<T>::kDepth, Operand<T>::load_words(src + d));
     if (d == h) continue;
+    std::fill(dst + d / Operand<T>::kDepth, dst + width, 0.0F);
     T part[static_cast<std::size_t>(kNumbers)] = {};
     std::copy_n(src + d, h - d, part);
     simd::for_lanes(words<T>(h - d), [&](Index w, auto lanes) {

@@ -18,13 +18,12 @@
 //   O^T += V^T P^T   dQ^T += K^T dS^T  depth: keys      lanes: queries
 //   dV  += P^T dO    dK  += dS^T Q     depth: queries   lanes: features
 // Every operand is kept as words along the depth of its product. Where words are two numbers of
-// bf16, K, P and dS of the backward pass are kept twice, as each enters products of two depths.
+// bf16, the backward pass keeps K and dS twice, as each enters products of two depths.
 namespace muo::host {
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.693147180559945309417F;
 inline constexpr Index kQueries = 64;
-inline constexpr Index kKeys = 64;
 inline constexpr Index kQueryVectors = kQueries / kLanes;
 
 inline F32 lane_numbers() {
