@@ -12,6 +12,7 @@
 
 #include "app/gemm_rate.h"
 #include "app/text_table.h"
+#include "kernels/attention.h"
 
 namespace muo {
 namespace {
@@ -87,8 +88,8 @@ std::vector<OperationTime> sorted(std::vector<OperationTime> rows) {
 double of_ceiling(const OperationTime& row, const Ceilings& ceilings) {
   if (row.seconds <= 0) return 0;
   if (row.flops <= 0) return row.bytes / row.seconds / ceilings.bytes;
-  // Attention widens bf16.
-  const bool bf16 = row.dtype == DType::kBF16 && is_product(row);
+  const bool bf16 = row.dtype == DType::kBF16 &&
+                    (is_product(row) || (is_attention(row) && host_attention_multiplies_bf16()));
   return row.flops / row.seconds / (bf16 ? ceilings.bf16 : ceilings.fp32);
 }
 

@@ -102,6 +102,8 @@ std::int64_t attention_workspace(const AttentionSize& size) {
   return std::max(host::attention_workspace(size.t, size.h, size.dtype), device_workspace(size));
 }
 
+bool host_attention_multiplies_bf16() { return host::attention_multiplies_bf16(); }
+
 std::string describe_attention(const AttentionSize& size) {
   return device.describe == nullptr ? std::string{} : device.describe(size);
 }

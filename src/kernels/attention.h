@@ -59,6 +59,9 @@ std::int64_t attention_workspace(const AttentionSize& size);
 // One line: how attention of this size is computed on the device, and why so. Empty without one.
 std::string describe_attention(const AttentionSize& size);
 
+// Whether the host's products here are of bf16, where tensors are: else it widens them to fp32.
+bool host_attention_multiplies_bf16();
+
 // A backend's library calls this when it is loaded.
 struct AttentionBackend {
   std::int64_t (*workspace)(const AttentionSize& size) = nullptr;

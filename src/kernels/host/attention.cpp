@@ -143,6 +143,8 @@ void attention_of(const AttentionArgs& args) {
 
 }  // namespace
 
+bool attention_multiplies_bf16() { return Operand<BF16>::kDepth > 1; }
+
 void attention(const AttentionArgs& args) {
   dispatch(args.q.dtype, [&]<class T>() { attention_of<T>(args); });
 }

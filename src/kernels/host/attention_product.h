@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/host/simd_bf16.h"
 
@@ -31,12 +30,7 @@ struct Operand {
   // A word in each lane, of numbers that T holds exactly.
   static F32 combine(const Group& x) { return x[0]; }
   // The same of any numbers: rounded to T.
-  static F32 round(const Group& x) {
-    if constexpr (std::is_same_v<T, BF16>)
-      return simd::round_to_bf16(x[0]);
-    else
-      return x[0];
-  }
+  static F32 round(const Group& x) { return simd::rounded<T>(x[0]); }
   // The same as words that follow along a row: of each vector, to rows `stride` words apart.
   static void store_rows(float* row, Index /*stride*/, const Group& x) { store(row, round(x)); }
 };
