@@ -9,7 +9,7 @@ packages=(g++-12 cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
           libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev git)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format clang-tidy shellcheck python3) ;;
+  --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache) ;;
   --fuzz) packages+=(clang libclang-rt-14-dev) ;;
   *) echo "setup.sh: unknown option '$1'; there are --dev and --fuzz" >&2; exit 2 ;;
 esac
@@ -17,7 +17,7 @@ esac
 # One of our tools that did not come as a package serves as well.
 declare -A command_of=([g++-12]=g++-12 [cmake]=cmake [ninja-build]=ninja [git]=git
                        [clang-format]=clang-format [clang-tidy]=clang-tidy
-                       [shellcheck]=shellcheck [python3]=python3)
+                       [shellcheck]=shellcheck [python3]=python3 [ccache]=ccache)
 
 # Fills `missing`. A package that an interrupted installation left half configured is missing too.
 find_missing() {

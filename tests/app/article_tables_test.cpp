@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "support/paths.h"
 #include "support/program.h"
 
 namespace muo::test {
@@ -53,7 +54,7 @@ TEST(ArticleTables, ParallelMuonsRateIsOfACard) {
 }
 
 TEST(ArticleTables, StandInTheDocumentation) {
-  std::ifstream file(MUO_SOURCE_DIR "/docs/strategies.md");
+  std::ifstream file(source_directory() + "/docs/strategies.md");
   std::stringstream docs;
   docs << file.rdbuf();
   for (const ArticleTable& table : article_tables()) {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "support/files.h"
+#include "support/paths.h"
 #include "support/program.h"
 
 namespace muo::test {
@@ -19,7 +20,7 @@ namespace {
 // The most resident memory of the program with these arguments, in bytes; -1: it failed.
 double peak_bytes(const std::string& arguments) {
   const std::string command =
-      "exec " MUO_PROGRAM " " + arguments + " >/dev/null 2>&1";  // no shell beside it
+      "exec " + program() + " " + arguments + " >/dev/null 2>&1";  // no shell beside it
   const pid_t child = fork();
   if (child == 0) {
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);

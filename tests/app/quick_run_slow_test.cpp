@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/files.h"
+#include "support/paths.h"
 
 namespace muo {
 namespace {
@@ -17,7 +18,7 @@ TEST(SlowQuickRun, EndsBelowTheBitsPerByteItIsMeantFor) {
     GTEST_SKIP() << "minutes long; scripts/test.sh --slow runs it";
   const test::TemporaryDirectory directory;
   const std::filesystem::path run = directory.path() / "run";
-  const std::string command = MUO_SOURCE_DIR "/scripts/train.sh --out " + run.string();
+  const std::string command = test::source_directory() + "/scripts/train.sh --out " + run.string();
   ASSERT_EQ(std::system(command.c_str()), 0);  // NOLINT(concurrency-mt-unsafe): one thread
 
   double bits_per_byte = 1e9;

@@ -9,6 +9,7 @@
 
 #include "fuzz/targets.h"
 #include "support/files.h"
+#include "support/paths.h"
 
 namespace muo::test {
 namespace {
@@ -20,7 +21,7 @@ class Corpus : public testing::TestWithParam<fuzz::Target> {
   [[nodiscard]] static std::vector<fs::path> files() {
     std::set<fs::path> sorted;
     for (const auto& entry :
-         fs::directory_iterator(fs::path(MUO_SOURCE_DIR) / "tests/fuzz/corpus" / GetParam().name))
+         fs::directory_iterator(fs::path(source_directory()) / "tests/fuzz/corpus" / GetParam().name))
       sorted.insert(entry.path());
     return {sorted.begin(), sorted.end()};
   }

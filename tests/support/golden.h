@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/safetensors.h"
+#include "support/paths.h"
 
 namespace muo::test {
 
@@ -15,7 +16,7 @@ class Golden {
  public:
   explicit Golden(std::string_view name) : file_(directory() + std::string(name)) {}
 
-  [[nodiscard]] static std::string directory() { return MUO_SOURCE_DIR "/tests/golden/"; }
+  [[nodiscard]] static std::string directory() { return source_directory() + "/tests/golden/"; }
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool has(std::string_view name) const { return file_.find(name) != nullptr; }
   [[nodiscard]] Shape shape(std::string_view name) const { return entry(name).spec.shape; }

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "support/files.h"
+#include "support/paths.h"
 
 namespace muo::test {
 
@@ -12,7 +13,7 @@ Outcome run_program(const std::string& arguments, const std::string& environment
   const TemporaryDirectory directory;
   const std::string err = directory.path() / "err";
   const std::string command =
-      "{ " + environment + " " + MUO_PROGRAM + " " + arguments + "; } 2>" + err;
+      "{ " + environment + " " + program() + " " + arguments + "; } 2>" + err;
   Outcome outcome;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;
