@@ -64,7 +64,8 @@ target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static CU
 # Where dlopen looks for cuDNN.
 set_target_properties(muograph_cuda PROPERTIES BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
 set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
-target_link_options(muograph_cuda PRIVATE -Wl,--no-undefined)
+target_link_options(muograph_cuda PRIVATE -Wl,--no-undefined
+                    -Wl,--wrap=__cudaRegisterFunction)  # src/runtime/cuda/kernel_list.cpp
 
 if(MUO_TESTS)
   add_library(muograph_fake_driver SHARED tests/cuda/fake_driver.cpp)

@@ -4,12 +4,12 @@
 #include <cstdio>
 
 #include "app/backend.h"
-#include "app/capture_graphs.h"
 #include "app/commands.h"
 #include "app/evaluator.h"
 #include "app/inference.h"
 #include "app/model_json.h"
 #include "app/run_config.h"
+#include "app/warm_up.h"
 
 namespace muo {
 namespace {
@@ -56,7 +56,7 @@ int run_eval(const EvalOptions& options) {
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, batch, rank.rank, world));
     InferenceState state(rank, config, params, batch, arena);
-    capture_graphs(rank, arena, state);
+    warm_up_and_capture(rank, arena, state);
     Evaluator evaluator(rank, *state.eval, *corpus.val, batch, config.seq_len, rows);
     state.load(checkpoint, corpus.token_bytes);
     const EvalResult mine = evaluator.run();

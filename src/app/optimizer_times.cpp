@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "app/backend.h"
-#include "app/capture_graphs.h"
 #include "app/initial_weights.h"
 #include "app/run_memory.h"
 #include "app/traced_plan.h"
+#include "app/warm_up.h"
 #include "base/philox.h"
 #include "kernels/fingerprint.h"
 #include "optim/sharded_step.h"
@@ -195,7 +195,7 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     const auto mine = static_cast<std::size_t>(rank.rank);
     PlannedArena arena(rank.device, memory_of(rank.rank), rank.common);
     Updates updates(rank, plan, params, arena);
-    if (config.options.graph) capture_graphs(rank, arena, updates);
+    warm_up_and_capture(rank, arena, updates, config.options.graph);
     rank.device.seal();
     rank.barrier.arrive({}, "start-up");
     initialize(rank, config, params, updates);

@@ -82,6 +82,7 @@ struct Setter {
   void operator()(std::vector<std::string>* field) const { field->emplace_back(text); }
   void operator()(bool* field) const { *field = parse_switch(where, text); }
   void operator()(std::int64_t* field) const {
+    check_choice(row, where, text);
     *field = parse_ranged<std::int64_t>(row, where, text, kWhole);
   }
   void operator()(std::uint64_t* field) const {

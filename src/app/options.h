@@ -63,6 +63,7 @@ struct TrainOptions : DeviceOptions {
   std::string replicas = "auto";     // or "own" or "common": see ReplicaAt
   std::string accumulate = "local";  // or "sharded": see Accumulate
   bool graph = true;                 // false: the same calls, eagerly
+  std::int64_t graph_branches = 3;   // or 1: see Branches
   std::optional<DType> dtype, gradient_wire, weight_wire;
   DType embedding_state = DType::kF32;
   std::string gemm_table;  // empty: the library's first proposals

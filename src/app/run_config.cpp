@@ -107,6 +107,7 @@ class Resolver {
   void devices() {
     TrainOptions& o = run_.options;
     run_.group = choose_devices(o, run_.notes);
+    run_.group.branches = static_cast<Branches>(o.graph_branches);
     run_.world = run_.group.world;
     if (o.replicas == "common" && run_.group.plugin != nullptr)
       throw InputError("--replicas common: GPUs have memory of their own: give own or auto");

@@ -23,7 +23,7 @@ class RunState {
   RunState(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
            const ShardingPlan& plan, Arena& arena);
 
-  void warm_up();  // see capture_graphs.h; waits
+  void warm_up();  // see warm_up.h; waits
   void capture();
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
 

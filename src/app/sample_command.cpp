@@ -3,11 +3,11 @@
 #include <cstdio>
 
 #include "app/backend.h"
-#include "app/capture_graphs.h"
 #include "app/commands.h"
 #include "app/inference.h"
 #include "app/model_json.h"
 #include "app/sampler.h"
+#include "app/warm_up.h"
 #include "data/token_data.h"
 
 namespace muo {
@@ -28,7 +28,7 @@ int run_sample(const SampleOptions& options) {
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
     InferenceState state(rank, config, params, 0, arena);
-    capture_graphs(rank, arena, state);
+    warm_up_and_capture(rank, arena, state);
     state.load(checkpoint, {});
     for (std::int64_t i = 0; i < options.num_samples; ++i) {
       const std::string text = sample_text(*state.decoder, config, options.prompt,

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "app/capture_graphs.h"
 #include "app/median.h"
 #include "app/run_state.h"
+#include "app/warm_up.h"
 #include "base/philox.h"
 
 namespace muo {
@@ -27,7 +27,7 @@ class Steps {
         pinned_(rank.device.allocate_pinned((shape_.numel() + 1) * size_of(DType::kI32), "tokens")),
         tokens_(reinterpret_cast<std::int32_t*>(pinned_->data())),
         copied_(rank.device.make_event()) {
-    if (config.options.graph) capture_graphs(rank, arena_, state_);
+    warm_up_and_capture(rank, arena_, state_, config.options.graph);
     rank.device.seal();
     rank.barrier.arrive({}, "start-up");
     state_.initialize({});

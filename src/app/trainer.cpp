@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "app/capture_graphs.h"
 #include "app/evaluator.h"
 #include "app/model_json.h"
 #include "app/run_state.h"
 #include "app/sampler.h"
+#include "app/warm_up.h"
 #include "data/loader.h"
 #include "kernels/gemm.h"
 #include "optim/number_place.h"
@@ -48,7 +48,7 @@ class RankTrainer {
         copied_(rank.device.make_event()) {}
 
   void train() {
-    if (config_.options.graph) capture_graphs(rank_, arena_, state_);
+    warm_up_and_capture(rank_, arena_, state_, config_.options.graph);
     if (is_logger() && !config_.options.graph_dot.empty())
       state_.step.write_dot(config_.options.graph_dot);
     const LoaderOptions loading = loader_options();

@@ -242,6 +242,7 @@ void CheckedCommunicator::finish(Stream& stream, Collective collective, std::int
   const bool in_place = own_place >= 0 && in.data == out.data + own_place * size_of(out.dtype);
   MUO_CHECK(in_place || !overlap(out, in), name_of(collective.kind), " with tag ", collective.tag,
             ": the output overlaps the input");
+  if (muted_) return;
   const ProfileRange range(ProfileKind::kCollective, ProfileRange::Payload{collective.wire_bytes},
                            name_of(collective.kind), " #", collective.tag);
   enqueue(stream, collective);

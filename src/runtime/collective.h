@@ -76,6 +76,7 @@ class CheckedCommunicator : public Communicator {
   void scatter(Stream& stream, Tag tag, Tensor part, Tensor full,
                std::span<const std::int64_t> counts, int root) final;
   void all_to_all(Stream& stream, Tag tag, Tensor out, Tensor in) final;
+  void mute(bool muted) final { muted_ = muted; }
 
  protected:
   // Eager or while `stream` captures. Tensors and numbers may be kept, `collective.counts` may not.
@@ -91,6 +92,7 @@ class CheckedCommunicator : public Communicator {
 
   const int rank_;
   const int world_;
+  bool muted_ = false;
 };
 
 }  // namespace muo

@@ -49,6 +49,10 @@ class Communicator {
   // Segment p of out <- segment rank() of rank p's in; equal segments.
   virtual void all_to_all(Stream& stream, Tag tag, Tensor out, Tensor in) = 0;
 
+  // While muted, a collective is checked and nothing else: nobody waits, no value moves, nothing is
+  // sent. For a warm-up that runs everything else.
+  virtual void mute(bool muted) = 0;
+
   // Payload that crossed this rank's link so far, in the busier direction of each collective; the
   // local share never does. Of B bytes on N ranks: reduce_scatter, all_gather and all_to_all
   // B (N-1)/N, all_reduce twice that, gather and scatter B (N-1)/N at the root and the own part

@@ -149,9 +149,10 @@ class DeviceGroup::Impl {
     device->bind_thread();
     std::unique_ptr<Communicator> communicator = communicators_->join(*device);
     if (options_.plugin != nullptr) device = keep_memory(std::move(device));
-    at(rank) = std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_,
-                                      progress_[static_cast<std::size_t>(rank)],
-                                      options_.plugin == nullptr ? &common_ : nullptr);
+    at(rank) =
+        std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_,
+                               progress_[static_cast<std::size_t>(rank)],
+                               options_.plugin == nullptr ? &common_ : nullptr, options_.branches);
   }
 
   // If one throws, the others are released; the first root cause is rethrown here.

@@ -21,8 +21,8 @@ struct RankContext {
   int world = 1;
   Device& device;
   Stream& compute;
-  Stream& comm;    // every collective, in one total order
-  Stream& update;  // owners' optimizer work, beside backward
+  Stream& comm;    // every collective, in one total order; compute itself with Branches::kOne
+  Stream& update;  // owners' optimizer work, beside backward; likewise
   Communicator& communicator;
   Rendezvous& barrier;  // of the host threads, outside captures
   RankProgress& progress;
@@ -45,8 +45,14 @@ struct RankContext {
   }
 };
 
+// Streams of a rank. With one, its work has a single order, as `compute` is `comm` and `update`
+// too: slower, but then no hardware queue can hold a collective in front of what its peers wait
+// for.
+enum class Branches : std::uint8_t { kOne = 1, kThree = 3 };
+
 struct GroupOptions {
   int world = 1;
+  Branches branches = Branches::kThree;
   const BackendPlugin* plugin = nullptr;  // of the devices; null: the host's own
   int ranks_per_device = 1;               // virtual ranks that share a device, of a plug-in
   CommunicatorKind communicator = CommunicatorKind::kHost;

@@ -43,9 +43,9 @@ LoadedPlugin open_plugin(const std::string& file) {
 void set_environment_for_cuda() {
   // Hardware queues: with the default of 8, kernels of one stream can hold up another's.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  // Loading a kernel at its first launch can wait for the whole GPU, where a virtual rank may be
-  // waiting for the one that loads.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // Of cuBLASLt and cuDNN what is used, instead of gigabytes and seconds in each process. No kernel
+  // is left to load when collectives run: warm_up_and_capture() sees to it.
+  setenv("CUDA_MODULE_LOADING", "LAZY", 0);
 }
 // NOLINTEND(concurrency-mt-unsafe)
 

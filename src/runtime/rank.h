@@ -12,14 +12,18 @@ namespace muo {
 class Rank {
  public:
   Rank(std::unique_ptr<Device> device, std::unique_ptr<Communicator> communicator,
-       Rendezvous& barrier, RankProgress& progress, CommonMemory* common = nullptr)
-      : device_(std::move(device)), communicator_(std::move(communicator)) {
+       Rendezvous& barrier, RankProgress& progress, CommonMemory* common = nullptr,
+       Branches branches = Branches::kThree)
+      : device_(std::move(device)),
+        comm_(make_stream(branches, StreamPriority::kHigh)),
+        update_(make_stream(branches, StreamPriority::kLow)),
+        communicator_(std::move(communicator)) {
     context_ = std::make_unique<RankContext>(RankContext{.rank = communicator_->rank(),
                                                          .world = communicator_->world(),
                                                          .device = *device_,
                                                          .compute = *compute_,
-                                                         .comm = *comm_,
-                                                         .update = *update_,
+                                                         .comm = comm_ ? *comm_ : *compute_,
+                                                         .update = update_ ? *update_ : *compute_,
                                                          .communicator = *communicator_,
                                                          .barrier = barrier,
                                                          .progress = progress,
@@ -30,17 +34,20 @@ class Rank {
   void finish() noexcept {
     try {
       device_->bind_thread();
-      for (Stream* stream : {compute_.get(), comm_.get(), update_.get()})
+      for (Stream* stream : {&context_->compute, &context_->comm, &context_->update})
         stream->synchronize();
     } catch (const std::exception&) {  // the run has failed, and said why
     }
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(Branches branches, StreamPriority priority) {
+    return branches == Branches::kOne ? nullptr : device_->make_stream(priority);
+  }
+
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> compute_ = device_->make_stream(StreamPriority::kNormal);
-  std::unique_ptr<Stream> comm_ = device_->make_stream(StreamPriority::kHigh);
-  std::unique_ptr<Stream> update_ = device_->make_stream(StreamPriority::kLow);
+  std::unique_ptr<Stream> comm_, update_;  // null: compute serves
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<RankContext> context_;
 };

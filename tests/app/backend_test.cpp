@@ -105,7 +105,7 @@ TEST(ChooseDevices, RefusesAnEnvironmentInWhichRanksWouldHang) {
   EXPECT_EQ(refusal({.backend = "cuda"}), "no exception");
   unsetenv("CUDA_LAUNCH_BLOCKING");
   EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
-  EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "EAGER");
+  EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "LAZY");
 }
 
 TEST(ChooseDevices, SaysWhyThereIsNoCudaBackend) {

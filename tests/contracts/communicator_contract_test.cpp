@@ -270,5 +270,26 @@ TEST_P(CommunicatorContract, RankAndWorldAreThoseOfTheGroup) {
   });
 }
 
+// Each rank as often as it likes, so that waiting for a peer would be for ever.
+TEST_P(CommunicatorContract, AMutedOneIsCheckedAndDoesNothing) {
+  run(3, [](RankContext& rank) {
+    const DeviceVector<float> in(rank, values(rank.rank, 4));
+    const DeviceVector<float> out(rank, Floats(4, -1.0F));
+    rank.communicator.mute(true);
+    for (int i = 0; i < rank.rank; ++i)
+      rank.communicator.all_reduce(rank.comm, 1, out, in);
+    EXPECT_THROW(rank.communicator.all_reduce(rank.comm, 1, out.tensor().elements(0, 3), in),
+                 Error);
+    rank.communicator.mute(false);
+    rank.comm.synchronize();
+    EXPECT_EQ(out.get(), Floats(4, -1.0F));
+    EXPECT_EQ(rank.communicator.bytes_sent(), 0);
+    rank.barrier.arrive();
+    rank.communicator.all_reduce(rank.comm, 2, out, in);
+    rank.comm.synchronize();
+    EXPECT_EQ(out.get(), summed(3, 4));
+  });
+}
+
 }  // namespace
 }  // namespace muo::test

@@ -1,9 +1,12 @@
 // The whole training step through a plug-in: by the SIMT tier or, with MUO_TEST_BACKEND=cuda, on a
 // GPU, whose virtual ranks are as many as a test has ranks.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "app/warm_up.h"
 #include "base/check.h"
 #include "runtime/plugin.h"
 #include "support/errors.h"
@@ -97,6 +100,53 @@ TEST(DeviceStep, ARankThatFailsEndsTheRunWithItsOwnMessage) {
     if (rank.rank == 1 && step == 2) throw Error("the card is loose");
   };
   EXPECT_EQ(test::message_of<Error>([&] { device_train(run); }), "rank 1: the card is loose");
+}
+
+TEST(DeviceStep, OneBranchIsBitwiseThree) {
+  ToyTraining run = on_device({.world = 2, .steps = 2});
+  const ToyCurves want = test::train(run);
+  run.devices.branches = Branches::kOne;
+  expect_bitwise(test::train(run), want, "one branch");
+}
+
+// What a warm-up calls, and which collectives then take part.
+class WarmedUp {
+ public:
+  WarmedUp(RankContext& rank, Tensor values) : rank_(rank), values_(values) {}
+  void warm_up() {
+    const std::int64_t before = rank_.communicator.bytes_sent();
+    // As many as it likes: without muting, rank 0 would wait for a second one of rank 1.
+    const int calls = sent.empty() && rank_.rank == 0 ? 2 : 1;
+    for (int i = 0; i < calls; ++i)
+      rank_.communicator.all_reduce(rank_.compute, 1, values_, values_);
+    rank_.wait(rank_.compute);
+    sent.push_back(rank_.communicator.bytes_sent() - before);
+  }
+  void capture() { ++captures; }
+
+  std::vector<std::int64_t> sent;  // by pass
+  int captures = 0;
+
+ private:
+  RankContext& rank_;
+  Tensor values_;
+};
+
+TEST(DeviceStep, TheFirstPassOfAWarmUpHasNoCollectives) {
+  GroupOptions options = on_device({.world = 2}).devices;
+  options.world = 2;
+  DeviceGroup group(options);
+  group.run([](RankContext& rank) {
+    const auto memory = rank.device.allocate(64, "values");
+    PlannedArena arena(rank.device, {.specs = {}, .offsets = {}, .bytes = 256});
+    WarmedUp state(rank, {memory->data(), {4}, DType::kF32, rank.rank});
+    warm_up_and_capture(rank, arena, state);
+    EXPECT_THAT(state.sent, testing::ElementsAre(0, testing::Gt(0)));
+    EXPECT_EQ(state.captures, 1);
+    warm_up_and_capture(rank, arena, state, /*capture=*/false);
+    EXPECT_EQ(state.sent.size(), 4U);
+    EXPECT_EQ(state.captures, 1);
+  });
 }
 
 TEST(DeviceStep, NothingIsAllocatedAfterStartUp) {

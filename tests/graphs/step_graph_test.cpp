@@ -175,5 +175,15 @@ TEST(StepGraph, ARankThatFailsEndsTheRunWithItsOwnMessage) {
   }
 }
 
+TEST(StepGraph, OneBranchIsBitwiseThree) {
+  for (const char* strategy : {"balanced", "stacked", "block_cyclic"})
+    for (const std::int64_t accumulation : {1, 10}) {
+      ToyTraining run{.world = 3, .strategy = strategy, .accumulation = accumulation, .steps = 3};
+      const ToyCurves want = test::train(run);
+      run.devices.branches = Branches::kOne;
+      test::expect_bitwise_in_every_form(run, want, strategy);
+    }
+}
+
 }  // namespace
 }  // namespace muo

@@ -230,6 +230,7 @@ class FaultyCommunicator final : public Communicator {
     before(stream);
     communicator_->all_to_all(stream, tag, out, in);
   }
+  void mute(bool muted) override { communicator_->mute(muted); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return communicator_->bytes_sent(); }
   void check() const override {
     trap_->call("check");

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "app/capture_graphs.h"
+#include "app/warm_up.h"
 #include "base/check.h"
 
 namespace muo::test {
@@ -42,7 +42,7 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
   const RunConfig& config = run.config;
   PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common);
   RunState state(rank, config, params, plan, arena);
-  if (config.options.graph) capture_graphs(rank, arena, state);
+  warm_up_and_capture(rank, arena, state, config.options.graph);
   rank.device.seal();
   rank.barrier.arrive({}, "start-up");
   const std::int64_t allocations = rank.device.allocations();

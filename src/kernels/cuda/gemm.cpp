@@ -36,16 +36,26 @@ cublasLtHandle_t handle_of(StreamContext& context) {
   return static_cast<cublasLtHandle_t>(context.blas.get());
 }
 
-// From the table; else measured, where that is asked for; else the library's favourite.
+bool is_capturing(NativeStream stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  MUO_CUDA_CHECK(cudaStreamIsCapturing(stream, &capture));
+  return capture != cudaStreamCaptureStatusNone;
+}
+
+// From the table; else measured, where that is asked for, when `stream` has nothing to do; else the
+// library's favourite.
 cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
                             const GemmProblem& problem, const GemmEnvironment& here,
-                            std::int64_t workspace_bytes) {
+                            std::int64_t workspace_bytes, NativeStream stream) {
   GemmAlgorithms& table = gemm_algorithms();
   const std::string text = text_of(problem);
   if (const auto recorded = table.find(here, text))
     return restored(handle, plan, problem, *recorded, workspace_bytes);
   const auto proposals = candidates(handle, plan, problem, workspace_bytes);
   if (!table.measuring()) return proposals.front();
+  MUO_CHECK(!is_capturing(stream), "gemm of ", text,
+            " is to be measured, and first comes while its stream captures");
+  MUO_CUDA_CHECK(cudaStreamSynchronize(stream), "before measuring gemm of ", text);
   const GemmMeasurement best = fastest(handle, plan, problem, proposals, workspace_bytes);
   GemmAlgorithm entry = described(best.algorithm);
   entry.microseconds = best.microseconds;
@@ -56,7 +66,8 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
 // Plans by problem, of every device: what one device's thread has measured, the others use.
 class Plans {
  public:
-  GemmPlan get(cublasLtHandle_t handle, const GemmProblem& problem, const StreamContext& context) {
+  GemmPlan get(cublasLtHandle_t handle, const GemmProblem& problem, const StreamContext& context,
+               NativeStream stream) {
     // Held while a plan is made: devices measure one after the other, and nothing twice.
     const std::lock_guard lock(mutex_);
     const auto key = std::pair(context.device, problem);
@@ -64,7 +75,8 @@ class Plans {
     const auto [here, added] = environments_.try_emplace(context.device);
     if (added) here->second = environment_of(context.device);
     GemmPlan plan = describe(problem);
-    plan.algorithm = choose(handle, plan, problem, here->second, context.gemm_workspace_bytes);
+    plan.algorithm =
+        choose(handle, plan, problem, here->second, context.gemm_workspace_bytes, stream);
     plans_.emplace(key, plan);
     return plan;
   }
@@ -103,7 +115,7 @@ void run_problem(NativeStream stream, const GemmProblem& problem, const GemmOper
   StreamContext& context = context_of(stream);
   const RelaxedCapture relaxed;  // the first product of a kind loads its kernel
   const cublasLtHandle_t handle = handle_of(context);
-  run_plan(handle, plans.get(handle, problem, context), operands,
+  run_plan(handle, plans.get(handle, problem, context, stream), operands,
            {context.gemm_workspace, context.gemm_workspace_bytes}, stream);
 }
 

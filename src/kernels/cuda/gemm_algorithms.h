@@ -24,6 +24,7 @@ struct GemmAlgorithm {
   static constexpr std::array<std::string_view, 9> kAttributes = {
       "id",     "tile",   "split_k",     "reduction",    "swizzle",
       "custom", "stages", "inner_shape", "cluster_shape"};
+  static constexpr std::int64_t kUnknown = -1;  // of an attribute that the library does not tell
   std::array<std::int64_t, kAttributes.size()> attributes{};
   std::array<std::uint64_t, 8> words{};
   double microseconds = 0.0;  // when it was measured

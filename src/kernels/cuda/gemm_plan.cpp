@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <optional>
 
 #include "base/check.h"
 
@@ -46,29 +47,43 @@ constexpr std::array kAttributes = {CUBLASLT_ALGO_CONFIG_ID,
                                     CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID};
 static_assert(kAttributes.size() == GemmAlgorithm::kAttributes.size());
 
-std::int64_t attribute_of(const cublasLtMatmulAlgo_t& algorithm,
-                          cublasLtMatmulAlgoConfigAttributes_t attribute) {
+// Empty where the library does not say, as not every algorithm has every attribute.
+std::optional<std::int64_t> attribute_of(const cublasLtMatmulAlgo_t& algorithm,
+                                         cublasLtMatmulAlgoConfigAttributes_t attribute) {
   std::int64_t value = 0;  // little-endian: the library's narrower types land in its low bytes
   std::size_t bytes = 0;
-  MUO_BLAS_CHECK(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, nullptr, 0, &bytes));
-  MUO_CHECK(bytes <= sizeof(value), "an attribute of ", bytes, " bytes");
-  MUO_BLAS_CHECK(
-      cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, bytes, &bytes));
+  if (cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, nullptr, 0, &bytes) !=
+          CUBLAS_STATUS_SUCCESS ||
+      bytes > sizeof(value) ||
+      cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, bytes, &bytes) !=
+          CUBLAS_STATUS_SUCCESS)
+    return std::nullopt;
   return value;
 }
 
 // What the heuristic is not told: whether c is another tensor than d. And what it was told: no
-// sums but in fp32, in a fixed order.
+// sums but in fp32, in a fixed order. What the library does not say is no reason against.
 bool fits(const cublasLtMatmulAlgo_t& algorithm, const GemmProblem& problem) {
-  const std::int64_t scheme = attribute_of(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
-  if (scheme != CUBLASLT_REDUCTION_SCHEME_NONE && scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+  const auto scheme = attribute_of(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+  if (scheme && *scheme != CUBLASLT_REDUCTION_SCHEME_NONE &&
+      *scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
     return false;
   if (problem.addend != GemmProblem::Addend::kApart) return true;
   std::int32_t apart = 0;
   std::size_t written = 0;
-  MUO_BLAS_CHECK(cublasLtMatmulAlgoCapGetAttribute(
-      &algorithm, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT, &apart, sizeof(apart), &written));
-  return apart != 0;
+  const bool said =
+      cublasLtMatmulAlgoCapGetAttribute(&algorithm, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT,
+                                        &apart, sizeof(apart), &written) == CUBLAS_STATUS_SUCCESS;
+  return !said || apart != 0;
+}
+
+// Whether the library itself takes the algorithm for the plan, within the workspace.
+bool accepts(cublasLtHandle_t handle, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
+             std::int64_t workspace_bytes) {
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublasLtMatmulAlgoCheck(handle, &plan.operation, &plan.first, &plan.second, &plan.result,
+                                 &plan.result, &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+         static_cast<std::int64_t>(result.workspaceSize) <= workspace_bytes;
 }
 
 }  // namespace
@@ -114,7 +129,8 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan p
                  "for gemm of ", text_of(problem));
   std::vector<cublasLtMatmulAlgo_t> out;
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(count)))
-    if (result.state == CUBLAS_STATUS_SUCCESS && fits(result.algo, problem))
+    if (result.state == CUBLAS_STATUS_SUCCESS && fits(result.algo, problem) &&
+        accepts(handle, plan, result.algo, workspace_bytes))
       out.push_back(result.algo);
   MUO_CHECK(!out.empty(), "cuBLASLt has no algorithm for gemm of ", text_of(problem));
   return out;
@@ -123,7 +139,7 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan p
 GemmAlgorithm described(const cublasLtMatmulAlgo_t& algorithm) {
   GemmAlgorithm out;
   for (std::size_t i = 0; i < kAttributes.size(); ++i)
-    out.attributes[i] = attribute_of(algorithm, kAttributes[i]);
+    out.attributes[i] = attribute_of(algorithm, kAttributes[i]).value_or(GemmAlgorithm::kUnknown);
   out.words = std::bit_cast<decltype(out.words)>(algorithm);
   return out;
 }
@@ -131,13 +147,8 @@ GemmAlgorithm described(const cublasLtMatmulAlgo_t& algorithm) {
 cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
                               const GemmAlgorithm& recorded, std::int64_t workspace_bytes) {
   const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(recorded.words);
-  cublasLtMatmulHeuristicResult_t result{};
-  const bool usable =
-      cublasLtMatmulAlgoCheck(handle, &plan.operation, &plan.first, &plan.second, &plan.result,
-                              &plan.result, &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
-      static_cast<std::int64_t>(result.workspaceSize) <= workspace_bytes &&
-      fits(algorithm, problem) && described(algorithm).attributes == recorded.attributes;
-  if (!usable)
+  if (!accepts(handle, plan, algorithm, workspace_bytes) || !fits(algorithm, problem) ||
+      described(algorithm).attributes != recorded.attributes)
     throw InputError("the table of GEMM algorithms is damaged: its entry for " + text_of(problem) +
                      " does not compute that; delete the entry, or measure again");
   return algorithm;

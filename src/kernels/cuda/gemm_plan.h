@@ -51,8 +51,8 @@ cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const Gemm
                               const GemmAlgorithm& recorded, std::int64_t workspace_bytes);
 
 // The fastest candidate, on operands and a stream of its own (temporary memory of the problem's
-// size), and its time. During a capture this needs a RelaxedCapture. Throws Error if that memory is
-// not there.
+// size), and its time. For the caller to see to: no stream of this thread captures, and the GPU has
+// nothing else to do. Throws Error if that memory is not there.
 struct GemmMeasurement {
   cublasLtMatmulAlgo_t algorithm;
   double microseconds;

@@ -6,12 +6,18 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/kernel_list.h"
 
 namespace muo {
 namespace {
+
+struct DestroyStream {
+  void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
+};
 
 // Freeing never throws: a failure here follows one that was reported, or the driver is gone.
 class DeviceBuffer final : public Buffer {
@@ -25,8 +31,7 @@ class DeviceBuffer final : public Buffer {
     static_cast<void>(cudaMemGetInfo(&free, &total));
     MUO_CUDA_CHECK(cudaMalloc(&data_, size), "for ", what, ": ", bytes, " bytes on rank ", rank,
                    " (GPU ", ordinal, ", ", free, " of ", total, " bytes free)");
-    MUO_CUDA_CHECK(cudaMemset(data_, 0, size), "of ", what);
-    MUO_CUDA_CHECK(cudaDeviceSynchronize());
+    zero(size, what);
   }
   ~DeviceBuffer() override {
     static_cast<void>(cudaSetDevice(ordinal_));
@@ -38,6 +43,16 @@ class DeviceBuffer final : public Buffer {
   [[nodiscard]] std::int64_t bytes() const override { return bytes_; }
 
  private:
+  // On a stream of its own: whatever waits for the whole GPU, or uses its default stream, spoils
+  // the capture of another rank on it.
+  void zero(std::size_t size, std::string_view what) const {
+    cudaStream_t stream = nullptr;
+    MUO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "for ", what);
+    const std::unique_ptr<CUstream_st, DestroyStream> owner(stream);
+    MUO_CUDA_CHECK(cudaMemsetAsync(data_, 0, size, stream), "of ", what);
+    MUO_CUDA_CHECK(cudaStreamSynchronize(stream), "after zeroing ", what);
+  }
+
   void* data_ = nullptr;
   std::int64_t bytes_;
   int ordinal_;
@@ -104,6 +119,7 @@ void run_near(int ordinal) {
 CudaDevice::CudaDevice(int rank, int ordinal)
     : state_(std::make_shared<CudaDeviceState>(CudaDeviceState{.rank = rank, .ordinal = ordinal})) {
   bind_thread();
+  cuda::load_listed_kernels();
 }
 
 void CudaDevice::bind_thread() {

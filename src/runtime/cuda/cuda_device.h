@@ -18,8 +18,10 @@ struct CudaDeviceState {
   std::int64_t allocations = 0;
 };
 
-// A GPU as one rank sees it. Its thread launches and synchronises; buffers, streams and events are
-// made and freed on any thread. Streams may outlive it.
+// A GPU as one rank sees it, with every kernel of this library loaded. Its thread launches and
+// synchronises; buffers, streams and events are made and freed on any thread. Streams may outlive
+// it. Nothing here waits for a whole GPU or uses its default stream, but that freeing a buffer or a
+// stream may (cudaFree): not while another rank on the GPU captures or is in a collective.
 class CudaDevice final : public Device {
  public:
   CudaDevice(int rank, int ordinal);

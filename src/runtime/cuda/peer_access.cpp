@@ -51,11 +51,8 @@ void connect(int rank, std::span<const int> gpus) {
   const int own = current_gpu();
   for (const int other : gpus)
     if (other != own) enable_access(rank, own, other);
-  for (const void* kernel : peer::kernels()) {
-    cudaFuncAttributes attributes{};  // asking loads it: later, loading would wait for who spins
-    MUO_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+  for (const void* kernel : peer::kernels())
     check_room(own, std::ranges::count(gpus, own), kernel);
-  }
 }
 
 }  // namespace

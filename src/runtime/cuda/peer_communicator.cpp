@@ -98,7 +98,8 @@ class PeerCommunicator final : public CheckedCommunicator {
       case Reason::kDeadline:
         MUO_FAIL("rank ", rank(), " waited ", group_.platform.deadline.count(), " ms in ", where,
                  " for rank ", control_.peer,
-                 ", which did not come; if it is only slow, set MUO_PEER_DEADLINE_MS higher");
+                 ", which did not come; if it is only slow, set MUO_PEER_DEADLINE_MS higher; if ranks "
+                 "share a GPU, try --graph-branches 1");
       case Reason::kTwoAtOnce:
         MUO_FAIL("rank ", rank(), " runs two collectives at once, one of them ", where,
                  ": enqueue all on one stream, or order their streams by events");

@@ -15,8 +15,8 @@ namespace muo {
 struct PeerPlatform {
   // The number of the GPU that the calling thread drives.
   std::function<int()> gpu = {};
-  // Makes the memory of all `gpus`, by rank, accessible to the calling thread's one, and loads the
-  // kernels. Throws InputError if that cannot be.
+  // Makes the memory of all `gpus`, by rank, accessible to the calling thread's one. Throws
+  // InputError if that cannot be.
   std::function<void(int rank, std::span<const int> gpus)> connect = {};
   // How long a rank waits for a peer that neither comes nor fails, 0: for ever;
   // MUO_PEER_DEADLINE_MS overrides.

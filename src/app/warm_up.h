@@ -1,0 +1,35 @@
+#pragma once
+
+#include "runtime/arena.h"
+#include "runtime/device_group.h"
+
+namespace muo {
+
+// Gets `state`, whose tensors lie in `arena` and hold nothing yet, ready to run; captures its
+// graphs if `capture`. On a GPU every call runs twice before: that is when libraries load their
+// kernels and choose algorithms and when peers connect, which no capture may hold. The first time
+// collectives are muted, since loading a kernel may wait for a GPU on which a peer's collective
+// waits for this rank. Every rank calls it, once all its memory is there: neither may an allocation
+// wait so.
+template <class State>
+void warm_up_and_capture(RankContext& rank, PlannedArena& arena, State& state,
+                         bool capture = true) {
+  if (!rank.compute.is_host()) {
+    rank.barrier.arrive({}, "before the warm-up");
+    rank.progress.enter("the warm-up");
+    rank.communicator.mute(true);
+    state.warm_up();
+    rank.communicator.mute(false);
+    rank.wait(rank.compute);
+    rank.barrier.arrive({}, "between the warm-up's passes");
+    state.warm_up();
+    arena.zero(rank.compute);
+    rank.wait(rank.compute);
+    rank.barrier.arrive({}, "after the warm-up");
+  }
+  if (!capture) return;
+  rank.progress.enter("the capture of its graphs");
+  state.capture();
+}
+
+}  // namespace muo

@@ -1,0 +1,52 @@
+#include "runtime/cuda/kernel_list.h"
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/cuda/cuda_check.h"
+
+namespace muo::cuda {
+namespace {
+
+// Filled by other files' constructors, before any of this one's may have run.
+std::vector<ListedKernel>& kernels() {
+  static std::vector<ListedKernel> list;
+  return list;
+}
+
+}  // namespace
+
+const std::vector<ListedKernel>& listed_kernels() { return kernels(); }
+
+void load_listed_kernels() {
+  for (const ListedKernel& kernel : kernels()) {
+    cudaFuncAttributes attributes{};
+    MUO_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel.function), "loading kernel ",
+                   kernel.name);
+  }
+}
+
+}  // namespace muo::cuda
+
+// The linker sends this library's calls of __cudaRegisterFunction here (--wrap, src/cuda.cmake):
+// the one place that sees every kernel. As declared in crt/host_runtime.h of the toolkit.
+// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming)
+extern "C" {
+
+void __real___cudaRegisterFunction(void** module, const char* host_function, char* device_function,
+                                   const char* device_name, int thread_limit, uint3* thread,
+                                   uint3* block, dim3* block_size, dim3* grid_size, int* warp_size);
+
+void __wrap___cudaRegisterFunction(void** module, const char* host_function, char* device_function,
+                                   const char* device_name, int thread_limit, uint3* thread,
+                                   uint3* block, dim3* block_size, dim3* grid_size, int* warp_size);
+void __wrap___cudaRegisterFunction(void** module, const char* host_function, char* device_function,
+                                   const char* device_name, int thread_limit, uint3* thread,
+                                   uint3* block, dim3* block_size, dim3* grid_size,
+                                   int* warp_size) {
+  muo::cuda::kernels().push_back({host_function, device_name});
+  __real___cudaRegisterFunction(module, host_function, device_function, device_name, thread_limit,
+                                thread, block, block_size, grid_size, warp_size);
+}
+
+}  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming)
