@@ -1,0 +1,49 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+#include "support/files.h"
+#include "support/paths.h"
+#include "support/program.h"
+
+namespace muo {
+namespace {
+
+std::string first_of(const std::string& metrics, const std::string& kind) {
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);)
+    if (nlohmann::json::parse(line).at("kind") == kind) return line;
+  return "{}";
+}
+
+// As scripts/train.sh starts a run, for two steps: no number of devices is one too many.
+TEST(QuickConfig, TrainsOnAnyNumberOfDevices) {
+  const test::TemporaryDirectory directory;
+  std::string text;
+  for (int i = 0; i < 2000; ++i)
+    text += "line " + std::to_string(i * i % 97) + " of the text;\n";
+  test::write_file(directory.path() / "text.txt", text);
+  constexpr std::int64_t kTarget = 4096, kRow = 256;
+  for (const std::int64_t devices : {1, 2, 3, 5, 7}) {
+    const std::string run = directory.path() / std::to_string(devices);
+    const test::Outcome outcome =
+        test::run_program("train --config " + test::source_directory() +
+                          "/configs/quick.toml --data " + (directory.path() / "text.txt").string() +
+                          " --backend host --devices " + std::to_string(devices) +
+                          " --num-iterations 2 --eval-every -1 --sample-every -1 --out " + run);
+    ASSERT_EQ(outcome.code, 0) << devices << " devices: " << outcome.err;
+    const auto step =
+        nlohmann::json::parse(first_of(test::read_file(run + "/metrics.jsonl"), "train"));
+    const std::int64_t tokens = step.at("tokens").get<std::int64_t>();
+    EXPECT_EQ(tokens % (devices * kRow), 0) << devices;
+    EXPECT_LE(std::abs(tokens - kTarget) * 2, devices * kRow) << devices;
+  }
+}
+
+}  // namespace
+}  // namespace muo
