@@ -59,31 +59,26 @@ bool wants_gemm(const Problem& p) {
          (!p.rounds || p.k >= 8 * p.n);
 }
 
-// oneDNN's first proposal for d <- alpha a b + beta d. Version 3 has neither a description apart
+// The implementation to use for d <- alpha a b + beta d. Version 3 has neither a description apart
 // from the primitive's nor a scale of results.
-dnnl::matmul::primitive_desc propose(const memory::desc& a, const memory::desc& b,
-                                     const memory::desc& d, float alpha, float beta) {
+dnnl::matmul::primitive_desc choose(const memory::desc& a, const memory::desc& b,
+                                    const memory::desc& d, float alpha, float beta, bool gemm) {
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
 #if DNNL_VERSION_MAJOR < 3
   if (alpha != 1.0F) attributes.set_output_scales(0, {alpha});
+  const dnnl::matmul::desc what(a, b, d);  // read again by next_impl()
+  const auto first = [&] { return dnnl::matmul::primitive_desc(what, attributes, cpu()); };
 #else
   if (alpha != 1.0F) after.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0.0F);
+  const auto first = [&] { return dnnl::matmul::primitive_desc(cpu(), a, b, d, attributes); };
 #endif
   if (beta != 0.0F) after.append_sum(beta);
   attributes.set_post_ops(after);
-#if DNNL_VERSION_MAJOR < 3
-  return {dnnl::matmul::desc(a, b, d), attributes, cpu()};
-#else
-  return {cpu(), a, b, d, attributes};
-#endif
-}
-
-// Moves on to the implementation behind `*_gemm`; false where there is none.
-bool find_gemm(dnnl::matmul::primitive_desc& description) {
-  while (description.next_impl())
-    if (std::string_view(description.impl_info_str()).starts_with("gemm:")) return true;
-  return false;
+  if (gemm)
+    for (auto next = first(); next.next_impl();)
+      if (std::string_view(next.impl_info_str()).starts_with("gemm:")) return next;
+  return first();
 }
 
 class Matmul {
@@ -99,12 +94,8 @@ class Matmul {
     a_ = matrix(p.m, p.k, Type::bf16, problem.stride_a, p.transpose_a);
     b_ = matrix(p.k, p.n, Type::bf16, problem.stride_b, p.transpose_b);
     d_ = matrix(p.m, p.n, problem.rounds ? Type::bf16 : Type::f32, problem.stride_d, false);
-    const auto first = [&] {
-      return propose(a_.get_desc(), b_.get_desc(), d_.get_desc(), p.alpha, p.beta);
-    };
-    auto description = first();
-    if (wants_gemm(problem) && !find_gemm(description)) description = first();
-    matmul_ = dnnl::matmul(description);
+    matmul_ = dnnl::matmul(
+        choose(a_.get_desc(), b_.get_desc(), d_.get_desc(), p.alpha, p.beta, wants_gemm(problem)));
   }
 
   void operator()(const BF16* a, const BF16* b, void* d) {
