@@ -7,12 +7,43 @@
 #include <sstream>
 #include <string>
 
+#include "app/run_config.h"
+#include "base/check.h"
+#include "support/errors.h"
 #include "support/files.h"
 #include "support/paths.h"
 #include "support/program.h"
 
 namespace muo {
 namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
+  for (std::int64_t world = 1; world <= 9; ++world) {
+    TrainOptions options;
+    options.model = "plain";
+    options.backend = "host";
+    options.devices = world;
+    options.target_batch_size = 4096;
+    const RunConfig run = resolve(options, vocabulary_only(options));
+    EXPECT_EQ(run.total_batch_tokens % (256 * world), 0);
+    EXPECT_LE(std::abs(run.total_batch_tokens - 4096) * 2, 256 * world) << world;
+    EXPECT_EQ(run.accumulation, 1);
+    EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 4096"))), 16 % world != 0);
+    options.total_batch_size = 256 * world;
+    EXPECT_EQ(resolve(options, vocabulary_only(options)).total_batch_tokens, 256 * world);
+  }
+  TrainOptions options;
+  options.backend = "host";
+  options.devices = 3;
+  options.max_seq_len = 256;
+  options.total_batch_size = 4096;
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { static_cast<void>(resolve(options, vocabulary_only(options))); }),
+              HasSubstr("give 3840 or 4608"));
+}
 
 std::string first_of(const std::string& metrics, const std::string& kind) {
   std::istringstream lines(metrics);

@@ -211,25 +211,6 @@ TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
     }
 }
 
-TEST(RunConfig, ATargetBatchTakesTheRulesPlaceAndAnExplicitOneItsOwn) {
-  for (std::int64_t world = 1; world <= 9; ++world) {
-    TrainOptions options = plain();
-    options.devices = world;
-    options.target_batch_size = 4096;
-    const RunConfig run = resolve(options, corpus());
-    EXPECT_EQ(run.total_batch_tokens % (256 * world), 0);
-    EXPECT_LE(std::abs(run.total_batch_tokens - 4096) * 2, 256 * world) << world;
-    EXPECT_EQ(run.accumulation, 1);
-    EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 4096"))), 16 % world != 0);
-    options.total_batch_size = 256 * world;
-    EXPECT_EQ(resolve(options, corpus()).total_batch_tokens, 256 * world);
-  }
-  TrainOptions options = plain();
-  options.devices = 3;
-  options.total_batch_size = 4096;
-  EXPECT_THAT(error_of(options), HasSubstr("give 3840 or 4608"));
-}
-
 TEST(RunConfig, AutomaticTotalIsTheMultipleNearestToTheRule) {
   for (std::int64_t rows = 1; rows <= 20; ++rows) {
     TrainOptions options = two_devices();
