@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --until) until=${2:-}; shift
       case "$until" in train | build) ;; *) usage "--until takes train or build, not '$until'" ;; esac ;;
-    --ctest) ctest+=("${2:?try_in_chroot.sh: --ctest needs an option}"); shift ;;
+    --ctest) [ $# -ge 2 ] || usage "--ctest needs an option"; ctest+=("$2"); shift ;;
     -*) usage "unknown option '$1'; see the head of the script" ;;
     *) [ -z "$suite" ] || usage "one SUITE, not '$suite' and '$1'"; suite=$1 ;;
   esac
@@ -98,7 +98,7 @@ if [ "$until" != train ] && [ "$code" -eq 0 ]; then
   tests=$(sed -n 's/.* tests passed, .* out of \([0-9]*\)$/\1/p' "$log.test.log")
   if [ -n "$tests" ]; then
     failed=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed.*/\1/p' "$log.test.log")
-    skipped=$(grep -cE 'Test +#[0-9]+: .*\*\*\*(Skipped|Not Run)' "$log.test.log" || true)
+    skipped=$(grep -cE "Test +#[0-9]+: .*[*]{3}Skipped" "$log.test.log" || true)
     result+=",\"tests\":$tests,\"passed\":$((tests - failed - skipped)),\"failed\":$failed,\"skipped\":$skipped"
   fi
 fi
