@@ -5,7 +5,7 @@
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt failed.
 set -euo pipefail
 
-packages=(g++-12 cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
+packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
           libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev git)
 case "${1:-}" in
   "") ;;
@@ -15,9 +15,26 @@ case "${1:-}" in
 esac
 
 # One of our tools that did not come as a package serves as well.
-declare -A command_of=([g++-12]=g++-12 [cmake]=cmake [ninja-build]=ninja [git]=git
+declare -A command_of=([cmake]=cmake [ninja-build]=ninja [git]=git
                        [clang-format]=clang-format [clang-tidy]=clang-tidy
                        [shellcheck]=shellcheck [python3]=python3 [ccache]=ccache)
+
+# Whether a g++ that the build takes is there: names and versions are those of CMakeLists.txt.
+has_compiler() {
+  local name
+  for name in g++-12 g++ g++-13 g++-14 g++-15; do
+    if command -v $name >/dev/null && [ "$($name -dumpversion | cut -d . -f 1)" -ge 12 ]; then
+      return
+    fi
+  done
+  return 1
+}
+
+has_command() {
+  if [ "$1" = g++ ]; then has_compiler
+  else [ -n "${command_of[$1]:-}" ] && command -v "${command_of[$1]}" >/dev/null
+  fi
+}
 
 # Fills `missing`. A package that an interrupted installation left half configured is missing too.
 find_missing() {
@@ -25,12 +42,13 @@ find_missing() {
   states=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
   missing=()
   for package in "${packages[@]}"; do
-    if grep -qxF "$package installed" <<<"$states"; then continue; fi
-    if ! grep -qE "^${package//+/\\+} (half|unpacked|triggers)" <<<"$states" &&
-       [ -n "${command_of[$package]:-}" ] && command -v "${command_of[$package]}" >/dev/null; then
-      continue
+    if grep -qE "^${package//+/\\+} (half|unpacked|triggers)" <<<"$states"; then
+      missing+=("$package")
+    elif [ "$package" = g++ ] && ! has_compiler && grep -qxF "g++ installed" <<<"$states"; then
+      missing+=(g++-12)  # beside an older one
+    elif ! grep -qxF "$package installed" <<<"$states" && ! has_command "$package"; then
+      missing+=("$package")
     fi
-    missing+=("$package")
   done
 }
 

@@ -40,7 +40,9 @@ struct TrainOptions : DeviceOptions {
 
   std::optional<std::int64_t> device_batch_size;  // rows per device and micro-step
   std::optional<std::int64_t> total_batch_size;   // tokens per step
-  std::optional<std::int64_t> num_iterations;     // else target_flops, else the ratio
+  std::optional<std::int64_t>
+      target_batch_size;                       // what the automatic total_batch_size is nearest to
+  std::optional<std::int64_t> num_iterations;  // else target_flops, else the ratio
   std::optional<double> target_flops;
   double target_param_data_ratio = 12;
 

@@ -118,7 +118,8 @@ class Resolver {
     TrainOptions& o = run_.options;
     const std::int64_t row = run_.model.seq_len * run_.world;  // tokens, a row on every device
     const bool total_given = o.total_batch_size.has_value();
-    const std::int64_t total = o.total_batch_size.value_or(run_.targets.batch_tokens);
+    const std::int64_t total =
+        o.total_batch_size.value_or(o.target_batch_size.value_or(run_.targets.batch_tokens));
     const std::int64_t most_rows = std::max<std::int64_t>(1, kMicroStepTokens / run_.model.seq_len);
     if (!o.device_batch_size) {
       run_.batch_is_automatic = true;

@@ -44,21 +44,41 @@ dnnl::engine& cpu() {
   return engine;
 }
 
-// oneDNN 2.6 takes the first of its implementations that can do it: blocked products. On a CPU
+// Whether oneDNN runs kernels for `isa` here, or for one that includes it: the values are sets of
+// bits.
+bool runs(dnnl::cpu_isa isa) {
+  const auto wanted = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
+// oneDNN takes the first of its implementations that can do it: blocked products. On a CPU
 // without AMX the one behind `*_gemm` measured 3 to 10 % faster for fp32 results and for long sums
 // of few columns (docs/performance.md); elsewhere it is slower, as it rounds a copy of the result.
 bool wants_gemm(const Problem& p) {
-  return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_bf16 &&
+  return runs(dnnl::cpu_isa::avx512_core_bf16) && !runs(dnnl::cpu_isa::avx512_core_amx) &&
          (!p.rounds || p.k >= 8 * p.n);
 }
 
-dnnl::matmul::primitive_desc choose(const dnnl::matmul::desc& what,
-                                    const dnnl::primitive_attr& attributes, bool gemm) {
-  dnnl::matmul::primitive_desc first(what, attributes, cpu());
+// The implementation to use for d <- alpha a b + beta d. Version 3 has neither a description apart
+// from the primitive's nor a scale of results.
+dnnl::matmul::primitive_desc choose(const memory::desc& a, const memory::desc& b,
+                                    const memory::desc& d, float alpha, float beta, bool gemm) {
+  dnnl::primitive_attr attributes;
+  dnnl::post_ops after;
+#if DNNL_VERSION_MAJOR < 3
+  if (alpha != 1.0F) attributes.set_output_scales(0, {alpha});
+  const dnnl::matmul::desc what(a, b, d);  // read again by next_impl()
+  const auto first = [&] { return dnnl::matmul::primitive_desc(what, attributes, cpu()); };
+#else
+  if (alpha != 1.0F) after.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0.0F);
+  const auto first = [&] { return dnnl::matmul::primitive_desc(cpu(), a, b, d, attributes); };
+#endif
+  if (beta != 0.0F) after.append_sum(beta);
+  attributes.set_post_ops(after);
   if (gemm)
-    for (dnnl::matmul::primitive_desc next(what, attributes, cpu()); next.next_impl();)
+    for (auto next = first(); next.next_impl();)
       if (std::string_view(next.impl_info_str()).starts_with("gemm:")) return next;
-  return first;
+  return first();
 }
 
 class Matmul {
@@ -74,15 +94,8 @@ class Matmul {
     a_ = matrix(p.m, p.k, Type::bf16, problem.stride_a, p.transpose_a);
     b_ = matrix(p.k, p.n, Type::bf16, problem.stride_b, p.transpose_b);
     d_ = matrix(p.m, p.n, problem.rounds ? Type::bf16 : Type::f32, problem.stride_d, false);
-    dnnl::primitive_attr attributes;
-    if (p.alpha != 1.0F) attributes.set_output_scales(0, {p.alpha});
-    if (p.beta != 0.0F) {
-      dnnl::post_ops sum;
-      sum.append_sum(p.beta);
-      attributes.set_post_ops(sum);
-    }
     matmul_ = dnnl::matmul(
-        choose({a_.get_desc(), b_.get_desc(), d_.get_desc()}, attributes, wants_gemm(problem)));
+        choose(a_.get_desc(), b_.get_desc(), d_.get_desc(), p.alpha, p.beta, wants_gemm(problem)));
   }
 
   void operator()(const BF16* a, const BF16* b, void* d) {
@@ -142,18 +155,10 @@ void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<B
 }
 
 bool multiplies_bf16() {
-  static const bool fast = [] {
-    switch (dnnl::get_effective_cpu_isa()) {
-      case dnnl::cpu_isa::avx512_core_amx:
-        return true;
-      case dnnl::cpu_isa::avx512_core_bf16:
-        // Twice fp32's rate on Zen 4 and later. On Intel's it is the same, and oneDNN does not
-        // reach it (docs/performance.md).
-        return __builtin_cpu_is("amd") != 0;
-      default:
-        return false;
-    }
-  }();
+  // bf16 without AMX is twice fp32's rate on Zen 4 and later. On Intel's it is the same, and oneDNN
+  // does not reach it (docs/performance.md).
+  static const bool fast = runs(dnnl::cpu_isa::avx512_core_amx) ||
+                           (runs(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amd") != 0);
   return fast;
 }
 
@@ -163,22 +168,12 @@ namespace muo {
 
 std::string describe_gemm_library() {
   const dnnl::version_t& version = *dnnl::version();
-  const char* const isa = [] {
-    switch (dnnl::get_effective_cpu_isa()) {
-      case dnnl::cpu_isa::avx512_core_amx:
-        return "AMX";
-      case dnnl::cpu_isa::avx512_core_bf16:
-        return "AVX-512 and bf16";
-      case dnnl::cpu_isa::avx512_core_vnni:
-      case dnnl::cpu_isa::avx512_core:
-        return "AVX-512";
-      case dnnl::cpu_isa::avx2_vnni:
-      case dnnl::cpu_isa::avx2:
-        return "AVX2";
-      default:
-        return "CPUs without AVX2";
-    }
-  }();
+  using dnnl::cpu_isa;
+  const char* const isa = host::runs(cpu_isa::avx512_core_amx)    ? "AMX"
+                          : host::runs(cpu_isa::avx512_core_bf16) ? "AVX-512 and bf16"
+                          : host::runs(cpu_isa::avx512_core)      ? "AVX-512"
+                          : host::runs(cpu_isa::avx2)             ? "AVX2"
+                                                                  : "CPUs without AVX2";
   return concat("oneDNN ", version.major, ".", version.minor, ".", version.patch, ", kernels for ",
                 isa,
                 host::multiplies_bf16() ? "; bf16 products in bf16" : "; bf16 products in fp32");

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Both commands of the README on a bare Debian: a chroot by debootstrap, in it a clone of HEAD, and as root
+# scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian whose apt works;
+# the chroot uses its mirror and its settings. Everything lies in build/chroot.
+#   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... SUITE
+#     SUITE           bookworm (Debian 12), trixie (13) or later
+#     --until train   without scripts/test.sh; build: its build without its tests
+#     --ctest OPTION  one more option for scripts/test.sh
+# With CCACHE_DIR set, the chroot compiles through that cache: a repeated try is cheap, and says nothing of
+# how long a fresh machine takes.
+# Prints one line of JSON. Exit codes: 0 all passed, 1 not (the logs are named), 2 usage or no chroot.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() { echo "try_in_chroot.sh: $1" >&2; exit 2; }
+until=
+suite=
+ctest=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --until) until=${2:-}; shift
+      case "$until" in train | build) ;; *) usage "--until takes train or build, not '$until'" ;; esac ;;
+    --ctest) [ $# -ge 2 ] || usage "--ctest needs an option"; ctest+=("$2"); shift ;;
+    -*) usage "unknown option '$1'; see the head of the script" ;;
+    *) [ -z "$suite" ] || usage "one SUITE, not '$suite' and '$1'"; suite=$1 ;;
+  esac
+  shift
+done
+[ -n "$suite" ] || usage "which SUITE? bookworm or trixie"
+[ "$(id -u)" -eq 0 ] || usage "only root can make a chroot"
+command -v debootstrap >/dev/null || usage "there is no debootstrap: apt-get install debootstrap"
+if [ "$until" = build ]; then ctest+=(--show-only); fi
+
+# This machine's mirror is the one that has its own suite.
+codename=$(sed -n "s/^VERSION_CODENAME=//p" /etc/os-release)
+mirror=$(apt-get update --print-uris | sed -n "s|^'\(.*\)/dists/$codename/InRelease'.*|\1|p" | head -n 1)
+[ -n "$mirror" ] || usage "the apt sources of this machine have no mirror with the suite '$codename'"
+
+folder=$PWD/build/chroot
+chroot=$folder/$suite
+log=$folder/$suite
+mkdir -p "$folder"
+rm -rf "$chroot"
+echo "try_in_chroot.sh: debootstrap of $suite" >&2
+debootstrap --variant=minbase "$suite" "$chroot" "$mirror" >"$log.debootstrap.log" 2>&1 ||
+  usage "debootstrap failed: $log.debootstrap.log"
+# What apt needs here it needs there: proxies, credentials, certificates, names.
+for file in /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d \
+            /etc/ssl/certs/ca-certificates.crt /etc/resolv.conf /etc/hosts; do
+  if [ -e "$file" ]; then
+    mkdir -p "$chroot${file%/*}"
+    cp -RL "$file" "$chroot${file%/*}/"
+  fi
+done
+git clone --quiet "$PWD" "$chroot/root/muograph"
+cache=()
+if [ -n "${CCACHE_DIR:-}" ]; then
+  mkdir -p "$CCACHE_DIR" "$chroot/ccache"
+  cache=(CCACHE_DIR=/ccache "CCACHE_COMPILERCHECK=${CCACHE_COMPILERCHECK:-content}")
+fi
+
+# Runs a command in the clone, with a /proc and processes of its own, which end with it.
+# shellcheck disable=SC2016  # the inner shell's variables
+inside() {
+  unshare --mount --pid --fork --kill-child bash -c '
+    mount -t proc proc "$1/proc"
+    if [ -d "$1/ccache" ]; then mount --bind "$CCACHE_DIR" "$1/ccache"; fi
+    exec chroot "$@"' bash "$chroot" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+    CI=false http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" no_proxy="${no_proxy:-}" \
+    "${cache[@]}" bash -c 'cd /root/muograph && exec "$@"' bash "$@"
+}
+# Runs one command of the README with its log; sets `code` and `seconds`.
+try() {
+  local name=$1 begin=$SECONDS
+  shift
+  echo "try_in_chroot.sh: $*; log: $log.$name.log" >&2
+  code=0
+  inside "$@" >"$log.$name.log" 2>&1 || code=$?
+  seconds=$((SECONDS - begin))
+  if [ "$code" -ne 0 ]; then
+    echo "try_in_chroot.sh: exit code $code: $log.$name.log ends with" >&2
+    tail -n 5 "$log.$name.log" >&2
+  fi
+}
+
+if [ -n "${CCACHE_DIR:-}" ]; then
+  inside sh -c 'apt-get update && apt-get install --yes --no-install-recommends ccache' >"$log.ccache.log" 2>&1 ||
+    usage "could not install ccache: $log.ccache.log"
+fi
+try train scripts/train.sh --num-iterations 20
+result="\"train_code\":$code,\"train_seconds\":$seconds"
+worst=$code
+if [ "$until" != train ] && [ "$code" -eq 0 ]; then
+  try test scripts/test.sh "${ctest[@]}"
+  worst=$code
+  result+=",\"test_code\":$code,\"test_seconds\":$seconds"
+  # "99% tests passed, 3 tests failed out of 1289", and a line for each that did not pass.
+  tests=$(sed -n 's/.* tests passed, .* out of \([0-9]*\)$/\1/p' "$log.test.log")
+  if [ -n "$tests" ]; then
+    failed=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed.*/\1/p' "$log.test.log")
+    skipped=$(grep -cE "Test +#[0-9]+: .*[*]{3}Skipped" "$log.test.log" || true)
+    result+=",\"tests\":$tests,\"passed\":$((tests - failed - skipped)),\"failed\":$failed,\"skipped\":$skipped"
+  fi
+fi
+
+# shellcheck disable=SC2016  # the inner shell's variables
+versions=$(inside sh -c '
+  compiler=$(sed -n "s/^CMAKE_CXX_COMPILER:[A-Z]*=//p" build/release/CMakeCache.txt)
+  printf "\"compiler\":\"%s\",\"onednn\":\"%s\"" "$($compiler --version | head -n 1)" \
+    "$(dpkg-query -W -f "\${Version}" libdnnl-dev)"' 2>/dev/null || true)
+printf '{"date":"%s","commit":"%s","suite":"%s","debian":"%s",%s"cores":%d,"ccache":%s,%s}\n' \
+  "$(date +%F)" "$(git rev-parse --short=12 HEAD)" "$suite" "$(cat "$chroot/etc/debian_version")" \
+  "${versions:+$versions,}" "$(nproc)" "$([ -n "${CCACHE_DIR:-}" ] && echo true || echo false)" "$result"
+[ "$worst" -eq 0 ]
