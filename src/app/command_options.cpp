@@ -217,7 +217,7 @@ std::vector<OptionRow> device_rows(TrainOptions& o) {
       {.name = "graph-branches",
        .group = kDevices,
        .value = "3|1",
-       .help = "computing, collectives, updates: side by side, or in one order",
+       .help = "computing, collectives and updates side by side, or in one",
        .field = &o.graph_branches,
        .choices = {"3", "1"}},
       {.name = "seed",
