@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "kernels/argument_check.h"
 #include "kernels/attention_choice.h"
@@ -115,8 +116,7 @@ std::string describe_attention(const AttentionSize& size) {
 AttentionKernels attention_kernels(std::string_view name, std::string_view where) {
   const auto found = std::ranges::find(kAttentionKernels, name);
   if (found == kAttentionKernels.end())
-    throw InputError(
-        concat(where, ": '", name, "' is none of auto, cudnn, own, portable: give one of these"));
+    throw InputError(concat(where, ": '", name, "' is unknown: give auto, cudnn, own, portable"));
   return static_cast<AttentionKernels>(found - kAttentionKernels.begin());
 }
 
@@ -125,7 +125,9 @@ AttentionKernels attention_kernels_of_environment() {
   return name == nullptr ? AttentionKernels::kAuto : attention_kernels(name, "MUO_ATTENTION");
 }
 
-void register_attention_backend(const AttentionBackend& backend) { device = backend; }
+AttentionBackend register_attention_backend(const AttentionBackend& backend) {
+  return std::exchange(device, backend);
+}
 
 void attention(Stream& stream, const AttentionArgs& args) {
   ArgumentCheck check("attention");

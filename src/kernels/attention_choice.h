@@ -66,10 +66,10 @@ AttentionSize attention_size_of(const Args& args) {
 }
 
 // A backend's library calls this when it is loaded: how it would compute a problem with aligned
-// tensors on the current device.
+// tensors on the current device. Returns the one before.
 struct AttentionBackend {
   AttentionChoice (*choose)(const AttentionSize& size, AttentionDirection direction) = nullptr;
 };
-void register_attention_backend(const AttentionBackend& backend);
+AttentionBackend register_attention_backend(const AttentionBackend& backend);
 
 }  // namespace muo

@@ -64,10 +64,10 @@ const KernelRegistration<AttentionArgs> forward(&attention);
 const KernelRegistration<AttentionBackwardArgs> backward(&attention_backward);
 
 [[maybe_unused]] const bool registered = [] {
-  register_attention_backend(
+  static_cast<void>(register_attention_backend(
       {.choose = [](const AttentionSize& size, AttentionDirection direction) {
         return choose(size, direction, {});
-      }});
+      }}));
   return true;
 }();
 
