@@ -178,6 +178,9 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
   EXPECT_THAT(train_error({"--eval-every", "0"}), HasSubstr("or -1 (never)"));
   EXPECT_EQ(train_error({"--graph", "maybe"}), "--graph: 'maybe' is neither on nor off");
   EXPECT_THAT(train_error({"--strategy", "best"}), HasSubstr("'best' is unknown: give balanced"));
+  EXPECT_EQ(train_error({"--attention", "flash"}),
+            "--attention: 'flash' is unknown: give auto, cudnn, own, portable");
+  EXPECT_THAT(train_error({"--deterministic", "mostly"}), HasSubstr("'mostly'"));
   EXPECT_THAT(train_error({"--tokenizer", "gpt2"}), HasSubstr("give byte"));
 }
 
@@ -265,6 +268,8 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   options.window_pattern = "SSL";
   options.weight_wire = DType::kBF16;
   options.embedding_state = DType::kBF16;
+  options.attention = "own";
+  options.deterministic = false;
   options.out = "elsewhere";
   test::TemporaryDirectory directory;
   const auto file = directory.path() / "c.toml";
