@@ -238,7 +238,7 @@ std::vector<OptionRow> number_rows(TrainOptions& o) {
        .field = &o.attention,
        .choices = {kAttentionKernels.begin(), kAttentionKernels.end()}},
       {"deterministic", kNumbers, "on|off",
-       "off: GPUs' gradients of attention in any order; the host is always", &o.deterministic},
+       "off: gradients in any order on GPUs; nothing on the host", &o.deterministic},
       {"embedding-state", kNumbers, "fp32|bf16",
        "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state},
   };
