@@ -364,35 +364,6 @@ TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   unsetenv("MUO_CUDA_PLUGIN");
 }
 
-TEST(RunConfig, AttentionIsAChoiceOfGpus) {
-  TrainOptions options = two_devices();
-  options.deterministic = false;  // the host is, always
-  const RunConfig host = resolve(options, corpus());
-  EXPECT_THAT(host.notes, testing::Each(testing::Not(HasSubstr("deterministic"))));
-  EXPECT_FALSE(host.options.deterministic);
-  options.attention = "own";
-  EXPECT_EQ(error_of(options),
-            "--attention own: is for GPUs, the host has one way to compute: give auto");
-  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
-  options.backend = "cuda";
-  const RunConfig device = resolve(options, corpus());
-  EXPECT_EQ(device.model.attention.kernels, AttentionKernels::kOwn);
-  EXPECT_FALSE(device.model.attention.deterministic);
-  EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
-  setenv("MUO_ATTENTION", "portable", 1);
-  EXPECT_EQ(resolve(options, corpus()).options.attention, "own") << "the option wins";
-  options.attention = "auto";
-  const RunConfig by_environment = resolve(options, corpus());
-  EXPECT_EQ(by_environment.options.attention, "portable");
-  EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
-  unsetenv("MUO_CUDA_PLUGIN");
-  options.backend = "host";
-  EXPECT_EQ(resolve(options, corpus()).options.attention, "auto") << "a GPU's variable";
-  setenv("MUO_ATTENTION", "flash", 1);
-  EXPECT_THAT(error_of(options), HasSubstr("MUO_ATTENTION: 'flash' is unknown"));
-  unsetenv("MUO_ATTENTION");
-}
-
 TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
   const auto common = [](const TrainOptions& options) {
     const RunConfig config = resolve(options, corpus());
