@@ -68,7 +68,7 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
   head.losses = fp32("head.losses", {n});
   std::int64_t scratch = 0;
   for (std::int64_t i = 0; i < c.n_layer; ++i)
-    scratch = std::max(scratch, attention_workspace(attention_size(c, b, t, i)));
+    scratch = std::max(scratch, attention_workspace(attention_size(c, b, t, i, backward)));
   workspace = of(DType::kF32, "attention.workspace", {scratch}, MemoryCategory::kWorkspace);
   if (!backward) return;
   gradients.dx = make("dx", {n, c.n_embd});
@@ -83,7 +83,7 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
 }
 
 AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64_t t,
-                             std::int64_t layer) {
+                             std::int64_t layer, bool backward) {
   return {.b = b,
           .t = t,
           .heads = config.n_head,
@@ -91,7 +91,9 @@ AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64
           .h = config.head_dim(),
           .window = config.window(layer),
           .scale = config.attention_scale(),
-          .dtype = config.dtype};
+          .dtype = config.dtype,
+          .method = config.attention,
+          .backward = backward};
 }
 
 }  // namespace muo

@@ -64,8 +64,8 @@ struct Activations {
 // such a vocabulary, and enough that these and their gradient are not re-read too often.
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows);
 
-// Of a layer, for b rows of t tokens.
+// Of a layer, for b rows of t tokens, with or without gradients.
 AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64_t t,
-                             std::int64_t layer);
+                             std::int64_t layer, bool backward);
 
 }  // namespace muo

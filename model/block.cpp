@@ -133,7 +133,8 @@ void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
                      .v = a.v,
                      .workspace = workspace,
                      .window = config.window(layer),
-                     .scale = config.attention_scale()});
+                     .scale = config.attention_scale(),
+                     .method = config.attention});
   linear_residual(stream, a.x, rows_of(a.attn_out), w[p.attn_proj]);
 
   rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
@@ -170,7 +171,8 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                               .v = a.v,
                               .workspace = workspace,
                               .window = config.window(layer),
-                              .scale = config.attention_scale()});
+                              .scale = config.attention_scale(),
+                              .method = config.attention});
   for (const auto& [dx, y, rstd] :
        {std::tuple{flow.dq, a.q, a.q_rstd}, std::tuple{flow.dk, a.k, a.k_rstd}})
     rotary_norm_backward(stream, {.dx = dx,

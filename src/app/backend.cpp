@@ -11,6 +11,7 @@
 
 #include "app/run_memory.h"
 #include "base/check.h"
+#include "kernels/attention_method.h"
 
 namespace muo {
 namespace {
@@ -32,6 +33,7 @@ class Chooser {
       : options_(options), notes_(notes) {}
 
   GroupOptions run() {
+    static_cast<void>(attention_kernels_of_environment());  // a wrong value ends every command
     backend();
     devices();
     group_.ranks_per_device = static_cast<int>(options_.ranks_per_device);

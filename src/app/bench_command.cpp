@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/attention_notes.h"
 #include "app/backend.h"
 #include "app/commands.h"
 #include "app/device_peak.h"
@@ -44,6 +45,7 @@ Json run_json(const RunConfig& run) {
           {"strategy", run.options.strategy},
           {"gather", run.options.gather},
           {"dtype", name_of(run.model.dtype)},
+          {"deterministic", run.options.deterministic},
           {"parameters", run.parameters},
           {"tokens_per_step", run.total_batch_tokens},
           {"accumulation", run.accumulation}};
@@ -211,6 +213,10 @@ int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
     out.update(bench_optimizer(run, options.strategy, steps, text));
   } else {
     require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+    const std::vector<std::string> attention = attention_notes(run);
+    out["attention"] = attention;
+    for (const std::string& note : attention)
+      text += note + "\n";
     out.update(kind == BenchKind::kStep ? bench_step(run, steps, text)
                                         : bench_launch(run, steps, text));
   }

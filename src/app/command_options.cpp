@@ -4,6 +4,7 @@
 
 #include "app/optimizer_options.h"
 #include "app/option_table.h"
+#include "kernels/attention_method.h"
 #include "optim/sharding_plan.h"
 
 namespace muo {
@@ -244,6 +245,14 @@ std::vector<OptionRow> number_rows(TrainOptions& o) {
        &o.weight_wire},
       {"gemm-table", kNumbers, "FILE",
        "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table},
+      {.name = "attention",
+       .group = kNumbers,
+       .value = "NAME",
+       .help = "GPUs' kernels; auto: MUO_ATTENTION, else cuDNN's or own",
+       .field = &o.attention,
+       .choices = {kAttentionKernels.begin(), kAttentionKernels.end()}},
+      {"deterministic", kNumbers, "on|off",
+       "off: gradients in any order on GPUs; nothing on the host", &o.deterministic},
       {"embedding-state", kNumbers, "fp32|bf16",
        "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state},
   };

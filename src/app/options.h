@@ -68,7 +68,9 @@ struct TrainOptions : DeviceOptions {
   std::int64_t graph_branches = 3;   // or 1: see Branches
   std::optional<DType> dtype, gradient_wire, weight_wire;
   DType embedding_state = DType::kF32;
-  std::string gemm_table;  // empty: the library's first proposals
+  std::string gemm_table;          // empty: the library's first proposals
+  std::string attention = "auto";  // an AttentionKernels, of GPUs
+  bool deterministic = true;       // false: GPUs may compute gradients of attention in any order
   std::uint64_t seed = 42;
   std::int64_t verify_sync_every = -1;  // steps; -1: never
 

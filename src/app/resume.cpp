@@ -29,9 +29,9 @@ void require_same_model(std::string_view option, const Checkpoint& checkpoint,
 
 // What changes in this run, "matrix-lr 0.02, now 0.03": only options that tell what is trained.
 std::string changed_options(TrainOptions before, TrainOptions now) {
-  constexpr std::array<std::string_view, 8> kTraining = {
-      "seed",          "devices",     "strategy",        "dtype",
-      "gradient-wire", "weight-wire", "embedding-state", "num-iterations"};
+  constexpr std::array<std::string_view, 10> kTraining = {
+      "seed",        "devices",         "strategy",       "dtype",     "gradient-wire",
+      "weight-wire", "embedding-state", "num-iterations", "attention", "deterministic"};
   const std::vector<OptionRow> old_rows = option_table(before);
   std::string out;
   for (const OptionRow& row : option_table(now)) {

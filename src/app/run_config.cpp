@@ -9,6 +9,7 @@
 #include "app/backend.h"
 #include "app/scaling.h"
 #include "base/check.h"
+#include "kernels/attention_method.h"
 
 namespace muo {
 namespace {
@@ -49,6 +50,7 @@ class Resolver {
 
   RunConfig run() {
     devices();
+    attention();
     model();
     formats();
     batch();
@@ -112,6 +114,27 @@ class Resolver {
     if (o.replicas == "common" && run_.group.plugin != nullptr)
       throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
     if (!o.dtype) o.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
+  }
+
+  // Of devices; the host has one way, in which every sum has an order.
+  void attention() {
+    TrainOptions& o = run_.options;
+    if (run_.group.plugin == nullptr) {
+      if (o.attention != "auto")
+        throw InputError(
+            fmt::format("--attention {}: is for GPUs, the host has one way to compute: give auto",
+                        o.attention));
+      return;
+    }
+    const AttentionKernels asked = attention_kernels_of_environment();
+    if (o.attention == "auto" && asked != AttentionKernels::kAuto) {
+      o.attention = kAttentionKernels[static_cast<std::size_t>(asked)];
+      note("attention: {} (MUO_ATTENTION)", o.attention);
+    }
+    if (!o.deterministic)
+      note(
+          "deterministic: off: where cuDNN computes gradients of attention, the same command "
+          "twice gives losses and weights that differ in rounding");
   }
 
   void batch() {
@@ -335,6 +358,8 @@ GptConfig make_gpt_config(const TrainOptions& o, std::int64_t vocab_size) {
   model.resid_lambdas = o.resid_lambdas.value_or(model.resid_lambdas);
   model.x0_lambdas = o.x0_lambdas.value_or(model.x0_lambdas);
   model.dtype = o.dtype.value_or(DType::kF32);
+  model.attention = {.kernels = attention_kernels(o.attention, "--attention"),
+                     .deterministic = o.deterministic};
   return model;
 }
 

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <system_error>
 
+#include "app/attention_notes.h"
 #include "app/backend.h"
 #include "app/commands.h"
 #include "app/device_peak.h"
@@ -24,7 +24,6 @@
 #include "app/terminal.h"
 #include "app/trainer.h"
 #include "kernels/gemm.h"
-#include "model/activations.h"
 
 namespace muo {
 namespace {
@@ -85,22 +84,6 @@ std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int6
                             static_cast<double>(config.total_batch_tokens);
   return fmt::format("peak: {}; mfu is a share of it, and {:.3g} FLOPs take {} at it", peak.text,
                      flops_left, duration_text(flops_left / peak.flops));
-}
-
-// How a device computes attention, for each window once. None on the host, where nothing is chosen.
-std::vector<std::string> attention_notes(const RunConfig& config) {
-  std::map<std::int64_t, std::string> by_window;
-  if (config.group.plugin != nullptr)
-    for (std::int64_t layer = 0; layer < config.model.n_layer; ++layer) {
-      const AttentionSize size =
-          attention_size(config.model, config.batch, config.model.seq_len, layer);
-      by_window.try_emplace(size.window, describe_attention(size));
-    }
-  std::vector<std::string> notes;
-  notes.reserve(by_window.size());
-  for (const auto& [window, how] : by_window)
-    notes.push_back(fmt::format("attention, window {}: {}", window, how));
-  return notes;
 }
 
 KeepCheckpoints keep_checkpoints(const TrainOptions& options) {

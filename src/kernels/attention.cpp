@@ -1,10 +1,13 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "kernels/argument_check.h"
+#include "kernels/attention_choice.h"
 #include "kernels/attention_impl.h"
 #include "kernels/operation.h"
 
@@ -41,8 +44,8 @@ constexpr std::int64_t kMaxHead = 256;
 AttentionBackend device;  // constant-initialised: libraries may register at any time
 
 // Of the device; 0 if there is none.
-std::int64_t device_workspace(const AttentionSize& size) {
-  return device.workspace == nullptr ? 0 : device.workspace(size);
+std::int64_t device_workspace(const AttentionSize& size, AttentionDirection direction) {
+  return device.choose == nullptr ? 0 : device.choose(size, direction).workspace;
 }
 
 struct Named {
@@ -62,7 +65,8 @@ void check_apart(const ArgumentCheck& check, std::initializer_list<Named> output
 
 // What both directions share: q, k, v, out, lse, workspace and window.
 template <class Args>
-void check_common(ArgumentCheck& check, const Stream& stream, const Args& args) {
+void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
+                  AttentionDirection direction) {
   const DType dtype = args.q.dtype;
   check.rank("q", args.q, 4, "(b, t, heads, h)", dtype);
   check.fp32_or_bf16("q", args.q, args.q.shape);
@@ -82,15 +86,9 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args) 
   check.tensor("out", args.out, {b, t, heads, h}, dtype);
   check.tensor("lse", args.lse, {b, heads, t});
   check.any_shape("workspace", args.workspace);
-  const std::int64_t needed = stream.is_host() ? host::attention_workspace(t, h, dtype)
-                                               : device_workspace({.b = b,
-                                                                   .t = t,
-                                                                   .heads = heads,
-                                                                   .kv_heads = kv_heads,
-                                                                   .h = h,
-                                                                   .window = args.window,
-                                                                   .scale = args.scale,
-                                                                   .dtype = dtype});
+  const std::int64_t needed = stream.is_host()
+                                  ? host::attention_workspace(t, h, dtype)
+                                  : device_workspace(attention_size_of(args), direction);
   check.that(args.workspace && args.workspace.numel() >= needed,
              concat("workspace has ", args.workspace.numel(), " elements, needs ", needed,
                     " (attention_workspace)"));
@@ -99,20 +97,41 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args) 
 }  // namespace
 
 std::int64_t attention_workspace(const AttentionSize& size) {
-  return std::max(host::attention_workspace(size.t, size.h, size.dtype), device_workspace(size));
+  std::int64_t most = std::max(host::attention_workspace(size.t, size.h, size.dtype),
+                               device_workspace(size, AttentionDirection::kForward));
+  if (size.backward) most = std::max(most, device_workspace(size, AttentionDirection::kBackward));
+  return most;
 }
 
 bool host_attention_multiplies_bf16() { return host::attention_multiplies_bf16(); }
 
 std::string describe_attention(const AttentionSize& size) {
-  return device.describe == nullptr ? std::string{} : device.describe(size);
+  if (device.choose == nullptr) return {};
+  const AttentionChoice forward = device.choose(size, AttentionDirection::kForward);
+  if (!size.backward) return describe(forward, nullptr);
+  const AttentionChoice backward = device.choose(size, AttentionDirection::kBackward);
+  return describe(forward, &backward);
 }
 
-void register_attention_backend(const AttentionBackend& backend) { device = backend; }
+AttentionKernels attention_kernels(std::string_view name, std::string_view where) {
+  const auto found = std::ranges::find(kAttentionKernels, name);
+  if (found == kAttentionKernels.end())
+    throw InputError(concat(where, ": '", name, "' is unknown: give auto, cudnn, own, portable"));
+  return static_cast<AttentionKernels>(found - kAttentionKernels.begin());
+}
+
+AttentionKernels attention_kernels_of_environment() {
+  const char* name = std::getenv("MUO_ATTENTION");  // NOLINT(concurrency-mt-unsafe): only read
+  return name == nullptr ? AttentionKernels::kAuto : attention_kernels(name, "MUO_ATTENTION");
+}
+
+AttentionBackend register_attention_backend(const AttentionBackend& backend) {
+  return std::exchange(device, backend);
+}
 
 void attention(Stream& stream, const AttentionArgs& args) {
   ArgumentCheck check("attention");
-  check_common(check, stream, args);
+  check_common(check, stream, args, AttentionDirection::kForward);
   check_apart(check, {{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
               {{"q", args.q}, {"k", args.k}, {"v", args.v}});
   forward_operation.submit(
@@ -122,7 +141,7 @@ void attention(Stream& stream, const AttentionArgs& args) {
 
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   ArgumentCheck check("attention_backward");
-  check_common(check, stream, args);
+  check_common(check, stream, args, AttentionDirection::kBackward);
   check.tensor("dout", args.dout, args.q.shape, args.q.dtype);
   check.tensor("dq", args.dq, args.q.shape, args.q.dtype);
   check.tensor("dk", args.dk, args.k.shape, args.q.dtype);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/attention_method.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -14,13 +15,14 @@ namespace muo {
 // no t x t matrix exists (Dao 2023, "FlashAttention-2").
 struct AttentionArgs {
   Tensor out;        // (b, t, heads, h) out
-  Tensor lse;        // (b, heads, t) out, fp32: log of the softmax denominator, of scaled scores
+  Tensor lse;        // (b, heads, t) out, fp32: ln of the sum of e^(scaled scores), as below
   Tensor q;          // (b, t, heads, h)
   Tensor k;          // (b, t, kv_heads, h)
   Tensor v;          // (b, t, kv_heads, h)
   Tensor workspace;  // (attention_workspace(...) or more) fp32, scratch
   std::int64_t window = 0;
-  float scale = 1.0F;  // multiplies q k^T, usually 1 / sqrt(h)
+  float scale = 1.0F;           // multiplies q k^T, usually 1 / sqrt(h)
+  AttentionMethod method = {};  // of devices
 };
 void attention(Stream& stream, const AttentionArgs& args);
 
@@ -41,6 +43,7 @@ struct AttentionBackwardArgs {
   Tensor workspace;  // (attention_workspace(...) or more) fp32, scratch
   std::int64_t window = 0;
   float scale = 1.0F;
+  AttentionMethod method = {};  // of devices
 };
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args);
 
@@ -50,10 +53,13 @@ struct AttentionSize {
   std::int64_t window = 0;
   float scale = 1.0F;
   DType dtype = DType::kF32;
+  AttentionMethod method = {};
+  bool backward = true;  // false: gradients will not be asked for
 };
 
 // Elements (fp32) of scratch that both directions need: on the host, and on the device if a
-// backend's library is loaded. The first call for a size may take a second, as it makes plans.
+// backend's library is loaded. The first call for a size may take a second for each direction, as
+// it makes plans. Throws InputError if size.method cannot be had on the device.
 std::int64_t attention_workspace(const AttentionSize& size);
 
 // One line: how attention of this size is computed on the device, and why so. Empty without one.
@@ -61,12 +67,5 @@ std::string describe_attention(const AttentionSize& size);
 
 // Whether the host's products here are of bf16, where tensors are: else it widens them to fp32.
 bool host_attention_multiplies_bf16();
-
-// A backend's library calls this when it is loaded.
-struct AttentionBackend {
-  std::int64_t (*workspace)(const AttentionSize& size) = nullptr;
-  std::string (*describe)(const AttentionSize& size) = nullptr;
-};
-void register_attention_backend(const AttentionBackend& backend);
 
 }  // namespace muo

@@ -106,6 +106,7 @@ TEST(Bench, ALaunchIsOfADeviceOnly) {
     EXPECT_GT(device[how]["host_us"][1].get<double>(), 0);
   }
   EXPECT_GT(device["exposed_gather_ms"].get<double>(), 0);
+  EXPECT_EQ(device["attention"][0], "attention, window 16: own kernels in fp32 (tensors are fp32)");
   const nlohmann::json host = measured(options("launch", kHost));
   EXPECT_FALSE(host["replay"].contains("host_us")) << "where a launch computes";
   EXPECT_GT(host["replay_over_eager"].get<double>(), 0);

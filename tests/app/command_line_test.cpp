@@ -145,8 +145,7 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
   EXPECT_EQ(error_of({"doctor", "now"}), "doctor: 'now' belongs to no option");
 }
 
-TEST(CommandLine, RefusesOptionsOfLaterVersions) {
-  EXPECT_THAT(train_error({"--deterministic", "on"}), HasSubstr("unknown option --deterministic"));
+TEST(CommandLine, RefusesBackendsThatThereAreNot) {
   EXPECT_EQ(train_error({"--backend", "hip"}),
             "--backend: 'hip' is unknown: give auto, host, cuda");
 }
@@ -179,6 +178,9 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
   EXPECT_EQ(train_error({"--graph", "maybe"}), "--graph: 'maybe' is neither on nor off");
   EXPECT_THAT(train_error({"--strategy", "best"}), HasSubstr("'best' is unknown: give balanced"));
   EXPECT_THAT(train_error({"--graph-branches", "2"}), HasSubstr("'2' is unknown: give 3, 1"));
+  EXPECT_EQ(train_error({"--attention", "flash"}),
+            "--attention: 'flash' is unknown: give auto, cudnn, own, portable");
+  EXPECT_THAT(train_error({"--deterministic", "mostly"}), HasSubstr("'mostly'"));
   EXPECT_THAT(train_error({"--tokenizer", "gpt2"}), HasSubstr("give byte"));
 }
 
@@ -266,6 +268,8 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   options.window_pattern = "SSL";
   options.weight_wire = DType::kBF16;
   options.embedding_state = DType::kBF16;
+  options.attention = "own";
+  options.deterministic = false;
   options.out = "elsewhere";
   test::TemporaryDirectory directory;
   const auto file = directory.path() / "c.toml";

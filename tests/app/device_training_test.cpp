@@ -49,6 +49,47 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   EXPECT_THAT(eval.out, HasSubstr("val_loss")) << eval.err;
 }
 
+TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
+  const std::string simt = "MUO_CUDA_PLUGIN=muograph_simt ";
+  const auto train_with = [&](const std::string& more, const std::string& environment = "") {
+    return run_program(options("run",
+                               "--total-batch-size 128 --eval-every -1 --dtype bf16 "
+                               "--backend cuda --devices 1 " +
+                                   more),
+                       simt + environment);
+  };
+  const Outcome absent = train_with("--attention cudnn");
+  EXPECT_EQ(absent.code, 2);
+  EXPECT_THAT(absent.err, HasSubstr("attention cudnn (--attention, MUO_ATTENTION): this build has "
+                                    "no cuDNN attention"));
+  EXPECT_EQ(train_with("", "MUO_ATTENTION=cudnn").code, 2);
+  EXPECT_EQ(train_with("", "MUO_ATTENTION=flash").code, 2);
+  EXPECT_FALSE(fs::exists(path("run")));
+  const Outcome portable =
+      train_with("--num-iterations 2 --deterministic off", "MUO_ATTENTION=portable");
+  ASSERT_EQ(portable.code, 0) << portable.err;
+  EXPECT_THAT(portable.out, HasSubstr("attention: portable (MUO_ATTENTION)"));
+  EXPECT_THAT(portable.out, HasSubstr("attention, window 32: own kernels in fp32 (as asked for)"));
+  EXPECT_THAT(portable.out, HasSubstr("deterministic: off: "));
+  const std::string config = test::read_file(path("run") / "config.toml");
+  EXPECT_THAT(config, HasSubstr("attention = \"portable\""));
+  EXPECT_THAT(config, HasSubstr("deterministic = false"));
+  // The run's own configuration goes on, and what is given otherwise is listed.
+  const Outcome own = train_with("--resume auto --num-iterations 3 --attention own");
+  ASSERT_EQ(own.code, 0) << own.err;
+  EXPECT_THAT(own.out, HasSubstr("attention, window 32: own kernels on tensor cores"));
+  EXPECT_THAT(own.out, HasSubstr("deterministic: off: "));
+  EXPECT_THAT(own.out, HasSubstr("attention portable, now own"));
+  EXPECT_THAT(own.out, testing::Not(HasSubstr("deterministic off, now")));
+  const Outcome both = train_with("--resume auto --num-iterations 4 --deterministic on");
+  ASSERT_EQ(both.code, 0) << both.err;
+  EXPECT_THAT(both.out, HasSubstr("not as in "));
+  EXPECT_THAT(both.out, HasSubstr("deterministic off, now on"));
+  EXPECT_THAT(both.out, testing::Not(HasSubstr("deterministic: off: ")));
+  const std::string eval = "eval --backend host --devices 1 --checkpoint " + path("run").string();
+  EXPECT_EQ(run_program(eval, "MUO_ATTENTION=flash").code, 2);
+}
+
 TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   const std::string file = path("gemm.json").string();
   const auto train_with = [&](const std::string& out, const std::string& table) {

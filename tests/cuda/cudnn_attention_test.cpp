@@ -15,7 +15,6 @@
 namespace muo {
 namespace {
 
-using cuda::AttentionDirection;
 using cuda::AttentionProblem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -120,6 +119,38 @@ TEST(CudnnAttention, DeterministicGradientsNeedMemoryOfTheScores) {
   });
 }
 
+// With cuDNN's own answers: a step of depth 12 with 32 rows computes gradients itself only because
+// deterministic ones need 1.5 GiB.
+TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
+  with_fake_driver([] {
+    AttentionSize size{.b = 32,
+                       .t = 2048,
+                       .heads = 6,
+                       .kv_heads = 6,
+                       .h = 128,
+                       .window = kPlain,
+                       .scale = 0.1F,
+                       .dtype = DType::kBF16};
+    const auto choose = [&](AttentionDirection direction) {
+      return choose_attention(size, direction,
+                              [&] {
+                                return cuda::cudnn_attention_elsewhere(
+                                    cuda::problem_of(size), direction, size.method.deterministic,
+                                    kHopper);
+                              },
+                              {});
+    };
+    using Kernels = AttentionChoice::Kernels;
+    EXPECT_EQ(choose(AttentionDirection::kForward).kernels, Kernels::kLibrary);
+    EXPECT_EQ(choose(AttentionDirection::kBackward).kernels, Kernels::kTensorCores);
+    size.method.deterministic = false;
+    EXPECT_EQ(choose(AttentionDirection::kBackward).kernels, Kernels::kLibrary);
+    size.method.deterministic = true;
+    size.b = 16;
+    EXPECT_EQ(choose(AttentionDirection::kBackward).kernels, Kernels::kLibrary);
+  });
+}
+
 TEST(CudnnAttention, SaysWhatItRefuses) {
   with_fake_driver([] {
     const auto refusal = [](const AttentionProblem& p, AttentionDirection direction) {
@@ -131,9 +162,6 @@ TEST(CudnnAttention, SaysWhatItRefuses) {
               HasSubstr("multiple of 8")));
     EXPECT_THAT(refusal(problem(264, 4, 511), AttentionDirection::kBackward),
                 AllOf(HasSubstr("cuDNN's attention gradient of"), HasSubstr("256")));
-    std::string why_not;
-    EXPECT_FALSE(cuda::cudnn_attention_usable(problem(64, 12, kPlain), DType::kF32, &why_not));
-    EXPECT_THAT(why_not, HasSubstr("fp32"));
   });
 }
 
@@ -143,9 +171,10 @@ TEST(CudnnAttention, SaysWhenCudnnDoesNotLoad) {
   test::write_file(directory.path() / "libcudnn.so.9", "not a library");
   in_child(directory.path(), [] {
     EXPECT_THAT(cuda::cudnn_missing(), HasSubstr("cuDNN 9 does not load: "));
-    std::string why_not;
-    EXPECT_FALSE(cuda::cudnn_attention_usable(problem(64, 12, kPlain), DType::kBF16, &why_not));
-    EXPECT_THAT(why_not, HasSubstr("cuDNN 9 does not load: "));
+    EXPECT_THAT(
+        cuda::cudnn_attention_here(problem(64, 12, kPlain), AttentionDirection::kForward, true)
+            .why_not,
+        HasSubstr("cuDNN 9 does not load: "));
   });
 }
 

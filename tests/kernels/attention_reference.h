@@ -64,7 +64,8 @@ struct AttentionProblem {
             .v = v,
             .workspace = workspace,
             .window = size.window,
-            .scale = scale()};
+            .scale = scale(),
+            .method = {.kernels = forward}};
   }
   [[nodiscard]] AttentionBackwardArgs backward_args() const {
     return {.dq = dq,
@@ -78,7 +79,8 @@ struct AttentionProblem {
             .v = v,
             .workspace = workspace,
             .window = size.window,
-            .scale = scale()};
+            .scale = scale(),
+            .method = {.kernels = backward}};
   }
   void run() const {
     // Neither the outputs' nor the scratch's old contents may matter.
@@ -96,6 +98,7 @@ struct AttentionProblem {
   }
 
   AttentionCase size;
+  AttentionKernels forward = AttentionKernels::kAuto, backward = AttentionKernels::kAuto;
   HostTensor q, k, v, dout, out, lse, dq, dk, dv, workspace;
 };
 

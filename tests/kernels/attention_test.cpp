@@ -11,6 +11,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/attention_reference.h"
@@ -25,9 +26,13 @@ double distance(const HostTensor& got, const AttentionReference::Result& want) {
   return worst_element<double>(got.doubles(), want.value, want.magnitude);
 }
 
-void expect_matches(const AttentionCase& c, DType dtype = DType::kF32) {
+void expect_matches(const AttentionCase& c, DType dtype = DType::kF32,
+                    AttentionKernels forward = AttentionKernels::kAuto,
+                    AttentionKernels backward = AttentionKernels::kAuto) {
   SCOPED_TRACE(testing::PrintToString(c));
-  const AttentionProblem p(c, dtype);
+  AttentionProblem p(c, dtype);
+  p.forward = forward;
+  p.backward = backward;
   p.run();
   const AttentionReference want(p, c.window);
   const double in_fp32 = want.tolerance(c);
@@ -115,6 +120,51 @@ TEST(AttentionBF16, RoundsProbabilitiesBeforeTheyMultiply) {
   };
   EXPECT_EQ(p.out.doubles()[1], rounded(rounded(e) / (1 + e)));
   EXPECT_NE(p.out.doubles()[1], rounded(e / (1 + e)));
+}
+
+// What one implementation writes, log-sum-exp above all, is what another's backward pass expects.
+// The automatic ones are another on a GPU only.
+TEST(AttentionBF16, AnyForwardGoesWithAnyBackward) {
+  if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
+  std::vector<AttentionKernels> all = {AttentionKernels::kOwn, AttentionKernels::kPortable};
+  if (kernel_backend() == KernelBackend::kCuda) all.push_back(AttentionKernels::kAuto);
+  for (const AttentionKernels forward : all)
+    for (const AttentionKernels backward : all) {
+      SCOPED_TRACE(testing::Message() << "forward " << static_cast<int>(forward) << ", backward "
+                                      << static_cast<int>(backward));
+      expect_matches({.b = 2, .t = 80, .heads = 6, .kv_heads = 2, .h = 24, .window = 20},
+                     DType::kBF16, forward, backward);
+      expect_matches(
+          {.b = 1, .t = 130, .heads = 1, .kv_heads = 1, .h = 64, .window = 130, .score_size = 6},
+          DType::kBF16, forward, backward);
+    }
+}
+
+TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
+  if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
+  const AttentionCase c{.b = 1, .t = 130, .heads = 2, .kv_heads = 1, .h = 64, .window = 130};
+  const auto run = [&](AttentionKernels kernels) {
+    AttentionProblem p(c, DType::kBF16);
+    p.forward = p.backward = kernels;
+    p.run();
+    return p;
+  };
+  const auto same = [](const HostTensor& a, const HostTensor& b) {
+    return a.doubles() == b.doubles();
+  };
+  const AttentionProblem own = run(AttentionKernels::kOwn),
+                         portable = run(AttentionKernels::kPortable),
+                         automatic = run(AttentionKernels::kAuto);
+  EXPECT_FALSE(same(own.lse, portable.lse));
+  EXPECT_FALSE(same(own.dq, portable.dq));
+  // Automatic ones are those that the environment names, if it does.
+  const AttentionKernels named = attention_kernels_of_environment();
+  const bool is_portable = named == AttentionKernels::kPortable;
+  EXPECT_EQ(same(automatic.lse, portable.lse) && same(automatic.dq, portable.dq), is_portable);
+  const bool has_cudnn = kernel_backend() == KernelBackend::kCuda;
+  if (named == AttentionKernels::kOwn || !has_cudnn) {
+    EXPECT_EQ(same(automatic.lse, own.lse) && same(automatic.dq, own.dq), !is_portable);
+  }
 }
 
 TEST(Attention, WindowWrongByOneIsNoticed) {
@@ -257,10 +307,6 @@ TEST(Attention, RefusesArgumentsThatDoNotFit) {
   using testing::HasSubstr;
   EXPECT_THAT(forward_error([](AttentionArgs&) {}), "no error");
   EXPECT_THAT(forward_error([](AttentionArgs& a) { a.window = -1; }), HasSubstr("window is -1"));
-  EXPECT_THAT(forward_error([](AttentionArgs& a) {
-                a.workspace = a.workspace.elements(0, 31);  // one per query and head is the least
-              }),
-              HasSubstr("attention_workspace"));
   EXPECT_THAT(forward_error([](AttentionArgs& a) { a.workspace = {}; }), HasSubstr("workspace"));
   EXPECT_THAT(forward_error([](AttentionArgs& a) {
                 a.v = a.v.view({1, 8, 1, 32});
@@ -285,6 +331,10 @@ TEST(Attention, RefusesArgumentsThatDoNotFit) {
               }),
               HasSubstr("3 query heads cannot share 2 key-value heads"));
   AttentionBackwardArgs backward = p.backward_args();
+  backward.workspace = backward.workspace.elements(0, 31);  // one per query and head is the least
+  EXPECT_THAT(error_of([&] { attention_backward(stream, backward); }),
+              HasSubstr("attention_workspace"));
+  backward = p.backward_args();
   backward.dk = backward.dk.view({1, 8, 32});
   EXPECT_THAT(error_of([&] { attention_backward(stream, backward); }),
               HasSubstr("dk is (1, 8, 32), expected (1, 8, 2, 16)"));

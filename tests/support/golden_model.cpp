@@ -54,7 +54,8 @@ GoldenModel::GoldenModel(const std::string& name, const std::function<void(GptCo
     counted_ += target == -1 ? 0 : 1;
   for (const ParamSpec& spec : specs_) {
     MUO_CHECK(golden_.shape("weight/" + spec.name) == spec.shape, name, ": ", spec.name);
-    weights_.push_back(HostTensor(spec.shape, golden_.floats("weight/" + spec.name)));
+    weights_.push_back(
+        HostTensor(spec.shape, golden_.floats("weight/" + spec.name)).rounded(spec.replica));
     gradients_.push_back(arena_.tensor({.name = spec.name, .shape = spec.shape}));
   }
   for (const HostTensor& weight : weights_)

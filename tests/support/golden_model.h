@@ -1,8 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,9 +20,8 @@ class NanArena final : public Arena {
  public:
   Tensor tensor(const TensorSpec& spec) override {
     memory_.emplace_back(spec.shape, spec.dtype);
-    if (spec.dtype == DType::kF32)
-      for (float& v : memory_.back().values())
-        v = std::numeric_limits<float>::quiet_NaN();
+    if (spec.dtype == DType::kF32 || spec.dtype == DType::kBF16)
+      std::fill_n(memory_.back().tensor().data, memory_.back().tensor().bytes(), std::byte{0xFF});
     return memory_.back();
   }
 

@@ -1,64 +1,27 @@
 #include <algorithm>
-#include <string>
+#include <initializer_list>
 
-#include "kernels/cuda/attention_problem.h"
+#include "kernels/attention_choice.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/registration.h"
 #include "runtime/cuda/launch.h"
 
-#ifdef MUO_CUDNN
-#  include "kernels/cuda/cudnn_attention.h"
-#endif
-
-// Which implementation computes attention: cuDNN's where it is to be had and its scratch is
-// affordable, else the project's own, on tensor cores where they can be used.
+// Which implementation computes attention is kernels/attention_choice.h's decision; here it is
+// asked for calls and for plans, and followed.
 namespace muo::cuda {
 namespace {
 
-// With deterministic gradients cuDNN stores a t x t matrix for each head. From here on the memory
-// is worth more than the time.
-[[maybe_unused]] constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 30;
+using Kernels = AttentionChoice::Kernels;
 
-struct Choice {
-  enum class Kernels { kLibrary, kTensorCores, kPortable } kernels = Kernels::kPortable;
-  std::int64_t workspace = 0;  // elements
-  std::string why;
-};
-
-Choice own_choice(const AttentionProblem& problem, DType dtype) {
-  Choice choice{.workspace = flash_workspace(problem.b, problem.t, problem.heads), .why = {}};
-  if (dtype != DType::kBF16)
-    choice.why = concat("tensors are ", name_of(dtype));
-  else if (problem.h % 8 != 0 || problem.h > kMostFlashHead)
-    choice.why = concat("head size ", problem.h, " is not a multiple of 8 up to ", kMostFlashHead);
-  else if (!(problem.scale > 0.0F))
-    choice.why = concat("scale ", problem.scale, " is not above 0");
-  else
-    choice.kernels = Choice::Kernels::kTensorCores;
-  return choice;
-}
-
-// The workspace of a library's choice is large enough for the own kernels, too.
-Choice choose(const AttentionProblem& problem, DType dtype) {
-  Choice own = own_choice(problem, dtype);
-  if (own.kernels == Choice::Kernels::kPortable && dtype != DType::kBF16) return own;
-#ifdef MUO_CUDNN
-  std::string why_not;
-  if (!cudnn_attention_usable(problem, dtype, &why_not)) {
-    own.why = own.why.empty() ? why_not : concat(own.why, "; ", why_not);
-    return own;
-  }
-  const std::int64_t bytes = cudnn_attention_workspace(problem, true);
-  if (bytes <= kMostLibraryBytes)
-    return {.kernels = Choice::Kernels::kLibrary,
-            .workspace = std::max(own.workspace, ceil_div(bytes, sizeof(float))),
-            .why = concat("deterministic gradients take ", bytes >> 20, " MiB of scratch")};
-  own.why = concat(own.why, own.why.empty() ? "" : "; ", "cuDNN's deterministic gradients take ",
-                   bytes >> 20, " MiB of scratch, more than ", kMostLibraryBytes >> 20);
-#else
-  if (own.why.empty()) own.why = "this build has no cuDNN";
-#endif
-  return own;
+AttentionChoice choose(AttentionSize size, AttentionDirection direction,
+                       const AttentionAlignment& alignment) {
+  if (size.method.kernels == AttentionKernels::kAuto)
+    size.method.kernels = attention_kernels_of_environment();
+  return choose_attention(
+      size, direction,
+      [&] { return cudnn_attention_here(problem_of(size), direction, size.method.deterministic); },
+      alignment);
 }
 
 // Views may begin anywhere; vectors of 16 bytes may not.
@@ -69,66 +32,42 @@ bool aligned(std::initializer_list<Tensor> tensors) {
 }
 
 void attention(NativeStream stream, const AttentionArgs& args) {
-  const Choice choice = choose(problem_of(args), args.q.dtype);
-  if (choice.kernels == Choice::Kernels::kPortable || !aligned({args.out, args.q, args.k, args.v}))
-    return portable_attention(stream, args);
-#ifdef MUO_CUDNN
-  if (choice.kernels == Choice::Kernels::kLibrary && aligned({args.workspace}))
-    return cudnn_attention(stream, args);
-#endif
-  flash_attention(stream, args);
+  const AttentionChoice choice = choose(attention_size_of(args), AttentionDirection::kForward,
+                                        {.tensors = aligned({args.out, args.q, args.k, args.v}),
+                                         .workspace = aligned({args.workspace})});
+  switch (choice.kernels) {
+    case Kernels::kLibrary:
+      return cudnn_attention(stream, args);
+    case Kernels::kTensorCores:
+      return flash_attention(stream, args);
+    case Kernels::kPortable:
+      return portable_attention(stream, args);
+  }
 }
 
 void attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
-  const Choice choice = choose(problem_of(args), args.q.dtype);
-  if (choice.kernels == Choice::Kernels::kPortable ||
-      !aligned({args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v}))
-    return portable_attention_backward(stream, args);
-#ifdef MUO_CUDNN
-  if (choice.kernels == Choice::Kernels::kLibrary && aligned({args.workspace}))
-    return cudnn_attention_backward(stream, args);
-#endif
-  flash_attention_backward(stream, args);
-}
-
-AttentionProblem problem_of(const AttentionSize& size) {
-  return {.b = size.b,
-          .t = size.t,
-          .heads = size.heads,
-          .kv_heads = size.kv_heads,
-          .h = size.h,
-          .window = std::min(size.window, size.t),
-          .scale = size.scale};
+  const AttentionChoice choice = choose(
+      attention_size_of(args), AttentionDirection::kBackward,
+      {.tensors = aligned({args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v}),
+       .workspace = aligned({args.workspace})});
+  switch (choice.kernels) {
+    case Kernels::kLibrary:
+      return cudnn_attention_backward(stream, args);
+    case Kernels::kTensorCores:
+      return flash_attention_backward(stream, args);
+    case Kernels::kPortable:
+      return portable_attention_backward(stream, args);
+  }
 }
 
 const KernelRegistration<AttentionArgs> forward(&attention);
 const KernelRegistration<AttentionBackwardArgs> backward(&attention_backward);
 
-}  // namespace
-
-std::string describe_attention(const AttentionProblem& problem, DType dtype) {
-  const Choice choice = choose(problem, dtype);
-  switch (choice.kernels) {
-    case Choice::Kernels::kLibrary:
-      return concat("cuDNN; ", choice.why);
-    case Choice::Kernels::kTensorCores:
-      return concat("own kernels on tensor cores; ", choice.why);
-    case Choice::Kernels::kPortable:
-      break;
-  }
-  return concat("own kernels in fp32; ", choice.why);
-}
-
-namespace {
-
 [[maybe_unused]] const bool registered = [] {
-  register_attention_backend(
-      {.workspace =
-           [](const AttentionSize& size) { return choose(problem_of(size), size.dtype).workspace; },
-       .describe =
-           [](const AttentionSize& size) {
-             return describe_attention(problem_of(size), size.dtype);
-           }});
+  static_cast<void>(register_attention_backend(
+      {.choose = [](const AttentionSize& size, AttentionDirection direction) {
+        return choose(size, direction, {});
+      }}));
   return true;
 }();
 

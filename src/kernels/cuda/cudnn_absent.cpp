@@ -12,25 +12,19 @@ const std::string& cudnn_missing() {
       "CUDA toolkit; then build again)";
   return missing;
 }
-bool cudnn_attention_usable(const AttentionProblem& /*problem*/, DType /*dtype*/,
-                            std::string* why_not) {
-  *why_not = cudnn_missing();
-  return false;
-}
-std::int64_t cudnn_attention_workspace(const AttentionProblem& /*problem*/,
-                                       bool /*deterministic*/) {
-  throw Error(cudnn_missing());
+LibraryAttention cudnn_attention_here(const AttentionProblem& /*problem*/,
+                                      AttentionDirection /*direction*/, bool /*deterministic*/) {
+  return {.why_not = cudnn_missing()};
 }
 void cudnn_attention(NativeStream /*stream*/, const AttentionArgs& /*args*/) {
   throw Error(cudnn_missing());
 }
-void cudnn_attention_backward(NativeStream /*stream*/, const AttentionBackwardArgs& /*args*/,
-                              bool /*deterministic*/) {
+void cudnn_attention_backward(NativeStream /*stream*/, const AttentionBackwardArgs& /*args*/) {
   throw Error(cudnn_missing());
 }
-CudnnVerdict cudnn_attention_elsewhere(const AttentionProblem& /*problem*/,
-                                       AttentionDirection /*direction*/, bool /*deterministic*/,
-                                       const DescribedGpu& /*gpu*/) {
+LibraryAttention cudnn_attention_elsewhere(const AttentionProblem& /*problem*/,
+                                           AttentionDirection /*direction*/, bool /*deterministic*/,
+                                           const DescribedGpu& /*gpu*/) {
   return {.why_not = cudnn_missing()};
 }
 

@@ -54,8 +54,8 @@ Tensor_attributes described(Uid uid, const AttentionProblem& p, std::int64_t hea
       .set_stride({p.t * heads * p.h, p.h, heads * p.h, 1})
       .set_data_type(fe::DataType_t::BFLOAT16);
 }
-// The natural logarithm of the sum of exponentials of scaled scores, as the frontend's
-// generate_stats defines it.
+// Stats of generate_stats: kernels/attention.h has the convention. Packed, which is all that
+// backward passes before cuDNN 9.26 read.
 Tensor_attributes described_lse(const AttentionProblem& p) {
   return Tensor_attributes()
       .set_uid(kLse)
@@ -201,12 +201,6 @@ const Plan& plan_of(const AttentionProblem& p, const Variant& variant, int devic
   return entry->plan;
 }
 
-int current_device() {
-  int device = 0;
-  MUO_CUDA_CHECK(cudaGetDevice(&device));
-  return device;
-}
-
 const Plan& usable_plan(const AttentionProblem& p, const Variant& variant, int device) {
   const Plan& plan = plan_of(p, variant, device);
   if (!plan.graph) throw Error(plan.why_not);
@@ -231,7 +225,7 @@ void run(NativeStream stream, const Args& args, const Variant& variant, Pointers
   MUO_CHECK(args.q.dtype == DType::kBF16, "cuDNN attention of ", name_of(args.q.dtype));
   const RelaxedCapture relaxed;  // what is used for the first time may be loaded or allocated
   StreamContext& context = context_of(stream);
-  const Plan& plan = usable_plan(problem_of(args), variant, context.device);
+  const Plan& plan = usable_plan(problem_of(attention_size_of(args)), variant, context.device);
   MUO_CHECK(args.workspace.bytes() >= plan.workspace, "cuDNN attention: workspace of ",
             args.workspace.bytes(), " bytes, needs ", plan.workspace);
   fe::error_t status =
@@ -250,30 +244,14 @@ const std::string& cudnn_missing() {
   return missing;
 }
 
-bool cudnn_attention_usable(const AttentionProblem& problem, DType dtype, std::string* why_not) {
-  if (dtype != DType::kBF16) {
-    *why_not = concat("cuDNN has no attention in ", name_of(dtype));
-    return false;
-  }
-  if (!cudnn_missing().empty()) {
-    *why_not = cudnn_missing();
-    return false;
-  }
-  const int device = current_device();
-  for (const auto direction : {AttentionDirection::kForward, AttentionDirection::kBackward}) {
-    const Plan& plan = plan_of(problem, {direction, true}, device);
-    if (plan.graph) continue;
-    *why_not = plan.why_not;
-    return false;
-  }
-  return true;
-}
-
-std::int64_t cudnn_attention_workspace(const AttentionProblem& problem, bool deterministic) {
-  const auto bytes = [&, device = current_device()](AttentionDirection direction) {
-    return usable_plan(problem, {direction, deterministic}, device).workspace;
-  };
-  return std::max(bytes(AttentionDirection::kForward), bytes(AttentionDirection::kBackward));
+LibraryAttention cudnn_attention_here(const AttentionProblem& problem, AttentionDirection direction,
+                                      bool deterministic) {
+  if (!cudnn_missing().empty()) return {.why_not = cudnn_missing()};
+  int device = 0;
+  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess)
+    return {.why_not = concat("cuDNN has no GPU here: ", cudaGetErrorString(error))};
+  const Plan& plan = plan_of(problem, {direction, deterministic}, device);
+  return {.why_not = plan.why_not, .workspace = plan.workspace};
 }
 
 void cudnn_attention(NativeStream stream, const AttentionArgs& args) {
@@ -285,9 +263,8 @@ void cudnn_attention(NativeStream stream, const AttentionArgs& args) {
        {kLse, args.lse.data}});
 }
 
-void cudnn_attention_backward(NativeStream stream, const AttentionBackwardArgs& args,
-                              bool deterministic) {
-  run(stream, args, {AttentionDirection::kBackward, deterministic},
+void cudnn_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
+  run(stream, args, {AttentionDirection::kBackward, args.method.deterministic},
       {{kQ, args.q.data},
        {kK, args.k.data},
        {kV, args.v.data},
@@ -299,9 +276,9 @@ void cudnn_attention_backward(NativeStream stream, const AttentionBackwardArgs& 
        {kDv, args.dv.data}});
 }
 
-CudnnVerdict cudnn_attention_elsewhere(const AttentionProblem& problem,
-                                       AttentionDirection direction, bool deterministic,
-                                       const DescribedGpu& gpu) {
+LibraryAttention cudnn_attention_elsewhere(const AttentionProblem& problem,
+                                           AttentionDirection direction, bool deterministic,
+                                           const DescribedGpu& gpu) {
   const Variant variant{direction, deterministic};
   const Plan plan = make_plan(problem, variant, [&] {
     const auto device = std::make_shared<fe::DeviceProperties>();

@@ -1,0 +1,117 @@
+#include "kernels/attention_choice.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+using Kernels = AttentionChoice::Kernels;
+
+std::string joined(const std::string& a, const std::string& b) {
+  return a.empty() || a == b ? b : b.empty() ? a : concat(a, "; ", b);
+}
+
+std::string why_no_tensor_cores(const AttentionSize& size, bool aligned) {
+  if (size.dtype != DType::kBF16) return concat("tensors are ", name_of(size.dtype));
+  if (size.h % 8 != 0 || size.h > kMostTensorCoreHead)
+    return concat("head size ", size.h, " is not a multiple of 8 up to ", kMostTensorCoreHead);
+  if (!(size.scale > 0.0F)) return concat("scale ", size.scale, " is not above 0");
+  if (!aligned) return "a tensor does not begin at a multiple of 16 bytes";
+  return {};
+}
+
+// The backward pass of the own kernels keeps the dot products of dout and out.
+AttentionChoice own_choice(const AttentionSize& size, AttentionDirection direction, bool aligned) {
+  AttentionChoice own{.workspace = direction == AttentionDirection::kBackward
+                                       ? size.b * size.t * size.heads
+                                       : std::int64_t{0},
+                      .why = why_no_tensor_cores(size, aligned)};
+  if (own.why.empty()) own.kernels = Kernels::kTensorCores;
+  return own;
+}
+
+LibraryAttention ask(const AttentionSize& size, const AskLibrary& library,
+                     const AttentionAlignment& alignment) {
+  if (size.dtype != DType::kBF16)
+    return {.why_not = concat("cuDNN has no attention in ", name_of(size.dtype))};
+  if (!alignment.tensors || !alignment.workspace)
+    return {.why_not = "a tensor does not begin at a multiple of 16 bytes"};
+  return library();
+}
+
+std::string scratch_text(const AttentionSize& size, std::int64_t bytes) {
+  return concat(size.method.deterministic ? "deterministic gradients take " : "gradients take ",
+                (bytes + (1 << 20) - 1) >> 20, " MiB of scratch");
+}
+
+std::string name_of(Kernels kernels) {
+  switch (kernels) {
+    case Kernels::kLibrary:
+      return "cuDNN";
+    case Kernels::kTensorCores:
+      return "own kernels on tensor cores";
+    case Kernels::kPortable:
+      break;
+  }
+  return "own kernels in fp32";
+}
+
+std::string with_reason(const std::string& text, const std::string& why) {
+  return why.empty() ? text : concat(text, " (", why, ")");
+}
+
+}  // namespace
+
+AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection direction,
+                                 const AskLibrary& library, const AttentionAlignment& alignment) {
+  constexpr const char* kAsked = "as asked for";
+  AttentionChoice own = own_choice(size, direction, alignment.tensors);
+  switch (size.method.kernels) {
+    case AttentionKernels::kPortable:
+      own.kernels = Kernels::kPortable;
+      own.why = kAsked;
+      return own;
+    case AttentionKernels::kOwn:
+      own.why = joined(own.why, kAsked);
+      return own;
+    case AttentionKernels::kAuto:
+      if (size.dtype != DType::kBF16) return own;  // the library has nothing to add
+      break;
+    case AttentionKernels::kCudnn:
+      break;
+  }
+  const bool must = size.method.kernels == AttentionKernels::kCudnn;
+  const LibraryAttention answer = ask(size, library, alignment);
+  if (!answer.why_not.empty()) {
+    if (must)
+      throw InputError(concat("attention cudnn (--attention, MUO_ATTENTION): ", answer.why_not,
+                              ": give auto, own or portable"));
+    own.why = joined(own.why, answer.why_not);
+    return own;
+  }
+  const bool backward = direction == AttentionDirection::kBackward;
+  if (!must && answer.workspace > kMostLibraryBytes && own.kernels == Kernels::kTensorCores) {
+    own.why = concat("cuDNN's ",
+                     backward ? scratch_text(size, answer.workspace)
+                              : concat("scratch is ", answer.workspace >> 20, " MiB"),
+                     ", more than ", kMostLibraryBytes >> 20);
+    return own;
+  }
+  constexpr auto kElement = static_cast<std::int64_t>(sizeof(float));
+  return {.kernels = Kernels::kLibrary,
+          .workspace = std::max(own.workspace, (answer.workspace + kElement - 1) / kElement),
+          .why = backward ? scratch_text(size, answer.workspace) : std::string{}};
+}
+
+std::string describe(const AttentionChoice& forward, const AttentionChoice* backward) {
+  const std::string name = name_of(forward.kernels);
+  if (backward == nullptr) return with_reason(name, forward.why);
+  if (backward->kernels == forward.kernels)
+    return with_reason(name, joined(forward.why, backward->why));
+  return concat(with_reason(name, forward.why), ", gradients by ",
+                with_reason(name_of(backward->kernels), backward->why));
+}
+
+}  // namespace muo

@@ -1,0 +1,55 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "app/run_config.h"
+#include "base/check.h"
+#include "support/errors.h"
+
+namespace muo {
+namespace {
+
+using test::message_of;
+using testing::Contains;
+using testing::HasSubstr;
+
+RunConfig resolved(const TrainOptions& options) {
+  return resolve(options, vocabulary_only(options));
+}
+
+TEST(AttentionOptions, AreAChoiceOfGpus) {
+  TrainOptions options;
+  options.devices = 2;
+  options.backend = "host";
+  options.deterministic = false;  // the host is, always
+  const RunConfig host = resolved(options);
+  EXPECT_THAT(host.notes, testing::Each(testing::Not(HasSubstr("deterministic"))));
+  EXPECT_FALSE(host.options.deterministic);
+  options.attention = "own";
+  EXPECT_EQ(message_of<InputError>([&] { resolved(options); }),
+            "--attention own: is for GPUs, the host has one way to compute: give auto");
+  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
+  options.backend = "cuda";
+  const RunConfig device = resolved(options);
+  EXPECT_EQ(device.model.attention.kernels, AttentionKernels::kOwn);
+  EXPECT_FALSE(device.model.attention.deterministic);
+  EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
+  setenv("MUO_ATTENTION", "portable", 1);
+  EXPECT_EQ(resolved(options).options.attention, "own") << "the option wins";
+  options.attention = "auto";
+  const RunConfig by_environment = resolved(options);
+  EXPECT_EQ(by_environment.options.attention, "portable");
+  EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
+  unsetenv("MUO_CUDA_PLUGIN");
+  options.backend = "host";
+  EXPECT_EQ(resolved(options).options.attention, "auto") << "a GPU's variable";
+  setenv("MUO_ATTENTION", "flash", 1);
+  EXPECT_THAT(message_of<InputError>([&] { resolved(options); }),
+              HasSubstr("MUO_ATTENTION: 'flash' is unknown"));
+  unsetenv("MUO_ATTENTION");
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,241 @@
+#include "kernels/attention_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+
+namespace muo {
+namespace {
+
+using test::message_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Kernels = AttentionChoice::Kernels;
+
+constexpr auto kForward = AttentionDirection::kForward;
+constexpr auto kBackward = AttentionDirection::kBackward;
+constexpr std::int64_t kMiB = 1 << 20;
+
+// Attention of depth 12 with T = 2048.
+AttentionSize d12(std::int64_t rows) {
+  return {.b = rows,
+          .t = 2048,
+          .heads = 6,
+          .kv_heads = 6,
+          .h = 128,
+          .window = 2048,
+          .scale = 0.1F,
+          .dtype = DType::kBF16};
+}
+
+// As cuDNN answers, with its scratch.
+LibraryAttention answer(const AttentionSize& size, AttentionDirection direction) {
+  if (size.h % 8 != 0) return {.why_not = "heads are multiples of 8"};
+  if (direction == kForward) return {.why_not = {}, .workspace = 16};
+  const std::int64_t rows = size.b * size.heads * size.t;
+  return {.why_not = {},
+          .workspace = size.method.deterministic ? 2 * rows * size.t : 4 * rows * size.h};
+}
+
+struct Choices {
+  AttentionChoice forward, backward;
+  [[nodiscard]] std::string text() const { return describe(forward, &backward); }
+};
+Choices choose(const AttentionSize& size, const AttentionAlignment& alignment = {},
+               const std::string& why_not = "") {
+  const auto one = [&](AttentionDirection direction) {
+    return choose_attention(
+        size, direction,
+        [&] {
+          return why_not.empty() ? answer(size, direction) : LibraryAttention{.why_not = why_not};
+        },
+        alignment);
+  };
+  return {one(kForward), one(kBackward)};
+}
+Choices choose(const AttentionSize& size, const std::string& why_not) {
+  return choose(size, {}, why_not);
+}
+
+void expect_kernels(const Choices& got, Kernels forward, Kernels backward, const char* what) {
+  EXPECT_EQ(got.forward.kernels, forward) << what << ": " << got.text();
+  EXPECT_EQ(got.backward.kernels, backward) << what << ": " << got.text();
+}
+
+TEST(AttentionChoice, DirectionsAreDecidedApart) {
+  expect_kernels(choose(d12(16)), Kernels::kLibrary, Kernels::kLibrary, "0.75 GiB of scratch");
+  expect_kernels(choose(d12(32)), Kernels::kLibrary, Kernels::kTensorCores, "1.5 GiB of scratch");
+  AttentionSize size = d12(32);
+  size.method.deterministic = false;
+  expect_kernels(choose(size), Kernels::kLibrary, Kernels::kLibrary, "any order");
+  EXPECT_EQ(choose(size).backward.workspace, 32 * 6 * 2048 * 128);
+}
+
+TEST(AttentionChoice, EveryCaseThatTheLibraryOrTensorCoresDoNotTake) {
+  struct Case {
+    const char* what;
+    std::function<void(AttentionSize&)> change;
+    Kernels with_library, without;
+    const char* why;
+  };
+  const auto nothing = [](AttentionSize&) {};
+  for (const Case& c : {
+           Case{"as it is", nothing, Kernels::kLibrary, Kernels::kTensorCores, "no library here"},
+           Case{"fp32", [](AttentionSize& s) { s.dtype = DType::kF32; }, Kernels::kPortable,
+                Kernels::kPortable, "tensors are fp32"},
+           Case{"head size 20", [](AttentionSize& s) { s.h = 20; }, Kernels::kPortable,
+                Kernels::kPortable, "head size 20 is not a multiple of 8 up to 128"},
+           Case{"head size 136", [](AttentionSize& s) { s.h = 136; }, Kernels::kLibrary,
+                Kernels::kPortable, "head size 136"},
+           Case{"scale 0", [](AttentionSize& s) { s.scale = 0; }, Kernels::kLibrary,
+                Kernels::kPortable, "scale 0 is not above 0"},
+       }) {
+    AttentionSize size = d12(4);
+    c.change(size);
+    expect_kernels(choose(size), c.with_library, c.with_library, c.what);
+    const Choices without = choose(size, "no library here");
+    expect_kernels(without, c.without, c.without, c.what);
+    EXPECT_THAT(without.text(), HasSubstr(c.why));
+  }
+  // Whatever its scratch, the library is better than arithmetic without tensor cores.
+  AttentionSize wide = d12(32);
+  wide.h = 136;
+  expect_kernels(choose(wide), Kernels::kLibrary, Kernels::kLibrary, "wide heads");
+}
+
+TEST(AttentionChoice, ViewsThatBeginAnywhereAreForThePortableKernels) {
+  expect_kernels(choose(d12(4), {.tensors = false}), Kernels::kPortable, Kernels::kPortable,
+                 "tensors");
+  expect_kernels(choose(d12(4), {.workspace = false}), Kernels::kTensorCores, Kernels::kTensorCores,
+                 "workspace");
+  // Planned for the library, computed by the own kernels: their scratch is there.
+  EXPECT_GE(choose(d12(4)).backward.workspace,
+            choose(d12(4), {.tensors = false}).backward.workspace);
+  EXPECT_EQ(choose(d12(4), {.tensors = false}).backward.workspace, 4 * 6 * 2048);
+}
+
+TEST(AttentionChoice, WhatIsAskedForIsWhatIsTaken) {
+  const auto asked = [](AttentionKernels kernels, std::int64_t rows) {
+    AttentionSize size = d12(rows);
+    size.method.kernels = kernels;
+    return size;
+  };
+  expect_kernels(choose(asked(AttentionKernels::kOwn, 4)), Kernels::kTensorCores,
+                 Kernels::kTensorCores, "own");
+  expect_kernels(choose(asked(AttentionKernels::kPortable, 4)), Kernels::kPortable,
+                 Kernels::kPortable, "portable");
+  expect_kernels(choose(asked(AttentionKernels::kCudnn, 32)), Kernels::kLibrary, Kernels::kLibrary,
+                 "cudnn, at any scratch");
+  AttentionSize size = asked(AttentionKernels::kOwn, 4);
+  size.h = 20;
+  expect_kernels(choose(size), Kernels::kPortable, Kernels::kPortable, "own, without tensor cores");
+}
+
+TEST(AttentionChoice, CudnnThatCannotBeUsedIsAnErrorWithTheReason) {
+  AttentionSize size = d12(4);
+  size.method.kernels = AttentionKernels::kCudnn;
+  EXPECT_EQ(message_of<InputError>([&] { choose(size, "it does not load"); }),
+            "attention cudnn (--attention, MUO_ATTENTION): it does not load: give auto, own or "
+            "portable");
+  EXPECT_THAT(message_of<InputError>([&] { choose(size, {.tensors = false}); }),
+              HasSubstr("does not begin at a multiple of 16 bytes"));
+  size.dtype = DType::kF32;
+  EXPECT_THAT(message_of<InputError>([&] { choose(size); }),
+              HasSubstr("cuDNN has no attention in fp32"));
+}
+
+TEST(AttentionChoice, TheLibraryIsAskedOnlyWhereItsAnswerMatters) {
+  const auto asks = [](AttentionSize size, AttentionKernels kernels) {
+    size.method.kernels = kernels;
+    int count = 0;
+    choose_attention(size, kBackward,
+                     [&] {
+                       ++count;
+                       return LibraryAttention{};
+                     },
+                     {});
+    return count;
+  };
+  EXPECT_EQ(asks(d12(4), AttentionKernels::kAuto), 1);
+  EXPECT_EQ(asks(d12(4), AttentionKernels::kOwn), 0);
+  EXPECT_EQ(asks(d12(4), AttentionKernels::kPortable), 0);
+  AttentionSize fp32 = d12(4);
+  fp32.dtype = DType::kF32;
+  EXPECT_EQ(asks(fp32, AttentionKernels::kAuto), 0);
+}
+
+TEST(AttentionChoice, IsDescribedInOneLine) {
+  EXPECT_EQ(choose(d12(16)).text(), "cuDNN (deterministic gradients take 768 MiB of scratch)");
+  EXPECT_EQ(choose(d12(32)).text(),
+            "cuDNN, gradients by own kernels on tensor cores (cuDNN's deterministic gradients take "
+            "1536 MiB of scratch, more than 1024)");
+  AttentionSize size = d12(32);
+  size.method.deterministic = false;
+  EXPECT_EQ(choose(size).text(), "cuDNN (gradients take 192 MiB of scratch)");
+  EXPECT_EQ(choose(d12(4), "it does not load").text(),
+            "own kernels on tensor cores (it does not load)");
+  size.dtype = DType::kF32;
+  EXPECT_EQ(choose(size).text(), "own kernels in fp32 (tensors are fp32)");
+  EXPECT_EQ(describe(choose(d12(16)).forward, nullptr), "cuDNN");
+}
+
+// In the place of a device's, for its life.
+class RecordingBackend {
+ public:
+  RecordingBackend() { asked().clear(); }
+  ~RecordingBackend() { static_cast<void>(register_attention_backend(before_)); }
+  RecordingBackend(const RecordingBackend&) = delete;
+  RecordingBackend& operator=(const RecordingBackend&) = delete;
+
+  static std::vector<AttentionDirection>& asked() {
+    static std::vector<AttentionDirection> directions;
+    return directions;
+  }
+
+ private:
+  AttentionBackend before_ = register_attention_backend(
+      {.choose = [](const AttentionSize& /*size*/, AttentionDirection direction) {
+        asked().push_back(direction);
+        return AttentionChoice{.workspace = std::int64_t{direction == kForward ? 1000 : 2000} << 20,
+                               .why = {}};
+      }});
+};
+
+TEST(AttentionChoice, WithoutGradientsNobodyAsksForTheirs) {
+  const RecordingBackend backend;
+  AttentionSize size = d12(1);
+  EXPECT_EQ(attention_workspace(size), 2000 * kMiB);
+  EXPECT_THAT(RecordingBackend::asked(), ElementsAre(kForward, kBackward));
+  RecordingBackend::asked().clear();
+  size.backward = false;
+  EXPECT_EQ(attention_workspace(size), 1000 * kMiB);
+  EXPECT_EQ(describe_attention(size), "own kernels in fp32");
+  EXPECT_THAT(RecordingBackend::asked(), ElementsAre(kForward, kForward));
+}
+
+TEST(AttentionKernels, AreNamedByTheEnvironment) {
+  const char* before = std::getenv("MUO_ATTENTION");  // NOLINT(concurrency-mt-unsafe): one thread
+  const std::string kept = before == nullptr ? "" : before;
+  unsetenv("MUO_ATTENTION");  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_EQ(attention_kernels_of_environment(), AttentionKernels::kAuto);
+  for (const std::string_view name : kAttentionKernels) {
+    setenv("MUO_ATTENTION", std::string(name).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+    EXPECT_EQ(kAttentionKernels[static_cast<std::size_t>(attention_kernels_of_environment())],
+              name);
+  }
+  setenv("MUO_ATTENTION", "flash", 1);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_EQ(message_of<InputError>([] { attention_kernels_of_environment(); }),
+            "MUO_ATTENTION: 'flash' is unknown: give auto, cudnn, own, portable");
+  unsetenv("MUO_ATTENTION");                                        // NOLINT(concurrency-mt-unsafe)
+  if (before != nullptr) setenv("MUO_ATTENTION", kept.c_str(), 1);  // NOLINT
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,40 @@
+#include "model/activations.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/attention_choice.h"
+#include "support/golden_model.h"
+
+namespace muo {
+namespace {
+
+std::vector<AttentionDirection>& asked() {
+  static std::vector<AttentionDirection> directions;
+  return directions;
+}
+
+// Plans of a direction cost a second each: an evaluation or a decoder asks for one.
+TEST(Activations, WithoutBackwardNoPlanOfGradientsIsAskedFor) {
+  const AttentionBackend before = register_attention_backend(
+      {.choose = [](const AttentionSize& /*size*/, AttentionDirection direction) {
+        asked().push_back(direction);
+        return AttentionChoice{};
+      }});
+  const auto asks_for_gradients = [](bool backward) {
+    asked().clear();
+    test::NanArena arena;
+    const Activations activations(GptConfig(), {.b = 1, .t = 8, .backward = backward}, "", arena);
+    EXPECT_TRUE(activations.workspace);
+    EXPECT_TRUE(std::ranges::count(asked(), AttentionDirection::kForward) > 0);
+    return std::ranges::count(asked(), AttentionDirection::kBackward) > 0;
+  };
+  EXPECT_TRUE(asks_for_gradients(true));
+  EXPECT_FALSE(asks_for_gradients(false));
+  static_cast<void>(register_attention_backend(before));
+}
+
+}  // namespace
+}  // namespace muo
