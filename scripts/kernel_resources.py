@@ -128,7 +128,7 @@ def read_table():
         numbers = [int(x) for x in re.findall(r"\d+", line[1])]
         for i, architecture in enumerate(ARCHITECTURES):
             table[architecture][line[0]] = Kernel(*numbers[:2], *numbers[2 + 2 * i:4 + 2 * i])
-    return re.search(r"nvcc (\S+)", text)[1], table
+    return re.search(r"nvcc (\d+\.\d+\.\d+)", text)[1], table
 
 
 def write_table(version, table):
@@ -163,14 +163,17 @@ def main():
         return SKIPPED
     names = {architecture.rstrip("a"): architecture for architecture in ARCHITECTURES}
     found = collections.defaultdict(list)
-    for image in cubins(library.read_bytes()):
+    images = list(cubins(library.read_bytes()))
+    if not images:
+        print(f"{library} holds no GPU code, or only compressed: build it with -Xfatbin -no-compress")
+        return 1
+    for image in images:
         architecture, kernels = kernels_of(image)
         if name := names.get(str(architecture)):
             plain = demangled(list(kernels))
             found[name] += [(plain[mangled], kernel) for mangled, kernel in kernels.items()]
     if not found:
-        print(f"skipped: {library.name} holds no code that is not compressed of any of sm_"
-              f"{', sm_'.join(ARCHITECTURES)}")
+        print(f"skipped: {library.name} is for none of sm_{', sm_'.join(ARCHITECTURES)}")
         return SKIPPED
     wrong = False
     for architecture, kernels in found.items():

@@ -14,7 +14,7 @@ inline constexpr std::size_t kSharedWithoutOptIn = 48 * 1024;
 // the kernel, and another thread's launch on the same GPU must not lower it.
 constexpr std::size_t shared_opt_in(std::size_t dynamic_bytes, std::size_t static_bytes,
                                     std::size_t limit) {
-  return dynamic_bytes > kSharedWithoutOptIn ? limit - static_bytes : 0;
+  return dynamic_bytes + static_bytes > kSharedWithoutOptIn ? limit - static_bytes : 0;
 }
 
 }  // namespace muo::cuda
