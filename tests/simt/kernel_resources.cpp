@@ -13,8 +13,8 @@ struct Named {
   KernelResources resources;
 };
 
+// In the order of the names.
 constexpr Named kTable[] = {
-    // in the order of the names
 #include "simt/kernel_resources.inc"
 };
 
