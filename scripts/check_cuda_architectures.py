@@ -2,72 +2,89 @@
 """Compiles every CUDA source for each GPU architecture that muograph supports; fails on a warning and
 on a kernel that spills registers.
   scripts/check_cuda_architectures.py [--registers] [ARCHITECTURE ...]    default: 80 90a 100a 120
---registers: also prints registers and shared memory of every kernel."""
+  scripts/check_cuda_architectures.py --write-table
+--registers: also prints registers and shared memory of every kernel.
+--write-table: writes what every kernel takes into tests/simt/kernel_resources.inc."""
 import argparse
 import concurrent.futures
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
+import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import kernel_resources
+
+ROOT = kernel_resources.ROOT
+# GPU code alone: every build compiles the host's side of these files, with the same warnings.
 FLAGS = ["-std=c++20", "-O3", "-ccbin", "g++-12", "-Werror", "all-warnings",
          "--expt-relaxed-constexpr", "-Xptxas", "-v,-warn-spills", "-Xcompiler", "-Wall,-Wextra",
-         "-Isrc", "-I.", "-c", "-o", "/dev/null"]
+         "-Isrc", "-I.", "-cubin"]
 KERNEL = re.compile(r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, (\d+) bytes spill "
                     r"stores, (\d+) bytes spill loads.*?Used (\d+) registers([^\n]*)", re.S)
 
 
 def compile_one(nvcc, source, architecture):
-    """The source, its output if it failed, and (kernel, spilled bytes, resources) of each kernel."""
-    command = [nvcc, *FLAGS, "-gencode", f"arch=compute_{architecture},code=sm_{architecture}",
-               source]
-    run = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, check=False)
-    kernels = [(name, int(stores) + int(loads), f"{used} registers{rest}")
-               for name, _, stores, loads, used, rest in KERNEL.findall(run.stdout)]
-    return source, run.stdout if run.returncode else "", kernels
-
-
-def demangled(names):
-    run = subprocess.run(["c++filt"], input="\n".join(names), text=True, capture_output=True,
-                         check=True)
-    return run.stdout.splitlines()
+    """The source, its output if it failed, and (kernel, spilled bytes, ptxas's report, resources) of
+    each kernel."""
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = pathlib.Path(folder) / "cubin"
+        run = subprocess.run([nvcc, *FLAGS, "-o", cubin, "-gencode",
+                              f"arch=compute_{architecture},code=sm_{architecture}", source],
+                             cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             check=False)
+        if run.returncode:
+            return source, run.stdout, []
+        _, resources = kernel_resources.kernels_of(cubin.read_bytes())
+    names = kernel_resources.demangled(list(resources))
+    kernels = []
+    for name, _, stores, loads, used, rest in KERNEL.findall(run.stdout):
+        shared = re.search(r"(\d+) bytes smem", rest)
+        kernel = resources[name]
+        if (kernel.registers, kernel.shared) != (int(used), int(shared[1]) if shared else 0):
+            return source, f"ptxas reports {used} registers{rest}, its code says {kernel}\n", []
+        kernels.append((names[name], int(stores) + int(loads), f"{used} registers{rest}", kernel))
+    return source, "", kernels
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--registers", action="store_true")
-    parser.add_argument("architecture", nargs="*", default=["80", "90a", "100a", "120"])
+    parser.add_argument("--write-table", action="store_true")
+    parser.add_argument("architecture", nargs="*", default=kernel_resources.ARCHITECTURES)
     arguments = parser.parse_args()
-    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if arguments.write_table and tuple(arguments.architecture) != kernel_resources.ARCHITECTURES:
+        parser.error("the table is of all architectures: name none")
+    nvcc = kernel_resources.find_nvcc()
     if nvcc is None:
         print("check_cuda_architectures.py: no nvcc on PATH; install the CUDA toolkit 13.0",
               file=sys.stderr)
         return 2
     sources = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.cu"))
     failed = False
+    table = {}
     for architecture in arguments.architecture:
-        count = 0
+        compiled = []
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for source, output, kernels in pool.map(
                     lambda source, a=architecture: compile_one(nvcc, source, a), sources):
-                count += len(kernels)
-                names = demangled([kernel[0] for kernel in kernels])
-                for name, (_, spilled, resources) in zip(names, kernels):
+                compiled += [(kernel[0], kernel[3]) for kernel in kernels]
+                for name, spilled, report, _ in kernels:
                     if spilled:
                         print(f"sm_{architecture} {source}: {name} spills {spilled} bytes")
                         failed = True
                     elif arguments.registers:
-                        print(f"sm_{architecture} {source}: {resources}: {name}")
+                        print(f"sm_{architecture} {source}: {report}: {name}")
                 if output:
                     print(f"sm_{architecture} {source}:\n{output}")
                     failed = True
-        print(f"sm_{architecture}: {len(sources)} files, {count} kernels"
+        table[architecture] = kernel_resources.merged(compiled)
+        print(f"sm_{architecture}: {len(sources)} files, {len(compiled)} kernels"
               f"{'' if failed else ', no warning, no spill'}", flush=True)
+    if arguments.write_table and not failed:
+        kernel_resources.write_table(kernel_resources.nvcc_version(nvcc), table)
     return int(failed)
 
 

@@ -21,7 +21,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Options of our scripts and of tools that the documents show.
 OTHER_OPTIONS = {"--slow", "--tidy", "--dev", "--check", "--preset", "--target", "--help",
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
-                 "--embeddings", "--registers",
+                 "--embeddings", "--registers", "--write-table",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
                  "--capture-range-end", "--nvtx-capture", "--phases"}
 

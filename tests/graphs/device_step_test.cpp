@@ -84,6 +84,16 @@ TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
   expect_bitwise(device_train(run), device_train(run), "fp32");
 }
 
+// A GPU's memory holds what was there before.
+TEST(DeviceStep, ReadsNothingThatTheStepHasNotWritten) {
+  for (const bool bf16 : {false, true}) {
+    ToyTraining run{.world = 2, .steps = 2, .nanochat_bf16 = bf16};
+    const ToyCurves want = device_train(run);
+    run.nan_between_steps = true;
+    expect_bitwise(device_train(run), want, bf16 ? "bf16" : "fp32");
+  }
+}
+
 TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
   ToyTraining run{.world = 2, .steps = 4, .nanochat_bf16 = true};
   const ToyCurves replayed = device_train(run);

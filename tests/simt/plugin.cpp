@@ -2,7 +2,9 @@
 
 #include "runtime/plugin.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -14,6 +16,10 @@
 
 namespace muo::simt {
 namespace {
+
+bool is_set(const char* variable) {
+  return std::getenv(variable) != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets any
+}
 
 // As CUDA does, it knows whether it captures: while a stream of its device does.
 struct SimtNativeStream : CUstream_st {
@@ -27,6 +33,9 @@ class SimtStream final : public Stream {
         capturing_(std::move(capturing)),
         native_{{*host_}, *capturing_},
         partials_(std::make_unique_for_overwrite<double[]>(cuda::kMostPartials)) {
+    // NaNs take a millisecond: on request. Without, it is what the allocator gives.
+    if (is_set("SIMT_NAN_SCRATCH"))
+      std::fill_n(partials_.get(), cuda::kMostPartials, std::numeric_limits<double>::quiet_NaN());
     cuda::add_stream_context(&native_, {.partials = partials_.get()});
   }
   ~SimtStream() override { cuda::remove_stream_context(&native_); }
@@ -98,8 +107,7 @@ class SimtDevice final : public Device {
 
 // Memory is one address space and every GPU is everybody's peer; a test may say that they are not.
 std::string no_peer_access(int count) {
-  const char* apart = std::getenv("SIMT_GPUS_APART");  // NOLINT(concurrency-mt-unsafe)
-  return apart == nullptr || count < 2 ? "" : "GPU 0 cannot access the memory of GPU 1";
+  return !is_set("SIMT_GPUS_APART") || count < 2 ? "" : "GPU 0 cannot access the memory of GPU 1";
 }
 
 std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int world,

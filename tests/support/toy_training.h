@@ -31,7 +31,8 @@ struct ToyTraining {
   // down.
   std::uint64_t perturbation = 0;
   std::optional<std::uint64_t> random_order = {};
-  GroupOptions devices = {};  // plugin, ranks_per_device and communicator count
+  bool nan_between_steps = false;  // see WholeRun
+  GroupOptions devices = {};       // plugin, ranks_per_device and communicator count
   // Called on every rank's thread, before each step.
   std::function<void(RankContext&, RunState&, int step)> before_step = {};
 };

@@ -37,11 +37,50 @@ struct Inputs {
   std::vector<std::int32_t> inputs, targets;
 };
 
+// Remembers what of an arena holds nothing between steps.
+class StepMemory final : public Arena {
+ public:
+  explicit StepMemory(Arena& arena) : arena_(arena) {}
+  // Before the device is sealed.
+  void make_nans(Device& device) {
+    std::int64_t most = 0;
+    for (const Tensor& tensor : tensors_)
+      most = std::max(most, tensor.bytes());
+    nans_ = device.allocate_pinned(most, "NaNs");
+    std::fill_n(nans_->data(), most, std::byte{0xFF});
+  }
+  [[nodiscard]] Tensor tensor(const TensorSpec& spec) override {
+    const Tensor out = arena_.tensor(spec);
+    if (spec.lifespan == Lifespan::kStep) tensors_.push_back(out);
+    return out;
+  }
+  // Every rank calls it: no rank works on another's memory meanwhile.
+  void fill_with_nans(RankContext& rank) {
+    rank.barrier.arrive({}, "before the NaNs");
+    for (const Tensor& tensor : tensors_) {
+      const auto bytes = [&](std::byte* data, int device) {
+        return Tensor{
+            .data = data, .shape = {tensor.bytes()}, .dtype = DType::kBytes, .device = device};
+      };
+      rank.compute.copy(bytes(tensor.data, tensor.device), bytes(nans_->data(), -1));
+    }
+    rank.compute.synchronize();
+    rank.barrier.arrive({}, "after the NaNs");
+  }
+
+ private:
+  Arena& arena_;
+  std::unique_ptr<Buffer> nans_;
+  std::vector<Tensor> tensors_;
+};
+
 void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
               const ShardingPlan& plan, RunCurves& result, std::mutex& mutex) {
   const RunConfig& config = run.config;
   PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common);
-  RunState state(rank, config, params, plan, arena);
+  StepMemory step_memory(arena);
+  RunState state(rank, config, params, plan, step_memory);
+  if (run.nan_between_steps) step_memory.make_nans(rank.device);
   warm_up_and_capture(rank, arena, state, config.options.graph);
   rank.device.seal();
   rank.barrier.arrive({}, "start-up");
@@ -53,6 +92,7 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
   Inputs inputs(config);
   for (int step = 0; step < run.steps; ++step) {
     if (run.before_step) run.before_step(rank, state, step);
+    if (run.nan_between_steps) step_memory.fill_with_nans(rank);
     inputs.fill(rank, run, step);
     state.step.run(inputs.view(inputs.inputs), inputs.view(inputs.targets), *copied);
     rank.compute.synchronize();

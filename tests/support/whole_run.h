@@ -17,6 +17,9 @@ struct WholeRun {
   RunConfig config;  // options: strategy, graph and seed are used
   int steps = 0;
   std::optional<std::uint64_t> random_order = {};
+  // Before each step all bits of what holds nothing between steps (Lifespan::kStep) become one,
+  // which is a NaN in every floating-point type: a kernel that reads what nobody wrote shows.
+  bool nan_between_steps = false;
   // The seq_len + 1 tokens of global row g of a step. On every rank's thread.
   std::function<void(std::int64_t step, std::int64_t g, std::span<std::int32_t> row)> fill_row;
   // Called on every rank's thread: after the initial weights, and before each step.

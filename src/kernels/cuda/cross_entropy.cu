@@ -319,8 +319,9 @@ void launch_cross_entropy(NativeStream stream, T* logits, const Problem& p) {
   const std::int64_t bytes =
       ceil_div(pieces, threads) * threads * kPiece * std::int64_t{sizeof(float)};
   const bool aligned = vectors_fit<BF16>(p.padded, {logits});
-  const bool fits = aligned && bytes <= most_shared_bytes();
-  launch(fits      ? cross_entropy_kernel<T, Softmax, true, true>
+  const auto keeping = cross_entropy_kernel<T, Softmax, true, true>;
+  const bool fits = aligned && bytes <= most_shared_bytes(keeping);
+  launch(fits      ? keeping
          : aligned ? cross_entropy_kernel<T, Softmax, false, true>
                    : cross_entropy_kernel<T, Softmax, false, false>,
          blocks_for(p.n, kRowsPerBlock), static_cast<unsigned>(threads),

@@ -176,10 +176,11 @@ struct BackwardLaunch {
   int doubles_per_warp;
   std::size_t bytes;
 
-  BackwardLaunch(std::int64_t rows, std::int64_t sums, std::int64_t floats) {
+  template <class Kernel>
+  BackwardLaunch(Kernel* kernel, std::int64_t rows, std::int64_t sums, std::int64_t floats) {
     const std::int64_t per_warp = sums + ceil_div(floats, 2);
     const auto size = static_cast<std::int64_t>(sizeof(double));
-    const std::int64_t fit = most_shared_bytes() / (per_warp * size);
+    const std::int64_t fit = most_shared_bytes(kernel) / (per_warp * size);
     MUO_CHECK(fit > 0, "gates with ", sums, " weights and ", floats,
               " more values need too much shared memory");
     const std::int64_t warps = std::min<std::int64_t>(kWarps, fit);
@@ -198,7 +199,8 @@ void value_embedding_backward(NativeStream stream, const ValueEmbeddingBackwardA
   if (sums == 0) return;
   dispatch(args.x.dtype, [&]<class T>() {
     with_width<T>(vectors_fit<T>(h, {args.dv.data, args.table.data}), [&]<int N>() {
-      const BackwardLaunch shape(n, sums, heads + heads * (h / N));
+      const auto kernel = value_embedding_backward_kernel<T, N>;
+      const BackwardLaunch shape(kernel, n, sums, heads + heads * (h / N));
       const ValueProblem p{.n = n,
                            .vocab = args.table.shape[0],
                            .c = args.x.shape[1],
@@ -209,9 +211,8 @@ void value_embedding_backward(NativeStream stream, const ValueEmbeddingBackwardA
                            .tokens = args.tokens.as<std::int32_t>(),
                            .partials = context_of(stream).partials,
                            .doubles_per_warp = shape.doubles_per_warp};
-      launch(value_embedding_backward_kernel<T, N>, shape.blocks, shape.threads, shape.bytes,
-             stream, args.dx.as<T>(), args.dv.as<T>(), args.x.as<T>(), args.weight.as<T>(),
-             args.table.as<T>(), p);
+      launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
+             args.dv.as<T>(), args.x.as<T>(), args.weight.as<T>(), args.table.as<T>(), p);
       finish_sums(stream, shape.blocks, static_cast<int>(sums),
                   PutSums{args.dweight.as<float>(), nullptr, p.heads * p.g, args.accumulate});
     });
@@ -328,7 +329,6 @@ void smear_backward(NativeStream stream, const SmearBackwardArgs& args) {
   const std::int64_t steps = args.x.shape[1];
   const std::int64_t c = args.x.shape[2];
   const std::int64_t g = args.weight.shape[1];
-  const BackwardLaunch shape(args.x.shape[0] * steps, g + 1, 0);
   dispatch(args.x.dtype, [&]<class T>() {
     const SmearProblem p{.rows = args.x.shape[0] * steps,
                          .steps = steps,
@@ -339,13 +339,15 @@ void smear_backward(NativeStream stream, const SmearBackwardArgs& args) {
                          .lambda = args.lambda.as<float>(),
                          .partials = context_of(stream).partials};
     with_width<T>(vectors_fit<T>(c, {args.dx.data, args.dy.data, args.x.data}), [&]<int N>() {
-      launch(smear_backward_kernel<T, N>, shape.blocks, shape.threads, shape.bytes, stream,
-             args.dx.as<T>(), args.dy.as<T>(), args.x.as<T>(), p);
+      const auto kernel = smear_backward_kernel<T, N>;
+      const BackwardLaunch shape(kernel, p.rows, g + 1, 0);
+      launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
+             args.dy.as<T>(), args.x.as<T>(), p);
+      finish_sums(
+          stream, shape.blocks, p.g + 1,
+          PutSums{args.dweight.as<float>(), args.dlambda.as<float>(), p.g, args.accumulate});
     });
   });
-  finish_sums(stream, shape.blocks, static_cast<int>(g) + 1,
-              PutSums{args.dweight.as<float>(), args.dlambda.as<float>(), static_cast<int>(g),
-                      args.accumulate});
 }
 
 const KernelRegistration<ValueEmbeddingArgs> value_forward(&value_embedding);

@@ -15,26 +15,24 @@
 #  include <cuda_runtime.h>
 
 #  include "runtime/cuda/cuda_check.h"
+#  include "runtime/cuda/shared_memory.h"
 #  include "runtime/stream.h"
 
 #  define MUO_DYNAMIC_SHARED(type, name)
 
 namespace muo::cuda {
 
-// Throws Error, with the kernel's name, if CUDA refuses the launch.
+// Throws Error, with the kernel's name, if CUDA refuses the launch. Opts in to more than 48 KiB of
+// shared memory where it takes that.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             NativeStream stream, Arguments&&... arguments) {
-  constexpr std::size_t kWithoutAsking = 48 * 1024;
   const void* function = reinterpret_cast<const void*>(kernel);
   const auto name = [function] {
     const char* text = nullptr;
     return cudaFuncGetName(&text, function) == cudaSuccess ? text : "?";
   };
-  if (shared_bytes > kWithoutAsking)
-    MUO_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(shared_bytes)),
-                   "of kernel ", name(), ", ", shared_bytes, " bytes");
+  if (shared_bytes > 0) allow_shared_bytes(function, shared_bytes);
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
@@ -77,17 +75,10 @@ inline unsigned blocks_for(std::int64_t work, std::int64_t per_block,
   return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(work, per_block), 1, most));
 }
 
-// What dynamic shared memory a block may ask for on the current device.
-inline std::int64_t most_shared_bytes() {
-#ifdef MUO_SIMT
-  return std::int64_t{227} * 1024;
-#else
-  int device = 0;
-  int bytes = 0;
-  MUO_CUDA_CHECK(cudaGetDevice(&device));
-  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return bytes - 1024;  // less what kernels have statically
-#endif
+// What dynamic shared memory a block of the kernel may ask for on the current device, in bytes.
+template <class... Parameters>
+std::int64_t most_shared_bytes(void (*kernel)(Parameters...)) {
+  return static_cast<std::int64_t>(most_shared_bytes_of(reinterpret_cast<const void*>(kernel)));
 }
 
 // Blocks that keep every multiprocessor of the largest GPUs busy several times over: the cap of

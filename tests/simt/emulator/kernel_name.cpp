@@ -3,20 +3,44 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <memory>
-#include <vector>
+#include <mutex>
+#include <span>
 
 namespace muo::simt {
 namespace {
 
+using File = std::span<const char>;
+
+// Of a loaded file; it stays mapped, as libraries with kernels stay loaded.
+File contents(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, File> files;
+  const std::lock_guard lock(mutex);
+  const auto [found, added] = files.try_emplace(path);
+  if (!added) return found->second;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (file >= 0 && fstat(file, &status) == 0) {
+    const auto size = static_cast<std::size_t>(status.st_size);
+    void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (memory != MAP_FAILED) found->second = {static_cast<const char*>(memory), size};
+  }
+  if (file >= 0) close(file);
+  return found->second;
+}
+
 template <class T>
-T at(const std::vector<char>& file, std::uint64_t offset) {
+T at(File file, std::uint64_t offset) {
   T out{};
   if (offset + sizeof(T) <= file.size()) std::memcpy(&out, file.data() + offset, sizeof(T));
   return out;
@@ -29,7 +53,7 @@ std::string demangled(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-std::string symbol_at(const std::vector<char>& file, std::uint64_t address) {
+std::string symbol_at(File file, std::uint64_t address) {
   const auto header = at<Elf64_Ehdr>(file, 0);
   const auto section = [&](std::uint64_t i) {
     return at<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr));
@@ -57,12 +81,7 @@ std::string kernel_name(const void* function) {
   if (dladdr(function, &info) == 0) return "?";
   // The name of an executable is as it was called; this one always leads there.
   const bool library = std::strstr(info.dli_fname, ".so") != nullptr;
-  std::ifstream stream(library ? info.dli_fname : "/proc/self/exe",
-                       std::ios::binary | std::ios::ate);
-  const std::streamoff size = stream.tellg();
-  if (size < 0) return "?";
-  std::vector<char> file(static_cast<std::size_t>(size));
-  stream.seekg(0).read(file.data(), size);
+  const File file = contents(library ? info.dli_fname : "/proc/self/exe");
   const auto* base = static_cast<const char*>(info.dli_fbase);
   return symbol_at(file, static_cast<std::uint64_t>(static_cast<const char*>(function) - base));
 }

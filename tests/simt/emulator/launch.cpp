@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "simt/emulator/gpu.h"
 #include "simt/emulator/kernel_name.h"
 #include "simt/emulator/scheduler.h"
 #include "simt/emulator/shared_memory.h"
@@ -49,8 +50,7 @@ void check(const Launch& launch) {
                 grid.z < 1U << 16,
             "grid of (", grid.x, ", ", grid.y, ", ", grid.z, ") blocks, kernel ",
             kernel_name(launch.kernel));
-  MUO_CHECK(launch.shared_bytes <= kMostSharedBytes, launch.shared_bytes,
-            " bytes of dynamic shared memory, kernel ", kernel_name(launch.kernel));
+  check_resources(launch);
 }
 
 void run(const Launch& launch) {

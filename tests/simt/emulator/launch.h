@@ -9,6 +9,7 @@
 #include "runtime/stream.h"
 #include "simt/emulator/atomics.h"
 #include "simt/emulator/bfloat16.h"
+#include "simt/emulator/gpu.h"
 #include "simt/emulator/intrinsics.h"
 #include "simt/emulator/scheduler.h"
 #include "simt/emulator/shared_memory.h"
@@ -32,6 +33,16 @@ struct CUstream_st {
 
 namespace muo::simt {
 
+// Of a kernel's parameters as they lie one after the other.
+template <class... Parameters>
+constexpr std::size_t parameter_bytes() {
+  std::size_t end = 0;
+  ((end = (end + alignof(Parameters) - 1) / alignof(Parameters) * alignof(Parameters) +
+          sizeof(Parameters)),
+   ...);
+  return end;
+}
+
 template <class... Parameters, class... Arguments>
 void launch(bool resident, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::size_t shared_bytes, NativeStream stream, Arguments&&... arguments) {
@@ -39,7 +50,8 @@ void launch(bool resident, void (*kernel)(Parameters...), dim3 grid, dim3 block,
     void (*kernel)(Parameters...);
     std::tuple<Parameters...> arguments;
   };
-  Launch launch{.kernel = reinterpret_cast<const void*>(kernel),
+  const void* function = reinterpret_cast<const void*>(kernel);
+  Launch launch{.kernel = function,
                 .call =
                     [](const void* p) {
                       const auto& of = *static_cast<const Call*>(p);
@@ -49,6 +61,8 @@ void launch(bool resident, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                 .grid = grid,
                 .block = block,
                 .shared_bytes = shared_bytes,
+                .shared_opt_in = simt::shared_opt_in(function, shared_bytes),
+                .parameter_bytes = parameter_bytes<Parameters...>(),
                 .resident = resident};
   check(launch);
   auto run = [launch, call = Call{kernel, {std::forward<Arguments>(arguments)...}}]() mutable {
@@ -78,6 +92,10 @@ void launch_resident(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::
                      NativeStream stream, Arguments&&... arguments) {
   simt::launch(true, kernel, grid, block, shared_bytes, stream,
                std::forward<Arguments>(arguments)...);
+}
+
+inline std::size_t most_shared_bytes_of(const void* kernel) {
+  return simt::most_dynamic_bytes(kernel);
 }
 
 // In a loop that waits for what another rank writes. (On a GPU: __nanosleep.) Without it the other

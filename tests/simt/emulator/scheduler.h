@@ -57,7 +57,9 @@ struct Launch {
   void (*call)(const void* arguments);
   const void* arguments;
   dim3 grid, block;
-  std::size_t shared_bytes;
+  std::size_t shared_bytes;   // dynamic
+  std::size_t shared_opt_in;  // dynamic bytes that the kernel opted in for; 0: it did not
+  std::size_t parameter_bytes;
   bool resident = false;  // blocks wait for each other through other launches: run them all at once
 };
 

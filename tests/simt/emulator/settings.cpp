@@ -33,6 +33,8 @@ Settings read() {
     out.seed = number<std::uint64_t>(order, "SIMT_ORDER is seq, rev or a seed", 0);
   const std::string_view workers = environment("SIMT_WORKERS");
   if (!workers.empty()) out.workers = number(workers, "SIMT_WORKERS is a number from 1 on", 1U);
+  if (const std::string_view name = environment("SIMT_ARCHITECTURE"); !name.empty())
+    out.architecture = name;
   return out;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace muo::simt {
 
@@ -11,7 +12,8 @@ enum class Order : std::uint8_t { kForward, kReverse, kRandom };
 struct Settings {
   Order order = Order::kRandom;  // SIMT_ORDER=seq, rev, or a seed: random
   std::uint64_t seed = 1;
-  unsigned workers = 1;  // SIMT_WORKERS=n: OS threads that share the blocks of a launch
+  unsigned workers = 1;              // SIMT_WORKERS=n: OS threads that share the blocks of a launch
+  std::string architecture = "90a";  // SIMT_ARCHITECTURE: the GPU whose limits hold (gpu.h)
 };
 
 // From the environment; throws Error if a value makes no sense.

@@ -21,6 +21,7 @@ std::vector<Case> barrier_cases();
 std::vector<Case> memory_cases();
 std::vector<Case> pipeline_cases();
 std::vector<Case> rank_cases();
+std::vector<Case> launch_cases();
 // Without a bug: what kernels may rely on.
 std::vector<Case> control_cases();
 
@@ -42,6 +43,10 @@ class Array {
   std::size_t size_;
   T* data_;
 };
+
+// What resources.cpp says of kernels with these words in their names.
+inline constexpr unsigned kManyRegisters = 121;  // come as 128
+inline constexpr std::size_t kSharedInKernel = 1024;
 
 // Most cases sum up these: kernel(out, x) should leave the sum in out[0], twice the sum in out[1].
 inline constexpr unsigned kValues = 128;

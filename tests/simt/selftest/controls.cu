@@ -157,7 +157,7 @@ bool refuses(dim3 grid, dim3 block, std::size_t shared_bytes, const std::string&
 bool refusals(bool /*planted*/) {
   return refuses(1, 1025, 0, "block of (1025") && refuses(0, 32, 0, "grid of (0") &&
          refuses(dim3(1, 1U << 16), 32, 0, "grid of (1, 65536") &&
-         refuses(1, 32, std::size_t{228} << 10, "dynamic shared memory");
+         refuses(1, 32, std::size_t{228} << 10, "bytes of shared memory");
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+// What nvcc made of the project's kernels.
+
+#include <algorithm>
+#include <string_view>
+
+#include "simt/emulator/gpu.h"
+
+namespace muo::simt {
+namespace {
+
+struct Named {
+  std::string_view kernel;
+  KernelResources resources;
+};
+
+// In the order of the names.
+constexpr Named kTable[] = {
+#include "simt/kernel_resources.inc"
+};
+
+}  // namespace
+
+std::optional<KernelResources> find_resources(const std::string& kernel) {
+  const auto* found = std::ranges::lower_bound(kTable, kernel, {}, &Named::kernel);
+  if (found == std::end(kTable) || found->kernel != kernel) return std::nullopt;
+  return found->resources;
+}
+
+}  // namespace muo::simt

@@ -1,0 +1,120 @@
+// Launches that a GPU refuses, each beside one that it takes.
+
+#include "runtime/cuda/shared_opt_in.h"
+#include "simt/selftest/cases.h"
+
+namespace muo::selftest {
+namespace {
+
+MUO_DYNAMIC_SHARED(float, dynamic)
+
+// All of these sum up, in the memory or by the threads that they are given.
+__device__ void add_up(float* out, const float* x, float* shared) {
+  if (threadIdx.x < kValues) shared[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  float sum = 0.0F;
+  for (unsigned i = 0; i < kValues; ++i)
+    sum += shared[i];
+  write_sums(out, sum);
+}
+
+__global__ void shared_in_kernel(float* out, const float* x) {
+  extern __shared__ float dynamic[];
+  add_up(out, x, dynamic);
+}
+__global__ void many_registers(float* out, const float* x) {
+  extern __shared__ float dynamic[];
+  add_up(out, x, dynamic);
+}
+__global__ void bounded(float* out, const float* x) {
+  extern __shared__ float dynamic[];
+  add_up(out, x, dynamic);
+}
+__global__ void in_a_table(float* out, const float* x) {
+  extern __shared__ float dynamic[];
+  add_up(out, x, dynamic);
+}
+__global__ void of_no_table(float* out, const float* x) {
+  extern __shared__ float dynamic[];
+  add_up(out, x, dynamic);
+}
+
+template <std::size_t kBytes>
+struct Parameters {
+  char bytes[kBytes];
+};
+
+// With two pointers before it.
+template <std::size_t kBytes>
+__global__ void long_parameters(float* out, const float* x, Parameters<kBytes> more) {
+  extern __shared__ float dynamic[];
+  add_up(out, x, dynamic);
+  if (more.bytes[kBytes - 1] != 0) out[0] = 0.0F;
+}
+template <std::size_t kBytes>
+bool sums_with_parameters() {
+  const Array<float> x(kValues);
+  const Array<float> out(2);
+  for (float& value : x)
+    value = 1.0F;
+  cuda::launch(long_parameters<kBytes>, 1, kValues, kValues * sizeof(float), nullptr, out.data(),
+               x.data(), Parameters<kBytes>{});
+  return out[0] == float{kValues};
+}
+
+// With 48 KiB in all, or more; opting in as cuda::launch() does, or not at all.
+bool launches(std::size_t dynamic_bytes, bool opts_in) {
+  const Array<float> x(kValues);
+  const Array<float> out(2);
+  for (float& value : x)
+    value = 1.0F;
+  const void* kernel = reinterpret_cast<const void*>(&shared_in_kernel);
+  struct Arguments {
+    float* out;
+    const float* x;
+  } arguments{out.data(), x.data()};
+  const simt::Launch launch{
+      .kernel = kernel,
+      .call =
+          [](const void* p) {
+            const auto* of = static_cast<const Arguments*>(p);
+            shared_in_kernel(of->out, of->x);
+          },
+      .arguments = &arguments,
+      .grid = 1,
+      .block = kValues,
+      .shared_bytes = dynamic_bytes,
+      .shared_opt_in = opts_in ? simt::shared_opt_in(kernel, dynamic_bytes) : 0,
+      .parameter_bytes = sizeof arguments};
+  simt::check(launch);
+  simt::run(launch);
+  return out[0] == float{kValues};
+}
+
+constexpr std::size_t kBytes = kValues * sizeof(float);
+constexpr std::size_t kMost = (std::size_t{227} << 10) - kSharedInKernel;  // on sm_90
+
+}  // namespace
+
+std::vector<Case> launch_cases() {
+  return {
+      {"shared memory without opt-in",
+       [](bool planted) {
+         constexpr std::size_t kMostWithout = cuda::kSharedWithoutOptIn - kSharedInKernel;
+         return launches(kMostWithout, false) && launches(kMostWithout + 4, !planted);
+       }},
+      {"more shared memory than a block has",
+       [](bool planted) { return sums(shared_in_kernel, 1, kValues, kMost + (planted ? 4 : 0)); }},
+      {"more registers than a block has",
+       [](bool planted) { return sums(many_registers, 1, planted ? 513 : 512, kBytes); }},
+      {"more threads than the launch bounds say",
+       [](bool planted) { return sums(bounded, 1, kValues + (planted ? 1 : 0), kBytes); }},
+      {"more bytes of parameters than a launch takes",
+       [](bool planted) {
+         return planted ? sums_with_parameters<32764 - 15>() : sums_with_parameters<32764 - 16>();
+       }},
+      {"a kernel of which nobody knows what it takes",
+       [](bool planted) { return sums(planted ? of_no_table : in_a_table, 1, kValues, kBytes); }}};
+}
+
+}  // namespace muo::selftest
