@@ -202,7 +202,9 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
-  const RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
+  RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
+  run.step_only = true;
+  const MemoryPlan memory = fit_batch(run, memory_to_plan_per_rank(run.group));
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);
@@ -210,7 +212,7 @@ int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
   if (kind == BenchKind::kOptimizer) {
     out.update(bench_optimizer(run, options.strategy, steps, text));
   } else {
-    require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+    require_memory(run, memory, available_memory_per_rank(run.group));
     out.update(kind == BenchKind::kStep ? bench_step(run, steps, text)
                                         : bench_launch(run, steps, text));
   }
