@@ -204,17 +204,23 @@ int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
   RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
   run.step_only = true;
-  const MemoryPlan memory = fit_batch(run, memory_to_plan_per_rank(run.group));
+  if (kind != BenchKind::kOptimizer)
+    require_memory(run, fit_batch(run, memory_to_plan_per_rank(run.group)),
+                   available_memory_per_rank(run.group));
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);
   out["steps"] = steps;
-  if (kind == BenchKind::kOptimizer) {
-    out.update(bench_optimizer(run, options.strategy, steps, text));
-  } else {
-    require_memory(run, memory, available_memory_per_rank(run.group));
-    out.update(kind == BenchKind::kStep ? bench_step(run, steps, text)
-                                        : bench_launch(run, steps, text));
+  switch (kind) {
+    case BenchKind::kStep:
+      out.update(bench_step(run, steps, text));
+      break;
+    case BenchKind::kLaunch:
+      out.update(bench_launch(run, steps, text));
+      break;
+    case BenchKind::kOptimizer:
+      out.update(bench_optimizer(run, options.strategy, steps, text));
+      break;
   }
   if (format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));
