@@ -203,10 +203,11 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
   RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
-  run.step_only = true;
-  if (kind != BenchKind::kOptimizer)
-    require_memory(run, fit_batch(run, memory_to_plan_per_rank(run.group)),
-                   available_memory_per_rank(run.group));
+  if (kind != BenchKind::kOptimizer) {
+    fit_batch(run, memory_to_plan_per_rank(run.group));  // as training would
+    run.step_only = true;
+    require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+  }
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);

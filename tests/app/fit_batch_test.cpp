@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -77,6 +78,20 @@ TEST(RunMemory, IsLessInBf16) {
     return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
   };
   EXPECT_LT(bytes(DType::kBF16), bytes(DType::kF32));
+}
+
+TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
+  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
+  const auto others = [&] {
+    const MemoryPlan plan = plan_run_memory(config);
+    return std::ranges::count_if(plan.specs, [](const TensorSpec& spec) {
+      return spec.name.starts_with("eval.") || spec.name.starts_with("decode.") ||
+             spec.name == "token_bytes";
+    });
+  };
+  EXPECT_GT(others(), 10);
+  config.step_only = true;
+  EXPECT_EQ(others(), 0);
 }
 
 // --save-mode, around the border of what fits.
