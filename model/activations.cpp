@@ -5,9 +5,8 @@
 namespace muo {
 
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
-  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
-  const std::int64_t fit =
-      std::max<std::int64_t>(kBytes / size_of(config.dtype) / config.padded_vocab(), 16);
+  const std::int64_t fit = std::max<std::int64_t>(
+      config.head_chunk_bytes / size_of(config.dtype) / config.padded_vocab(), 16);
   const std::int64_t chunks = (rows + fit - 1) / fit;
   return (rows + chunks - 1) / chunks;
 }

@@ -60,8 +60,8 @@ struct Activations {
   Activations(const GptConfig& config, const Size& size, const std::string& prefix, Arena& arena);
 };
 
-// Rows of the batch whose logits exist at once: about 64 MiB of them, no more than the weights of
-// such a vocabulary, and enough that these and their gradient are not re-read too often.
+// Rows of the batch whose logits exist at once: about config.head_chunk_bytes of them, enough that
+// the weights and their gradient are not re-read too often.
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows);
 
 // Of a layer, for b rows of t tokens, with or without gradients.

@@ -9,8 +9,11 @@
 
 namespace muo {
 
+// Bytes of logits that exist at once, about: no more than the weights of such a vocabulary.
+inline constexpr std::int64_t kHostHeadChunk = std::int64_t{64} << 20;
+
 // A GPT as nanochat builds it, every extra a switch. The defaults are the plain GPT of the seed
-// articles. Fixed for a run and, but for dtype and attention, saved with it.
+// articles. Fixed for a run and, but for dtype, attention and head_chunk_bytes, saved with it.
 struct GptConfig {
   std::int64_t vocab_size = 257;
   std::int64_t n_layer = 4;
@@ -30,6 +33,7 @@ struct GptConfig {
   bool x0_lambdas = false;        // learned weight of the embedding added before each block
   DType dtype = DType::kF32;  // of activations, of matrices and embeddings as forward reads them
   AttentionMethod attention = {};  // of devices
+  std::int64_t head_chunk_bytes = kHostHeadChunk;  // changes memory, speed and rounding only
 
   [[nodiscard]] std::int64_t head_dim() const { return n_embd / n_head; }
   [[nodiscard]] std::int64_t padded_vocab() const { return (vocab_size + 63) / 64 * 64; }

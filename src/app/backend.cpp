@@ -122,6 +122,15 @@ class Chooser {
   GroupOptions group_;
 };
 
+// Of the GPU that has least, less what is not for tensors.
+std::int64_t least_per_rank(const GroupOptions& group, std::int64_t (*memory)(int index),
+                            std::int64_t kept) {
+  std::int64_t least = memory(0);
+  for (int i = 1; i < group.world / group.ranks_per_device; ++i)
+    least = std::min(least, memory(i));
+  return std::max<std::int64_t>(0, least - kept) / group.ranks_per_device;
+}
+
 }  // namespace
 
 GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes) {
@@ -144,14 +153,18 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&cores));
 }
 
+int cores_per_rank(int world) { return std::max(1, usable_cores() / world); }
+
 int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
 
 std::int64_t available_memory_per_rank(const GroupOptions& group) {
   if (group.plugin == nullptr) return available_memory() / group.world;
-  std::int64_t least = group.plugin->available_memory(0);
-  for (int i = 1; i < group.world / group.ranks_per_device; ++i)
-    least = std::min(least, group.plugin->available_memory(i));
-  return least / group.ranks_per_device;
+  return least_per_rank(group, group.plugin->available_memory, kLibraryMemory);
+}
+
+std::int64_t memory_to_plan_per_rank(const GroupOptions& group) {
+  if (group.plugin == nullptr) return available_memory_per_rank(group);
+  return least_per_rank(group, group.plugin->total_memory, kLibraryMemory + kContextMemory);
 }
 
 }  // namespace muo

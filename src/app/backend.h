@@ -19,12 +19,27 @@ bool library_loads(const char* library);
 
 // Cores that this process may use.
 int usable_cores();
+// What each of `world` ranks may use of them; at least 1.
+int cores_per_rank(int world);
 // Host devices where nothing else is asked: the usable cores, at most 4.
 int default_devices();
 
-// Bytes for `group`'s fullest device: of a GPU what is free, shared by its virtual ranks; of the
-// host what the system can give this process without swapping (MemAvailable of /proc/meminfo, less
-// where a control group's limit leaves less), shared by all ranks.
+// Bytes of each GPU that are not for planned tensors. Estimates: no GPU has measured them.
+// Of this process, after its CUDA context: kernels of cuBLASLt and cuDNN, which are loaded when
+// they are first called, and of our own; workspaces of streams (32 MiB each, three a rank); buffers
+// of NCCL's two communicators; graphs; stacks of threads.
+inline constexpr std::int64_t kLibraryMemory = std::int64_t{3} << 29;
+// The context itself (about half a GiB), and what the driver and a display may take.
+inline constexpr std::int64_t kContextMemory = std::int64_t{1} << 30;
+
+// Bytes for planned tensors on `group`'s fullest device: of a GPU what is free now less
+// kLibraryMemory, shared by its virtual ranks; of the host what the system can give this process
+// without swapping (MemAvailable of /proc/meminfo, less where a control group's limit leaves less),
+// shared by all ranks.
 std::int64_t available_memory_per_rank(const GroupOptions& group);
+// Bytes that automatic sizes may plan for: of a GPU all that it has less kLibraryMemory and
+// kContextMemory, whatever is free, so that the same command does the same on every day, which
+// other sizes would not, as they round differently. Of the host, available_memory_per_rank().
+std::int64_t memory_to_plan_per_rank(const GroupOptions& group);
 
 }  // namespace muo

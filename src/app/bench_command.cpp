@@ -204,21 +204,32 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
-  const RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
+  RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
+  if (kind != BenchKind::kOptimizer) {
+    fit_batch(run, memory_to_plan_per_rank(run.group));  // as training would
+    run.step_only = true;
+    require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+  }
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);
   out["steps"] = steps;
-  if (kind == BenchKind::kOptimizer) {
-    out.update(bench_optimizer(run, options.strategy, steps, text));
-  } else {
-    require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+  if (kind != BenchKind::kOptimizer) {
     const std::vector<std::string> attention = attention_notes(run);
     out["attention"] = attention;
     for (const std::string& note : attention)
       text += note + "\n";
-    out.update(kind == BenchKind::kStep ? bench_step(run, steps, text)
-                                        : bench_launch(run, steps, text));
+  }
+  switch (kind) {
+    case BenchKind::kStep:
+      out.update(bench_step(run, steps, text));
+      break;
+    case BenchKind::kLaunch:
+      out.update(bench_launch(run, steps, text));
+      break;
+    case BenchKind::kOptimizer:
+      out.update(bench_optimizer(run, options.strategy, steps, text));
+      break;
   }
   if (format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));

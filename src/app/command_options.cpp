@@ -107,8 +107,9 @@ std::vector<OptionRow> model_rows(TrainOptions& o) {
 
 std::vector<OptionRow> batch_rows(TrainOptions& o) {
   return {
-      {"device-batch-size", kBatch, "ROWS", "rows per device and micro-step", &o.device_batch_size,
-       1, kMostRows},
+      {"device-batch-size", kBatch, "ROWS",
+       "rows per device and micro-step; auto: the most that fit", &o.device_batch_size, 1,
+       kMostRows},
       {"total-batch-size", kBatch, "TOKENS", "per step: rows x T x devices x N; auto: the target",
        &o.total_batch_size, 1, kMostTokens},
       {.name = "target-batch-size",

@@ -1,21 +1,34 @@
 #include "app/initial_weights.h"
 
 #include <algorithm>
-#include <vector>
+#include <memory>
+
+#include "app/backend.h"
+#include "base/on_threads.h"
 
 namespace muo {
 
+void draw_parameter(const RunConfig& config, const ParamSpec& spec, std::int64_t begin,
+                    std::int64_t count, float* values, int threads) {
+  on_threads(threads, count, [&](std::int64_t from, std::int64_t to) {
+    init_parameter(config.model, spec, config.options.seed, begin + from, to - from, values + from);
+  });
+}
+
 void initialize_weights(const RankContext& rank, const RunConfig& config,
                         std::span<const ParamSpec> params, ShardedStep& update) {
-  std::vector<float> values;
+  constexpr std::int64_t kPiece = std::int64_t{1} << 21;  // 8 MiB
+  const auto values = std::make_unique_for_overwrite<float[]>(kPiece);
+  const int threads = cores_per_rank(rank.world);
   for (const StateEntry& entry : update.state()) {
     const auto spec = std::ranges::find(params, entry.name, &ParamSpec::name);
     if (spec == params.end()) continue;
-    const std::int64_t count = entry.values.numel();
-    values.resize(static_cast<std::size_t>(count));
-    init_parameter(config.model, *spec, config.options.seed, entry.begin, count, values.data());
-    rank.compute.copy(entry.values, host_tensor(values.data(), {count}));
-    rank.wait(rank.compute);  // `values` is used again
+    for (std::int64_t at = 0; at < entry.values.numel(); at += kPiece) {
+      const std::int64_t count = std::min(kPiece, entry.values.numel() - at);
+      draw_parameter(config, *spec, entry.begin + at, count, values.get(), threads);
+      rank.compute.copy(entry.values.elements(at, count), host_tensor(values.get(), {count}));
+      rank.wait(rank.compute);  // `values` is used again
+    }
   }
   update.publish();
   rank.wait(rank.compute);

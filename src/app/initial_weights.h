@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "app/run_config.h"
@@ -8,8 +9,13 @@
 
 namespace muo {
 
-// Fills the masters of `update` with the run's initial weights, and the replicas. Every rank calls
-// it; waits.
+// init_parameter() of elements [begin, begin + count), on several threads: the same bits.
+void draw_parameter(const RunConfig& config, const ParamSpec& spec, std::int64_t begin,
+                    std::int64_t count, float* values, int threads);
+
+// Fills the masters of `update` with the run's initial weights, and the replicas. Draws on the
+// rank's share of the cores, piece by piece, so that it needs little memory. Every rank calls it;
+// waits.
 void initialize_weights(const RankContext& rank, const RunConfig& config,
                         std::span<const ParamSpec> params, ShardedStep& update);
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "app/backend.h"
 #include "app/run_memory.h"
 #include "base/check.h"
 
@@ -59,26 +60,42 @@ std::int64_t process_base(int world, bool stages_saves) {
 
 MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
   MemoryPlan memory = plan_run_memory(config);
-  if (!config.batch_is_automatic) return memory;
+  const bool on_host = config.group.plugin == nullptr;
   const std::int64_t rows = config.batch * config.accumulation;
   const std::int64_t most = config.batch;
   const std::int64_t most_bytes = memory.rank_bytes(config.world);
-  while (memory.rank_bytes(config.world) > available && config.batch > 1) {
+  const auto fits = [&] { return memory.rank_bytes(config.world) <= available; };
+  while (config.batch_is_automatic && !fits() && config.batch > 1) {
     do
       --config.batch;
     while (rows % config.batch != 0);
     config.accumulation = rows / config.batch;
     memory = plan_run_memory(config);
   }
-  if (config.batch == most) return memory;
+  if (!fits() && config.model.head_chunk_bytes > kHostHeadChunk) {
+    config.model.head_chunk_bytes = kHostHeadChunk;
+    config.notes.push_back(
+        fmt::format("logits: {} MiB of them at a time, as memory is short", kHostHeadChunk >> 20));
+    memory = plan_run_memory(config);
+  }
+  if (!config.batch_is_automatic) return memory;
   config.options.device_batch_size = config.batch;
   constexpr double kMiB = 1 << 20;
-  config.notes.push_back(
-      fmt::format("device-batch-size: {} rows instead, which need {:.1f} MiB per device: {} need "
-                  "{:.1f}, {:.1f} "
-                  "are available",
-                  config.batch, static_cast<double>(memory.rank_bytes(config.world)) / kMiB, most,
-                  static_cast<double>(most_bytes) / kMiB, static_cast<double>(available) / kMiB));
+  const std::string need = fmt::format("{:.1f} MiB per device",
+                                       static_cast<double>(memory.rank_bytes(config.world)) / kMiB);
+  const std::string there = fmt::format(
+      "{:.1f} are {}", static_cast<double>(available) / kMiB,
+      on_host ? "available"
+              : fmt::format("for tensors: a GPU's memory less {:.1f} for CUDA and its libraries{}",
+                            static_cast<double>(kLibraryMemory + kContextMemory) / kMiB,
+                            config.group.ranks_per_device > 1 ? ", shared by its ranks" : ""));
+  if (config.batch < most)
+    config.notes.push_back(
+        fmt::format("device-batch-size: {} rows instead, which need {}: {} need {:.1f}, {}",
+                    config.batch, need, most, static_cast<double>(most_bytes) / kMiB, there));
+  else if (!on_host)
+    config.notes.push_back(
+        fmt::format("device-batch-size: {} rows need {}, {}", config.batch, need, there));
   return memory;
 }
 
@@ -107,11 +124,17 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
   const double each = static_cast<double>(bytes) / kGiB;
   throw InputError(fmt::format(
       "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
-      "available: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
+      "available{}: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
       "({} layers of width {}), fewer --devices, or with several micro-steps --accumulate sharded",
       config.world, config.world == 1 ? "" : "s", config.world == 1 ? "s" : "", each * config.world,
-      each, static_cast<double>(available) * config.world / kGiB, config.batch,
-      config.model.seq_len, config.model.n_layer, config.model.n_embd));
+      each, static_cast<double>(available) * config.world / kGiB,
+      config.group.plugin == nullptr
+          ? ""
+          : fmt::format(
+                " (of each GPU, what is free less {:.2f} GiB for the kernels and buffers of "
+                "CUDA's libraries)",
+                static_cast<double>(kLibraryMemory) / kGiB),
+      config.batch, config.model.seq_len, config.model.n_layer, config.model.n_embd));
 }
 
 }  // namespace muo

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "app/backend.h"
-#include "app/initial_weights.h"
 #include "app/run_memory.h"
 #include "app/traced_plan.h"
 #include "app/warm_up.h"
+#include "base/on_threads.h"
 #include "base/philox.h"
 #include "kernels/fingerprint.h"
 #include "optim/sharded_step.h"
@@ -153,23 +153,24 @@ std::int64_t update_ns(const PhaseClock& clock) {
   return ns;
 }
 
-void initialize(const RankContext& rank, const RunConfig& config, Params params, Updates& updates) {
+void initialize(const RankContext& rank, const RunConfig& config, Updates& updates) {
   const HyperParameters hyper = make_hyper_parameters(config.optimizer);
-  const std::vector<float> gradients =
-      random_gradients(config.options.seed, rank.rank, updates.gradients.numel());
+  const std::vector<float> gradients = random_gradients(
+      config.options.seed, rank.rank, updates.gradients.numel(), cores_per_rank(rank.world));
   rank.compute.copy(updates.update.hyper(), host_struct(hyper));
   rank.compute.copy(updates.gradients, host_tensor(gradients.data(), updates.gradients.shape));
   rank.wait(rank.compute);
-  initialize_weights(rank, config, params, updates.update);
 }
 
 }  // namespace
 
-std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count) {
+std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count, int threads) {
   const CounterRandom random(seed, "gradients of rank " + std::to_string(rank));
   std::vector<float> out(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = random.normal(i);
+  on_threads(threads, count, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      out[i] = random.normal(i);
+  });
   return out;
 }
 
@@ -198,7 +199,7 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     warm_up_and_capture(rank, arena, updates, config.options.graph);
     rank.device.seal();
     rank.barrier.arrive({}, "start-up");
-    initialize(rank, config, params, updates);
+    initialize(rank, config, updates);
     const auto masters = [&] {
       return updates.fingerprints_of(updates.masters.size(),
                                      [&](std::size_t i) { return updates.masters[i].values; });

@@ -8,7 +8,8 @@
 
 namespace muo {
 
-// What a run's updates cost alone, on random gradients: all of ShardedStep, and no model.
+// What a run's updates cost alone, on random gradients: all of ShardedStep, and no model. Weights
+// start from zero: what an update costs does not depend on them.
 struct OptimizerTimes {
   std::vector<double> seconds;        // of each step: of the update, on the slowest rank's device
   std::vector<PhaseClock> update;     // by rank, of all steps, by UpdatePhase
@@ -20,7 +21,8 @@ struct OptimizerTimes {
 // eagerly. Throws Error unless every step committed and moved every weight.
 OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps);
 
-// A rank's gradients begin with as many of these as they have elements.
-std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count);
+// A rank's gradients begin with as many of these as they have elements. Drawn on `threads` threads:
+// the same bits.
+std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count, int threads);
 
 }  // namespace muo

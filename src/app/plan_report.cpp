@@ -334,7 +334,7 @@ int run_plan(const PlanOptions& options) {
     train.replicas = "own";
   RunConfig config = resolve(
       train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
-  const MemoryPlan memory = fit_batch(config, available_memory_per_rank(config.group));
+  const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
     const Comparison comparison = compare_strategies(config, rates);

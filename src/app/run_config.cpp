@@ -14,8 +14,13 @@
 namespace muo {
 namespace {
 
-constexpr std::int64_t kTile = 128;              // width of a head where nothing else is asked
-constexpr std::int64_t kMicroStepTokens = 4096;  // per device: GEMMs are efficient, memory small
+constexpr std::int64_t kTile = 128;  // width of a head where nothing else is asked
+// Per device and micro-step, at most. A CPU's products are efficient with few; a GPU's want many,
+// and each micro-step adds all gradients up once more.
+constexpr std::int64_t kHostTokens = 4096;
+constexpr std::int64_t kDeviceTokens = 65536;
+// Of logits: 8192 rows of a vocabulary of 32768 in bf16.
+constexpr std::int64_t kDeviceHeadChunk = std::int64_t{512} << 20;
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
 
@@ -72,6 +77,7 @@ class Resolver {
     TrainOptions& o = run_.options;
     run_.model = make_gpt_config(o, corpus_.vocab_size);
     check_config(run_.model);
+    if (run_.group.plugin != nullptr) run_.model.head_chunk_bytes = kDeviceHeadChunk;
     if (!o.n_layer && !o.n_embd && !o.n_head)
       note("model: depth {} is {} layers, width {}, {} heads", o.depth, run_.model.n_layer,
            run_.model.n_embd, run_.model.n_head);
@@ -143,19 +149,25 @@ class Resolver {
     const bool total_given = o.total_batch_size.has_value();
     const std::int64_t total =
         o.total_batch_size.value_or(o.target_batch_size.value_or(run_.targets.batch_tokens));
-    const std::int64_t most_rows = std::max<std::int64_t>(1, kMicroStepTokens / run_.model.seq_len);
+    const std::int64_t most_tokens = run_.group.plugin == nullptr ? kHostTokens : kDeviceTokens;
+    const std::int64_t most_rows = std::max<std::int64_t>(1, most_tokens / run_.model.seq_len);
     if (!o.device_batch_size) {
       run_.batch_is_automatic = true;
       if (total_given) {
         require_multiple(total, row);
         o.device_batch_size = largest_divisor(total / row, most_rows);
       } else {
-        o.device_batch_size = std::clamp<std::int64_t>((total + row / 2) / row, 1, most_rows);
+        // As many micro-steps as it takes, all alike, so that the total is near to what it should
+        // be.
+        const std::int64_t rows = std::max<std::int64_t>(1, (total + row / 2) / row);
+        const std::int64_t micro_steps = (rows + most_rows - 1) / most_rows;
+        const std::int64_t each = row * micro_steps;
+        o.device_batch_size = std::clamp<std::int64_t>((total + each / 2) / each, 1, most_rows);
       }
       note(
           "device-batch-size: {} rows of {} tokens per device and micro-step: what divides the "
           "step, at most {} tokens",
-          *o.device_batch_size, run_.model.seq_len, kMicroStepTokens);
+          *o.device_batch_size, run_.model.seq_len, most_tokens);
     }
     run_.batch = *o.device_batch_size;
     const std::int64_t unit = row * run_.batch;

@@ -44,6 +44,7 @@ struct RunConfig {
   std::int64_t train_tokens = 0;        // in the training data; 0: unknown
   double flops_per_token = 0;
   bool timed_steps = false;        // see StepShape::timed
+  bool step_only = false;          // no evaluation and no samples: nothing is made for them
   double bytes_per_token = 0;      // of the training text, for bits per byte; 0: unknown
   std::vector<std::string> notes;  // every automatic decision, one line each; see scaling_notes()
 

@@ -18,8 +18,10 @@ MemoryPlan plan_run_memory(const RunConfig& config);
 std::int64_t available_memory();
 
 // Where --device-batch-size is automatic: the largest that divides the step's rows per device into
-// micro-steps, is no larger than resolve() gave, and fits into the `available` bytes of a rank; 1
-// where none does. A smaller one is noted, with the reason. The step's tokens stay the same.
+// micro-steps, is no larger than resolve() gave, and fits into the `available` bytes of a rank
+// (memory_to_plan_per_rank()); 1 where none does. The step's tokens stay the same. A device whose
+// plan does not fit even so gets logits in chunks as small as the host's. What is smaller than
+// resolve() gave is noted, with the reason; on a device, what fits is noted as well.
 // Returns plan_run_memory() of what `config` then is, automatic or not.
 MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
 
@@ -38,7 +40,7 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
                              std::int64_t available, std::vector<std::string>& notes);
 
 // Throws InputError, with the numbers and the options to change, if plan.rank_bytes() do not fit
-// into the `available` bytes of a rank.
+// into the `available` bytes of a rank (available_memory_per_rank()).
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available);
 
 }  // namespace muo

@@ -39,7 +39,7 @@ RunState::RunState(RankContext& rank, const RunConfig& config, const std::vector
            .shape = {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
            .dtype = DType::kBytes,
            .device = rank.rank},
-      token_bytes(make_token_bytes(config.model, arena)),
+      token_bytes(config.step_only ? Tensor{} : make_token_bytes(config.model, arena)),
       fingerprints(arena.tensor({.name = "fingerprints",
                                  .shape = {rank.world, static_cast<std::int64_t>(params.size())},
                                  .dtype = DType::kI64,
@@ -49,39 +49,43 @@ RunState::RunState(RankContext& rank, const RunConfig& config, const std::vector
              StepGraph::spans_graphs(step_shape(config)) ? Lifespan::kRun : Lifespan::kStep),
       weights(all_weights(update, params.size())),
       step(rank, config.model, step_shape(config), rotary, update, ring, arena),
-      eval(rank, config.model, config.batch, config.model.seq_len, rotary, weights, token_bytes,
-           arena),
-      decoder(rank, config.model, rotary, weights, arena),
       rank_(rank),
       config_(config),
-      params_(params) {}
+      params_(params) {
+  if (config.step_only) return;
+  eval.emplace(rank, config.model, config.batch, config.model.seq_len, rotary, weights, token_bytes,
+               arena);
+  decoder.emplace(rank, config.model, rotary, weights, arena);
+}
 
 void RunState::warm_up() {
   step.warm_up();
-  eval.warm_up();
-  decoder.warm_up();
+  if (eval) eval->warm_up();
+  if (decoder) decoder->warm_up();
   rank_.wait(rank_.compute);
   std::fill_n(ring.data, ring.bytes(), std::byte{0});  // nobody has stepped
 }
 
 void RunState::capture() {
   step.capture();
-  eval.capture();
-  decoder.capture();
+  if (eval) eval->capture();
+  if (decoder) decoder->capture();
 }
 
 std::vector<const GraphTrace*> RunState::traces() const {
   std::vector<const GraphTrace*> out = step.traces();
-  out.push_back(&eval.trace());
-  const auto decode = decoder.traces();
-  out.insert(out.end(), decode.begin(), decode.end());
+  if (eval) out.push_back(&eval->trace());
+  if (decoder) {
+    const auto decode = decoder->traces();
+    out.insert(out.end(), decode.begin(), decode.end());
+  }
   return out;
 }
 
 void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   Stream& stream = rank_.compute;
   fill_rotary_tables(stream, config_.model, rotary);
-  fill_token_bytes(stream, token_bytes, bytes_of_token);
+  if (token_bytes) fill_token_bytes(stream, token_bytes, bytes_of_token);
   const HyperParameters hyper = make_hyper_parameters(config_.optimizer);
   stream.copy(update.hyper(), host_struct(hyper));
   rank_.wait(stream);

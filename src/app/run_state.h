@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "app/checkpoint.h"
@@ -15,6 +16,8 @@ namespace muo {
 
 // Everything that one rank of a training run holds on its device. Built on a TraceArena, its graphs
 // tell what memory the run needs; built again, in the same order, on a PlannedArena, it runs.
+// With RunConfig::step_only it is what a step needs: `eval`, `decoder` and `token_bytes` are
+// absent.
 class RunState {
  public:
   static constexpr std::int64_t kRingSlots = 16;
@@ -56,8 +59,8 @@ class RunState {
   ShardedStep update;
   std::vector<Tensor> weights;
   StepGraph step;
-  EvalGraph eval;
-  Decoder decoder;
+  std::optional<EvalGraph> eval;
+  std::optional<Decoder> decoder;
 
  private:
   RankContext& rank_;

@@ -97,7 +97,7 @@ int run_train(const TrainOptions& options) {
   check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
-  const MemoryPlan memory = fit_batch(config, available_memory_per_rank(config.group));
+  const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
   if (const auto seconds = config.options.stuck_after)
     config.group.watch.stuck_after =
         std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));

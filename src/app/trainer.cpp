@@ -41,7 +41,7 @@ class RankTrainer {
         arena_(rank.device, plan_rank_memory(config_, run.params, run.plan, rank.rank),
                rank.common),
         state_(rank, config_, run.params, run.plan, arena_),
-        evaluator_(rank, state_.eval, *run.corpus.val, config_.batch, config_.model.seq_len,
+        evaluator_(rank, *state_.eval, *run.corpus.val, config_.batch, config_.model.seq_len,
                    config_.eval_rows),
         sampler_(run.corpus.train->size(), config_.model.seq_len, config_.rows_per_step(),
                  config_.options.seed),
@@ -262,7 +262,7 @@ class RankTrainer {
       options.max_tokens = kSampleTokens;
       // Another draw each time: one that falls into a loop says nothing of the model.
       options.seed = config_.options.seed + static_cast<std::uint64_t>(step_);
-      run_.logger.sample(step_, sample_text(state_.decoder, config_.model, "", options));
+      run_.logger.sample(step_, sample_text(*state_.decoder, config_.model, "", options));
     }
     rank_.barrier.arrive({}, "sample");
   }

@@ -19,7 +19,9 @@ Cost cost(const GemmArgs& args) {
           .flops = 2.0 * static_cast<double>(args.d.numel()) * static_cast<double>(k)};
 }
 
-Operation<GemmArgs> operation("gemm", &host::gemm, &cost);
+void gemm_on_host(const GemmArgs& args) { host::gemm_in_use()(args); }
+
+Operation<GemmArgs> operation("gemm", &gemm_on_host, &cost);
 GemmBackend device;
 
 Shape matrix_shape(const Tensor& like, std::int64_t rows, std::int64_t columns) {
@@ -54,6 +56,11 @@ void gemm(Stream& stream, const GemmArgs& args) {
     check.same_or_apart("d", args.d, "c", args.c);
   }
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});
+}
+
+host::Gemm& host::gemm_in_use() {
+  static Gemm gemm = &host::gemm;
+  return gemm;
 }
 
 void use_gemm_table(const std::filesystem::path& path) {

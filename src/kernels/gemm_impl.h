@@ -19,4 +19,9 @@ inline std::string product_shape(bool transpose_a, bool transpose_b, std::int64_
 
 namespace muo::host {
 void gemm(const GemmArgs& args);
+
+// What computes products on streams of the host, and those of the SIMT tier: gemm(), unless a test
+// has put another function there, while no rank was running.
+using Gemm = void (*)(const GemmArgs&);
+Gemm& gemm_in_use();
 }  // namespace muo::host

@@ -13,7 +13,7 @@
 namespace muo {
 
 // Both sides of the seam are built from one tree; a library of another build is refused.
-inline constexpr std::uint32_t kPluginVersion = 3;
+inline constexpr std::uint32_t kPluginVersion = 4;
 
 // A backend that lives in a shared library of its own (design, decision 2). The library links the
 // core, registers its kernels when it is loaded, and exports
@@ -26,8 +26,9 @@ struct BackendPlugin {
   std::string (*name)(int index) = nullptr;  // of the device's kind, as its maker calls it
   // One line for `doctor`: name, memory, compute capability.
   std::string (*describe)(int index) = nullptr;
-  // Bytes of memory that are free on device `index` now.
+  // Bytes of memory that are free on device `index` now, and that it has.
   std::int64_t (*available_memory)(int index) = nullptr;
+  std::int64_t (*total_memory)(int index) = nullptr;
   // Empty if each of the first `count` devices can access the others' memory; else who cannot
   // whose.
   std::string (*no_peer_access)(int count) = nullptr;

@@ -2,12 +2,16 @@
 // --save-mode auto.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
+#include <string>
 
 #include "app/backend.h"
 #include "app/run_memory.h"
 #include "support/errors.h"
+#include "support/program.h"
 
 namespace muo {
 namespace {
@@ -74,6 +78,20 @@ TEST(RunMemory, IsLessInBf16) {
     return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
   };
   EXPECT_LT(bytes(DType::kBF16), bytes(DType::kF32));
+}
+
+TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
+  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
+  const auto others = [&] {
+    const MemoryPlan plan = plan_run_memory(config);
+    return std::ranges::count_if(plan.specs, [](const TensorSpec& spec) {
+      return spec.name.starts_with("eval.") || spec.name.starts_with("decode.") ||
+             spec.name == "token_bytes";
+    });
+  };
+  EXPECT_GT(others(), 10);
+  config.step_only = true;
+  EXPECT_EQ(others(), 0);
 }
 
 // --save-mode, around the border of what fits.
@@ -144,12 +162,89 @@ TEST(AvailableMemory, IsPositiveHere) {
   EXPECT_LT(available_memory(), std::int64_t{1} << 50);
 }
 
-TEST(AvailableMemory, IsSharedByTheRanksOfADevice) {
-  EXPECT_LT(available_memory_per_rank({.world = 1 << 20}), std::int64_t{1} << 30);
-  const BackendPlugin plugin{
-      .available_memory = [](int index) { return std::int64_t{index == 1 ? 10 : 20}; }};
-  EXPECT_EQ(available_memory_per_rank({.world = 4, .plugin = &plugin, .ranks_per_device = 2}), 5);
-  EXPECT_EQ(available_memory_per_rank({.world = 1, .plugin = &plugin}), 20);
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+// Two GPUs of 8 GiB, of which 6 and 5 are free.
+const BackendPlugin& two_gpus() {
+  static const BackendPlugin plugin{
+      .available_memory = [](int index) { return (index == 1 ? 5 : 6) * kGiB; },
+      .total_memory = [](int /*index*/) { return 8 * kGiB; }};
+  return plugin;
+}
+
+TEST(AvailableMemory, IsSharedByTheRanksOfADeviceWithoutWhatLibrariesTake) {
+  EXPECT_LT(available_memory_per_rank({.world = 1 << 20}), kGiB);
+  EXPECT_EQ(available_memory_per_rank({.world = 4, .plugin = &two_gpus(), .ranks_per_device = 2}),
+            (5 * kGiB - kLibraryMemory) / 2);
+  EXPECT_EQ(available_memory_per_rank({.world = 1, .plugin = &two_gpus()}),
+            6 * kGiB - kLibraryMemory);
+  const BackendPlugin full{.available_memory = [](int /*index*/) { return kLibraryMemory - 1; }};
+  EXPECT_EQ(available_memory_per_rank({.world = 1, .plugin = &full}), 0);
+}
+
+// Or another day would bring another batch, and other rounding.
+TEST(MemoryToPlan, IsOfAllThatAGpuHasWhateverIsFree) {
+  EXPECT_EQ(memory_to_plan_per_rank({.world = 4, .plugin = &two_gpus(), .ranks_per_device = 2}),
+            (8 * kGiB - kLibraryMemory - kContextMemory) / 2);
+  // What is chosen for an empty GPU must not be refused on it: its context takes less than its
+  // part.
+  EXPECT_LT(memory_to_plan_per_rank({.world = 1, .plugin = &two_gpus()}),
+            8 * kGiB - kLibraryMemory - kGiB / 2);
+}
+
+TEST(RequireMemory, SaysWhatAGpuKeepsForLibraries) {
+  RunConfig config;
+  config.group = {.world = 1, .plugin = &two_gpus()};
+  MemoryPlan plan;
+  plan.bytes = 5 * kGiB;
+  const std::string error = test::message_of<InputError>(
+      [&] { require_memory(config, plan, available_memory_per_rank(config.group)); });
+  EXPECT_THAT(error,
+              HasSubstr("4.50 GiB are available (of each GPU, what is free less 1.50 GiB for "
+                        "the kernels and buffers of CUDA's libraries): give a smaller"));
+}
+
+// `plan` of a depth of nanochat's on one GPU, or as many virtual ranks, which nothing executes.
+nlohmann::json planned(std::int64_t gpu_bytes, const std::string& depth_and_more = "12") {
+  const test::Outcome outcome = test::run_program(
+      "plan --json --backend cuda --vocab-size 32768 --devices 1 --depth " + depth_and_more,
+      "MUO_CUDA_PLUGIN=muograph_simt SIMT_GPU_MEMORY=" + std::to_string(gpu_bytes));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return nlohmann::json::parse(outcome.out);
+}
+std::int64_t rows_of(const nlohmann::json& plan) { return plan["device_batch_size"]; }
+std::int64_t bytes_of(const nlohmann::json& plan) { return plan["memory_bytes_per_device"]; }
+
+TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
+  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  const nlohmann::json roomy = planned(1024 * kGiB);
+  EXPECT_EQ(rows_of(roomy), 32);  // of 2048 tokens
+  EXPECT_EQ(roomy["total_batch_tokens"], 524288);
+  EXPECT_THAT(roomy.dump(), HasSubstr("32 rows need"));
+  EXPECT_EQ(rows_of(planned(1024 * kGiB, "12 --max-seq-len 1024")), 64);
+  EXPECT_EQ(rows_of(planned(bytes_of(roomy) + kKept)), 32);
+  const nlohmann::json smaller = planned(bytes_of(roomy) + kKept - 1);
+  EXPECT_EQ(rows_of(smaller), 16);
+  EXPECT_EQ(smaller["total_batch_tokens"], 524288);
+  EXPECT_THAT(smaller.dump(), HasSubstr("for tensors: a GPU's memory less 2560.0 for CUDA"));
+  // Two ranks have half each.
+  EXPECT_LT(rows_of(planned(bytes_of(roomy) + kKept, "12 --ranks-per-device 2")), 32);
+  // As many rows as 7 ranks can take in equal micro-steps that come near to the same total.
+  const nlohmann::json seven = planned(1024 * kGiB, "12 --ranks-per-device 7");
+  EXPECT_EQ(rows_of(seven), 18);
+  EXPECT_EQ(seven["total_batch_tokens"], 2 * 18 * 7 * 2048);
+}
+
+// Where not even one row fits, logits are made in smaller chunks, and a batch that was asked for
+// stays.
+TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
+  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  const std::string options = "1 --max-seq-len 8192 --device-batch-size 4";
+  const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
+  const nlohmann::json tight = planned(whole + kKept - 1, options);
+  EXPECT_EQ(rows_of(tight), 4);
+  EXPECT_THAT(tight.dump(), HasSubstr("logits: 64 MiB of them at a time"));
+  EXPECT_LT(bytes_of(tight), whole - 256 * (kGiB >> 10));
 }
 
 }  // namespace

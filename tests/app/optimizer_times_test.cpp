@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "app/initial_weights.h"
 #include "kernels/fingerprint.h"
 #include "optim/sharded_step.h"
 #include "optim/update_clock.h"
@@ -52,7 +51,8 @@ class SeparateArena final : public Arena {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
-// What training would make of the same weights and gradients: eager steps, without clocks.
+// What training would make of the same gradients, from weights of zero: eager steps, without
+// clocks.
 std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
   config.options.replicas = "own";  // as SeparateArena has none in common
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
@@ -64,14 +64,13 @@ std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
     ShardedStep step(rank, plan, params, arena);
     const HyperParameters hyper = make_hyper_parameters(config.optimizer);
     rank.compute.copy(step.hyper(), host_struct(hyper));
-    initialize_weights(rank, config, params, step);
     for (std::int64_t t = 0; t < steps; ++t) {
       step.begin();
       rank.compute.zero(step.totals());
       for (std::size_t i = 0; i < params.size(); ++i) {
         step.weight_needed(i);
-        const std::vector<float> gradient =
-            random_gradients(config.options.seed, rank.rank, params[i].shape.numel());
+        const std::vector<float> gradient = random_gradients(
+            config.options.seed, rank.rank, params[i].shape.numel(), /*threads=*/1);
         rank.compute.copy(step.gradient(i), host_tensor(gradient.data(), params[i].shape));
         rank.wait(rank.compute);
       }

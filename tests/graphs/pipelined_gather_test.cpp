@@ -119,9 +119,9 @@ Evaluated evaluated(const char* gather, bool flush, bool verify) {
     if (flush) state.step.flush();
     if (verify) state.verify_sync();
     const Shape shape{config.batch, config.model.seq_len};
-    state.eval.reset();
-    state.eval.run(host_tensor(tokens.data(), shape), host_tensor(tokens.data() + 1, shape));
-    const LossTotals totals = state.eval.finish();
+    state.eval->reset();
+    state.eval->run(host_tensor(tokens.data(), shape), host_tensor(tokens.data() + 1, shape));
+    const LossTotals totals = state.eval->finish();
     if (rank.rank == 0) result.losses.push_back(totals.nats);
   };
   result.curves = test::train(run);

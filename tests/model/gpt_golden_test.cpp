@@ -89,6 +89,27 @@ TEST_P(GptGolden, EveryGradientIsAnnouncedOnceInTheOrderOfReadiness) {
   EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(), order.size());
 }
 
+// A gradient of lm_head is then a sum over chunks.
+TEST(HeadChunks, ChangeRoundingOnly) {
+  std::vector<std::vector<double>> gradients;
+  std::vector<double> losses;
+  for (const std::int64_t bytes : {kHostHeadChunk, std::int64_t{1}}) {
+    GoldenModel model("nanochat_odd", [&](GptConfig& c) { c.head_chunk_bytes = bytes; });
+    const Gpt gpt = model.make_gpt(true);
+    model.run(gpt, 1.0F, false);
+    losses.push_back(model.mean_loss(gpt));
+    const std::int64_t rows = gpt.row_losses().numel();
+    EXPECT_EQ(head_chunk_rows(model.config(), rows) < rows, bytes == 1);
+    std::vector<double>& all = gradients.emplace_back();
+    for (std::size_t i = 0; i < model.specs().size(); ++i)
+      for (std::int64_t j = 0; j < model.gradient(i).numel(); ++j)
+        all.push_back(static_cast<double>(model.gradient(i).as<float>()[j]));
+  }
+  EXPECT_LT(std::abs(losses[1] - losses[0]), kBound * losses[0]);
+  EXPECT_LT(test::relative_error(gradients[1], gradients[0]), kBound);
+  EXPECT_GT(test::relative_error(gradients[1], gradients[0]), 0) << "the chunks were the same";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GptGolden,
                          testing::Values("gpt_plain", "gpt_gqa", "gpt_window", "gpt_softcap",
                                          "nanochat_odd", "nanochat_window", "nanochat_single"),

@@ -283,6 +283,7 @@ const BackendPlugin plugin{
     .name = [](int /*index*/) { return std::string("faulty"); },
     .describe = [](int /*index*/) { return std::string("devices with a planted fault"); },
     .available_memory = [](int /*index*/) { return std::int64_t{1} << 40; },
+    .total_memory = [](int /*index*/) { return std::int64_t{1} << 40; },
     .no_peer_access = [](int /*count*/) { return std::string(); },
     .make_device = [](int rank, int index) -> std::unique_ptr<Device> {
       auto trap = std::make_shared<Trap>(rank);

@@ -25,7 +25,7 @@ void gemm(NativeStream stream, const GemmArgs& args) {
   cuda::GemmAlgorithms& table = cuda::gemm_algorithms();
   const std::string problem = text_of(cuda::problem_of(args));
   if (table.measuring() && !table.find(kHere, problem)) table.record(kHere, problem, {});
-  stream->host.enqueue_host("gemm", {}, [args] { host::gemm(args); });
+  stream->host.enqueue_host("gemm", {}, [args] { host::gemm_in_use()(args); });
 }
 
 const cuda::KernelRegistration<GemmArgs> registration(&gemm);
@@ -58,14 +58,15 @@ void multiply(const cuda::GemmProblem& p, const cuda::GemmOperands& operands) {
     std::vector<std::byte> b = gathered(operands.b, of.first, i, p.in);
     std::vector<std::byte> d = gathered(operands.c, of.result, i, p.out);
     const Tensor result = tensor(d, of.result, p.out);
-    host::gemm({.d = result,
-                .c = result,
-                .a = tensor(a, of.second, p.in),
-                .b = tensor(b, of.first, p.in),
-                .alpha = operands.alpha,
-                .beta = p.addend == cuda::GemmProblem::Addend::kNone ? 0.0F : operands.beta,
-                .transpose_a = p.transpose_a,
-                .transpose_b = p.transpose_b});
+    host::gemm_in_use()(
+        {.d = result,
+         .c = result,
+         .a = tensor(a, of.second, p.in),
+         .b = tensor(b, of.first, p.in),
+         .alpha = operands.alpha,
+         .beta = p.addend == cuda::GemmProblem::Addend::kNone ? 0.0F : operands.beta,
+         .transpose_a = p.transpose_a,
+         .transpose_b = p.transpose_b});
     auto* to = static_cast<std::byte*>(operands.d) + i * of.result.stride * size_of(p.out);
     const std::int64_t bytes = of.result.rows * size_of(p.out);
     for (std::int64_t j = 0; j < of.result.columns; ++j)

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "runtime/cuda/nccl_communicator.h"
@@ -105,6 +106,12 @@ class SimtDevice final : public Device {
   std::shared_ptr<bool> capturing_ = std::make_shared<bool>(false);
 };
 
+// Of each GPU; a test may give them less. Nobody else uses any of it.
+std::int64_t gpu_memory(int /*index*/) {
+  const char* bytes = std::getenv("SIMT_GPU_MEMORY");  // NOLINT(concurrency-mt-unsafe)
+  return bytes == nullptr ? std::int64_t{1} << 40 : std::stoll(bytes);
+}
+
 // Memory is one address space and every GPU is everybody's peer; a test may say that they are not.
 std::string no_peer_access(int count) {
   return !is_set("SIMT_GPUS_APART") || count < 2 ? "" : "GPU 0 cannot access the memory of GPU 1";
@@ -137,7 +144,8 @@ const BackendPlugin plugin{
     .device_count = [] { return 64; },
     .name = [](int /*index*/) { return std::string("the CPU"); },
     .describe = [](int /*index*/) { return std::string("CUDA threads as fibers on the CPU"); },
-    .available_memory = [](int /*index*/) { return std::int64_t{1} << 40; },
+    .available_memory = gpu_memory,
+    .total_memory = gpu_memory,
     .no_peer_access = no_peer_access,
     .make_device = [](int rank, int index) -> std::unique_ptr<Device> {
       return std::make_unique<SimtDevice>(rank, index);

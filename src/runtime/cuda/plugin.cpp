@@ -76,13 +76,19 @@ std::string missing() {
   }
 }
 
-std::int64_t available_memory(int index) {
-  std::size_t free = 0;
-  std::size_t total = 0;
+struct Memory {
+  std::size_t free = 0, total = 0;
+};
+Memory memory_of(int index) {
+  Memory memory;
   MUO_CUDA_CHECK(cudaSetDevice(index));
-  MUO_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return static_cast<std::int64_t>(free);
+  MUO_CUDA_CHECK(cudaMemGetInfo(&memory.free, &memory.total));
+  return memory;
 }
+std::int64_t available_memory(int index) {
+  return static_cast<std::int64_t>(memory_of(index).free);
+}
+std::int64_t total_memory(int index) { return static_cast<std::int64_t>(memory_of(index).total); }
 
 std::string no_peer_access(int count) {
   for (int own = 0; own < count; ++own)
@@ -119,6 +125,7 @@ const BackendPlugin plugin{.missing = missing,
                            .name = name,
                            .describe = describe,
                            .available_memory = available_memory,
+                           .total_memory = total_memory,
                            .no_peer_access = no_peer_access,
                            .make_device = make_device,
                            .make_communicators = make_communicators,
