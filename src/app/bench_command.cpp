@@ -203,6 +203,7 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
   const RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
+  warn_of_unused_gpus(options.backend, run.group, stderr);
   if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);

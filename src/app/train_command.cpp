@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -114,6 +115,7 @@ int run_train(const TrainOptions& options) {
   check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
+  warn_of_unused_gpus(options.backend, config.group, stdout);
   const MemoryPlan memory = fit_batch(config, available_memory_per_rank(config.group));
   if (const auto seconds = config.options.stuck_after)
     config.group.watch.stuck_after =
