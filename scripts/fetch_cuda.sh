@@ -6,6 +6,7 @@
 #   scripts/fetch_cuda.sh toolkit     nvcc, cuBLAS, cuDNN, NCCL to build/third_party/cuda
 #   scripts/fetch_cuda.sh frontend    cuDNN's C++ frontend, headers only, to build/third_party/cudnn_frontend
 # An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
+# MUO_GPU_ROOT is the folder that /usr is looked for in (tests).
 # Exit codes: 0 it is there; 3 it is not, and one line on standard error says why, and what to do.
 set -euo pipefail
 third_party="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/third_party"
@@ -104,7 +105,7 @@ find_toolkit() {
   local nvcc root
   nvcc=$(command -v nvcc || true)
   for root in "${CUDAToolkit_ROOT:-}" "${CUDA_PATH:-}" "${CUDA_HOME:-}" "${nvcc%/bin/nvcc}" \
-    /usr/local/cuda /usr/local/cuda-1[3-9]*; do
+    "${MUO_GPU_ROOT:-}"/usr/local/cuda "${MUO_GPU_ROOT:-}"/usr/local/cuda-1[3-9]*; do
     if [ -n "$root" ] && is_toolkit "$root"; then echo "$root"; return; fi
   done
   root=$third_party/cuda
