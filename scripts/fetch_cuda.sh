@@ -127,7 +127,9 @@ if whole; then exit 0; fi
 
 mkdir -p "$third_party" 2>/dev/null || fail "cannot write to $third_party"
 # Of two calls at a time the second one finds what the first one fetched.
-exec 9>"$third_party/.$table.lock"
+lock=$third_party/.$table.lock
+(: >"$lock") 2>/dev/null || fail "cannot write to $third_party"
+exec 9>"$lock"
 flock 9
 if whole; then exit 0; fi
 fetch "$table" "$to.new"
