@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building and testing need from Debian's packages; says nothing if all is there.
 # With a CUDA toolkit, it also fetches the headers of cuDNN's frontend by pip.
-#   scripts/setup.sh [--dev|--fuzz]     also what scripts/check.sh, or scripts/fuzz.sh, uses
+#   scripts/setup.sh [--dev|--fuzz|--cuda]     also what scripts/check.sh, scripts/fuzz.sh, or
+#                                              scripts/fetch_cuda.sh uses
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt failed.
 set -euo pipefail
 
@@ -11,13 +12,15 @@ case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache) ;;
   --fuzz) packages+=(clang libclang-rt-14-dev) ;;
-  *) echo "setup.sh: unknown option '$1'; there are --dev and --fuzz" >&2; exit 2 ;;
+  --cuda) packages+=(python3 python3-pip) ;;
+  *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz and --cuda" >&2; exit 2 ;;
 esac
 
 # One of our tools that did not come as a package serves as well.
 declare -A command_of=([cmake]=cmake [ninja-build]=ninja [git]=git
                        [clang-format]=clang-format [clang-tidy]=clang-tidy
-                       [shellcheck]=shellcheck [python3]=python3 [ccache]=ccache)
+                       [shellcheck]=shellcheck [python3]=python3 [python3-pip]=pip3
+                       [ccache]=ccache)
 
 # Whether a g++ that the build takes is there: names and versions are those of CMakeLists.txt.
 has_compiler() {
@@ -71,34 +74,11 @@ need_administrator() {
   exit 2
 }
 
-# cuDNN's C++ frontend: headers only, in a Python package that Debian does not have. They go where
-# CMake finds them; without them the build has no cuDNN attention, and that is all.
+# Without these headers the build has no cuDNN attention, and that is all.
 fetch_cudnn_frontend() {
-  local version=1.32.0
-  local sha256=c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0
-  local to log
-  to="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/third_party/cudnn_frontend"
   command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
-  if [ "$(cat "$to/version" 2>/dev/null)" = $version ]; then return 0; fi
-  # Beside its place, so that an interruption leaves nothing that looks whole.
-  rm -rf "$to" "$to.new"
-  mkdir -p "$to.new"
-  log="$to.new/log"
-  # One file whatever the Python, checked by its hash: only its headers are used.
-  if (cd "$to.new" &&
-      echo "nvidia-cudnn-frontend==$version --hash=sha256:$sha256" >wanted &&
-      python3 -m pip download --disable-pip-version-check --no-input --quiet --retries 1 \
-        --timeout 20 --no-deps --only-binary=:all: --implementation cp --python-version 3.11 \
-        --platform manylinux_2_28_x86_64 --require-hashes --requirement wanted &&
-      python3 -m zipfile -e nvidia_cudnn_frontend-*.whl all) >"$log" 2>&1; then
-    mkdir -p "$to"
-    mv "$to.new/all/include" "$to.new"/all/*.dist-info/licenses "$to"
-    echo $version >"$to/version"
-  else
-    echo "setup.sh: pip could not fetch nvidia-cudnn-frontend $version, so the CUDA backend is" \
-         "built without cuDNN's attention: $(grep -m 1 ERROR "$log" || grep . "$log" | tail -n 1)" >&2
-  fi
-  rm -rf "$to.new"
+  "$(dirname "${BASH_SOURCE[0]}")/fetch_cuda.sh" frontend ||
+    echo "setup.sh: so the CUDA backend is built without cuDNN's attention" >&2
 }
 
 find_missing

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds for this CPU, trains. Without --data: a small model on the C and
-# C++ headers of this machine, sized by configs/quick.toml.
+# Installs what is missing, builds for this CPU and the GPUs of this machine, trains. Without --data: a
+# small model on the C and C++ headers of this machine, sized by configs/quick.toml, on GPUs by
+# configs/quick_gpu.toml.
 #   scripts/train.sh [options of `muograph train`]
 # e.g. scripts/train.sh --data my.txt --num-iterations 500
 set -euo pipefail
@@ -8,11 +9,81 @@ here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 
-scripts/setup.sh
-cmake --preset release --log-level=WARNING -DMUO_NATIVE=ON >/dev/null
-cmake --build --preset release --target muograph
+backend=auto before=
+for argument in "$@"; do
+  case "$before$argument" in
+    --backend) before=--backend= && continue ;;
+    --backend=*) backend=${argument#--backend=} ;;
+  esac
+  before=
+done
 
-defaults=(--config "$root/configs/quick.toml")
+# Where GPUs are, the CUDA backend is built for them; or it is said why not: here, and by
+# MUO_NO_CUDA in the first line of the run.
+architectures='' visible='' toolkit=''
+gpus_are_not_used() {
+  if [ "$backend" = cuda ]; then echo "train.sh: --backend cuda: $*" >&2; exit 2; fi
+  echo "train.sh: training on the CPU: $*" >&2
+  export MUO_NO_CUDA=$*
+  architectures=''
+  rm -f build/release/libmuograph_cuda.so  # of an earlier build: it would be loaded
+}
+
+if [ "$backend" != host ]; then
+  said=$(mktemp)
+  trap 'rm -f "$said"' EXIT
+  code=0
+  answer=$(scripts/gpu_targets.sh 2>"$said") || code=$?
+  { read -r architectures && read -r visible; } <<<"$answer" || true
+  if [ $code -eq 2 ]; then
+    gpus_are_not_used "$(cat "$said")"
+  elif [ $code -ne 0 ] && [ "$backend" = cuda ]; then
+    gpus_are_not_used "there is no GPU here (no /dev/nvidia*, and nvidia-smi lists none);" \
+      "in a container: start it with --gpus all"
+  else
+    cat "$said" >&2
+  fi
+fi
+
+if [ -z "$architectures" ]; then
+  scripts/setup.sh
+else
+  # Older ones are not the run's, unless the user has chosen himself.
+  if [ -n "$visible" ]; then export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$visible}; fi
+  if toolkit=$(scripts/fetch_cuda.sh find); then
+    scripts/setup.sh
+  else
+    scripts/setup.sh --cuda
+    if scripts/fetch_cuda.sh toolkit 2>"$said"; then
+      toolkit=$(scripts/fetch_cuda.sh find)
+      scripts/fetch_cuda.sh frontend || echo "train.sh: so attention is not cuDNN's" >&2
+    else
+      gpus_are_not_used "$(cat "$said")"
+    fi
+  fi
+fi
+
+fresh=() cuda=(-DMUO_CUDA=AUTO) targets=(muograph)
+if [ -n "$architectures" ]; then
+  cuda=(-DMUO_CUDA=ON "-DMUO_CUDA_ARCHITECTURES=$architectures" "-DCUDAToolkit_ROOT=$toolkit")
+  targets+=(muograph_cuda)
+  # CMake keeps to the compiler that it has once found.
+  if known=$(grep -s '^CUDAToolkit_NVCC_EXECUTABLE:.*/nvcc$' build/release/CMakeCache.txt) &&
+     [ "${known#*=}" != "$toolkit/bin/nvcc" ]; then
+    fresh=(--fresh)
+  fi
+fi
+cmake --preset release "${fresh[@]}" --log-level=WARNING -DMUO_NATIVE=ON "${cuda[@]}" >/dev/null
+cmake --build --preset release --target "${targets[@]}"
+rm -f "${said:-}"
+
+quick=quick.toml
+# GPU sizes would take a CPU for ever: only if the program, too, finds that it can use the GPUs.
+if [ -n "$architectures" ] &&
+   { [ "$backend" = cuda ] || build/release/muograph doctor --gpu >/dev/null; }; then
+  quick=quick_gpu.toml
+fi
+defaults=(--config "$root/configs/$quick")
 compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' build/release/CMakeCache.txt)
 version=$("$compiler" -dumpversion | cut -d . -f 1)
 # On every machine that can build; the order is the shell's, whatever the language of the user.

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/gpus.h"
 #include "app/run_memory.h"
 #include "base/check.h"
 #include "kernels/attention_method.h"
@@ -25,6 +26,29 @@ void check_environment() {
         fmt::format("CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: "
                     "unset it",
                     blocking));
+}
+
+// Just to look, loading the CUDA backend would take a tenth of a second. Whoever stands in for it
+// needs no driver.
+bool driver_loads() {
+  return std::getenv("MUO_CUDA_PLUGIN") != nullptr ||  // NOLINT(concurrency-mt-unsafe)
+         library_loads("libcuda.so.1");
+}
+
+std::string why_no_cuda() {
+  const bool driver = driver_loads();
+  const LoadedPlugin cuda = driver ? load_cuda() : LoadedPlugin{};
+  if (cuda.plugin != nullptr) return {};
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  if (const char* reason = std::getenv("MUO_NO_CUDA"); reason != nullptr && *reason != '\0')
+    return reason;
+  if (!driver)
+    return "the driver's library libcuda.so.1 does not load: in a container, start it with `docker "
+           "run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; else install the driver "
+           "whole, on Ubuntu `apt-get install nvidia-driver-580-server`";
+  return cuda.missing.starts_with("this build has no")
+             ? cuda.missing + ": build it by `scripts/train.sh`"
+             : cuda.missing;
 }
 
 class Chooser {
@@ -51,10 +75,9 @@ class Chooser {
   void backend() {
     if (options_.backend == "host") return;
     const bool asked = options_.backend == "cuda";
-    // Just to look, loading the CUDA backend would take a tenth of a second.
-    if (!asked && !library_loads("libcuda.so.1")) {
+    if (!asked && !driver_loads()) {
       options_.backend = "host";
-      note("backend: host (no NVIDIA driver)");
+      note("backend: host{}", gpus_here().empty() ? " (no NVIDIA driver)" : "");
       return;
     }
     check_environment();
@@ -62,9 +85,11 @@ class Chooser {
     if (asked && cuda.plugin == nullptr) throw InputError("--backend cuda: " + cuda.missing);
     group_.plugin = cuda.plugin;
     options_.backend = cuda.plugin != nullptr ? "cuda" : "host";
+    // Of GPUs that are there, warn_of_unused_gpus tells why.
     if (!asked)
-      note("backend: {}{}", options_.backend,
-           cuda.plugin != nullptr ? "" : fmt::format(" ({})", cuda.missing));
+      note(
+          "backend: {}{}", options_.backend,
+          cuda.plugin != nullptr || !gpus_here().empty() ? "" : fmt::format(" ({})", cuda.missing));
   }
 
   void devices() {
@@ -135,6 +160,22 @@ std::int64_t least_per_rank(const GroupOptions& group, std::int64_t (*memory)(in
 
 GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes) {
   return Chooser(options, notes).run();
+}
+
+std::string unused_gpus() {
+  const std::vector<Gpu> gpus = gpus_here();
+  if (gpus.empty()) return {};
+  const std::string why = why_no_cuda();
+  if (why.empty()) return {};
+  return fmt::format("GPU{} not used: {}: {}", gpus.size() == 1 ? "" : "s", gpu_names(gpus), why);
+}
+
+void warn_of_unused_gpus(const std::string& asked, const GroupOptions& group, std::FILE* out) {
+  if (asked != "auto" || group.plugin != nullptr) return;
+  const std::string warning = unused_gpus();
+  if (warning.empty()) return;
+  static_cast<void>(std::fprintf(out, "%s\n", warning.c_str()));
+  static_cast<void>(std::fflush(out));
 }
 
 // Stays loaded: what the CUDA libraries allocate when they are loaded they never free, and once

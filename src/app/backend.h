@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,14 @@ namespace muo {
 // `notes` for each such decision. Throws InputError, with the reason and what to give instead, if
 // it cannot be had.
 GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes);
+
+// Empty if this machine has no GPU, or its GPUs can be used; else one line: which GPUs are not
+// used, why not, and the command that mends it. Loads the CUDA backend. MUO_NO_CUDA is the reason
+// where it was not built, for scripts/train.sh, which knows why.
+std::string unused_gpus();
+// A run that takes the host says so before anything else: prints unused_gpus() to `out` if
+// --backend was `asked` to be automatic.
+void warn_of_unused_gpus(const std::string& asked, const GroupOptions& group, std::FILE* out);
 
 // Whether the system has this shared library.
 bool library_loads(const char* library);

@@ -205,6 +205,7 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
   RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
+  warn_of_unused_gpus(options.backend, run.group, stderr);
   if (kind != BenchKind::kOptimizer) {
     fit_batch(run, memory_to_plan_per_rank(run.group));  // as training would
     run.step_only = true;

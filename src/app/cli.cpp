@@ -172,9 +172,11 @@ Command parse_bench(std::span<const char* const> arguments) {
 }
 
 Command parse_doctor(const CommandRow& command, std::span<const char* const> arguments) {
+  DoctorOptions options;
   Parser parser(command, {});
+  parser.add_flag("--gpu", options.gpu_only, "GPUs only; exit code 3 if CUDA cannot use them");
   if (!parser.parse(arguments)) return Answer{parser.help()};
-  return DoctorOptions{};
+  return options;
 }
 
 Command parse_checkpoint(std::span<const char* const> arguments) {
@@ -201,7 +203,7 @@ struct Run {
   int operator()(const BenchOptions& options) const {
     return run_bench(options.kind, options.train, options.steps, options.format);
   }
-  int operator()(const DoctorOptions& /*options*/) const { return run_doctor(); }
+  int operator()(const DoctorOptions& options) const { return run_doctor(options.gpu_only); }
   int operator()(const ImportOptions& options) const { return run_import(options); }
   int operator()(const ExportOptions& options) const { return run_export(options); }
   int operator()(const InspectOptions& options) const { return run_inspect(options); }

@@ -14,7 +14,9 @@ struct BenchOptions {
   std::int64_t steps = 10;
   ReportFormat format = ReportFormat::kTable;
 };
-struct DoctorOptions {};
+struct DoctorOptions {
+  bool gpu_only = false;
+};
 // Text to print instead of running anything: --help, --version.
 struct Answer {
   std::string text;

@@ -15,7 +15,8 @@ int run_sample(const SampleOptions& options);
 int run_plan(const PlanOptions& options);
 // Measures training steps of a run that `options` describe, on random tokens.
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps, ReportFormat format);
-int run_doctor();
+// What this machine has; `gpu_only`: of GPUs, and 3 if they cannot be used.
+int run_doctor(bool gpu_only);
 int run_import(const ImportOptions& options);
 int run_export(const ExportOptions& options);
 int run_inspect(const InspectOptions& options);

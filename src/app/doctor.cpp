@@ -13,6 +13,7 @@
 #include "app/commands.h"
 #include "app/gemm_rate.h"
 #include "app/gpu_peaks.h"
+#include "app/gpus.h"
 #include "app/run_config.h"
 #include "app/run_memory.h"
 #include "base/check.h"
@@ -78,22 +79,19 @@ std::string disk() {
                      here);
 }
 
-// Of every GPU that the driver shows; empty without a driver.
-std::string gpu_models() {
+// A line for each GPU; what none is known of has none.
+std::string gpu_lines(const std::vector<Gpu>& gpus) {
+  if (gpus.empty()) return line("GPU", "none (no /dev/nvidia*)");
   std::string out;
-  std::error_code error;
-  for (std::filesystem::directory_iterator gpu("/proc/driver/nvidia/gpus", error), end;
-       !error && gpu != end; gpu.increment(error)) {
-    std::ifstream in(gpu->path() / "information");
-    for (std::string text; std::getline(in, text);) {
-      if (text.rfind("Model:", 0) != 0) continue;
-      const std::string name = text.substr(text.find_first_not_of(" \t", 6));
-      const auto peak = gpu_peak_flops(name);
-      out += line(out.empty() ? "GPU model" : "",
-                  fmt::format("{}, {}", name,
-                              peak ? flops_text(*peak) + " in bf16 by its maker"
-                                   : "peak unknown: its mfu will be null"));
+  for (const Gpu& gpu : gpus) {
+    std::string fact = gpu.device.empty() ? "no /dev/nvidia*" : gpu.device;
+    if (!gpu.model.empty()) {
+      const auto peak = gpu_peak_flops(gpu.model);
+      fact += fmt::format(": {}, {}", gpu.model,
+                          peak ? flops_text(*peak) + " in bf16 by its maker"
+                               : "peak unknown: its mfu will be null");
     }
+    out += line(out.empty() ? "GPU" : "", fact);
   }
   return out;
 }
@@ -105,16 +103,6 @@ std::string gemm_rate() {
   };
   return fmt::format("{} in fp32, {} in bf16 on {} device{}", rate(DType::kF32), rate(DType::kBF16),
                      devices, devices == 1 ? "" : "s together");
-}
-
-std::string gpu_devices() {
-  std::string out;
-  std::error_code error;
-  for (int i = 0; i < 64; ++i) {
-    const std::string device = fmt::format("/dev/nvidia{}", i);
-    if (std::filesystem::exists(device, error)) out += (out.empty() ? "" : ", ") + device;
-  }
-  return out.empty() ? "none (no /dev/nvidia*)" : out;
 }
 
 std::string driver() {
@@ -136,6 +124,8 @@ std::string cuda_libraries() {
 }
 
 std::string cuda_backend() {
+  if (const std::string unused = unused_gpus(); !unused.empty())
+    return line("CUDA backend", unused);
   const LoadedPlugin cuda = load_cuda();
   if (cuda.plugin == nullptr) return line("CUDA backend", "not usable: " + cuda.missing);
   std::string out;
@@ -143,6 +133,11 @@ std::string cuda_backend() {
     out +=
         line(i == 0 ? "CUDA backend" : "", fmt::format("GPU {}: {}", i, cuda.plugin->describe(i)));
   return out;
+}
+
+std::string gpu_facts() {
+  return gpu_lines(gpus_here()) + line("driver", driver()) + line("CUDA", cuda_libraries()) +
+         cuda_backend();
 }
 
 }  // namespace
@@ -170,17 +165,20 @@ Diagnosis diagnose() {
     out.healthy = false;
     out.text += line("", fmt::format("BROKEN: {}", error.what()));
   }
-  out.text += line("GPU", gpu_devices());
-  out.text += gpu_models();
-  out.text += line("driver", driver());
-  out.text += line("CUDA", cuda_libraries());
-  out.text += cuda_backend();
-  out.text += out.healthy ? "\nReady to train.\n" : "\nNot ready: see BROKEN above.\n";
+  out.text += gpu_facts();
+  if (!out.healthy)
+    out.text += "\nNot ready: see BROKEN above.\n";
+  else if (unused_gpus().empty())
+    out.text += "\nReady to train.\n";
+  else
+    out.text += "\nReady to train, but on the CPU only: see CUDA backend above.\n";
   return out;
 }
 
-int run_doctor() {
-  const Diagnosis diagnosis = diagnose();
+int run_doctor(bool gpu_only) {
+  const Diagnosis diagnosis =
+      gpu_only ? Diagnosis{.text = gpu_facts(), .healthy = load_cuda().plugin != nullptr}
+               : diagnose();
   static_cast<void>(std::fputs(diagnosis.text.c_str(), stdout));
   return diagnosis.healthy ? 0 : 3;
 }

@@ -47,6 +47,7 @@ int run_eval(const EvalOptions& options) {
   DeviceOptions devices = static_cast<const DeviceOptions&>(options);
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);
+  warn_of_unused_gpus(options.backend, ranks, stdout);
   for (const std::string& note : notes)
     fmt::print("{}\n", note);
   const int world = ranks.world;

@@ -334,6 +334,7 @@ int run_plan(const PlanOptions& options) {
     train.replicas = "own";
   RunConfig config = resolve(
       train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
+  warn_of_unused_gpus(train.backend, config.group, stderr);
   const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {

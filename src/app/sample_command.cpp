@@ -24,7 +24,9 @@ int run_sample(const SampleOptions& options) {
   const std::vector<ParamSpec> params = gpt_parameters(config);
   DeviceOptions device{.backend = options.backend, .devices = 1};
   std::vector<std::string> notes;  // of no interest beside the text
-  DeviceGroup group(choose_devices(device, notes));
+  const GroupOptions ranks = choose_devices(device, notes);
+  warn_of_unused_gpus(options.backend, ranks, stderr);
+  DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
     InferenceState state(rank, config, params, 0, arena);

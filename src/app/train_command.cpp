@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -97,6 +98,7 @@ int run_train(const TrainOptions& options) {
   check_files(options);
   const Corpus corpus = open_corpus(data_options(options));
   RunConfig config = resolve(options, corpus);
+  warn_of_unused_gpus(options.backend, config.group, stdout);
   const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
   if (const auto seconds = config.options.stuck_after)
     config.group.watch.stuck_after =

@@ -43,8 +43,9 @@ std::string missing_kernels(int count) {
     MUO_CUDA_CHECK(cudaSetDevice(i));
     if (!cuda::has_kernels_for_current_device())
       return concat("GPU ", i, " (", describe(i),
-                    ") needs code that this build lacks: configure it "
-                    "with -DMUO_CUDA_ARCHITECTURES=<capability without the dot>-real");
+                    ") needs code that this build lacks: `scripts/train.sh` compiles for the GPUs "
+                    "that are here, -DMUO_CUDA_ARCHITECTURES=<capability without the dot>-real "
+                    "for others");
   }
   return {};
 }
@@ -70,9 +71,12 @@ std::string missing() {
       return "libcuda.so.1 is the toolkit's stub, not a driver: remove it from the library path";
     case cudaErrorNoDevice:
       return "the NVIDIA driver shows no GPU (is CUDA_VISIBLE_DEVICES empty?)";
+    case cudaErrorSystemNotReady:  // GPUs with NVSwitch
+      return "CUDA does not start before NVIDIA's fabric manager: `systemctl start "
+             "nvidia-fabricmanager`";
     default:
       return concat("CUDA does not start: ", cudaGetErrorName(status), " (",
-                    cudaGetErrorString(status), ")");
+                    cudaGetErrorString(status), "): `dmesg | grep -i nvrm` may tell why");
   }
 }
 

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Fetches from Python packages, with pip, what the CUDA backend needs and this machine lacks; every
+# package is pinned and checked by its hash. Says nothing if all is there.
+#   scripts/fetch_cuda.sh find        prints the folder of a CUDA toolkit 13.0 or newer, installed or
+#                                     fetched; exit code 1 and nothing where there is none
+#   scripts/fetch_cuda.sh toolkit     nvcc, cuBLAS, cuDNN, NCCL to build/third_party/cuda
+#   scripts/fetch_cuda.sh frontend    cuDNN's C++ frontend, headers only, to build/third_party/cudnn_frontend
+# An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
+# MUO_GPU_ROOT is the folder that /usr is looked for in (tests).
+# Exit codes: 0 it is there; 3 it is not, and one line on standard error says why, and what to do.
+set -euo pipefail
+third_party="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/third_party"
+
+# Version and hash of one file, whatever the Python. nvcc does not say which nvvm it needs: its own
+# version. Both sizes are in MB: of the package, and unpacked.
+packages() {
+  case "$1" in
+    toolkit) cat <<'TABLE' ;;
+nvidia-cuda-nvcc     13.0.88   56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03  37 116
+nvidia-nvvm          13.0.88   c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0  62 140
+nvidia-cuda-crt      13.0.88   2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4   1   1
+nvidia-cuda-runtime  13.0.96   7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548   3   7
+nvidia-cuda-cccl     13.0.85   e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649   4  40
+nvidia-cuda-nvrtc    13.0.88   ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575  91 230
+nvidia-nvtx          13.0.85   4936d1d6780fbe68db454f5e72a42ff64d1fd6397df9f363ae786930fd5c1cd4   1   1
+nvidia-cublas        13.1.0.3  ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171 424 598
+nvidia-cudnn-cu13    9.19.0.56 d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf 367 494
+nvidia-nccl-cu13     2.28.9    e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42 197 219
+TABLE
+    frontend) cat <<'TABLE' ;;
+nvidia-cudnn-frontend 1.32.0   c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0   3   4
+TABLE
+  esac
+}
+
+fail() { echo "fetch_cuda.sh: $*" >&2; exit 3; }
+
+# The line of what pip or Python wrote that says what went wrong.
+reason() { grep -m 1 -E 'ERROR|No space left' <<<"$1" || grep . <<<"$1" | tail -n 1; }
+
+# Downloads the packages of table $1 and unpacks them to $2/all. What an earlier call has unpacked
+# whole, by its stamp, is not fetched again.
+fetch() {
+  local table=$1 to=$2 name version sha256 size unpacked needed=0 largest=0 free output
+  python3 -m pip --version >/dev/null 2>&1 ||
+    fail "python3 has no pip, which fetches $table: apt-get install python3-pip"
+  mkdir -p "$to/all" "$to/done" "$to/tmp" 2>/dev/null || fail "cannot write to $to"
+  while read -r name version sha256 size unpacked; do
+    [ -e "$to/done/$sha256" ] && continue
+    needed=$((needed + unpacked))
+    largest=$((size > largest ? size : largest))
+  done < <(packages "$table")
+  needed=$((needed + largest))
+  free=$(df --output=avail --block-size=1000000 "$to" | tail -n 1)
+  if [ "$free" -lt "$needed" ]; then
+    fail "$third_party: $table needs $needed MB of disk, and ${free// /} are free: make room there"
+  fi
+  while read -r name version sha256 size unpacked; do
+    [ -e "$to/done/$sha256" ] && continue
+    if [ "$table" = toolkit ]; then echo "fetching $name $version, $size MB"; fi
+    rm -rf "$to/tmp/"*
+    # pip's own temporary files on the same disk, and no second copy in its cache.
+    if ! output=$(cd "$to/tmp" && echo "$name==$version --hash=sha256:$sha256" >wanted &&
+        TMPDIR="$to/tmp" python3 -m pip download --disable-pip-version-check --no-input --quiet \
+          --no-cache-dir --retries 1 --timeout 20 --no-deps --only-binary=:all: \
+          --implementation cp --python-version 3.11 --platform manylinux_2_28_x86_64 \
+          --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 \
+          --platform manylinux2014_x86_64 --require-hashes --requirement wanted 2>&1 </dev/null &&
+        python3 -m zipfile -e ./*.whl "$to/all" 2>&1); then
+      fail "pip could not fetch $name $version: $(reason "$output"): repeat the command, which goes on" \
+           "from here, once network and disk serve"
+    fi
+    : >"$to/done/$sha256" 2>/dev/null || fail "cannot write to $to"
+  done < <(packages "$table")
+}
+
+# The packages as one folder that looks like an installed toolkit.
+lay_out_toolkit() {
+  local all=$1 root=$1/nvidia/cu13 library
+  for library in cudnn nccl; do
+    cp -rl "$all/nvidia/$library/." "$root"
+  done
+  chmod +x "$root"/bin/* "$root"/nvvm/bin/*  # Python's zipfile forgets modes
+  mkdir -p "$root/licenses"
+  for library in "$all"/*.dist-info; do
+    cp -r "$library" "$root/licenses"
+  done
+  # CMake and the linker look for names without versions, and CMake in lib64.
+  for library in "$root"/lib/lib*.so.*; do
+    ln -sf "${library##*/}" "${library%.so.*}.so"
+  done
+  ln -sfn lib "$root/lib64"
+}
+
+# A compiler alone is no toolkit: cuBLASLt's header as well.
+is_toolkit() {
+  local release
+  [ -x "$1/bin/nvcc" ] || return 1
+  release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+  [ "${release:-0}" -ge 13 ] &&
+    { [ -e "$1/include/cublasLt.h" ] || [ -e "$1/targets/x86_64-linux/include/cublasLt.h" ]; }
+}
+
+find_toolkit() {
+  local nvcc root
+  nvcc=$(command -v nvcc || true)
+  for root in "${CUDAToolkit_ROOT:-}" "${CUDA_PATH:-}" "${CUDA_HOME:-}" "${nvcc%/bin/nvcc}" \
+    "${MUO_GPU_ROOT:-}"/usr/local/cuda "${MUO_GPU_ROOT:-}"/usr/local/cuda-1[3-9]*; do
+    if [ -n "$root" ] && is_toolkit "$root"; then echo "$root"; return; fi
+  done
+  root=$third_party/cuda
+  if [ "$(cat "$root/packages" 2>/dev/null)" = "$(packages toolkit)" ]; then echo "$root"; return; fi
+  return 1
+}
+
+table=${1:-}
+case "$table" in
+  find) find_toolkit; exit ;;
+  toolkit) to=$third_party/cuda ;;
+  frontend) to=$third_party/cudnn_frontend ;;
+  *) echo "fetch_cuda.sh: give find, toolkit or frontend" >&2; exit 2 ;;
+esac
+stamp=$(packages "$table")
+whole() { [ "$(cat "$to/packages" 2>/dev/null)" = "$stamp" ]; }
+if whole; then exit 0; fi
+[ "$(uname -m)" = x86_64 ] || fail "there is no $table for $(uname -m) here: install the CUDA toolkit 13.0"
+
+mkdir -p "$third_party" 2>/dev/null || fail "cannot write to $third_party"
+# Of two calls at a time the second one finds what the first one fetched.
+lock=$third_party/.$table.lock
+(: >"$lock") 2>/dev/null || fail "cannot write to $third_party"
+exec 9>"$lock"
+flock 9
+if whole; then exit 0; fi
+fetch "$table" "$to.new"
+case "$table" in
+  toolkit)
+    lay_out_toolkit "$to.new/all" || fail "the packages of $table are not as expected: rm -r $to.new"
+    from=$to.new/all/nvidia/cu13
+    ;;
+  frontend)
+    from=$to.new/headers
+    mkdir -p "$from"
+    cp -r "$to.new/all/include" "$to.new"/all/*.dist-info/licenses "$from"
+    ;;
+esac
+printf '%s\n' "$stamp" >"$from/packages"
+rm -rf "$to"
+mv "$from" "$to"
+rm -rf "$to.new"
