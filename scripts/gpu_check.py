@@ -90,13 +90,14 @@ class Check:
         self.deadline = self.start + seconds
         self.pack, self.stages = work / "pack", work / "stages"
         self.root = pathlib.Path(__file__).resolve().parent.parent
-        self.verdicts, self.unavailable, self.children = {}, {}, set()
+        self.verdicts, self.unavailable, self.known, self.children = {}, {}, {}, set()
         self.lock = threading.RLock()
         self.home = gpu_archives.Home(out, call, self.stages)
         self.home.begin()
         self.stages.mkdir()
         self.pack.mkdir()
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive) as tar:  # our own: links may lead anywhere
+            tar.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
             tar.extractall(self.pack)
         (self.stages / "pack").mkdir()  # what results are compared with goes home, too
         for name in ("commit", "reference_fp32.jsonl", "reference_bf16.jsonl", "shards.json"):
@@ -107,10 +108,11 @@ class Check:
 
     def start_monitor(self):
         self.gpu_log = self.stages / "gpu.csv"
+        longest = ["timeout", "-s", "KILL", f"{self.left() + 60:.0f}"]  # should this program be killed
         try:
             with open(self.gpu_log, "wb") as log:
-                return subprocess.Popen(MONITOR, stdout=log, stderr=subprocess.DEVNULL,
-                                        stdin=subprocess.DEVNULL)
+                return subprocess.Popen([*longest, *MONITOR], stdout=log, stderr=subprocess.DEVNULL,
+                                        stdin=subprocess.DEVNULL, start_new_session=True)
         except OSError:
             return None
 
@@ -127,8 +129,10 @@ class Check:
 
     def has(self, text):
         """Whether a packed program knows it: an option, or a variable of the environment."""
-        return any(text.encode() in path.read_bytes() for path in self.pack.iterdir()
-                   if path.name.startswith(("libmuograph", "muograph")))
+        if text not in self.known:
+            self.known[text] = any(text.encode() in path.read_bytes() for path in self.pack.iterdir()
+                                   if path.name.startswith(("libmuograph", "muograph")))
+        return self.known[text]
 
     def passed(self, name):
         return self.verdicts.get(name, {}).get("verdict") == "passed"
@@ -153,7 +157,7 @@ class Check:
         self.end(stage, record)
 
     def reason_against(self, stage):
-        if stage.tool in self.unavailable:
+        if stage.tool and stage.tool in self.unavailable:
             return "tool unavailable", self.unavailable[stage.tool]
         if stage.needs and not self.has(stage.needs):
             return "not in this build", stage.needs
@@ -191,7 +195,7 @@ class Check:
         elif record.get("restarts") and verdict == "passed":
             verdict, why = "failed", "ended and was started again after cases " + ", ".join(
                 map(str, record["restarts"]))
-        if verdict == "tool unavailable":
+        if verdict == "tool unavailable" and stage.tool:
             self.unavailable[stage.tool] = why
         return {**record, "verdict": verdict, "why": why}
 
@@ -247,7 +251,7 @@ class Check:
         for child in list(self.children):
             child.end()
         if self.monitor is not None:
-            self.monitor.kill()
+            os.killpg(self.monitor.pid, signal.SIGKILL)
 
 
 def last_case(path):

@@ -24,8 +24,8 @@ def train_lines(path):
 def reference(muograph, pack, dtype):
     with tempfile.TemporaryDirectory() as folder:
         out, log = pathlib.Path(folder) / "run", pathlib.Path(folder) / "log"
-        command = [muograph, "train", *gpu_stages.text_run(pack), "--backend", "host", "--devices", 1,
-                   "--dtype", dtype, "--eval-every", -1, "--sample-every", -1, "--out", out]
+        command = [muograph, "train", *gpu_stages.text_run(pack, quiet=True), "--backend", "host",
+                   "--devices", 1, "--dtype", dtype, "--out", out]
         with open(log, "wb") as file:
             process = subprocess.Popen([str(word) for word in command], stdout=file, stderr=file)
             while (len(lines := train_lines(out / "metrics.jsonl")) < gpu_stages.REFERENCE_STEPS

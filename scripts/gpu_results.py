@@ -7,6 +7,7 @@ import argparse
 import csv
 import datetime
 import fnmatch
+import importlib.metadata
 import io
 import json
 import pathlib
@@ -50,11 +51,15 @@ def output_of(*command):
 def facts(pack):
     def smi(field):
         return output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader")
-    version = output_of(sys.executable, "-c", "import torch; print(torch.__version__)")
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        version = "none"
+    nvcc = output_of("nvcc", "--version").splitlines()
     return {"date": datetime.date.today().isoformat(), "commit": (pack / "commit").read_text().strip(),
             "gpu": smi("name"), "driver": smi("driver_version"), "memory": smi("memory.total"),
             "clocks": smi("clocks.max.sm,clocks.max.mem"), "power_limit": smi("power.limit"),
-            "nvcc": output_of("nvcc", "--version").splitlines()[-1], "torch": version.splitlines()[-1],
+            "nvcc": nvcc[-1] if nvcc else "unknown", "torch": version,
             "python": sys.version.split()[0], "command": "scripts/gpu_check.sh"}
 
 
