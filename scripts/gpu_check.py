@@ -129,7 +129,11 @@ class Check:
 
     def has(self, text):
         """Whether a packed program knows it: an option, or a variable of the environment."""
-        if text not in self.known:
+        if text not in self.known and text.startswith("--"):
+            shown = subprocess.run([self.pack / "muograph", "bench", "step", "--help"], timeout=60,
+                                   capture_output=True, text=True)
+            self.known[text] = f" {text} " in shown.stdout
+        elif text not in self.known:
             self.known[text] = any(text.encode() in path.read_bytes() for path in self.pack.iterdir()
                                    if path.name.startswith(("libmuograph", "muograph")))
         return self.known[text]
@@ -145,14 +149,12 @@ class Check:
     def run(self, stage):
         begin = time.monotonic()
         record = {"stage": stage.name, "call": self.call, "at_s": round(begin - self.start, 1)}
-        reason = self.reason_against(stage)
-        if reason is None:
-            try:
-                record.update(self.execute(stage))
-            except Exception as error:  # of this program: the call goes on
-                record.update(verdict="failed", why=f"{type(error).__name__}: {error}")
-        else:
-            record.update(verdict=reason[0], why=reason[1])
+        try:
+            reason = self.reason_against(stage)
+            record.update(self.execute(stage) if reason is None else
+                          {"verdict": reason[0], "why": reason[1]})
+        except Exception as error:  # of this program: the call goes on
+            record.update(verdict="failed", why=f"{type(error).__name__}: {error}")
         record["seconds"] = round(time.monotonic() - begin, 2)
         self.end(stage, record)
 

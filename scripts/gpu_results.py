@@ -141,7 +141,7 @@ def rows_of(stages, *patterns):
 
 def kernels(stages):
     out = {}
-    for stage, name in (("kernels", "kernels.jsonl"), ("kernels_last", "kernels.jsonl"),
+    for stage, name in (("times", "kernels.jsonl"), ("times_last", "kernels.jsonl"),
                         ("torch_kernels", "torch.jsonl")):
         if rows := json_lines(stages.path(stage, name)):
             out[stage] = rows
@@ -157,16 +157,22 @@ def kernels(stages):
 
 
 def peers(stages):
-    rows = json_lines(stages.path("nanochat", "stdout.txt"))
-    if not rows:
-        return None
-    ours = json_of(stages.path("step_d12", "stdout.txt")) or {}
-    seen = {name: stages.verdicts.get(name, {}).get("peak_gpu_mib") for name in ("step_d12", "nanochat")}
-    out = {"nanochat": rows[-1], "nanochat_steps": rows[1:-1], "muograph": ours,
-           "peak_gpu_mib": seen, "published": NANOCHAT_PUBLISHED}
-    if ours.get("tokens_per_s") and rows[-1].get("tokens_per_s"):
-        out["tokens_per_s_over_nanochat"] = ours["tokens_per_s"] / rows[-1]["tokens_per_s"]
-    return out
+    """nanochat's figures and ours from the same call."""
+    out = {}
+    for theirs, ours, figure in (("nanochat", "step_d12", "tokens_per_s"),
+                                 ("nanochat_d24", "optimizer_d24", "update_ms")):
+        rows = json_lines(stages.path(theirs, "stdout.txt"))
+        if not rows:
+            continue
+        last, mine = rows[-1], json_of(stages.path(ours, "stdout.txt")) or {}
+        if "strategies" in mine:
+            mine |= mine["strategies"][0]
+        out[theirs] = {"nanochat": last, "steps": rows[1:-1], "muograph": mine,
+                       "peak_gpu_mib": {name: stages.verdicts.get(name, {}).get("peak_gpu_mib")
+                                        for name in (theirs, ours)}}
+        if last.get(figure) and mine.get(figure):
+            out[theirs][f"{figure}_over_nanochat"] = mine[figure] / last[figure]
+    return {**out, "published": NANOCHAT_PUBLISHED} if out else None
 
 
 def curve(path):
