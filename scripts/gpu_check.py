@@ -51,6 +51,14 @@ def tail(path, lines=12):
         return file.read().decode(errors="replace").splitlines()[-lines:]
 
 
+def say(text):
+    """Who listens may have gone: the call goes on."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        pass
+
+
 class Child:
     """A command in a process group of its own, whose output goes to files: no pipe can block."""
 
@@ -104,7 +112,16 @@ class Check:
             if (self.pack / name).is_file():
                 shutil.copy(self.pack / name, self.stages / "pack" / name)
         self.libraries = ":".join(cuda_libraries())
+        self.use_libraries_that_load()
         self.monitor = self.start_monitor()
+
+    def use_libraries_that_load(self):
+        """The packed C++ library may want a newer C library than this machine's; its own will do then."""
+        shown = subprocess.run([self.pack / "muograph", "--version"], capture_output=True, text=True)
+        if shown.returncode != 0:
+            for name in ("libstdc++.so.6", "libgcc_s.so.1"):
+                (self.pack / name).unlink(missing_ok=True)
+            self.home.line(f"the machine's own C++ library, as with the packed one: {shown.stderr.strip()}")
 
     def start_monitor(self):
         self.gpu_log = self.stages / "gpu.csv"
@@ -234,15 +251,18 @@ class Check:
             why = f": {record['why']}" if record.get("why") else ""
             line = (f"call {self.call} {record['at_s']:7.1f} s  [{record['verdict']}] {stage.name}{why}"
                     + (f" ({'; '.join(details + record.get('kept', []))})" if details else ""))
-            with open(self.stages / "verdicts.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-            self.home.line(line)
-            print(line, flush=True)
+            say(line)
             if record["verdict"] in BAD and ran:
                 for name in ("stdout.txt", "stderr.txt"):
                     for text in tail(folder / name):
-                        print(f"    {text[:200]}", flush=True)
-            self.home.save()
+                        say(f"    {text[:200]}")
+            try:
+                with open(self.stages / "verdicts.jsonl", "a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+                self.home.line(line)
+                self.home.save()
+            except OSError as error:  # a full disk, maybe not for ever
+                say(f"    not saved: {error}")
 
     def terminate(self):
         self.deadline = 0  # nothing is started any more
@@ -314,16 +334,17 @@ def chosen(check, first):
 
 
 def main(arguments):
-    if len(arguments) < 4 or arguments[0] not in "123" or not arguments[1].isdigit():
+    if len(arguments) < 4 or arguments[0] not in ("1", "2", "3") or not arguments[1].isdigit():
         print(__doc__, file=sys.stderr)
         return 2
     call, seconds, archive, out, *first = arguments
-    if not tarfile.is_tarfile(archive):
+    if not (os.path.isfile(archive) and tarfile.is_tarfile(archive)):
         print(f"gpu_check.py: {archive} is no archive of scripts/gpu_pack.sh", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="gpu_check_", ignore_cleanup_errors=True) as work:
         check = Check(int(call), int(seconds), archive,
                       pathlib.Path(out).absolute(), pathlib.Path(work))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: check.terminate())
         try:
             run_call(check, chosen(check, first))
@@ -333,8 +354,8 @@ def main(arguments):
                 check.home.save()
     bad = [name for name, record in check.verdicts.items() if record["verdict"] in BAD]
     by_verdict = sorted(record["verdict"] for record in check.verdicts.values())
-    print("; ".join(f"{verdict}: {len(list(group))}" for verdict, group in
-                    itertools.groupby(by_verdict)) + (f"; bad: {', '.join(bad)}" if bad else ""))
+    say("; ".join(f"{verdict}: {len(list(group))}" for verdict, group in
+                  itertools.groupby(by_verdict)) + (f"; bad: {', '.join(bad)}" if bad else ""))
     return int(bool(bad))
 
 

@@ -40,6 +40,7 @@ FAKES = {
           *) echo "========= Error: Device not supported"; exit 1 ;;
         esac""",
     "ncu": """trap '' TERM
+        echo $$ >"$0.pid"
         echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
         echo '"0","muo::adamw","Duration","us","12.5"'
         for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 1; done""",
@@ -161,6 +162,8 @@ class Rehearsal(unittest.TestCase):
         self.expect(rows, models="killed", ncu="timeout", racecheck="killed", nanochat_d24="tool unavailable",
                     synccheck="tool unavailable", initcheck="tool unavailable")
         self.assertIn("1 rows", rows["ncu"]["why"])
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int((self.folder / "tools/ncu.pid").read_text()), 0)
         self.assertIn("Device not supported", rows["initcheck"]["why"])
         self.assertNotIn("exit", rows["initcheck"])  # not tried again
 
@@ -228,6 +231,10 @@ class Rehearsal(unittest.TestCase):
         out = self.folder / "late"
         rows, _ = self.call(3, 12, out=out)
         self.assertEqual({row["verdict"] for row in rows.values()} - {"skipped"}, {"no time"})
+        with subprocess.Popen(self.command(3, 12, self.folder / "unheard"), stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, env=self.environment) as process:
+            process.stdout.close()
+        self.assertEqual(set(self.brought_home(3, self.folder / "unheard")), set(rows))
         result = subprocess.run(self.command(4, 12, out), capture_output=True, text=True)
         self.assertEqual(result.returncode, 2)
         result = subprocess.run(self.command(1, 60, out, "no_such_stage"), text=True,
