@@ -43,7 +43,7 @@ FAKES = {
         echo $$ >"$0.pid"
         echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
         echo '"0","muo::adamw","Duration","us","12.5"'
-        for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 1; done""",
+        for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 10; done""",
     "model_test": "echo going; kill -KILL $$",
 }
 # Traps in its eighth case, as a kernel does; a new process goes on behind it.
