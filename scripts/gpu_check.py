@@ -24,6 +24,7 @@ import threading
 import time
 
 import gpu_archives
+import gpu_stage
 import gpu_stages
 from gpu_stage import BAD
 
@@ -227,7 +228,7 @@ class Check:
             self.children.add(child)
             code = child.wait(end - time.monotonic())
             self.children.discard(child)
-            if not stage.numbered or code in (0, None, 2):
+            if not stage.numbered or code in (0, None, 2, gpu_stage.CASES_FAILED):
                 break
             last = last_case(folder / "stdout.txt")
             record.setdefault("restarts", [])
@@ -299,11 +300,12 @@ def peak_of(log, seen):
 
 
 def headline(folder):
-    """The figures of a benchmark that printed JSON."""
+    """The figures of a benchmark that printed JSON, all of it or in its last line."""
     try:
-        facts = json.loads((folder / "stdout.txt").read_text())
-        picked = {key: facts[key] for key in ("step_ms", "tokens_per_s", "share") if facts.get(key)}
-    except (OSError, ValueError, AttributeError, TypeError):
+        text = (folder / "stdout.txt").read_text().strip()
+        facts = json.loads(text if text.startswith("{\n") else text.splitlines()[-1])
+        picked = {key: facts[key] for key in ("step_ms", "tokens_per_s", "share", "mfu") if facts.get(key)}
+    except (OSError, ValueError, AttributeError, TypeError, IndexError):
         return ""
     return ", ".join(f"{key} {value:.4g}" for key, value in picked.items())
 

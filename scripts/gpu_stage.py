@@ -11,6 +11,7 @@ import typing
 BAD = ("failed", "timeout", "killed")
 RAN = (*BAD, "passed")
 SANITIZER_FOUND = 9  # its --error-exitcode
+CASES_FAILED = 4  # exit code of cuda_kernels_bench, which has gone on behind them
 
 
 def text_of(path):
@@ -61,6 +62,14 @@ def by_tests(folder, code):
         return "failed", f"no test ran; skipped: {', '.join(tests['skipped']) or 'none'}"
     skipped = f", skipped: {', '.join(tests['skipped'])}" if tests["skipped"] else ""
     return "passed", f"{len(tests['passed'])} tests{skipped}"
+
+
+def by_cases(folder, code):
+    if code != CASES_FAILED:
+        return by_exit(folder, code)
+    rows = [json.loads(line) for line in text_of(folder / "kernels.jsonl").splitlines()]
+    return "failed", "; ".join(f"{row.get('kernel', row['case'])} {row['dtype']}: {row['error']}"
+                               for row in rows if "error" in row)
 
 
 def by_python(folder, code):

@@ -5,7 +5,8 @@ import os
 import pathlib
 import sys
 
-from gpu_stage import SANITIZER_FOUND, Stage, by_profiler, by_python, by_sanitizer, by_tests
+from gpu_stage import (SANITIZER_FOUND, Stage, by_cases, by_profiler, by_python, by_sanitizer,
+                       by_tests)
 
 REHEARSAL = bool(os.environ.get("MUO_CHECK_REHEARSAL"))
 BACKEND = "simt" if REHEARSAL else "cuda"
@@ -62,7 +63,7 @@ def device_step(name, pattern):
 
 def kernels(name, seconds, *options, **more):
     return Stage(name, seconds, lambda c: [c.pack / "cuda_kernels_bench", "--backend", BACKEND, *options],
-                 numbered=True, **more)
+                 by_cases, numbered=True, **more)
 
 
 def every_kernel(attention, **more):

@@ -16,6 +16,9 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import gpu_stage  # noqa: E402
+
 PROGRAMS = ("kernels_test", "contracts_test", "graphs_test", "model_test", "cuda_kernels_bench", "muograph",
             "libmuograph_core.so", "libmuograph_simt.so")
 SUITES = {"kernels_test": ["Add", "Cast", "RmsNorm", "Transpose"],
@@ -64,6 +67,42 @@ for line in process.stdout:
 def script(path, text):
     path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
+
+
+class Judges(unittest.TestCase):
+    """What the ends of tools mean, from their words."""
+
+    def judged(self, judge, code, said="", **files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {"stdout.txt": said, **files}.items():
+                (pathlib.Path(folder) / name).write_text(text)
+            return judge(pathlib.Path(folder), code)
+
+    def test_sanitizers(self):
+        for code, said, want in (
+                (0, "========= ERROR SUMMARY: 0 errors\n", "passed"),
+                (9, "========= Invalid __global__ read\n========= ERROR SUMMARY: 10 errors\n", "failed"),
+                (0, "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n", "failed"),
+                (-5, "========= ERROR SUMMARY: 0 errors\n", "killed"),
+                (3, "[3] rms_norm FAILED: lost\n========= ERROR SUMMARY: 0 errors\n", "failed"),
+                (1, "========= Error: Device not supported\n", "tool unavailable"),
+                (None, "========= COMPUTE-SANITIZER\n", "timeout")):
+            self.assertEqual(self.judged(gpu_stage.by_sanitizer, code, said)[0], want, said)
+
+    def test_profilers(self):
+        for code, said, want in ((0, '"ID","Kernel Name"\n"0","adamw"\n', "passed"),
+                                 (0, "==ERROR== ERR_NVGPUCTRPERM\n", "tool unavailable"),
+                                 (1, "", "tool unavailable")):
+            self.assertEqual(self.judged(gpu_stage.by_profiler, code, said)[0], want, said)
+
+    def test_cases_and_tests(self):
+        rows = '{"case":1,"kernel":"sum","dtype":"bf16","error":"no plan"}\n{"case":2,"us":1}\n'
+        self.assertEqual(self.judged(gpu_stage.by_cases, 4, **{"kernels.jsonl": rows}),
+                         ("failed", "sum bf16: no plan"))
+        self.assertEqual(self.judged(gpu_stage.by_cases, 0, **{"kernels.jsonl": rows[-19:]})[0], "passed")
+        skipped = {"testsuites": [{"name": "A", "testsuite": [{"name": "B", "result": "SKIPPED"}]}]}
+        verdict = self.judged(gpu_stage.by_tests, 0, **{"tests.json": json.dumps(skipped)})
+        self.assertEqual(verdict, ("failed", "no test ran; skipped: A.B"))
 
 
 class Rehearsal(unittest.TestCase):
