@@ -7,8 +7,8 @@
 //   cuda_kernels_bench --once                      the same at full sizes, for profilers
 // A line of standard output, and of FILE (JSON), a case, written before the next one begins. A case
 // that fails is a line with its error, and exit 4 at the end; exit 3 at once if the device is lost
-// with it: a new process goes on by --from CASE. --case-seconds S: a case that takes longer ends the
-// process (SIGALRM).
+// with it: a new process goes on by --from CASE. --case-seconds S: a case that takes longer ends
+// the process (SIGALRM).
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
