@@ -1,28 +1,78 @@
 #!/usr/bin/env bash
-# Builds what scripts/gpu_check.sh runs and puts it into one archive, with every library but CUDA's, so
-# that it runs on a machine with a GPU and neither compiler nor package.
-#   scripts/gpu_pack.sh [ARCHIVE]        default: build/gpu_binaries.tar.gz
+# Builds what scripts/gpu_check.sh runs and puts it into one archive, with every library but CUDA's, data
+# to train on and what the CPU has computed beforehand: a machine with a GPU needs neither compiler nor
+# package nor network. Programs find their libraries by $ORIGIN: LD_LIBRARY_PATH there is CUDA's alone.
+#   scripts/gpu_pack.sh [--nanochat CHECKOUT] [--build DIR] [ARCHIVE]
+# --nanochat: carries nanochat's newest commit there, for a measurement beside it; it is in no commit of
+# ours. --build: another build than that of the gpu preset, which is made then. ARCHIVE:
+# build/gpu_binaries.tar.gz, at most 40 MiB.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-archive=${1:-build/gpu_binaries.tar.gz}
+nanochat='' build='' archive=build/gpu_binaries.tar.gz
 folder=build/gpu_binaries
+most_mib=40
+programs=(kernels_test contracts_test graphs_test model_test cuda_test cuda_kernels_bench muograph)
 
-scripts/setup.sh
-cmake --preset gpu --log-level=WARNING >/dev/null
-cmake --build --preset gpu --target kernels_test contracts_test graphs_test cuda_kernels_bench muograph muograph_cuda
+absolute() { (cd "$caller" && realpath -m "$1"); }
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --nanochat) nanochat=$(absolute "${2:?--nanochat needs a checkout}"); shift 2 ;;
+    --build) build=$(absolute "${2:?--build needs a folder}"); shift 2 ;;
+    -*) echo "gpu_pack.sh: unknown option '$1'; see the head of the script" >&2; exit 2 ;;
+    *) archive=$(absolute "$1"); shift ;;
+  esac
+done
+if [ -n "$nanochat" ] && ! git -C "$nanochat" rev-parse HEAD >/dev/null 2>&1; then
+  echo "gpu_pack.sh: $nanochat is no checkout of nanochat" >&2
+  exit 2
+fi
+
+if [ -z "$build" ]; then
+  build=build/gpu
+  scripts/setup.sh
+  cmake --preset gpu --log-level=WARNING >/dev/null
+  cmake --build --preset gpu --target "${programs[@]}" muograph_cuda
+fi
 rm -rf "$folder"
 mkdir -p "$folder"
-for file in kernels_test contracts_test graphs_test cuda_kernels_bench muograph libmuograph_core.so libmuograph_cuda.so; do
-  strip -o "$folder/$file" "build/gpu/$file"
+for file in "${programs[@]}" libmuograph_core.so libmuograph_cuda.so; do
+  strip -o "$folder/$file" "$build/$file"
 done
 # What the linker finds here and another system may lack. The C library and CUDA stay that system's.
-ldd "$folder/kernels_test" "$folder/muograph" "$folder/libmuograph_core.so" |
+ldd "$build/kernels_test" "$build/muograph" "$build/libmuograph_core.so" |
   awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' |
   grep -vE '/lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|muograph)[^/]*\.so' |
   xargs -I {} cp -L {} "$folder/"
+astray=$(env -u LD_LIBRARY_PATH ldd "$folder/muograph" | awk '$1 ~ /^lib(muograph|stdc)/ {print $3}' |
+  grep -v "^$(realpath "$folder")/" || true)
+if [ -n "$astray" ]; then
+  echo "gpu_pack.sh: programs of $build find $astray, not what is packed beside them (\$ORIGIN)" >&2
+fi
+
 find /usr/include -maxdepth 1 -name '*.h' | LC_ALL=C sort | xargs cat |
   { head -c 2000000 >"$folder/text.txt" && cat >/dev/null; }
-git describe --always --dirty --abbrev=12 >"$folder/commit"
-tar -C "$folder" -czf "$archive" .
-echo "$archive: $(du -h "$archive" | cut -f 1), of $(du -sh "$folder" | cut -f 1)"
+scripts/gpu_shards.py "$folder/shards"
+scripts/gpu_prepare.py "$build" "$folder"
+if [ -n "$nanochat" ]; then
+  mkdir "$folder/nanochat"
+  git -C "$nanochat" archive HEAD nanochat LICENSE | tar -x -C "$folder/nanochat"
+  git -C "$nanochat" rev-parse HEAD >"$folder/nanochat/commit"
+fi
+git rev-parse --short=12 HEAD >"$folder/commit"
+changed=$(git status --porcelain --untracked-files=no)
+if [ -n "$changed" ]; then
+  echo "$(cat "$folder/commit") (changed)" >"$folder/commit"
+  printf 'gpu_pack.sh: results will not be those of a commit; changed are:\n%s\n' "$changed" >&2
+fi
+
+tar -C "$folder" --sort=name --owner=0 --group=0 -cf - . | gzip -9 >"$archive.part"
+size=$(stat -c %s "$archive.part")
+du -ah "$folder" | sort -rh | head -12
+if [ "$size" -gt $((most_mib << 20)) ]; then
+  echo "gpu_pack.sh: the archive has $((size >> 20)) MiB, at most $most_mib may travel" >&2
+  exit 3
+fi
+mv "$archive.part" "$archive"
+echo "$archive: $((size >> 20)) MiB, commit $(cat "$folder/commit")"

@@ -1,80 +1,262 @@
 #!/usr/bin/env python3
-"""Puts the verdicts of scripts/gpu_check.sh into OUT/checks.json, and date, commit, GPU, driver and
-versions into every JSON there. Reads name, exit code and seconds of each check, a line each.
-  scripts/gpu_results.py OUT COMMIT_FILE < verdicts          exit code 1 if a check failed"""
+"""Turns what the calls of scripts/gpu_check.sh left in OUT, be it a part only, into JSON for
+tests/bench/results, and prints README's status rows with what ran on the GPU.
+  scripts/gpu_results.py OUT [--results DIR]      exit code 1 if a stage failed
+  scripts/gpu_results.py --facts PACK             JSON of the machine at hand, for gpu_check"""
+import argparse
+import csv
 import datetime
+import fnmatch
+import importlib.metadata
+import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
+import tarfile
+import tempfile
+
+from gpu_stage import BAD, RAN, tests_of
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NANOCHAT_PUBLISHED = {"tokens_per_s": 546000, "what": "nanochat's own figure for d12 on one H100, with "
+                      "FlashAttention-3"}
+# README's status table: how a row begins, and the stages that are its proof.
+FEATURES = {
+    "plain GPT": ["kernels_*", "models", "device_step_1"],
+    "nanochat's extras": ["every_kernel_*", "models", "step_d12_32"],
+    "bf16 compute": ["kernels_*BF16", "device_step_more", "train_d4"],
+    "Muon and AdamW": ["kernels_Muon*", "kernels_*Adamw*", "train_d4"],
+    "ten strategies": ["contracts_*", "device_step_2", "device_step_4", "device_step_more",
+                       "train_d4_2_ranks"],
+    "faster Newton-Schulz": ["kernels_*SymmetricProduct*"],
+    "numerics guard": ["kernels_AgreeCommit", "kernels_NoteNonfinite"],
+    "the gather of weights": ["device_step_more"],
+    "`--comm nccl`": ["nccl_1_rank"],
+    "NVTX ranges": ["step_d12_*", "launch_?", "optimizer_?"],
+    "`--gemm-table`": ["gemm_table", "step_gemm_table", "gemm_on_gpu"],
+    "`train --backend cuda`": ["train_d4", "train_d4_again", "same_bits", "train_d12", "eval_d12"],
+}
 
 
 def output_of(*command):
     try:
-        return subprocess.run(command, text=True, capture_output=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
+        return subprocess.run(command, text=True, capture_output=True, check=True,
+                              timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
         return f"unknown ({error})"
 
 
-def tests_of(path):
-    """How many tests passed, failed and were skipped, and the names of the latter two."""
+def facts(pack):
+    def smi(field):
+        return output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader")
     try:
-        report = json.loads(path.read_text())
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        version = "none"
+    nvcc = output_of("nvcc", "--version").splitlines()
+    return {"date": datetime.date.today().isoformat(), "commit": (pack / "commit").read_text().strip(),
+            "gpu": smi("name"), "driver": smi("driver_version"), "memory": smi("memory.total"),
+            "clocks": smi("clocks.max.sm,clocks.max.mem"), "power_limit": smi("power.limit"),
+            "nvcc": nvcc[-1] if nvcc else "unknown", "torch": version,
+            "python": sys.version.split()[0], "command": "scripts/gpu_check.sh"}
+
+
+class Stages:
+    """What came back: verdicts of stages, the later one if there are two, and their files."""
+
+    def __init__(self, out, folder):
+        self.folder, self.verdicts, self.facts = folder, {}, {}
+        for call in (1, 2, 3):
+            try:
+                with tarfile.open(out / f"call{call}.tar.gz") as tar:
+                    tar.extractall(folder / str(call))
+            except (OSError, tarfile.TarError) as error:
+                print(f"call {call}: nothing ({error})")
+                continue
+            for row in json_lines(folder / str(call) / "verdicts.jsonl"):
+                self.verdicts[row["stage"]] = row
+            self.facts |= json_of(folder / str(call) / "machine/stdout.txt") or {}
+
+    def path(self, stage, name):
+        return self.folder / str(self.verdicts.get(stage, {}).get("call", 0)) / stage / name
+
+    def matching(self, pattern):
+        return [name for name in self.verdicts if fnmatch.fnmatch(name, pattern)]
+
+    def pack(self, name):
+        return next(iter(sorted(self.folder.glob(f"*/pack/{name}"))), self.folder / "none")
+
+    def row(self, stage):
+        """Verdict, what the command measured, and what nvidia-smi saw."""
+        verdict = self.verdicts[stage]
+        seen = {key: verdict[key] for key in ("peak_gpu_mib", "peak_w", "least_sm_mhz", "why")
+                if verdict.get(key)}
+        measured = json_of(self.path(stage, "stdout.txt"))
+        if measured is None:  # it was interrupted: what it had measured until then
+            said = self.path(stage, "stderr.txt")
+            text = said.read_text(errors="replace") if said.is_file() else ""
+            found = re.findall(r"^(.+): ([\d.]+) ms an? (?:step|update)$", text, re.M)
+            measured = {"measured_ms": {name: float(ms) for name, ms in found}} if found else {}
+        return {"stage": stage, "verdict": verdict["verdict"], **seen, **measured}
+
+
+def json_of(path):
+    try:
+        value = json.loads(path.read_text())
     except (OSError, ValueError):
-        return {"report": "missing"}
-    cases = [(f"{suite['name']}.{case['name']}", case)
-             for suite in report["testsuites"] for case in suite["testsuite"]]
-    failed = [name for name, case in cases if case.get("failures")]
-    skipped = [name for name, case in cases if case.get("result") == "SKIPPED"]
-    return {"passed": len(cases) - len(failed) - len(skipped), "failed": failed,
-            "skipped": skipped}
+        return None
+    return value if isinstance(value, dict) else None
 
 
-def training(out):
-    """The last losses of the run on the GPU and of the one on the CPU, and how far they are apart."""
-    curves = {}
-    for name in ("cuda", "host"):
-        path = out / f"train_{name}" / "metrics.jsonl"
-        if not path.is_file():
-            return {"report": f"train_{name} left no metrics"}
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        curves[name] = {line["step"]: line for line in lines if line["kind"] == "train"}
-    steps = sorted(set(curves["cuda"]) & set(curves["host"]))
-    if not steps:
-        return {"report": "the two runs have no step in common"}
-    apart = [curves["cuda"][step]["loss"] - curves["host"][step]["loss"] for step in steps]
-    last = {name: curve[steps[-1]] for name, curve in curves.items()}
-    return {"steps": len(steps), "rms_nats_apart": (sum(x * x for x in apart) / len(apart)) ** 0.5,
-            **{f"{name}_{key}": line[key] for name, line in last.items()
-               for key in ("loss", "tokens_per_s", "mfu")}}
+def json_lines(path):
+    """The last line may have been cut."""
+    rows = []
+    for line in path.read_text(errors="replace").splitlines() if path.is_file() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return [row for row in rows if isinstance(row, dict)]
 
 
-def main(out, commit_file):
-    facts = {
-        "date": datetime.date.today().isoformat(),
-        "commit": pathlib.Path(commit_file).read_text().strip(),
-        "gpu": output_of("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
-        "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "command": "scripts/gpu_check.sh",
-    }
-    fields = sys.stdin.read().split("\n")[:-1]
-    checks = {name: {"exit_code": int(code) if code.isdigit() else code, "seconds": int(seconds)}
-              for name, code, seconds in zip(fields[::3], fields[1::3], fields[2::3])}
-    verdict = {**facts, "checks": checks, "parity": tests_of(out / "parity.json"),
-               "contracts": tests_of(out / "contracts.json"),
-               "step": tests_of(out / "step.json"), "training": training(out),
-               "bench": {path.stem: json.loads(path.read_text())
-                         for path in sorted(out.glob("bench_*.txt"))
-                         if checks.get(path.stem, {}).get("exit_code") == 0}}
-    (out / "checks.json").write_text(json.dumps(verdict, indent=1) + "\n")
-    for path in (out / "kernels_bench.json", out / "torch.json"):
-        if path.is_file():
-            path.write_text(json.dumps({**facts, **json.loads(path.read_text())}, indent=1) + "\n")
-    bad = [name for name, check in checks.items() if check["exit_code"] != 0]
-    print(f"\n{len(checks) - len(bad)} of {len(checks)} checks passed"
-          + (f"; not: {', '.join(bad)}" if bad else ""))
-    return int(bool(bad))
+def checks(stages):
+    out = {}
+    for name, row in stages.verdicts.items():
+        kept = {key: value for key, value in row.items() if key not in ("stage", "command", "kept")}
+        tests = tests_of(stages.path(name, "tests.json"))
+        if tests:
+            kept["tests"] = {"passed": len(tests["passed"]), "failed": tests["failed"],
+                             "skipped": tests["skipped"]}
+        out[name] = {key: value for key, value in kept.items() if value not in ("", None)}
+    return {"stages": out} if out else None
+
+
+def rows_of(stages, *patterns):
+    rows = [stages.row(name) for pattern in patterns for name in stages.matching(pattern)
+            if stages.verdicts[name]["verdict"] in RAN]
+    return {"rows": rows} if rows else None
+
+
+def kernels(stages):
+    out = {}
+    for stage, name in (("times", "kernels.jsonl"), ("times_last", "kernels.jsonl"),
+                        ("torch_kernels", "torch.jsonl")):
+        if rows := json_lines(stages.path(stage, name)):
+            out[stage] = rows
+    if stages.path("ncu", "stdout.txt").is_file():
+        text = stages.path("ncu", "stdout.txt").read_text(errors="replace")
+        table = "\n".join(line for line in text.splitlines() if line.startswith('"'))
+        wanted = ("Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
+        rows = [{key: row.get(key) for key in wanted} for row in csv.DictReader(io.StringIO(table))
+                if row.get("Metric Name")]
+        if rows:
+            out["ncu"] = rows
+    return out or None
+
+
+def peers(stages):
+    """nanochat's figures and ours from the same call."""
+    out = {}
+    for theirs, ours, figure in (("nanochat", "step_d12", "tokens_per_s"),
+                                 ("nanochat_d24", "optimizer_d24", "update_ms")):
+        rows = json_lines(stages.path(theirs, "stdout.txt"))
+        if not rows:
+            continue
+        last, mine = rows[-1], json_of(stages.path(ours, "stdout.txt")) or {}
+        if "strategies" in mine:
+            mine |= mine["strategies"][0]
+        out[theirs] = {"nanochat": last, "steps": rows[1:-1], "muograph": mine,
+                       "peak_gpu_mib": {name: stages.verdicts.get(name, {}).get("peak_gpu_mib")
+                                        for name in (theirs, ours)}}
+        if last.get(figure) and mine.get(figure):
+            out[theirs][f"{figure}_over_nanochat"] = mine[figure] / last[figure]
+    return {**out, "published": NANOCHAT_PUBLISHED} if out else None
+
+
+def curve(path):
+    return {row["step"]: row["loss"] for row in json_lines(path) if row.get("kind") == "train"}
+
+
+def training(stages):
+    out = {}
+    for stage, reference in (("train_d4", "bf16"), ("train_d4_2_ranks", "bf16"),
+                             ("train_d4_fp32", "fp32")):
+        ours = curve(stages.path(stage, "run/metrics.jsonl"))
+        host = curve(stages.pack(f"reference_{reference}.jsonl"))
+        steps = sorted(set(ours) & set(host))
+        if steps:
+            apart = [ours[step] - host[step] for step in steps]
+            out[stage] = {"against": f"the CPU in {reference}", "steps": len(steps),
+                          "losses": [ours[step] for step in steps],
+                          "cpu_losses": [host[step] for step in steps],
+                          "rms_apart": (sum(x * x for x in apart) / len(apart)) ** 0.5,
+                          "last_step": max(ours), "last_loss": ours[max(ours)]}
+    if rows := json_lines(stages.path("train_d12", "run/metrics.jsonl")):
+        data = json_of(stages.pack("shards.json")) or {}
+        tokens = max((row.get("tokens", 0) for row in rows), default=0)
+        train_tokens = data.get("tokens", {}).get("train")
+        out["train_d12"] = {"data": data.get("what"), "tokens": tokens, "metrics": rows,
+                            "epochs": tokens / train_tokens if train_tokens else None}
+    samples = stages.path("sample_d4", "stdout.txt")
+    if samples.is_file():
+        out["sample_d4"] = samples.read_text(errors="replace")
+    return out or None
+
+
+def status(stages, file):
+    """README's rows; those that no stage has touched stay as they are."""
+    where = f"{stages.facts.get('gpu', 'GPU')}, {stages.facts.get('date', '')}"
+    for line in (ROOT / "README.md").read_text().splitlines():
+        cells = line.split(" | ")
+        begin = next((name for name in FEATURES if line.startswith(f"| {name}")), None)
+        if begin is None or len(cells) != 4:
+            continue
+        proof = {name for pattern in FEATURES[begin] for name in stages.matching(pattern)}
+        verdicts = {name: stages.verdicts[name]["verdict"] for name in proof}
+        bad = sorted(name for name in proof if verdicts[name] in BAD)
+        passed = sum(verdict == "passed" for verdict in verdicts.values())
+        open_ = sorted(name for name in proof if verdicts[name] not in RAN)
+        if bad or passed:
+            text = f"failed: {', '.join(bad)}" if bad else f"passed ({passed} stages)"
+            text += f"; not run: {', '.join(open_)}" if open_ else ""
+            cells[3] = f"{text}: {where}, {file} |"
+        print(" | ".join(cells))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path, nargs="?")
+    parser.add_argument("--facts", type=pathlib.Path)
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "tests/bench/results")
+    arguments = parser.parse_args()
+    if arguments.facts:
+        print(json.dumps(facts(arguments.facts)))
+        return 0
+    if not arguments.out:
+        parser.error("OUT, the folder that scripts/gpu_check.sh filled")
+    with tempfile.TemporaryDirectory() as folder:
+        stages = Stages(arguments.out, pathlib.Path(folder))
+        if not stages.verdicts:
+            sys.exit(f"gpu_results.py: {arguments.out} has no verdict of any stage")
+        gpu = re.search(r"[A-Z]+\d+", stages.facts.get("gpu", "").removeprefix("NVIDIA"))
+        name = f"{stages.facts.get('date', 'undated')}-{gpu[0].lower() if gpu else 'gpu'}"
+        arguments.results.mkdir(parents=True, exist_ok=True)
+        for topic, report in (("checks", checks(stages)), ("step", rows_of(stages, "step_*", "gemm_table")),
+                              ("kernels", kernels(stages)),
+                              ("optimizer", rows_of(stages, "launch_*", "optimizer_*")),
+                              ("peers", peers(stages)), ("training", training(stages))):
+            if report is not None:
+                path = arguments.results / f"{name}-{topic}.json"
+                path.write_text(json.dumps({"benchmark": topic, **stages.facts, **report}, indent=1) + "\n")
+                print(f"wrote {path}")
+        status(stages, f"{name}-checks.json")
+        bad = [stage for stage, row in stages.verdicts.items() if row["verdict"] in BAD]
+        print(f"{len(stages.verdicts)} stages; " + (f"bad: {', '.join(bad)}" if bad else "none is bad"))
+        return int(bool(bad))
 
 
 if __name__ == "__main__":
-    sys.exit(main(pathlib.Path(sys.argv[1]), sys.argv[2]))
+    sys.exit(main())

@@ -91,7 +91,7 @@ def nanochat(size):
                 sequence_len=size["length"], vocab_size=size["vocabulary"], n_layer=size["layers"],
                 n_head=size["heads"], n_kv_head=size["heads"], n_embd=size["width"],
                 window_pattern=size["window_pattern"]))
-        model.to_empty(device="cpu")
+        model.to_empty(device=size.get("device", "cpu"))
         model.init_weights()
         optimizer = model.setup_optimizer()
     for group in optimizer.param_groups:

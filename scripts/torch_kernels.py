@@ -4,7 +4,9 @@ a Newton-Schulz iteration by baddbmm, and attention, at the sizes of tests/bench
   scripts/torch_kernels.py [--json FILE]"""
 import argparse
 import json
+import os
 import statistics
+import sys
 import time
 
 import torch
@@ -60,19 +62,30 @@ def attention(backward):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json")
+    parser.add_argument("--json", default=os.devnull, help="a line for each, written as it is there")
     arguments = parser.parse_args()
-    rows = []
-    for case in (newton_schulz(HEADS * HEAD, 4 * HEADS * HEAD), attention(False), attention(True)):
-        seconds = seconds_of(case["run"])
-        rows.append({"kernel": case["kernel"], "us": seconds * 1e6,
-                     "tflops": case["flops"] / seconds * 1e-12})
-        print(f"{case['kernel']:44} {seconds * 1e6:10.1f} us {rows[-1]['tflops']:8.1f} TFLOP/s")
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"benchmark": "torch_kernels", "torch": torch.__version__, "kernels": rows},
-                      file, indent=1)
+    failed = 0
+    with open(arguments.json, "w", encoding="utf-8") as file:
+        def write(row):
+            print(json.dumps(row), file=file, flush=True)
+
+        write({"benchmark": "torch_kernels", "torch": torch.__version__,
+               "device": torch.cuda.get_device_name(0)})
+        for make in (lambda: newton_schulz(HEADS * HEAD, 4 * HEADS * HEAD), lambda: attention(False),
+                     lambda: attention(True)):
+            try:
+                case = make()
+                seconds = seconds_of(case["run"])
+            except RuntimeError as error:
+                failed += 1
+                write({"error": str(error)})
+                print(f"FAILED: {error}", flush=True)
+                continue
+            tflops = case["flops"] / seconds * 1e-12
+            write({"kernel": case["kernel"], "us": seconds * 1e6, "tflops": tflops})
+            print(f"{case['kernel']:44} {seconds * 1e6:10.1f} us {tflops:8.1f} TFLOP/s", flush=True)
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/device_peak.h"
 #include "app/gemm_rate.h"
+#include "app/median.h"
 #include "app/operation_report.h"
 #include "app/optimizer_report.h"
 #include "app/run_memory.h"
@@ -62,10 +63,14 @@ std::string run_text(const RunConfig& run) {
                      run.total_batch_tokens, run.accumulation);
 }
 
+// On standard error as each is there: what a command that is interrupted leaves.
 StepTimes measure(RunConfig run, std::int64_t steps, bool graph, bool timed) {
   run.options.graph = graph;
   run.timed_steps = timed;
-  return measure_steps(run, steps);
+  StepTimes times = measure_steps(run, steps);
+  fmt::print(stderr, "{}{}: {:.3f} ms a step\n", graph ? "replayed" : "eager",
+             timed ? ", timed by phase" : "", times.step * 1e3);
+  return times;
 }
 
 double tokens_per_s(const RunConfig& run, const StepTimes& times) {
@@ -193,6 +198,7 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
     if (strategy != kAllStrategies && strategy != name) continue;
     run.options.strategy = name;
     rows.push_back({run.options.strategy, measure_optimizer(run, steps)});
+    fmt::print(stderr, "{}: {:.3f} ms an update\n", name, 1e3 * median(rows.back().times.seconds));
   }
   text = fmt::format("{}; optimizer {}, gather {}\n", ranks_text(run), run.optimizer.version->name,
                      run.options.gather) +

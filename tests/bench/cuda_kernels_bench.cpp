@@ -1,16 +1,24 @@
 // Time of every CUDA kernel, and its share of what this GPU can do: of the bandwidth of a copy
 // where memory bounds it, of the rate of a large bf16 product where arithmetic does, both measured
 // in the same run.
-//   cuda_kernels_bench [--json FILE] [--filter TEXT]
+//   cuda_kernels_bench [--json FILE] [--filter TEXT[,TEXT...]]
 //   cuda_kernels_bench --small [--backend simt]    every kernel once at sizes that are multiples of
 //                                                  nothing, for memory checkers; no times
+//   cuda_kernels_bench --once                      the same at full sizes, for profilers
+// A line of standard output, and of FILE (JSON), a case, written before the next one begins. A case
+// that fails is a line with its error, and exit 4 at the end; exit 3 at once if the device is lost
+// with it: a new process goes on by --from CASE. --case-seconds S: a case that takes longer ends
+// the process (SIGALRM).
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +34,9 @@ namespace {
 
 struct Options {
   bool small = false;
+  bool once = false;
+  unsigned from = 0;
+  unsigned case_seconds = 0;  // 0: as long as it takes
   std::string backend = "cuda";
   std::string json;
   std::string filter;
@@ -39,8 +50,22 @@ Options parse(int argc, char** argv) {
       if (++i == argc) throw InputError(concat(option, " needs a value"));
       return argv[i];
     };
+    const auto number = [&] {
+      const std::string text = value();
+      unsigned parsed = 0;
+      const char* end = text.data() + text.size();
+      if (std::from_chars(text.data(), end, parsed).ptr != end || text.empty())
+        throw InputError(concat(option, " is a number, not '", text, "'"));
+      return parsed;
+    };
     if (option == "--small")
       out.small = true;
+    else if (option == "--once")
+      out.once = true;
+    else if (option == "--from")
+      out.from = number();
+    else if (option == "--case-seconds")
+      out.case_seconds = number();
     else if (option == "--backend")
       out.backend = value();
     else if (option == "--json")
@@ -49,8 +74,8 @@ Options parse(int argc, char** argv) {
       out.filter = value();
     else
       throw InputError(concat("unknown option '", option,
-                              "'; there are --small, --backend, --json, "
-                              "--filter"));
+                              "'; there are --small, --once, --backend, --json, --filter, --from, "
+                              "--case-seconds"));
   }
   return out;
 }
@@ -128,9 +153,12 @@ std::vector<Typed> all_cases() {
   return out;
 }
 
-nlohmann::json measure(Stream& stream, const Case& work, DType dtype, const Ceilings& ceilings) {
+using Json = nlohmann::json;
+
+// Adds to `row`, and gives the text of it.
+std::string measure(Stream& stream, const Case& work, const Ceilings& ceilings, Json& row) {
   const double seconds = seconds_of(stream, work.run);
-  nlohmann::json row{{"kernel", work.name}, {"dtype", name_of(dtype)}, {"us", seconds * 1e6}};
+  row["us"] = seconds * 1e6;
   std::string share;
   if (work.flops > 0) {
     row["tflops"] = work.flops / seconds * 1e-12;
@@ -143,45 +171,99 @@ nlohmann::json measure(Stream& stream, const Case& work, DType dtype, const Ceil
     share = fmt::format("{:8.0f} GB/s    {:5.1f} % of a copy", work.bytes / seconds * 1e-9,
                         100 * work.bytes / seconds / ceilings.bandwidth);
   }
-  fmt::print("{:44} {:5} {:10.1f} us {}\n", work.name, name_of(dtype), seconds * 1e6, share);
-  return row;
+  return fmt::format("{:10.1f} us {}", seconds * 1e6, share);
 }
 
-void run(const Options& options) {
+void say(const std::string& text) {
+  fmt::print("{}", text);
+  static_cast<void>(std::fflush(stdout));
+}
+
+// Whether `name` contains one of the comma-separated texts.
+bool chosen(std::string_view name, std::string_view filter) {
+  for (;;) {
+    const std::size_t comma = filter.find(',');
+    if (name.find(filter.substr(0, comma)) != std::string_view::npos) return true;
+    if (comma == std::string_view::npos) return false;
+    filter.remove_prefix(comma + 1);
+  }
+}
+
+class Bench {
+ public:
+  Bench(const Options& options, const BackendPlugin& plugin)
+      : options_(options),
+        timed_(!options.small && !options.once),
+        device_(plugin.make_device(0, 0)),
+        stream_(device_->make_stream(StreamPriority::kNormal)) {
+    if (!options.json.empty())
+      file_.open(options.json, options.from > 0 ? std::ios::app : std::ios::trunc);
+    if (timed_) ceilings_ = measure_ceilings(*device_, *stream_);
+    say(fmt::format("{}\n", plugin.describe(0)));
+    Json head{{"benchmark", "cuda_kernels_bench"}, {"device", plugin.describe(0)}};
+    if (timed_) {
+      head["copy_gb_per_s"] = ceilings_.bandwidth * 1e-9;
+      head["bf16_product_tflops"] = ceilings_.products * 1e-12;
+      say(fmt::format("copy {:.0f} GB/s, bf16 product {:.0f} TFLOP/s\n", ceilings_.bandwidth * 1e-9,
+                      ceilings_.products * 1e-12));
+    }
+    write(head);
+  }
+
+  // Whether the case did what it should; throws Error if the device is of no use any more.
+  bool run(unsigned index, const Typed& typed) {
+    Json row{{"case", index}, {"dtype", name_of(typed.dtype)}};
+    alarm(options_.case_seconds);
+    try {
+      Tensors tensors(*device_, *stream_);
+      const Case work = typed.make(tensors, options_.small ? kSmall : kFull);
+      if (!chosen(work.name, options_.filter)) return true;
+      row["kernel"] = work.name;
+      say(fmt::format("[{}] {:44} {:5}", index, work.name, name_of(typed.dtype)));
+      std::string text = "ran";
+      if (timed_) {
+        text = measure(*stream_, work, ceilings_, row);
+      } else {
+        work.run(*stream_);
+        stream_->synchronize();
+      }
+      say(fmt::format(" {}\n", text));
+    } catch (const std::exception& error) {
+      row["error"] = error.what();
+      say(fmt::format(" FAILED: {}\n", error.what()));
+    }
+    write(row);
+    if (!row.contains("error")) return true;
+    stream_->synchronize();
+    return false;
+  }
+
+ private:
+  void write(const Json& row) {
+    if (options_.json.empty()) return;
+    file_ << row.dump() << "\n";
+    if (!file_.flush()) throw Error(concat("cannot write ", options_.json));
+  }
+
+  const Options& options_;
+  bool timed_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  Ceilings ceilings_{};
+  std::ofstream file_;
+};
+
+int run(const Options& options) {
   const LoadedPlugin loaded =
       options.backend == "cuda" ? load_cuda() : load_plugin("muograph_" + options.backend);
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
-  const auto device = loaded.plugin->make_device(0, 0);
-  const auto stream = device->make_stream(StreamPriority::kNormal);
-  Ceilings ceilings{};
-  nlohmann::json rows = nlohmann::json::array();
-  if (!options.small) {
-    ceilings = measure_ceilings(*device, *stream);
-    fmt::print("{}\ncopy {:.0f} GB/s, bf16 product {:.0f} TFLOP/s\n", loaded.plugin->describe(0),
-               ceilings.bandwidth * 1e-9, ceilings.products * 1e-12);
-  }
-  for (const Typed& typed : all_cases()) {
-    Tensors tensors(*device, *stream);
-    const Case work = typed.make(tensors, options.small ? kSmall : kFull);
-    if (work.name.find(options.filter) == std::string::npos) continue;
-    if (options.small) {
-      work.run(*stream);
-      stream->synchronize();
-      fmt::print("{} {}: ran\n", work.name, name_of(typed.dtype));
-    } else {
-      rows.push_back(measure(*stream, work, typed.dtype, ceilings));
-    }
-    static_cast<void>(std::fflush(stdout));
-  }
-  if (options.json.empty()) return;
-  const nlohmann::json out{{"benchmark", "cuda_kernels_bench"},
-                           {"device", loaded.plugin->describe(0)},
-                           {"copy_gb_per_s", ceilings.bandwidth * 1e-9},
-                           {"bf16_product_tflops", ceilings.products * 1e-12},
-                           {"kernels", rows}};
-  std::ofstream file(options.json);
-  file << out.dump(1) << "\n";
-  if (!file.flush()) throw Error(concat("cannot write ", options.json));
+  Bench bench(options, *loaded.plugin);
+  const std::vector<Typed> cases = all_cases();
+  int failed = 0;
+  for (unsigned i = options.from; i < cases.size(); ++i)
+    if (!bench.run(i, cases[i])) ++failed;
+  if (failed > 0) fmt::print(stderr, "cuda_kernels_bench: {} cases failed\n", failed);
+  return failed > 0 ? 4 : 0;
 }
 
 }  // namespace
@@ -189,8 +271,7 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    muo::bench::run(muo::bench::parse(argc, argv));
-    return 0;
+    return muo::bench::run(muo::bench::parse(argc, argv));
   } catch (const muo::InputError& error) {
     static_cast<void>(std::fprintf(stderr, "cuda_kernels_bench: %s\n", error.what()));
     return 2;

@@ -1,0 +1,365 @@
+#!/usr/bin/env python3
+"""Runs one of the three calls of scripts/gpu_stages.py on a machine with a GPU, from an archive that
+scripts/gpu_pack.sh made on another one: neither compiler nor package nor network is needed.
+  scripts/gpu_check.sh CALL SECONDS ARCHIVE OUT [STAGE...]
+Each stage has a time limit, ends with a verdict line, and is then in OUT, whatever becomes of the rest:
+OUT/callN.txt (the lines), OUT/callN.tar.gz (everything that was written, rewritten after each stage) and
+OUT/callN_STAGE.tar.gz (a large file worth keeping). No file is larger than 15 MiB, none are more than 8.
+A stage is started only while there is time left of SECONDS. STAGEs, of any call, go first.
+Exit code 1 if a stage failed, 2 for bad arguments; scripts/gpu_results.py OUT reads what came back."""
+import concurrent.futures
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+
+import gpu_archives
+import gpu_stage
+import gpu_stages
+from gpu_stage import BAD
+
+GRACE = 5  # seconds between SIGTERM and SIGKILL, and again until the dead are given up
+LEAST = 10  # seconds that a stage is started with at least
+AT_ONCE = 4  # parallel stages
+MOST_RESTARTS = 12
+MONITOR = ["nvidia-smi", "--query-gpu=timestamp,memory.used,utilization.gpu,power.draw,clocks.sm,"
+           "temperature.gpu", "--format=csv,noheader,nounits", "-lms", "500"]
+
+
+def cuda_libraries():
+    """Folders with CUDA's libraries: the Python packages that PyTorch brings, then a toolkit's."""
+    roots = {pathlib.Path(p) for p in sys.path if p}
+    found = {str(f.parent) for root in roots for f in root.glob("nvidia/**/lib*.so.*")}
+    toolkit = pathlib.Path("/usr/local/cuda/lib64")
+    return [*sorted(found), *([str(toolkit)] if toolkit.is_dir() else [])]
+
+
+def tail(path, lines=12):
+    if not path.is_file():
+        return []
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        return file.read().decode(errors="replace").splitlines()[-lines:]
+
+
+def say(text):
+    """Who listens may have gone: the call goes on."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        pass
+
+
+class Child:
+    """A command in a process group of its own, whose output goes to files: no pipe can block."""
+
+    def __init__(self, command, folder, environment):
+        with open(folder / "stdout.txt", "ab") as out, open(folder / "stderr.txt", "ab") as err:
+            self.process = subprocess.Popen(
+                [str(word) for word in command], cwd=folder, env=environment, stdout=out, stderr=err,
+                stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def wait(self, seconds):
+        """Its exit code, negative for a signal; None if it was ended after so many seconds."""
+        try:
+            code = self.process.wait(max(seconds, 0.1))
+        except subprocess.TimeoutExpired:
+            code = None
+        self.end()  # what it may have left behind, too
+        return code
+
+    def end(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, number)
+            except ProcessLookupError:
+                return
+            try:  # a process that hangs in the driver does not die: not waited for, either
+                self.process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+class Check:
+    """A call under way: where things are, and what has ended how."""
+
+    def __init__(self, call, seconds, archive, out, work):
+        self.call, self.work = call, work
+        self.start = time.monotonic()
+        self.deadline = self.start + seconds
+        self.pack, self.stages = work / "pack", work / "stages"
+        self.root = pathlib.Path(__file__).resolve().parent.parent
+        self.verdicts, self.unavailable, self.known, self.children = {}, {}, {}, set()
+        self.lock = threading.RLock()
+        self.home = gpu_archives.Home(out, call, self.stages)
+        self.home.begin()
+        self.stages.mkdir()
+        self.pack.mkdir()
+        with tarfile.open(archive) as tar:  # our own: links may lead anywhere
+            tar.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+            tar.extractall(self.pack)
+        (self.stages / "pack").mkdir()  # what results are compared with goes home, too
+        for name in ("commit", "reference_fp32.jsonl", "reference_bf16.jsonl", "shards.json"):
+            if (self.pack / name).is_file():
+                shutil.copy(self.pack / name, self.stages / "pack" / name)
+        self.libraries = ":".join(cuda_libraries())
+        self.use_libraries_that_load()
+        self.monitor = self.start_monitor()
+
+    def use_libraries_that_load(self):
+        """The packed C++ library may want a newer C library than this machine's; its own will do then."""
+        shown = subprocess.run([self.pack / "muograph", "--version"], capture_output=True, text=True)
+        if shown.returncode != 0:
+            for name in ("libstdc++.so.6", "libgcc_s.so.1"):
+                (self.pack / name).unlink(missing_ok=True)
+            self.home.line(f"the machine's own C++ library, as with the packed one: {shown.stderr.strip()}")
+
+    def start_monitor(self):
+        self.gpu_log = self.stages / "gpu.csv"
+        longest = ["timeout", "-s", "KILL", f"{self.left() + 60:.0f}"]  # should this program be killed
+        try:
+            with open(self.gpu_log, "wb") as log:
+                return subprocess.Popen([*longest, *MONITOR], stdout=log, stderr=subprocess.DEVNULL,
+                                        stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError:
+            return None
+
+    def environment(self, stage):
+        out = {**os.environ, **stage.environment}
+        out["PYTHONDONTWRITEBYTECODE"] = "1"
+        if not stage.python:  # PyTorch finds its own; our programs find what else they need by $ORIGIN
+            out["LD_LIBRARY_PATH"] = ":".join(
+                part for part in (self.libraries, os.environ.get("LD_LIBRARY_PATH")) if part)
+        return out
+
+    def folder(self, name):
+        return self.stages / name
+
+    def has(self, text):
+        """Whether a packed program knows it: an option, or a variable of the environment."""
+        if text not in self.known and text.startswith("--"):
+            shown = subprocess.run([self.pack / "muograph", "bench", "step", "--help"], timeout=60,
+                                   capture_output=True, text=True)
+            self.known[text] = f" {text} " in shown.stdout
+        elif text not in self.known:
+            self.known[text] = any(text.encode() in path.read_bytes() for path in self.pack.iterdir()
+                                   if path.name.startswith(("libmuograph", "muograph")))
+        return self.known[text]
+
+    def passed(self, name):
+        return self.verdicts.get(name, {}).get("verdict") == "passed"
+
+    def left(self):
+        return self.deadline - time.monotonic()
+
+    # --- one stage
+
+    def run(self, stage):
+        begin = time.monotonic()
+        record = {"stage": stage.name, "call": self.call, "at_s": round(begin - self.start, 1)}
+        try:
+            reason = self.reason_against(stage)
+            record.update(self.execute(stage) if reason is None else
+                          {"verdict": reason[0], "why": reason[1]})
+        except Exception as error:  # of this program: the call goes on
+            record.update(verdict="failed", why=f"{type(error).__name__}: {error}")
+        record["seconds"] = round(time.monotonic() - begin, 2)
+        self.end(stage, record)
+
+    def reason_against(self, stage):
+        if stage.tool and stage.tool in self.unavailable:
+            return "tool unavailable", self.unavailable[stage.tool]
+        if stage.needs and not self.has(stage.needs):
+            return "not in this build", stage.needs
+        if stage.after_failure_of:
+            before = self.verdicts.get(stage.after_failure_of, {}).get("verdict", "not run")
+            if before in ("passed", "not in this build", "no time"):
+                return "not needed", f"{stage.after_failure_of}: {before}"
+        if stage.after and not self.passed(stage.after):
+            return "skipped", f"{stage.after} did not pass"
+        if self.left() - 2 * GRACE < min(stage.least or LEAST, stage.seconds):
+            return "no time", f"{max(self.left(), 0):.0f} s left"
+        return None
+
+    def execute(self, stage):
+        folder = self.folder(stage.name)
+        folder.mkdir()
+        command = stage.command(self) if callable(stage.command) else list(stage.command)
+        if stage.tool:
+            program = shutil.which(stage.tool) or f"/usr/local/cuda/bin/{stage.tool}"
+            if not os.path.exists(program):
+                self.unavailable[stage.tool] = f"{stage.tool} is not on this machine"
+                return {"verdict": "tool unavailable", "why": self.unavailable[stage.tool]}
+            command[0] = program
+        limit = min(stage.seconds, self.left() - 2 * GRACE)
+        record = {"command": " ".join(map(str, command)).replace(str(self.work), "WORK"),
+                  "limit_s": round(limit, 1)}
+        (folder / "command.txt").write_text(record["command"] + "\n")
+        seen = self.gpu_log.stat().st_size if self.gpu_log.is_file() else 0
+        code = self.execute_within(stage, command, folder, limit, record)
+        record["exit"] = code
+        record.update(peak_of(self.gpu_log, seen))
+        verdict, why = stage.judge(folder, code)
+        if code is None:
+            verdict, why = "timeout", f"after {limit:.0f} s" + (f"; {why}" if why else "")
+        elif record.get("restarts") and verdict == "passed":
+            verdict, why = "failed", "ended and was started again after cases " + ", ".join(
+                map(str, record["restarts"]))
+        if verdict == "tool unavailable" and stage.tool:
+            self.unavailable[stage.tool] = why
+        return {**record, "verdict": verdict, "why": why}
+
+    def execute_within(self, stage, command, folder, limit, record):
+        """Runs the command; where cases are numbered, one that ends it costs this case only."""
+        end = time.monotonic() + limit
+        more = []
+        for _ in range(MOST_RESTARTS):
+            child = Child([*command, *more], folder, self.environment(stage))
+            self.children.add(child)
+            code = child.wait(end - time.monotonic())
+            self.children.discard(child)
+            if not stage.numbered or code in (0, None, 2, gpu_stage.CASES_FAILED):
+                break
+            last = last_case(folder / "stdout.txt")
+            record.setdefault("restarts", [])
+            if last is None or (record["restarts"] and last <= record["restarts"][-1]):
+                break
+            record["restarts"].append(last)
+            more = ["--from", last + 1]
+        return code
+
+    def end(self, stage, record):
+        with self.lock:
+            self.verdicts[stage.name] = record
+            folder = self.folder(stage.name)
+            ran = "exit" in record
+            details = []
+            if ran:
+                figures = headline(folder)
+                details = [f"{record['seconds']:.1f} s", *([figures] if figures else [])]
+                record["kept"] = [self.home.keep(path, stage.name) for pattern in stage.keep
+                                  for path in sorted(folder.glob(pattern))]
+            why = f": {record['why']}" if record.get("why") else ""
+            line = (f"call {self.call} {record['at_s']:7.1f} s  [{record['verdict']}] {stage.name}{why}"
+                    + (f" ({'; '.join(details + record.get('kept', []))})" if details else ""))
+            say(line)
+            if record["verdict"] in BAD and ran:
+                for name in ("stdout.txt", "stderr.txt"):
+                    for text in tail(folder / name):
+                        say(f"    {text[:200]}")
+            try:
+                with open(self.stages / "verdicts.jsonl", "a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+                self.home.line(line)
+                self.home.save()
+            except OSError as error:  # a full disk, maybe not for ever
+                say(f"    not saved: {error}")
+
+    def terminate(self):
+        self.deadline = 0  # nothing is started any more
+        self.stop()
+        sys.exit(143)
+
+    def stop(self):
+        for child in list(self.children):
+            child.end()
+        if self.monitor is not None:
+            os.killpg(self.monitor.pid, signal.SIGKILL)
+
+
+def last_case(path):
+    """The number of the last case that a program with numbered cases began."""
+    found = [int(match[1]) for line in tail(path, 50) if (match := re.match(r"\[(\d+)\]", line))]
+    return found[-1] if found else None
+
+
+def peak_of(log, seen):
+    """What nvidia-smi saw since the log was `seen` bytes long."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(seen)
+            rows = [line.split(", ") for line in file.read().decode().splitlines()]
+        rows = [[float(cell) for cell in row[1:5]] for row in rows if len(row) == 6]
+    except (OSError, ValueError):
+        return {}
+    if not rows:
+        return {}
+    used, _, power, clock = (max(column) for column in zip(*rows))
+    return {"peak_gpu_mib": used, "peak_w": power, "peak_sm_mhz": clock,
+            "least_sm_mhz": min(row[3] for row in rows)}
+
+
+def headline(folder):
+    """The figures of a benchmark that printed JSON, all of it or in its last line."""
+    try:
+        text = (folder / "stdout.txt").read_text().strip()
+        facts = json.loads(text if text.startswith("{\n") else text.splitlines()[-1])
+        picked = {key: facts[key] for key in ("step_ms", "tokens_per_s", "share", "mfu") if facts.get(key)}
+    except (OSError, ValueError, AttributeError, TypeError, IndexError):
+        return ""
+    return ", ".join(f"{key} {value:.4g}" for key, value in picked.items())
+
+
+def run_call(check, stages):
+    for parallel, group in itertools.groupby(stages, key=lambda stage: stage.parallel):
+        if parallel:
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(check.run, group))
+        else:
+            for stage in group:
+                check.run(stage)
+
+
+def chosen(check, first):
+    """The call's stages behind those that are named; STAGE* names all that begin so."""
+    calls = {number: make(check) for number, make in gpu_stages.CALLS.items()}
+    everything = {stage.name: stage for stages in calls.values() for stage in stages}
+    named = []
+    for name in first:
+        found = [one for one in everything if one == name or
+                 (name.endswith("*") and one.startswith(name[:-1]))]
+        if not found:
+            sys.exit(f"gpu_check.py: no stage is called {name}; there are {', '.join(everything)}")
+        named += found
+    rest = [stage for stage in calls[check.call] if stage.name not in named]
+    return [dataclasses.replace(everything[name], parallel=False) for name in named] + rest
+
+
+def main(arguments):
+    if len(arguments) < 4 or arguments[0] not in ("1", "2", "3") or not arguments[1].isdigit():
+        print(__doc__, file=sys.stderr)
+        return 2
+    call, seconds, archive, out, *first = arguments
+    if not (os.path.isfile(archive) and tarfile.is_tarfile(archive)):
+        print(f"gpu_check.py: {archive} is no archive of scripts/gpu_pack.sh", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="gpu_check_", ignore_cleanup_errors=True) as work:
+        check = Check(int(call), int(seconds), archive,
+                      pathlib.Path(out).absolute(), pathlib.Path(work))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: check.terminate())
+        try:
+            run_call(check, chosen(check, first))
+        finally:
+            check.stop()
+            with check.lock:
+                check.home.save()
+    bad = [name for name, record in check.verdicts.items() if record["verdict"] in BAD]
+    by_verdict = sorted(record["verdict"] for record in check.verdicts.values())
+    say("; ".join(f"{verdict}: {len(list(group))}" for verdict, group in
+                  itertools.groupby(by_verdict)) + (f"; bad: {', '.join(bad)}" if bad else ""))
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

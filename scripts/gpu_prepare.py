@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""What scripts/gpu_check.py needs besides programs, into the folder that scripts/gpu_pack.sh packs:
+  scripts/gpu_prepare.py BUILD PACK        BUILD has the programs, PACK has text.txt
+PACK/tests.json: test suites, each of which gets a process; PACK/reference_DTYPE.jsonl: the first steps of
+the text run of scripts/gpu_stages.py on this machine's CPU, with which the same run on a GPU is compared."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import gpu_stages
+
+POLL_SECONDS = 0.1
+
+
+def train_lines(path):
+    text = path.read_text() if path.is_file() else ""
+    return [line for line in text.splitlines(keepends=True)
+            if '"kind":"train"' in line.replace(" ", "") and line.endswith("\n")]
+
+
+def reference(muograph, pack, dtype):
+    with tempfile.TemporaryDirectory() as folder:
+        out, log = pathlib.Path(folder) / "run", pathlib.Path(folder) / "log"
+        command = [muograph, "train", *gpu_stages.text_run(pack, quiet=True), "--backend", "host",
+                   "--devices", 1, "--dtype", dtype, "--out", out]
+        with open(log, "wb") as file:
+            process = subprocess.Popen([str(word) for word in command], stdout=file, stderr=file)
+            while (len(lines := train_lines(out / "metrics.jsonl")) < gpu_stages.REFERENCE_STEPS
+                   and process.poll() is None):
+                time.sleep(POLL_SECONDS)
+            process.kill()
+            process.wait()
+        if len(lines) < gpu_stages.REFERENCE_STEPS:
+            sys.exit(f"gpu_prepare.py: the run in {dtype} left {len(lines)} steps:\n"
+                     + log.read_text(errors="replace")[-2000:])
+    (pack / f"reference_{dtype}.jsonl").write_text("".join(lines[:gpu_stages.REFERENCE_STEPS]))
+
+
+def suites(build, program):
+    listed = subprocess.run([build / program, "--gtest_list_tests"], text=True, check=True,
+                            capture_output=True).stdout
+    return [line.removesuffix(".") for line in listed.splitlines()
+            if line.endswith(".") and not line.startswith(" ")]
+
+
+def main():
+    build, pack = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    tests = {"kernels_test": suites(build, "kernels_test"),
+             "contracts_test": [suite for suite in suites(build, "contracts_test")
+                                if suite.startswith("Backends/")]}
+    (pack / "tests.json").write_text(json.dumps(tests))
+    for dtype in ("fp32", "bf16"):
+        reference(build / "muograph", pack, dtype)
+        print(f"{gpu_stages.REFERENCE_STEPS} steps in {dtype} on the CPU: reference_{dtype}.jsonl")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""nanochat's training step on this GPU, compiled as nanochat's base_train.py does, on random tokens that
+are there already (its data loader costs nothing here); for scripts/gpu_check.py.
+  scripts/peer_nanochat_gpu.py --checkout DIR --depth 12 --rows 32 --length 2048 --vocabulary 32768 \\
+      --tokens 524288 --seconds 40
+A line of JSON on standard output for each step, written as it ends, then one with the medians. MFU by
+nanochat's formula and table of peaks; `attention` says which it found: its FlashAttention-3 is fetched
+from a network, of which this script makes no use."""
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+
+os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # as nanochat does, before torch
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch  # noqa: E402
+
+from peer_torch import nanochat  # noqa: E402
+
+WARM_UP, UPDATES, MOST_STEPS = 3, 3, 40
+
+
+def say(row):
+    print(json.dumps(row), flush=True)
+
+
+class Steps:
+    def __init__(self, arguments):
+        self.device = torch.device(arguments.device)
+        self.cuda = self.device.type == "cuda"
+        self.model, self.optimizer = nanochat(
+            {"checkout": arguments.checkout, "length": arguments.length, "layers": arguments.depth,
+             "vocabulary": arguments.vocabulary, "heads": arguments.depth * 64 // arguments.head,
+             "width": arguments.depth * 64, "window_pattern": "SSSL", "device": self.device})
+        self.compiled = torch.compile(self.model, dynamic=False)
+        self.micro_steps = arguments.tokens // (arguments.rows * arguments.length)
+        shape = (arguments.rows, arguments.length + 1)
+        self.batches = [torch.randint(arguments.vocabulary, shape, device=self.device)
+                        for _ in range(self.micro_steps)]
+
+    def synchronize(self):
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def run(self, apart=False):
+        """Seconds of a step, and with `apart` of its update after the device is done with the rest."""
+        self.synchronize()
+        begin = time.perf_counter()
+        for tokens in self.batches:
+            loss = self.compiled(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+            (loss / self.micro_steps).backward()
+        if apart:
+            self.synchronize()
+        updating = time.perf_counter()
+        self.optimizer.step()
+        self.model.zero_grad(set_to_none=True)
+        loss = loss.item()
+        self.synchronize()
+        end = time.perf_counter()
+        return {"seconds": end - begin, "loss": loss,
+                **({"update_s": end - updating} if apart else {})}
+
+
+def attention_of_nanochat():
+    from nanochat.flash_attention import USE_FA3
+    return "FlashAttention-3" if USE_FA3 else "scaled_dot_product_attention, windows by a mask"
+
+
+def measure(arguments):
+    torch.manual_seed(42)
+    torch.set_float32_matmul_precision("high")
+    steps = Steps(arguments)
+    facts = {"benchmark": "nanochat", "depth": arguments.depth, "rows": arguments.rows,
+             "tokens_per_step": arguments.tokens, "torch": torch.__version__,
+             "attention": attention_of_nanochat(),
+             "parameters": sum(p.numel() for p in steps.model.parameters())}
+    say(facts)
+    begin = time.perf_counter()
+    for _ in range(WARM_UP):
+        say({"warm_up": True, **steps.run()})
+    facts["warm_up_s"] = time.perf_counter() - begin
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # as nanochat does
+    begin, times = time.perf_counter(), []
+    while len(times) < MOST_STEPS and (not times or time.perf_counter() - begin < arguments.seconds):
+        row = steps.run()
+        say(row)
+        times.append(row["seconds"])
+    updates = [steps.run(apart=True)["update_s"] for _ in range(UPDATES)]
+    seconds = statistics.median(times)
+    facts.update(steps=len(times), step_ms=1e3 * seconds, tokens_per_s=arguments.tokens / seconds,
+                 update_ms=1e3 * statistics.median(updates))
+    if steps.cuda:
+        from nanochat.common import get_peak_flops
+        name = torch.cuda.get_device_name(0)
+        rate = steps.model.estimate_flops() * facts["tokens_per_s"]
+        facts.update(device=name, mfu=rate / get_peak_flops(name),
+                     peak_allocated_mib=torch.cuda.max_memory_allocated() / 2**20,
+                     peak_reserved_mib=torch.cuda.max_memory_reserved() / 2**20)
+    say(facts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkout", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--head", type=int, default=128)
+    for name in ("depth", "rows", "length", "vocabulary", "tokens", "seconds"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    arguments = parser.parse_args()
+    if not os.path.isdir(arguments.checkout):
+        sys.exit(f"{arguments.checkout}: no checkout of nanochat was carried: "
+                 "scripts/gpu_pack.sh --nanochat DIR")
+    if arguments.tokens % (arguments.rows * arguments.length):
+        sys.exit(f"--tokens {arguments.tokens} is no multiple of --rows times --length")
+    measure(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Rehearses the calls of scripts/gpu_check.sh with the programs of a dev build, the SIMT tier in the
+place of a GPU and scripts in the place of NVIDIA's tools, some of which hang, die or trap: whatever ended
+before is in OUT.      tests/scripts/gpu_check_test.py BUILD"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import gpu_stage  # noqa: E402
+
+PROGRAMS = ("kernels_test", "contracts_test", "graphs_test", "model_test", "cuda_kernels_bench", "muograph",
+            "libmuograph_core.so", "libmuograph_simt.so")
+SUITES = {"kernels_test": ["Add", "Cast", "RmsNorm", "Transpose"],
+          "contracts_test": ["Backends/StreamContract", "Backends/CommunicatorContract"]}
+BIGGEST, MOST_FILES = 16 << 20, 8
+
+FAKES = {
+    "nvidia-smi": """
+        case "$*" in
+          *-lms*) while [ -e "$0" ]; do echo "now, 1234, 50, 300.5, 1500, 40"; sleep 0.2; done ;;
+          *query-gpu=name*) echo "NVIDIA H100 80GB HBM3" ;;
+          *driver_version*) echo 580.1 ;;
+          *) echo 1 ;;
+        esac""",
+    # What memcheck finds is nothing, racecheck's process traps, the third cannot work here.
+    "compute-sanitizer": """
+        case "$2" in
+          memcheck) while [ "${1##*/}" != cuda_kernels_bench ]; do shift; done
+                    "$@" --filter sum && echo "========= ERROR SUMMARY: 0 errors" ;;
+          racecheck) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
+                     kill -TRAP $$ ;;
+          *) echo "========= Error: Device not supported"; exit 1 ;;
+        esac""",
+    "ncu": """trap '' TERM
+        echo $$ >"$0.pid"
+        echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+        echo '"0","muo::adamw","Duration","us","12.5"'
+        for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 10; done""",
+    "model_test": "echo going; kill -KILL $$",
+}
+# Traps in its eighth case, as a kernel does; a new process goes on behind it.
+TRAPS = """#!/usr/bin/env python3
+import os, signal, subprocess, sys
+real = [{program!r}, *sys.argv[1:]]
+if not os.path.basename(os.getcwd()).startswith("times") or "--from" in sys.argv:
+    os.execv(real[0], real)
+process = subprocess.Popen(real, stdout=subprocess.PIPE, text=True)
+for line in process.stdout:
+    print(line, end="", flush=True)
+    if line.startswith("[7]"):
+        process.kill()
+        os.kill(os.getpid(), signal.SIGTRAP)
+"""
+
+
+def script(path, text):
+    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+class Judges(unittest.TestCase):
+    """What the ends of tools mean, from their words."""
+
+    def judged(self, judge, code, said="", **files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {"stdout.txt": said, **files}.items():
+                (pathlib.Path(folder) / name).write_text(text)
+            return judge(pathlib.Path(folder), code)
+
+    def test_sanitizers(self):
+        for code, said, want in (
+                (0, "========= ERROR SUMMARY: 0 errors\n", "passed"),
+                (9, "========= Invalid __global__ read\n========= ERROR SUMMARY: 10 errors\n", "failed"),
+                (0, "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n", "failed"),
+                (-5, "========= ERROR SUMMARY: 0 errors\n", "killed"),
+                (3, "[3] rms_norm FAILED: lost\n========= ERROR SUMMARY: 0 errors\n", "failed"),
+                (1, "========= Error: Device not supported\n", "tool unavailable"),
+                (None, "========= COMPUTE-SANITIZER\n", "timeout")):
+            self.assertEqual(self.judged(gpu_stage.by_sanitizer, code, said)[0], want, said)
+
+    def test_profilers(self):
+        for code, said, want in ((0, '"ID","Kernel Name"\n"0","adamw"\n', "passed"),
+                                 (0, "==ERROR== ERR_NVGPUCTRPERM\n", "tool unavailable"),
+                                 (1, "", "tool unavailable")):
+            self.assertEqual(self.judged(gpu_stage.by_profiler, code, said)[0], want, said)
+
+    def test_cases_and_tests(self):
+        rows = '{"case":1,"kernel":"sum","dtype":"bf16","error":"no plan"}\n{"case":2,"us":1}\n'
+        self.assertEqual(self.judged(gpu_stage.by_cases, 4, **{"kernels.jsonl": rows}),
+                         ("failed", "sum bf16: no plan"))
+        self.assertEqual(self.judged(gpu_stage.by_cases, 0, **{"kernels.jsonl": rows[-19:]})[0], "passed")
+        skipped = {"testsuites": [{"name": "A", "testsuite": [{"name": "B", "result": "SKIPPED"}]}]}
+        verdict = self.judged(gpu_stage.by_tests, 0, **{"tests.json": json.dumps(skipped)})
+        self.assertEqual(verdict, ("failed", "no test ran; skipped: A.B"))
+
+
+class Rehearsal(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.addClassCleanup(cls.temporary.cleanup)
+        tools, pack = cls.folder / "tools", cls.folder / "pack"
+        for folder in (tools, pack):
+            folder.mkdir()
+        for name, text in FAKES.items():
+            script((pack if name.endswith("_test") else tools) / name, text)
+        (tools / "torch.py").write_text('raise ModuleNotFoundError("No module named \'torch\'")\n')
+        for name in PROGRAMS:
+            if not (pack / name).exists():
+                (pack / name).symlink_to(BUILD / name)
+        (pack / "cuda_kernels_bench").unlink()
+        script(pack / "cuda_kernels_bench", TRAPS.format(program=str(BUILD / "cuda_kernels_bench")))
+        cls.environment = {
+            **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(tools),
+            "MUO_CHECK_REHEARSAL": "1", "MUO_CUDA_PLUGIN": "muograph_simt", "SIMT_ORDER": "seq"}
+        (pack / "text.txt").write_text((ROOT / "README.md").read_text() * 4)
+        cls.run_script("gpu_shards.py", pack / "shards", "--tokens", 4000, "--vocab-size", 300,
+                       "--sources", ROOT / "src/base", ROOT / "src/runtime")
+        cls.run_script("gpu_prepare.py", BUILD, pack)
+        suites = json.loads((pack / "tests.json").read_text())
+        for program, chosen in SUITES.items():
+            assert set(chosen) <= set(suites[program]), suites
+        (pack / "tests.json").write_text(json.dumps(SUITES))
+        (pack / "commit").write_text("0123456789ab\n")
+        cls.archive = cls.folder / "pack.tar"
+        with tarfile.open(cls.archive, "w") as tar:
+            tar.add(pack, ".")
+        cls.out = cls.folder / "out"
+
+    @classmethod
+    def run_script(cls, name, *arguments):
+        return subprocess.run([ROOT / "scripts" / name, *map(str, arguments)], check=True, text=True,
+                              env=cls.environment, capture_output=True).stdout
+
+    def command(self, call, seconds, out, *stages):
+        return [ROOT / "scripts/gpu_check.sh", str(call), str(seconds), self.archive, out, *stages]
+
+    def call(self, call, seconds, *stages, out=None):
+        out = out or self.out
+        result = subprocess.run(self.command(call, seconds, out, *stages), text=True,
+                                env=self.environment, capture_output=True)
+        self.assertIn(result.returncode, (0, 1), result.stdout + result.stderr)
+        return self.brought_home(call, out), result.stdout
+
+    def brought_home(self, call, out):
+        """Verdicts by stage, from the archive alone."""
+        files = list(out.iterdir())
+        self.assertLessEqual(len([path for path in files if path.name.startswith(f"call{call}")]),
+                             MOST_FILES)
+        for path in files:
+            self.assertRegex(path.name, r"^[A-Za-z0-9._-]+$")
+            self.assertLess(path.stat().st_size, BIGGEST)
+        with tarfile.open(out / f"call{call}.tar.gz") as tar:
+            lines = tar.extractfile("verdicts.jsonl").read().decode().splitlines()
+            names = set(tar.getnames())
+        rows = {row["stage"]: row for row in map(json.loads, lines)}
+        for name, row in rows.items():
+            if "exit" in row:
+                self.assertIn(f"{name}/stdout.txt", names)
+        return rows
+
+    def expect(self, rows, **expected):
+        """Of the stages that are named, and that all others passed or are of options not built yet."""
+        for name, row in rows.items():
+            want = expected.get(name, "passed|not needed|not in this build")
+            self.assertRegex(row["verdict"], f"^({want})$", row)
+        self.assertLessEqual(set(expected), set(rows))
+
+    def test_1_traps_and_deaths_cost_their_stage_only(self):
+        rows, said = self.call(1, 400)
+        self.expect(rows, models="killed", times="failed", torch_kernels="tool unavailable")
+        self.assertIn("SIGKILL", rows["models"]["why"])
+        self.assertEqual(rows["times"]["restarts"], [7])
+        self.assertEqual(rows["same_bits"]["exit"], 0)
+        self.assertEqual(rows["memcheck"]["why"], "ERROR SUMMARY: 0 errors")
+        self.assertEqual(rows["step_d12_32"]["peak_gpu_mib"], 1234)
+        self.assertIn("tokens_per_s", said)
+        with tarfile.open(self.out / "call1.tar.gz") as tar:
+            cases = [json.loads(line) for line in tar.extractfile("times/kernels.jsonl")]
+        cases = {row["case"] for row in cases if "us" in row or "kernel" in row and "error" not in row}
+        self.assertEqual(cases | {7}, set(range(max(cases) + 1)))
+        self.assertGreater(len(cases), 50)
+        with tarfile.open(self.out / "call1_train_d4.tar.gz") as tar:
+            self.assertRegex(tar.getnames()[0], r"^train_d4/run/checkpoints/.*/model\.safetensors$")
+
+    def test_2_a_stage_that_hangs_is_ended_and_tools_may_not_work(self):
+        rows, _ = self.call(2, 400, "models", "kernels_A*")
+        self.assertEqual(list(rows)[:2], ["models", "kernels_Add"])  # what failed goes first
+        self.expect(rows, models="killed", ncu="timeout", racecheck="killed", nanochat_d24="tool unavailable",
+                    synccheck="tool unavailable", initcheck="tool unavailable")
+        self.assertIn("1 rows", rows["ncu"]["why"])
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int((self.folder / "tools/ncu.pid").read_text()), 0)
+        self.assertIn("Device not supported", rows["initcheck"]["why"])
+        self.assertNotIn("exit", rows["initcheck"])  # not tried again
+
+    def test_3_real_data_and_another_trainer(self):
+        rows, _ = self.call(3, 300)
+        self.expect(rows, nanochat="tool unavailable", times_last="failed")
+        self.assertIn("torch", rows["nanochat"]["why"])
+
+    def test_4_results_of_all(self):
+        results = self.folder / "results"
+        with_peer = self.folder / "with_peer"
+        shutil.copytree(self.out, with_peer)
+        self.add_nanochat(with_peer)
+        command = [ROOT / "scripts/gpu_results.py", with_peer, "--results", results]
+        result = subprocess.run(command, text=True, capture_output=True, env=self.environment)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        reports = {path.stem.split("-")[-1]: json.loads(path.read_text()) for path in results.iterdir()}
+        self.assertEqual(set(reports),
+                         {"checks", "step", "kernels", "optimizer", "peers", "training"})
+        for report in reports.values():
+            self.assertEqual(report["gpu"], "NVIDIA H100 80GB HBM3")
+            self.assertEqual(report["commit"], "0123456789ab")
+        self.assertEqual(len(reports["training"]["train_d4"]["losses"]), 2)
+        self.assertLess(reports["training"]["train_d4_fp32"]["rms_apart"], 1e-4)
+        peer = reports["peers"]["nanochat"]
+        self.assertEqual(peer["tokens_per_s_over_nanochat"], peer["muograph"]["tokens_per_s"] / 1000)
+        self.assertGreater(reports["training"]["train_d12"]["epochs"], 0)
+        self.assertEqual(reports["kernels"]["ncu"][0]["Metric Value"], "12.5")
+        self.assertIn("racecheck", result.stdout.splitlines()[-1])
+        self.assertRegex(result.stdout, r"\| plain GPT.*failed: models.*H100")
+        self.assertRegex(result.stdout, r"\| `--comm nccl`.*passed \(1 stages\)")
+
+    def add_nanochat(self, out):
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(out / "call3.tar.gz") as tar:
+                tar.extractall(folder)
+            answers = [{"benchmark": "nanochat"}, {"seconds": 1.0}, {"tokens_per_s": 1000.0}]
+            (pathlib.Path(folder) / "nanochat/stdout.txt").write_text(
+                "".join(json.dumps(answer) + "\n" for answer in answers) + '{"cut')
+            with tarfile.open(out / "call3.tar.gz", "w:gz") as tar:
+                tar.add(folder, ".")
+
+    def test_5_killed_itself_it_has_saved_what_had_ended(self):
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            out = self.folder / f"killed_{number}"
+            process = subprocess.Popen(self.command(2, 300, out, "kernels_Cast"), text=True,
+                                       stdout=subprocess.PIPE, env=self.environment)
+            ended = []
+            for line in process.stdout:
+                ended += re.findall(r"\] (\w+)", line)
+                if "racecheck" in ended:
+                    break
+            time.sleep(0.5)  # in the middle of another stage, or of its archive
+            process.send_signal(number)
+            rest = process.stdout.read()
+            self.assertEqual(process.wait(), -9 if number == signal.SIGKILL else 143)
+            process.stdout.close()
+            ended += [name for line in rest.splitlines() for name in re.findall(r"\] (\w+)", line)]
+            rows = self.brought_home(2, out)
+            self.assertLessEqual({"kernels_Cast", "racecheck"}, set(rows))
+            self.assertLessEqual(set(ended) - {ended[-1]}, set(rows))
+            self.assertIn("kernels_Cast", (out / "call2.txt").read_text())
+
+    def test_6_nothing_is_started_without_time(self):
+        out = self.folder / "late"
+        rows, _ = self.call(3, 12, out=out)
+        self.assertEqual({row["verdict"] for row in rows.values()} - {"skipped"}, {"no time"})
+        with subprocess.Popen(self.command(3, 12, self.folder / "unheard"), stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, env=self.environment) as process:
+            process.stdout.close()
+        self.assertEqual(set(self.brought_home(3, self.folder / "unheard")), set(rows))
+        result = subprocess.run(self.command(4, 12, out), capture_output=True, text=True)
+        self.assertEqual(result.returncode, 2)
+        result = subprocess.run(self.command(1, 60, out, "no_such_stage"), text=True,
+                                capture_output=True, env=self.environment)
+        self.assertIn("no stage is called no_such_stage", result.stderr)
+
+
+if __name__ == "__main__":
+    BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)
