@@ -53,6 +53,7 @@ for file in /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/au
   fi
 done
 git clone --quiet "$PWD" "$chroot/root/muograph"
+commit=$(git -C "$chroot/root/muograph" rev-parse --short=12 HEAD)
 cache=()
 if [ -n "${CCACHE_DIR:-}" ]; then
   mkdir -p "$CCACHE_DIR" "$chroot/ccache"
@@ -109,6 +110,6 @@ versions=$(inside sh -c '
   printf "\"compiler\":\"%s\",\"onednn\":\"%s\"" "$($compiler --version | head -n 1)" \
     "$(dpkg-query -W -f "\${Version}" libdnnl-dev)"' 2>/dev/null || true)
 printf '{"date":"%s","commit":"%s","suite":"%s","debian":"%s",%s"cores":%d,"ccache":%s,%s}\n' \
-  "$(date +%F)" "$(git rev-parse --short=12 HEAD)" "$suite" "$(cat "$chroot/etc/debian_version")" \
+  "$(date +%F)" "$commit" "$suite" "$(cat "$chroot/etc/debian_version")" \
   "${versions:+$versions,}" "$(nproc)" "$([ -n "${CCACHE_DIR:-}" ] && echo true || echo false)" "$result"
 [ "$worst" -eq 0 ]

@@ -59,10 +59,17 @@ bool wants_gemm(const Problem& p) {
          (!p.rounds || p.k >= 8 * p.n);
 }
 
+// Version 3.7's blocked products take a single row of a transposed a, or a single column of d, for
+// one whose elements lie side by side.
+bool has_apart_vector(const Problem& p) {
+  return (p.m == 1 && p.transpose_a && p.stride_a != 1) || (p.n == 1 && p.stride_d != 1);
+}
+
 // The implementation to use for d <- alpha a b + beta d. Version 3 has neither a description apart
 // from the primitive's nor a scale of results.
 dnnl::matmul::primitive_desc choose(const memory::desc& a, const memory::desc& b,
-                                    const memory::desc& d, float alpha, float beta, bool gemm) {
+                                    const memory::desc& d, const Problem& p) {
+  const auto alpha = std::bit_cast<float>(p.alpha), beta = std::bit_cast<float>(p.beta);
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
 #if DNNL_VERSION_MAJOR < 3
@@ -75,15 +82,18 @@ dnnl::matmul::primitive_desc choose(const memory::desc& a, const memory::desc& b
 #endif
   if (beta != 0.0F) after.append_sum(beta);
   attributes.set_post_ops(after);
-  if (gemm)
-    for (auto next = first(); next.next_impl();)
-      if (std::string_view(next.impl_info_str()).starts_with("gemm:")) return next;
+  const bool not_blocked = DNNL_VERSION_MAJOR >= 3 && has_apart_vector(p);
+  if (not_blocked || wants_gemm(p))
+    for (auto next = first(); next.next_impl();) {
+      const std::string_view name = next.impl_info_str();
+      if (name.starts_with("gemm:") || (not_blocked && !name.starts_with("brg"))) return next;
+    }
   return first();
 }
 
 class Matmul {
  public:
-  Matmul(const Problem& problem, const Product& p) {
+  explicit Matmul(const Problem& p) {
     const auto matrix = [](std::int64_t rows, std::int64_t columns, memory::data_type type,
                            std::int64_t stride, bool transposed) {
       return memory(
@@ -91,11 +101,10 @@ class Matmul {
           cpu(), nullptr);
     };
     using Type = memory::data_type;
-    a_ = matrix(p.m, p.k, Type::bf16, problem.stride_a, p.transpose_a);
-    b_ = matrix(p.k, p.n, Type::bf16, problem.stride_b, p.transpose_b);
-    d_ = matrix(p.m, p.n, problem.rounds ? Type::bf16 : Type::f32, problem.stride_d, false);
-    matmul_ = dnnl::matmul(
-        choose(a_.get_desc(), b_.get_desc(), d_.get_desc(), p.alpha, p.beta, wants_gemm(problem)));
+    a_ = matrix(p.m, p.k, Type::bf16, p.stride_a, p.transpose_a);
+    b_ = matrix(p.k, p.n, Type::bf16, p.stride_b, p.transpose_b);
+    d_ = matrix(p.m, p.n, p.rounds ? Type::bf16 : Type::f32, p.stride_d, false);
+    matmul_ = dnnl::matmul(choose(a_.get_desc(), b_.get_desc(), d_.get_desc(), p));
   }
 
   void operator()(const BF16* a, const BF16* b, void* d) {
@@ -130,7 +139,7 @@ void matmul(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<T>
   thread_local std::map<Problem, Matmul> made;
   try {
     auto at = made.find(problem);
-    if (at == made.end()) at = made.emplace(problem, Matmul(problem, p)).first;
+    if (at == made.end()) at = made.emplace(problem, Matmul(problem)).first;
     at->second(a.data, b.data, d.data);
   } catch (const dnnl::error& error) {
     fail(p, error.what());
