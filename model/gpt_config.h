@@ -32,7 +32,7 @@ struct GptConfig {
   bool resid_lambdas = false;     // learned weight of the residual stream before each block
   bool x0_lambdas = false;        // learned weight of the embedding added before each block
   DType dtype = DType::kF32;  // of activations, of matrices and embeddings as forward reads them
-  AttentionMethod attention = {};  // of devices
+  AttentionMethod attention = {};                  // of devices
   std::int64_t head_chunk_bytes = kHostHeadChunk;  // changes memory, speed and rounding only
 
   [[nodiscard]] std::int64_t head_dim() const { return n_embd / n_head; }

@@ -20,8 +20,8 @@ class Corpus : public testing::TestWithParam<fuzz::Target> {
  protected:
   [[nodiscard]] static std::vector<fs::path> files() {
     std::set<fs::path> sorted;
-    for (const auto& entry :
-         fs::directory_iterator(fs::path(source_directory()) / "tests/fuzz/corpus" / GetParam().name))
+    for (const auto& entry : fs::directory_iterator(fs::path(source_directory()) /
+                                                    "tests/fuzz/corpus" / GetParam().name))
       sorted.insert(entry.path());
     return {sorted.begin(), sorted.end()};
   }

@@ -96,10 +96,11 @@ class PeerCommunicator final : public CheckedCommunicator {
         concat(name_of(static_cast<CollectiveKind>(control_.kind)), " with tag ", control_.tag);
     switch (reason) {
       case Reason::kDeadline:
-        MUO_FAIL("rank ", rank(), " waited ", group_.platform.deadline.count(), " ms in ", where,
-                 " for rank ", control_.peer,
-                 ", which did not come; if it is only slow, set MUO_PEER_DEADLINE_MS higher; if ranks "
-                 "share a GPU, try --graph-branches 1");
+        MUO_FAIL(
+            "rank ", rank(), " waited ", group_.platform.deadline.count(), " ms in ", where,
+            " for rank ", control_.peer,
+            ", which did not come; if it is only slow, set MUO_PEER_DEADLINE_MS higher; if ranks "
+            "share a GPU, try --graph-branches 1");
       case Reason::kTwoAtOnce:
         MUO_FAIL("rank ", rank(), " runs two collectives at once, one of them ", where,
                  ": enqueue all on one stream, or order their streams by events");
