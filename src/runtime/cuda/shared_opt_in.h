@@ -6,7 +6,7 @@ namespace muo::cuda {
 
 // Shared memory that a block may have without its kernel's opting in for more, dynamic and static
 // bytes together; the same on every GPU.
-inline constexpr std::size_t kSharedWithoutOptIn = 48 * 1024;
+inline constexpr std::size_t kSharedWithoutOptIn = std::size_t{48} << 10;
 
 // Dynamic bytes for which a kernel with `static_bytes` has to opt in
 // (cudaFuncAttributeMaxDynamicSharedMemorySize) before a launch with `dynamic_bytes`; 0 if it need
