@@ -43,12 +43,8 @@ class Home:
 
     def __init__(self, out, call, stages):
         self.out, self.call, self.stages = out, call, stages
+        out.mkdir(parents=True, exist_ok=True)
         self.kept = set()  # archives of single files
-
-    def begin(self):
-        self.out.mkdir(parents=True, exist_ok=True)
-        for old in self.out.glob(f"call{self.call}*"):
-            old.unlink()
 
     def line(self, text):
         with open(self.out / f"call{self.call}.txt", "a", encoding="utf-8") as file:

@@ -102,7 +102,6 @@ class Check:
         self.verdicts, self.unavailable, self.known, self.children = {}, {}, {}, set()
         self.lock = threading.RLock()
         self.home = gpu_archives.Home(out, call, self.stages)
-        self.home.begin()
         self.stages.mkdir()
         self.pack.mkdir()
         with tarfile.open(archive) as tar:  # our own: links may lead anywhere
@@ -118,7 +117,8 @@ class Check:
 
     def use_libraries_that_load(self):
         """The packed C++ library may want a newer C library than this machine's; its own will do then."""
-        shown = subprocess.run([self.pack / "muograph", "--version"], capture_output=True, text=True)
+        shown = subprocess.run([self.pack / "muograph", "--version"], capture_output=True, text=True,
+                               timeout=60)
         if shown.returncode != 0:
             for name in ("libstdc++.so.6", "libgcc_s.so.1"):
                 (self.pack / name).unlink(missing_ok=True)
@@ -247,8 +247,7 @@ class Check:
             if ran:
                 figures = headline(folder)
                 details = [f"{record['seconds']:.1f} s", *([figures] if figures else [])]
-                record["kept"] = [self.home.keep(path, stage.name) for pattern in stage.keep
-                                  for path in sorted(folder.glob(pattern))]
+                record["kept"] = self.keep(stage, folder)
             why = f": {record['why']}" if record.get("why") else ""
             line = (f"call {self.call} {record['at_s']:7.1f} s  [{record['verdict']}] {stage.name}{why}"
                     + (f" ({'; '.join(details + record.get('kept', []))})" if details else ""))
@@ -264,6 +263,13 @@ class Check:
                 self.home.save()
             except OSError as error:  # a full disk, maybe not for ever
                 say(f"    not saved: {error}")
+
+    def keep(self, stage, folder):
+        try:
+            return [self.home.keep(path, stage.name) for pattern in stage.keep
+                    for path in sorted(folder.glob(pattern))]
+        except OSError as error:
+            return [f"not kept: {error}"]
 
     def terminate(self):
         self.deadline = 0  # nothing is started any more
@@ -342,6 +348,9 @@ def main(arguments):
     call, seconds, archive, out, *first = arguments
     if not (os.path.isfile(archive) and tarfile.is_tarfile(archive)):
         print(f"gpu_check.py: {archive} is no archive of scripts/gpu_pack.sh", file=sys.stderr)
+        return 2
+    if any(pathlib.Path(out).glob(f"call{call}*")):
+        print(f"gpu_check.py: {out} has results of call {call}: give another folder", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="gpu_check_", ignore_cleanup_errors=True) as work:
         check = Check(int(call), int(seconds), archive,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Turns what the calls of scripts/gpu_check.sh left in OUT, be it a part only, into JSON for
-tests/bench/results, and prints README's status rows with what ran on the GPU.
-  scripts/gpu_results.py OUT [--results DIR]      exit code 1 if a stage failed
+tests/bench/results, and prints README's status rows with what ran on the GPU. Of several OUTs, and calls,
+the last one counts that ran a stage.
+  scripts/gpu_results.py OUT... [--results DIR]      exit code 1 if a stage failed
   scripts/gpu_results.py --facts PACK             JSON of the machine at hand, for gpu_check"""
 import argparse
 import csv
@@ -64,23 +65,26 @@ def facts(pack):
 
 
 class Stages:
-    """What came back: verdicts of stages, the later one if there are two, and their files."""
+    """What came back: verdicts of stages, and their files."""
 
-    def __init__(self, out, folder):
+    def __init__(self, outs, folder):
         self.folder, self.verdicts, self.facts = folder, {}, {}
-        for call in (1, 2, 3):
+        for number, archive in enumerate(path for out in outs
+                                         for path in sorted(out.glob("call[123].tar.gz"))):
+            here = folder / str(number)
             try:
-                with tarfile.open(out / f"call{call}.tar.gz") as tar:
-                    tar.extractall(folder / str(call))
+                with tarfile.open(archive) as tar:
+                    tar.extractall(here)
             except (OSError, tarfile.TarError) as error:
-                print(f"call {call}: nothing ({error})")
+                print(f"{archive}: {error}")
                 continue
-            for row in json_lines(folder / str(call) / "verdicts.jsonl"):
-                self.verdicts[row["stage"]] = row
-            self.facts |= json_of(folder / str(call) / "machine/stdout.txt") or {}
+            for row in json_lines(here / "verdicts.jsonl"):
+                if row["verdict"] in RAN or row["stage"] not in self.verdicts:
+                    self.verdicts[row["stage"]] = {**row, "folder": str(number)}
+            self.facts |= json_of(here / "machine/stdout.txt") or {}
 
     def path(self, stage, name):
-        return self.folder / str(self.verdicts.get(stage, {}).get("call", 0)) / stage / name
+        return self.folder / self.verdicts.get(stage, {}).get("folder", "none") / stage / name
 
     def matching(self, pattern):
         return [name for name in self.verdicts if fnmatch.fnmatch(name, pattern)]
@@ -124,7 +128,7 @@ def json_lines(path):
 def checks(stages):
     out = {}
     for name, row in stages.verdicts.items():
-        kept = {key: value for key, value in row.items() if key not in ("stage", "command", "kept")}
+        kept = {key: value for key, value in row.items() if key not in ("stage", "command", "kept", "folder")}
         tests = tests_of(stages.path(name, "tests.json"))
         if tests:
             kept["tests"] = {"passed": len(tests["passed"]), "failed": tests["failed"],
@@ -228,7 +232,7 @@ def status(stages, file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path, nargs="?")
+    parser.add_argument("out", type=pathlib.Path, nargs="*")
     parser.add_argument("--facts", type=pathlib.Path)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "tests/bench/results")
     arguments = parser.parse_args()
@@ -240,7 +244,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         stages = Stages(arguments.out, pathlib.Path(folder))
         if not stages.verdicts:
-            sys.exit(f"gpu_results.py: {arguments.out} has no verdict of any stage")
+            sys.exit(f"gpu_results.py: no verdict of any stage in {', '.join(map(str, arguments.out))}")
         gpu = re.search(r"[A-Z]+\d+", stages.facts.get("gpu", "").removeprefix("NVIDIA"))
         name = f"{stages.facts.get('date', 'undated')}-{gpu[0].lower() if gpu else 'gpu'}"
         arguments.results.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -98,9 +99,9 @@ double seconds_of(Stream& stream, const std::function<void(Stream&)>& run) {
     for (int i = 0; i < runs; ++i)
       run(stream);
   });
-  std::vector<double> seconds;
-  for (int i = 0; i < 7; ++i)
-    seconds.push_back(timed(*many) / runs);
+  std::array<double, 7> seconds{};
+  for (double& one : seconds)
+    one = timed(*many) / runs;
   std::ranges::nth_element(seconds, seconds.begin() + 3);
   return seconds[3];
 }

@@ -17,13 +17,13 @@
 namespace muo::bench {
 
 inline void add_activation_cases(std::vector<MakeCase>& out, DType dtype) {
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.n(), 4 * s.c()}, dtype), y = make.zeros(x.shape, dtype);
     return Case{.name = "relu_squared", .bytes = bytes_of({x, y}), .run = [=](Stream& stream) {
                   relu_squared(stream, {.y = y, .x = x});
                 }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor y = make.squares({s.n(), 4 * s.c()}, dtype), dy = make.normal(y.shape, dtype);
     return Case{.name = "relu_squared_backward",
                 .bytes = bytes_of({y, dy, dy}),
@@ -34,14 +34,14 @@ inline void add_activation_cases(std::vector<MakeCase>& out, DType dtype) {
 }
 
 inline void add_norm_cases(std::vector<MakeCase>& out, DType dtype) {
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.n(), s.c()}, dtype), y = make.zeros(x.shape, dtype),
                  rstd = make.zeros({s.n()}, DType::kF32);
     return Case{.name = "rms_norm", .bytes = bytes_of({x, y, rstd}), .run = [=](Stream& stream) {
                   rms_norm(stream, {.y = y, .rstd = rstd, .x = x});
                 }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor y = make.normal({s.n(), s.c()}, dtype), dy = make.normal(y.shape, dtype),
                  dx = make.normal(y.shape, dtype), rstd = make.normal({s.n()}, DType::kF32);
     return Case{.name = "rms_norm_backward",
@@ -54,7 +54,7 @@ inline void add_norm_cases(std::vector<MakeCase>& out, DType dtype) {
 }
 
 inline void add_residual_cases(std::vector<MakeCase>& out, DType dtype) {
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Shape shape{s.n(), s.c()};
     const Tensor x = make.normal(shape, dtype), z = make.normal(shape, dtype),
                  y = make.zeros(shape, dtype), mixed = make.zeros(shape, dtype),
@@ -70,7 +70,7 @@ inline void add_residual_cases(std::vector<MakeCase>& out, DType dtype) {
                             .beta = alpha});
         }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Shape shape{s.n(), s.c()};
     const Tensor dx = make.normal(shape, dtype), dz = make.normal(shape, dtype),
                  x = make.normal(shape, dtype), z = make.normal(shape, dtype),
@@ -90,7 +90,7 @@ inline void add_residual_cases(std::vector<MakeCase>& out, DType dtype) {
                                         .add_dz = true});
                 }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor y = make.normal({s.n(), s.c()}, dtype), x = make.normal(y.shape, dtype);
     return Case{.name = "add", .bytes = bytes_of({y, y, x}), .run = [=](Stream& stream) {
                   add(stream, {.y = y, .x = x});
@@ -102,7 +102,7 @@ inline void add_rotary_cases(std::vector<MakeCase>& out, DType dtype) {
   const auto tables = [dtype](Tensors& make, const Sizes& s) {
     return std::pair{make.normal({s.t, s.h / 2}, dtype), make.normal({s.t, s.h / 2}, dtype)};
   };
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const auto [cos, sin] = tables(make, s);
     return Case{.name = "rotary_table",
                 .bytes = bytes_of({cos, sin}),
@@ -110,7 +110,7 @@ inline void add_rotary_cases(std::vector<MakeCase>& out, DType dtype) {
                   rotary_table(stream, {.cos = cos, .sin = sin});
                 }};
   });
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const auto [cos, sin] = tables(make, s);
     const Tensor x = make.normal({s.b, s.t, s.heads, s.h}, dtype),
                  rstd = make.zeros({s.b, s.t, s.heads}, DType::kF32);
@@ -120,7 +120,7 @@ inline void add_rotary_cases(std::vector<MakeCase>& out, DType dtype) {
                   rotary_norm(stream, {.x = x, .rstd = rstd, .cos = cos, .sin = sin});
                 }};
   });
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const auto [cos, sin] = tables(make, s);
     const Tensor dx = make.normal({s.b, s.t, s.heads, s.h}, dtype),
                  y = make.normal(dx.shape, dtype),
@@ -135,14 +135,14 @@ inline void add_rotary_cases(std::vector<MakeCase>& out, DType dtype) {
 }
 
 inline void add_embedding_cases(std::vector<MakeCase>& out, DType dtype) {
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor table = make.normal({s.vocab, s.c()}, dtype),
                  y = make.zeros({s.n(), s.c()}, dtype), tokens = make.tokens(s.n(), s.vocab);
     return Case{.name = "embedding", .bytes = bytes_of({y, y, tokens}), .run = [=](Stream& stream) {
                   embedding(stream, {.y = y, .table = table, .tokens = tokens});
                 }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor dtable = make.zeros({s.vocab, s.c()}, DType::kF32),
                  dy = make.normal({s.n(), s.c()}, dtype), tokens = make.tokens(s.n(), s.vocab);
     return Case{.name = "embedding_backward",
@@ -156,7 +156,7 @@ inline void add_embedding_cases(std::vector<MakeCase>& out, DType dtype) {
 inline constexpr std::int64_t kGateChannels = 12;
 
 inline void add_gate_cases(std::vector<MakeCase>& out, DType dtype) {
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const std::int64_t width = s.kv_heads * s.h;
     const Tensor v = make.normal({s.n(), width}, dtype), x = make.normal({s.n(), s.c()}, dtype),
                  gates = make.zeros({s.n(), s.kv_heads}, DType::kF32),
@@ -171,7 +171,7 @@ inline void add_gate_cases(std::vector<MakeCase>& out, DType dtype) {
               {.v = v, .gates = gates, .x = x, .weight = weight, .table = table, .tokens = tokens});
         }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const std::int64_t width = s.kv_heads * s.h;
     const Tensor dv = make.normal({s.n(), width}, dtype), x = make.normal({s.n(), s.c()}, dtype),
                  dx = make.normal(x.shape, dtype),
@@ -192,7 +192,7 @@ inline void add_gate_cases(std::vector<MakeCase>& out, DType dtype) {
                                                     .tokens = tokens});
                 }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.b, s.t, s.c()}, dtype), y = make.zeros(x.shape, dtype),
                  gates = make.zeros({s.b, s.t}, DType::kF32),
                  weight = make.normal({1, kGateChannels}, DType::kF32),
@@ -202,7 +202,7 @@ inline void add_gate_cases(std::vector<MakeCase>& out, DType dtype) {
                         {.y = y, .gates = gates, .x = x, .weight = weight, .lambda = lambda});
                 }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.b, s.t, s.c()}, dtype), dy = make.normal(x.shape, dtype),
                  dx = make.zeros(x.shape, dtype), gates = make.normal({s.b, s.t}, DType::kF32),
                  weight = make.normal({1, kGateChannels}, DType::kF32),
@@ -224,7 +224,7 @@ inline void add_gate_cases(std::vector<MakeCase>& out, DType dtype) {
 }
 
 inline void add_classifier_cases(std::vector<MakeCase>& out, DType dtype) {
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const std::int64_t rows = std::min<std::int64_t>(s.n(), 8192);  // a chunk of the classifier
     const Tensor logits = make.normal({rows, s.padded_vocab}, dtype),
                  losses = make.zeros({rows}, DType::kF32), targets = make.tokens(rows, s.vocab);
@@ -239,7 +239,7 @@ inline void add_classifier_cases(std::vector<MakeCase>& out, DType dtype) {
                                          .gradient_scale = 1.0F});
                 }};
   });
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor logits = make.normal({std::min<std::int64_t>(s.n(), 8192), s.padded_vocab}, dtype);
     return Case{
         .name = "soft_cap", .bytes = bytes_of({logits, logits}), .run = [=](Stream& stream) {

@@ -42,7 +42,7 @@ inline void add_muon_cases(std::vector<MakeCase>& out, DType dtype, bool tall) {
                     make.structure(committing_scalars())};
   };
   const std::string suffix = tall ? "/tall" : "/wide";
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Matrices of = matrices(make, s);
     const Tensor grad = make.normal(of.shape, DType::kF32),
                  momentum = make.normal(of.shape, DType::kF32), x = make.zeros(of.shape, dtype),
@@ -57,7 +57,7 @@ inline void add_muon_cases(std::vector<MakeCase>& out, DType dtype, bool tall) {
                                       .scalars = of.scalars});
                 }};
   });
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Matrices of = matrices(make, s);
     const Tensor x = make.normal(of.shape, dtype), u = make.zeros(of.shape, DType::kF32),
                  variance = make.zeros({s.matrices, of.longer}, DType::kF32),
@@ -75,7 +75,7 @@ inline void add_muon_cases(std::vector<MakeCase>& out, DType dtype, bool tall) {
 
 inline void add_update_cases(std::vector<MakeCase>& out, DType dtype) {
   const auto count = [](const Sizes& s) { return s.matrices * 4 * s.c() * s.c(); };
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Shape n{count(s)};
     const Tensor w = make.normal(n, DType::kF32), m = make.normal(n, DType::kF32),
                  u = make.normal(n, DType::kF32), grad = make.normal(n, DType::kF32),
@@ -96,7 +96,7 @@ inline void add_update_cases(std::vector<MakeCase>& out, DType dtype) {
                                        .scalars = scalars});
                 }};
   });
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Shape n{count(s)};
     const Tensor w = make.normal(n, DType::kF32), m = make.normal(n, dtype),
                  v = make.zeros(n, dtype), grad = make.normal(n, DType::kF32),
@@ -111,14 +111,14 @@ inline void add_update_cases(std::vector<MakeCase>& out, DType dtype) {
               {.weight = w, .replica = replica, .m = m, .v = v, .grad = grad, .scalars = scalars});
         }};
   });
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const DType other = dtype == DType::kBF16 ? DType::kF32 : DType::kBF16;
     const Tensor x = make.normal({count(s)}, other), y = make.zeros(x.shape, dtype);
     return Case{.name = "cast_to", .bytes = bytes_of({x, y}), .run = [=](Stream& stream) {
                   cast(stream, {.y = y, .x = x});
                 }};
   });
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({count(s)}, dtype), sum = make.zeros({1}, DType::kI64);
     return Case{.name = "fingerprint", .bytes = bytes_of({x}), .run = [=](Stream& stream) {
                   fingerprint(stream, {.out = sum, .x = x});
@@ -127,7 +127,7 @@ inline void add_update_cases(std::vector<MakeCase>& out, DType dtype) {
 }
 
 inline void add_book_cases(std::vector<MakeCase>& out) {
-  out.push_back([](Tensors& make, const Sizes& s) {
+  out.emplace_back([](Tensors& make, const Sizes& s) {
     const Shape n{s.matrices * 4 * s.c() * s.c()};
     const Tensor x = make.zeros(n, DType::kF32), grad = make.normal(n, DType::kF32),
                  momentum = make.normal(n, DType::kF32),
@@ -139,27 +139,27 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
                                 {.x = x, .grad = grad, .momentum = momentum, .scalars = scalars});
                 }};
   });
-  out.push_back([](Tensors& make, const Sizes& s) {
+  out.emplace_back([](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.matrices * 4 * s.c() * s.c()}, DType::kF32),
                  total = make.zeros({}, DType::kF64);
     return Case{.name = "sum_squares", .bytes = bytes_of({x}), .run = [=](Stream& stream) {
                   sum_squares(stream, {.out = total, .x = x});
                 }};
   });
-  out.push_back([](Tensors& make, const Sizes& s) {
+  out.emplace_back([](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.matrices * 4 * s.c() * s.c()}, DType::kF32),
                  place = make.zeros({}, DType::kF64);
     return Case{.name = "note_nonfinite", .bytes = bytes_of({x}), .run = [=](Stream& stream) {
                   note_nonfinite(stream, {.place = place, .x = x});
                 }};
   });
-  out.push_back([](Tensors& make, const Sizes& s) {
+  out.emplace_back([](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.n()}, DType::kF32), total = make.zeros({}, DType::kF64);
     return Case{.name = "sum", .bytes = bytes_of({x}), .run = [=](Stream& stream) {
                   sum(stream, {.out = total, .x = x});
                 }};
   });
-  out.push_back([](Tensors& make, const Sizes& s) {
+  out.emplace_back([](Tensors& make, const Sizes& s) {
     const Tensor losses = make.normal({s.n()}, DType::kF32), targets = make.tokens(s.n(), s.vocab),
                  bytes = make.tokens(s.vocab, 8), totals = make.zeros({4}, DType::kF64);
     return Case{
@@ -168,7 +168,7 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
                       {.out = totals, .losses = losses, .targets = targets, .bytes = bytes});
         }};
   });
-  out.push_back([](Tensors& make, const Sizes& /*s*/) {
+  out.emplace_back([](Tensors& make, const Sizes& /*s*/) {
     const Tensor scalars = make.structure(committing_scalars()),
                  hyper = make.structure(some_hyper_parameters()),
                  statistics = make.structure(LossStatistics{}),

@@ -44,7 +44,7 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
   const auto name = [](const char* direction, const AttentionSize& size) {
     return std::string(direction) + "/window" + std::to_string(size.window);
   };
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Problem p = problem(make, s);
     return Case{.name = name("attention", p.size), .flops = p.flops, .run = [=](Stream& stream) {
                   attention(stream, {.out = p.out,
@@ -57,7 +57,7 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                                      .scale = p.size.scale});
                 }};
   });
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Problem p = problem(make, s);
     const Tensor dout = make.normal(p.q.shape, dtype), dq = make.zeros(p.q.shape, dtype),
                  dk = make.zeros(p.k.shape, dtype), dv = make.zeros(p.k.shape, dtype);
@@ -90,7 +90,7 @@ inline void add_linear_cases(std::vector<MakeCase>& cases, DType dtype, std::int
     return std::string("gemm/") + what + "/" + std::to_string(s.h * in_heads) + "x" +
            std::to_string(s.h * out_heads);
   };
-  cases.push_back([=](Tensors& make, const Sizes& s) {
+  cases.emplace_back([=](Tensors& make, const Sizes& s) {
     const std::int64_t in = s.h * in_heads, out = s.h * out_heads;
     const Tensor x = make.normal({s.n(), in}, dtype), w = make.normal({out, in}, dtype),
                  y = make.zeros({s.n(), out}, dtype);
@@ -98,7 +98,7 @@ inline void add_linear_cases(std::vector<MakeCase>& cases, DType dtype, std::int
                   gemm(stream, {.d = y, .a = x, .b = w, .transpose_b = true});
                 }};
   });
-  cases.push_back([=](Tensors& make, const Sizes& s) {
+  cases.emplace_back([=](Tensors& make, const Sizes& s) {
     const std::int64_t in = s.h * in_heads, out = s.h * out_heads;
     const Tensor dy = make.normal({s.n(), out}, dtype), w = make.normal({out, in}, dtype),
                  dx = make.zeros({s.n(), in}, dtype);
@@ -106,7 +106,7 @@ inline void add_linear_cases(std::vector<MakeCase>& cases, DType dtype, std::int
                   gemm(stream, {.d = dx, .a = dy, .b = w});
                 }};
   });
-  cases.push_back([=](Tensors& make, const Sizes& s) {
+  cases.emplace_back([=](Tensors& make, const Sizes& s) {
     const std::int64_t in = s.h * in_heads, out = s.h * out_heads;
     const Tensor dy = make.normal({s.n(), out}, dtype), x = make.normal({s.n(), in}, dtype),
                  dw = make.zeros({out, in}, DType::kF32);
@@ -119,7 +119,7 @@ inline void add_linear_cases(std::vector<MakeCase>& cases, DType dtype, std::int
 
 // The three products of a Newton-Schulz iteration on a batch of (c, 4 c) matrices.
 inline void add_newton_schulz_cases(std::vector<MakeCase>& out, DType dtype) {
-  out.push_back([dtype](Tensors& make, const Sizes& s) {
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const std::int64_t m = s.c(), n = 4 * s.c();
     const Tensor x = make.normal({s.matrices, m, n}, dtype, 0.01F),
                  next = make.zeros(x.shape, dtype), a = make.zeros({s.matrices, m, m}, dtype),
@@ -140,7 +140,7 @@ inline void add_newton_schulz_cases(std::vector<MakeCase>& out, DType dtype) {
 inline void add_symmetric_cases(std::vector<MakeCase>& out, DType dtype) {
   enum class Kind { kGram, kPolynomial, kCommuting };
   const auto add = [&](const char* name, Kind kind) {
-    out.push_back([=](Tensors& make, const Sizes& s) {
+    out.emplace_back([=](Tensors& make, const Sizes& s) {
       const std::int64_t n = s.c(), k = kind == Kind::kGram ? 4 * n : n;
       const Tensor a = make.normal({s.matrices, n, k}, dtype, 0.01F),
                    d = make.zeros({s.matrices, n, n}, dtype);
@@ -162,7 +162,7 @@ inline void add_symmetric_cases(std::vector<MakeCase>& out, DType dtype) {
   add("gram", Kind::kGram);
   add("polynomial", Kind::kPolynomial);
   add("commuting", Kind::kCommuting);
-  out.push_back([=](Tensors& make, const Sizes& s) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
     const std::int64_t n = s.c();
     const Tensor x = make.normal({s.matrices, 4 * n, n}, dtype),
                  y = make.zeros({s.matrices, n, 4 * n}, dtype);

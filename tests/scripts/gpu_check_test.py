@@ -216,7 +216,11 @@ class Rehearsal(unittest.TestCase):
         with_peer = self.folder / "with_peer"
         shutil.copytree(self.out, with_peer)
         self.add_nanochat(with_peer)
-        command = [ROOT / "scripts/gpu_results.py", with_peer, "--results", results]
+        calls = [self.folder / f"call_{number}" for number in (1, 2, 3)]
+        for number, folder in enumerate(calls, 1):  # as they come back: a folder each
+            folder.mkdir()
+            shutil.copy(with_peer / f"call{number}.tar.gz", folder)
+        command = [ROOT / "scripts/gpu_results.py", *calls, "--results", results]
         result = subprocess.run(command, text=True, capture_output=True, env=self.environment)
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         reports = {path.stem.split("-")[-1]: json.loads(path.read_text()) for path in results.iterdir()}
@@ -274,6 +278,9 @@ class Rehearsal(unittest.TestCase):
                               stderr=subprocess.DEVNULL, env=self.environment) as process:
             process.stdout.close()
         self.assertEqual(set(self.brought_home(3, self.folder / "unheard")), set(rows))
+        again = subprocess.run(self.command(3, 12, out), capture_output=True, text=True)
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("has results of call 3", again.stderr)
         result = subprocess.run(self.command(4, 12, out), capture_output=True, text=True)
         self.assertEqual(result.returncode, 2)
         result = subprocess.run(self.command(1, 60, out, "no_such_stage"), text=True,
