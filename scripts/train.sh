@@ -84,12 +84,10 @@ if [ -n "$architectures" ] &&
   quick=quick_gpu.toml
 fi
 defaults=(--config "$root/configs/$quick")
-compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' build/release/CMakeCache.txt)
-version=$("$compiler" -dumpversion | cut -d . -f 1)
 # On every machine that can build; the order is the shell's, whatever the language of the user.
 export LC_COLLATE=C
 text=(--data /usr/include/*.h /usr/include/asm-generic /usr/include/linux
-      /usr/include/x86_64-linux-gnu/{asm,bits,sys} "/usr/include/c++/$version" --data-max-bytes 12000000)
+      /usr/include/x86_64-linux-gnu/{asm,bits,sys} /usr/include/c++/[0-9]* --data-max-bytes 12000000)
 before=
 for argument in "$@"; do
   case "$before$argument" in

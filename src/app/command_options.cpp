@@ -115,7 +115,7 @@ std::vector<OptionRow> batch_rows(TrainOptions& o) {
       {.name = "target-batch-size",
        .group = kBatch,
        .value = "TOKENS",
-       .help = "per step, or the nearest that devices divide; auto: by depth",
+       .help = "per step, or nearest that devices divide; auto: by depth",
        .field = &o.target_batch_size,
        .low = 1,
        .high = kMostTokens,
