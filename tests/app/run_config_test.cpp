@@ -149,6 +149,13 @@ TEST(RunConfig, ModelSetsTheExtrasAndEachSwitchOverrulesIt) {
   EXPECT_EQ(model.seq_len, 100);
 }
 
+TEST(RunConfig, GraphBranchesReachTheRanks) {
+  TrainOptions options = two_devices();
+  EXPECT_EQ(resolve(options, corpus()).group.branches, Branches::kThree);
+  options.graph_branches = 1;
+  EXPECT_EQ(resolve(options, corpus()).group.branches, Branches::kOne);
+}
+
 TEST(RunConfig, NumberFormatsFollowTheDtype) {
   const auto formats = [](std::optional<DType> dtype, std::optional<DType> weights) {
     TrainOptions options = two_devices();

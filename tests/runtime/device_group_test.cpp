@@ -49,6 +49,19 @@ TEST(DeviceGroup, RunsAgainAfterAGoodEnd) {
   EXPECT_EQ(count, 3 * kWorld);
 }
 
+TEST(DeviceGroup, OneBranchIsOneStream) {
+  DeviceGroup three({.world = 2});
+  three.run([](RankContext& rank) {
+    EXPECT_NE(&rank.comm, &rank.compute);
+    EXPECT_NE(&rank.update, &rank.compute);
+  });
+  DeviceGroup one({.world = 2, .branches = Branches::kOne});
+  one.run([](RankContext& rank) {
+    EXPECT_EQ(&rank.comm, &rank.compute);
+    EXPECT_EQ(&rank.update, &rank.compute);
+  });
+}
+
 TEST(DeviceGroup, RefusesAnEmptyWorld) { EXPECT_THROW(DeviceGroup({.world = 0}), Error); }
 
 TEST(DeviceGroup, ADeviceThatCannotBeMadeReleasesTheRanksThatWaitForIt) {
