@@ -7,6 +7,7 @@
 #include "app/run_config.h"
 #include "base/check.h"
 #include "support/errors.h"
+#include "support/simt_for_cuda.h"
 
 namespace muo {
 namespace {
@@ -30,19 +31,20 @@ TEST(AttentionOptions, AreAChoiceOfGpus) {
   options.attention = "own";
   EXPECT_EQ(message_of<InputError>([&] { resolved(options); }),
             "--attention own: is for GPUs, the host has one way to compute: give auto");
-  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
-  options.backend = "cuda";
-  const RunConfig device = resolved(options);
-  EXPECT_EQ(device.model.attention.kernels, AttentionKernels::kOwn);
-  EXPECT_FALSE(device.model.attention.deterministic);
-  EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
-  setenv("MUO_ATTENTION", "portable", 1);
-  EXPECT_EQ(resolved(options).options.attention, "own") << "the option wins";
-  options.attention = "auto";
-  const RunConfig by_environment = resolved(options);
-  EXPECT_EQ(by_environment.options.attention, "portable");
-  EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
-  unsetenv("MUO_CUDA_PLUGIN");
+  {
+    const test::SimtForCuda simt;
+    options.backend = "cuda";
+    const RunConfig device = resolved(options);
+    EXPECT_EQ(device.model.attention.kernels, AttentionKernels::kOwn);
+    EXPECT_FALSE(device.model.attention.deterministic);
+    EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
+    setenv("MUO_ATTENTION", "portable", 1);
+    EXPECT_EQ(resolved(options).options.attention, "own") << "the option wins";
+    options.attention = "auto";
+    const RunConfig by_environment = resolved(options);
+    EXPECT_EQ(by_environment.options.attention, "portable");
+    EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
+  }
   options.backend = "host";
   EXPECT_EQ(resolved(options).options.attention, "auto") << "a GPU's variable";
   setenv("MUO_ATTENTION", "flash", 1);

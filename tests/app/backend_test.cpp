@@ -7,23 +7,16 @@
 
 #include "base/check.h"
 #include "support/errors.h"
+#include "support/simt_for_cuda.h"
 
 namespace muo {
 namespace {
 
 using test::message_of;
+using test::SimtForCuda;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// For its life, the SIMT tier is what the CUDA backend is.
-class SimtForCuda {
- public:
-  SimtForCuda() { setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1); }
-  ~SimtForCuda() { unsetenv("MUO_CUDA_PLUGIN"); }
-  SimtForCuda(const SimtForCuda&) = delete;
-  SimtForCuda& operator=(const SimtForCuda&) = delete;
-};
 
 struct Choice {
   GroupOptions group;

@@ -15,6 +15,7 @@
 #include "app/model_json.h"
 #include "base/check.h"
 #include "support/errors.h"
+#include "support/simt_for_cuda.h"
 
 namespace muo {
 namespace {
@@ -360,14 +361,13 @@ TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
 }
 
 TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
-  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
+  const test::SimtForCuda simt;
   TrainOptions options = two_devices();
   options.backend = "cuda";
   options.gradient_wire = DType::kBF16;
   EXPECT_THAT(error_of(options), HasSubstr("--gradient-wire bf16"));
   options.comm = "peer";
   EXPECT_EQ(resolve(options, corpus()).group.communicator, CommunicatorKind::kPeer);
-  unsetenv("MUO_CUDA_PLUGIN");
 }
 
 TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
@@ -387,13 +387,12 @@ TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
   options = two_devices();
   options.devices = 1;
   EXPECT_FALSE(common(options));
-  setenv("MUO_CUDA_PLUGIN", "muograph_simt", 1);
+  const test::SimtForCuda simt;
   options = two_devices();
   options.backend = "cuda";
   EXPECT_FALSE(common(options));
   options.replicas = "common";
   EXPECT_THAT(error_of(options), HasSubstr("--replicas common: GPUs"));
-  unsetenv("MUO_CUDA_PLUGIN");
 }
 
 }  // namespace

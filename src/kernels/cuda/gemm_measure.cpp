@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/own_stream.h"
 
 namespace muo::cuda {
 namespace {
@@ -28,20 +29,11 @@ DeviceMemory device_memory(std::int64_t bytes) {
   return DeviceMemory(p);
 }
 
-struct DestroyStream {
-  void operator()(cudaStream_t s) const { static_cast<void>(cudaStreamDestroy(s)); }
-};
 struct DestroyEvent {
   void operator()(cudaEvent_t e) const { static_cast<void>(cudaEventDestroy(e)); }
 };
-using OwnStream = std::unique_ptr<CUstream_st, DestroyStream>;
 using OwnEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
 
-OwnStream make_stream() {
-  cudaStream_t stream = nullptr;
-  MUO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return OwnStream(stream);
-}
 OwnEvent make_event() {
   cudaEvent_t event = nullptr;
   MUO_CUDA_CHECK(cudaEventCreate(&event));
@@ -81,7 +73,7 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
                         std::span<const cublasLtMatmulAlgo_t> algorithms,
                         std::int64_t workspace_bytes) {
   MUO_CHECK(!algorithms.empty());
-  const OwnStream stream = make_stream();
+  const OwnStream stream = make_own_stream();
   const OwnEvent begin = make_event();
   const OwnEvent end = make_event();
   const ColumnMajorProblem extents = column_major(p);

@@ -6,18 +6,14 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <string>
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/kernel_list.h"
+#include "runtime/cuda/own_stream.h"
 
 namespace muo {
 namespace {
-
-struct DestroyStream {
-  void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
-};
 
 // Freeing never throws: a failure here follows one that was reported, or the driver is gone.
 class DeviceBuffer final : public Buffer {
@@ -46,11 +42,9 @@ class DeviceBuffer final : public Buffer {
   // On a stream of its own: whatever waits for the whole GPU, or uses its default stream, spoils
   // the capture of another rank on it.
   void zero(std::size_t size, std::string_view what) const {
-    cudaStream_t stream = nullptr;
-    MUO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "for ", what);
-    const std::unique_ptr<CUstream_st, DestroyStream> owner(stream);
-    MUO_CUDA_CHECK(cudaMemsetAsync(data_, 0, size, stream), "of ", what);
-    MUO_CUDA_CHECK(cudaStreamSynchronize(stream), "after zeroing ", what);
+    const cuda::OwnStream stream = cuda::make_own_stream();
+    MUO_CUDA_CHECK(cudaMemsetAsync(data_, 0, size, stream.get()), "of ", what);
+    MUO_CUDA_CHECK(cudaStreamSynchronize(stream.get()), "after zeroing ", what);
   }
 
   void* data_ = nullptr;
