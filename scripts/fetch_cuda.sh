@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Fetches from Python packages, with pip, what the CUDA backend needs and this machine lacks; every
 # package is pinned and checked by its hash. Says nothing if all is there.
-#   scripts/fetch_cuda.sh find        prints the folder of a CUDA toolkit 13.0 or newer, installed or
-#                                     fetched; exit code 1 and nothing where there is none
+#   scripts/fetch_cuda.sh find        prints the folder of a CUDA toolkit 13.0 or newer with cuDNN,
+#                                     installed or fetched; exit code 1 and nothing where there is none
+#   scripts/fetch_cuda.sh find --any  the same, cuDNN or not
 #   scripts/fetch_cuda.sh toolkit     nvcc, cuBLAS, cuDNN, NCCL to build/third_party/cuda
 #   scripts/fetch_cuda.sh frontend    cuDNN's C++ frontend, headers only, to build/third_party/cudnn_frontend
 # An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
@@ -92,13 +93,18 @@ lay_out_toolkit() {
   ln -sfn lib "$root/lib64"
 }
 
-# A compiler alone is no toolkit: cuBLASLt's header as well.
+# A compiler alone is no toolkit: cuBLASLt's header as well, and cuDNN's, which has packages of its own.
 is_toolkit() {
-  local release
+  local release folder
   [ -x "$1/bin/nvcc" ] || return 1
   release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
   [ "${release:-0}" -ge 13 ] &&
-    { [ -e "$1/include/cublasLt.h" ] || [ -e "$1/targets/x86_64-linux/include/cublasLt.h" ]; }
+    { [ -e "$1/include/cublasLt.h" ] || [ -e "$1/targets/x86_64-linux/include/cublasLt.h" ]; } || return 1
+  if [ "$also_without_cudnn" = yes ]; then return; fi
+  for folder in "$1/include" "$1/targets/x86_64-linux/include" "${MUO_GPU_ROOT:-}"/usr/include{,/x86_64-linux-gnu}; do
+    if [ -e "$folder/cudnn.h" ]; then return; fi
+  done
+  return 1
 }
 
 find_toolkit() {
@@ -113,7 +119,8 @@ find_toolkit() {
   return 1
 }
 
-table=${1:-}
+table=${1:-} also_without_cudnn=no
+if [ "${2:-}" = --any ]; then also_without_cudnn=yes; fi
 case "$table" in
   find) find_toolkit; exit ;;
   toolkit) to=$third_party/cuda ;;

@@ -57,6 +57,8 @@ else
     if scripts/fetch_cuda.sh toolkit 2>"$said"; then
       toolkit=$(scripts/fetch_cuda.sh find)
       scripts/fetch_cuda.sh frontend || echo "train.sh: so attention is not cuDNN's" >&2
+    elif toolkit=$(scripts/fetch_cuda.sh find --any); then
+      echo "train.sh: $toolkit has no cuDNN, so attention is not cuDNN's: $(cat "$said")" >&2
     else
       gpus_are_not_used "$(cat "$said")"
     fi

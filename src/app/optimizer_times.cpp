@@ -207,14 +207,13 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     const std::vector<std::int64_t> before = masters();
     updates.step();  // caches, pages, clocks; what an eager step loads
     updates.restart_clocks();
-    for (std::size_t i = 0; i < times.seconds.size(); ++i) {
+    for (double& seconds : times.seconds) {
       rank.barrier.arrive({}, "before an update");
       const std::int64_t start = update_ns(updates.update_clock());
       updates.step();
       ns[mine] = update_ns(updates.update_clock()) - start;
-      rank.barrier.arrive(
-          [&] { times.seconds[i] = 1e-9 * static_cast<double>(std::ranges::max(ns)); },
-          "after an update");
+      rank.barrier.arrive([&] { seconds = 1e-9 * static_cast<double>(std::ranges::max(ns)); },
+                          "after an update");
     }
     times.update[mine] = updates.update_clock();
     times.comm[mine] = updates.comm_clock();

@@ -1,13 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "app/run_config.h"
 #include "base/check.h"
+#include "support/environment.h"
 #include "support/errors.h"
-#include "support/simt_for_cuda.h"
 
 namespace muo {
 namespace {
@@ -38,19 +37,18 @@ TEST(AttentionOptions, AreAChoiceOfGpus) {
     EXPECT_EQ(device.model.attention.kernels, AttentionKernels::kOwn);
     EXPECT_FALSE(device.model.attention.deterministic);
     EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
-    setenv("MUO_ATTENTION", "portable", 1);
+    const test::ScopedEnvironment kernels("MUO_ATTENTION", "portable");
     EXPECT_EQ(resolved(options).options.attention, "own") << "the option wins";
     options.attention = "auto";
     const RunConfig by_environment = resolved(options);
     EXPECT_EQ(by_environment.options.attention, "portable");
     EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
+    options.backend = "host";
+    EXPECT_EQ(resolved(options).options.attention, "auto") << "a GPU's variable";
   }
-  options.backend = "host";
-  EXPECT_EQ(resolved(options).options.attention, "auto") << "a GPU's variable";
-  setenv("MUO_ATTENTION", "flash", 1);
+  const test::ScopedEnvironment kernels("MUO_ATTENTION", "flash");
   EXPECT_THAT(message_of<InputError>([&] { resolved(options); }),
               HasSubstr("MUO_ATTENTION: 'flash' is unknown"));
-  unsetenv("MUO_ATTENTION");
 }
 
 }  // namespace

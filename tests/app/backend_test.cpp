@@ -3,16 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "base/check.h"
+#include "support/environment.h"
 #include "support/errors.h"
-#include "support/simt_for_cuda.h"
 
 namespace muo {
 namespace {
 
+using test::environment;
 using test::message_of;
+using test::ScopedEnvironment;
 using test::SimtForCuda;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -48,13 +48,12 @@ TEST(ChooseDevices, RefusesWhatTheHostDoesNotHave) {
 
 TEST(ChooseDevices, WithoutPeerAccessNcclIsLeft) {
   const SimtForCuda simt;
-  setenv("SIMT_GPUS_APART", "1", 1);
+  const ScopedEnvironment apart("SIMT_GPUS_APART", "1");
   DeviceOptions peer{.backend = "cuda", .comm = "peer", .devices = 2};
   const Choice choice = choose(peer);
   DeviceOptions alone{.backend = "cuda", .devices = 1, .ranks_per_device = 2};
   const Choice shared = choose(alone);
   const std::string refused = refusal({.backend = "cuda", .devices = 2, .ranks_per_device = 2});
-  unsetenv("SIMT_GPUS_APART");
   EXPECT_EQ(choice.group.communicator, CommunicatorKind::kNccl);
   EXPECT_EQ(peer.comm, "nccl");
   EXPECT_THAT(choice.notes, ElementsAre("comm: nccl (GPU 0 cannot access the memory of GPU 1)"));
@@ -92,20 +91,18 @@ TEST(ChooseDevices, RefusesMoreGpusThanThereAre) {
 
 TEST(ChooseDevices, RefusesAnEnvironmentInWhichRanksWouldHang) {
   const SimtForCuda simt;
-  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  ScopedEnvironment blocking("CUDA_LAUNCH_BLOCKING", "1");
   EXPECT_THAT(refusal({.backend = "cuda"}), HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
-  setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+  blocking.set("0");
   EXPECT_EQ(refusal({.backend = "cuda"}), "no exception");
-  unsetenv("CUDA_LAUNCH_BLOCKING");
-  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
-  EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "LAZY");
+  EXPECT_EQ(environment("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  EXPECT_EQ(environment("CUDA_MODULE_LOADING"), "LAZY");
 }
 
 TEST(ChooseDevices, SaysWhyThereIsNoCudaBackend) {
-  setenv("MUO_CUDA_PLUGIN", "muograph_nowhere", 1);
+  const ScopedEnvironment plugin("MUO_CUDA_PLUGIN", "muograph_nowhere");
   EXPECT_EQ(refusal({.backend = "cuda"}),
             "--backend cuda: this build has no libmuograph_nowhere.so");
-  unsetenv("MUO_CUDA_PLUGIN");
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "app/backend.h"
 #include "app/training_run.h"
+#include "support/environment.h"
 #include "support/paths.h"
 
 namespace muo {
@@ -27,9 +27,6 @@ constexpr const char* kH100 = "NVIDIA H100 80GB HBM3";
 // What a driver shows of its GPUs, in a folder that MUO_GPU_ROOT names.
 class Gpus : public Training {
  protected:
-  Gpus() { setenv("MUO_GPU_ROOT", root_.c_str(), 1); }
-  ~Gpus() override { unsetenv("MUO_GPU_ROOT"); }
-
   void add_file(const std::string& name, const std::string& text = "") {
     fs::create_directories((root_ / name).parent_path());
     test::write_file(root_ / name, text);
@@ -52,6 +49,7 @@ class Gpus : public Training {
 
  private:
   fs::path root_ = path("root");
+  test::ScopedEnvironment variable_{"MUO_GPU_ROOT", root_.string()};
   int runs_ = 0;
 };
 

@@ -14,8 +14,8 @@
 #include "app/backend.h"
 #include "app/model_json.h"
 #include "base/check.h"
+#include "support/environment.h"
 #include "support/errors.h"
-#include "support/simt_for_cuda.h"
 
 namespace muo {
 namespace {

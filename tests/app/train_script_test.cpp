@@ -56,6 +56,7 @@ class TrainScript : public testing::Test {
     fs::create_directories(directory_.path() / "cuda/include");
     write_script(toolkit() / "bin/nvcc", "echo 'Cuda compilation tools, release " + release + "'");
     test::write_file(toolkit() / "include/cublasLt.h", "");
+    test::write_file(toolkit() / "include/cudnn.h", "");
   }
   void add_command(const std::string& name, const std::string& body) {
     write_script(bin_ / name, body);
@@ -236,6 +237,27 @@ TEST_F(TrainScript, FetchesAToolkitAndSaysWhatFailed) {
   add_command("python3", "exit 1");
   EXPECT_THAT(train().out, HasSubstr("python3 has no pip"));
   EXPECT_FALSE(fs::exists(clone_ / "build/third_party/cuda"));
+}
+
+// Toolkits come without cuDNN, which has packages of its own.
+TEST_F(TrainScript, FetchesAToolkitWithCudnnAndElseTakesTheOneThatLacksIt) {
+  add_gpu(kH100);
+  add_toolkit("13.0, V13.0.88");
+  fs::remove(toolkit() / "include/cudnn.h");
+  add_command("python3", "exit 1");
+  const Outcome run = train();
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, StartsWith("train.sh: " + toolkit().string() +
+                                  " has no cuDNN, so attention "
+                                  "is not cuDNN's: fetch_cuda.sh: python3 has no pip"));
+  EXPECT_THAT(done(), StartsWith("setup --cuda\n"));
+  EXPECT_THAT(done(), HasSubstr("-DCUDAToolkit_ROOT=" + toolkit().string() + "\n"));
+  EXPECT_THAT(run.out, HasSubstr("quick_gpu.toml"));
+  // As Debian's package lays it.
+  fs::create_directories(root_ / "usr/include/x86_64-linux-gnu");
+  test::write_file(root_ / "usr/include/x86_64-linux-gnu/cudnn.h", "");
+  EXPECT_EQ(train().err, "");
+  EXPECT_THAT(done(), StartsWith("setup\n"));
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "support/environment.h"
 #include "support/errors.h"
 
 namespace muo {
@@ -221,20 +221,16 @@ TEST(AttentionChoice, WithoutGradientsNobodyAsksForTheirs) {
 }
 
 TEST(AttentionKernels, AreNamedByTheEnvironment) {
-  const char* before = std::getenv("MUO_ATTENTION");  // NOLINT(concurrency-mt-unsafe): one thread
-  const std::string kept = before == nullptr ? "" : before;
-  unsetenv("MUO_ATTENTION");  // NOLINT(concurrency-mt-unsafe)
+  test::ScopedEnvironment kernels("MUO_ATTENTION", std::nullopt);
   EXPECT_EQ(attention_kernels_of_environment(), AttentionKernels::kAuto);
   for (const std::string_view name : kAttentionKernels) {
-    setenv("MUO_ATTENTION", std::string(name).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+    kernels.set(std::string(name));
     EXPECT_EQ(kAttentionKernels[static_cast<std::size_t>(attention_kernels_of_environment())],
               name);
   }
-  setenv("MUO_ATTENTION", "flash", 1);  // NOLINT(concurrency-mt-unsafe)
+  kernels.set("flash");
   EXPECT_EQ(message_of<InputError>([] { attention_kernels_of_environment(); }),
             "MUO_ATTENTION: 'flash' is unknown: give auto, cudnn, own, portable");
-  unsetenv("MUO_ATTENTION");                                        // NOLINT(concurrency-mt-unsafe)
-  if (before != nullptr) setenv("MUO_ATTENTION", kept.c_str(), 1);  // NOLINT
 }
 
 }  // namespace

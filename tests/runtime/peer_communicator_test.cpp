@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -13,6 +12,7 @@
 
 #include "base/check.h"
 #include "runtime/device_group.h"
+#include "support/environment.h"
 #include "support/errors.h"
 
 namespace muo {
@@ -245,14 +245,9 @@ TEST(SimtPeerCommunicator, SlowRanksChangeNothing) {
 }
 
 // Sets how long ranks wait for each other, for groups that are made while it lives.
-class Deadline {
+class Deadline : test::ScopedEnvironment {
  public:
-  // NOLINTBEGIN(concurrency-mt-unsafe): no ranks run meanwhile
-  explicit Deadline(const char* ms) { setenv("MUO_PEER_DEADLINE_MS", ms, 1); }
-  ~Deadline() { unsetenv("MUO_PEER_DEADLINE_MS"); }
-  // NOLINTEND(concurrency-mt-unsafe)
-  Deadline(const Deadline&) = delete;
-  Deadline& operator=(const Deadline&) = delete;
+  explicit Deadline(const char* ms) : ScopedEnvironment("MUO_PEER_DEADLINE_MS", ms) {}
 };
 
 constexpr int kWorld = 3;

@@ -124,18 +124,18 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
   throw InputError("--comm host: the ranks are GPUs; use --comm peer or --comm nccl");
 }
 
-const BackendPlugin plugin{.missing = missing,
-                           .device_count = device_count,
-                           .name = name,
-                           .describe = describe,
-                           .available_memory = available_memory,
-                           .total_memory = total_memory,
-                           .no_peer_access = no_peer_access,
-                           .make_device = make_device,
-                           .make_communicators = make_communicators,
-                           .patience = std::chrono::seconds(20)};
+const BackendPlugin kPlugin{.missing = missing,
+                            .device_count = device_count,
+                            .name = name,
+                            .describe = describe,
+                            .available_memory = available_memory,
+                            .total_memory = total_memory,
+                            .no_peer_access = no_peer_access,
+                            .make_device = make_device,
+                            .make_communicators = make_communicators,
+                            .patience = std::chrono::seconds(20)};
 
 }  // namespace
 }  // namespace muo
 
-extern "C" const muo::BackendPlugin* muograph_backend_plugin() { return &muo::plugin; }
+extern "C" const muo::BackendPlugin* muograph_backend_plugin() { return &muo::kPlugin; }
