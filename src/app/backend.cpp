@@ -198,6 +198,15 @@ int cores_per_rank(int world) { return std::max(1, usable_cores() / world); }
 
 int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
 
+std::int64_t most_pass_tokens(const GroupOptions& group) {
+  return group.plugin == nullptr ? 4096 : 65536;
+}
+
+std::int64_t head_chunk_bytes(const GroupOptions& group) {
+  constexpr std::int64_t kDeviceHeadChunk = std::int64_t{512} << 20;  // 8192 rows of 32768 in bf16
+  return group.plugin == nullptr ? kHostHeadChunk : kDeviceHeadChunk;
+}
+
 std::int64_t available_memory_per_rank(const GroupOptions& group) {
   if (group.plugin == nullptr) return available_memory() / group.world;
   return least_per_rank(group, group.plugin->available_memory, kLibraryMemory);

@@ -41,6 +41,13 @@ inline constexpr std::int64_t kLibraryMemory = std::int64_t{3} << 29;
 // The context itself (about half a GiB), and what the driver and a display may take.
 inline constexpr std::int64_t kContextMemory = std::int64_t{1} << 30;
 
+// Tokens that a device computes at once, at most, where nothing else is asked. A CPU's products are
+// efficient with few; a GPU's want many, and each micro-step of training adds all gradients up once
+// more.
+std::int64_t most_pass_tokens(const GroupOptions& group);
+// GptConfig::head_chunk_bytes of such a device.
+std::int64_t head_chunk_bytes(const GroupOptions& group);
+
 // Bytes for planned tensors on `group`'s fullest device: of a GPU what is free now less
 // kLibraryMemory, shared by its virtual ranks; of the host what the system can give this process
 // without swapping (MemAvailable of /proc/meminfo, less where a control group's limit leaves less),

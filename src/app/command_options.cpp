@@ -348,8 +348,8 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       {"data-max-bytes", kData, "BYTES", "use whole text files until this many bytes; 0: all",
        &o.data_max_bytes, 0, kMostTokens},
       {"eval-tokens", kData, "TOKENS", "auto: all of it", &o.eval_tokens, 1, kMostTokens},
-      {"device-batch-size", kDevices, "ROWS", "rows per device at a time", &o.device_batch_size, 1,
-       kMostRows},
+      {"device-batch-size", kDevices, "ROWS",
+       "per device at a time; auto: 4,096 tokens, GPUs 65,536", &o.device_batch_size, 1, kMostRows},
       {"dtype", kDevices, "fp32|bf16", "to compute in; auto: the run's", &o.dtype},
   };
   const std::vector<OptionRow> where = where_rows(o);

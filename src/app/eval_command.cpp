@@ -14,8 +14,6 @@
 namespace muo {
 namespace {
 
-constexpr std::int64_t kRowTokens = 4096;  // per device and pass
-
 // The text to evaluate: what the command says, all of it, else what the run held out.
 Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained) {
   DataOptions data = data_options(trained);
@@ -40,10 +38,12 @@ int run_eval(const EvalOptions& options) {
         fmt::format("--data: its vocabulary of {} tokens is larger than the model's {}",
                     corpus.vocab_size, config.vocab_size));
   const std::vector<ParamSpec> params = gpt_parameters(config);
-  const std::int64_t batch =
-      options.device_batch_size.value_or(std::max<std::int64_t>(1, kRowTokens / config.seq_len));
+  const auto rows_of = [&](std::int64_t tokens) {
+    return (tokens + config.seq_len - 1) / config.seq_len;
+  };
+  const std::int64_t all_rows = rows_of(corpus.val->size() - 1);
   const std::int64_t rows =
-      options.eval_tokens ? (*options.eval_tokens + config.seq_len - 1) / config.seq_len : 0;
+      options.eval_tokens ? std::min(rows_of(*options.eval_tokens), all_rows) : all_rows;
   DeviceOptions devices = static_cast<const DeviceOptions&>(options);
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);
@@ -51,6 +51,8 @@ int run_eval(const EvalOptions& options) {
   for (const std::string& note : notes)
     fmt::print("{}\n", note);
   const int world = ranks.world;
+  const std::int64_t fitting = fit_eval_batch(config, params, rows, ranks);
+  const std::int64_t batch = options.device_batch_size.value_or(fitting);
 
   EvalResult result;
   DeviceGroup group(ranks);

@@ -1,5 +1,8 @@
 #include "app/inference.h"
 
+#include <algorithm>
+
+#include "app/backend.h"
 #include "app/traced_plan.h"
 
 namespace muo {
@@ -62,6 +65,24 @@ MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<Para
   return traced_plan(rank, world, [&](RankContext& context, Arena& arena) {
     return std::make_unique<InferenceState>(context, config, params, eval_batch, arena);
   });
+}
+
+std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& params,
+                            std::int64_t rows, const GroupOptions& group) {
+  config.head_chunk_bytes = head_chunk_bytes(group);
+  const std::int64_t of_a_rank = (rows + group.world - 1) / group.world;
+  std::int64_t batch =
+      std::max<std::int64_t>(1, std::min(of_a_rank, most_pass_tokens(group) / config.seq_len));
+  if (group.plugin == nullptr) return batch;
+  const std::int64_t memory = memory_to_plan_per_rank(group);
+  const auto fits = [&] {
+    return plan_inference_memory(config, params, batch, 0, group.world).rank_bytes(group.world) <=
+           memory;
+  };
+  while (batch > 1 && !fits())
+    batch /= 2;
+  if (!fits()) config.head_chunk_bytes = kHostHeadChunk;
+  return batch;
 }
 
 }  // namespace muo

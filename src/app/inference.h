@@ -35,7 +35,14 @@ class InferenceState {
   const std::vector<ParamSpec>& params_;
 };
 
+// What a rank of such a state takes.
 MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
                                  std::int64_t eval_batch, int rank, int world);
+
+// For evaluation of `rows` rows on `group`: the rows of a pass on each device, as many tokens as a
+// micro-step of training has (most_pass_tokens), but no more rows than there are. On GPUs with
+// logits in chunks to match (config.head_chunk_bytes), and less of both where memory is short.
+std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& params,
+                            std::int64_t rows, const GroupOptions& group);
 
 }  // namespace muo

@@ -14,13 +14,7 @@
 namespace muo {
 namespace {
 
-constexpr std::int64_t kTile = 128;  // width of a head where nothing else is asked
-// Per device and micro-step, at most. A CPU's products are efficient with few; a GPU's want many,
-// and each micro-step adds all gradients up once more.
-constexpr std::int64_t kHostTokens = 4096;
-constexpr std::int64_t kDeviceTokens = 65536;
-// Of logits: 8192 rows of a vocabulary of 32768 in bf16.
-constexpr std::int64_t kDeviceHeadChunk = std::int64_t{512} << 20;
+constexpr std::int64_t kTile = 128;              // width of a head where nothing else is asked
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
 
@@ -77,7 +71,7 @@ class Resolver {
     TrainOptions& o = run_.options;
     run_.model = make_gpt_config(o, corpus_.vocab_size);
     check_config(run_.model);
-    if (run_.group.plugin != nullptr) run_.model.head_chunk_bytes = kDeviceHeadChunk;
+    run_.model.head_chunk_bytes = head_chunk_bytes(run_.group);
     if (!o.n_layer && !o.n_embd && !o.n_head)
       note("model: depth {} is {} layers, width {}, {} heads", o.depth, run_.model.n_layer,
            run_.model.n_embd, run_.model.n_head);
@@ -149,7 +143,7 @@ class Resolver {
     const bool total_given = o.total_batch_size.has_value();
     const std::int64_t total =
         o.total_batch_size.value_or(o.target_batch_size.value_or(run_.targets.batch_tokens));
-    const std::int64_t most_tokens = run_.group.plugin == nullptr ? kHostTokens : kDeviceTokens;
+    const std::int64_t most_tokens = most_pass_tokens(run_.group);
     const std::int64_t most_rows = std::max<std::int64_t>(1, most_tokens / run_.model.seq_len);
     if (!o.device_batch_size) {
       run_.batch_is_automatic = true;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "app/backend.h"
+#include "app/inference.h"
 #include "app/run_memory.h"
 #include "support/errors.h"
 #include "support/program.h"
@@ -66,6 +67,37 @@ TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
   const RunConfig config = fitted(two_devices(), 1);
   EXPECT_EQ(config.batch, 1);
   EXPECT_THROW(require_memory(config, plan_run_memory(config), 1), InputError);
+}
+
+// Evaluation without training.
+TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
+  static std::int64_t gpu_bytes = 0;
+  static const BackendPlugin plugin{.total_memory = [](int) { return gpu_bytes; }};
+  GptConfig config{.vocab_size = 32768, .seq_len = 512};
+  const std::vector<ParamSpec> params = gpt_parameters(config);
+  const auto fitting = [&](const GroupOptions& group, std::int64_t rows) {
+    return fit_eval_batch(config, params, rows, group);
+  };
+  EXPECT_EQ(fitting({.world = 2}, 1000), 8);
+  EXPECT_EQ(fitting({.world = 2}, 5), 3);
+  EXPECT_EQ(config.head_chunk_bytes, kHostHeadChunk);
+
+  const GroupOptions gpu{.plugin = &plugin};
+  const auto with_room_for = [&](std::int64_t batch, std::int64_t less = 0) {
+    gpu_bytes = plan_inference_memory(config, params, batch, 0, 1).bytes + kLibraryMemory +
+                kContextMemory - less;
+    return fitting(gpu, 1000);
+  };
+  gpu_bytes = std::int64_t{80} << 30;
+  EXPECT_EQ(fitting(gpu, 1000), 128);
+  EXPECT_EQ(fitting(gpu, 5), 5);
+  EXPECT_GT(config.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_EQ(with_room_for(128), 128);
+  EXPECT_EQ(with_room_for(128, 1), 64);
+  EXPECT_EQ(with_room_for(1), 1);
+  EXPECT_GT(config.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_EQ(with_room_for(1, 1), 1);
+  EXPECT_EQ(config.head_chunk_bytes, kHostHeadChunk);
 }
 
 // Activations are half as large, and there is nothing that only bf16 needs but the masters' shards.
