@@ -10,6 +10,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,8 @@ import kernel_resources
 
 ROOT = kernel_resources.ROOT
 # GPU code alone: every build compiles the host's side of these files, with the same warnings.
-FLAGS = ["-std=c++20", "-O3", "-ccbin", "g++-12", "-Werror", "all-warnings",
+HOST_COMPILER = shutil.which("g++-12") or "g++"
+FLAGS = ["-std=c++20", "-O3", "-ccbin", HOST_COMPILER, "-Werror", "all-warnings",
          "--expt-relaxed-constexpr", "-Xptxas", "-v,-warn-spills", "-Xcompiler", "-Wall,-Wextra",
          "-Isrc", "-I.", "-cubin"]
 KERNEL = re.compile(r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, (\d+) bytes spill "

@@ -11,7 +11,7 @@ packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache) ;;
-  --fuzz) packages+=(clang libclang-rt-14-dev) ;;
+  --fuzz) packages+=(clang libclang-rt-dev) ;;
   --cuda) packages+=(python3 python3-pip) ;;
   *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz and --cuda" >&2; exit 2 ;;
 esac
