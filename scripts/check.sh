@@ -60,9 +60,9 @@ tidy() {
     return
   fi
   echo "tidy: ${#files[@]} files"
-  # The compile database without what only g++ knows.
+  # The compile database without what only g++ knows, and its precompiled headers.
   mkdir -p build/tidy
-  sed 's/ -fno-extern-tls-init//' build/dev/compile_commands.json >build/tidy/compile_commands.json
+  sed 's/ -fno-extern-tls-init//; s/ -Winvalid-pch -include [^ ]*//' build/dev/compile_commands.json >build/tidy/compile_commands.json
   # The counts of suppressed warnings in system headers are noise; what clang-tidy finds is on
   # standard output.
   printf '%s\0' "${files[@]}" |
