@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ("src/base", "src/runtime", "src/kernels", "src/app", "model", "optim", "graphs", "data",
          "tests", "scripts", "configs")
 CODE = {".h", ".cuh", ".cpp", ".cu", ".py", ".sh", ".cmake"}
-MAX_LINES, MAX_README_LINES, MAX_GOLDEN_BYTES = 400, 20, 3_200_000
+MAX_LINES, MAX_README_LINES, MAX_COLUMNS, MAX_GOLDEN_BYTES = 400, 20, 120, 3_200_000
 GOLDEN = {"make_golden": ("gpt_plain", "gpt_gqa", "gpt_window", "gpt_softcap"),
           "make_nanochat_golden": ("nanochat_odd", "nanochat_window", "nanochat_single",
                                    "nanochat_training")}
@@ -38,6 +38,15 @@ def lengths(files):
         lines = path.read_bytes().count(b"\n")
         if (path.suffix in CODE or path.name == "CMakeLists.txt") and lines > MAX_LINES:
             yield f"{path.relative_to(ROOT)}: {lines} lines, at most {MAX_LINES}"
+
+
+def widths(files):
+    """Prose and code of documents; rows of tables are as long as they are."""
+    for path in files:
+        if path.suffix == ".md":
+            for number, line in enumerate(path.read_text().split("\n"), 1):
+                if len(line) > MAX_COLUMNS and not line.startswith("|"):
+                    yield f"{path.relative_to(ROOT)}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
 
 
 def readmes():
@@ -116,7 +125,7 @@ def options(files):
 
 def main():
     files = tracked()
-    errors = [*lengths(files), *readmes(), *tests(files), *golden(), *words(files),
+    errors = [*lengths(files), *widths(files), *readmes(), *tests(files), *golden(), *words(files),
               *run_bits(files), *options(files)]
     print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
     return bool(errors)
