@@ -53,12 +53,19 @@ TEST(ArticleTables, ParallelMuonsRateIsOfACard) {
                           ElementsAre("per device, of 8", "", "75.7")));
 }
 
+// Documents break their lines where they are full.
+std::string words_of(std::istream&& text) {
+  std::string out;
+  for (std::string word; text >> word;)
+    out += word + " ";
+  return out;
+}
+
 TEST(ArticleTables, StandInTheDocumentation) {
-  std::ifstream file(source_directory() + "/docs/strategies.md");
-  std::stringstream docs;
-  docs << file.rdbuf();
+  const std::string docs = words_of(std::ifstream(source_directory() + "/docs/strategies.md"));
   for (const ArticleTable& table : article_tables()) {
-    EXPECT_THAT(docs.str(), HasSubstr(std::string(table.title) + ":\n\n" + markdown(table)))
+    const std::string printed = std::string(table.title) + ":\n\n" + markdown(table);
+    EXPECT_THAT(docs, HasSubstr(words_of(std::istringstream(printed))))
         << "docs/strategies.md: put in what `muograph plan --articles` prints";
   }
 }
