@@ -2,10 +2,12 @@
 # Both commands of the README on a bare Debian: a chroot by debootstrap, in it a clone of HEAD, and as root
 # scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian whose apt works;
 # the chroot uses its mirror and its settings. Everything lies in build/chroot.
-#   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... SUITE
+#   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... [--gpu] SUITE
 #     SUITE           bookworm (Debian 12), trixie (13) or later
 #     --until train   without scripts/test.sh; build: its build without its tests
 #     --ctest OPTION  one more option for scripts/test.sh
+#     --gpu           with an nvidia-smi that lists an H100, and no CUDA toolkit: train.sh fetches one from Python
+#                     packages and builds the plug-in, the run says why the GPU cannot be used and takes the CPU
 # With CCACHE_DIR set, the chroot compiles through that cache: a repeated try is cheap, and says nothing of
 # how long a fresh machine takes.
 # Prints one line of JSON. Exit codes: 0 all passed, 1 not (the logs are named), 2 usage or no chroot.
@@ -15,12 +17,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() { echo "try_in_chroot.sh: $1" >&2; exit 2; }
 until=
 suite=
+gpu=false
 ctest=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --until) until=${2:-}; shift
       case "$until" in train | build) ;; *) usage "--until takes train or build, not '$until'" ;; esac ;;
     --ctest) [ $# -ge 2 ] || usage "--ctest needs an option"; ctest+=("$2"); shift ;;
+    --gpu) gpu=true ;;
     -*) usage "unknown option '$1'; see the head of the script" ;;
     *) [ -z "$suite" ] || usage "one SUITE, not '$suite' and '$1'"; suite=$1 ;;
   esac
@@ -46,12 +50,17 @@ debootstrap --variant=minbase "$suite" "$chroot" "$mirror" >"$log.debootstrap.lo
   usage "debootstrap failed: $log.debootstrap.log"
 # What apt needs here it needs there: proxies, credentials, certificates, names.
 for file in /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d \
-            /etc/ssl/certs/ca-certificates.crt /etc/resolv.conf /etc/hosts; do
+            /etc/pip.conf /etc/ssl/certs/ca-certificates.crt /etc/resolv.conf /etc/hosts; do
   if [ -e "$file" ]; then
     mkdir -p "$chroot${file%/*}"
     cp -RL "$file" "$chroot${file%/*}/"
   fi
 done
+if "$gpu"; then
+  printf '#!/bin/bash\necho "9.0, 580.65.06, GPU-1, NVIDIA H100 80GB HBM3"\n' >"$chroot/usr/bin/nvidia-smi"
+  chmod +x "$chroot/usr/bin/nvidia-smi"
+  : >"$chroot/dev/nvidia0"
+fi
 git clone --quiet "$PWD" "$chroot/root/muograph"
 commit=$(git -C "$chroot/root/muograph" rev-parse --short=12 HEAD)
 cache=()
@@ -91,7 +100,16 @@ fi
 try train scripts/train.sh --num-iterations 20
 result="\"train_code\":$code,\"train_seconds\":$seconds"
 worst=$code
-if [ "$until" != train ] && [ "$code" -eq 0 ]; then
+if "$gpu"; then
+  plug_in=$chroot/root/muograph/build/release/libmuograph_cuda.so
+  [ -e "$plug_in" ] || worst=1
+  first=$(grep -m 1 "^GPU" "$log.train.log" || true)
+  [ -n "$first" ] || worst=1
+  cudnn=$(grep -c MUO_CUDNN "$chroot/root/muograph/build/release/compile_commands.json" || true)
+  result+=",\"plug_in_mib\":$(($(stat -c %s "$plug_in" 2>/dev/null || echo 0) >> 20)),\"with_cudnn\":$([ "$cudnn" -gt 0 ] && echo true || echo false)"
+  result+=",\"first_line\":\"${first//\"/\\\"}\""
+fi
+if [ "$until" != train ] && [ "$worst" -eq 0 ]; then
   try test scripts/test.sh "${ctest[@]}"
   worst=$code
   result+=",\"test_code\":$code,\"test_seconds\":$seconds"
