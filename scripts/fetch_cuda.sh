@@ -36,8 +36,14 @@ TABLE
 
 fail() { echo "fetch_cuda.sh: $*" >&2; exit 3; }
 
-# The line of what pip or Python wrote that says what went wrong.
-reason() { grep -m 1 -E 'ERROR|No space left' <<<"$1" || grep . <<<"$1" | tail -n 1; }
+# The line of what pip or Python wrote that says what went wrong: a broken connection, to pip, is a version
+# that it did not find.
+reason() {
+  local cause
+  cause=$(grep -m 1 -oE 'No space left.*|connection broken by .*' <<<"$1") ||
+    cause=$(grep -m 1 ERROR <<<"$1") || cause=$(grep . <<<"$1" | tail -n 1)
+  echo "$cause"
+}
 
 # Downloads the packages of table $1 and unpacks them to $2/all. What an earlier call has unpacked
 # whole, by its stamp, is not fetched again.

@@ -61,6 +61,12 @@ if "$gpu"; then
   chmod +x "$chroot/usr/bin/nvidia-smi"
   : >"$chroot/dev/nvidia0"
 fi
+# The chroot's package of certificates replaces the copy; pip keeps to this machine's.
+pip_cert=
+if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
+  pip_cert=/etc/ssl/certificates-of-the-host.crt
+  cp -L /etc/ssl/certs/ca-certificates.crt "$chroot$pip_cert"
+fi
 git clone --quiet "$PWD" "$chroot/root/muograph"
 commit=$(git -C "$chroot/root/muograph" rev-parse --short=12 HEAD)
 cache=()
@@ -77,7 +83,7 @@ inside() {
     if [ -d "$1/ccache" ]; then mount --bind "$CCACHE_DIR" "$1/ccache"; fi
     exec chroot "$@"' bash "$chroot" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
     CI=false http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" no_proxy="${no_proxy:-}" \
-    "${cache[@]}" bash -c 'cd /root/muograph && exec "$@"' bash "$@"
+    ${pip_cert:+PIP_CERT=$pip_cert} "${cache[@]}" bash -c 'cd /root/muograph && exec "$@"' bash "$@"
 }
 # Runs one command of the README with its log; sets `code` and `seconds`.
 try() {
