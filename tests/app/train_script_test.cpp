@@ -231,6 +231,12 @@ TEST_F(TrainScript, FetchesAToolkitAndSaysWhatFailed) {
   EXPECT_THAT(done(), Not(HasSubstr("muograph_cuda")));
   EXPECT_EQ(train("--backend cuda").code, 2);
 
+  add_command(
+      "python3",
+      "case \"$*\" in *--version*) exit 0;; esac; echo \"WARNING: Retrying after connection "
+      "broken by 'SSLError(expired)': /x\"; echo 'ERROR: Could not find a version'; exit 1");
+  EXPECT_THAT(train().out, HasSubstr("nvidia-cuda-nvcc 13.0.88: connection broken by "
+                                     "'SSLError(expired)': /x: repeat the command"));
   add_command("df", "echo Avail; echo 700");
   EXPECT_THAT(train().out, HasSubstr(" MB of disk, and 700 are free: make room there"));
   add_command("df", "echo Avail; echo 70000");
