@@ -3,7 +3,12 @@
 if(MUO_CUDA STREQUAL "OFF")
   return()
 endif()
+# To whom requires CMake 3.25 or newer, that of Debian 12 deprecates a library that CUDA 13 no longer has, and
+# stops as there is no such target.
+set(required ${CMAKE_MINIMUM_REQUIRED_VERSION})
+set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit 13.0 QUIET)
+set(CMAKE_MINIMUM_REQUIRED_VERSION ${required})
 if(NOT CUDAToolkit_FOUND)
   if(MUO_CUDA STREQUAL "ON")
     message(FATAL_ERROR "MUO_CUDA is ON, but there is no CUDA toolkit 13.0 or newer: install it, or "
