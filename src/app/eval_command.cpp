@@ -38,12 +38,9 @@ int run_eval(const EvalOptions& options) {
         fmt::format("--data: its vocabulary of {} tokens is larger than the model's {}",
                     corpus.vocab_size, config.vocab_size));
   const std::vector<ParamSpec> params = gpt_parameters(config);
-  const auto rows_of = [&](std::int64_t tokens) {
-    return (tokens + config.seq_len - 1) / config.seq_len;
-  };
-  const std::int64_t all_rows = rows_of(corpus.val->size() - 1);
-  const std::int64_t rows =
-      options.eval_tokens ? std::min(rows_of(*options.eval_tokens), all_rows) : all_rows;
+  std::int64_t rows = evaluation_rows(*corpus.val, config.seq_len);
+  if (options.eval_tokens)
+    rows = std::min(rows, (*options.eval_tokens + config.seq_len - 1) / config.seq_len);
   DeviceOptions devices = static_cast<const DeviceOptions&>(options);
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);

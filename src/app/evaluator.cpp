@@ -5,6 +5,10 @@
 
 namespace muo {
 
+std::int64_t evaluation_rows(const TokenData& data, std::int64_t seq_len) {
+  return (data.size() - 1 + seq_len - 1) / seq_len;
+}
+
 Evaluator::Evaluator(RankContext& rank, EvalGraph& graph, const TokenData& data, std::int64_t batch,
                      std::int64_t seq_len, std::int64_t rows)
     : rank_(rank),
@@ -12,7 +16,7 @@ Evaluator::Evaluator(RankContext& rank, EvalGraph& graph, const TokenData& data,
       data_(data),
       batch_(batch),
       seq_len_(seq_len),
-      all_rows_((data.size() - 1 + seq_len - 1) / seq_len),
+      all_rows_(evaluation_rows(data, seq_len)),
       rows_(rows > 0 ? std::min(rows, all_rows_) : all_rows_),
       memory_(rank.device.allocate_pinned(2 * batch * seq_len * 4, "evaluation batch")),
       row_(static_cast<std::size_t>(seq_len) + 1) {

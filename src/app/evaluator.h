@@ -14,6 +14,9 @@ struct EvalResult {
   double bpb = -1;  // bits per byte of text; below zero: the tokens' bytes are unknown
 };
 
+// Rows of seq_len targets, the last perhaps short, that `data` has.
+std::int64_t evaluation_rows(const TokenData& data, std::int64_t seq_len);
+
 // Evaluates a fixed set of rows of the held-out data, the same for every world: rows of seq_len
 // targets that do not overlap, spread evenly if they are fewer than all. The last row may be short.
 class Evaluator {
