@@ -99,18 +99,24 @@ lay_out_toolkit() {
   ln -sfn lib "$root/lib64"
 }
 
-# A compiler alone is no toolkit: cuBLASLt's header as well, and cuDNN's, which has packages of its own.
-is_toolkit() {
-  local release folder
-  [ -x "$1/bin/nvcc" ] || return 1
-  release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
-  [ "${release:-0}" -ge 13 ] &&
-    { [ -e "$1/include/cublasLt.h" ] || [ -e "$1/targets/x86_64-linux/include/cublasLt.h" ]; } || return 1
-  if [ "$also_without_cudnn" = yes ]; then return; fi
-  for folder in "$1/include" "$1/targets/x86_64-linux/include" "${MUO_GPU_ROOT:-}"/usr/include{,/x86_64-linux-gnu}; do
-    if [ -e "$folder/cudnn.h" ]; then return; fi
+# Whether one of the folders has this header.
+has_header() {
+  local header=$1 folder
+  shift
+  for folder; do
+    if [ -e "$folder/$header" ]; then return; fi
   done
   return 1
+}
+
+# A compiler alone is no toolkit: cuBLASLt's header as well, and cuDNN's, which has packages of its own.
+is_toolkit() {
+  local release includes=("$1/include" "$1/targets/x86_64-linux/include")
+  [ -x "$1/bin/nvcc" ] || return 1
+  release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+  [ "${release:-0}" -ge 13 ] && has_header cublasLt.h "${includes[@]}" &&
+    { [ "$also_without_cudnn" = yes ] ||
+      has_header cudnn.h "${includes[@]}" "${MUO_GPU_ROOT:-}"/usr/include{,/x86_64-linux-gnu}; }
 }
 
 find_toolkit() {
