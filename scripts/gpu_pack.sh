@@ -35,8 +35,9 @@ if [ -z "$build" ]; then
   cmake --build --preset gpu --target "${programs[@]}" muograph_cuda
 fi
 rm -rf "$folder"
-mkdir -p "$folder"
-for file in "${programs[@]}" libmuograph_core.so libmuograph_cuda.so; do
+avx512=glibc-hwcaps/x86-64-v4
+mkdir -p "$folder/$avx512"
+for file in "${programs[@]}" libmuograph_core.so "$avx512/libmuograph_core.so" libmuograph_cuda.so; do
   strip -o "$folder/$file" "$build/$file"
 done
 # What the linker finds here and another system may lack. The C library and CUDA stay that system's.

@@ -75,7 +75,7 @@ if [ -n "$architectures" ]; then
     fresh=(--fresh)
   fi
 fi
-cmake --preset release "${fresh[@]}" --log-level=WARNING -DMUO_NATIVE=ON "${cuda[@]}" >/dev/null
+cmake --preset release "${fresh[@]}" --log-level=WARNING "${cuda[@]}" >/dev/null
 cmake --build --preset release --target "${targets[@]}"
 rm -f "${said:-}"
 

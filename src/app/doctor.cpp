@@ -18,6 +18,7 @@
 #include "app/run_memory.h"
 #include "base/check.h"
 #include "kernels/gemm_library.h"
+#include "kernels/host_kernels.h"
 #include "runtime/plugin.h"
 
 namespace muo {
@@ -47,16 +48,6 @@ std::string instruction_sets() {
   add(__builtin_cpu_supports("avx512vnni") != 0, "AVX-512 VNNI");
   add(__builtin_cpu_supports("avx512bf16") != 0, "AVX-512 BF16");
   return out.empty() ? "none of AVX2 and later" : out;
-}
-
-std::string build_target() {
-#ifdef __AVX512F__
-  return "AVX-512, for this CPU";
-#else
-  return __builtin_cpu_supports("avx512f") != 0
-             ? "AVX2 (x86-64-v3); configured with -DMUO_NATIVE=ON it uses AVX-512"
-             : "AVX2 (x86-64-v3)";
-#endif
 }
 
 std::string memory() {
@@ -146,7 +137,7 @@ Diagnosis diagnose() {
   Diagnosis out;
   out.text += line("CPU", cpu_model());
   out.text += line("", instruction_sets());
-  out.text += line("this program", build_target());
+  out.text += line("host kernels", describe_host_kernels());
   out.text += line("compiled by", fmt::format("{} {}",
 #ifdef __clang__
                                               "clang",

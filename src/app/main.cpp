@@ -1,6 +1,34 @@
+#include <unistd.h>
+
 #include <cstddef>
+#include <string_view>
 
 #include "app/cli.h"
+
+#ifdef __x86_64__
+namespace {
+
+// Everything else is compiled for these instructions, the libraries' initialisation too: so this is
+// asked before that runs, and before a sanitizer's.
+[[gnu::no_sanitize("address,thread,undefined")]] void check_cpu(int /*argc*/, char** /*argv*/,
+                                                                char** /*environment*/) {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2"))
+    return;
+  constexpr std::string_view kWhy =
+      "muograph: this CPU has no AVX2 (x86-64-v3), which muograph is compiled for; run it on one "
+      "of "
+      "Intel's since Haswell (2013) or AMD's since Excavator (2015)\n";
+  static_cast<void>(!write(STDERR_FILENO, kWhy.data(), kWhy.size()));
+  _exit(2);
+}
+
+using Initialiser = void (*)(int, char**, char**);
+[[gnu::section(".preinit_array"), gnu::used]] const Initialiser first = &check_cpu;
+
+}  // namespace
+#endif
 
 int main(int argc, char** argv) {
   return muo::run_program({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});

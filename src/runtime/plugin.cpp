@@ -12,14 +12,18 @@
 namespace muo {
 namespace {
 
-std::filesystem::path folder_of_core() {
+// Where plug-ins lie: beside the core library, whose builds for newer CPUs are in
+// glibc-hwcaps/<level> there.
+std::filesystem::path folder_of_plugins() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&load_cuda), &info) == 0) return {};
-  return std::filesystem::path(info.dli_fname).parent_path();
+  const auto folder = std::filesystem::path(info.dli_fname).parent_path();
+  const auto above = folder.parent_path();
+  return above.filename() == "glibc-hwcaps" ? above.parent_path() : folder;
 }
 
 LoadedPlugin open_plugin(const std::string& file) {
-  const std::filesystem::path path = folder_of_core() / file;
+  const std::filesystem::path path = folder_of_plugins() / file;
   std::error_code error;
   if (!std::filesystem::exists(path, error))
     return {.plugin = nullptr, .missing = concat("this build has no ", file)};

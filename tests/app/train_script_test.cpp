@@ -152,7 +152,7 @@ TEST_F(TrainScript, WithoutAGpuBuildsTheProgramOnly) {
     EXPECT_THAT(run.out, HasSubstr("quick.toml"));
     EXPECT_THAT(run.out, StartsWith("no cuda:\n"));
     EXPECT_EQ(done(),
-              "setup\ncmake --preset release --log-level=WARNING -DMUO_NATIVE=ON -DMUO_CUDA=AUTO\n"
+              "setup\ncmake --preset release --log-level=WARNING -DMUO_CUDA=AUTO\n"
               "cmake --build --preset release --target muograph\n");
   }
   const Outcome refused = train("--backend cuda");
@@ -171,7 +171,7 @@ TEST_F(TrainScript, BuildsThePlugInForTheGpusThatAreThere) {
     EXPECT_THAT(run.out, StartsWith("no cuda:\nvisible: GPU-1\ntrain --config "));
     EXPECT_THAT(run.out, HasSubstr("quick_gpu.toml"));
     EXPECT_EQ(done(),
-              "setup\ncmake --preset release --log-level=WARNING -DMUO_NATIVE=ON -DMUO_CUDA=ON "
+              "setup\ncmake --preset release --log-level=WARNING -DMUO_CUDA=ON "
               "-DMUO_CUDA_ARCHITECTURES=90a-real -DCUDAToolkit_ROOT=" +
                   toolkit().string() +
                   "\ncmake --build --preset release --target muograph muograph_cuda\n");

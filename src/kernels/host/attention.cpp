@@ -2,7 +2,7 @@
 
 #include "kernels/attention_impl.h"
 #include "kernels/host/attention_tile.h"
-#include "kernels/host/dispatch.h"
+#include "kernels/host/onednn.h"
 
 namespace muo::host {
 namespace {
@@ -28,9 +28,9 @@ struct Softmax {
 
 // Scores become probabilities relative to the running maximum. Returns by what earlier sums are
 // to be multiplied. The sums are of the probabilities before they are rounded.
-template <class T>
+template <class Operand>
 F32 update(float* scores, Index count, F32& maximum, F32& sum) {
-  constexpr Index kDepth = Operand<T>::kDepth;
+  constexpr Index kDepth = Operand::kDepth;
   const auto score = [&](Index j) { return load(scores + j * kQueries); };
   // Four chains, as one would wait for the latency of each maximum.
   F32 high[4] = {maximum, maximum, maximum, maximum};
@@ -43,12 +43,12 @@ F32 update(float* scores, Index count, F32& maximum, F32& sum) {
   const F32 highest = simd::max(simd::max(high[0], high[1]), simd::max(high[2], high[3]));
   F32 total = simd::broadcast(0.0F);
   for (j = 0; j < count; j += kDepth) {
-    typename Operand<T>::Group p;
+    typename Operand::Group p;
     for (Index n = 0; n < kDepth; ++n) {
       p[n] = simd::exp2(score(j + n) - highest);
       total = total + p[n];
     }
-    store(scores + j * kQueries, Operand<T>::round(p));
+    store(scores + j * kQueries, Operand::round(p));
   }
   const F32 rescale = simd::exp2(maximum - highest);
   sum = sum * rescale + total;
@@ -57,23 +57,23 @@ F32 update(float* scores, Index count, F32& maximum, F32& sum) {
 }
 
 // Adds the keys [begin, end) to the running softmax and to out_t.
-template <class T>
+template <class Operand>
 void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end, Index h,
               float factor, Softmax& softmax) {
-  constexpr Index kDepth = Operand<T>::kDepth;
+  constexpr Index kDepth = Operand::kDepth;
   const auto at = [&](Index key, Index v) {
     return s.scores + (key - begin) * kQueries + v * kLanes;
   };
   block.for_panel_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
-    product<T, false, false>(at(from, low), kQueries, s.k + from * s.k_width, s.k_width,
-                             s.q_t + low * kLanes, kQueries, to - from, high - low, words<T>(h),
-                             factor);
+    product<Operand, false, false>(at(from, low), kQueries, s.k + from * s.k_width, s.k_width,
+                                   s.q_t + low * kLanes, kQueries, to - from, high - low,
+                                   words<Operand>(h), factor);
   });
   for (Index v = 0; v < block.vectors(); ++v) {
     const auto [from, to] = block.keys_of(v, v + 1, begin, end);
     if (from >= to) continue;
     block.mask(s.scores, begin, v, from, to);
-    const F32 rescale = update<T>(at(from, v), to - from, softmax.maximum[v], softmax.sum[v]);
+    const F32 rescale = update<Operand>(at(from, v), to - from, softmax.maximum[v], softmax.sum[v]);
     if (begin == block.keys_begin()) continue;  // out_t is still zero
     for (Index d = 0; d < h; ++d) {
       float* p = s.out_t + d * kQueries + v * kLanes;
@@ -81,15 +81,16 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
     }
   }
   block.for_panel_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
-    product<T, true, true>(s.out_t + low * kLanes, kQueries, s.v + from / kDepth * s.width, s.width,
-                           at(from, low), kDepth * kQueries, h, high - low, (to - from) / kDepth);
+    product<Operand, true, true>(s.out_t + low * kLanes, kQueries, s.v + from / kDepth * s.width,
+                                 s.width, at(from, low), kDepth * kQueries, h, high - low,
+                                 (to - from) / kDepth);
   });
 }
 
-template <class T>
-void attend(const Scratch& s, const QueryBlock& block, const T* q, T* out, float* lse, Index stride,
-            Index h, float scale) {
-  transpose_in(s.q_t, kQueries, q, stride, block.count, h);
+template <class Operand>
+void attend(const Scratch& s, const QueryBlock& block, const typename Operand::Element* q,
+            typename Operand::Element* out, float* lse, Index stride, Index h, float scale) {
+  transpose_in<Operand>(s.q_t, kQueries, q, stride, block.count, h);
   std::fill_n(s.out_t, s.width * kQueries, 0.0F);
   Softmax softmax;
   for (Index v = 0; v < kQueryVectors; ++v) {
@@ -97,7 +98,8 @@ void attend(const Scratch& s, const QueryBlock& block, const T* q, T* out, float
     softmax.sum[v] = simd::broadcast(0.0F);
   }
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
-    add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, scale * kLog2E, softmax);
+    add_tile<Operand>(s, block, j, std::min(j + kKeys, block.keys_end()), h, scale * kLog2E,
+                      softmax);
 
   transpose_out(out, stride, s.out_t, kQueries, block.count, h,
                 [&](Index v) { return simd::broadcast(1.0F) / softmax.sum[v]; });
@@ -111,31 +113,34 @@ void attend(const Scratch& s, const QueryBlock& block, const T* q, T* out, float
     lse[i] = maximum[i] * kLn2 + std::log(sum[i]);
 }
 
-template <class T>
+template <class Operand>
 void attention_of(const AttentionArgs& args) {
+  using T = typename Operand::Element;
   const Index b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
               h = args.q.shape[3], kv_heads = args.k.shape[2], group = heads / kv_heads;
   const Index stride = heads * h, kv_stride = kv_heads * h, keys = round_up(t, 2);
   Workspace workspace(args.workspace.as<float>());
   Scratch s{};
   s.width = round_up(h, kLanes);
-  s.k_width = words<T>(s.width);
+  s.k_width = words<Operand>(s.width);
   s.k = workspace.take(keys * s.k_width);
-  s.v = workspace.take(words<T>(keys) * s.width);
+  s.v = workspace.take(words<Operand>(keys) * s.width);
   s.q_t = workspace.take(s.width * kQueries);
   s.out_t = workspace.take(s.width * kQueries);
   s.scores = workspace.take(std::min(kKeys, keys) * kQueries);
   for (Index row = 0; row < b; ++row) {
     for (Index kv = 0; kv < kv_heads; ++kv) {
       const Index kv_offset = (row * t * kv_heads + kv) * h;
-      pack_rows(s.k, s.k_width, keys, args.k.as<T>() + kv_offset, kv_stride, t, h);
-      pack_columns(s.v, s.width, words<T>(keys), args.v.as<T>() + kv_offset, kv_stride, t, h);
+      pack_rows<Operand>(s.k, s.k_width, keys, args.k.as<T>() + kv_offset, kv_stride, t, h);
+      pack_columns<Operand>(s.v, s.width, words<Operand>(keys), args.v.as<T>() + kv_offset,
+                            kv_stride, t, h);
       for (Index head = kv * group; head < (kv + 1) * group; ++head)
         for (Index first = 0; first < t; first += kQueries) {
           const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
           const Index offset = ((row * t + first) * heads + head) * h;
-          attend(s, block, args.q.as<T>() + offset, args.out.as<T>() + offset,
-                 args.lse.as<float>() + (row * heads + head) * t + first, stride, h, args.scale);
+          attend<Operand>(s, block, args.q.as<T>() + offset, args.out.as<T>() + offset,
+                          args.lse.as<float>() + (row * heads + head) * t + first, stride, h,
+                          args.scale);
         }
     }
   }
@@ -143,10 +148,17 @@ void attention_of(const AttentionArgs& args) {
 
 }  // namespace
 
-bool attention_multiplies_bf16() { return Operand<BF16>::kDepth > 1; }
+bool attention_multiplies_bf16() {
+#ifdef __AVX512F__
+  static const bool has_instructions = has_avx512_bf16();
+  return has_instructions;
+#else
+  return false;
+#endif
+}
 
 void attention(const AttentionArgs& args) {
-  dispatch(args.q.dtype, [&]<class T>() { attention_of<T>(args); });
+  dispatch_operand(args.q.dtype, [&]<class Operand>() { attention_of<Operand>(args); });
 }
 
 }  // namespace muo::host

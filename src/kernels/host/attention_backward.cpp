@@ -1,6 +1,5 @@
 #include "kernels/attention_impl.h"
 #include "kernels/host/attention_tile.h"
-#include "kernels/host/dispatch.h"
 
 namespace muo::host {
 namespace {
@@ -28,13 +27,13 @@ struct Scratch {
   float* ds;       // (kKeys, kQueries) fp32 gradient of the probabilities; then that of the scaled
                    // scores, along the keys: words of kDepth keys in the first's row
 
-  template <class T>
+  template <class Operand>
   static Scratch of(Workspace& workspace, Index t, Index h) {
-    constexpr Index kDepth = Operand<T>::kDepth;
+    constexpr Index kDepth = Operand::kDepth;
     Scratch s{};
     const Index keys = round_up(t, 2);
     s.width = round_up(h, kLanes);
-    s.k_width = words<T>(s.width);
+    s.k_width = words<Operand>(s.width);
     s.k = workspace.take(keys * s.k_width);
     s.v = workspace.take(keys * s.k_width);
     s.k_cols = kDepth == 1 ? s.k : workspace.take(keys / kDepth * s.width);
@@ -58,10 +57,10 @@ struct Rows {
   float dot[kQueries];  // sum over features of dout * out
 };
 
-template <class T>
+template <class Operand>
 void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end, Index h,
               float factor, const Rows& rows) {
-  constexpr Index kDepth = Operand<T>::kDepth;
+  constexpr Index kDepth = Operand::kDepth;
   const auto at = [&](float* tile, Index key, Index v) {
     return tile + (key - begin) * kQueries + v * kLanes;
   };
@@ -69,11 +68,12 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
     return tile + ((key - begin) * kQueries + v * kLanes) / kDepth;
   };
   block.for_panel_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
-    product<T, false, false>(at(s.p, from, low), kQueries, s.k + from * s.k_width, s.k_width,
-                             s.q_t + low * kLanes, kQueries, to - from, high - low, words<T>(h),
-                             factor);
-    product<T, false, false>(at(s.ds, from, low), kQueries, s.v + from * s.k_width, s.k_width,
-                             s.dout_t + low * kLanes, kQueries, to - from, high - low, words<T>(h));
+    product<Operand, false, false>(at(s.p, from, low), kQueries, s.k + from * s.k_width, s.k_width,
+                                   s.q_t + low * kLanes, kQueries, to - from, high - low,
+                                   words<Operand>(h), factor);
+    product<Operand, false, false>(at(s.ds, from, low), kQueries, s.v + from * s.k_width, s.k_width,
+                                   s.dout_t + low * kLanes, kQueries, to - from, high - low,
+                                   words<Operand>(h));
   });
   for (Index v = 0; v < block.vectors(); ++v) {
     const auto [from, to] = block.keys_of(v, v + 1, begin, end);
@@ -82,31 +82,31 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
     const F32 lse = load(rows.lse + v * kLanes);
     const F32 dot = load(rows.dot + v * kLanes);
     for (Index j = from; j < to; j += kDepth) {
-      typename Operand<T>::Group p;
-      typename Operand<T>::Group ds;
+      typename Operand::Group p;
+      typename Operand::Group ds;
       for (Index n = 0; n < kDepth; ++n) {
         p[n] = simd::exp2(load(at(s.p, j + n, v)) - lse);
         ds[n] = p[n] * (load(at(s.ds, j + n, v)) - dot);
       }
-      Operand<T>::store_rows(at_row(s.p_rows, j, v), kQueries / kDepth, p);
-      Operand<T>::store_rows(at_row(s.ds_rows, j, v), kQueries / kDepth, ds);
-      if constexpr (kDepth > 1) store(at(s.ds, j, v), Operand<T>::round(ds));
+      Operand::store_rows(at_row(s.p_rows, j, v), kQueries / kDepth, p);
+      Operand::store_rows(at_row(s.ds_rows, j, v), kQueries / kDepth, ds);
+      if constexpr (kDepth > 1) store(at(s.ds, j, v), Operand::round(ds));
     }
   }
   block.for_runs(0, block.vectors(), begin, end, [&](Index from, Index to, Index low, Index high) {
     const Index queries = (high - low) * kLanes;
     const Index first = low * kLanes / kDepth * s.width;
-    product<T, false, true>(s.dv + from * s.width, s.width, at_row(s.p_rows, from, low),
-                            kQueries / kDepth, s.dout + first, s.width, to - from, s.width / kLanes,
-                            queries / kDepth);
-    product<T, false, true>(s.dk + from * s.width, s.width, at_row(s.ds_rows, from, low),
-                            kQueries / kDepth, s.q + first, s.width, to - from, s.width / kLanes,
-                            queries / kDepth);
+    product<Operand, false, true>(s.dv + from * s.width, s.width, at_row(s.p_rows, from, low),
+                                  kQueries / kDepth, s.dout + first, s.width, to - from,
+                                  s.width / kLanes, queries / kDepth);
+    product<Operand, false, true>(s.dk + from * s.width, s.width, at_row(s.ds_rows, from, low),
+                                  kQueries / kDepth, s.q + first, s.width, to - from,
+                                  s.width / kLanes, queries / kDepth);
   });
   block.for_panel_runs(begin, end, [&](Index from, Index to, Index low, Index high) {
-    product<T, true, true>(s.dq_t + low * kLanes, kQueries, s.k_cols + from / kDepth * s.width,
-                           s.width, at(s.ds, from, low), kDepth * kQueries, h, high - low,
-                           (to - from) / kDepth);
+    product<Operand, true, true>(s.dq_t + low * kLanes, kQueries,
+                                 s.k_cols + from / kDepth * s.width, s.width, at(s.ds, from, low),
+                                 kDepth * kQueries, h, high - low, (to - from) / kDepth);
   });
 }
 
@@ -120,14 +120,14 @@ struct BlockPointers {
   T* dq;
 };
 
-template <class T>
-void attend(const Scratch& s, const QueryBlock& block, const BlockPointers<T>& x, Index stride,
-            Index h, float scale) {
+template <class Operand>
+void attend(const Scratch& s, const QueryBlock& block,
+            const BlockPointers<typename Operand::Element>& x, Index stride, Index h, float scale) {
   const float factor = scale * kLog2E;
-  pack_columns(s.q, s.width, words<T>(kQueries), x.q, stride, block.count, h);
-  pack_columns(s.dout, s.width, words<T>(kQueries), x.dout, stride, block.count, h);
-  transpose_in(s.q_t, kQueries, x.q, stride, block.count, h);
-  transpose_in(s.dout_t, kQueries, x.dout, stride, block.count, h);
+  pack_columns<Operand>(s.q, s.width, words<Operand>(kQueries), x.q, stride, block.count, h);
+  pack_columns<Operand>(s.dout, s.width, words<Operand>(kQueries), x.dout, stride, block.count, h);
+  transpose_in<Operand>(s.q_t, kQueries, x.q, stride, block.count, h);
+  transpose_in<Operand>(s.dout_t, kQueries, x.dout, stride, block.count, h);
   std::fill_n(s.dq_t, s.width * kQueries, 0.0F);
   Rows rows{};
   for (Index i = 0; i < block.count; ++i) {
@@ -135,39 +135,41 @@ void attend(const Scratch& s, const QueryBlock& block, const BlockPointers<T>& x
     rows.lse[i] = x.lse[i] * kLog2E;
   }
   for (Index j = block.keys_begin(); j < block.keys_end(); j += kKeys)
-    add_tile<T>(s, block, j, std::min(j + kKeys, block.keys_end()), h, factor, rows);
+    add_tile<Operand>(s, block, j, std::min(j + kKeys, block.keys_end()), h, factor, rows);
 
   transpose_out(x.dq, stride, s.dq_t, kQueries, block.count, h,
                 [&](Index /*v*/) { return simd::broadcast(scale); });
 }
 
-template <class T>
+template <class Operand>
 void attention_backward_of(const AttentionBackwardArgs& args) {
+  using T = typename Operand::Element;
   const Index b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
               h = args.q.shape[3], kv_heads = args.k.shape[2], group = heads / kv_heads;
   const Index stride = heads * h, kv_stride = kv_heads * h, keys = round_up(t, 2);
   Workspace workspace(args.workspace.as<float>());
-  const Scratch s = Scratch::of<T>(workspace, t, h);
+  const Scratch s = Scratch::of<Operand>(workspace, t, h);
   for (Index row = 0; row < b; ++row) {
     for (Index kv = 0; kv < kv_heads; ++kv) {
       const Index kv_offset = (row * t * kv_heads + kv) * h;
       const T* k = args.k.as<T>() + kv_offset;
-      pack_rows(s.k, s.k_width, keys, k, kv_stride, t, h);
-      pack_rows(s.v, s.k_width, keys, args.v.as<T>() + kv_offset, kv_stride, t, h);
-      if (s.k_cols != s.k) pack_columns(s.k_cols, s.width, words<T>(keys), k, kv_stride, t, h);
+      pack_rows<Operand>(s.k, s.k_width, keys, k, kv_stride, t, h);
+      pack_rows<Operand>(s.v, s.k_width, keys, args.v.as<T>() + kv_offset, kv_stride, t, h);
+      if (s.k_cols != s.k)
+        pack_columns<Operand>(s.k_cols, s.width, words<Operand>(keys), k, kv_stride, t, h);
       std::fill_n(s.dk, keys * s.width, 0.0F);
       std::fill_n(s.dv, keys * s.width, 0.0F);
       for (Index head = kv * group; head < (kv + 1) * group; ++head)
         for (Index first = 0; first < t; first += kQueries) {
           const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
           const Index offset = ((row * t + first) * heads + head) * h;
-          attend<T>(s, block,
-                    {.q = args.q.as<T>() + offset,
-                     .out = args.out.as<T>() + offset,
-                     .dout = args.dout.as<T>() + offset,
-                     .lse = args.lse.as<float>() + (row * heads + head) * t + first,
-                     .dq = args.dq.as<T>() + offset},
-                    stride, h, args.scale);
+          attend<Operand>(s, block,
+                          {.q = args.q.as<T>() + offset,
+                           .out = args.out.as<T>() + offset,
+                           .dout = args.dout.as<T>() + offset,
+                           .lse = args.lse.as<float>() + (row * heads + head) * t + first,
+                           .dq = args.dq.as<T>() + offset},
+                          stride, h, args.scale);
         }
       T* dk = args.dk.as<T>() + kv_offset;
       T* dv = args.dv.as<T>() + kv_offset;
@@ -184,12 +186,12 @@ void attention_backward_of(const AttentionBackwardArgs& args) {
 }  // namespace
 
 void attention_backward(const AttentionBackwardArgs& args) {
-  dispatch(args.q.dtype, [&]<class T>() { attention_backward_of<T>(args); });
+  dispatch_operand(args.q.dtype, [&]<class Operand>() { attention_backward_of<Operand>(args); });
 }
 
 std::int64_t attention_workspace(std::int64_t t, std::int64_t h, DType dtype) {
   Workspace counted;
-  dispatch(dtype, [&]<class T>() { Scratch::of<T>(counted, t, h); });
+  dispatch_operand(dtype, [&]<class Operand>() { Scratch::of<Operand>(counted, t, h); });
   return counted.needed();  // forward needs less at every size
 }
 

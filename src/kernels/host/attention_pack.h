@@ -14,9 +14,9 @@ namespace muo::host {
 inline Index round_up(Index x, Index multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 // Words that hold n numbers along a depth.
-template <class T>
+template <class Operand>
 inline Index words(Index n) {
-  return round_up(n, Operand<T>::kDepth) / Operand<T>::kDepth;
+  return round_up(n, Operand::kDepth) / Operand::kDepth;
 }
 
 // Elements of a and b in turn: of their lower halves, and of their upper halves.
@@ -57,22 +57,23 @@ inline void transpose_tile(const Load& load_row, const Store& store_row) {
 
 // dst_t(word d, i) <- words along the features of src(i, h), for i < rows; zeros
 // elsewhere in the tiles of kLanes squared words that are touched.
-template <class T>
-inline void transpose_in(float* dst_t, Index dst_stride, const T* src, Index stride, Index rows,
-                         Index h) {
-  constexpr Index kNumbers = kLanes * Operand<T>::kDepth;
-  const auto tile = [&](float* to, const T* from, Index from_stride) {
-    transpose_tile([&](Index i) { return Operand<T>::load_words(from + i * from_stride); },
+template <class Operand>
+inline void transpose_in(float* dst_t, Index dst_stride, const typename Operand::Element* src,
+                         Index stride, Index rows, Index h) {
+  using Element = typename Operand::Element;
+  constexpr Index kNumbers = kLanes * Operand::kDepth;
+  const auto tile = [&](float* to, const Element* from, Index from_stride) {
+    transpose_tile([&](Index i) { return Operand::load_words(from + i * from_stride); },
                    [&](Index d, F32 x) { store(to + d * dst_stride, x); });
   };
   for (Index i = 0; i < rows; i += kLanes)
     for (Index d = 0; d < h; d += kNumbers) {
-      float* to = dst_t + d / Operand<T>::kDepth * dst_stride + i;
-      const T* from = src + i * stride + d;
+      float* to = dst_t + d / Operand::kDepth * dst_stride + i;
+      const Element* from = src + i * stride + d;
       if (i + kLanes <= rows && d + kNumbers <= h) {
         tile(to, from, stride);
       } else {
-        T part[static_cast<std::size_t>(kLanes * kNumbers)] = {};
+        Element part[static_cast<std::size_t>(kLanes * kNumbers)] = {};
         for (Index r = 0; r < std::min(kLanes, rows - i); ++r)
           std::copy_n(from + r * stride, std::min(kNumbers, h - d), part + r * kNumbers);
         tile(to, part, kNumbers);
@@ -117,41 +118,42 @@ inline void prefetch_row(const T* row, Index h) {
 inline constexpr Index kRowsAhead = 16;
 
 // dst(dst_rows, width) <- words along the features of src(rows, h); zeros elsewhere.
-template <class T>
-inline void pack_rows(float* dst, Index width, Index dst_rows, const T* src, Index stride,
-                      Index rows, Index h) {
-  constexpr Index kNumbers = kLanes * Operand<T>::kDepth;
+template <class Operand>
+inline void pack_rows(float* dst, Index width, Index dst_rows, const typename Operand::Element* src,
+                      Index stride, Index rows, Index h) {
+  using Element = typename Operand::Element;
+  constexpr Index kNumbers = kLanes * Operand::kDepth;
   std::fill_n(dst + rows * width, (dst_rows - rows) * width, 0.0F);
   for (Index i = 0; i < rows; ++i, dst += width, src += stride) {
     if (i + kRowsAhead < rows) prefetch_row(src + kRowsAhead * stride, h);
     Index d = 0;
     for (; d + kNumbers <= h; d += kNumbers)
-      store(dst + d / Operand<T>::kDepth, Operand<T>::load_words(src + d));
+      store(dst + d / Operand::kDepth, Operand::load_words(src + d));
     if (d == h) continue;
-    std::fill(dst + d / Operand<T>::kDepth, dst + width, 0.0F);
-    T part[static_cast<std::size_t>(kNumbers)] = {};
+    std::fill(dst + d / Operand::kDepth, dst + width, 0.0F);
+    Element part[static_cast<std::size_t>(kNumbers)] = {};
     std::copy_n(src + d, h - d, part);
-    simd::for_lanes(words<T>(h - d), [&](Index w, auto lanes) {
-      store(dst + d / Operand<T>::kDepth + w, Operand<T>::load_words(part), lanes);
+    simd::for_lanes(words<Operand>(h - d), [&](Index w, auto lanes) {
+      store(dst + d / Operand::kDepth + w, Operand::load_words(part), lanes);
     });
   }
 }
 
 // dst(dst_rows, width) <- words along the rows of src(rows, h): a row of dst is kDepth of src.
 // Zeros elsewhere.
-template <class T>
-inline void pack_columns(float* dst, Index width, Index dst_rows, const T* src, Index stride,
-                         Index rows, Index h) {
-  constexpr Index kDepth = Operand<T>::kDepth;
+template <class Operand>
+inline void pack_columns(float* dst, Index width, Index dst_rows,
+                         const typename Operand::Element* src, Index stride, Index rows, Index h) {
+  constexpr Index kDepth = Operand::kDepth;
   for (Index i = 0; i < dst_rows * kDepth; i += kDepth, dst += width) {
     const Index filled = i < rows ? h : 0;
     for (Index n = i + kRowsAhead; n < std::min(i + kRowsAhead + kDepth, rows); ++n)
       prefetch_row(src + n * stride, h);
     simd::for_lanes(filled, [&](Index d, auto lanes) {
-      typename Operand<T>::Group x;
+      typename Operand::Group x;
       for (Index n = 0; n < kDepth; ++n)
         x[n] = i + n < rows ? load(src + (i + n) * stride + d, lanes) : simd::broadcast(0.0F);
-      store(dst + d, Operand<T>::combine(x), lanes);
+      store(dst + d, Operand::combine(x), lanes);
     });
     std::fill(dst + filled, dst + width, 0.0F);
   }

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/attention_impl.h"
+#include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 
 // The matrix products of the host attention, for tensors of fp32 and of bf16.
@@ -18,10 +20,12 @@ using simd::kLanes;
 using simd::load;
 using simd::store;
 
-// How operands of tensors of T are kept: kDepth numbers are in a word. Here it is one, and bf16 is
-// widened; P and dS are rounded to bf16 all the same, as the operands of a GPU's matrix units are.
+// How operands of tensors of Element are kept: kDepth numbers are in a word. Here it is one, and
+// bf16 is widened; P and dS are rounded to bf16 all the same, as the operands of a GPU's matrix
+// units are.
 template <class T>
-struct Operand {
+struct WideOperand {
+  using Element = T;
   static constexpr Index kDepth = 1;
   using Group = F32[1];  // vectors that follow along the depth
   static F32 multiply_add(F32 a, F32 b, F32 sum) { return simd::fma(a, b, sum); }
@@ -35,16 +39,18 @@ struct Operand {
   static void store_rows(float* row, Index /*stride*/, const Group& x) { store(row, round(x)); }
 };
 
-#if defined(__AVX512F__) && defined(__AVX512BF16__)
-// Sums are fp32. Beside the order of summation this differs from widened operands in that the
-// instructions take denormal numbers for zero and make none.
-template <>
-struct Operand<BF16> {
+#ifdef __AVX512F__
+// For CPUs with AVX-512 BF16. Sums are fp32. Beside the order of summation this differs from
+// widened operands in that the instructions take denormal numbers for zero and make none. They are
+// written as assembly: the compiler, which is to take no other instruction that AVX-512's first
+// CPUs lack, would refuse its own functions for them.
+struct PairedOperand {
+  using Element = BF16;
   static constexpr Index kDepth = 2;
   using Group = F32[2];
   static F32 multiply_add(F32 a, F32 b, F32 sum) {
-    return {_mm512_dpbf16_ps(sum.v, __builtin_bit_cast(__m512bh, a.v),
-                             __builtin_bit_cast(__m512bh, b.v))};
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.v) : "v"(a.v), "v"(b.v));
+    return sum;
   }
   static F32 load_words(const BF16* p) { return {_mm512_loadu_ps(p)}; }
   static F32 combine(const Group& x) {
@@ -72,10 +78,22 @@ struct Operand<BF16> {
  private:
   static constexpr __mmask32 kAllHalves = 0xFFFFFFFF;
   static __m512i rounded(const Group& x) {  // all of the first, then all of the second
-    return __builtin_bit_cast(__m512i, _mm512_cvtne2ps_pbh(x[1].v, x[0].v));
+    __m512i halves;
+    asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(x[1].v), "v"(x[0].v));
+    return halves;
   }
 };
 #endif
+
+// Calls body.operator()<Operand>() with how tensors of `dtype` become operands on this CPU.
+template <class Body>
+void dispatch_operand(DType dtype, const Body& body) {
+#ifdef __AVX512F__
+  if (dtype == DType::kBF16 && attention_multiplies_bf16())
+    return body.template operator()<PairedOperand>();
+#endif
+  dispatch(dtype, [&]<class T>() { body.template operator()<WideOperand<T>>(); });
+}
 
 // Accumulators of the micro-kernel: 16 of 32 registers, or 12 of 16. With AVX-512 other shapes
 // (12x2, 14x2, 6x4, 4x4, 8x3) measured the same or slower.
@@ -91,7 +109,7 @@ inline constexpr int kPanelVectors = 1;
 // a(r, k) is a[k * lda + r] if kUnitRows, else a[r * lda + k]. Not inlined, with which the backward
 // pass measured up to 8 % faster, and a loop that runs at least once, without which accumulators
 // went through memory (g++ 12).
-template <class T, int R, int N, bool kUnitRows, bool kAccumulate>
+template <class Operand, int R, int N, bool kUnitRows, bool kAccumulate>
 [[gnu::noinline]] void micro(float* c, Index ldc, const float* a, Index lda, const float* b,
                              Index ldb, Index depth, float factor) {
   F32 sum[static_cast<std::size_t>(R)][static_cast<std::size_t>(N)];
@@ -106,7 +124,7 @@ template <class T, int R, int N, bool kUnitRows, bool kAccumulate>
     for (int r = 0; r < R; ++r) {
       const F32 x = simd::broadcast(kUnitRows ? a[k * lda + r] : a[r * lda + k]);
       for (int n = 0; n < N; ++n)
-        sum[r][n] = Operand<T>::multiply_add(row[n], x, sum[r][n]);
+        sum[r][n] = Operand::multiply_add(row[n], x, sum[r][n]);
     }
   } while (++k < depth);
   for (int r = 0; r < R; ++r)
@@ -115,31 +133,32 @@ template <class T, int R, int N, bool kUnitRows, bool kAccumulate>
             kAccumulate ? sum[r][n] : sum[r][n] * simd::broadcast(factor));
 }
 
-template <class T, int R, int N, bool kUnitRows, bool kAccumulate>
+template <class Operand, int R, int N, bool kUnitRows, bool kAccumulate>
 inline void panel(float* c, Index ldc, const float* a, Index lda, const float* b, Index ldb,
                   Index rows, Index depth, float factor) {
   const Index step = kUnitRows ? 1 : lda;
   for (; rows >= R; rows -= R, c += R * ldc, a += R * step)
-    micro<T, R, N, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, depth, factor);
+    micro<Operand, R, N, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, depth, factor);
   if constexpr (R > 1)
     if (rows > 0)
-      panel<T, (R > 4 ? 4 : R / 2), N, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows, depth,
-                                                               factor);
+      panel<Operand, (R > 4 ? 4 : R / 2), N, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows,
+                                                                     depth, factor);
 }
 
 // c(rows, vectors * kLanes) <- factor a(rows, depth) b(depth, vectors * kLanes), or c + a b if
 // kAccumulate; depth in words.
-template <class T, bool kUnitRows, bool kAccumulate>
+template <class Operand, bool kUnitRows, bool kAccumulate>
 inline void product(float* c, Index ldc, const float* a, Index lda, const float* b, Index ldb,
                     Index rows, Index vectors, Index depth, float factor = 1.0F) {
   for (; vectors >= kPanelVectors; vectors -= kPanelVectors) {
-    panel<T, kPanelRows, kPanelVectors, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows, depth,
-                                                                factor);
+    panel<Operand, kPanelRows, kPanelVectors, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows,
+                                                                      depth, factor);
     b += kPanelVectors * kLanes;
     c += kPanelVectors * kLanes;
   }
   if (vectors > 0)
-    panel<T, kPanelRows, 1, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows, depth, factor);
+    panel<Operand, kPanelRows, 1, kUnitRows, kAccumulate>(c, ldc, a, lda, b, ldb, rows, depth,
+                                                          factor);
 }
 
 }  // namespace muo::host

@@ -166,10 +166,12 @@ void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<B
 bool multiplies_bf16() {
   // bf16 without AMX is twice fp32's rate on Zen 4 and later. On Intel's it is the same, and oneDNN
   // does not reach it (docs/performance.md).
-  static const bool fast = runs(dnnl::cpu_isa::avx512_core_amx) ||
-                           (runs(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amd") != 0);
+  static const bool fast =
+      runs(dnnl::cpu_isa::avx512_core_amx) || (has_avx512_bf16() && __builtin_cpu_is("amd") != 0);
   return fast;
 }
+
+bool has_avx512_bf16() { return runs(dnnl::cpu_isa::avx512_core_bf16); }
 
 }  // namespace muo::host
 

@@ -31,4 +31,7 @@ void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<B
 // Whether this CPU multiplies bf16 faster than fp32.
 bool multiplies_bf16();
 
+// Whether it has AVX-512 BF16. Both answers heed DNNL_MAX_CPU_ISA.
+bool has_avx512_bf16();
+
 }  // namespace muo::host
