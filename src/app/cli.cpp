@@ -53,7 +53,7 @@ template <class Options>
 Command parse_simple(const CommandRow& command, std::span<const char* const> arguments) {
   Options options;
   Parser parser(command, option_table(options));
-  if (!parser.parse(arguments)) return Answer{parser.help()};
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
   return options;
 }
@@ -78,10 +78,10 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
   if (format != nullptr) parser.add_flag("--json", json, "for programs");
   for (const Flag& flag : flags)
     parser.add_flag(flag.name, *flag.field, flag.help);
-  if (!parser.parse(arguments)) return Answer{parser.help()};
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
   if (!config.empty()) {
-    parser.apply_config(config);
+    parser.apply_config(find_config(config));
   } else if (!train.resume.empty()) {
     const RunDirectory run = find_run_directory(train);
     if (!run.resume.empty() && std::filesystem::exists(run.config())) {
@@ -121,6 +121,8 @@ Command parse_plan(const CommandRow& command, std::span<const char* const> argum
   if (articles) options.kind = PlanKind::kArticles;
   return options;
 }
+
+constexpr std::string_view kComplete = "complete";
 
 // Of a command that is several, their rows have it in front of their names.
 std::string_view member_name(const CommandRow& row) {
@@ -175,7 +177,7 @@ Command parse_doctor(const CommandRow& command, std::span<const char* const> arg
   DoctorOptions options;
   Parser parser(command, {});
   parser.add_flag("--gpu", options.gpu_only, "GPUs only; exit code 3 if CUDA cannot use them");
-  if (!parser.parse(arguments)) return Answer{parser.help()};
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
   return options;
 }
 
@@ -193,6 +195,26 @@ Command parse_checkpoint(std::span<const char* const> arguments) {
     default:
       return parse_simple<VerifyOptions>(*row, arguments.subspan(1));
   }
+}
+
+// What may follow the words behind `complete`, the last of which is being written; for shells
+// (src/app/completion).
+Command complete(std::span<const char* const> words) {
+  const auto offer = [&](std::span<const CommandRow> rows) {
+    Answer out;
+    for (const CommandRow& row : rows)
+      if (member_name(row).starts_with(words.back()))
+        out.text += fmt::format("{}\n", member_name(row));
+    return out;
+  };
+  const std::string_view first = words.empty() ? "" : words.front();
+  if (words.empty() || first == kComplete) return Answer{};
+  if (words.size() == 1) return offer(kCommands);
+  if (words.size() == 2 && first == "bench") return offer(kBench);
+  if (words.size() == 2 && first == "checkpoint") return offer(kCheckpoint);
+  std::vector<const char*> asked(words.begin(), words.end());
+  asked.push_back(kCompleteLast.data());
+  return parse_command_line(asked);
 }
 
 struct Run {
@@ -229,7 +251,7 @@ Command parse_command_line(std::span<const char* const> arguments) {
   if (arguments.empty()) throw InputError(fmt::format("no command: {}", kHint));
   const std::string_view name = arguments.front();
   if (name == "--help" || name == "-h" || name == "help") return Answer{general_help()};
-  if (name == "--version") return Answer{"muograph " MUO_VERSION "\n"};
+  if (name == kComplete) return complete(arguments.subspan(1));
   const auto command = std::ranges::find(kCommands, name, &CommandRow::name);
   if (command == kCommands.end()) {
     std::array<std::string_view, kCommands.size()> names;
@@ -249,8 +271,10 @@ Command parse_command_line(std::span<const char* const> arguments) {
   return parse_train(*command, rest);
 }
 
-int run_program(std::span<const char* const> arguments) {
+int run_program(std::span<const char* const> arguments, const char* version) {
   try {
+    if (arguments.size() == 1 && std::string_view(arguments[0]) == "--version")
+      return Run{}(Answer{fmt::format("muograph {}\n", version)});
     return std::visit(Run{}, parse_command_line(arguments));
   } catch (const InputError& error) {
     return report(error.what(), 2);

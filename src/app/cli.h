@@ -29,7 +29,7 @@ using Command =
 Command parse_command_line(std::span<const char* const> arguments);
 
 // The whole program: parses, runs, and turns exceptions into one line on stderr and an exit code
-// (2: InputError, 3: anything else).
-int run_program(std::span<const char* const> arguments);
+// (2: InputError, 3: anything else). `version` is what --version says.
+int run_program(std::span<const char* const> arguments, const char* version);
 
 }  // namespace muo

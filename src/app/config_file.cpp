@@ -52,6 +52,17 @@ std::string value_text(const OptionRow& row) {
 
 }  // namespace
 
+std::filesystem::path find_config(const std::string& name) {
+  const std::filesystem::path given = name;
+  std::error_code error;
+  if (given.has_parent_path() || std::filesystem::exists(given, error)) return given;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* folder : {"../share/muograph/configs", "../../configs"})
+    if (const auto file = program / folder / given; std::filesystem::exists(file, error))
+      return file.lexically_normal();
+  return given;
+}
+
 void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
                  const std::function<bool(std::string_view)>& skip) {
   std::vector<std::string_view> names(rows.size());

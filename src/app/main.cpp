@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "app/cli.h"
+#include "muograph_version.h"
 
 #ifdef __x86_64__
 namespace {
@@ -31,5 +32,6 @@ using Initialiser = void (*)(int, char**, char**);
 #endif
 
 int main(int argc, char** argv) {
-  return muo::run_program({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
+  return muo::run_program({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)},
+                          MUO_VERSION);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,11 @@ struct CommandRow {
   std::string_view name;
   std::string_view help;
 };
+
+// Behind the words of a command line: they are not to be run, but the last of them, perhaps empty,
+// is to be completed.
+inline constexpr std::string_view kCompleteLast = "--complete-last-word";
+
 // "--depth N    layers [4]": the default behind the text, where it reads as one.
 class HelpFormatter final : public CLI::Formatter {
  public:
@@ -72,17 +78,13 @@ class Parser {
   void add_flag(const char* name, bool& field, const char* help) {
     app_.add_flag(name, field, help)->group(kOther);
   }
-  [[nodiscard]] std::string help() const {
-    // CLI11 leaves two blank lines between groups.
-    std::string text = app_.help();
-    for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n"))
-      text.erase(at, 1);
-    return text;
-  }
 
-  // False: help was asked for.
-  bool parse(std::span<const char* const> arguments) {
+  // Nothing, or what was asked for instead of running anything: help, or how the last word may go
+  // on (a line for each way; none: as the name of a file).
+  std::optional<std::string> parse(std::span<const char* const> arguments) {
     app_.set_help_flag("-h,--help", "print this and exit")->group(kOther);
+    if (!arguments.empty() && arguments.back() == kCompleteLast)
+      return completions(arguments.first(arguments.size() - 1));
     std::vector<std::string> reversed;  // as CLI11 wants them
     for (const char* argument : arguments)
       reversed.push_back(with_dashes(argument));
@@ -90,7 +92,7 @@ class Parser {
     try {
       app_.parse(std::move(reversed));
     } catch (const CLI::CallForHelp&) {
-      return false;
+      return help();
     } catch (const CLI::ArgumentMismatch& error) {
       throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
     } catch (const CLI::RequiredError& error) {
@@ -100,7 +102,7 @@ class Parser {
       throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
     }
     refuse_unknown();
-    return true;
+    return std::nullopt;
   }
 
   [[nodiscard]] bool is_given(std::string_view name) const {
@@ -141,6 +143,34 @@ class Parser {
                        static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
                    '_', '-');
     return argument;
+  }
+
+  [[nodiscard]] std::string help() const {
+    // CLI11 leaves two blank lines between groups.
+    std::string text = app_.help();
+    for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n"))
+      text.erase(at, 1);
+    return text;
+  }
+
+  [[nodiscard]] std::string completions(std::span<const char* const> words) const {
+    const std::string_view last = words.empty() ? "" : words.back();
+    const std::string_view before = words.size() < 2 ? "" : words[words.size() - 2];
+    std::string out;
+    const auto offer = [&](std::string_view word) {
+      if (word.starts_with(last)) out += fmt::format("{}\n", word);
+    };
+    const auto row = std::ranges::find_if(rows_, [&](const OptionRow& candidate) {
+      return before.starts_with("--") && candidate.name == before.substr(2);
+    });
+    if (row != rows_.end() && !last.starts_with("-")) {
+      for (const std::string_view value : values_of(*row))
+        offer(value);
+    } else if (before != "--config" || last.starts_with("-")) {
+      for (const CLI::Option* option : app_.get_options())
+        offer("--" + option->get_lnames().at(0));
+    }
+    return out;
   }
 
   void refuse_unknown() const {

@@ -118,6 +118,24 @@ struct Text {
   }
 };
 
+struct Values {
+  const OptionRow& row;
+
+  std::vector<std::string_view> operator()(const bool* /*field*/) const { return {"on", "off"}; }
+  std::vector<std::string_view> operator()(const DType* /*field*/) const {
+    return {name_of(DType::kF32), name_of(DType::kBF16)};
+  }
+  template <class Value>
+  std::vector<std::string_view> operator()(const std::optional<Value>* /*field*/) const {
+    const Value* const value = nullptr;
+    return (*this)(value);
+  }
+  template <class Other>
+  std::vector<std::string_view> operator()(const Other* /*field*/) const {
+    return row.choices;
+  }
+};
+
 // Levenshtein's distance.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -149,6 +167,10 @@ void set_option(const OptionRow& row, std::span<const std::string> values, std::
   }
   for (const std::string& text : values)
     std::visit(Setter{row, where, text}, row.field);
+}
+
+std::vector<std::string_view> values_of(const OptionRow& row) {
+  return std::visit(Values{row}, row.field);
 }
 
 std::string option_text(const OptionRow& row) { return std::visit(Text{}, row.field); }

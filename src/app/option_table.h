@@ -53,6 +53,8 @@ std::vector<OptionRow> option_table(VerifyOptions& options);
 void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where);
 
 [[nodiscard]] bool is_list(const OptionRow& row);
+// All values that the option may have, if they are few words.
+[[nodiscard]] std::vector<std::string_view> values_of(const OptionRow& row);
 // The field's value as people write it: "0.02", "on", "auto".
 [[nodiscard]] std::string option_text(const OptionRow& row);
 

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/paths.h"
 
 namespace muo {
 namespace {
@@ -206,6 +207,13 @@ TEST(ConfigFile, IsOverruledByTheCommandLine) {
   EXPECT_THAT(given.data, ElementsAre("text"));
   EXPECT_EQ(given.matrix_lr, 0.25);
   EXPECT_EQ(given.num_iterations, 7);
+}
+
+TEST(ConfigFile, MayBeOneThatComesAlong) {
+  EXPECT_EQ(find_config("d4.toml"),
+            std::filesystem::path(test::source_directory()) / "configs/d4.toml");
+  EXPECT_EQ(find_config("no_such.toml"), "no_such.toml");
+  EXPECT_EQ(find_config("./d4.toml"), "./d4.toml");
 }
 
 TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {

@@ -33,6 +33,13 @@ TEST(Program, HelpAndVersionGoToStdout) {
   }
 }
 
+TEST(Program, SaysWhichCommitAndBuildItIs) {
+  EXPECT_THAT(
+      test::run_program("--version").out,
+      testing::MatchesRegex(
+          "muograph [0-9.]+ \\((commit [0-9a-f]+(-modified)?|unknown commit), [A-Za-z]+\\)\n"));
+}
+
 TEST(Program, BadUsageIsOneLineAndExitTwo) {
   expect_refused("", "no command");
   expect_refused("trian", "did you mean train?");

@@ -1,0 +1,10 @@
+# Writes muograph_version.h, if it is to be another one: for each build, as the commit may have changed.
+#   cmake -DVERSION=0.1.0 -DBUILD_TYPE=Release -DSOURCE=DIR -DOUT=FILE -P version.cmake
+execute_process(COMMAND git -C ${SOURCE} describe --always --dirty=-modified --exclude=* --abbrev=12
+                OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
+if(failed)  # no git, or the sources of an archive
+  set(commit "unknown commit")
+else()
+  set(commit "commit ${commit}")
+endif()
+file(CONFIGURE OUTPUT ${OUT} CONTENT "#define MUO_VERSION \"${VERSION} (${commit}, ${BUILD_TYPE})\"\n")

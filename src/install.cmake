@@ -1,0 +1,52 @@
+# `cmake --install`, and packages by CPack: the program, its libraries in a folder of their own, and what
+# users read. The folder can be moved as a whole.
+include(GNUInstallDirs)
+set(muo_libraries ${CMAKE_INSTALL_LIBDIR}/muograph)
+file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${muo_libraries})
+if(NOT DEFINED CMAKE_INSTALL_RPATH)  # the gpu preset's, whose programs and libraries share one folder
+  set_target_properties(muograph PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
+endif()
+# Libraries that no system's package brought: those of a toolkit, or what setup.sh fetched without root.
+set_target_properties(muograph_core muograph_core_avx512 PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+
+install(TARGETS muograph COMPONENT program)
+install(TARGETS muograph_core LIBRARY DESTINATION ${muo_libraries} COMPONENT program)
+install(TARGETS muograph_core_avx512 COMPONENT program
+        LIBRARY DESTINATION ${muo_libraries}/glibc-hwcaps/x86-64-v4)
+install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph COMPONENT program
+        FILES_MATCHING PATTERN *.toml)
+install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(FILES src/app/completion/muograph.bash RENAME muograph COMPONENT program
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+foreach(folder IN ITEMS site-functions vendor-completions)  # the latter where Debian's packages have it
+  install(FILES src/app/completion/_muograph COMPONENT program
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder})
+endforeach()
+set(CPACK_COMPONENTS_ALL program)
+if(TARGET muograph_cuda)
+  # MUO_CUDA_RPATH: where else than beside it the plug-in finds CUDA's libraries, for a Python package.
+  set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${MUO_CUDA_RPATH}"
+                        INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS muograph_cuda LIBRARY DESTINATION ${muo_libraries} COMPONENT cuda)
+  list(APPEND CPACK_COMPONENTS_ALL cuda)
+endif()
+
+# muograph.deb and, of a build with the plug-in, muograph-cuda.deb: `cpack --config build/release/CPackConfig.cmake`.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "the muograph authors")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains GPTs on one machine")
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME muograph)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
+# CUDA's libraries come from NVIDIA's packages, of which there are several, or from no package.
+set(CPACK_DEBIAN_CUDA_PACKAGE_NAME muograph-cuda)
+set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "muograph (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_CUDA_DESCRIPTION "CUDA backend of muograph, for CUDA 13's libraries")
+include(CPack)
