@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "app/cli.h"
-#include "muograph_version.h"
+#include "app/version.h"
 
 #ifdef __x86_64__
 namespace {
@@ -33,5 +33,5 @@ using Initialiser = void (*)(int, char**, char**);
 
 int main(int argc, char** argv) {
   return muo::run_program({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)},
-                          MUO_VERSION);
+                          muo::kVersion);
 }

@@ -1,4 +1,4 @@
-# Writes muograph_version.h, if it is to be another one: for each build, as the commit may have changed.
+# Writes the source that defines kVersion (version.h), if it is to be another one: for each build, as the commit may have changed.
 #   cmake -DVERSION=0.1.0 -DBUILD_TYPE=Release -DSOURCE=DIR -DOUT=FILE -P version.cmake
 execute_process(COMMAND git -C ${SOURCE} describe --always --dirty=-modified --exclude=* --abbrev=12
                 OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
@@ -7,4 +7,8 @@ if(failed)  # no git, or the sources of an archive
 else()
   set(commit "commit ${commit}")
 endif()
-file(CONFIGURE OUTPUT ${OUT} CONTENT "#define MUO_VERSION \"${VERSION} (${commit}, ${BUILD_TYPE})\"\n")
+file(CONFIGURE OUTPUT ${OUT} CONTENT [[
+#include "app/version.h"
+
+const char* const muo::kVersion = "@VERSION@ (@commit@, @BUILD_TYPE@)";
+]] @ONLY)

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs muograph in its three ways, and trains for 5 steps with each: by `cmake --install` into a folder,
+# which is then moved; as a Debian package, which is removed again; in a virtual environment by pip. It installs
+# and removes packages: for a chroot (scripts/try_in_chroot.sh --install SUITE) or another machine to spare.
+#   scripts/try_install.sh     as root
+# Prints one line of JSON. Exit codes: 0 all is well, 1 not (one line on standard error says what).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/path.sh
+
+fail() { echo "try_install.sh: $1" >&2; exit 1; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+log=$folder/log
+
+# A command that is to succeed, and says what it did only if it does not.
+quietly() { "$@" >"$log" 2>&1 || { tail -n 5 "$log" >&2; fail "$*: exit code $?"; }; }
+
+# Five steps by program $1 in an empty folder; the configuration is one that comes along.
+train() {
+  local run=$folder/run
+  rm -rf "$run"
+  mkdir "$run"
+  (cd "$run" && quietly "$1" train --data /usr/include/*.h --config quick.toml --num-iterations 5 --out out)
+  grep -q '^trained 5 steps' "$log" || fail "$1 did not say that it trained 5 steps"
+}
+
+begin=$SECONDS
+quietly scripts/setup.sh
+quietly cmake --preset release
+quietly cmake --build --preset release
+quietly cmake --install build/release --prefix "$folder/first" --strip
+mv "$folder/first" "$folder/moved"
+train "$folder/moved/bin/muograph"
+version=$("$folder/moved/bin/muograph" --version)
+kernels=$("$folder/moved/bin/muograph" doctor | sed -n 's/^host kernels *//p')
+bash -c 'PATH=$1/bin:$PATH; source "$1/share/bash-completion/completions/muograph"
+         COMP_WORDS=(muograph tr) COMP_CWORD=1; _muograph; [ "${COMPREPLY[*]}" = train ]' bash "$folder/moved" ||
+  fail "bash does not complete 'muograph tr'"
+install_seconds=$((SECONDS - begin))
+
+begin=$SECONDS
+quietly cpack --config build/release/CPackConfig.cmake -B "$folder"
+packages=("$folder"/*.deb)
+quietly dpkg --install "${packages[@]}"
+train /usr/bin/muograph
+needs=$(dpkg-query -W -f '${Depends}' muograph)
+installed=(muograph)
+if [ ${#packages[@]} -gt 1 ]; then installed+=(muograph-cuda); fi
+quietly dpkg --remove "${installed[@]}"
+for left in /usr/bin/muograph /usr/lib/muograph /usr/share/muograph; do
+  [ ! -e "$left" ] || fail "dpkg --remove muograph left $left"
+done
+package_seconds=$((SECONDS - begin))
+
+begin=$SECONDS
+quietly apt-get install --yes --no-install-recommends python3-venv
+quietly python3 -m venv "$folder/venv"
+quietly "$folder/venv/bin/pip" install .
+train "$folder/venv/bin/muograph"
+[ "$("$folder/venv/bin/muograph" --version)" = "$version" ] || fail "pip's muograph is of another version than $version"
+# What NVIDIA's packages install beside it is found there: a library of the right name stands for one.
+plug_in=$(find "$folder/venv" -name libmuograph_cuda.so)
+beside=none
+if [ -n "$plug_in" ]; then
+  nvidia=$(cd "$(dirname "$plug_in")/../../.." && pwd)/nvidia/cu13/lib
+  mkdir -p "$nvidia"
+  cp "$(ldd "$plug_in" | awk '$1 ~ /^libcublasLt/ {print $3}')" "$nvidia"
+  ldd "$plug_in" | grep -qF "$nvidia/libcublasLt" || fail "$plug_in does not find cuBLAS in $nvidia"
+  beside=found
+fi
+pip_seconds=$((SECONDS - begin))
+
+printf '{"date":"%s","version":"%s","debian":"%s","host_kernels":"%s","install_seconds":%d,' \
+  "$(date +%F)" "$version" "$(cat /etc/debian_version)" "$kernels" $install_seconds
+printf '"package_seconds":%d,"package_mib":%d,"package_needs":"%s","pip_seconds":%d,"cuda_libraries_of_pip":"%s"}\n' \
+  $package_seconds $(($(stat -c %s "${packages[@]}" | paste -sd +) >> 20)) "$needs" $pip_seconds "$beside"

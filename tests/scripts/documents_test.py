@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Every command that a document shows works: each is run in a folder with the files that it names, trainings
+cut down to a tiny model and two steps, or is known to RUN_ELSEWHERE.      tests/scripts/documents_test.py BUILD"""
+import os
+import pathlib
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+# Commands by a part of theirs: the file that runs them, in which their program must be named, or what the
+# document has to say, of what they need that is not everywhere.
+RUN_ELSEWHERE = {
+    "scripts/test.sh": ".ci/run",
+    "scripts/setup.sh": ".ci/run",
+    "scripts/check.sh": ".ci/run",
+    "cmake --preset": ".ci/run",
+    "cmake --build --preset": ".ci/run",
+    ".ci/run": ".github/workflows/ci.yml",
+    "scripts/gpu_check.sh": "tests/scripts/gpu_check_test.py",
+    "scripts/gpu_results.py": "tests/scripts/gpu_check_test.py",
+    "scripts/gpu_pack.sh": "CUDA toolkit",
+    "scripts/check_cuda_architectures.py": "CUDA toolkit",
+    "scripts/fetch_cuda.sh": "tests/app/train_script_test.cpp",
+    "scripts/try_in_chroot.sh": "chroot",
+    "scripts/try_aarch64.sh": "chroot",
+    "scripts/try_install.sh": "scripts/try_in_chroot.sh",
+    "scripts/bench_peers.py": "PyTorch",
+    "scripts/convert_nanochat.py": "PyTorch",
+    "scripts/make_nanochat_golden.py": "PyTorch",
+    "nsys ": "have not been run",
+    "cmake --install": "scripts/try_install.sh",
+    "cpack ": "scripts/try_install.sh",
+    "dpkg ": "scripts/try_install.sh",
+    "pip install": "scripts/try_install.sh",
+}
+STARTS = re.compile(r"(\w+=\S+ )*(python3? )?(muograph |ctest |build/(release|dev)/\w+( |$)|\w+_bench |"
+                    + "|".join(map(re.escape, RUN_ELSEWHERE)) + ")")
+# For words that stand for something of the user's.
+PLACEHOLDERS = {"COMMAND": "doctor", "FILE": "configs/d4.toml", "RUN": "d4", "SHARD": "shards/val.bin",
+                "NAME": "Golden", "...": "--seed=1"}
+TINY = {"--n-layer": "1", "--n-embd": "64", "--n-head": "1", "--max-seq-len": "32", "--device-batch-size": "1",
+        "--total-batch-size": "auto", "--target-batch-size": "64", "--eval-tokens": "64", "--num-iterations": "2", "--steps": "1", "--data": "my.txt"}
+
+
+def commands(document):
+    """The commands in blocks and in spans of code, without comments and with lines joined."""
+    text = re.sub(r"\\\n\s*", " ", document.read_text())
+    blocks = re.compile(r"^```\n(.*?)^```|((?:^    .*\n)+)", re.M | re.S)
+    for match in blocks.finditer(text):
+        for line in (match.group(1) or match.group(2)).splitlines():
+            yield from re.sub(r" +# .*", "", line).strip().split(" && ")
+    for match in re.finditer(r"`([^`]+)`", blocks.sub("", text)):
+        yield " ".join(match.group(1).split())
+
+
+class Sandbox:
+    """A folder that looks like a clone with its builds, and like a user's."""
+
+    def __init__(self, folder, build):
+        self.folder, self.build = folder, build
+        (folder / "build").mkdir()
+        for name in ("release", "dev"):
+            (folder / "build" / name).symlink_to(build)
+        for name in ("configs", "scripts", "docs"):
+            (folder / name).symlink_to(ROOT / name)
+        text = b"".join((ROOT / name).read_bytes() for name in ("README.md", "LICENSE"))
+        (folder / "data").mkdir()
+        for name in ("my.txt", "tinyshakespeare.txt", "data/tinyshakespeare.txt"):
+            (folder / name).write_bytes(text)
+        (folder / "shards").mkdir()
+        for name in ("train", "val"):  # 20240520, version 1, number of tokens; then ids
+            header = struct.pack("<256i", 20240520, 1, len(text), *[0] * 253)
+            (folder / "shards" / f"{name}.bin").write_bytes(header + struct.pack(f"<{len(text)}H", *text))
+        self.run(tiny(["muograph", "train", "--out", "first"]))
+        self.run(["muograph", "checkpoint", "export", "--checkpoint", "first", "--out", "exported_first"])
+        for file in (folder / "exported_first").iterdir():
+            file.rename(folder / re.sub(r"_\d+", "_000123", file.name))
+
+    def run(self, words):
+        variables = dict(os.environ, PATH=f"{self.build}:{os.environ['PATH']}")
+        words = [str(self.build / "muograph") if word == "muograph" else word for word in words]
+        while "=" in words[0]:
+            name, value = words.pop(0).split("=")
+            variables[name] = value.replace("$PWD", str(self.folder))
+        done = subprocess.run(words, cwd=self.folder, env=variables, stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"exit code {done.returncode}: {done.stdout[-600:]}")
+        return done.stdout
+
+
+def tiny(words):
+    """The command of a training or of a measurement with the sizes of TINY instead of its own."""
+    sizes = dict(TINY)
+    del sizes["--steps" if "train" in words else "--data"]
+    if "--resume" in words and "--data" not in words:  # its run has two steps already
+        sizes = {"--num-iterations": "3"}
+    elif "--data" in words:
+        sizes["--data"] = words[words.index("--data") + 1]
+    kept = [word for before, word in zip(["", *words], words) if word not in sizes and before not in sizes]
+    return [*kept, *(part for option in sizes.items() for part in option)]
+
+
+def runs_elsewhere(command, document):
+    """Whether something else runs the command, that is there, or it says what it needs."""
+    for start, place in RUN_ELSEWHERE.items():
+        if start in command:
+            path = ROOT / place
+            said, wanted = (path, start.split("/")[-1]) if path.is_file() else (document, place)
+            if wanted not in " ".join(said.read_text().split()):
+                raise RuntimeError(f"not run here, and {said.relative_to(ROOT)} does not have '{wanted}'")
+            return True
+    return False
+
+
+def try_command(sandbox, command):
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command)]
+    if words[0] == "scripts/train.sh":  # its own part is tested by tests/app/train_script_test.cpp
+        words[:1] = ["muograph", "train", "--config", "configs/quick.toml"]
+    if words[0] == "ctest":
+        if "Total Tests: 0" in sandbox.run(["ctest", "--test-dir", str(sandbox.build), *words[3:], "--show-only"]):
+            raise RuntimeError("there is no such test")
+    elif any(word.endswith("_bench") for word in words):
+        if "/" not in sandbox.run([*words, "--benchmark_list_tests"]):
+            raise RuntimeError("no benchmark has such a name")
+    elif "train" in words or "bench" in words[:-1]:
+        sandbox.run(tiny(words))
+    elif words[-1] != "bench":
+        sandbox.run(words)
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    documents = [file for pattern in ("*.md", "*/*.md", "*/*/*.md") for file in sorted(ROOT.glob(pattern))
+                 if file.relative_to(ROOT).parts[0] != "build"]
+    tried, failed = set(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        sandbox = Sandbox(pathlib.Path(folder), build)
+        for document in documents:
+            for command in filter(STARTS.match, commands(document)):
+                command = re.sub(r"build/(release|dev)/muograph", "muograph", command)
+                try:
+                    if not runs_elsewhere(command, document) and command not in tried:
+                        try_command(sandbox, command)
+                except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+                    failed += 1
+                    print(f"{document.relative_to(ROOT)}: {command}\n  {error}")
+                tried.add(command)
+    print(f"{len(tried)} commands, {failed} failed")
+    sys.exit(failed > 0 or len(tried) < 40)
+
+
+main()
