@@ -49,31 +49,51 @@ void multiply_widened(const Product& p, Block<const BF16> whole_a, Block<const B
     }
 }
 
-// Of a transposed matrix, columns are packed. Where rows are multiples of 4 KiB, the elements of a
-// column fall into the same few sets of each cache, and a product takes a sixth longer; so columns
-// of large ones are copied to rows of another length first, kPanel of them at a time.
+// Where the rows of an operand that is read down its columns (a transposed a, a plain b) are
+// multiples of 4 KiB, a column's elements fall into the same few sets of each cache, and a product
+// takes up to twice as long. So kPanel columns at a time are copied to rows of another length.
 constexpr std::int64_t kPanel = 1024;
 
 template <class In>
-constexpr std::int64_t kSize = sizeof(In);
+class Panel {
+ public:
+  // For each number that is copied `uses` multiply-adds wait.
+  static bool pays(std::int64_t columns, std::int64_t rows, std::int64_t uses) {
+    return columns % kPanel == 0 && columns * kSize % 4096 == 0 && rows <= kMostRows && uses >= 32;
+  }
+  // Columns [first, first + kPanel) of x (rows, columns).
+  Block<const In> operator()(Block<const In> x, std::int64_t rows, std::int64_t first) {
+    constexpr std::int64_t kStride = kPanel + 64 / kSize;
+    In* copy = reinterpret_cast<In*>(memory_.floats(rows * kStride * kSize / 4));
+    for (std::int64_t row = 0; row < rows; ++row)
+      std::copy_n(x.data + row * x.stride + first, kPanel, copy + row * kStride);
+    return {copy, kStride};
+  }
 
-template <class In>
-bool collides(const Product& p) {
-  return p.transpose_a && p.m > kPanel && p.m % kPanel == 0 && p.m * kSize<In> % 4096 == 0;
+ private:
+  static constexpr std::int64_t kSize = sizeof(In);
+  static constexpr std::int64_t kMostRows = 8192;  // 34 MB for a thread
+  Scratch memory_;
+};
+
+template <class In, class T>
+void multiply_by_columns(const Product& p, Block<const In> a, Block<const In> b, Block<T> d) {
+  if (p.transpose_b || !Panel<In>::pays(p.n, p.k, p.m)) return product(p, a, b, d);
+  static thread_local Panel<In> panel;
+  Product part = p;
+  part.n = kPanel;
+  for (std::int64_t j = 0; j < p.n; j += kPanel)
+    product(part, a, panel(b, p.k, j), Block<T>{d.data + j, d.stride});
 }
 
 template <class In, class T>
-void multiply_by_panels(const Product& p, const In* a, Block<const In> b, T* d) {
-  constexpr std::int64_t kStride = kPanel + 64 / kSize<In>;
-  static thread_local Scratch memory;
-  In* copy = reinterpret_cast<In*>(memory.floats(p.k * kStride * kSize<In> / kSize<float>));
+void multiply_by_panels(const Product& p, Block<const In> a, Block<const In> b, Block<T> d) {
+  if (!p.transpose_a || !Panel<In>::pays(p.m, p.k, p.n)) return multiply_by_columns(p, a, b, d);
+  static thread_local Panel<In> panel;
   Product part = p;
   part.m = kPanel;
-  for (std::int64_t i = 0; i < p.m; i += kPanel) {
-    for (std::int64_t row = 0; row < p.k; ++row)
-      std::copy_n(a + row * p.m + i, kPanel, copy + row * kStride);
-    product(part, Block<const In>{copy, kStride}, b, Block<T>{d + i * p.n, p.n});
-  }
+  for (std::int64_t i = 0; i < p.m; i += kPanel)
+    multiply_by_columns(part, panel(a, p.k, i), b, Block<T>{d.data + i * d.stride, d.stride});
 }
 
 // T is the type of c and d, In of the operands. Nothing here depends on what else the machine does:
@@ -85,8 +105,7 @@ void multiply(const Product& p, const In* a, const In* b, const T* c, T* d) {
   if constexpr (std::is_same_v<In, BF16>)
     if (!multiplies_bf16()) return multiply_widened(p, whole_a, whole_b, c, d);
   if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
-  if (collides<In>(p)) return multiply_by_panels(p, a, whole_b, d);
-  product(p, whole_a, whole_b, {d, p.n});
+  multiply_by_panels(p, whole_a, whole_b, Block<T>{d, p.n});
 }
 
 // d <- beta c, where there is nothing to multiply. c is null if it does not count.
