@@ -36,7 +36,7 @@ RUN_ELSEWHERE = {
     "cmake --install": "scripts/try_install.sh",
     "cpack ": "scripts/try_install.sh",
     "dpkg ": "scripts/try_install.sh",
-    "pip install": "scripts/try_install.sh",
+    "pip ": "scripts/try_install.sh",
 }
 STARTS = re.compile(r"(\w+=\S+ )*(python3? )?(muograph |ctest |build/(release|dev)/\w+( |$)|\w+_bench |"
                     + "|".join(map(re.escape, RUN_ELSEWHERE)) + ")")
@@ -111,7 +111,7 @@ def runs_elsewhere(command, document):
     for start, place in RUN_ELSEWHERE.items():
         if start in command:
             path = ROOT / place
-            said, wanted = (path, start.split("/")[-1]) if path.is_file() else (document, place)
+            said, wanted = (path, start.strip().split("/")[-1]) if path.is_file() else (document, place)
             if wanted not in " ".join(said.read_text().split()):
                 raise RuntimeError(f"not run here, and {said.relative_to(ROOT)} does not have '{wanted}'")
             return True
@@ -130,7 +130,7 @@ def try_command(sandbox, command):
             raise RuntimeError("no benchmark has such a name")
     elif "train" in words or "bench" in words[:-1]:
         sandbox.run(tiny(words))
-    elif words[-1] != "bench":
+    elif words[1:] not in ([], ["bench"]):
         sandbox.run(words)
 
 
