@@ -5,6 +5,8 @@
 #   $instead          what to do where they cannot be had
 # An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
 
+PATH=$third_party/debian/bin/python:$PATH  # with the pip that unpack_packages.sh has brought
+
 fail() { echo "${0##*/}: $*" >&2; exit 3; }
 
 # The line of what pip or Python wrote that says what went wrong: a broken connection, to pip, is a version

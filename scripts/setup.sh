@@ -17,7 +17,7 @@ case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git) ;;
   --fuzz) packages+=(clang libclang-rt-dev) ;;
-  --cuda) packages+=(python3 python3-pip) ;;
+  --cuda) packages+=(python3-pip) ;;
   *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz and --cuda" >&2; exit 2 ;;
 esac
 
@@ -41,7 +41,7 @@ has_command() {
     g++) has_compiler ;;
     cmake) has_cmake ;;
     ninja-build) command -v ninja >/dev/null ;;
-    python3-pip) python3 -m pip --version >/dev/null 2>&1 ;;
+    python3-pip) PATH=$third_party/debian/bin/python:$PATH python3 -m pip --version >/dev/null 2>&1 ;;
     clang-format | clang-tidy | shellcheck | python3 | ccache | git) command -v "$1" >/dev/null ;;
     *) return 1 ;;
   esac
@@ -121,12 +121,12 @@ install_missing() {
   fi
 }
 
-# A compiler belongs to its machine, and git would need more than its libraries beside it.
+# A compiler belongs to its machine; git and Python would need more than their libraries beside them.
 unpack_missing() {
   local package refused=() what=()
   for package in "${missing[@]}"; do
     case "$package" in
-      g++* | clang | libclang-rt-dev | git) refused+=("$package") ;;
+      g++* | clang | libclang-rt-dev | git | python3) refused+=("$package") ;;
       python3-pip)  # Debian's pip reads root's certificates wherever it lies itself
         [ -e "${MUO_GPU_ROOT:-}/etc/ssl/certs/ca-certificates.crt" ] || refused+=(ca-certificates) ;;
     esac

@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
 # Downloads Debian or Ubuntu packages, with what they depend on and this machine lacks, from the machine's own
 # sources and unpacks them into build/third_party/debian: for whom cannot install them. CMakeLists.txt
-# looks there; scripts/path.sh puts the programs among them on PATH.
+# looks there; scripts/path.sh puts the programs among them on PATH, but for Python, which is for pip only
+# (scripts/python_packages.sh): who starts it again by its own name would miss its libraries.
 #   scripts/unpack_packages.sh PACKAGE...
 #   scripts/unpack_packages.sh list      prints which were asked for before and are there whole
-# An interrupted call leaves its packages off that list, and the next one unpacks them again.
+# bin/packages there is that list. An interrupted call changes nothing in bin/, and the next one unpacks its
+# packages again.
 # Exit codes: 0 they are there; 3 they are not, and one line on standard error says why, and what to do.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 debian=$third_party/debian
 own=$third_party/apt  # apt's lists and downloads: root's are not ours to write
-programs=(python3 clang-format clang-tidy shellcheck ccache)
+programs=(python/python3 clang-format clang-tidy shellcheck ccache)
 
 fail() { echo "unpack_packages.sh: $*" >&2; exit 3; }
 
 # Its first line is the release that the packages are of.
 release=$(sed -n 's/^\(ID\|VERSION_ID\)=//p' /etc/os-release | paste -s -d ' ')
 list() {
-  if [ "$(head -n 1 "$debian/packages" 2>/dev/null)" = "$release" ]; then tail -n +2 "$debian/packages"; fi
+  if [ "$(head -n 1 "$debian/bin/packages" 2>/dev/null)" = "$release" ]; then tail -n +2 "$debian/bin/packages"; fi
 }
 
 apt() {
@@ -61,32 +63,32 @@ link_installed_libraries() {
 }
 
 # Programs find libraries and modules in folders of the system unless they are told where else.
-write_programs() {
+write_programs() (
+  shopt -s nullglob
   local program libraries modules path
   cd "$debian"
-  # shellcheck disable=SC2016  # the script's variable
-  libraries=$(printf '$here/%s:' {usr/,}lib/*-linux-gnu/)
-  # Of Python's own modules some are packages, too.
-  # shellcheck disable=SC2016
-  modules=$(printf '$here/%s:' usr/lib/python3*/ usr/lib/python3/dist-packages/)
-  mkdir -p bin
+  folders() { printf ":\$here/%s" "$@"; }
+  libraries=$(folders {usr/,}lib/*-linux-gnu/)
+  modules=$(folders usr/lib/python3*/{,dist-packages/})  # of Python's own modules some are packages, too
+  rm -rf bin.new bin.old
+  mkdir -p bin.new/python
   for program in "${programs[@]}"; do
-    path=\$here/usr/bin/$program
-    if [ "$program" = python3 ] && [ ! -e usr/bin/python3 ] && [ -e usr/lib/python3/dist-packages/pip ]; then
-      path=/usr/bin/python3
-    elif [ ! -e "usr/bin/$program" ]; then
-      continue
+    path=usr/bin/${program##*/}
+    if [ -e "$path" ]; then path=\$here/$path
+    elif [ "$path" = usr/bin/python3 ] && [ -e usr/lib/python3/dist-packages/pip ]; then path=/$path
+    else continue
     fi
-    cat >"bin/$program" <<SCRIPT
+    cat >"bin.new/$program" <<SCRIPT
 #!/bin/sh
 # Written by scripts/unpack_packages.sh.
-here=\${0%/*}/..
-export LD_LIBRARY_PATH="$libraries\$LD_LIBRARY_PATH" PYTHONPATH="$modules\$PYTHONPATH"
+here=\${0%/$program}/..
+export LD_LIBRARY_PATH="${libraries#:}\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
+export PYTHONPATH="${modules#:}\${PYTHONPATH:+:\$PYTHONPATH}"
 exec "$path" "\$@"
 SCRIPT
-    chmod +x "bin/$program"
+    chmod +x "bin.new/$program"
   done
-}
+)
 
 [ $# -gt 0 ] || fail "give packages, or list"
 if [ "$1" = list ]; then list; exit; fi
@@ -104,6 +106,8 @@ if [ ${#there[@]} -eq 0 ]; then rm -rf "$debian" && mkdir "$debian"; fi  # of an
 unpack
 link_installed_libraries
 write_programs
-printf '%s\n' "$release" "${there[@]}" "${wanted[@]}" >"$debian/packages.new"
-mv "$debian/packages.new" "$debian/packages"
-rm -rf "$own"
+cd "$debian"
+printf '%s\n' "$release" "${there[@]}" "${wanted[@]}" >bin.new/packages
+if [ -e bin ]; then mv bin bin.old; fi
+mv bin.new bin
+rm -rf bin.old "$own"

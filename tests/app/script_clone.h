@@ -37,9 +37,9 @@ class ScriptClone : public testing::Test {
   void add_command(const std::string& name, const std::string& body) {
     write_script(bin_ / name, body);
   }
-  // `options` and assignments of env.
+  // `options` and assignments of env. Without a terminal, from wherever the test is started.
   [[nodiscard]] Outcome run(const std::string& command, const std::string& options = "") const {
-    return run_command((clone_ / "scripts" / command).string(),
+    return run_command((clone_ / "scripts" / command).string() + " </dev/null",
                        "env " + options + " PATH=" + bin_.string());
   }
   [[nodiscard]] std::string log() const { return directory_.path() / "log"; }

@@ -53,10 +53,11 @@ for package in ${packages[@]}; do
     g++-12) printf '#!/bin/bash\necho 12\n' >$machine/bin/$package ;;
     g++) printf "#!/bin/bash\necho $(<$machine/gxx)\n" >$machine/bin/$package ;;
     cmake) printf "#!/bin/bash\necho cmake version $(<$machine/cmake)\n" >$machine/bin/$package ;;
-    ninja-build) : >$machine/bin/ninja ;;
+    ninja-build) printf '#!/bin/bash\n' >$machine/bin/ninja; chmod +x $machine/bin/ninja ;;
     python3) cp $machine/python3 $machine/bin ;;
+    *) continue ;;
   esac
-  chmod +x $machine/bin/*
+  if [ -e $machine/bin/$package ]; then chmod +x $machine/bin/$package; fi
 done)sh";
 
 // `libraries` is the folder of this machine's libraries: one that is installed without its headers.
@@ -69,6 +70,8 @@ echo $package >$3/usr/include/$package
 case $package in
   libfmt-dev) ln -sf libstdc++.so.6 $3$libraries/libstdc++.so ;;
   python3) cp $machine/python3 $3/usr/bin ;;
+  ccache) printf '#!/bin/bash\necho ccache $LD_LIBRARY_PATH $PYTHONPATH' >$3/usr/bin/ccache; chmod +x $3/usr/bin/ccache ;;
+  python3-pip) mkdir -p $3/usr/lib/python3/dist-packages/pip ;;
 esac)sh";
 
 constexpr const char* kPython = R"sh(
@@ -89,7 +92,8 @@ esac)sh";
 class SetupScript : public test::ScriptClone {
  protected:
   SetupScript() {
-    link({"chmod", "cp", "cut", "df", "env", "find", "ln", "readlink", "uname"});
+    link({"chmod", "cp", "cut", "df", "env", "find", "ln", "readlink"});
+    add_command("uname", "echo x86_64");
     add_machine_command("apt-get", kAptGet);
     add_machine_command("dpkg-deb", kDpkgDeb);
     add_machine_command("dpkg-query", "cat $machine/installed");
@@ -113,10 +117,11 @@ class SetupScript : public test::ScriptClone {
     test::write_file(directory_.path() / name, text);
   }
   void remove(const std::string& name) { fs::remove(directory_.path() / name); }
-  Outcome setup(const std::string& option = "") {
+  Outcome run_script(const std::string& command) {
     fs::remove(log());
-    return run("setup.sh " + option, "MUO_GPU_ROOT=" + directory_.path().string());
+    return run(command, "MUO_GPU_ROOT=" + directory_.path().string());
   }
+  Outcome setup(const std::string& option = "") { return run_script("setup.sh " + option); }
   // Nothing was to do, and nothing was done.
   void expect_silence(const std::string& option = "") {
     const Outcome again = setup(option);
@@ -166,19 +171,26 @@ TEST_F(SetupScript, WithoutRootUnpacksPackagesAndFetchesCmakeOnce) {
     EXPECT_EQ(fs::canonical(folder / name), real) << name;
   expect_silence();
   expect_silence("--cuda");
+  fs::remove(bin_ / "apt-get");
+  for (const char* again : {"unpack_packages.sh libfmt-dev", "fetch_cmake.sh"}) {
+    EXPECT_EQ(run_script(again).code, 0) << "as one of two calls at a time finds it";
+    EXPECT_EQ(done(), "");
+  }
 }
 
 TEST_F(SetupScript, EveryScriptFindsWhatWasFetched) {
   ASSERT_EQ(setup().code, 0);
-  write_script(debian_ / "usr/bin/python3", "echo $LD_LIBRARY_PATH $PYTHONPATH");
+  ASSERT_EQ(run_script("unpack_packages.sh ccache").code, 0);
   const std::string source = "source " + (clone_ / "scripts/path.sh").string() + "\n";
-  add_command("ask", source + source + "echo $PATH; cmake; python3");
+  add_command("ask", source + source + "echo $PATH; cmake; ccache; python3");
   const Outcome asked = test::run_command((bin_ / "ask").string(), "PATH=" + bin_.string());
   EXPECT_THAT(asked.out,
               StartsWith((third_party_ / "cmake/bin").string() + ":" + (debian_ / "bin").string() +
                          ":" + bin_.string() + "\ncmake version 3.31"));
-  EXPECT_THAT(asked.out, HasSubstr("/debian/bin/.." + libraries().string()));
-  EXPECT_THAT(asked.out, HasSubstr("/debian/bin/../usr/lib/python3/dist-packages/"));
+  EXPECT_THAT(asked.out,
+              HasSubstr("ccache " + debian_.string() + "/bin/.." + libraries().string()));
+  EXPECT_THAT(asked.out, HasSubstr(debian_.string() + "/bin/../usr/lib/python3/dist-packages/"));
+  EXPECT_THAT(asked.err, HasSubstr("python3: command not found"));
   for (const char* script : {"scripts/train.sh", "scripts/test.sh", "scripts/check.sh",
                              "scripts/fuzz.sh", "scripts/gpu_pack.sh", ".ci/run"})
     EXPECT_THAT(test::read_file(fs::path(test::source_directory()) / script),
@@ -202,7 +214,7 @@ TEST_F(SetupScript, WhatCannotBeUnpackedIsAskedForAndNothingIsFetched) {
   set_compiler("13");
   run = setup("--dev");
   EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, EndsWith(" git\n"));
+  EXPECT_THAT(run.err, EndsWith(" python3 git\n"));
   remove("etc/ssl/certs/ca-certificates.crt");
   run = setup();
   EXPECT_EQ(run.code, 2);
@@ -242,12 +254,12 @@ TEST_F(SetupScript, AFailedDownloadIsOneLineAndTheNextRunRepairsIt) {
 
 TEST_F(SetupScript, PackagesOfAnotherReleaseAreReplaced) {
   ASSERT_EQ(setup().code, 0);
-  const std::string list = file("debian/packages");
-  test::write_file(debian_ / "packages", "of another\n" + list.substr(list.find('\n') + 1));
+  const std::string list = file("debian/bin/packages");
+  test::write_file(debian_ / "bin/packages", "of another\n" + list.substr(list.find('\n') + 1));
   test::write_file(debian_ / "usr/include/old", "");
   EXPECT_EQ(setup().code, 0);
   EXPECT_THAT(done(), HasSubstr("dpkg-deb libdnnl-dev\n"));
-  EXPECT_THAT(list, StartsWith(file("debian/packages"))) << "cmake is there, so pip is not";
+  EXPECT_THAT(list, StartsWith(file("debian/bin/packages"))) << "cmake is there, so pip is not";
   EXPECT_FALSE(fs::exists(debian_ / "usr/include/old"));
   expect_silence();
 }
@@ -260,6 +272,13 @@ TEST_F(SetupScript, WithoutAptGetOnlyPythonHelps) {
   EXPECT_THAT(run.err, HasSubstr("; this system has no apt-get: "));
   add_command("dpkg-query", "printf '%s installed\\n' " + std::string(kLibraries));
   fs::copy_file(directory_.path() / "python3", bin_ / "python3");
+  add_command("uname", "echo riscv64");
+  run = setup();
+  EXPECT_EQ(run.code, 3);
+  EXPECT_EQ(run.err,
+            "fetch_cmake.sh: there is no cmake for riscv64 here: put cmake 3.25 or newer, and "
+            "ninja, on PATH\n");
+  add_command("uname", "echo x86_64");
   run = setup();
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(run.out, "setup.sh: this system has no apt-get: fetching cmake and ninja into " +
