@@ -5,6 +5,7 @@
 #                                     (default: where the branch left origin/main, else HEAD~1)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/path.sh
 
 # Tracked and new files of these patterns, each ended by a zero byte.
 listed() {

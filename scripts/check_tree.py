@@ -19,7 +19,7 @@ COMMANDS = ("train", "eval", "sample", "plan", "doctor", "checkpoint import",
             "checkpoint export")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # Options of our scripts and of tools that the documents show.
-OTHER_OPTIONS = {"--slow", "--tidy", "--dev", "--check", "--preset", "--build", "--target", "--help",
+OTHER_OPTIONS = {"--slow", "--tidy", "--user", "--dev", "--check", "--preset", "--build", "--target", "--help",
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
                  "--embeddings", "--registers", "--write-table",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",

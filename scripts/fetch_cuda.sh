@@ -10,7 +10,8 @@
 # MUO_GPU_ROOT is the folder that /usr is looked for in (tests).
 # Exit codes: 0 it is there; 3 it is not, and one line on standard error says why, and what to do.
 set -euo pipefail
-third_party="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/third_party"
+source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/python_packages.sh"
 
 # Version and hash of one file, whatever the Python. nvcc does not say which nvvm it needs: its own
 # version. Both sizes are in MB: of the package, and unpacked.
@@ -32,53 +33,6 @@ TABLE
 nvidia-cudnn-frontend 1.32.0   c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0   3   4
 TABLE
   esac
-}
-
-fail() { echo "fetch_cuda.sh: $*" >&2; exit 3; }
-
-# The line of what pip or Python wrote that says what went wrong: a broken connection, to pip, is a version
-# that it did not find.
-reason() {
-  local cause
-  cause=$(grep -m 1 -oE 'No space left.*|connection broken by .*' <<<"$1") ||
-    cause=$(grep -m 1 ERROR <<<"$1") || cause=$(grep . <<<"$1" | tail -n 1)
-  echo "$cause"
-}
-
-# Downloads the packages of table $1 and unpacks them to $2/all. What an earlier call has unpacked
-# whole, by its stamp, is not fetched again.
-fetch() {
-  local table=$1 to=$2 name version sha256 size unpacked needed=0 largest=0 free output
-  python3 -m pip --version >/dev/null 2>&1 ||
-    fail "python3 has no pip, which fetches $table: apt-get install python3-pip"
-  mkdir -p "$to/all" "$to/done" "$to/tmp" 2>/dev/null || fail "cannot write to $to"
-  while read -r name version sha256 size unpacked; do
-    [ -e "$to/done/$sha256" ] && continue
-    needed=$((needed + unpacked))
-    largest=$((size > largest ? size : largest))
-  done < <(packages "$table")
-  needed=$((needed + largest))
-  free=$(df --output=avail --block-size=1000000 "$to" | tail -n 1)
-  if [ "$free" -lt "$needed" ]; then
-    fail "$third_party: $table needs $needed MB of disk, and ${free// /} are free: make room there"
-  fi
-  while read -r name version sha256 size unpacked; do
-    [ -e "$to/done/$sha256" ] && continue
-    if [ "$table" = toolkit ]; then echo "fetching $name $version, $size MB"; fi
-    rm -rf "$to/tmp/"*
-    # pip's own temporary files on the same disk, and no second copy in its cache.
-    if ! output=$(cd "$to/tmp" && echo "$name==$version --hash=sha256:$sha256" >wanted &&
-        TMPDIR="$to/tmp" python3 -m pip download --disable-pip-version-check --no-input --quiet \
-          --no-cache-dir --retries 1 --timeout 20 --no-deps --only-binary=:all: \
-          --implementation cp --python-version 3.11 --platform manylinux_2_28_x86_64 \
-          --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 \
-          --platform manylinux2014_x86_64 --require-hashes --requirement wanted 2>&1 </dev/null &&
-        python3 -m zipfile -e ./*.whl "$to/all" 2>&1); then
-      fail "pip could not fetch $name $version: $(reason "$output"): repeat the command, which goes on" \
-           "from here, once network and disk serve"
-    fi
-    : >"$to/done/$sha256" 2>/dev/null || fail "cannot write to $to"
-  done < <(packages "$table")
 }
 
 # The packages as one folder that looks like an installed toolkit.
@@ -127,7 +81,7 @@ find_toolkit() {
     if [ -n "$root" ] && is_toolkit "$root"; then echo "$root"; return; fi
   done
   root=$third_party/cuda
-  if [ "$(cat "$root/packages" 2>/dev/null)" = "$(packages toolkit)" ]; then echo "$root"; return; fi
+  if is_whole toolkit "$root"; then echo "$root"; return; fi
   return 1
 }
 
@@ -135,22 +89,11 @@ table=${1:-} also_without_cudnn=no
 if [ "${2:-}" = --any ]; then also_without_cudnn=yes; fi
 case "$table" in
   find) find_toolkit; exit ;;
-  toolkit) to=$third_party/cuda ;;
-  frontend) to=$third_party/cudnn_frontend ;;
+  toolkit) to=$third_party/cuda instead="install the CUDA toolkit 13.0" ;;
+  frontend) to=$third_party/cudnn_frontend instead="install the headers of cuDNN's frontend" ;;
   *) echo "fetch_cuda.sh: give find, toolkit or frontend" >&2; exit 2 ;;
 esac
-stamp=$(packages "$table")
-whole() { [ "$(cat "$to/packages" 2>/dev/null)" = "$stamp" ]; }
-if whole; then exit 0; fi
-[ "$(uname -m)" = x86_64 ] || fail "there is no $table for $(uname -m) here: install the CUDA toolkit 13.0"
-
-mkdir -p "$third_party" 2>/dev/null || fail "cannot write to $third_party"
-# Of two calls at a time the second one finds what the first one fetched.
-lock=$third_party/.$table.lock
-(: >"$lock") 2>/dev/null || fail "cannot write to $third_party"
-exec 9>"$lock"
-flock 9
-if whole; then exit 0; fi
+begin "$table" "$to"
 fetch "$table" "$to.new"
 case "$table" in
   toolkit)
@@ -163,7 +106,4 @@ case "$table" in
     cp -r "$to.new/all/include" "$to.new"/all/*.dist-info/licenses "$from"
     ;;
 esac
-printf '%s\n' "$stamp" >"$from/packages"
-rm -rf "$to"
-mv "$from" "$to"
-rm -rf "$to.new"
+publish "$table" "$from" "$to"

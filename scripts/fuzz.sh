@@ -6,6 +6,7 @@
 # Exit codes: 0 nothing found, 1 something, 2 usage.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/path.sh
 
 seconds=60
 if [ "${1:-}" = --seconds ]; then

@@ -9,6 +9,7 @@
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/path.sh
 nanochat='' build='' archive=build/gpu_binaries.tar.gz
 folder=build/gpu_binaries
 most_mib=40

@@ -1,26 +1,25 @@
 #!/usr/bin/env bash
-# Installs what building and testing need from Debian's packages; says nothing if all is there.
-# With a CUDA toolkit, it also fetches the headers of cuDNN's frontend by pip.
+# Installs what building and testing need from Debian's packages, as root or by sudo. Who has neither gets
+# the same packages unpacked into build/third_party (scripts/unpack_packages.sh); cmake and ninja that are
+# missing there, or too old anywhere, are Python packages (scripts/fetch_cmake.sh). Says nothing if all is
+# there. With a CUDA toolkit, it also fetches the headers of cuDNN's frontend by pip.
 #   scripts/setup.sh [--dev|--fuzz|--cuda]     also what scripts/check.sh, scripts/fuzz.sh, or
 #                                              scripts/fetch_cuda.sh uses
-# Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt failed.
+# MUO_GPU_ROOT is the folder that /usr and /etc are looked for in (tests).
+# Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt or pip failed.
 set -euo pipefail
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$scripts/path.sh"
 
 packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
-          libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev git)
+          libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache) ;;
+  --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git) ;;
   --fuzz) packages+=(clang libclang-rt-dev) ;;
-  --cuda) packages+=(python3 python3-pip) ;;
+  --cuda) packages+=(python3-pip) ;;
   *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz and --cuda" >&2; exit 2 ;;
 esac
-
-# One of our tools that did not come as a package serves as well.
-declare -A command_of=([cmake]=cmake [ninja-build]=ninja [git]=git
-                       [clang-format]=clang-format [clang-tidy]=clang-tidy
-                       [shellcheck]=shellcheck [python3]=python3 [python3-pip]=pip3
-                       [ccache]=ccache)
 
 # Whether a g++ that the build takes is there: names and versions are those of CMakeLists.txt.
 has_compiler() {
@@ -33,91 +32,149 @@ has_compiler() {
   return 1
 }
 
+cmake_version() { cmake --version 2>/dev/null | sed -n '1s/.*version \([0-9.]*\).*/\1/p'; }
+has_cmake() { [ "$(printf '%s\n' 3.25 "$(cmake_version)" | sort -V | head -n 1)" = 3.25 ]; }
+
+# One of our tools that did not come as a package serves as well.
 has_command() {
-  if [ "$1" = g++ ]; then has_compiler
-  else [ -n "${command_of[$1]:-}" ] && command -v "${command_of[$1]}" >/dev/null
-  fi
+  case "$1" in
+    g++) has_compiler ;;
+    cmake) has_cmake ;;
+    ninja-build) command -v ninja >/dev/null ;;
+    python3-pip) PATH=$third_party/debian/bin/python:$PATH python3 -m pip --version >/dev/null 2>&1 ;;
+    clang-format | clang-tidy | shellcheck | python3 | ccache | git) command -v "$1" >/dev/null ;;
+    *) return 1 ;;
+  esac
 }
 
-# Fills `missing`. A package that an interrupted installation left half configured is missing too.
+# Fills `missing`, and says in `python_cmake` whether cmake and ninja are to be Python packages. A package
+# that an interrupted installation left half configured is missing too.
 find_missing() {
   local states package
-  states=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
-  missing=()
+  states=$'\n'$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" python3-pip 2>/dev/null || true)
+  states+=$'\n'$("$scripts/unpack_packages.sh" list | sed 's/$/ installed/')$'\n'
+  is_installed() { [[ $states == *$'\n'"$1 installed"$'\n'* ]]; }
+  missing=() python_cmake=no
+  hash -r  # a program may have come that is before the one that was found
   for package in "${packages[@]}"; do
-    if grep -qE "^${package//+/\\+} (half|unpacked|triggers)" <<<"$states"; then
+    if [ $by_root = yes ] && [[ $states == *$'\n'"$package "@(half|unpacked|triggers)* ]]; then
       missing+=("$package")
-    elif [ "$package" = g++ ] && ! has_compiler && grep -qxF "g++ installed" <<<"$states"; then
-      missing+=(g++-12)  # beside an older one
-    elif ! grep -qxF "$package installed" <<<"$states" && ! has_command "$package"; then
-      missing+=("$package")
+      continue
     fi
+    case "$package" in
+      g++ | cmake | ninja-build) if has_command "$package"; then continue; fi ;;
+      *) if is_installed "$package" || has_command "$package"; then continue; fi ;;
+    esac
+    case "$package" in
+      g++) if is_installed g++; then package=g++-12; fi ;;  # beside an older one
+      cmake | ninja-build)
+        if [ $by_root = no ] || is_installed "$package"; then
+          python_cmake=yes
+          continue
+        fi ;;
+    esac
+    missing+=("$package")
   done
-}
-
-check_cmake() {
-  local version
-  version=$(cmake --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p')
-  if [ "$(printf '%s\n' 3.25 "$version" | sort -V | head -n 1)" != 3.25 ]; then
-    echo "setup.sh: $(command -v cmake) is version $version, 3.25 or newer is needed;" \
-         "put a newer one first on PATH (Debian 12 has 3.25)" >&2
-    exit 2
+  if [ $python_cmake = yes ] && ! is_installed python3-pip && ! has_command python3-pip &&
+     [[ " ${missing[*]} " != *" python3-pip "* ]]; then
+    missing+=(python3-pip)
   fi
 }
+is_ready() { [ ${#missing[@]} -eq 0 ] && [ $python_cmake = no ]; }
 
 need_administrator() {
-  {
-    echo "setup.sh: missing: ${missing[*]}"
-    echo "setup.sh: $1; ask an administrator to run"
-    echo "  apt-get update && apt-get install --yes --no-install-recommends ${missing[*]}"
-  } >&2
+  echo "setup.sh: missing: ${missing[*]}; $why: ask an administrator to run: apt-get update &&" \
+       "apt-get install --yes --no-install-recommends ${missing[*]}" >&2
   exit 2
 }
 
-# Without these headers the build has no cuDNN attention, and that is all.
-fetch_cudnn_frontend() {
-  command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
-  "$(dirname "${BASH_SOURCE[0]}")/fetch_cuda.sh" frontend ||
-    echo "setup.sh: so the CUDA backend is built without cuDNN's attention" >&2
+# Sets `as_root`, or says in `why` that there is no way.
+find_root() {
+  as_root=() why=''
+  if ! command -v apt-get >/dev/null; then why="this system has no apt-get"
+  elif [ "$(id -u)" -eq 0 ]; then return
+  elif ! command -v sudo >/dev/null; then why="not root, and there is no sudo"
+  # Without a terminal sudo could only wait for a password that nobody types.
+  elif [ -t 0 ] && ! sudo -v; then why="not root, and sudo refused"
+  elif ! [ -t 0 ] && ! sudo -n true 2>/dev/null; then
+    why="not root, and sudo wants a password and there is no terminal"
+  else as_root=(sudo)
+  fi
 }
 
-find_missing
-if [ ${#missing[@]} -eq 0 ]; then
-  check_cmake
-  fetch_cudnn_frontend
-  exit 0
-fi
-
-command -v apt-get >/dev/null || need_administrator "this system has no apt-get"
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || need_administrator "not root, and there is no sudo"
-  # Without a terminal sudo could only wait for a password that nobody types.
-  if [ -t 0 ]; then sudo -v || need_administrator "sudo refused"
-  else sudo -n true 2>/dev/null || need_administrator "sudo wants a password and there is no terminal"
-  fi
-  as_root=(sudo)
-fi
 apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --yes -qq -o DPkg::Lock::Timeout=120 \
     -o Dpkg::Use-Pty=0 "$@"
 }
 install() { apt install --no-install-recommends "${missing[@]}"; }
 
-echo "setup.sh: installing ${missing[*]}"
-# What an interrupted installation left behind would stop every other one.
-if [ -n "$(dpkg --audit 2>/dev/null)" ]; then
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a
-fi
-# Fresh machines have empty package lists and others old ones: fetch them when they do not do.
-if ! install --simulate >/dev/null 2>&1 || ! install; then
-  apt update || { echo "setup.sh: apt-get update failed (is there a network?)" >&2; exit 3; }
-  install || { echo "setup.sh: apt-get could not install ${missing[*]}" >&2; exit 3; }
-fi
+install_missing() {
+  echo "setup.sh: installing ${missing[*]}"
+  # What an interrupted installation left behind would stop every other one.
+  if [ -n "$(dpkg --audit 2>/dev/null)" ]; then
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a
+  fi
+  # Fresh machines have empty package lists and others old ones: fetch them when they do not do.
+  if ! install --simulate >/dev/null 2>&1 || ! install; then
+    apt update || { echo "setup.sh: apt-get update failed (is there a network?)" >&2; exit 3; }
+    install || { echo "setup.sh: apt-get could not install ${missing[*]}" >&2; exit 3; }
+  fi
+}
+
+# A compiler belongs to its machine; git and Python would need more than their libraries beside them.
+unpack_missing() {
+  local package refused=() what=()
+  for package in "${missing[@]}"; do
+    case "$package" in
+      g++* | clang | libclang-rt-dev | git | python3) refused+=("$package") ;;
+      python3-pip)  # Debian's pip reads root's certificates wherever it lies itself
+        [ -e "${MUO_GPU_ROOT:-}/etc/ssl/certs/ca-certificates.crt" ] || refused+=(ca-certificates) ;;
+    esac
+  done
+  if [ ${#refused[@]} -gt 0 ]; then missing=("${refused[@]}"); need_administrator; fi
+  if [ ${#missing[@]} -gt 0 ]; then
+    command -v apt-get >/dev/null || need_administrator
+    what+=("${missing[*]} into $third_party/debian")
+  fi
+  if [ $python_cmake = yes ]; then what+=("cmake and ninja into $third_party/cmake"); fi
+  if [ ${#what[@]} -eq 0 ]; then return; fi
+  echo "setup.sh: $why: fetching ${what[0]}${what[1]:+, ${what[1]}}"
+  if [ ${#missing[@]} -gt 0 ]; then "$scripts/unpack_packages.sh" "${missing[@]}"; fi
+}
+
+# Without these headers the build has no cuDNN attention, and that is all.
+fetch_cudnn_frontend() {
+  command -v nvcc >/dev/null || [ -x "${MUO_GPU_ROOT:-}/usr/local/cuda/bin/nvcc" ] || return 0
+  "$scripts/fetch_cuda.sh" frontend ||
+    echo "setup.sh: so the CUDA backend is built without cuDNN's attention" >&2
+}
+
+by_root=yes
 find_missing
-if [ ${#missing[@]} -ne 0 ]; then
-  echo "setup.sh: apt-get reported success, but these are missing: ${missing[*]}" >&2
-  exit 3
+if ! is_ready; then
+  find_root
+  if [ -n "$why" ]; then
+    by_root=no
+    find_missing
+    unpack_missing
+    find_missing
+  else
+    for _ in 1 2; do  # what the first one brings may be too old
+      if [ ${#missing[@]} -gt 0 ]; then install_missing; fi
+      find_missing
+    done
+  fi
+  if [ $python_cmake = yes ] && [ ${#missing[@]} -eq 0 ]; then
+    if [ $by_root = yes ]; then
+      echo "setup.sh: fetching cmake and ninja into $third_party/cmake: 3.25 is needed, and cmake here is" \
+           "$(cmake_version)"
+    fi
+    "$scripts/fetch_cmake.sh"
+    find_missing
+  fi
+  if ! is_ready; then
+    echo "setup.sh: apt-get or pip reported success, but these are missing: ${missing[*]:-cmake ninja}" >&2
+    exit 3
+  fi
 fi
-check_cmake
 fetch_cudnn_frontend

@@ -4,6 +4,7 @@
 # e.g. scripts/test.sh -R runtime --rerun-failed
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/path.sh
 
 arguments=()
 for argument in "$@"; do

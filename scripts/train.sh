@@ -8,6 +8,7 @@ set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
+source scripts/path.sh
 
 backend=auto before=
 for argument in "$@"; do

@@ -2,10 +2,12 @@
 # Both commands of the README on a bare Debian: a chroot by debootstrap, in it a clone of HEAD, and as root
 # scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian whose apt works;
 # the chroot uses its mirror and its settings. Everything lies in build/chroot.
-#   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... [--gpu] SUITE
+#   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... [--user] [--gpu] SUITE
 #     SUITE           bookworm (Debian 12), trixie (13) or later
 #     --until train   without scripts/test.sh; build: its build without its tests
 #     --ctest OPTION  one more option for scripts/test.sh
+#     --user          as an ordinary user without sudo. Of packages the machine has g++, libfmt without its
+#                     headers, and root's certificates
 #     --gpu           with an nvidia-smi that lists an H100, and no CUDA toolkit: train.sh fetches one from Python
 #                     packages and builds the plug-in, the run says why the GPU cannot be used and takes the CPU
 # With CCACHE_DIR set, the chroot compiles through that cache: a repeated try is cheap, and says nothing of
@@ -18,12 +20,14 @@ usage() { echo "try_in_chroot.sh: $1" >&2; exit 2; }
 until=
 suite=
 gpu=false
+user=root home=/root
 ctest=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --until) until=${2:-}; shift
       case "$until" in train | build) ;; *) usage "--until takes train or build, not '$until'" ;; esac ;;
     --ctest) [ $# -ge 2 ] || usage "--ctest needs an option"; ctest+=("$2"); shift ;;
+    --user) user=somebody home=/home/somebody ;;
     --gpu) gpu=true ;;
     -*) usage "unknown option '$1'; see the head of the script" ;;
     *) [ -z "$suite" ] || usage "one SUITE, not '$suite' and '$1'"; suite=$1 ;;
@@ -67,23 +71,29 @@ if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
   pip_cert=/etc/ssl/certificates-of-the-host.crt
   cp -L /etc/ssl/certs/ca-certificates.crt "$chroot$pip_cert"
 fi
-git clone --quiet "$PWD" "$chroot/root/muograph"
-commit=$(git -C "$chroot/root/muograph" rev-parse --short=12 HEAD)
+if [ $user != root ]; then chroot "$chroot" useradd --create-home --shell /bin/bash $user; fi
+clone=$chroot$home/muograph
+git clone --quiet "$PWD" "$clone"
+commit=$(git -C "$clone" rev-parse --short=12 HEAD)
+chroot "$chroot" chown -R $user: $home
 cache=()
 if [ -n "${CCACHE_DIR:-}" ]; then
   mkdir -p "$CCACHE_DIR" "$chroot/ccache"
   cache=(CCACHE_DIR=/ccache "CCACHE_COMPILERCHECK=${CCACHE_COMPILERCHECK:-content}")
 fi
 
-# Runs a command in the clone, with a /proc and processes of its own, which end with it.
+# Runs a command as user $1 in the clone, with a /proc and processes of its own, which end with it.
 # shellcheck disable=SC2016  # the inner shell's variables
 inside() {
+  local as=$1
+  shift
   unshare --mount --pid --fork --kill-child bash -c '
     mount -t proc proc "$1/proc"
     if [ -d "$1/ccache" ]; then mount --bind "$CCACHE_DIR" "$1/ccache"; fi
-    exec chroot "$@"' bash "$chroot" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+    exec chroot --userspec="$2" "$1" "${@:3}"' bash "$chroot" "$as" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    HOME=$home LANG=C.UTF-8 \
     CI=false http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" no_proxy="${no_proxy:-}" \
-    ${pip_cert:+PIP_CERT=$pip_cert} "${cache[@]}" bash -c 'cd /root/muograph && exec "$@"' bash "$@"
+    ${pip_cert:+PIP_CERT=$pip_cert} "${cache[@]}" bash -c 'cd ~/muograph && exec "$@"' bash "$@"
 }
 # Runs one command of the README with its log; sets `code` and `seconds`.
 try() {
@@ -91,7 +101,7 @@ try() {
   shift
   echo "try_in_chroot.sh: $*; log: $log.$name.log" >&2
   code=0
-  inside "$@" >"$log.$name.log" 2>&1 || code=$?
+  inside $user "$@" >"$log.$name.log" 2>&1 || code=$?
   seconds=$((SECONDS - begin))
   if [ "$code" -ne 0 ]; then
     echo "try_in_chroot.sh: exit code $code: $log.$name.log ends with" >&2
@@ -99,19 +109,26 @@ try() {
   fi
 }
 
-if [ -n "${CCACHE_DIR:-}" ]; then
-  inside sh -c 'apt-get update && apt-get install --yes --no-install-recommends ccache' >"$log.ccache.log" 2>&1 ||
-    usage "could not install ccache: $log.ccache.log"
+installed=()
+if [ $user != root ]; then installed+=(g++ libfmt-dev); fi
+if [ -n "${CCACHE_DIR:-}" ]; then installed+=(ccache); fi
+if [ ${#installed[@]} -gt 0 ]; then
+  inside root sh -c 'apt-get update && apt-get install --yes --no-install-recommends "$@"' sh "${installed[@]}" \
+    >"$log.installed.log" 2>&1 || usage "could not install ${installed[*]}: $log.installed.log"
+fi
+if [ $user != root ]; then
+  inside root dpkg --remove libfmt-dev >>"$log.installed.log" 2>&1
+  if [ -n "${CCACHE_DIR:-}" ]; then inside root chown -R $user: /ccache; fi
 fi
 try train scripts/train.sh --num-iterations 20
 result="\"train_code\":$code,\"train_seconds\":$seconds"
 worst=$code
 if "$gpu"; then
-  plug_in=$chroot/root/muograph/build/release/libmuograph_cuda.so
+  plug_in=$clone/build/release/libmuograph_cuda.so
   [ -e "$plug_in" ] || worst=1
   first=$(grep -m 1 "^GPU" "$log.train.log" || true)
   [ -n "$first" ] || worst=1
-  cudnn=$(grep -c MUO_CUDNN "$chroot/root/muograph/build/release/compile_commands.json" || true)
+  cudnn=$(grep -c MUO_CUDNN "$clone/build/release/compile_commands.json" || true)
   result+=",\"plug_in_mib\":$(($(stat -c %s "$plug_in" 2>/dev/null || echo 0) >> 20)),\"with_cudnn\":$([ "$cudnn" -gt 0 ] && echo true || echo false)"
   result+=",\"first_line\":\"${first//\"/\\\"}\""
 fi
@@ -129,11 +146,13 @@ if [ "$until" != train ] && [ "$worst" -eq 0 ]; then
 fi
 
 # shellcheck disable=SC2016  # the inner shell's variables
-versions=$(inside sh -c '
+versions=$(inside $user bash -c '
+  source scripts/path.sh
   compiler=$(sed -n "s/^CMAKE_CXX_COMPILER:[A-Z]*=//p" build/release/CMakeCache.txt)
-  printf "\"compiler\":\"%s\",\"onednn\":\"%s\"" "$($compiler --version | head -n 1)" \
-    "$(dpkg-query -W -f "\${Version}" libdnnl-dev)"' 2>/dev/null || true)
-printf '{"date":"%s","commit":"%s","suite":"%s","debian":"%s",%s"cores":%d,"ccache":%s,%s}\n' \
-  "$(date +%F)" "$commit" "$suite" "$(cat "$chroot/etc/debian_version")" \
+  library=$(realpath "$(sed -n "s/^DNNL:[A-Z]*=//p" build/release/CMakeCache.txt)")
+  printf "\"compiler\":\"%s\",\"cmake\":\"%s\",\"onednn\":\"%s\"" "$($compiler --version | head -n 1)" \
+    "$(cmake --version | sed "s/cmake version //;q")" "${library##*.so.}"' 2>/dev/null || true)
+printf '{"date":"%s","commit":"%s","suite":"%s","debian":"%s","user":"%s",%s"cores":%d,"ccache":%s,%s}\n' \
+  "$(date +%F)" "$commit" "$suite" "$(cat "$chroot/etc/debian_version")" "$user" \
   "${versions:+$versions,}" "$(nproc)" "$([ -n "${CCACHE_DIR:-}" ] && echo true || echo false)" "$result"
 [ "$worst" -eq 0 ]

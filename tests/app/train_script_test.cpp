@@ -2,14 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <vector>
 
-#include "support/command.h"
+#include "app/script_clone.h"
 #include "support/files.h"
-#include "support/paths.h"
 
 namespace muo {
 namespace {
@@ -25,18 +22,13 @@ constexpr const char* kH100 = "9.0, 580.65.06, GPU-1, NVIDIA H100 80GB HBM3";
 constexpr const char* kT4 = "7.5, 580.65.06, GPU-2, Tesla T4";
 
 // Scripts in a folder of their own, with commands of a machine that has no GPU and no CUDA toolkit.
-class TrainScript : public testing::Test {
+class TrainScript : public test::ScriptClone {
  protected:
   TrainScript() {
     fs::create_directories(root_ / "dev");
-    fs::create_directories(bin_);
     fs::create_directories(clone_ / "build/release");
     fs::create_directories(clone_ / "build/third_party");
-    fs::copy(test::source_directory() + "/scripts", clone_ / "scripts");
-    for (const char* command :
-         {"bash", "cat", "df", "dirname", "env", "flock", "grep", "head", "mkdir", "mktemp", "mv",
-          "paste", "rm", "sed", "sleep", "sort", "tail", "uname"})
-      link(command);
+    link({"df", "env", "mktemp", "sleep", "uname"});
     add_command("cmake", "echo cmake \"$@\" >>" + log());
     add_command("setup", "echo setup \"$@\" >>" + log());
     fs::remove(clone_ / "scripts/setup.sh");
@@ -58,9 +50,6 @@ class TrainScript : public testing::Test {
     test::write_file(toolkit() / "include/cublasLt.h", "");
     test::write_file(toolkit() / "include/cudnn.h", "");
   }
-  void add_command(const std::string& name, const std::string& body) {
-    write_script(bin_ / name, body);
-  }
   Outcome targets(const std::string& environment = "") {
     return script("gpu_targets.sh", environment);
   }
@@ -68,30 +57,15 @@ class TrainScript : public testing::Test {
     fs::remove(log());
     return script("train.sh " + arguments, environment);
   }
-  [[nodiscard]] std::string done() const { return fs::exists(log()) ? test::read_file(log()) : ""; }
   [[nodiscard]] fs::path toolkit() const { return directory_.path() / "cuda"; }
-  [[nodiscard]] std::string log() const { return directory_.path() / "log"; }
 
-  test::TemporaryDirectory directory_;
-  fs::path root_ = directory_.path() / "root", bin_ = directory_.path() / "bin",
-           clone_ = directory_.path() / "clone";
+  fs::path root_ = directory_.path() / "root";
 
  private:
-  void link(const std::string& command) {
-    for (const char* folder : {"/usr/bin/", "/bin/"})
-      if (fs::exists(folder + command) && !fs::exists(bin_ / command))
-        fs::create_symlink(folder + command, bin_ / command);
-  }
-  static void write_script(const fs::path& file, const std::string& body) {
-    test::write_file(file, "#!/bin/bash\n" + body + "\n");
-    fs::permissions(file, fs::perms::owner_all);
-  }
   Outcome script(const std::string& command, const std::string& environment) {
-    return test::run_command(
-        (clone_ / "scripts" / command).string(),
-        "env -u CUDA_VISIBLE_DEVICES -u CUDA_PATH -u CUDA_HOME PATH=" + bin_.string() +
-            " MUO_GPU_ROOT=" + root_.string() + " CUDAToolkit_ROOT=" + toolkit().string() +
-            " MUO_SMI_SECONDS=1 " + environment);
+    return run(command,
+               "-u CUDA_VISIBLE_DEVICES -u CUDA_PATH -u CUDA_HOME MUO_GPU_ROOT=" + root_.string() +
+                   " CUDAToolkit_ROOT=" + toolkit().string() + " MUO_SMI_SECONDS=1 " + environment);
   }
 };
 
