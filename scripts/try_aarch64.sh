@@ -55,7 +55,7 @@ try build '
     -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64
   cmake --build --preset release'
 result="\"build_seconds\":$seconds"
-# Those of optim and graphs take an hour. Death tests and those of app start programs of their own, which qemu-user
+# Those of optim and graphs take too long. Death tests and those of app start programs of their own, which qemu-user
 # leaves to a kernel that knows neither it nor them.
 for room in base kernels data contracts model runtime; do
   try "$room" "qemu-aarch64 build/release/${room}_test --gtest_filter='-Slow*:Simt*:*/simt_*:*/multi_gpu_*:*DeathTest*'"

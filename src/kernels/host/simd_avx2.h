@@ -3,7 +3,8 @@
 #include "kernels/host/simd_x86.h"
 
 // simd_portable.h in AVX2.
-namespace muo::simd::inline avx2 {
+namespace muo::simd {
+inline namespace avx2 {
 
 struct F32 {
   __m256 lo, hi;
@@ -159,4 +160,5 @@ inline Halves narrow_bf16(F32 a) {
   return _mm256_permute4x64_epi64(packed, 0xD8);  // packing works on 128-bit halves
 }
 
-}  // namespace muo::simd::inline avx2
+}  // namespace avx2
+}  // namespace muo::simd

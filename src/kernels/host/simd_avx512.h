@@ -3,7 +3,8 @@
 #include "kernels/host/simd_x86.h"
 
 // simd_portable.h in AVX-512.
-namespace muo::simd::inline avx512 {
+namespace muo::simd {
+inline namespace avx512 {
 
 struct F32 {
   __m512 v;
@@ -120,4 +121,5 @@ inline Halves narrow_bf16(F32 a) {
                                      _mm512_maskz_srli_epi32(detail::kAll, chosen, 16));
 }
 
-}  // namespace muo::simd::inline avx512
+}  // namespace avx512
+}  // namespace muo::simd

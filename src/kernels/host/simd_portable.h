@@ -130,8 +130,8 @@ inline F32 sqrt(F32 a) {
 inline F32 round(F32 a) {  // to nearest, ties to even
   return detail::each(
       [](auto x) {
-        return detail::Quad{__builtin_roundevenf(x[0]), __builtin_roundevenf(x[1]),
-                            __builtin_roundevenf(x[2]), __builtin_roundevenf(x[3])};
+        return detail::Quad{__builtin_nearbyintf(x[0]), __builtin_nearbyintf(x[1]),
+                            __builtin_nearbyintf(x[2]), __builtin_nearbyintf(x[3])};
       },
       a);
 }
@@ -183,7 +183,7 @@ inline float max_of(F32 a) {
 inline F64 zero_f64() { return {}; }
 inline F64 widen(F32 a) {
   F64 x;
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     const auto four = __builtin_convertvector(a.q[i], detail::FourDoubles);
     x.p[2 * i] = __builtin_shufflevector(four, four, 0, 1);
     x.p[2 * i + 1] = __builtin_shufflevector(four, four, 2, 3);
@@ -242,7 +242,8 @@ inline Halves narrow_bf16(F32 a) {  // to nearest, ties to even; NaNs become qui
   const auto rounded = [](detail::Quad x) {
     const detail::Words bits = detail::words(x);
     const detail::Words nearest = bits + 0x7FFFU + ((bits >> 16) & 1U);
-    return std::bit_cast<detail::Shorts>(x == x ? nearest : bits | 0x400000U);
+    const auto is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+    return std::bit_cast<detail::Shorts>(is_nan ? bits | 0x400000U : nearest);
   };
   const auto upper = [&](detail::Quad x, detail::Quad y) {
     return __builtin_shufflevector(rounded(x), rounded(y), 1, 3, 5, 7, 9, 11, 13, 15);

@@ -9,7 +9,8 @@
 #include "kernels/host/simd_lanes.h"
 
 // What AVX2 and AVX-512 share: the end of reductions, and bf16 in memory.
-namespace muo::simd::inline x86 {
+namespace muo::simd {
+inline namespace x86 {
 
 inline float horizontal(__m128 a, bool add) {
   __m128 b = _mm_movehl_ps(a, a);
@@ -30,4 +31,5 @@ inline Halves load_halves(const void* p) {
 }
 inline void store_halves(void* p, Halves a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
 
-}  // namespace muo::simd::inline x86
+}  // namespace x86
+}  // namespace muo::simd
