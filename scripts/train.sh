@@ -90,7 +90,7 @@ defaults=(--config "$root/configs/$quick")
 # On every machine that can build; the order is the shell's, whatever the language of the user.
 export LC_COLLATE=C
 text=(--data /usr/include/*.h /usr/include/asm-generic /usr/include/linux
-      /usr/include/x86_64-linux-gnu/{asm,bits,sys} /usr/include/c++/[0-9]* --data-max-bytes 12000000)
+      /usr/include/"$(uname -m)"-linux-gnu/{asm,bits,sys} /usr/include/c++/[0-9]* --data-max-bytes 12000000)
 before=
 for argument in "$@"; do
   case "$before$argument" in

@@ -15,6 +15,7 @@
 # Prints one line of JSON. Exit codes: 0 all passed, 1 not (the logs are named), 2 usage or no chroot.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/bare_debian.sh
 
 usage() { echo "try_in_chroot.sh: $1" >&2; exit 2; }
 until=
@@ -35,31 +36,12 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$suite" ] || usage "which SUITE? bookworm or trixie"
-[ "$(id -u)" -eq 0 ] || usage "only root can make a chroot"
-command -v debootstrap >/dev/null || usage "there is no debootstrap: apt-get install debootstrap"
 if [ "$until" = build ]; then ctest+=(--show-only); fi
-
-# This machine's mirror is the one that has its own suite.
-codename=$(sed -n "s/^VERSION_CODENAME=//p" /etc/os-release)
-mirror=$(apt-get update --print-uris | sed -n "s|^'\(.*\)/dists/$codename/InRelease'.*|\1|p" | head -n 1)
-[ -n "$mirror" ] || usage "the apt sources of this machine have no mirror with the suite '$codename'"
 
 folder=$PWD/build/chroot
 chroot=$folder/$suite
 log=$folder/$suite
-mkdir -p "$folder"
-rm -rf "$chroot"
-echo "try_in_chroot.sh: debootstrap of $suite" >&2
-debootstrap --variant=minbase "$suite" "$chroot" "$mirror" >"$log.debootstrap.log" 2>&1 ||
-  usage "debootstrap failed: $log.debootstrap.log"
-# What apt needs here it needs there: proxies, credentials, certificates, names.
-for file in /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d \
-            /etc/pip.conf /etc/ssl/certs/ca-certificates.crt /etc/resolv.conf /etc/hosts; do
-  if [ -e "$file" ]; then
-    mkdir -p "$chroot${file%/*}"
-    cp -RL "$file" "$chroot${file%/*}/"
-  fi
-done
+make_chroot "$suite" "$chroot" "$log.debootstrap.log"
 if "$gpu"; then
   printf '#!/bin/bash\necho "9.0, 580.65.06, GPU-1, NVIDIA H100 80GB HBM3"\n' >"$chroot/usr/bin/nvidia-smi"
   chmod +x "$chroot/usr/bin/nvidia-smi"

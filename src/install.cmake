@@ -7,12 +7,15 @@ if(NOT DEFINED CMAKE_INSTALL_RPATH)  # the gpu preset's, whose programs and libr
   set_target_properties(muograph PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
 endif()
 # Libraries that no system's package brought: those of a toolkit, or what setup.sh fetched without root.
-set_target_properties(muograph_core muograph_core_avx512 PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+set_target_properties(muograph_core PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 
 install(TARGETS muograph COMPONENT program)
 install(TARGETS muograph_core LIBRARY DESTINATION ${muo_libraries} COMPONENT program)
-install(TARGETS muograph_core_avx512 COMPONENT program
-        LIBRARY DESTINATION ${muo_libraries}/glibc-hwcaps/x86-64-v4)
+if(TARGET muograph_core_avx512)
+  set_target_properties(muograph_core_avx512 PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS muograph_core_avx512 COMPONENT program
+          LIBRARY DESTINATION ${muo_libraries}/glibc-hwcaps/x86-64-v4)
+endif()
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph COMPONENT program
         FILES_MATCHING PATTERN *.toml)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)

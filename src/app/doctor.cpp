@@ -1,6 +1,7 @@
 #include "app/doctor.h"
 
 #include <fmt/format.h>
+#include <sys/auxv.h>
 #include <sys/statvfs.h>
 
 #include <cstdio>
@@ -42,12 +43,22 @@ std::string instruction_sets() {
   const auto add = [&](bool has, std::string_view name) {
     if (has) out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
   };
+#ifdef __x86_64__
   add(__builtin_cpu_supports("avx2") != 0, "AVX2");
   add(__builtin_cpu_supports("fma") != 0, "FMA");
   add(__builtin_cpu_supports("avx512f") != 0, "AVX-512");
   add(__builtin_cpu_supports("avx512vnni") != 0, "AVX-512 VNNI");
   add(__builtin_cpu_supports("avx512bf16") != 0, "AVX-512 BF16");
   return out.empty() ? "none of AVX2 and later" : out;
+#elif defined(__aarch64__)
+  add(true, "NEON");
+  add((getauxval(AT_HWCAP) & HWCAP_SVE) != 0, "SVE");
+  add((getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0, "SVE2");
+  add((getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0, "BF16");
+  return out;
+#else
+  return "not known by this program";
+#endif
 }
 
 std::string memory() {

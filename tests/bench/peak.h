@@ -41,6 +41,7 @@ double best_seconds(int threads, int repeats, const Work& work) {
 
 namespace detail {
 
+#ifdef __x86_64__
 // Twelve independent chains hide the latency of a fused multiply-add; the assembler does not care
 // for what the rest is compiled.
 inline void fma_zmm(std::int64_t rounds) {
@@ -79,18 +80,36 @@ inline void clear_registers() {
           : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
             "xmm11", "xmm12", "xmm13");
 }
+// Fused multiply-adds on the widest vectors of this CPU; returns their flops.
+inline double multiply_add(std::int64_t rounds) {
+  const bool wide = __builtin_cpu_supports("avx512f") != 0;
+  clear_registers();
+  wide ? fma_zmm(rounds) : fma_ymm(rounds);
+  return 2.0 * 12.0 * (wide ? 16.0 : 8.0) * static_cast<double>(rounds);
+}
+#else
+// The same with NEON, of which a CPU may start four at a time: sixteen chains.
+inline double multiply_add(std::int64_t rounds) {
+  for (std::int64_t i = 0; i < rounds; ++i)
+    asm volatile(
+        ".irp r, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23\n\t"
+        "fmla v\\r\\().4s, v24.4s, v25.4s\n\t.endr" ::
+            : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20",
+              "v21", "v22", "v23");
+  return 2.0 * 16.0 * 4.0 * static_cast<double>(rounds);
+}
+#endif
 
 }  // namespace detail
 
-// Fused multiply-adds in registers, fp32, the widest vectors of this CPU, all threads together.
+// Fused multiply-adds in registers, fp32, all threads together.
 inline double fma_peak_gflops(int threads) {
   constexpr std::int64_t kRounds = 2'000'000;  // about 5 ms
-  const bool wide = __builtin_cpu_supports("avx512f") != 0;
-  const double seconds = best_seconds(threads, 10, [wide](int /*thread*/) {
-    detail::clear_registers();
-    wide ? detail::fma_zmm(kRounds) : detail::fma_ymm(kRounds);
+  double flops = 0;
+  const double seconds = best_seconds(threads, 10, [&](int thread) {
+    const double done = detail::multiply_add(kRounds);
+    if (thread == 0) flops = done;
   });
-  const double flops = 2.0 * 12.0 * (wide ? 16.0 : 8.0) * static_cast<double>(kRounds);
   return static_cast<double>(threads) * flops / seconds * 1e-9;
 }
 

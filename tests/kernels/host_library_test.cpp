@@ -18,7 +18,7 @@ using testing::StartsWith;
 TEST(HostLibrary, IsTheOneForThisCpu) {
   Dl_info library;
   ASSERT_NE(dladdr(reinterpret_cast<void*>(&relu_squared), &library), 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const bool hidden = test::environment("GLIBC_TUNABLES").value_or("").ends_with("-AVX512F");
   if (__builtin_cpu_supports("x86-64-v4") != 0 && !hidden) {
     EXPECT_THAT(library.dli_fname, HasSubstr("glibc-hwcaps/x86-64-v4/"));

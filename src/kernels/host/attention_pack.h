@@ -19,24 +19,6 @@ inline Index words(Index n) {
   return round_up(n, Operand::kDepth) / Operand::kDepth;
 }
 
-// Elements of a and b in turn: of their lower halves, and of their upper halves.
-#if defined(__AVX512F__)
-inline std::pair<F32, F32> interleave(F32 a, F32 b) {
-  return {
-      {__builtin_shufflevector(a.v, b.v, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)},
-      {__builtin_shufflevector(a.v, b.v, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                               31)}};
-}
-#else
-inline std::pair<F32, F32> interleave(F32 a, F32 b) {
-  const auto zip = [](__m256 x, __m256 y) {
-    const __m256 low = _mm256_unpacklo_ps(x, y), high = _mm256_unpackhi_ps(x, y);
-    return F32{_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
-  };
-  return {zip(a.lo, b.lo), zip(a.hi, b.hi)};
-}
-#endif
-
 // Transposes kLanes squared words, by log2(kLanes) rounds of interleaving the upper and the lower
 // half of the rows.
 template <class Load, class Store>

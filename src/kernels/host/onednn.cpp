@@ -44,12 +44,20 @@ dnnl::engine& cpu() {
   return engine;
 }
 
+#ifdef __x86_64__
 // Whether oneDNN runs kernels for `isa` here, or for one that includes it: the values are sets of
 // bits.
 bool runs(dnnl::cpu_isa isa) {
   const auto wanted = static_cast<unsigned>(isa);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
+bool is_amd() { return __builtin_cpu_is("amd") != 0; }
+constexpr const char* kLeastCpu = "CPUs without AVX2";
+#else
+bool runs(dnnl::cpu_isa /*isa*/) { return false; }  // all of them are x86's
+bool is_amd() { return false; }
+constexpr const char* kLeastCpu = "this kind of CPU";
+#endif
 
 // oneDNN takes the first of its implementations that can do it: blocked products. On a CPU
 // without AMX the one behind `*_gemm` measured 3 to 10 % faster for fp32 results and for long sums
@@ -166,8 +174,7 @@ void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<B
 bool multiplies_bf16() {
   // bf16 without AMX is twice fp32's rate on Zen 4 and later. On Intel's it is the same, and oneDNN
   // does not reach it (docs/performance.md).
-  static const bool fast =
-      runs(dnnl::cpu_isa::avx512_core_amx) || (has_avx512_bf16() && __builtin_cpu_is("amd") != 0);
+  static const bool fast = runs(dnnl::cpu_isa::avx512_core_amx) || (has_avx512_bf16() && is_amd());
   return fast;
 }
 
@@ -184,7 +191,7 @@ std::string describe_gemm_library() {
                           : host::runs(cpu_isa::avx512_core_bf16) ? "AVX-512 and bf16"
                           : host::runs(cpu_isa::avx512_core)      ? "AVX-512"
                           : host::runs(cpu_isa::avx2)             ? "AVX2"
-                                                                  : "CPUs without AVX2";
+                                                                  : host::kLeastCpu;
   return concat("oneDNN ", version.major, ".", version.minor, ".", version.patch, ", kernels for ",
                 isa,
                 host::multiplies_bf16() ? "; bf16 products in bf16" : "; bf16 products in fp32");

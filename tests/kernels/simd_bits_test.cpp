@@ -1,0 +1,57 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ios>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/host/simd_portable.h"
+#include "support/simd_results.h"
+
+namespace muo {
+namespace {
+
+namespace portable = simd::portable;
+
+struct Portable {
+  static portable::F32 load(const float* p, auto lanes) { return portable::load(p, lanes); }
+  static portable::F32 broadcast(float x) { return portable::broadcast(x); }
+  static portable::F64 zero_f64() { return portable::zero_f64(); }
+  static portable::F32 load_bf16(const void* p) { return widen_bf16(portable::load_halves(p)); }
+  static void store_bf16(void* p, portable::F32 a) { portable::store_halves(p, narrow_bf16(a)); }
+};
+
+TEST(SimdBits, IntrinsicsGiveThoseOfPlainCpp) {
+#ifndef __x86_64__
+  GTEST_SKIP() << "the kernels of this build have no intrinsics";
+#endif
+  const test::Results here = test::results_here();
+  for (const auto& [name, expected] : test::results_of<Portable>()) {
+    const std::vector<std::uint32_t>& bits = here.at(name);
+    ASSERT_EQ(bits.size(), expected.size()) << name;
+    const auto [at, other] = std::ranges::mismatch(bits, expected);
+    if (at != bits.end())
+      ADD_FAILURE() << name << ": result " << at - bits.begin() << " is " << std::hex << *at
+                    << ", of plain C++ " << *other;
+  }
+}
+
+// FNV-1a of all results. The value is the same on AVX2, AVX-512 and NEON; only a change of exp,
+// exp2, tanh or of the operands above may change it.
+TEST(SimdBits, AreThoseOfEveryCpu) {
+  std::uint64_t all = 0;
+  std::string each;
+  for (const auto& [name, bits] : test::results_here()) {
+    std::uint64_t hash = 0xCBF29CE484222325U;
+    for (const std::uint32_t x : bits)
+      hash = (hash ^ x) * 0x100000001B3U;
+    all = all * 0x100000001B3U ^ hash;
+    each += concat(name, ": ", hash, '\n');
+  }
+  EXPECT_EQ(all, 11328266039014507800U) << each;
+}
+
+}  // namespace
+}  // namespace muo
