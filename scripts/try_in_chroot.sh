@@ -3,6 +3,7 @@
 # scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian whose apt works;
 # the chroot uses its mirror and its settings. Everything lies in build/chroot.
 #   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... [--user] [--gpu] SUITE
+#   scripts/try_in_chroot.sh --install SUITE
 #     SUITE           bookworm (Debian 12), trixie (13) or later
 #     --until train   without scripts/test.sh; build: its build without its tests
 #     --ctest OPTION  one more option for scripts/test.sh
@@ -10,6 +11,7 @@
 #                     headers, and root's certificates
 #     --gpu           with an nvidia-smi that lists an H100, and no CUDA toolkit: train.sh fetches one from Python
 #                     packages and builds the plug-in, the run says why the GPU cannot be used and takes the CPU
+#     --install       scripts/try_install.sh instead of the two commands
 # With CCACHE_DIR set, the chroot compiles through that cache: a repeated try is cheap, and says nothing of
 # how long a fresh machine takes.
 # Prints one line of JSON. Exit codes: 0 all passed, 1 not (the logs are named), 2 usage or no chroot.
@@ -20,7 +22,7 @@ source scripts/bare_debian.sh
 usage() { echo "try_in_chroot.sh: $1" >&2; exit 2; }
 until=
 suite=
-gpu=false
+gpu=false install=false
 user=root home=/root
 ctest=()
 while [ $# -gt 0 ]; do
@@ -30,6 +32,7 @@ while [ $# -gt 0 ]; do
     --ctest) [ $# -ge 2 ] || usage "--ctest needs an option"; ctest+=("$2"); shift ;;
     --user) user=somebody home=/home/somebody ;;
     --gpu) gpu=true ;;
+    --install) install=true ;;
     -*) usage "unknown option '$1'; see the head of the script" ;;
     *) [ -z "$suite" ] || usage "one SUITE, not '$suite' and '$1'"; suite=$1 ;;
   esac
@@ -101,6 +104,11 @@ fi
 if [ $user != root ]; then
   inside root dpkg --remove libfmt-dev >>"$log.installed.log" 2>&1
   if [ -n "${CCACHE_DIR:-}" ]; then inside root chown -R $user: /ccache; fi
+fi
+if "$install"; then
+  try install scripts/try_install.sh
+  sed -n "s/^{/{\"suite\":\"$suite\",\"commit\":\"$commit\",/p" "$log.install.log"
+  exit $((code != 0))
 fi
 try train scripts/train.sh --num-iterations 20
 result="\"train_code\":$code,\"train_seconds\":$seconds"
