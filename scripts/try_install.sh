@@ -14,7 +14,11 @@ trap 'rm -rf "$folder"' EXIT
 log=$folder/log
 
 # A command that is to succeed, and says what it did only if it does not.
-quietly() { "$@" >"$log" 2>&1 || { tail -n 5 "$log" >&2; fail "$*: exit code $?"; }; }
+quietly() {
+  local code=0
+  "$@" >"$log" 2>&1 || code=$?
+  if [ $code -ne 0 ]; then tail -n 5 "$log" >&2; fail "$*: exit code $code"; fi
+}
 
 # Five steps by program $1 in an empty folder; the configuration is one that comes along.
 train() {
@@ -40,6 +44,7 @@ bash -c 'PATH=$1/bin:$PATH; source "$1/share/bash-completion/completions/muograp
 install_seconds=$((SECONDS - begin))
 
 begin=$SECONDS
+quietly apt-get install --yes --no-install-recommends dpkg-dev file
 quietly cpack --config build/release/CPackConfig.cmake -B "$folder"
 packages=("$folder"/*.deb)
 quietly dpkg --install "${packages[@]}"
