@@ -53,7 +53,7 @@ std::string value_text(const OptionRow& row) {
 }  // namespace
 
 std::filesystem::path find_config(const std::string& name) {
-  const std::filesystem::path given = name;
+  std::filesystem::path given = name;
   std::error_code error;
   if (given.has_parent_path() || std::filesystem::exists(given, error)) return given;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();

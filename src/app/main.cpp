@@ -26,7 +26,7 @@ namespace {
 }
 
 using Initialiser = void (*)(int, char**, char**);
-[[gnu::section(".preinit_array"), gnu::used]] const Initialiser first = &check_cpu;
+[[gnu::section(".preinit_array"), gnu::used]] const Initialiser kFirst = &check_cpu;
 
 }  // namespace
 #endif
