@@ -19,6 +19,7 @@ log=$PWD/build/chroot/$1-aarch64
 chroot=$log
 make_chroot "$1" "$chroot" "$log.debootstrap.log"
 git clone --quiet "$PWD" "$chroot/root/muograph"
+commit=$(git -C "$chroot/root/muograph" rev-parse --short=12 HEAD)
 cache=()
 if [ -n "${CCACHE_DIR:-}" ]; then
   mkdir -p "$CCACHE_DIR" "$chroot/ccache"
@@ -74,5 +75,5 @@ try versions 'aarch64-linux-gnu-g++ --version | head -n 1; qemu-aarch64 --versio
   dpkg-query -W -f "\${Version}\n" libdnnl-dev:arm64'
 mapfile -t versions <"$log.versions.log"
 printf '{"date":"%s","commit":"%s","suite":"%s","compiler":"%s","emulator":"%s","onednn":"%s","cores":%d,"ccache":%s,%s}\n' \
-  "$(date +%F)" "$(git rev-parse --short=12 HEAD)" "$1" "${versions[@]}" "$(nproc)" \
+  "$(date +%F)" "$commit" "$1" "${versions[@]}" "$(nproc)" \
   "$([ -n "${CCACHE_DIR:-}" ] && echo true || echo false)" "$result"
