@@ -20,7 +20,10 @@ TEST(HostLibrary, IsTheOneForThisCpu) {
   ASSERT_NE(dladdr(reinterpret_cast<void*>(&relu_squared), &library), 0);
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const bool hidden = test::environment("GLIBC_TUNABLES").value_or("").ends_with("-AVX512F");
-  if (__builtin_cpu_supports("x86-64-v4") != 0 && !hidden) {
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (has_avx512 && !hidden) {
     EXPECT_THAT(library.dli_fname, HasSubstr("glibc-hwcaps/x86-64-v4/"));
     EXPECT_THAT(describe_host_kernels(), StartsWith("AVX-512"));
     return;
