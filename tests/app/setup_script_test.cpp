@@ -147,7 +147,7 @@ class SetupScript : public test::ScriptClone {
   }
 
  private:
-  std::string variables() const {
+  [[nodiscard]] std::string variables() const {
     return "machine=" + directory_.path().string() + " libraries=" + libraries().string() + "\n";
   }
 };
