@@ -23,7 +23,7 @@ OTHER_OPTIONS = {"--slow", "--tidy", "--user", "--dev", "--check", "--preset", "
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
                  "--embeddings", "--registers", "--write-table",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
-                 "--capture-range-end", "--nvtx-capture", "--phases"}
+                 "--capture-range-end", "--nvtx-capture", "--phases", "--install", "--prefix", "--version"}
 
 
 def tracked():
