@@ -145,11 +145,13 @@ TEST(Gemm, AgreesWithFloat64BeyondOneBlock) {
 
 // Rows of 4 KiB and 8 KiB, whose columns the host copies in panels of 1024.
 TEST(Gemm, AgreesWithFloat64WhereColumnsCollide) {
-  for (const auto& [in, out] : kTypes)
-    for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
-      for (const auto& [m, n] : {std::pair{2048, 33}, std::pair{33, 2048}, std::pair{2048, 2048}})
-        for (const bool transpose_a : {true, false})
-          expect_agrees({1, m, n, 5, transpose_a, false, 0.5F, -1.0F, c, in, out});
+  for (const auto& [in, out] : kTypes) {
+    for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate}) {
+      expect_agrees({1, 2048, 33, 5, true, false, 0.5F, -1.0F, c, in, out});
+      expect_agrees({1, 33, 2048, 5, false, false, 0.5F, -1.0F, c, in, out});
+    }
+    expect_agrees({1, 2048, 2048, 2, true, false, 0.5F, 0.0F, Case::C::kAbsent, in, out});
+  }
 }
 
 // A long sum of few columns, as of the head's input gradient.
