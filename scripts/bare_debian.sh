@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
 # For scripts that try something on a bare Debian, which source this and have a function `usage TEXT` that exits.
+# shellcheck disable=SC2034  # the variables its functions set
+# Everything lies in build/chroot. Where CCACHE_DIR is set, the compilers there work through that cache.
 
-# Makes the chroot $2 of suite $1 by debootstrap, with this machine's mirror and apt settings; $3 is the log.
+# Makes a chroot of suite $1 by debootstrap, with this machine's mirror and apt settings. Sets `chroot`, and `log`:
+# what the names of log files begin with.
+#   make_chroot SUITE [NAME]     NAME: of its folder, SUITE if it is left out
 make_chroot() {
-  local suite=$1 chroot=$2 log=$3 codename mirror file
+  local suite=$1 codename mirror file
+  log=$PWD/build/chroot/${2:-$suite}
+  chroot=$log
   [ "$(id -u)" -eq 0 ] || usage "only root can make a chroot"
   command -v debootstrap >/dev/null || usage "there is no debootstrap: apt-get install debootstrap"
   # This machine's mirror is the one that has its own suite.
@@ -13,7 +19,8 @@ make_chroot() {
   mkdir -p "${chroot%/*}"
   rm -rf "$chroot"
   echo "${0##*/}: debootstrap of $suite" >&2
-  debootstrap --variant=minbase "$suite" "$chroot" "$mirror" >"$log" 2>&1 || usage "debootstrap failed: $log"
+  debootstrap --variant=minbase "$suite" "$chroot" "$mirror" >"$log.debootstrap.log" 2>&1 ||
+    usage "debootstrap failed: $log.debootstrap.log"
   # What apt needs here it needs there: proxies, credentials, certificates, names.
   for file in /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d \
               /etc/pip.conf /etc/ssl/certs/ca-certificates.crt /etc/resolv.conf /etc/hosts; do
@@ -22,4 +29,58 @@ make_chroot() {
       cp -RL "$file" "$chroot${file%/*}/"
     fi
   done
+  # The chroot's package of certificates replaces that copy; pip keeps to this machine's.
+  if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
+    cp -L /etc/ssl/certs/ca-certificates.crt "$chroot/etc/ssl/certificates-of-the-host.crt"
+  fi
+  if [ -n "${CCACHE_DIR:-}" ]; then mkdir -p "$CCACHE_DIR" "$chroot/ccache"; fi
+}
+
+# Clones HEAD into ~/muograph of a user of the chroot, who is made unless it is root. Sets `user`, `home`, `clone`
+# (its path from here) and `commit`.
+clone_for() {
+  user=$1
+  if [ "$user" != root ]; then chroot "$chroot" useradd --create-home --shell /bin/bash "$user"; fi
+  home=$(chroot "$chroot" getent passwd "$user" | cut -d : -f 6)
+  clone=$chroot$home/muograph
+  git clone --quiet "$PWD" "$clone"
+  commit=$(git -C "$clone" rev-parse --short=12 HEAD)
+  chroot "$chroot" chown -R "$user:" "$home"
+  if [ -d "$chroot/ccache" ]; then chown -R "$(stat -c %u:%g "$clone")" "$CCACHE_DIR"; fi
+}
+
+# Runs a command as a user of the chroot in the clone, with a /proc and processes of its own, which end with it.
+#   inside USER COMMAND [ARGUMENT]...
+inside() {
+  local as=$1 settings=() name
+  shift
+  for name in http_proxy https_proxy no_proxy; do settings+=("$name=${!name:-}"); done
+  if [ -e "$chroot/etc/ssl/certificates-of-the-host.crt" ]; then
+    settings+=(PIP_CERT=/etc/ssl/certificates-of-the-host.crt)
+  fi
+  if [ -d "$chroot/ccache" ]; then
+    settings+=(CCACHE_DIR=/ccache "CCACHE_COMPILERCHECK=${CCACHE_COMPILERCHECK:-content}")
+  fi
+  # shellcheck disable=SC2016  # the inner shells' variables
+  unshare --mount --pid --fork --kill-child bash -c '
+    mount -t proc proc "$1/proc"
+    if [ -d "$1/ccache" ]; then mount --bind "$CCACHE_DIR" "$1/ccache"; fi
+    exec chroot --userspec="$2" "$1" "${@:3}"' bash "$chroot" "$as" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    HOME="$home" LANG=C.UTF-8 CI=false DEBIAN_FRONTEND=noninteractive "${settings[@]}" \
+    bash -c 'cd ~/muograph && exec "$@"' bash "$@"
+}
+
+# Runs a command like `inside`, as `user`. Its output is $log.NAME.log. Sets `code` and `seconds`, says what failed.
+#   try NAME COMMAND [ARGUMENT]...
+try() {
+  local name=$1 begin=$SECONDS
+  shift
+  echo "${0##*/}: $name; log: $log.$name.log" >&2
+  code=0
+  inside "$user" "$@" >"$log.$name.log" 2>&1 || code=$?
+  seconds=$((SECONDS - begin))
+  if [ "$code" -ne 0 ]; then
+    echo "${0##*/}: exit code $code: $log.$name.log ends with" >&2
+    tail -n 5 "$log.$name.log" >&2
+  fi
 }

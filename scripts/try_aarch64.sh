@@ -15,43 +15,21 @@ case "${1:-}" in
   "" | -*) usage "which SUITE? bookworm or trixie" ;;
 esac
 [ $# -eq 1 ] || usage "one SUITE, not '$*'"
-log=$PWD/build/chroot/$1-aarch64
-chroot=$log
-make_chroot "$1" "$chroot" "$log.debootstrap.log"
-git clone --quiet "$PWD" "$chroot/root/muograph"
-commit=$(git -C "$chroot/root/muograph" rev-parse --short=12 HEAD)
-cache=()
-if [ -n "${CCACHE_DIR:-}" ]; then
-  mkdir -p "$CCACHE_DIR" "$chroot/ccache"
-  cache=(CCACHE_DIR=/ccache)
-fi
+make_chroot "$1" "$1-aarch64"
+clone_for root
 
-# Runs commands in the clone, with a /proc and processes of its own, which end with it; their log is $log.NAME.log.
-# Sets `seconds`; ends the script where they fail.
-try() {
-  local name=$1 begin=$SECONDS
-  echo "try_aarch64.sh: $name; log: $log.$name.log" >&2
-  # shellcheck disable=SC2016  # the inner shell's variables
-  if ! unshare --mount --pid --fork --kill-child bash -c '
-      mount -t proc proc "$1/proc"
-      if [ -d "$1/ccache" ]; then mount --bind "$CCACHE_DIR" "$1/ccache"; fi
-      exec chroot "$@"' bash "$chroot" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-      DEBIAN_FRONTEND=noninteractive http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" \
-      no_proxy="${no_proxy:-}" "${cache[@]}" bash -ec "cd /root/muograph; $2" >"$log.$name.log" 2>&1
-  then
-    echo "try_aarch64.sh: $name failed: $log.$name.log ends with" >&2
-    tail -n 5 "$log.$name.log" >&2
-    exit 1
-  fi
-  seconds=$((SECONDS - begin))
+# Runs lines of bash in the clone, and ends the script where they fail.
+step() {
+  try "$1" bash -ec "$2"
+  [ "$code" -eq 0 ] || exit 1
 }
 
-try packages '
+step packages '
   dpkg --add-architecture arm64
   apt-get update
   apt-get install --yes --no-install-recommends cmake ninja-build git g++-aarch64-linux-gnu qemu-user libcli11-dev \
     nlohmann-json3-dev lib{dnnl,fmt,gtest,gmock,benchmark}-dev:arm64 '"${CCACHE_DIR:+ccache}"
-try build '
+step build '
   cmake --preset release -DMUO_TESTS=ON -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
     -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64
   cmake --build --preset release'
@@ -59,19 +37,19 @@ result="\"build_seconds\":$seconds"
 # Those of optim and graphs take too long. Death tests and those of app start programs of their own, which qemu-user
 # leaves to a kernel that knows neither it nor them.
 for room in base kernels data contracts model runtime; do
-  try "$room" "qemu-aarch64 build/release/${room}_test --gtest_filter='-Slow*:Simt*:*/simt_*:*/multi_gpu_*:*DeathTest*'"
+  step "$room" "qemu-aarch64 build/release/${room}_test --gtest_filter='-Slow*:Simt*:*/simt_*:*/multi_gpu_*:*DeathTest*'"
   passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests*\.$/\1/p' "$log.$room.log")
   skipped=$(sed -n 's/^\[  SKIPPED \] \([0-9]*\) tests*, listed.*/\1/p' "$log.$room.log")
   result+=",\"$room\":{\"passed\":$passed,\"skipped\":${skipped:-0},\"seconds\":$seconds}"
 done
-try train '
+step train '
   qemu-aarch64 build/release/muograph doctor
   qemu-aarch64 build/release/muograph train --config configs/quick.toml --data README.md docs/*.md --depth 2 \
     --num-iterations 5 --target-batch-size 512 --eval-every 5 --eval-tokens 1024 --sample-every -1 --devices 2'
 loss() { sed -n "s|^step $1/5 *loss \([0-9.]*\).*|\1|p" "$log.train.log"; }
 result+=",\"train_seconds\":$seconds,\"first_loss\":$(loss 1),\"last_loss\":$(loss 5)"
 # shellcheck disable=SC2016  # dpkg-query's
-try versions 'aarch64-linux-gnu-g++ --version | head -n 1; qemu-aarch64 --version | head -n 1
+step versions 'aarch64-linux-gnu-g++ --version | head -n 1; qemu-aarch64 --version | head -n 1
   dpkg-query -W -f "\${Version}\n" libdnnl-dev:arm64'
 mapfile -t versions <"$log.versions.log"
 printf '{"date":"%s","commit":"%s","suite":"%s","compiler":"%s","emulator":"%s","onednn":"%s","cores":%d,"ccache":%s,%s}\n' \

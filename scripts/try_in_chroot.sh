@@ -23,14 +23,14 @@ usage() { echo "try_in_chroot.sh: $1" >&2; exit 2; }
 until=
 suite=
 gpu=false install=false
-user=root home=/root
+user=root
 ctest=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --until) until=${2:-}; shift
       case "$until" in train | build) ;; *) usage "--until takes train or build, not '$until'" ;; esac ;;
     --ctest) [ $# -ge 2 ] || usage "--ctest needs an option"; ctest+=("$2"); shift ;;
-    --user) user=somebody home=/home/somebody ;;
+    --user) user=somebody ;;
     --gpu) gpu=true ;;
     --install) install=true ;;
     -*) usage "unknown option '$1'; see the head of the script" ;;
@@ -41,69 +41,23 @@ done
 [ -n "$suite" ] || usage "which SUITE? bookworm or trixie"
 if [ "$until" = build ]; then ctest+=(--show-only); fi
 
-folder=$PWD/build/chroot
-chroot=$folder/$suite
-log=$folder/$suite
-make_chroot "$suite" "$chroot" "$log.debootstrap.log"
+make_chroot "$suite"
 if "$gpu"; then
   printf '#!/bin/bash\necho "9.0, 580.65.06, GPU-1, NVIDIA H100 80GB HBM3"\n' >"$chroot/usr/bin/nvidia-smi"
   chmod +x "$chroot/usr/bin/nvidia-smi"
   : >"$chroot/dev/nvidia0"
 fi
-# The chroot's package of certificates replaces the copy; pip keeps to this machine's.
-pip_cert=
-if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
-  pip_cert=/etc/ssl/certificates-of-the-host.crt
-  cp -L /etc/ssl/certs/ca-certificates.crt "$chroot$pip_cert"
-fi
-if [ $user != root ]; then chroot "$chroot" useradd --create-home --shell /bin/bash $user; fi
-clone=$chroot$home/muograph
-git clone --quiet "$PWD" "$clone"
-commit=$(git -C "$clone" rev-parse --short=12 HEAD)
-chroot "$chroot" chown -R $user: $home
-cache=()
-if [ -n "${CCACHE_DIR:-}" ]; then
-  mkdir -p "$CCACHE_DIR" "$chroot/ccache"
-  cache=(CCACHE_DIR=/ccache "CCACHE_COMPILERCHECK=${CCACHE_COMPILERCHECK:-content}")
-fi
-
-# Runs a command as user $1 in the clone, with a /proc and processes of its own, which end with it.
-# shellcheck disable=SC2016  # the inner shell's variables
-inside() {
-  local as=$1
-  shift
-  unshare --mount --pid --fork --kill-child bash -c '
-    mount -t proc proc "$1/proc"
-    if [ -d "$1/ccache" ]; then mount --bind "$CCACHE_DIR" "$1/ccache"; fi
-    exec chroot --userspec="$2" "$1" "${@:3}"' bash "$chroot" "$as" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    HOME=$home LANG=C.UTF-8 \
-    CI=false http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" no_proxy="${no_proxy:-}" \
-    ${pip_cert:+PIP_CERT=$pip_cert} "${cache[@]}" bash -c 'cd ~/muograph && exec "$@"' bash "$@"
-}
-# Runs one command of the README with its log; sets `code` and `seconds`.
-try() {
-  local name=$1 begin=$SECONDS
-  shift
-  echo "try_in_chroot.sh: $*; log: $log.$name.log" >&2
-  code=0
-  inside $user "$@" >"$log.$name.log" 2>&1 || code=$?
-  seconds=$((SECONDS - begin))
-  if [ "$code" -ne 0 ]; then
-    echo "try_in_chroot.sh: exit code $code: $log.$name.log ends with" >&2
-    tail -n 5 "$log.$name.log" >&2
-  fi
-}
+clone_for "$user"
 
 installed=()
-if [ $user != root ]; then installed+=(g++ libfmt-dev); fi
+if [ "$user" != root ]; then installed+=(g++ libfmt-dev); fi
 if [ -n "${CCACHE_DIR:-}" ]; then installed+=(ccache); fi
 if [ ${#installed[@]} -gt 0 ]; then
   inside root sh -c 'apt-get update && apt-get install --yes --no-install-recommends "$@"' sh "${installed[@]}" \
     >"$log.installed.log" 2>&1 || usage "could not install ${installed[*]}: $log.installed.log"
 fi
-if [ $user != root ]; then
+if [ "$user" != root ]; then
   inside root dpkg --remove libfmt-dev >>"$log.installed.log" 2>&1
-  if [ -n "${CCACHE_DIR:-}" ]; then inside root chown -R $user: /ccache; fi
 fi
 if "$install"; then
   try install scripts/try_install.sh
@@ -114,11 +68,12 @@ try train scripts/train.sh --num-iterations 20
 result="\"train_code\":$code,\"train_seconds\":$seconds"
 worst=$code
 if "$gpu"; then
-  plug_in=$clone/build/release/libmuograph_cuda.so
+  built=$clone/build/release
+  plug_in=$built/libmuograph_cuda.so
   [ -e "$plug_in" ] || worst=1
   first=$(grep -m 1 "^GPU" "$log.train.log" || true)
   [ -n "$first" ] || worst=1
-  cudnn=$(grep -c MUO_CUDNN "$clone/build/release/compile_commands.json" || true)
+  cudnn=$(grep -c MUO_CUDNN "$built/compile_commands.json" || true)
   result+=",\"plug_in_mib\":$(($(stat -c %s "$plug_in" 2>/dev/null || echo 0) >> 20)),\"with_cudnn\":$([ "$cudnn" -gt 0 ] && echo true || echo false)"
   result+=",\"first_line\":\"${first//\"/\\\"}\""
 fi
@@ -136,7 +91,7 @@ if [ "$until" != train ] && [ "$worst" -eq 0 ]; then
 fi
 
 # shellcheck disable=SC2016  # the inner shell's variables
-versions=$(inside $user bash -c '
+versions=$(inside "$user" bash -c '
   source scripts/path.sh
   compiler=$(sed -n "s/^CMAKE_CXX_COMPILER:[A-Z]*=//p" build/release/CMakeCache.txt)
   library=$(realpath "$(sed -n "s/^DNNL:[A-Z]*=//p" build/release/CMakeCache.txt)")
