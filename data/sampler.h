@@ -5,9 +5,10 @@
 namespace muo {
 
 // Which tokens make up row g of step s: a pure function of (seed, s, g), whatever the world
-// (decision 6). Rows are numbered step * rows_per_step + g; each epoch of rows_per_epoch() of them
-// visits every block of seq_len tokens once, in a pseudo-random order; blocks of different epochs
-// start at different offsets. Nothing is stored per row, so sizes up to 2^62 tokens cost the same.
+// (decision order-of-data). Rows are numbered step * rows_per_step + g; each epoch of
+// rows_per_epoch() of them visits every block of seq_len tokens once, in a pseudo-random order;
+// blocks of different epochs start at different offsets. Nothing is stored per row, so sizes up to
+// 2^62 tokens cost the same.
 class RowSampler {
  public:
   // `tokens`: of the data; a row is seq_len + 1 of them, so neighbouring rows share one token.

@@ -125,10 +125,21 @@ def options(files):
             yield f"{path.relative_to(ROOT)}: {option} is in no command's --help"
 
 
+def decisions(files):
+    """Those that are cited, "decision NAME", stand in docs/decisions.md."""
+    names = set(re.findall(r"^- `([a-z0-9-]+)`: ", (ROOT / "docs/decisions.md").read_text(), re.M))
+    for path in files:
+        if path.suffix in CODE | {".md"}:
+            text = re.sub(r"\n\s*(//|#)?\s*", " ", path.read_text())
+            for cited in re.findall(r"\b[Dd]ecision ([0-9]+|[a-z0-9]+(?:-[a-z0-9]+)+)", text):
+                if cited not in names:
+                    yield f"{path.relative_to(ROOT)}: docs/decisions.md has no decision {cited}"
+
+
 def main():
     files = tracked()
     errors = [*lengths(files), *widths(files), *readmes(), *tests(files), *golden(), *words(files),
-              *run_bits(files), *options(files)]
+              *run_bits(files), *decisions(files), *options(files)]
     print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
     return bool(errors)
 

@@ -18,8 +18,9 @@
 namespace muo {
 
 // A checkpoint is a directory, RUN/checkpoints/step_00000100, that holds logical tensors (decision
-// 18): model.safetensors (weights), optimizer.safetensors (state under "<parameter>.momentum" and
-// so on) and manifest.json. checkpoint_saver.h writes them; a directory with that name is complete.
+// logical-checkpoints): model.safetensors (weights), optimizer.safetensors (state under
+// "<parameter>.momentum" and so on) and manifest.json. checkpoint_saver.h writes them; a directory
+// with that name is complete.
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& run, std::int64_t step);
 

@@ -6,7 +6,8 @@
 
 namespace muo {
 
-// Whether a step's update is committed, as every rank decides from the same totals (decision 11).
+// Whether a step's update is committed, as every rank decides from the same totals (decision
+// compute-then-commit).
 
 // The totals of a step: (kRankPlaces + world) fp64, summed over ranks.
 inline constexpr std::int64_t kLossTotal = 0;

@@ -15,7 +15,8 @@ struct SumArgs {
 void sum(Stream& stream, const SumArgs& args);
 
 // out <- [out if accumulate] + sum(x^2), in fp64 and a fixed order; NaN or infinity in x makes out
-// non-finite, which is how the finite flag is found (decision 11).
+// non-finite, which is how the finite flag is found (decision
+// compute-then-commit).
 struct SumSquaresArgs {
   Tensor out;  // () fp64
   Tensor x;    // any shape, fp32

@@ -84,9 +84,10 @@ struct MemoryPlan {
 };
 
 // Two kStep tensors share bytes only if in each graph every use of one happens before every use of
-// the other (decision 14). Greedy by size (Pisarchyk & Lee 2020, "Efficient memory management for
-// deep neural net inference"). `graphs` were captured on this arena and never run at the same time.
-// A tensor that no graph uses shares with nobody. Throws Error as check_step_tensors() does.
+// the other (decision planned-memory). Greedy by size (Pisarchyk & Lee 2020, "Efficient memory
+// management for deep neural net inference"). `graphs` were captured on this arena and never run at
+// the same time. A tensor that no graph uses shares with nobody. Throws Error as
+// check_step_tensors() does.
 MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs);
 
 // Throws Error, naming tensor and node, if a node reads bytes of a kStep tensor that no earlier

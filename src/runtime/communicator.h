@@ -64,7 +64,7 @@ class Communicator {
   virtual void check() const = 0;
 };
 
-enum class CommunicatorKind : std::uint8_t { kHost, kPeer, kNccl };  // design, decision 16
+enum class CommunicatorKind : std::uint8_t { kHost, kPeer, kNccl };  // decision three-communicators
 
 // The ends of all local ranks, which are made together. It outlives them; they outlive every graph
 // that holds their collectives.

@@ -15,8 +15,8 @@ namespace muo {
 // Both sides of the seam are built from one tree; a library of another build is refused.
 inline constexpr std::uint32_t kPluginVersion = 4;
 
-// A backend that lives in a shared library of its own (design, decision 2). The library links the
-// core, registers its kernels when it is loaded, and exports
+// A backend that lives in a shared library of its own (decision cuda-is-a-plug-in). The library
+// links the core, registers its kernels when it is loaded, and exports
 //   extern "C" const muo::BackendPlugin* muograph_backend_plugin();
 struct BackendPlugin {
   std::uint32_t version = kPluginVersion;

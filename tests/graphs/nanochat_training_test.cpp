@@ -138,9 +138,9 @@ double worst_relative(const std::vector<double>& got, const std::vector<double>&
   return worst;
 }
 
-// Design decision 8: four times the median distance of nanochat's runs that one unit in the last
-// place of the initial weights sets apart. Of losses: the worst
-// step, relative, and 1e-5 at most.
+// Decision derived-tolerances: four times the median distance of nanochat's runs that one unit in
+// the last place of the initial weights sets apart. Of losses: the worst step, relative, and 1e-5
+// at most.
 double loss_bound(const std::string& start) {
   const std::vector<double> want = golden_losses({.start = start});
   const std::vector<double> all = golden().doubles(start + "/control/losses");

@@ -41,8 +41,8 @@ TEST(ShardedAccumulation, IsBitwiseLocalWhereSumsAreInTheSameOrder) {
   }
 }
 
-// Elsewhere only the order of the sums differs (design decision 8), and all strategies have the
-// same one.
+// Elsewhere only the order of the sums differs (decision derived-tolerances), and all strategies
+// have the same one.
 TEST(ShardedAccumulation, AgreesWithLocal) {
   for (const auto& [world, accumulation] : {std::pair{2, 5}, {3, 2}, {4, 5}}) {
     ToyTraining run{.world = world, .accumulation = accumulation};

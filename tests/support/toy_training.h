@@ -46,8 +46,8 @@ void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::stri
 // By replay, eagerly, and in two random orders of the graphs' nodes.
 void expect_bitwise_in_every_form(ToyTraining run, const ToyCurves& want, const std::string& what);
 
-// What agreement means where only the order of rounding differs (design decision 8): 4 times the
-// median distance of 8 runs, perturbed by one ulp, from the unperturbed one.
+// What agreement means where only the order of rounding differs (decision derived-tolerances): 4
+// times the median distance of 8 runs, perturbed by one ulp, from the unperturbed one.
 struct Agreement {
   double losses = 0;
   double weights = 0;  // relative, Frobenius
