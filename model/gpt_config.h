@@ -25,7 +25,7 @@ struct GptConfig {
   double rope_base = 100000.0;
   float qk_scale = 1.0F;  // after QK norm, on q and on k
   float softcap = 15.0F;
-  // nanochat's extras (spec/model 2.4, 2.9-2.11, 2.13, 2.19).
+  // nanochat's extras (docs/spec/model.md, "Forward").
   bool value_embeddings = false;  // gated token table added to the values of every other layer
   bool smear = false;             // mixes a part of the previous token's embedding in
   bool backout = false;           // subtracts a part of the middle layer's output at the end
@@ -61,7 +61,8 @@ void check_config(const GptConfig& config);
 std::vector<ParamSpec> gpt_parameters(const GptConfig& config);
 
 // Element `index` ranges of the initial weights: a function of (seed, name, element) only, in
-// nanochat's distributions (spec/model 2.22-2.25). Fills values[i] with element begin + i.
+// nanochat's distributions (docs/spec/model.md, "Initial weights"). Fills values[i] with element
+// begin + i.
 void init_parameter(const GptConfig& config, const ParamSpec& spec, std::uint64_t seed,
                     std::int64_t begin, std::int64_t count, float* values);
 
@@ -80,8 +81,8 @@ struct ParameterCounts {
 };
 ParameterCounts count_parameters(const GptConfig& config);
 
-// nanochat's accounting (spec/model 2.34), forward and backward: 6 per weight of a linear layer,
-// and for attention 12 heads head_dim min(window, T) per layer.
+// nanochat's accounting (docs/spec/model.md, "FLOPs"), forward and backward: 6 per weight of a
+// linear layer, and for attention 12 heads head_dim min(window, T) per layer.
 double flops_per_token(const GptConfig& config);
 double attention_flops_per_token(const GptConfig& config);  // the part of attention in it
 // The same, counting only keys that a query of a row of seq_len sees: itself and window(i) before.

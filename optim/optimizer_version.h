@@ -13,8 +13,8 @@ struct Quintic {
   double a, b, c;
 };
 
-// Five steps that take singular values in [1e-3, 1] to within 15% of 1 (spec/optimizer 1.3; "The
-// Polar Express", Amsel et al. 2025).
+// Five steps that take singular values in [1e-3, 1] to within 15% of 1
+// (docs/spec/optimizer.md, "Newton-Schulz"; "The Polar Express", Amsel et al. 2025).
 inline constexpr std::array<Quintic, 5> kPolarExpress = {{
     {8.156554524902461, -22.48329292557795, 15.878769915207462},
     {4.042929935166739, -2.808917465908714, 0.5000178451051316},
@@ -31,8 +31,8 @@ inline constexpr std::array<Quintic, 5> kFixedQuintic = {{
     {3.4445, -4.7750, 2.0315},
 }};
 
-// nanochat's optimizer as it was at a time (spec/optimizer 1.0): Muon around and in the iteration,
-// and the constants that no option sets.
+// nanochat's optimizer as it was at a time (docs/spec/optimizer.md, "Versions"): Muon around and in
+// the iteration, and the constants that no option sets.
 struct OptimizerVersion {
   std::string_view name;               // of --optimizer-spec
   std::span<const Quintic> iteration;  // an odd number of steps

@@ -158,9 +158,9 @@ void share_replicas(ShardingPlan& plan);
 // buckets, in every micro-step that reduces them, and of publish_order before or after them.
 void assign_tags(ShardingPlan& plan);
 
-// The rules of a valid plan (spec/plan, last notes): every element of every parameter updated
-// exactly once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered.
-// Throws Error.
+// The rules of docs/spec/plan.md, "Valid plans": every element of every parameter updated exactly
+// once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered. Throws
+// Error.
 void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
 // Bytes of a bucket that a rank sends in a step, by phase, as Communicator::bytes_sent() counts

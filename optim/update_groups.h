@@ -18,7 +18,8 @@ struct UpdateGroup {
   int adam_group = 0;  // index into HyperParameters::adam
 };
 
-// nanochat's grouping (spec/optimizer 1.8): matrices of the blocks by Muon, the rest by AdamW.
+// nanochat's grouping (docs/spec/optimizer.md, "Parameter groups"): matrices of the blocks by Muon,
+// the rest by AdamW.
 UpdateGroup update_group(ParamRole role);
 
 // Parameters of one class share their number formats.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fails if the tree breaks a house rule that no compiler sees: lengths, READMEs, stray tests,
-missing golden files, unfinished words, options in the documents that no command offers."""
+missing golden files, unfinished words, options in the documents that no command offers, citations
+of headings that no document has."""
 import pathlib
 import re
 import subprocess
@@ -18,6 +19,10 @@ UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 COMMANDS = ("train", "eval", "sample", "plan", "doctor", "checkpoint import",
             "checkpoint export")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+# A document and headings of it, by its path from the root, or as a link of another document.
+CITATION = re.compile(r'(?:(docs/[\w/.-]+\.md)|\]\(([\w/.-]+\.md)\)), '
+                      r'("[^"]{1,80}"(?:(?:,| and|, and) "[^"]{1,80}")*)')
+NUMBERED = re.compile(r"\bspec/[a-z]+,? \d")  # of a text outside the repository
 # Options of our scripts and of tools that the documents show.
 OTHER_OPTIONS = {"--slow", "--tidy", "--user", "--dev", "--check", "--preset", "--build", "--target", "--help",
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
@@ -100,6 +105,24 @@ def words(files):
                 yield f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
 
 
+def citations(files):
+    headings = {path: set(re.findall(r"^#+ (.+)$", path.read_text(), re.M))
+                for path in files if path.suffix == ".md"}
+    for path in files:
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # binary
+        text = re.sub(r"\n\s*(?://|#|\*)?\s*", " ", text)  # of a comment over two lines, too
+        for from_root, link, names in CITATION.findall(text):
+            cited = ROOT / from_root if from_root else (path.parent / link).resolve()
+            for name in re.findall('"(.+?)"', names):
+                if name not in headings.get(cited, ()):
+                    yield f'{path.relative_to(ROOT)}: cites {from_root or link}, "{name}": no such heading'
+        for match in NUMBERED.findall(text):
+            yield f"{path.relative_to(ROOT)}: cites '{match}', which is not in the repository"
+
+
 def run_bits(files):
     for path in files:
         if path.read_bytes()[:2] == b"#!" and not path.stat().st_mode & 0o100:
@@ -139,7 +162,11 @@ def decisions(files):
 def main():
     files = tracked()
     errors = [*lengths(files), *widths(files), *readmes(), *tests(files), *golden(), *words(files),
+<<<<<<< HEAD
               *run_bits(files), *decisions(files), *options(files)]
+=======
+              *citations(files), *run_bits(files), *options(files)]
+>>>>>>> spec
     print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
     return bool(errors)
 

@@ -2,7 +2,7 @@
 of in_process() is a fresh Python: nanochat fixes its compute dtype when it is imported.
 
 Nothing of nanochat is copied. Its schedules and learning rates, which scripts/base_train.py holds
-in closures, are written here from this project's own specification.
+in closures, are written here from docs/spec/optimizer.md, "Schedules" and "Scaling rules".
 """
 import concurrent.futures
 import contextlib

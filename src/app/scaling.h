@@ -8,8 +8,9 @@
 
 namespace muo {
 
-// nanochat's scaling rules (spec/optimizer 1.10): one dial, the depth, gives sizes; these give how
-// long to train and how. They are laws fitted around depth 12, carried to other sizes.
+// nanochat's scaling rules (docs/spec/optimizer.md, "Scaling rules"): one dial, the depth, gives
+// sizes; these give how long to train and how. They are laws fitted around depth 12, carried to
+// other sizes.
 
 inline constexpr std::int64_t kReferenceBatch = 1 << 19;  // tokens per step at depth 12
 

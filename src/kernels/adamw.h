@@ -5,8 +5,8 @@
 
 namespace muo {
 
-// AdamW as nanochat computes it (spec/optimizer 1.1), element-wise, if scalars.commit, else
-// nothing: w *= 1 - lr wd; m = lerp(m, g, 1 - b1); v = lerp(v, g^2, 1 - b2);
+// AdamW as nanochat computes it (docs/spec/optimizer.md, "AdamW"), element-wise, if scalars.commit,
+// else nothing: w *= 1 - lr wd; m = lerp(m, g, 1 - b1); v = lerp(v, g^2, 1 - b2);
 // w -= (lr / c1) * m / (sqrt(v / c2) + eps), where g = grad * scalars.gradient_scale. Other scalars
 // from scalars.adam[group]. Element-wise, so computing and committing are one kernel. Inside
 // everything is fp32.

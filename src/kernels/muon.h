@@ -7,9 +7,10 @@
 
 namespace muo {
 
-// nanochat's Muon (spec/optimizer 1.2-1.5; by default as at HEAD) around the Newton-Schulz GEMMs,
-// on a batch of `k` matrices of one shape (R, C). long = max(R, C), n = min(R, C). Compute, then
-// commit (decision compute-then-commit): only muon_commit writes state.
+// nanochat's Muon (docs/spec/optimizer.md, "Muon", whose steps are meant below; by default as at
+// HEAD) around the Newton-Schulz GEMMs, on a batch of `k` matrices of one shape (R, C). long =
+// max(R, C), n = min(R, C). Compute, then commit (decision compute-then-commit): only muon_commit
+// writes state.
 //
 // lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w).
 

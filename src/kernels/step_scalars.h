@@ -67,9 +67,9 @@ struct StepScalars {
   } adam[kMaxAdamGroups] = {};
 };
 
-// The schedules of nanochat's base_train.py (spec/optimizer 1.9), in double. `it` is the 0-based
-// step; beyond the horizon the final values hold. Inline, so that every backend's kernel and the
-// logger evaluate the same code.
+// The schedules of nanochat's base_train.py (docs/spec/optimizer.md, "Schedules"), in double. `it`
+// is the 0-based step; beyond the horizon the final values hold. Inline, so that every backend's
+// kernel and the logger evaluate the same code.
 MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std::int64_t it) {
   if (it < hyper.warmup_steps)
     return static_cast<double>(it + 1) / static_cast<double>(hyper.warmup_steps);

@@ -8,7 +8,7 @@
 namespace muo {
 
 // What a parameter is to the model; the optimizer maps roles to update rules and groups
-// (spec of nanochat's GPT.setup_optimizer), the model knows nothing of those.
+// (docs/spec/optimizer.md, "Parameter groups"), the model knows nothing of those.
 enum class ParamRole : std::uint8_t {
   kMatrix,
   kEmbedding,

@@ -70,7 +70,8 @@ RunConfig config_of(const Case& c) {
   config.batch = integer("rows") / (c.world * c.accumulation);
   config.iterations = integer("iterations");
   config.total_batch_tokens = integer("total_batch_tokens");
-  // nanochat's rates are for 2^19 tokens a step and a width of 768 (spec/optimizer 1.8, 1.10).
+  // nanochat's rates are for 2^19 tokens a step and a width of 768 (docs/spec/optimizer.md,
+  // "Scaling rules").
   config.optimizer = c.change({.iterations = config.iterations,
                                .batch_scale = std::sqrt(number("total_batch_tokens") / 524288),
                                .width_scale = std::sqrt(768 / number("n_embd")),

@@ -124,8 +124,8 @@ TEST_P(AdamwMoments, DoNotDependOnAddresses) {
   EXPECT_EQ(v.doubles(), t.v.doubles());
 }
 
-// spec/optimizer 1.1: with beta2 = 0.995 a bf16 v near g^2 does not move. So the weight must come
-// from the unrounded one, and the stored one must stay.
+// With beta2 = 0.995 a bf16 v near g^2 does not move (docs/spec/optimizer.md, "AdamW"). So the
+// weight must come from the unrounded one, and the stored one must stay.
 TEST(Adamw, SmallChangesOfBF16MomentsAreLostInTheStoreOnly) {
   const Tensors t(DType::kBF16);
   std::ranges::fill(t.v.values<BF16>(), to_bf16(1.0F));

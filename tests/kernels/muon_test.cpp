@@ -35,7 +35,7 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
-// What becomes of values where nanochat's are stored (spec/optimizer 1.2, rows 3-5).
+// What becomes of values where nanochat's are stored (docs/spec/optimizer.md, "Muon", steps 3-5).
 struct Round {
   bool to_bf16 = false;
   double operator()(double x) const {

@@ -189,7 +189,7 @@ std::vector<float> initial(const GptConfig& config, const std::string& name) {
 TEST(ExtrasInit, ScalarsStartAsInNanochat) {
   GptConfig config = small();
   set_nanochat_extras(config);
-  // spec/model 2.24: 1.15 - 0.10 i / (L - 1), 0.20 - 0.15 i / (L - 1).
+  // docs/spec/model.md, "Initial weights": 1.15 - 0.10 i / (L - 1), 0.20 - 0.15 i / (L - 1).
   EXPECT_THAT(initial(config, "resid_lambdas"), ElementsAre(1.15F, 1.10F, 1.05F));
   EXPECT_THAT(initial(config, "x0_lambdas"), ElementsAre(0.20F, 0.125F, 0.05F));
   EXPECT_THAT(initial(config, "smear_lambda"), ElementsAre(0.0F));

@@ -159,8 +159,8 @@ TEST(ExposedTime, WithoutAModelThereIsNothingToPipeline) {
         << plan.strategy;
 }
 
-// The table of spec/strategies 3.3: nanochat's d24 on 8 devices, embeddings in bf16 and the rest in
-// fp32, 370 GB/s and 600 TFLOP/s.
+// The table of docs/spec/strategies.md, "Predicted update of d24": on 8 devices, embeddings in bf16
+// and the rest in fp32, 370 GB/s and 600 TFLOP/s.
 class SpecTable : public ::testing::Test {
  protected:
   static constexpr int kWorld = 8;
@@ -212,8 +212,8 @@ TEST_F(SpecTable, HoldsForWhatMovesEveryMatrixAlike) {
   expect(line_of("parallel", /*narrow_exchange=*/true), {7.70, 20.8, 5.4});
 }
 
-// It counts three transfers of everything, this program all-reduces matrices only: 9.78 GB.
-TEST_F(SpecTable, CountsTooMuchForAnAllReduceToOwners) {
+// Three transfers of everything would be 11.10 GB; of AdamW's parameters there are two.
+TEST_F(SpecTable, HoldsForAnAllReduceOfMatricesOnly) {
   expect(line_of("allreduce_owner"), {9.78, 26.4, 5.4});
 }
 

@@ -177,7 +177,8 @@ TEST(NumberFormats, AnAllReduceInBf16StaysWithinItsRoundings) {
 }
 
 // AdamW never sees the replica: with bf16 replicas its masters are bitwise those of an fp32 run.
-// Muon's iterations run in bf16: their updates differ by per cents (spec/optimizer 1.3), not more.
+// Muon's iterations run in bf16: their updates differ by per cents (docs/spec/optimizer.md,
+// "Newton-Schulz"), not more.
 TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
   ToyRun narrow = toy(2, "balanced", kBF16, {});
   ToyRun wide = toy(2, "balanced", DType::kF32, {});

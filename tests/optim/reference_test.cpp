@@ -72,7 +72,7 @@ constexpr std::array<Triple, 5> kPolar = {
      {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}}};
 constexpr Triple kJordan = {3.4445, -4.7750, 2.0315};
 
-// spec/optimizer 1.0, in this test's own words.
+// docs/spec/optimizer.md, "Versions", in this test's own words.
 struct Version {
   const char* name;
   std::array<Triple, 5> triples;
