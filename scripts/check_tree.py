@@ -23,6 +23,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 CITATION = re.compile(r'(?:(docs/[\w/.-]+\.md)|\]\(([\w/.-]+\.md)\)), '
                       r'("[^"]{1,80}"(?:(?:,| and|, and) "[^"]{1,80}")*)')
 NUMBERED = re.compile(r"\bspec/[a-z]+,? \d")  # of a text outside the repository
+DECISION = re.compile(r"\b[Dd]ecision ([0-9]+|[a-z0-9]+(?:-[a-z0-9]+)+)")
 # Options of our scripts and of tools that the documents show.
 OTHER_OPTIONS = {"--slow", "--tidy", "--user", "--dev", "--check", "--preset", "--build", "--target", "--help",
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
@@ -106,6 +107,8 @@ def words(files):
 
 
 def citations(files):
+    """Headings that are cited as a page's, and decisions that are cited by name, exist."""
+    decisions = set(re.findall(r"^- `([a-z0-9-]+)`: ", (ROOT / "docs/decisions.md").read_text(), re.M))
     headings = {path: set(re.findall(r"^#+ (.+)$", path.read_text(), re.M))
                 for path in files if path.suffix == ".md"}
     for path in files:
@@ -121,6 +124,9 @@ def citations(files):
                     yield f'{path.relative_to(ROOT)}: cites {from_root or link}, "{name}": no such heading'
         for match in NUMBERED.findall(text):
             yield f"{path.relative_to(ROOT)}: cites '{match}', which is not in the repository"
+        for name in DECISION.findall(text):
+            if name not in decisions:
+                yield f"{path.relative_to(ROOT)}: docs/decisions.md has no decision {name}"
 
 
 def run_bits(files):
@@ -148,25 +154,10 @@ def options(files):
             yield f"{path.relative_to(ROOT)}: {option} is in no command's --help"
 
 
-def decisions(files):
-    """Those that are cited, "decision NAME", stand in docs/decisions.md."""
-    names = set(re.findall(r"^- `([a-z0-9-]+)`: ", (ROOT / "docs/decisions.md").read_text(), re.M))
-    for path in files:
-        if path.suffix in CODE | {".md"}:
-            text = re.sub(r"\n\s*(//|#)?\s*", " ", path.read_text())
-            for cited in re.findall(r"\b[Dd]ecision ([0-9]+|[a-z0-9]+(?:-[a-z0-9]+)+)", text):
-                if cited not in names:
-                    yield f"{path.relative_to(ROOT)}: docs/decisions.md has no decision {cited}"
-
-
 def main():
     files = tracked()
     errors = [*lengths(files), *widths(files), *readmes(), *tests(files), *golden(), *words(files),
-<<<<<<< HEAD
-              *run_bits(files), *decisions(files), *options(files)]
-=======
               *citations(files), *run_bits(files), *options(files)]
->>>>>>> spec
     print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
     return bool(errors)
 
