@@ -14,4 +14,4 @@ done
 scripts/setup.sh
 cmake --preset dev --log-level=WARNING >/dev/null
 cmake --build --preset dev
-ctest --preset dev --parallel 2 "${arguments[@]}"
+ctest --preset dev "${arguments[@]}"

@@ -2,20 +2,23 @@
 # whose names are in muo_test_lists; lists of the SIMT tier's tests end in _simt.
 #   numbers       does for more worlds, strategies, steps or orders what other tests do for a few, to
 #                 compare numbers, which the build without sanitizers does: no sanitizer's preset runs it.
-#   long_threads  minutes under ThreadSanitizer, whose preset leaves it out. Races of these parts are looked
-#                 for in the suites of kernels, communicators, steps and saves.
+#   long_threads  long under ThreadSanitizer, whose preset leaves it out: what has one thread, and what does
+#                 with threads what the suites of kernels, communicators, steps and saves do shorter.
 string(JOIN "|" numbers
   Mutation FiftySteps
   "StepGraph.(EveryWorld|Accumulation|TheBound|OneBranch)"
   "NanochatStrategy" "NanochatTraining.(BFloat16|ItsOwn)" "Strategies.Agree"
-  "ShardedAccumulation.(AgreesWithLocal|SeveralGraphs)"
+  "ShardedAccumulation.(AgreesWithLocal|IsBitwiseTheSameInAnyOrder|SeveralGraphs)"
   "PipelinedStep.IsBitwise" "CommonReplicas.*InEvery"
-  "DeviceStep.(Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch)"
+  "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch)"
   NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads)"
-  "ShardingPlan.TenThousand" "PipelinedGather.*OverManySteps")
+  "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
+  UnderEveryStrategy "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
 string(JOIN "|" long_threads
   DeviceStep DeviceTraining SimtFaults PeerProtocol "Corpus.Changed"
-  "Bench.(ALaunch|TheUpdateAlone|OperationsAreTimed)")
+  "Bench.(ALaunch|TheUpdateAlone|OperationsAreTimed)"
+  PlanProperties "app[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
+  "CheckpointSaver.Dying" "Disk.(Without|ThatHasSpace)")
 foreach(list IN LISTS muo_test_lists)
   foreach(test IN LISTS ${list})
     set(labels)

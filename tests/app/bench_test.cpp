@@ -7,6 +7,7 @@
 #include "graphs/step_phases.h"
 #include "optim/sharding_plan.h"
 #include "support/program.h"
+#include "support/sanitized.h"
 
 namespace muo {
 namespace {
@@ -126,6 +127,7 @@ TEST(Bench, SaysItInATableToo) {
 TEST(Bench, TheUpdateAloneByStrategy) {
   for (const std::string& where : {kHost, kSimt}) {
     const bool host = where == kHost;
+    if (test::kSanitized && !host) continue;  // the measuring is one code for both
     const std::string environment = host ? "" : "MUO_CUDA_PLUGIN=muograph_simt";
     const nlohmann::json out = measured(options("optimizer", where), environment);
     ASSERT_EQ(out["strategies"].size(), strategy_names().size());

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "support/files.h"
 #include "support/program.h"
+#include "support/sanitized.h"
 
 // The program with a fault planted into one call of one rank (tests/simt/fault_plugin.cpp): how it
 // ends, what it says, what it leaves, and that it goes on from there.
@@ -28,11 +29,7 @@ using test::Outcome;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kSteps = 6;
-#ifdef __SANITIZE_THREAD__
-constexpr int kPatience = 10;  // seconds: of --stuck-after
-#else
-constexpr int kPatience = 3;
-#endif
+constexpr int kPatience = test::kThreadSanitizer ? 10 : 3;  // seconds: of --stuck-after
 
 // Where ranks run.
 struct Place {
@@ -257,13 +254,11 @@ TEST(Faults, ASignalDoesNotHideThatARankIsStuck) {
               testing::StartsWith("muograph: error: rank 2, step 3: no sign of life for "));
 }
 
-TEST(Faults, EndTheRunWithTheirCauseOnTheHost) { expect_good_ends(kHost, some(kHost)); }
-// Under AddressSanitizer, where each run takes seconds, a third of what other builds try.
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t kSimtStride = 6;
-#else
-constexpr std::size_t kSimtStride = 2;
-#endif
+// Under sanitizers, where each run takes seconds, a part of what other builds try.
+TEST(Faults, EndTheRunWithTheirCauseOnTheHost) {
+  expect_good_ends(kHost, some(kHost, 0, test::kSanitized ? 3 : 1));
+}
+constexpr std::size_t kSimtStride = test::kSanitized ? 12 : 2;
 TEST(SimtFaults, EndTheRunWithTheirCauseOnPeers) {
   expect_good_ends(kPeer, some(kPeer, 0, kSimtStride));
 }

@@ -13,6 +13,7 @@
 #include "support/files.h"
 #include "support/paths.h"
 #include "support/program.h"
+#include "support/sanitized.h"
 
 namespace muo::test {
 namespace {
@@ -33,9 +34,7 @@ double peak_bytes(const std::string& arguments) {
 }
 
 TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory is larger";
-#endif
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory is larger";
   const TemporaryDirectory directory;
   const std::string path = directory.path();
   std::ofstream text(path + "/text.txt");

@@ -16,6 +16,7 @@
 #include "base/philox.h"
 #include "support/files.h"
 #include "support/program.h"
+#include "support/sanitized.h"
 #include "support/whole_run.h"
 
 // Runs that are killed, stopped, moved and go on for long. Short here; the suite SlowSurvival has
@@ -116,9 +117,9 @@ class Survival : public Training {
     EXPECT_LE(least(after, &Sample::threads), least(before, &Sample::threads) + 3);
     EXPECT_LE(least(after, &Sample::files), least(before, &Sample::files) + 3);
     // A sanitizer keeps what is freed; the leak detector looks at the end instead.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LE(least(after, &Sample::anonymous_kib), least(before, &Sample::anonymous_kib) + 512);
-#endif
+    if (!test::kSanitized) {
+      EXPECT_LE(least(after, &Sample::anonymous_kib), least(before, &Sample::anonymous_kib) + 512);
+    }
     RecordProperty("samples", static_cast<int>(all.size()));
     RecordProperty("kib_second_quarter", static_cast<int>(least(before, &Sample::anonymous_kib)));
     RecordProperty("kib_second_half", static_cast<int>(least(after, &Sample::anonymous_kib)));
@@ -242,16 +243,17 @@ TEST_F(SlowSurvival, FourHundredStepsOnFourWorlds) {
 TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
   // Steps that take longer than what lies between the signals.
   const std::string run =
-      "--num-iterations 8 --n-embd 256 --total-batch-size 12288 --save-every 2 --eval-every -1 ";
+      "--num-iterations 4 --n-embd 256 --save-every 2 --eval-every -1 --total-batch-size " +
+      std::string(test::kSanitized ? "3072 " : "12288 ");
   train("whole", run);
   const std::string log = path("log").string();
   const Outcome outcome =
-      run_program(options("part", run) + " >" + log + " & pid=$!; until grep -q 'step 1/8' " + log +
+      run_program(options("part", run) + " >" + log + " & pid=$!; until grep -q 'step 1/4' " + log +
                   "; do sleep 0.01; done; kill -INT $pid; sleep 0.02; kill -TERM $pid; wait $pid");
   EXPECT_EQ(outcome.code, 143);
   EXPECT_THAT(test::read_file(log), Not(HasSubstr("run directory")));
   train("part", run + "--resume auto");
-  EXPECT_TRUE(tensors("part", 8) == tensors("whole", 8));
+  EXPECT_TRUE(tensors("part", 4) == tensors("whole", 4));
 }
 
 // While one process trains, others read its checkpoints, and none goes on with its run; the lock
@@ -261,16 +263,17 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
     ~Process() { ::kill(id, SIGKILL); }
     pid_t id = 0;
   } first;
-  const std::string run = "--num-iterations 100000 --save-every 300 --eval-every -1 ";
+  constexpr int kEvery = test::kSanitized ? 60 : 300;
+  const std::string saves = fmt::format("--save-every {} ", kEvery);
+  const std::string run = saves + "--num-iterations 100000 --eval-every -1 ";
   const std::string id_file = path("pid").string();
   const Outcome started =
       run_program(options("run", run) + " >/dev/null & echo $! >" + id_file + "; until [ -d " +
-                  checkpoint_directory(path("run"), 300).string() +
+                  checkpoint_directory(path("run"), kEvery).string() +
                   " ]; do sleep 0.01; kill -0 $! || break; done");
   first.id = std::stoi(test::read_file(id_file));
   ASSERT_EQ(started.err, "");
-  const Outcome second =
-      run_program(options("run", "--num-iterations 2000 --save-every 300 --resume auto"));
+  const Outcome second = run_program(options("run", saves + "--num-iterations 2000 --resume auto"));
   EXPECT_EQ(second.code, 2);
   EXPECT_EQ(second.out, "");
   EXPECT_THAT(
@@ -283,13 +286,13 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
     const Outcome read = run_program(std::string(reader) + " --checkpoint " + path("run").string());
     EXPECT_EQ(read.code, 0) << reader << read.err;
   }
-  const std::string branch = " --save-every 300 --eval-every -1 --resume " +
-                             checkpoint_directory(path("run"), 300).string();
-  train("branch", "--num-iterations 310" + branch);
+  train("branch",
+        saves + fmt::format("--num-iterations {} --eval-every -1 --resume {}", kEvery + 10,
+                            checkpoint_directory(path("run"), kEvery).string()));
   ASSERT_EQ(::kill(first.id, SIGKILL), 0) << "it ended before";
   const std::int64_t step = find_checkpoints(path("run")).front().step;
-  const Outcome resumed =
-      train("run", "--eval-every -1 --resume auto --num-iterations " + std::to_string(step + 500));
+  const Outcome resumed = train(
+      "run", "--eval-every -1 --resume auto --num-iterations " + std::to_string(step + kEvery));
   EXPECT_THAT(resumed.out, HasSubstr("resuming from"));
 }
 
@@ -334,7 +337,8 @@ TEST_F(Survival, AFileThatCannotGrowIsAClearMessageAndExitThree) {
 // The directory disappears, and comes back. Steps are long enough for a shell to do that.
 TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   const std::string run =
-      "--num-iterations 16 --n-embd 256 --total-batch-size 12288 --save-every 2 --eval-every -1 ";
+      "--num-iterations 24 --n-embd 256 --save-every 2 --eval-every -1 --total-batch-size " +
+      std::string(test::kSanitized ? "768 " : "2304 ");
   train("whole", run);
   const std::string checkpoints = (path("part") / "checkpoints").string();
   const std::string saved = path("saved").string();
@@ -348,7 +352,7 @@ TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
       test::while_stopped("rm " + checkpoints + "; mv " + saved + " " + checkpoints) + "wait $pid");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(test::read_file(log), HasSubstr("not saved"));
-  EXPECT_TRUE(tensors("part", 16) == tensors("whole", 16));
+  EXPECT_TRUE(tensors("part", 24) == tensors("whole", 24));
   EXPECT_TRUE(fs::exists(checkpoint_directory(path("part"), 2)));
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/trace.h"
 #include "support/errors.h"
 #include "support/plans.h"
+#include "support/sanitized.h"
 #include "support/tolerance.h"
 #include "support/toy_step.h"
 
@@ -60,7 +61,7 @@ TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
                             std::vector<double>(alone.weights[i].begin(), alone.weights[i].end()));
   }
   ASSERT_LT(limit, 1e-3 * moved);  // or the comparison says nothing
-  for (const int world : {1, 2, 3, 4, 7, 8}) {
+  for (const int world : test::kSanitized ? std::vector{1, 3, 8} : std::vector{1, 2, 3, 4, 7, 8}) {
     std::vector<std::vector<float>> first;
     for (const ShardingPlan& plan : all_plans(single.params, world)) {
       ToyRun run = single;
