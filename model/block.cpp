@@ -44,17 +44,20 @@ const BlockParams& block_params(const BlockContext& block) {
   return block.params.blocks[static_cast<std::size_t>(block.layer)];
 }
 
-// The block's elements of resid_lambdas and x0_lambdas among weights or gradients; absent where
+// The block's elements of resid_lambdas and x0_lambdas, of weights or of gradients; absent where
 // off.
 struct Mix {
   Tensor alpha, beta;
 };
-template <class Tensors>
-Mix mix_of(const BlockContext& block, const Tensors& tensors) {
+template <class TensorOf>
+Mix mix_of(const BlockContext& block, const TensorOf& tensor_of) {
   const auto element = [&](std::size_t param) {
-    return param == kAbsent ? Tensor{} : tensors[param].elements(block.layer, 1);
+    return param == kAbsent ? Tensor{} : tensor_of(param).elements(block.layer, 1);
   };
-  return {element(block.params.resid_lambdas), element(block.params.x0_lambdas)};
+  return {.alpha = element(block.params.resid_lambdas), .beta = element(block.params.x0_lambdas)};
+}
+Mix mix_weights(const BlockContext& block) {
+  return mix_of(block, [&](std::size_t param) { return block.weights.use(param); });
 }
 
 // Of the gates, which also read the normed input, and of the value embeddings.
@@ -63,16 +66,16 @@ void value_gradients(Stream& stream, const BlockContext& block, const GradientAc
   const BlockParams& p = block_params(block);
   const BlockActivations& a = block.act;
   value_embedding_backward(stream, {.dx = flow.dnormed,
-                                    .dweight = sink[p.ve_gate],
+                                    .dweight = sink.target(p.ve_gate),
                                     .dv = rows_of(flow.dv),
                                     .gates = a.value_gates,
                                     .x = a.attn_in,
-                                    .weight = block.weights[p.ve_gate],
-                                    .table = block.weights[p.value_embed],
+                                    .weight = block.weights.use(p.ve_gate),
+                                    .table = block.weights.use(p.value_embed),
                                     .tokens = block.tokens,
                                     .accumulate = sink.accumulate});
   sink.announce(p.ve_gate);
-  embedding_backward(stream, {.dtable = sink[p.value_embed],
+  embedding_backward(stream, {.dtable = sink.target(p.value_embed),
                               .dy = rows_of(flow.dv),
                               .tokens = block.tokens,
                               .scale = a.value_gates,
@@ -84,7 +87,7 @@ void value_gradients(Stream& stream, const BlockContext& block, const GradientAc
 
 void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
                      const GradientSink& sink) {
-  const Tensor dw = sink[param];
+  const Tensor dw = sink.target(param);
   gemm(stream, {.d = dw,
                 .c = sink.accumulate ? dw : Tensor{},
                 .a = dy,
@@ -96,70 +99,74 @@ void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
 
 void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
   const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " forward");
-  const auto& [config, params, w, a, rotary, tokens, x0, workspace, layer] = block;
+  const WeightSource& w = block.weights;
+  const BlockActivations& a = block.act;
   const BlockParams& p = block_params(block);
-  const Mix mix = mix_of(block, w);
+  const Mix mix = mix_weights(block);
 
   if (mix.alpha || mix.beta) {
     mix_norm(stream, {.y = a.attn_in,
                       .rstd = a.attn_rstd,
                       .mixed = a.x,
                       .x = from,
-                      .z = x0,
+                      .z = block.x0,
                       .alpha = mix.alpha,
                       .beta = mix.beta});
   } else {
     if (from.data != a.x.data) stream.copy(a.x, from);
     rms_norm(stream, {.y = a.attn_in, .rstd = a.attn_rstd, .x = a.x});
   }
-  linear(stream, rows_of(a.q), a.attn_in, w[p.c_q]);
-  linear(stream, rows_of(a.k), a.attn_in, w[p.c_k]);
-  linear(stream, rows_of(a.v), a.attn_in, w[p.c_v]);
-  if (config.has_value_embedding(layer))
+  linear(stream, rows_of(a.q), a.attn_in, w.use(p.c_q));
+  linear(stream, rows_of(a.k), a.attn_in, w.use(p.c_k));
+  linear(stream, rows_of(a.v), a.attn_in, w.use(p.c_v));
+  if (block.config.has_value_embedding(block.layer))
     value_embedding(stream, {.v = rows_of(a.v),
                              .gates = a.value_gates,
                              .x = a.attn_in,
-                             .weight = w[p.ve_gate],
-                             .table = w[p.value_embed],
-                             .tokens = tokens});
+                             .weight = w.use(p.ve_gate),
+                             .table = w.use(p.value_embed),
+                             .tokens = block.tokens});
   for (const auto& [x, rstd] : {std::pair{a.q, a.q_rstd}, std::pair{a.k, a.k_rstd}})
-    rotary_norm(
-        stream,
-        {.x = x, .rstd = rstd, .cos = rotary.cos, .sin = rotary.sin, .scale = config.qk_scale});
+    rotary_norm(stream, {.x = x,
+                         .rstd = rstd,
+                         .cos = block.rotary.cos,
+                         .sin = block.rotary.sin,
+                         .scale = block.config.qk_scale});
   attention(stream, {.out = a.attn_out,
                      .lse = a.lse,
                      .q = a.q,
                      .k = a.k,
                      .v = a.v,
-                     .workspace = workspace,
-                     .window = config.window(layer),
-                     .scale = config.attention_scale(),
-                     .method = config.attention});
-  linear_residual(stream, a.x, rows_of(a.attn_out), w[p.attn_proj]);
+                     .workspace = block.workspace,
+                     .window = block.config.window(block.layer),
+                     .scale = block.config.attention_scale(),
+                     .method = block.config.attention});
+  linear_residual(stream, a.x, rows_of(a.attn_out), w.use(p.attn_proj));
 
   rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
-  linear(stream, a.hidden, a.mlp_in, w[p.c_fc]);
+  linear(stream, a.hidden, a.mlp_in, w.use(p.c_fc));
   relu_squared(stream, {.y = a.hidden, .x = a.hidden});
-  linear_residual(stream, a.x, a.hidden, w[p.mlp_proj]);
+  linear_residual(stream, a.x, a.hidden, w.use(p.mlp_proj));
 }
 
 void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                     const GradientActivations& flow, const GradientSink& sink) {
   const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " backward");
-  const auto& [config, params, w, a, rotary, tokens, x0, workspace, layer] = block;
+  const WeightSource& w = block.weights;
+  const BlockActivations& a = block.act;
   const BlockParams& p = block_params(block);
 
   weight_gradient(stream, p.mlp_proj, flow.dx, a.hidden, sink);
-  input_gradient(stream, flow.dhidden, flow.dx, w[p.mlp_proj], false);
+  input_gradient(stream, flow.dhidden, flow.dx, w.use(p.mlp_proj), false);
   relu_squared_backward(stream, {.dx = flow.dhidden, .dy = flow.dhidden, .y = a.hidden});
   weight_gradient(stream, p.c_fc, flow.dhidden, a.mlp_in, sink);
-  input_gradient(stream, flow.dnormed, flow.dhidden, w[p.c_fc], false);
+  input_gradient(stream, flow.dnormed, flow.dhidden, w.use(p.c_fc), false);
   rms_norm_backward(
       stream,
       {.dx = flow.dx, .dy = flow.dnormed, .y = a.mlp_in, .rstd = a.mlp_rstd, .accumulate = true});
 
   weight_gradient(stream, p.attn_proj, flow.dx, rows_of(a.attn_out), sink);
-  input_gradient(stream, rows_of(flow.dattn_out), flow.dx, w[p.attn_proj], false);
+  input_gradient(stream, rows_of(flow.dattn_out), flow.dx, w.use(p.attn_proj), false);
   attention_backward(stream, {.dq = flow.dq,
                               .dk = flow.dk,
                               .dv = flow.dv,
@@ -169,40 +176,40 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                               .q = a.q,
                               .k = a.k,
                               .v = a.v,
-                              .workspace = workspace,
-                              .window = config.window(layer),
-                              .scale = config.attention_scale(),
-                              .method = config.attention});
+                              .workspace = block.workspace,
+                              .window = block.config.window(block.layer),
+                              .scale = block.config.attention_scale(),
+                              .method = block.config.attention});
   for (const auto& [dx, y, rstd] :
        {std::tuple{flow.dq, a.q, a.q_rstd}, std::tuple{flow.dk, a.k, a.k_rstd}})
     rotary_norm_backward(stream, {.dx = dx,
                                   .y = y,
                                   .rstd = rstd,
-                                  .cos = rotary.cos,
-                                  .sin = rotary.sin,
-                                  .scale = config.qk_scale});
+                                  .cos = block.rotary.cos,
+                                  .sin = block.rotary.sin,
+                                  .scale = block.config.qk_scale});
   weight_gradient(stream, p.c_v, rows_of(flow.dv), a.attn_in, sink);
   weight_gradient(stream, p.c_k, rows_of(flow.dk), a.attn_in, sink);
   weight_gradient(stream, p.c_q, rows_of(flow.dq), a.attn_in, sink);
-  input_gradient(stream, flow.dnormed, rows_of(flow.dq), w[p.c_q], false);
-  input_gradient(stream, flow.dnormed, rows_of(flow.dk), w[p.c_k], true);
-  input_gradient(stream, flow.dnormed, rows_of(flow.dv), w[p.c_v], true);
-  if (config.has_value_embedding(layer)) value_gradients(stream, block, flow, sink);
+  input_gradient(stream, flow.dnormed, rows_of(flow.dq), w.use(p.c_q), false);
+  input_gradient(stream, flow.dnormed, rows_of(flow.dk), w.use(p.c_k), true);
+  input_gradient(stream, flow.dnormed, rows_of(flow.dv), w.use(p.c_v), true);
+  if (block.config.has_value_embedding(block.layer)) value_gradients(stream, block, flow, sink);
   rms_norm_backward(
       stream,
       {.dx = flow.dx, .dy = flow.dnormed, .y = a.attn_in, .rstd = a.attn_rstd, .accumulate = true});
-  const Mix mix = mix_of(block, w);
+  const Mix mix = mix_weights(block);
   if (!mix.alpha && !mix.beta) return;
-  const Mix gradient = mix_of(block, sink);
+  const Mix gradient = mix_of(block, [&](std::size_t param) { return sink.target(param); });
   mix_backward(stream, {.dx = flow.dx,
                         .dz = flow.dx0,
                         .x = from,
-                        .z = x0,
+                        .z = block.x0,
                         .alpha = mix.alpha,
                         .beta = mix.beta,
                         .dalpha = gradient.alpha,
                         .dbeta = gradient.beta,
-                        .add_dz = layer != config.n_layer - 1,
+                        .add_dz = block.layer != block.config.n_layer - 1,
                         .accumulate = sink.accumulate});
 }
 

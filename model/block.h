@@ -9,26 +9,27 @@
 
 namespace muo {
 
-// The weights of a pass, by parameter index. Who reads one says so: it may still be on its way.
+// The weights of a pass, by parameter index. Callbacks may be empty.
 struct WeightSource {
   std::span<const Tensor> weights;
-  std::function<void(std::size_t param)> before_use = {};  // before work that reads it is enqueued
-  [[nodiscard]] const Tensor& operator[](std::size_t param) const {
+  std::function<void(std::size_t param)> before_use = {};  // e.g. to wait for its gather
+  // Call it before the work that reads the weight is enqueued.
+  [[nodiscard]] const Tensor& use(std::size_t param) const {
     if (before_use) before_use(param);
     return weights[param];
   }
 };
 
-// What backward does with a weight's gradient: says that it will write it, writes it (first
-// micro-step) or adds to it (others), then says that it is final (last micro-step). What is said
-// may interest nobody.
+// Where backward puts the gradients of weights, by parameter index. The first micro-step writes
+// them, others add to them; the last one announces each when it is final. Callbacks may be empty.
 struct GradientSink {
-  std::span<const Tensor> gradients;  // by parameter index, logical shapes
+  std::span<const Tensor> gradients;  // logical shapes
   bool accumulate = false;
-  std::function<void(std::size_t param)> before_write = {};
+  std::function<void(std::size_t param)> before_write = {};  // e.g. to wait for its slot
   std::function<void(std::size_t param)> ready = {};
   std::function<void()> after_losses = {};  // called when the head's work is enqueued
-  [[nodiscard]] const Tensor& operator[](std::size_t param) const {
+  // Call it before the work that writes the gradient is enqueued.
+  [[nodiscard]] const Tensor& target(std::size_t param) const {
     if (before_write) before_write(param);
     return gradients[param];
   }

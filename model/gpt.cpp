@@ -42,14 +42,14 @@ void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) co
   MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
   const Tensor raw = act_.blocks.front().x;  // free until the first block begins
   embedding(stream,
-            {.y = raw, .table = weights[params_.wte], .tokens = tokens.view({tokens.numel()})});
+            {.y = raw, .table = weights.use(params_.wte), .tokens = tokens.view({tokens.numel()})});
   rms_norm(stream, {.y = act_.embedded, .rstd = act_.rstd0, .x = raw});
   if (config_.smear)
     smear(stream, {.y = in_rows(act_.x0),
                    .gates = act_.smear_gates,
                    .x = in_rows(act_.embedded),
-                   .weight = weights[params_.smear_gate],
-                   .lambda = weights[params_.smear_lambda]});
+                   .weight = weights.use(params_.smear_gate),
+                   .lambda = weights.use(params_.smear_lambda)});
   Tensor x;
   for (std::int64_t i = 0; i < config_.n_layer; ++i) {
     const Place at = place(weights, tokens, i);
@@ -63,7 +63,7 @@ void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) co
                       .rstd = act_.head.rstd,
                       .x = x,
                       .z = act_.backout,
-                      .beta = weights[params_.backout_lambda],
+                      .beta = weights.use(params_.backout_lambda),
                       .sign = -1.0F});
   else
     rms_norm(stream, {.y = act_.head.x, .rstd = act_.head.rstd, .x = x});
@@ -75,7 +75,7 @@ Tensor Gpt::in_rows(const Tensor& x) const { return x.view({size_.b, size_.t, co
 void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,
                const GradientSink* sink) const {
   const ProfileRange range(ProfileKind::kPhase, "losses");
-  const Tensor w = weights[params_.lm_head];
+  const Tensor w = weights.use(params_.lm_head);
   const Tensor flat = targets.view({targets.numel()});
   const std::int64_t rows = flat.numel();
   const std::int64_t chunk = act_.head.logits.shape[0];
@@ -122,8 +122,8 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
     mix_backward(stream, {.dx = flow.dx,
                           .dz = flow.dbackout,
                           .z = act_.backout,
-                          .beta = weights[params_.backout_lambda],
-                          .dbeta = sink[params_.backout_lambda],
+                          .beta = weights.use(params_.backout_lambda),
+                          .dbeta = sink.target(params_.backout_lambda),
                           .sign = -1.0F,
                           .accumulate = sink.accumulate});
     sink.announce(params_.backout_lambda);
@@ -147,13 +147,13 @@ void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tenso
   if (config_.x0_lambdas) add(stream, {.y = dx, .x = flow.dx0});
   if (config_.smear) {
     smear_backward(stream, {.dx = in_rows(flow.dnormed),
-                            .dweight = sink[params_.smear_gate],
-                            .dlambda = sink[params_.smear_lambda],
+                            .dweight = sink.target(params_.smear_gate),
+                            .dlambda = sink.target(params_.smear_lambda),
                             .dy = in_rows(dx),
                             .x = in_rows(act_.embedded),
                             .gates = act_.smear_gates,
-                            .weight = weights[params_.smear_gate],
-                            .lambda = weights[params_.smear_lambda],
+                            .weight = weights.use(params_.smear_gate),
+                            .lambda = weights.use(params_.smear_lambda),
                             .accumulate = sink.accumulate});
     sink.announce(params_.smear_lambda);
     sink.announce(params_.smear_gate);
@@ -161,7 +161,7 @@ void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tenso
   }
   rms_norm_backward(
       stream, {.dx = dx, .dy = dx, .y = act_.embedded, .rstd = act_.rstd0, .accumulate = false});
-  embedding_backward(stream, {.dtable = sink[params_.wte],
+  embedding_backward(stream, {.dtable = sink.target(params_.wte),
                               .dy = dx,
                               .tokens = tokens.view({tokens.numel()}),
                               .accumulate = sink.accumulate});
@@ -175,7 +175,7 @@ Tensor Gpt::logits(Stream& stream, const WeightSource& weights, std::int64_t beg
   gemm(stream, {.d = out,
                 .c = {},
                 .a = act_.head.x.rows(begin, end),
-                .b = weights[params_.lm_head],
+                .b = weights.use(params_.lm_head),
                 .transpose_b = true});
   soft_cap(stream, {.logits = out, .softcap = config_.softcap});
   return out;

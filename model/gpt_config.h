@@ -60,11 +60,11 @@ void check_config(const GptConfig& config);
 // THE list of parameters. Matrices are (out, in), as torch.nn.Linear.weight.
 std::vector<ParamSpec> gpt_parameters(const GptConfig& config);
 
-// Element `index` ranges of the initial weights: a function of (seed, name, element) only, in
-// nanochat's distributions (docs/spec/model.md, "Initial weights"). Fills values[i] with element
+// Elements [begin, begin + count) of the initial weights: a function of (seed, name, element) only,
+// in nanochat's distributions (docs/spec/model.md, "Initial weights"). Fills values[i] with element
 // begin + i.
-void init_parameter(const GptConfig& config, const ParamSpec& spec, std::uint64_t seed,
-                    std::int64_t begin, std::int64_t count, float* values);
+void init_parameter(const ParamSpec& spec, std::uint64_t seed, std::int64_t begin,
+                    std::int64_t count, float* values);
 
 // Elements, in nanochat's groups.
 struct ParameterCounts {

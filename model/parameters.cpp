@@ -8,12 +8,15 @@
 namespace muo {
 namespace {
 
+using Kind = InitialValues::Kind;
+
 // Appends the parameters in forward order and, with them, their indices.
 struct Builder {
   DType dtype;
   std::vector<ParamSpec> specs = {};
+  int layer = kNoLayer;
 
-  std::size_t add(std::string name, Shape shape, ParamRole role) {
+  std::size_t add(std::string name, Shape shape, ParamRole role, InitialValues init) {
     const auto index = static_cast<int>(specs.size());
     // What mixes and gates stays fp32, as in nanochat.
     const bool matrix = role == ParamRole::kMatrix || role == ParamRole::kEmbedding ||
@@ -21,6 +24,8 @@ struct Builder {
     specs.push_back({.name = std::move(name),
                      .shape = shape,
                      .role = role,
+                     .layer = layer,
+                     .init = init,
                      .replica = matrix ? dtype : DType::kF32,
                      .ready = 0,
                      .use = index});
@@ -30,49 +35,58 @@ struct Builder {
 
 GptParams build(const GptConfig& c, Builder& builder) {
   const std::int64_t kv = c.n_kv_head * c.head_dim();
+  // Standard deviation 1 / sqrt(n_embd).
+  const float bound = std::sqrt(3.0F / static_cast<float>(c.n_embd));
+  const InitialValues uniform{Kind::kUniform, bound};
+  const InitialValues narrow{Kind::kUniform, 0.4F * bound};
+  const InitialValues gate{Kind::kPositive, 0.02};
   GptParams params;
-  params.wte =
-      builder.add("transformer.wte.weight", {c.padded_vocab(), c.n_embd}, ParamRole::kEmbedding);
+  params.wte = builder.add("transformer.wte.weight", {c.padded_vocab(), c.n_embd},
+                           ParamRole::kEmbedding, {Kind::kNormal, 0.8});
   if (c.smear) {
-    params.smear_gate = builder.add(kSmearGateName, {1, kSmearGateChannels}, ParamRole::kSmear);
-    params.smear_lambda = builder.add("smear_lambda", {1}, ParamRole::kSmear);
+    params.smear_gate =
+        builder.add("smear_gate.weight", {1, kSmearGateChannels}, ParamRole::kSmear, gate);
+    params.smear_lambda = builder.add("smear_lambda", {1}, ParamRole::kSmear, {});
   }
   if (c.resid_lambdas)
-    params.resid_lambdas = builder.add("resid_lambdas", {c.n_layer}, ParamRole::kResidLambda);
+    params.resid_lambdas = builder.add("resid_lambdas", {c.n_layer}, ParamRole::kResidLambda,
+                                       {Kind::kLinear, 1.15, -0.10});
   if (c.x0_lambdas)
-    params.x0_lambdas = builder.add("x0_lambdas", {c.n_layer}, ParamRole::kX0Lambda);
+    params.x0_lambdas =
+        builder.add("x0_lambdas", {c.n_layer}, ParamRole::kX0Lambda, {Kind::kLinear, 0.20, -0.15});
   for (std::int64_t i = 0; i < c.n_layer; ++i) {
+    builder.layer = static_cast<int>(i);
     const std::string block = "transformer.h." + std::to_string(i);
-    const auto matrix = [&](const char* name, Shape shape) {
-      return builder.add(block + name, shape, ParamRole::kMatrix);
+    const auto matrix = [&](const char* name, Shape shape, InitialValues init) {
+      return builder.add(block + name, shape, ParamRole::kMatrix, init);
     };
     const bool valued = c.has_value_embedding(i);
     params.blocks.push_back({
-        .value_embed = valued ? builder.add("value_embeds." + std::to_string(i) + ".weight",
-                                            {c.padded_vocab(), kv}, ParamRole::kValueEmbedding)
-                              : kAbsent,
-        .ve_gate =
-            valued ? matrix(".attn.ve_gate.weight", {c.n_kv_head, kValueGateChannels}) : kAbsent,
-        .c_q = matrix(".attn.c_q.weight", {c.n_embd, c.n_embd}),
-        .c_k = matrix(".attn.c_k.weight", {kv, c.n_embd}),
-        .c_v = matrix(".attn.c_v.weight", {kv, c.n_embd}),
-        .attn_proj = matrix(".attn.c_proj.weight", {c.n_embd, c.n_embd}),
-        .c_fc = matrix(".mlp.c_fc.weight", {4 * c.n_embd, c.n_embd}),
-        .mlp_proj = matrix(".mlp.c_proj.weight", {c.n_embd, 4 * c.n_embd}),
+        .value_embed =
+            valued ? builder.add("value_embeds." + std::to_string(i) + ".weight",
+                                 {c.padded_vocab(), kv}, ParamRole::kValueEmbedding, uniform)
+                   : kAbsent,
+        .ve_gate = valued ? matrix(".attn.ve_gate.weight", {c.n_kv_head, kValueGateChannels}, gate)
+                          : kAbsent,
+        .c_q = matrix(".attn.c_q.weight", {c.n_embd, c.n_embd}, uniform),
+        .c_k = matrix(".attn.c_k.weight", {kv, c.n_embd}, uniform),
+        .c_v = matrix(".attn.c_v.weight", {kv, c.n_embd}, uniform),
+        .attn_proj = matrix(".attn.c_proj.weight", {c.n_embd, c.n_embd}, {}),
+        .c_fc = matrix(".mlp.c_fc.weight", {4 * c.n_embd, c.n_embd}, narrow),
+        .mlp_proj = matrix(".mlp.c_proj.weight", {c.n_embd, 4 * c.n_embd}, {}),
     });
   }
-  if (c.backout) params.backout_lambda = builder.add("backout_lambda", {1}, ParamRole::kSmear);
-  params.lm_head =
-      builder.add("lm_head.weight", {c.padded_vocab(), c.n_embd}, ParamRole::kUnembedding);
+  builder.layer = kNoLayer;
+  if (c.backout)
+    params.backout_lambda =
+        builder.add("backout_lambda", {1}, ParamRole::kSmear, {Kind::kConstant, 0.2});
+  params.lm_head = builder.add("lm_head.weight", {c.padded_vocab(), c.n_embd},
+                               ParamRole::kUnembedding, {Kind::kNormal, 0.001});
   // Backward finishes gradients in the reverse of the order of use.
   const auto count = static_cast<int>(builder.specs.size());
   for (ParamSpec& spec : builder.specs)
     spec.ready = count - 1 - spec.use;
   return params;
-}
-
-bool ends_with(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 }  // namespace
@@ -88,47 +102,28 @@ GptParams index_parameters(const GptConfig& config) {
   return build(config, builder);
 }
 
-void init_parameter(const GptConfig& config, const ParamSpec& spec, std::uint64_t seed,
-                    std::int64_t begin, std::int64_t count, float* values) {
+void init_parameter(const ParamSpec& spec, std::uint64_t seed, std::int64_t begin,
+                    std::int64_t count, float* values) {
   const CounterRandom random(seed, spec.name);
-  const auto each = [&](auto&& draw) {
-    for (std::int64_t i = 0; i < count; ++i)
-      values[i] = draw(static_cast<std::uint64_t>(begin + i));
+  const auto a = static_cast<float>(spec.init.a);
+  const auto last = static_cast<double>(std::max<std::int64_t>(spec.shape.numel() - 1, 1));
+  const auto value = [&](std::uint64_t i) {
+    switch (spec.init.kind) {
+      case Kind::kNormal:
+        return a * random.normal(i);
+      case Kind::kUniform:
+        return a * (2.0F * random.uniform(i) - 1.0F);
+      case Kind::kPositive:
+        return a * random.uniform(i);
+      case Kind::kLinear:
+        return static_cast<float>(spec.init.a + spec.init.b * static_cast<double>(i) / last);
+      case Kind::kConstant:
+        break;
+    }
+    return a;
   };
-  const auto normal = [&](float deviation) {
-    each([&](std::uint64_t i) { return deviation * random.normal(i); });
-  };
-  const auto uniform = [&](float bound) {
-    each([&](std::uint64_t i) { return bound * (2.0F * random.uniform(i) - 1.0F); });
-  };
-  const auto linear = [&](double first, double change) {  // over the layers
-    const auto last = static_cast<double>(std::max<std::int64_t>(config.n_layer - 1, 1));
-    each([&](std::uint64_t i) {
-      return static_cast<float>(first + change * static_cast<double>(i) / last);
-    });
-  };
-  // Uniform with standard deviation 1 / sqrt(n_embd).
-  const float bound = std::sqrt(3.0F / static_cast<float>(config.n_embd));
-  switch (spec.role) {
-    case ParamRole::kEmbedding:
-      return normal(0.8F);
-    case ParamRole::kUnembedding:
-      return normal(0.001F);
-    case ParamRole::kValueEmbedding:
-      return uniform(bound);
-    case ParamRole::kResidLambda:
-      return linear(1.15, -0.10);
-    case ParamRole::kX0Lambda:
-      return linear(0.20, -0.15);
-    case ParamRole::kSmear:
-      if (spec.name == kSmearGateName) break;
-      return each([&](std::uint64_t) { return spec.name == "backout_lambda" ? 0.2F : 0.0F; });
-    case ParamRole::kMatrix:
-      if (ends_with(spec.name, ".ve_gate.weight")) break;
-      if (ends_with(spec.name, ".c_proj.weight")) return each([](std::uint64_t) { return 0.0F; });
-      return uniform(ends_with(spec.name, ".c_fc.weight") ? 0.4F * bound : bound);
-  }
-  each([&](std::uint64_t i) { return 0.02F * random.uniform(i); });  // gates: U(0, 0.02)
+  for (std::int64_t i = 0; i < count; ++i)
+    values[i] = value(static_cast<std::uint64_t>(begin + i));
 }
 
 }  // namespace muo

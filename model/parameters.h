@@ -7,8 +7,6 @@
 
 namespace muo {
 
-inline constexpr const char* kSmearGateName = "smear_gate.weight";
-
 // Indices into gpt_parameters(): how the model's code finds its weights. Those of extras that are
 // off are kAbsent.
 inline constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);

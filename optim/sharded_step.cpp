@@ -1,92 +1,25 @@
 #include "optim/sharded_step.h"
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include "kernels/commit.h"
-#include "optim/bucket_run.h"
-#include "optim/gradient_tensors.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
+namespace {
 
-class ShardedStep::Impl {
- public:
-  Impl(const RankContext& rank, const ShardingPlan& plan, std::span<const ParamSpec> params,
-       Arena& arena, Lifespan gradients);
+void order(Stream& before, Event& event, Stream& after) {
+  before.record(event);
+  after.wait(event);
+}
 
-  // Where a parameter lies.
-  struct Place {
-    std::size_t bucket = 0;
-    const Unit* first = nullptr;
-  };
-  [[nodiscard]] const BucketRun& run_of(const Place& place) const {
-    return *buckets_[place.bucket].run;
-  }
+}  // namespace
 
-  void begin();
-  void weight_needed(std::size_t param);
-  void begin_micro_step(std::int64_t index);
-  void gradient_needed(std::size_t param);
-  void join();
-  void gradient_ready(std::size_t param);
-  void finish(const std::function<void(Stream&)>& before_counting);
-  void publish();
-
-  const bool reduces_every_micro_step_;
-  std::vector<Place> places_;
-  std::span<const ParamSpec> params_;
-  Tensor scalars_;
-  Tensor hyper_;
-  Tensor statistics_;
-  Tensor totals_;
-  UpdateClock clock_;
-  struct BucketState {
-    std::unique_ptr<BucketRun> run;
-    std::size_t parameters = 0;
-    std::size_t missing = 0;  // gradients of this step, or of this micro-step
-    bool open = false;        // backward writes to it, or its reduction is not enqueued yet
-    bool gathering = false;   // begin publishes it, and compute has not waited yet
-    std::unique_ptr<Event> gathered, ready, reduced, prepared, exchanged, computed, committed;
-  };
-  std::vector<BucketState> buckets_;
-  std::vector<std::size_t> gathered_first_;  // the buckets that begin publishes, in this order
-
- private:
-  void expect_gradients();
-  void advance();
-  void reduce(BucketState& bucket, Tag tag);
-  [[nodiscard]] bool is_last_reduction() const { return micro_step_ + 1 == plan_.reductions(); }
-  void exchange(std::size_t index);
-  void return_updates(BucketState& bucket);
-  void compute_exchanged();
-  static void order(Stream& before, Event& event, Stream& after) {
-    before.record(event);
-    after.wait(event);
-  }
-
-  RankContext rank_;
-  const ShardingPlan& plan_;
-  std::optional<GradientTensors> gradients_;  // if every micro-step is reduced
-  // Of each room: the last bucket since the last join, or null.
-  std::vector<const BucketState*> occupants_;
-  std::vector<BucketCall> calls_;       // of a last micro-step
-  std::vector<BucketCall> reductions_;  // of any other
-  std::size_t next_call_ = 0;
-  std::int64_t micro_step_ = 0;
-  std::vector<bool> needed_;              // weights of this step
-  std::vector<bool> announced_;           // gradients of this step
-  std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
-  std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_,
-      joined_;
-};
-
-ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
-                        std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
+ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
+                         std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
     : reduces_every_micro_step_(plan.accumulate == Accumulate::kSharded && plan.world > 1),
-      places_(params.size()),
+      locations_(params.size()),
       params_(params),
       rank_(rank),
       plan_(plan),
@@ -125,9 +58,9 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
           &state.computed, &state.committed})
       *event = rank.device.make_event();
     for (const Unit& unit : bucket.units) {
-      Place& place = places_[unit.param];
-      if (place.first != nullptr) continue;
-      place = {.bucket = b, .first = &unit};
+      Location& at = locations_[unit.param];
+      if (at.first != nullptr) continue;
+      at = {.bucket = b, .first = &unit};
       ++state.parameters;
     }
     state.missing = state.parameters;
@@ -144,7 +77,7 @@ ShardedStep::Impl::Impl(const RankContext& rank, const ShardingPlan& plan,
       if (publish_collectives(plan.buckets[b]) > 0) gathered_first_.push_back(b);
 }
 
-void ShardedStep::Impl::begin() {
+void ShardedStep::begin() {
   const ProfileRange range(ProfileKind::kPhase, "begin");
   if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
   for (const std::size_t b : gathered_first_) {
@@ -161,14 +94,14 @@ void ShardedStep::Impl::begin() {
   exchanged_bucket_ = -1;
 }
 
-void ShardedStep::Impl::expect_gradients() {
+void ShardedStep::expect_gradients() {
   for (BucketState& bucket : buckets_)
     bucket.missing = bucket.parameters;
   announced_.assign(announced_.size(), false);
   next_call_ = 0;
 }
 
-void ShardedStep::Impl::begin_micro_step(std::int64_t index) {
+void ShardedStep::begin_micro_step(std::int64_t index) {
   if (!reduces_every_micro_step_) return;
   MUO_CHECK(0 <= index && index < plan_.micro_steps, "micro-step ", index, " of ",
             plan_.micro_steps);
@@ -176,9 +109,9 @@ void ShardedStep::Impl::begin_micro_step(std::int64_t index) {
   expect_gradients();
 }
 
-void ShardedStep::Impl::gradient_needed(std::size_t param) {
+void ShardedStep::gradient_needed(std::size_t param) {
   if (!reduces_every_micro_step_) return;
-  const std::size_t index = places_.at(param).bucket;
+  const std::size_t index = locations_.at(param).bucket;
   BucketState& bucket = buckets_[index];
   if (bucket.open) return;
   const BucketState*& occupant = occupants_[gradients_->room(index)];
@@ -191,27 +124,27 @@ void ShardedStep::Impl::gradient_needed(std::size_t param) {
   occupant = &bucket;
 }
 
-void ShardedStep::Impl::join() {
+void ShardedStep::join() {
   if (!reduces_every_micro_step_) return;
   order(rank_.comm, *joined_, rank_.compute);
   occupants_.assign(occupants_.size(), nullptr);
 }
 
-void ShardedStep::Impl::weight_needed(std::size_t param) {
+void ShardedStep::weight_needed(std::size_t param) {
   needed_.at(param) = true;
-  BucketState& bucket = buckets_[places_[param].bucket];
+  BucketState& bucket = buckets_[locations_[param].bucket];
   if (!bucket.gathering) return;
   rank_.compute.wait(*bucket.gathered);
   bucket.gathering = false;
 }
 
-void ShardedStep::Impl::gradient_ready(std::size_t param) {
+void ShardedStep::gradient_ready(std::size_t param) {
   MUO_CHECK(param < announced_.size() && !announced_[param], "gradient ", param,
             " is announced twice in a step, or before it begins");
   MUO_CHECK(needed_[param], "a gradient of ", params_[param].name,
             ", whose weight was read in this step without waiting for it");
   announced_[param] = true;
-  BucketState& bucket = buckets_[places_[param].bucket];
+  BucketState& bucket = buckets_[locations_[param].bucket];
   MUO_CHECK(bucket.open || !reduces_every_micro_step_, "a gradient of ", params_[param].name,
             ", which was written without waiting for its memory");
   if (--bucket.missing > 0) return;
@@ -221,7 +154,7 @@ void ShardedStep::Impl::gradient_ready(std::size_t param) {
 }
 
 // As far as the order of the tags and the gradients so far allow.
-void ShardedStep::Impl::advance() {
+void ShardedStep::advance() {
   const std::vector<BucketCall>& calls = is_last_reduction() ? calls_ : reductions_;
   for (; next_call_ < calls.size(); ++next_call_) {
     const BucketCall& call = calls[next_call_];
@@ -241,7 +174,7 @@ void ShardedStep::Impl::advance() {
   }
 }
 
-void ShardedStep::Impl::reduce(BucketState& bucket, Tag tag) {
+void ShardedStep::reduce(BucketState& bucket, Tag tag) {
   rank_.comm.wait(*bucket.ready);
   const bool last = is_last_reduction();
   if (!last) tag += static_cast<Tag>(micro_step_) * plan_.tags_of_reductions();
@@ -260,7 +193,7 @@ void ShardedStep::Impl::reduce(BucketState& bucket, Tag tag) {
   clock_.lap(rank_.update, UpdatePhase::kElementwise);
 }
 
-void ShardedStep::Impl::exchange(std::size_t index) {
+void ShardedStep::exchange(std::size_t index) {
   BucketState& bucket = buckets_[index];
   order(rank_.update, *bucket.prepared, rank_.comm);
   clock_.busy(rank_.comm, [&] { bucket.run->exchange(rank_.comm); });
@@ -270,7 +203,7 @@ void ShardedStep::Impl::exchange(std::size_t index) {
   exchanged_bucket_ = static_cast<std::ptrdiff_t>(index);
 }
 
-void ShardedStep::Impl::compute_exchanged() {
+void ShardedStep::compute_exchanged() {
   if (exchanged_bucket_ < 0) return;
   BucketState& bucket = buckets_[static_cast<std::size_t>(exchanged_bucket_)];
   rank_.update.wait(*bucket.exchanged);
@@ -281,14 +214,14 @@ void ShardedStep::Impl::compute_exchanged() {
   exchanged_bucket_ = -1;
 }
 
-void ShardedStep::Impl::return_updates(BucketState& bucket) {
+void ShardedStep::return_updates(BucketState& bucket) {
   if (exchanged_bucket_ >= 0 && &buckets_[static_cast<std::size_t>(exchanged_bucket_)] == &bucket)
     compute_exchanged();
   rank_.comm.wait(*bucket.computed);
   clock_.busy(rank_.comm, [&] { bucket.run->return_updates(rank_.comm); });
 }
 
-void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counting) {
+void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   const ProfileRange range(ProfileKind::kPhase, "finish");
   for (std::size_t i = 0; i < announced_.size(); ++i)
     MUO_CHECK(announced_[i], "no gradient of ", params_[i].name, " in this step");
@@ -320,7 +253,7 @@ void ShardedStep::Impl::finish(const std::function<void(Stream&)>& before_counti
   finish_step(rank_.compute, {.scalars = scalars_});
 }
 
-void ShardedStep::Impl::publish() {
+void ShardedStep::publish() {
   order(rank_.compute, *agreed_, rank_.comm);
   for (const std::size_t b : plan_.publish_order) {
     buckets_[b].run->refresh_replica(rank_.comm);
@@ -329,48 +262,25 @@ void ShardedStep::Impl::publish() {
   order(rank_.comm, *published_, rank_.compute);
 }
 
-ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
-                         std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
-    : impl_(std::make_unique<Impl>(rank, plan, params, arena, gradients)) {}
-ShardedStep::~ShardedStep() = default;
-
 Tensor ShardedStep::weight(std::size_t param) const {
-  const Impl::Place& place = impl_->places_.at(param);
-  const Shape& shape = impl_->params_[param].shape;
-  return impl_->run_of(place).weight(*place.first, shape.numel()).view(shape);
+  const Location& at = locations_.at(param);
+  const Shape& shape = params_[param].shape;
+  return buckets_[at.bucket].run->weight(*at.first, shape.numel()).view(shape);
 }
 
 Tensor ShardedStep::gradient(std::size_t param) const {
-  const Impl::Place& place = impl_->places_.at(param);
-  const Shape& shape = impl_->params_[param].shape;
-  return impl_->run_of(place).gradient(*place.first, shape.numel()).view(shape);
+  const Location& at = locations_.at(param);
+  const Shape& shape = params_[param].shape;
+  return buckets_[at.bucket].run->gradient(*at.first, shape.numel()).view(shape);
 }
 
-Tensor ShardedStep::scalars() const { return impl_->scalars_; }
-Tensor ShardedStep::hyper() const { return impl_->hyper_; }
-Tensor ShardedStep::statistics() const { return impl_->statistics_; }
-Tensor ShardedStep::totals() const { return impl_->totals_; }
-
-void ShardedStep::begin() { impl_->begin(); }
-void ShardedStep::weight_needed(std::size_t param) { impl_->weight_needed(param); }
 bool ShardedStep::is_gathering(std::size_t param) const {
-  return impl_->buckets_[impl_->places_.at(param).bucket].gathering;
+  return buckets_[locations_.at(param).bucket].gathering;
 }
-bool ShardedStep::leaves_replicas_behind() const { return !impl_->gathered_first_.empty(); }
-bool ShardedStep::reduces_every_micro_step() const { return impl_->reduces_every_micro_step_; }
-void ShardedStep::begin_micro_step(std::int64_t index) { impl_->begin_micro_step(index); }
-void ShardedStep::gradient_needed(std::size_t param) { impl_->gradient_needed(param); }
-void ShardedStep::join() { impl_->join(); }
-void ShardedStep::gradient_ready(std::size_t param) { impl_->gradient_ready(param); }
-void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
-  impl_->finish(before_counting);
-}
-void ShardedStep::publish() { impl_->publish(); }
-void ShardedStep::observe(const UpdateClock& clock) { impl_->clock_ = clock; }
 
 std::vector<StateEntry> ShardedStep::state() const {
   std::vector<StateEntry> entries;
-  for (const Impl::BucketState& bucket : impl_->buckets_)
+  for (const BucketState& bucket : buckets_)
     bucket.run->append_state(entries);
   return entries;
 }

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "optim/gradient_tensors.h"
 #include "optim/sharding_plan.h"
 #include "optim/update_clock.h"
 #include "runtime/arena.h"
@@ -37,8 +39,8 @@ namespace muo {
 // - Commit overwrites what peers read from this rank while its gather ran: it waits for the totals,
 //   which comm enqueued later, and no gather is complete before its inputs may be overwritten.
 // - Commit writes to a common replica (ReplicaAt) when the totals are there: all ranks have then
-// done
-//   their backward passes. Publishing it is a collective of nothing, in which all wait for all.
+//   done their backward passes. Publishing it is a collective of nothing, in which all wait for
+//   all.
 // - Between finish and the next begin replicas hold old weights, but for the parts that this rank
 //   updates: whoever reads them then must publish() before. Masters and state are new.
 class ShardedStep {
@@ -47,7 +49,6 @@ class ShardedStep {
   // micro-steps of an accumulation are several launches. Throws Error for an invalid plan.
   ShardedStep(const RankContext& rank, const ShardingPlan& plan, std::span<const ParamSpec> params,
               Arena& arena, Lifespan gradients = Lifespan::kStep);
-  ~ShardedStep();
   ShardedStep(const ShardedStep&) = delete;
   ShardedStep& operator=(const ShardedStep&) = delete;
 
@@ -57,12 +58,14 @@ class ShardedStep {
   // logical shape. The sum over micro-steps and ranks is the gradient of the mean loss: the loss
   // carries the global scale.
   [[nodiscard]] Tensor gradient(std::size_t param) const;
-  [[nodiscard]] Tensor scalars() const;     // StepScalars
-  [[nodiscard]] Tensor hyper() const;       // HyperParameters
-  [[nodiscard]] Tensor statistics() const;  // LossStatistics, state like step and updates
+  [[nodiscard]] Tensor scalars() const { return scalars_; }  // StepScalars
+  [[nodiscard]] Tensor hyper() const { return hyper_; }      // HyperParameters
+  [[nodiscard]] Tensor statistics() const {
+    return statistics_;
+  }  // LossStatistics, state like step and updates
   // (kRankPlaces + world) fp64: [0] this rank's loss, which the model writes before finish; after
   // it, sums over all ranks (kernels/commit.h).
-  [[nodiscard]] Tensor totals() const;
+  [[nodiscard]] Tensor totals() const { return totals_; }
 
   // On compute: this step's scalars. Before the step's first use of any weight or gradient.
   void begin();
@@ -71,7 +74,7 @@ class ShardedStep {
   // Whether that would make compute wait. It does once per bucket that is gathered in begin.
   [[nodiscard]] bool is_gathering(std::size_t param) const;
   // Whether each micro-step's gradients are reduced: backward writes them, and never adds.
-  [[nodiscard]] bool reduces_every_micro_step() const;
+  [[nodiscard]] bool reduces_every_micro_step() const { return reduces_every_micro_step_; }
   void begin_micro_step(std::int64_t index);
   // Before work on compute that writes this gradient is enqueued: what is enqueued later finds no
   // other bucket's gradient there that is yet to be reduced.
@@ -88,11 +91,11 @@ class ShardedStep {
 
   // Whether finish leaves replicas for the next begin to publish: pipelined, and more than one
   // rank.
-  [[nodiscard]] bool leaves_replicas_behind() const;
+  [[nodiscard]] bool leaves_replicas_behind() const { return !gathered_first_.empty(); }
 
   // What is enqueued from now on reads these clocks. The update's covers everything from a lap of
   // the caller's on compute before begin, to one on compute after finish.
-  void observe(const UpdateClock& clock);
+  void observe(const UpdateClock& clock) { clock_ = clock; }
 
   // Makes every replica equal to the masters, which someone (a checkpoint, or a step that left
   // replicas behind) wrote. Ordered after earlier and before later work on compute.
@@ -103,8 +106,52 @@ class ShardedStep {
   [[nodiscard]] std::vector<StateEntry> state() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  // Where a parameter lies.
+  struct Location {
+    std::size_t bucket = 0;
+    const Unit* first = nullptr;
+  };
+  struct BucketState {
+    std::unique_ptr<BucketRun> run;
+    std::size_t parameters = 0;
+    std::size_t missing = 0;  // gradients of this step, or of this micro-step
+    bool open = false;        // backward writes to it, or its reduction is not enqueued yet
+    bool gathering = false;   // begin publishes it, and compute has not waited yet
+    std::unique_ptr<Event> gathered, ready, reduced, prepared, exchanged, computed, committed;
+  };
+
+  void expect_gradients();
+  void advance();
+  void reduce(BucketState& bucket, Tag tag);
+  [[nodiscard]] bool is_last_reduction() const { return micro_step_ + 1 == plan_.reductions(); }
+  void exchange(std::size_t index);
+  void return_updates(BucketState& bucket);
+  void compute_exchanged();
+
+  const bool reduces_every_micro_step_;
+  std::vector<Location> locations_;  // by parameter
+  std::span<const ParamSpec> params_;
+  RankContext rank_;
+  const ShardingPlan& plan_;
+  Tensor scalars_;
+  Tensor hyper_;
+  Tensor statistics_;
+  Tensor totals_;
+  UpdateClock clock_;
+  std::vector<BucketState> buckets_;
+  std::vector<std::size_t> gathered_first_;   // the buckets that begin publishes, in this order
+  std::optional<GradientTensors> gradients_;  // if every micro-step is reduced
+  std::vector<const BucketState*>
+      occupants_;                  // of each room: the last bucket since the last join, or null
+  std::vector<BucketCall> calls_;  // of a last micro-step
+  std::vector<BucketCall> reductions_;  // of any other
+  std::size_t next_call_ = 0;
+  std::int64_t micro_step_ = 0;
+  std::vector<bool> needed_;              // weights of this step
+  std::vector<bool> announced_;           // gradients of this step
+  std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
+  std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_,
+      joined_;
 };
 
 }  // namespace muo

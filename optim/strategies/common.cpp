@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <numeric>
 #include <string>
@@ -95,20 +94,16 @@ std::vector<Members> by_shape(Params params) {
 }
 
 std::vector<Members> layers_backward(Params params) {
-  std::map<std::string, Members> by_name;
-  for (const std::size_t i : muon_members(params)) {
-    const std::string& name = params[i].name;
-    std::size_t digit = 0;
-    while (digit < name.size() && std::isdigit(static_cast<unsigned char>(name[digit])) == 0)
-      ++digit;
-    while (digit < name.size() && std::isdigit(static_cast<unsigned char>(name[digit])) != 0)
-      ++digit;
-    by_name[name.substr(0, digit)].push_back(i);
-  }
+  std::map<int, Members> by_layer;
   std::vector<Members> layers;
-  layers.reserve(by_name.size());
-  for (const auto& entry : by_name)
-    layers.push_back(entry.second);
+  for (const std::size_t i : muon_members(params)) {
+    if (params[i].layer == kNoLayer)
+      layers.push_back({i});
+    else
+      by_layer[params[i].layer].push_back(i);
+  }
+  for (auto& entry : by_layer)
+    layers.push_back(std::move(entry.second));
   const auto last = [&](const Members& layer) {
     int ready = params[layer.front()].ready;
     for (const std::size_t i : layer)

@@ -15,11 +15,10 @@ namespace {
 using Params = std::vector<ParamSpec>;
 
 // In the order of the model, which backward completes from its end.
-void add(Params& params, std::string name, const Shape& shape,
-         ParamRole role = ParamRole::kMatrix) {
-  const auto place = static_cast<int>(params.size());
-  params.push_back(
-      {.name = std::move(name), .shape = shape, .role = role, .ready = -place, .use = place});
+void add(Params& params, ParamSpec param) {
+  param.use = static_cast<int>(params.size());
+  param.ready = -param.use;
+  params.push_back(std::move(param));
 }
 
 double bytes_of(const Params& params) {
@@ -61,7 +60,7 @@ constexpr std::array kWorlds = {2, 4, 8, 16, 64};
 Params equal_matrices() {
   Params params;
   for (int i = 0; i < 64; ++i)
-    add(params, fmt::format("h.{}.w", i), {1024, 1024});
+    add(params, {.name = fmt::format("h.{}.w", i), .shape = {1024, 1024}, .layer = i});
   return params;
 }
 
@@ -113,14 +112,14 @@ ArticleTable dist_muon_traffic() {
 
 Params gpt2() {
   Params params;
-  add(params, "wte", {50257, 768}, ParamRole::kEmbedding);
-  add(params, "wpe", {1024, 768}, ParamRole::kEmbedding);
+  add(params, {.name = "wte", .shape = {50257, 768}, .role = ParamRole::kEmbedding});
+  add(params, {.name = "wpe", .shape = {1024, 768}, .role = ParamRole::kEmbedding});
   for (int l = 0; l < 12; ++l) {
     const std::string layer = fmt::format("h.{}.", l);
-    add(params, layer + "attn.c_attn", {2304, 768});
-    add(params, layer + "attn.c_proj", {768, 768});
-    add(params, layer + "mlp.c_fc", {3072, 768});
-    add(params, layer + "mlp.c_proj", {768, 3072});
+    add(params, {.name = layer + "attn.c_attn", .shape = {2304, 768}, .layer = l});
+    add(params, {.name = layer + "attn.c_proj", .shape = {768, 768}, .layer = l});
+    add(params, {.name = layer + "mlp.c_fc", .shape = {3072, 768}, .layer = l});
+    add(params, {.name = layer + "mlp.c_proj", .shape = {768, 3072}, .layer = l});
   }
   return params;
 }

@@ -11,7 +11,7 @@ namespace muo {
 void draw_parameter(const RunConfig& config, const ParamSpec& spec, std::int64_t begin,
                     std::int64_t count, float* values, int threads) {
   on_threads(threads, count, [&](std::int64_t from, std::int64_t to) {
-    init_parameter(config.model, spec, config.options.seed, begin + from, to - from, values + from);
+    init_parameter(spec, config.options.seed, begin + from, to - from, values + from);
   });
 }
 

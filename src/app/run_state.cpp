@@ -1,6 +1,7 @@
 #include "app/run_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "app/checkpoint_saver.h"
@@ -122,14 +123,18 @@ RunState::Counts RunState::counts() const {
 }
 
 bool RunState::has_metrics(std::int64_t index) const {
-  const volatile MetricsRecord& record =
-      reinterpret_cast<const MetricsRecord*>(ring.data)[index % kRingSlots];
-  return record.sequence == index + 1;
+  // Acquire: what the writer stored before the sequence is seen after it.
+  std::int64_t& sequence = record_of(index).sequence;
+  return std::atomic_ref(sequence).load(std::memory_order_acquire) == index + 1;
 }
 
 MetricsRecord RunState::metrics(std::int64_t index) const {
   MUO_CHECK(has_metrics(index), "metrics of step ", index, " are not in the ring");
-  return reinterpret_cast<const MetricsRecord*>(ring.data)[index % kRingSlots];
+  return record_of(index);
+}
+
+MetricsRecord& RunState::record_of(std::int64_t index) const {
+  return ring.as_struct<MetricsRecord>()[index % kRingSlots];
 }
 
 void RunState::verify_sync() {

@@ -63,6 +63,8 @@ class RunState {
   std::optional<Decoder> decoder;
 
  private:
+  [[nodiscard]] MetricsRecord& record_of(std::int64_t index) const;
+
   RankContext& rank_;
   const RunConfig& config_;
   const std::vector<ParamSpec>& params_;

@@ -19,10 +19,28 @@ enum class ParamRole : std::uint8_t {
   kSmear,
 };
 
+// How the elements of a parameter begin.
+struct InitialValues {
+  enum class Kind : std::uint8_t {
+    kConstant,  // a
+    kNormal,    // mean 0, standard deviation a
+    kUniform,   // in [-a, a)
+    kPositive,  // uniform in [0, a)
+    kLinear,    // from a for the first element to a + b for the last
+  };
+  Kind kind = Kind::kConstant;
+  double a = 0;
+  double b = 0;
+};
+
+inline constexpr int kNoLayer = -1;
+
 struct ParamSpec {
   std::string name;  // nanochat's state-dict name, "transformer.h.3.attn.c_q.weight"
   Shape shape;       // logical: what a checkpoint holds
   ParamRole role = ParamRole::kMatrix;
+  int layer = kNoLayer;  // the block whose weight it is
+  InitialValues init = {};
   DType replica = DType::kF32;  // of the copy that forward reads; masters are fp32
   int ready = 0;                // backward order: gradients with a smaller value are final earlier
   int use = 0;                  // forward order: weights with a smaller value are read earlier

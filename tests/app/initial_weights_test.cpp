@@ -33,7 +33,7 @@ Bits bits_of(const float* values, std::int64_t count) {
 Bits drawn_alone(const RunConfig& config, const ParamSpec& spec, std::int64_t begin,
                  std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
-  init_parameter(config.model, spec, config.options.seed, begin, count, values.data());
+  init_parameter(spec, config.options.seed, begin, count, values.data());
   return bits_of(values.data(), count);
 }
 

@@ -180,7 +180,7 @@ std::vector<float> initial(const GptConfig& config, const std::string& name) {
   for (const ParamSpec& spec : gpt_parameters(config))
     if (spec.name == name) {
       std::vector<float> values(static_cast<std::size_t>(spec.shape.numel()));
-      init_parameter(config, spec, 42, 0, spec.shape.numel(), values.data());
+      init_parameter(spec, 42, 0, spec.shape.numel(), values.data());
       return values;
     }
   return {};

@@ -130,7 +130,7 @@ TEST(Init, DistributionsAreNanochats) {
     if (spec.name.find(".h.") != std::string::npos && spec.name.find(".h.0.") == std::string::npos)
       continue;
     std::vector<float> values(200'000);
-    init_parameter(c, spec, 42, 0, 200'000, values.data());
+    init_parameter(spec, 42, 0, 200'000, values.data());
     const Moments m = moments(values);
     double deviation = bound / std::sqrt(3.0);
     double largest = bound;
@@ -153,12 +153,12 @@ TEST(Init, AnElementDependsOnSeedNameAndPlaceOnly) {
   const GptConfig c = depth_12();
   const std::vector<ParamSpec> specs = gpt_parameters(c);
   std::vector<float> whole(1000), part(100), other(1000);
-  init_parameter(c, specs[1], 42, 0, 1000, whole.data());
-  init_parameter(c, specs[1], 42, 333, 100, part.data());
+  init_parameter(specs[1], 42, 0, 1000, whole.data());
+  init_parameter(specs[1], 42, 333, 100, part.data());
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 333));
-  init_parameter(c, specs[1], 43, 0, 1000, other.data());
+  init_parameter(specs[1], 43, 0, 1000, other.data());
   EXPECT_NE(whole, other);
-  init_parameter(c, specs[2], 42, 0, 1000, other.data());
+  init_parameter(specs[2], 42, 0, 1000, other.data());
   EXPECT_NE(whole, other);
 }
 

@@ -16,12 +16,13 @@ namespace {
 // matrices.
 std::vector<ParamSpec> gpt_like(int layers, std::int64_t width, std::int64_t vocab) {
   std::vector<ParamSpec> params;
+  int l = kNoLayer;
   const auto add = [&](const std::string& name, const Shape& shape, ParamRole role) {
-    params.push_back({.name = name, .shape = shape, .role = role});
+    params.push_back({.name = name, .shape = shape, .role = role, .layer = l});
   };
   add("wte", {vocab, width}, ParamRole::kEmbedding);
   add("resid_lambdas", {layers}, ParamRole::kResidLambda);
-  for (int l = 0; l < layers; ++l) {
+  for (l = 0; l < layers; ++l) {
     const std::string layer = "h." + std::to_string(l) + ".";
     if (l % 2 == 1) add(layer + "value_embed", {vocab, width}, ParamRole::kEmbedding);
     for (const char* name : {"c_q", "c_k", "c_v", "c_proj"})
@@ -29,6 +30,7 @@ std::vector<ParamSpec> gpt_like(int layers, std::int64_t width, std::int64_t voc
     add(layer + "c_fc", {4 * width, width}, ParamRole::kMatrix);
     add(layer + "mlp_proj", {width, 4 * width}, ParamRole::kMatrix);
   }
+  l = kNoLayer;
   add("lm_head", {vocab, width}, ParamRole::kUnembedding);
   number_in_model_order(params);
   return params;

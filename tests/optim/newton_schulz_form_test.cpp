@@ -46,11 +46,11 @@ struct Calls {
   std::int64_t products, transposes;
 };
 Calls calls_of_step(std::string_view form) {
-  const std::vector<ParamSpec> params = {{.name = "h.0.c_q", .shape = {24, 24}},
-                                         {.name = "h.0.c_fc", .shape = {96, 24}},
-                                         {.name = "h.0.c_proj", .shape = {24, 96}},
-                                         {.name = "h.0.c_fc_2", .shape = {96, 24}},
-                                         {.name = "h.0.c_proj_2", .shape = {24, 96}}};
+  const std::vector<ParamSpec> params = {{.name = "h.0.c_q", .shape = {24, 24}, .layer = 0},
+                                         {.name = "h.0.c_fc", .shape = {96, 24}, .layer = 0},
+                                         {.name = "h.0.c_proj", .shape = {24, 96}, .layer = 0},
+                                         {.name = "h.0.c_fc_2", .shape = {96, 24}, .layer = 0},
+                                         {.name = "h.0.c_proj_2", .shape = {24, 96}, .layer = 0}};
   const ShardingPlan plan =
       make_sharding_plan(params, 1, "balanced", {}, Gather::kSimple, newton_schulz_form(form));
   TracingRank tracing(0, 1);
@@ -91,9 +91,9 @@ TEST(NewtonSchulzForms, OwnersAreBalancedByTheirFlops) {
   for (int layer = 0; layer < 4; ++layer) {
     const std::string name = "h." + std::to_string(layer) + ".";
     for (const char* square : {"q", "k", "v", "o"})
-      params.push_back({.name = name + square, .shape = {64, 64}});
-    params.push_back({.name = name + "fc", .shape = {256, 64}});
-    params.push_back({.name = name + "proj", .shape = {64, 256}});
+      params.push_back({.name = name + square, .shape = {64, 64}, .layer = layer});
+    params.push_back({.name = name + "fc", .shape = {256, 64}, .layer = layer});
+    params.push_back({.name = name + "proj", .shape = {64, 256}, .layer = layer});
   }
   const auto total = [&](const NewtonSchulzForm& form) {
     double flops = 0;

@@ -27,7 +27,8 @@ std::vector<ParamSpec> random_params(std::uint64_t seed) {
   for (std::int64_t i = 0; i < count; ++i) {
     ParamSpec param;
     param.role = static_cast<ParamRole>(below(7));
-    param.name = "h." + std::to_string(below(6)) + ".p" + std::to_string(i);
+    param.layer = static_cast<int>(below(7)) - 1;
+    param.name = "h." + std::to_string(param.layer) + ".p" + std::to_string(i);
     if (param.role == ParamRole::kMatrix)
       param.shape = {1 + below(4) * 16, 1 + below(4) * 16};
     else if (below(2) == 0)

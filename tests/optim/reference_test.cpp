@@ -237,12 +237,14 @@ std::vector<ParamSpec> reference_params() {
       {.name = "resid", .shape = {5}, .role = ParamRole::kResidLambda},
       {.name = "x0", .shape = {5}, .role = ParamRole::kX0Lambda},
       {.name = "smear", .shape = {1, 24}, .role = ParamRole::kSmear},
-      {.name = "h.0.tall", .shape = {40, 24}},
-      {.name = "h.0.square", .shape = {24, 24}},
-      {.name = "h.0.wide", .shape = {24, 40}},
-      {.name = "h.0.gate", .shape = {6, 12}},
-      {.name = "h.0.zero", .shape = {16, 12}},  // gradient always zero
-      {.name = "h.0.late", .shape = {12, 16}},  // zero at the first step, as nanochat's are
+      {.name = "h.0.tall", .shape = {40, 24}, .layer = 0},
+      {.name = "h.0.square", .shape = {24, 24}, .layer = 0},
+      {.name = "h.0.wide", .shape = {24, 40}, .layer = 0},
+      {.name = "h.0.gate", .shape = {6, 12}, .layer = 0},
+      {.name = "h.0.zero", .shape = {16, 12}, .layer = 0},  // gradient always zero
+      {.name = "h.0.late",
+       .shape = {12, 16},
+       .layer = 0},  // zero at the first step, as nanochat's are
       {.name = "values.late", .shape = {40, 30}, .role = ParamRole::kValueEmbedding},
       {.name = "head", .shape = {33, 32}, .role = ParamRole::kUnembedding}};
   for (std::size_t i = 0; i < params.size(); ++i) {

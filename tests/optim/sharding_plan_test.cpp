@@ -17,16 +17,20 @@ namespace {
 using testing::HasSubstr;
 
 // The plain GPT of nanochat's sizes: six matrices a layer, embedding and head.
-std::vector<ParamSpec> gpt_params(std::int64_t layers, std::int64_t width) {
+std::vector<ParamSpec> gpt_params(int layers, std::int64_t width) {
   std::vector<ParamSpec> params;
   params.push_back(
       {.name = "transformer.wte.weight", .shape = {32768, width}, .role = ParamRole::kEmbedding});
-  for (std::int64_t l = 0; l < layers; ++l) {
-    const std::string layer = "transformer.h." + std::to_string(l) + ".";
+  for (int l = 0; l < layers; ++l) {
+    const auto add = [&](const std::string& name, const Shape& shape) {
+      params.push_back({.name = "transformer.h." + std::to_string(l) + "." + name + ".weight",
+                        .shape = shape,
+                        .layer = l});
+    };
     for (const char* name : {"attn.c_q", "attn.c_k", "attn.c_v", "attn.c_proj"})
-      params.push_back({.name = layer + name + ".weight", .shape = {width, width}});
-    params.push_back({.name = layer + "mlp.c_fc.weight", .shape = {4 * width, width}});
-    params.push_back({.name = layer + "mlp.c_proj.weight", .shape = {width, 4 * width}});
+      add(name, {width, width});
+    add("mlp.c_fc", {4 * width, width});
+    add("mlp.c_proj", {width, 4 * width});
   }
   params.push_back(
       {.name = "lm_head.weight", .shape = {32768, width}, .role = ParamRole::kUnembedding});
@@ -104,7 +108,7 @@ TEST(ShardingPlan, ChunksOfParallelMuonArePipelinedByOrder) {
 }
 
 TEST(ShardingPlan, BalanceStaysWithinTheBoundOfLongestFirst) {
-  for (const std::int64_t layers : {3, 6, 7, 12, 14})
+  for (const int layers : {3, 6, 7, 12, 14})
     for (int world = 2; world <= 16; ++world) {
       const std::vector<ParamSpec> params = gpt_params(layers, 128);
       const double balance =

@@ -19,7 +19,7 @@ RUN_ELSEWHERE = {
     "scripts/setup.sh": ".ci/run",
     "scripts/check.sh": ".ci/run",
     "cmake --preset": ".ci/run",
-    "cmake --build --preset": ".ci/run",
+    "cmake --build --preset": "scripts/test.sh",
     ".ci/run": ".github/workflows/ci.yml",
     "scripts/gpu_check.sh": "tests/scripts/gpu_check_test.py",
     "scripts/gpu_results.py": "tests/scripts/gpu_check_test.py",

@@ -180,16 +180,20 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
 
 std::vector<ParamSpec> toy_params(int layers, DType replica) {
   std::vector<ParamSpec> params;
+  int l = kNoLayer;
   const auto add = [&](const std::string& name, const Shape& shape, ParamRole role) {
     const bool scalar = number_class(role) == NumberClass::kScalar;
-    params.push_back(
-        {.name = name, .shape = shape, .role = role, .replica = scalar ? DType::kF32 : replica});
+    params.push_back({.name = name,
+                      .shape = shape,
+                      .role = role,
+                      .layer = l,
+                      .replica = scalar ? DType::kF32 : replica});
   };
   add("transformer.wte.weight", {37, 32}, ParamRole::kEmbedding);
   add("resid_lambdas", {layers}, ParamRole::kResidLambda);
   add("x0_lambdas", {layers}, ParamRole::kX0Lambda);
   add("smear_gate.weight", {1, 24}, ParamRole::kSmear);
-  for (int l = 0; l < layers; ++l) {
+  for (l = 0; l < layers; ++l) {
     const std::string layer = "transformer.h." + std::to_string(l) + ".";
     add(layer + "attn.c_q.weight", {24, 24}, ParamRole::kMatrix);
     add(layer + "attn.c_proj.weight", {24, 24}, ParamRole::kMatrix);
@@ -197,6 +201,7 @@ std::vector<ParamSpec> toy_params(int layers, DType replica) {
     add(layer + "mlp.c_fc.weight", {40, 24}, ParamRole::kMatrix);
     add(layer + "mlp.c_proj.weight", {24, 40}, ParamRole::kMatrix);
   }
+  l = kNoLayer;
   add("lm_head.weight", {41, 32}, ParamRole::kUnembedding);
   const int count = static_cast<int>(params.size());
   for (int i = 0; i < count; ++i) {
