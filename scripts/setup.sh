@@ -15,7 +15,7 @@ packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
           libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git) ;;
+  --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git zsh) ;;
   --fuzz) packages+=(clang libclang-rt-dev) ;;
   --cuda) packages+=(python3-pip) ;;
   *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz and --cuda" >&2; exit 2 ;;
@@ -42,7 +42,7 @@ has_command() {
     cmake) has_cmake ;;
     ninja-build) command -v ninja >/dev/null ;;
     python3-pip) PATH=$third_party/debian/bin/python:$PATH python3 -m pip --version >/dev/null 2>&1 ;;
-    clang-format | clang-tidy | shellcheck | python3 | ccache | git) command -v "$1" >/dev/null ;;
+    clang-format | clang-tidy | shellcheck | python3 | ccache | git | zsh) command -v "$1" >/dev/null ;;
     *) return 1 ;;
   esac
 }

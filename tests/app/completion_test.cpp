@@ -77,5 +77,23 @@ TEST(Completion, BashAsksTheProgram) {
   EXPECT_THAT(complete("train --dtype \"\" --depth 4", 3), ElementsAre("fp32", "bf16", registered));
 }
 
+TEST(Completion, ZshAsksTheProgram) {
+  if (test::run_command("command -v zsh").code != 0) GTEST_SKIP() << "there is no zsh";
+  // Its completion system's functions, which print what they would offer.
+  const std::string setup =
+      "zsh -fc 'compadd() { print -l -- ${(P)2} }; _files() { print files }; "
+      "complete() { source " +
+      test::source_directory() + "/src/app/completion/_muograph }; words=(" + test::program() + " ";
+  const auto complete = [&](const std::string& words, int current) {
+    const test::Outcome outcome = test::run_command(
+        setup + words + ") CURRENT=" + std::to_string(current + 1) + "; complete'");
+    EXPECT_EQ(outcome.err, "");
+    return lines_of(outcome.out);
+  };
+  EXPECT_THAT(complete("tr", 1), ElementsAre("train"));
+  EXPECT_THAT(complete("train --dtype \"\" --depth 4", 3), ElementsAre("fp32", "bf16"));
+  EXPECT_THAT(complete("train --data README", 3), ElementsAre("files"));
+}
+
 }  // namespace
 }  // namespace muo
