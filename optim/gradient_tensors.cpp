@@ -6,10 +6,10 @@ namespace muo {
 
 GradientTensors::GradientTensors(const ShardingPlan& plan, std::span<const ParamSpec> params,
                                  int rank, Arena& arena)
-    : rooms_(gradient_rooms(plan, params)) {
-  for (std::size_t i = 0; i < rooms_.elements.size(); ++i)
+    : slots_(gradient_slots(plan, params)) {
+  for (std::size_t i = 0; i < slots_.elements.size(); ++i)
     tensors_.push_back(arena.tensor({.name = concat("gradients.", i),
-                                     .shape = {rooms_.elements[i]},
+                                     .shape = {slots_.elements[i]},
                                      .category = MemoryCategory::kGradients}));
   std::int64_t wire = 0;
   std::int64_t addend = 0;
@@ -29,7 +29,7 @@ GradientTensors::GradientTensors(const ShardingPlan& plan, std::span<const Param
 }
 
 GradientMemory GradientTensors::of(std::size_t bucket, Lifespan sums) const {
-  return {.sums = sums, .whole = tensors_[room(bucket)], .wire = wire_, .addend = addend_};
+  return {.sums = sums, .whole = tensors_[slot(bucket)], .wire = wire_, .addend = addend_};
 }
 
 }  // namespace muo

@@ -4,22 +4,22 @@
 #include <vector>
 
 #include "optim/bucket_run.h"
-#include "optim/gradient_rooms.h"
+#include "optim/gradient_slots.h"
 
 namespace muo {
 
-// One rank's tensors of GradientRooms, and those that the reductions of all buckets share, as they
+// One rank's tensors of GradientSlots, and those that the reductions of all buckets share, as they
 // follow each other on comm.
 class GradientTensors {
  public:
   GradientTensors(const ShardingPlan& plan, std::span<const ParamSpec> params, int rank,
                   Arena& arena);
-  [[nodiscard]] std::size_t rooms() const { return tensors_.size(); }
-  [[nodiscard]] std::size_t room(std::size_t bucket) const { return rooms_.of_bucket[bucket]; }
+  [[nodiscard]] std::size_t slots() const { return tensors_.size(); }
+  [[nodiscard]] std::size_t slot(std::size_t bucket) const { return slots_.of_bucket[bucket]; }
   [[nodiscard]] GradientMemory of(std::size_t bucket, Lifespan sums) const;
 
  private:
-  GradientRooms rooms_;
+  GradientSlots slots_;
   std::vector<Tensor> tensors_;
   Tensor wire_, addend_;
 };

@@ -44,7 +44,7 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
                           .lifespan = Lifespan::kRun});
   if (reduces_every_micro_step_) {
     gradients_.emplace(plan, params, rank.rank, arena);
-    occupants_.resize(gradients_->rooms(), nullptr);
+    in_slot_.resize(gradients_->slots(), nullptr);
   }
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
@@ -88,7 +88,7 @@ void ShardedStep::begin() {
   rank_.compute.zero(totals_);
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   needed_.assign(needed_.size(), false);
-  occupants_.assign(occupants_.size(), nullptr);  // the last step joined all
+  in_slot_.assign(in_slot_.size(), nullptr);  // the last step joined all
   micro_step_ = plan_.reductions() - 1;
   expect_gradients();
   exchanged_bucket_ = -1;
@@ -114,20 +114,20 @@ void ShardedStep::gradient_needed(std::size_t param) {
   const std::size_t index = locations_.at(param).bucket;
   BucketState& bucket = buckets_[index];
   if (bucket.open) return;
-  const BucketState*& occupant = occupants_[gradients_->room(index)];
-  if (occupant != nullptr) {
-    MUO_CHECK(!occupant->open, "a gradient of ", params_[param].name, " while bucket '",
-              occupant->run->bucket().name, "', whose memory it is to have, is not reduced");
-    rank_.compute.wait(*occupant->reduced);
+  const BucketState*& last = in_slot_[gradients_->slot(index)];
+  if (last != nullptr) {
+    MUO_CHECK(!last->open, "a gradient of ", params_[param].name, " while bucket '",
+              last->run->bucket().name, "', whose memory it is to have, is not reduced");
+    rank_.compute.wait(*last->reduced);
   }
   bucket.open = true;
-  occupant = &bucket;
+  last = &bucket;
 }
 
 void ShardedStep::join() {
   if (!reduces_every_micro_step_) return;
   order(rank_.comm, *joined_, rank_.compute);
-  occupants_.assign(occupants_.size(), nullptr);
+  in_slot_.assign(in_slot_.size(), nullptr);
 }
 
 void ShardedStep::weight_needed(std::size_t param) {

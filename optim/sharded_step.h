@@ -142,7 +142,7 @@ class ShardedStep {
   std::vector<std::size_t> gathered_first_;   // the buckets that begin publishes, in this order
   std::optional<GradientTensors> gradients_;  // if every micro-step is reduced
   std::vector<const BucketState*>
-      occupants_;                  // of each room: the last bucket since the last join, or null
+      in_slot_;                    // of each slot: the last bucket since the last join, or null
   std::vector<BucketCall> calls_;  // of a last micro-step
   std::vector<BucketCall> reductions_;  // of any other
   std::size_t next_call_ = 0;

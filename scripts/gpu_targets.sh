@@ -11,7 +11,7 @@ set -euo pipefail
 
 oldest_driver=580    # of CUDA 13.0
 oldest_capability=80
-patience=${MUO_SMI_SECONDS:-10}
+timeout=${MUO_SMI_SECONDS:-10}
 
 no_gpu() { exit 1; }
 refuse() { echo "$*" >&2; exit 2; }
@@ -26,7 +26,7 @@ devices=("${devices[@]#"${MUO_GPU_ROOT:-}"}")
 # be killed, so `timeout`, which waits for its child, would hang with it: here nobody waits.
 answer=
 ask() {
-  local file pid deadline=$((SECONDS + patience)) code=0
+  local file pid deadline=$((SECONDS + timeout)) code=0
   file=$(mktemp)
   nvidia-smi "$@" >"$file" 2>&1 </dev/null &
   pid=$!
@@ -35,7 +35,7 @@ ask() {
       kill -9 "$pid" 2>/dev/null || true
       disown "$pid"
       rm -f "$file"
-      refuse "nvidia-smi does not answer for $patience s, so the NVIDIA driver hangs: see" \
+      refuse "nvidia-smi does not answer for $timeout s, so the NVIDIA driver hangs: see" \
              "\`dmesg | grep -i nvrm\`; a reboot mends it"
     fi
     sleep 0.02

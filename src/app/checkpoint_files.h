@@ -54,7 +54,7 @@ class CheckpointFiles {
   std::function<void(std::string_view change)> hook;
   // Changes so far: whoever waits for the writers sees that they live. From any thread.
   [[nodiscard]] std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
-  // A sign of life before each change.
+  // A heartbeat before each change.
   void change(std::string_view what);
 
  private:

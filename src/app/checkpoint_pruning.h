@@ -22,11 +22,10 @@ class CheckpointPruning {
   CheckpointPruning(std::filesystem::path run, const KeepCheckpoints& keep);
 
   // The checkpoint of this step is whole: it was just written, or read and verified.
-  void is_good(std::int64_t step) { good_.insert(step); }
-  // Removes what is older than the newest keep.last *good* checkpoints up to `step` and not to be
-  // kept; good is what is_good() was told or what verifies now. What is not whole is neither
-  // counted nor touched. One line for each that could not be removed. `change`: as in
-  // CheckpointFiles.
+  void mark_verified(std::int64_t step) { good_.insert(step); }
+  // Removes what is older than the newest keep.last *verified* checkpoints up to `step` and not to
+  // be kept: those marked, or that verify now. What is not whole is neither counted nor touched.
+  // One line for each that could not be removed. `change`: as in CheckpointFiles.
   std::vector<std::string> prune(std::int64_t step,
                                  const std::function<void(std::string_view)>& change);
 

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kChunkBytes = 4 << 20;  // between two signs of life
+constexpr std::int64_t kChunkBytes = 4 << 20;  // between two heartbeats
 
 // Training goes first. On Linux a thread has a priority of its own.
 void lower_priority() {
@@ -154,7 +154,7 @@ void CheckpointSaver::Impl::end(CheckpointInfo info) {
   info.world = static_cast<int>(parts_.size());
   const std::int64_t step = info.step;
   files.commit(std::move(info));
-  pruning.is_good(step);
+  pruning.mark_verified(step);
   try {
     result_.notes = pruning.prune(step, [this](std::string_view what) { files.change(what); });
   } catch (const std::exception& error) {  // the checkpoint is saved nevertheless
@@ -321,7 +321,7 @@ void CheckpointSaver::wait() { impl_->wait(); }
 
 std::vector<SaveResult> CheckpointSaver::take_results() { return impl_->take_results(); }
 
-void CheckpointSaver::is_good(std::int64_t step) { impl_->pruning.is_good(step); }
+void CheckpointSaver::mark_verified(std::int64_t step) { impl_->pruning.mark_verified(step); }
 
 void CheckpointSaver::on_change(std::function<void(std::string_view change)> hook) {
   impl_->files.hook = std::move(hook);

@@ -55,7 +55,7 @@ class CheckpointSaver {
   // priority, write the files. First waits for the save before this one.
   void start(const RankContext& rank, const CheckpointInfo& info,
              std::span<const StateEntry> entries, Staging& staging);
-  // Until no save is under way. Its writers' signs of life are this rank's, so that the watchdog
+  // Until no save is under way. Its writers' heartbeats are this rank's, so that the watchdog
   // sees a disk that does not answer.
   void wait();
   // Of saves that have ended since the last call, in order. One rank calls, where no other can be
@@ -64,7 +64,7 @@ class CheckpointSaver {
 
   // A checkpoint of this run that was read and verified: see CheckpointPruning. Before the first
   // save.
-  void is_good(std::int64_t step);
+  void mark_verified(std::int64_t step);
 
   // For tests of failures: called before each change of the file system with a word for it, by all
   // writing threads. An exception that it throws is a failure of that change.

@@ -25,8 +25,8 @@
 namespace muo {
 namespace {
 
-constexpr std::size_t kQueued = 4096;                // records: minutes of the shortest steps
-constexpr auto kPatience = std::chrono::seconds(2);  // with a disk, when the program ends
+constexpr std::size_t kQueued = 4096;               // records: minutes of the shortest steps
+constexpr auto kTimeout = std::chrono::seconds(2);  // with a disk, when the program ends
 
 struct TrainItem {
   MetricsRecord record;
@@ -131,7 +131,7 @@ class Logger::Impl {
   void flush() {
     std::unique_lock lock(mutex_);
     static_cast<void>(
-        written_.wait_for(lock, kPatience, [this] { return count_ == 0 && !writing_; }));
+        written_.wait_for(lock, kTimeout, [this] { return count_ == 0 && !writing_; }));
   }
 
   void close() {

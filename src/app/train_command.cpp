@@ -143,7 +143,7 @@ int run_train(const TrainOptions& options) {
 
   CheckpointSaver saver(directory.root, config.world, keep_checkpoints(config.options));
   if (resume && resume->path().parent_path() == directory.checkpoints())
-    saver.is_good(resume->info().step);
+    saver.mark_verified(resume->info().step);
   const SignalScope signals;
   TrainingRun run{.config = config,
                   .params = params,

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "runtime/host/host_communicator.h"
 #include "runtime/host/host_device.h"
-#include "runtime/keeping_device.h"
+#include "runtime/deferred_free.h"
 #include "runtime/rank.h"
 
 namespace muo {
@@ -68,16 +68,16 @@ class FirstFailure {
   Failure consequence_;
 };
 
-Patience patience_of(const GroupOptions& options) {
-  Patience patience{.asked = options.watch.stuck_after};
-  if (options.plugin != nullptr) patience.in_steps = options.plugin->patience;
-  return patience;
+Timeouts timeouts_of(const GroupOptions& options) {
+  Timeouts timeouts{.asked = options.watch.stuck_after};
+  if (options.plugin != nullptr) timeouts.in_steps = options.plugin->timeout;
+  return timeouts;
 }
 
 // Of a wait on a device: the watchdog, which knows more, speaks first.
-Patience::Time deadline_of(const GroupOptions& options) {
-  const Patience patience = patience_of(options);
-  return patience.endless() ? Patience::Time::zero() : patience.most() + std::chrono::seconds(5);
+Timeouts::Time deadline_of(const GroupOptions& options) {
+  const Timeouts timeouts = timeouts_of(options);
+  return timeouts.endless() ? Timeouts::Time::zero() : timeouts.most() + std::chrono::seconds(5);
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ class DeviceGroup::Impl {
         common_(options.world),
         progress_(size(options)),
         ranks_(size(options)),
-        watchdog_(progress_, patience_of(options), options.watch,
+        watchdog_(progress_, timeouts_of(options), options.watch,
                   {.fail = [this](const Stuck& stuck) { fail(stuck); },
                    .release = [this] { release_all(); },
                    .cause = [this] { return failure_.cause(); }}) {

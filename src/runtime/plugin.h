@@ -40,8 +40,8 @@ struct BackendPlugin {
   std::unique_ptr<CommunicatorGroup> (*make_communicators)(
       CommunicatorKind kind, int world, Rendezvous& rendezvous,
       std::chrono::milliseconds deadline) = nullptr;
-  // Patience::in_steps with these devices.
-  std::chrono::milliseconds patience = std::chrono::minutes(10);
+  // Timeouts::in_steps with these devices.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
 // What became of loading a backend: a plug-in, or one line that says why there is none.

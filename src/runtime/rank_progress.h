@@ -5,7 +5,7 @@
 
 namespace muo {
 
-// What keeps a rank's thread; how long it may then give no sign of life is the watchdog's to say.
+// What keeps a rank's thread; how long it may then send no heartbeat is the watchdog's to say.
 enum class Activity : std::uint8_t {
   kWork,    // its own, or calls that enqueue
   kDevice,  // waits for its device
@@ -20,9 +20,9 @@ class RankProgress {
  public:
   // Of the rank whose thread calls; null on any other thread.
   [[nodiscard]] static RankProgress* current() noexcept;
-  // A sign of life of the calling thread's rank, if it is one's. Throws PeerFailed after stop().
+  // A heartbeat of the calling thread's rank, if it is one's. Throws PeerFailed after stop().
   static void alive();
-  // The same without being a sign of life.
+  // The same without being a heartbeat.
   static void check();
 
   // The two throw PeerFailed after stop(). `phase` is a literal that reads well after "while in":
@@ -40,7 +40,7 @@ class RankProgress {
     Thread(const Thread&) = delete;
     Thread& operator=(const Thread&) = delete;
   };
-  // What the calling thread does, from here to the scope's end. Begin and end are signs of life.
+  // What the calling thread does, from here to the scope's end. Begin and end are heartbeats.
   class Scope {
    public:
     explicit Scope(Activity activity) noexcept;

@@ -14,7 +14,7 @@
 namespace muo {
 namespace {
 
-using Time = Patience::Time;
+using Time = Timeouts::Time;
 using View = RankProgress::View;
 
 bool waits_for_peers(const View& rank) {
@@ -66,19 +66,19 @@ std::optional<Stuck> StuckDetector::after(Time elapsed, std::span<const View> no
     ranks_[r] = now[r];
   }
   const Time silence = *std::ranges::min_element(silence_);
-  if (patience_.endless() || silence <= limit()) return std::nullopt;
+  if (timeouts_.endless() || silence <= limit()) return std::nullopt;
   return blame(silence);
 }
 
 // That of the rank that may take longest: the others may wait for it.
 Time StuckDetector::limit() const {
-  if (patience_.asked) return *patience_.asked;
+  if (timeouts_.asked) return *timeouts_.asked;
   const bool in_steps = std::ranges::all_of(ranks_, [](const View& rank) {
     return waits_for_peers(rank) || (rank.step >= 0 && rank.activity != Activity::kFiles);
   });
   const bool deadlock = std::ranges::all_of(ranks_, waits_for_peers);
-  if (!in_steps || deadlock) return Patience::kLong;
-  return std::min(std::max(patience_.in_steps, 4 * longest_wait_), Patience::kLong);
+  if (!in_steps || deadlock) return Timeouts::kLong;
+  return std::min(std::max(timeouts_.in_steps, 4 * longest_wait_), Timeouts::kLong);
 }
 
 // Ranks that wait for peers wait for somebody else; a device may well wait for a peer's, so a rank
@@ -89,7 +89,7 @@ Stuck StuckDetector::blame(Time silence) const {
                       rank.phases, rank.signs_in_phase);
   };
   const auto culprit = std::ranges::min_element(ranks_, {}, innocence);
-  std::string what = concat("no sign of life for ", seconds_text(silence), " s while in ",
+  std::string what = concat("no heartbeat for ", seconds_text(silence), " s while in ",
                             culprit->phase, ", ", text_of(culprit->activity));
   const auto equal = std::ranges::count_if(
       ranks_, [&](const View& rank) { return innocence(rank) == innocence(*culprit); });
@@ -100,17 +100,17 @@ Stuck StuckDetector::blame(Time silence) const {
           .what = std::move(what)};
 }
 
-Watchdog::Watchdog(std::span<const RankProgress> ranks, const Patience& patience,
+Watchdog::Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts,
                    WatchOptions options, Group group)
     : ranks_(ranks),
       options_(std::move(options)),
       group_(std::move(group)),
-      detector_(ranks.size(), patience),
+      detector_(ranks.size(), timeouts),
       views_(ranks.size()),
       period_(
-          std::clamp<Time>(std::min(patience.asked.value_or(patience.in_steps), options_.grace) / 8,
+          std::clamp<Time>(std::min(timeouts.asked.value_or(timeouts.in_steps), options_.grace) / 8,
                            std::chrono::milliseconds(5), std::chrono::milliseconds(500))) {
-  if (patience.endless()) return;
+  if (timeouts.endless()) return;
   const SignalsBlocked in_the_thread;
   thread_ = std::thread([this] { work(); });
 }

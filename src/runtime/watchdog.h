@@ -16,9 +16,9 @@
 
 namespace muo {
 
-// How long nobody may give a sign of life: all ranks together, as those that wait for a stuck one
+// How long no heartbeat may come: all ranks together, as those that wait for a stuck one
 // are silent too, and one that is merely ahead soon waits. docs/failures.md.
-struct Patience {
+struct Timeouts {
   using Time = std::chrono::milliseconds;
   static constexpr Time kLong = std::chrono::minutes(10);
 
@@ -43,26 +43,26 @@ struct Stuck {
 // The watchdog's judgement, without its clock and thread.
 class StuckDetector {
  public:
-  StuckDetector(std::size_t ranks, const Patience& patience)
-      : patience_(patience), ranks_(ranks), silence_(ranks) {}
-  // What the ranks do now, `elapsed` after the last call. Call often, compared with the patience.
-  [[nodiscard]] std::optional<Stuck> after(Patience::Time elapsed,
+  StuckDetector(std::size_t ranks, const Timeouts& timeouts)
+      : timeouts_(timeouts), ranks_(ranks), silence_(ranks) {}
+  // What the ranks do now, `elapsed` after the last call. Call often, compared with the timeouts.
+  [[nodiscard]] std::optional<Stuck> after(Timeouts::Time elapsed,
                                            std::span<const RankProgress::View> now);
 
  private:
-  [[nodiscard]] Patience::Time limit() const;
-  [[nodiscard]] Stuck blame(Patience::Time silence) const;
+  [[nodiscard]] Timeouts::Time limit() const;
+  [[nodiscard]] Stuck blame(Timeouts::Time silence) const;
 
-  const Patience patience_;
+  const Timeouts timeouts_;
   std::vector<RankProgress::View> ranks_;
-  std::vector<Patience::Time> silence_;  // of each rank
-  Patience::Time longest_wait_{0};       // for a device that came to its end
+  std::vector<Timeouts::Time> silence_;  // of each rank
+  Timeouts::Time longest_wait_{0};       // for a device that came to its end
 };
 
 struct WatchOptions {
-  std::optional<Patience::Time> stuck_after = {};  // see Patience::asked
+  std::optional<Timeouts::Time> stuck_after = {};  // see Timeouts::asked
   // What failing ranks have for coming back; then the program ends without them.
-  Patience::Time grace = std::chrono::seconds(5);
+  Timeouts::Time grace = std::chrono::seconds(5);
   // What has to be saved before such an end. It may hang, for a while.
   std::function<void()> before_exit = {};
 };
@@ -83,7 +83,7 @@ class Watchdog {
     std::function<void()> release;           // lets go whoever waits; it may hang
     std::function<Cause()> cause;
   };
-  Watchdog(std::span<const RankProgress> ranks, const Patience& patience, WatchOptions options,
+  Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts, WatchOptions options,
            Group group);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -107,7 +107,7 @@ class Watchdog {
  private:
   void watch(bool on) noexcept;
   void work();
-  void tick(Patience::Time elapsed);
+  void tick(Timeouts::Time elapsed);
   void end_program() const;  // if a rank has not come back
 
   const std::span<const RankProgress> ranks_;
@@ -115,14 +115,14 @@ class Watchdog {
   const Group group_;
   StuckDetector detector_;
   std::vector<RankProgress::View> views_;
-  const Patience::Time period_;
+  const Timeouts::Time period_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   bool watching_ = false, failed_ = false, end_ = false;
-  Patience::Time unwinding_{0};  // of the failed group, in this scope
+  Timeouts::Time unwinding_{0};  // of the failed group, in this scope
   std::thread releaser_;
-  std::thread thread_;  // none: the patience is endless
+  std::thread thread_;  // none: endless timeouts
 };
 
 }  // namespace muo

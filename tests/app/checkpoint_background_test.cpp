@@ -166,7 +166,7 @@ TEST(BackgroundSave, IsGivenUpWhenTheRunFailsAndTheDiskIsSlow) {
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
 }
 
-// A disk slower than the watchdog's patience, but alive; and one that stands still.
+// A disk slower than the watchdog's timeout, but alive; and one that stands still.
 TEST(BackgroundSave, TheWatchdogSeesWhetherTheDiskAnswers) {
   const WatchOptions watch{.stuck_after = std::chrono::milliseconds(600)};
   for (const bool alive : {true, false}) {

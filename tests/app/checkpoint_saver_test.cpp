@@ -156,8 +156,8 @@ TEST(CheckpointSaver, HangingAtAnyChangeEndsTheProgramAndLeavesWholeCheckpoints)
       for (;;)
         pause();
     });
-    const std::chrono::milliseconds patience(1000);
-    save_state(saver, kWorld, {.step = 2}, 2, {.stuck_after = patience, .grace = patience});
+    const std::chrono::milliseconds timeout(1000);
+    save_state(saver, kWorld, {.step = 2}, 2, {.stuck_after = timeout, .grace = timeout});
     _exit(0);
   }
   for (std::size_t k = 0; k < changes.size(); ++k) {

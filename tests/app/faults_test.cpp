@@ -29,7 +29,7 @@ using test::Outcome;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kSteps = 6;
-constexpr int kPatience = test::kThreadSanitizer ? 10 : 3;  // seconds: of --stuck-after
+constexpr int kTimeout = test::kThreadSanitizer ? 10 : 3;  // seconds: of --stuck-after
 
 // Where ranks run.
 struct Place {
@@ -115,7 +115,7 @@ class Faults {
   [[nodiscard]] std::string complaints(const Case& c, const std::string& out) const {
     const bool waits = c.kind == "hang" || c.kind == "pause";
     const Clock::time_point start = Clock::now();
-    const Outcome outcome = run(out, "MUO_FAULT='" + c.text() + "'", waits ? patience() : "");
+    const Outcome outcome = run(out, "MUO_FAULT='" + c.text() + "'", waits ? timeout() : "");
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     std::ostringstream wrong;
     if (outcome.code != 3) wrong << "exit code " << outcome.code << "; ";
@@ -123,7 +123,7 @@ class Faults {
     const std::string where = c.point.step < 0
                                   ? concat("rank ", c.rank, ": ")
                                   : concat("rank ", c.rank, ", step ", c.point.step, ": ");
-    const std::string what = waits                ? concat("no sign of life for ", kPatience)
+    const std::string what = waits                ? concat("no heartbeat for ", kTimeout)
                              : c.kind == "memory" ? "std::bad_alloc"
                              : c.kind == "device" ? "cudaErrorIllegalAddress"
                                                   : "planted failure";
@@ -149,12 +149,12 @@ class Faults {
   [[nodiscard]] Outcome terminated(const Case& c) const {
     const fs::path metrics = directory_.path() / "terminated" / "metrics.jsonl";
     return run("terminated", "MUO_FAULT='" + c.text() + "'",
-               patience() + " & pid=$!; until [ -s " + metrics.string() +
+               timeout() + " & pid=$!; until [ -s " + metrics.string() +
                    " ]; do sleep 0.01; done; sleep 1; kill -TERM $pid; wait $pid");
   }
 
  private:
-  static std::string patience() { return concat("--stuck-after ", kPatience); }
+  static std::string timeout() { return concat("--stuck-after ", kTimeout); }
   [[nodiscard]] Outcome run(const std::string& out, const std::string& fault,
                             const std::string& more) const {
     const std::string path = directory_.path().string() + "/";
@@ -166,7 +166,7 @@ class Faults {
             "--num-iterations " +
             std::to_string(kSteps) + " " + place_.options + " " + more,
         place_.environment +
-            concat(" MUO_CUDA_PLUGIN=muograph_faults MUO_FAULT_PAUSE=", kPatience + 3, " ", fault));
+            concat(" MUO_CUDA_PLUGIN=muograph_faults MUO_FAULT_PAUSE=", kTimeout + 3, " ", fault));
   }
   [[nodiscard]] std::string tensors(const std::string& out) const {
     const fs::path checkpoint = checkpoint_directory(directory_.path() / out, kSteps);
@@ -251,7 +251,7 @@ TEST(Faults, ASignalDoesNotHideThatARankIsStuck) {
   const Outcome outcome = faults.terminated({&kHost, {"copy", 2, 3, "the step", {}}, "hang", 2});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err,
-              testing::StartsWith("muograph: error: rank 2, step 3: no sign of life for "));
+              testing::StartsWith("muograph: error: rank 2, step 3: no heartbeat for "));
 }
 
 // Under sanitizers, where each run takes seconds, a part of what other builds try.

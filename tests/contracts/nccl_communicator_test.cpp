@@ -245,7 +245,7 @@ TEST_F(SimtNccl, AReplayThatWaitsForAStuckPeerEnds) {
       rank.communicator.check();
     });
   });
-  EXPECT_THAT(error, testing::StartsWith("rank 1, step 4: no sign of life for 0.7"));
+  EXPECT_THAT(error, testing::StartsWith("rank 1, step 4: no heartbeat for 0.7"));
   EXPECT_EQ(released, 2);
   EXPECT_EQ(stand_in().alive(), 0);
 }

@@ -27,7 +27,7 @@ using testing::StartsWith;
 using View = RankProgress::View;
 
 constexpr milliseconds kTick(250);
-constexpr Patience kGpu{.in_steps = seconds(20)};
+constexpr Timeouts kGpu{.in_steps = seconds(20)};
 
 // Lets `time` pass while `ranks` stay as they are. The verdict, or none.
 std::optional<Stuck> wait(StuckDetector& detector, const std::vector<View>& ranks,
@@ -64,7 +64,7 @@ TEST(StuckDetector, BlamesTheRankThatWaitsForNobody) {
     ASSERT_TRUE(stuck);
     EXPECT_EQ(stuck->rank, culprit);
     EXPECT_EQ(stuck->step, ranks.at(static_cast<std::size_t>(culprit)).step);
-    EXPECT_THAT(stuck->what, AllOf(HasSubstr("no sign of life for 20"), HasSubstr("the step"),
+    EXPECT_THAT(stuck->what, AllOf(HasSubstr("no heartbeat for 20"), HasSubstr("the step"),
                                    HasSubstr("--stuck-after")));
   }
 }
@@ -97,7 +97,7 @@ TEST(StuckDetector, LongStepsWidenTheLimit) {
 }
 
 TEST(StuckDetector, WhatTheUserAsksForHoldsAlways) {
-  const Patience asked{.asked = seconds(2), .in_steps = seconds(20)};
+  const Timeouts asked{.asked = seconds(2), .in_steps = seconds(20)};
   for (const Activity activity : {Activity::kWork, Activity::kDevice, Activity::kFiles}) {
     StuckDetector detector(1, asked);
     EXPECT_FALSE(wait(detector, {at(-1, activity, 1)}, seconds(2)));
@@ -141,7 +141,7 @@ TEST(Watchdog, ARankThatIsStuckIsTheCauseAndTheOthersAreReleased) {
         }
       });
     });
-    EXPECT_THAT(message, AllOf(StartsWith("rank 2, step 17: no sign of life for 0.3"),
+    EXPECT_THAT(message, AllOf(StartsWith("rank 2, step 17: no heartbeat for 0.3"),
                                HasSubstr("while in a wait for nothing, in calls of its own")));
     EXPECT_EQ(released, 3);
     EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
@@ -178,7 +178,7 @@ TEST(Watchdog, ABusyRankLearnsOfAFailureWhereItTellsItsProgress) {
   EXPECT_EQ(message, "rank 0: first cause");
 }
 
-TEST(Watchdog, LongWaitsWithSignsOfLifeAreNone) {
+TEST(Watchdog, LongWaitsWithHeartbeatsAreNone) {
   DeviceGroup group(watched(2, milliseconds(400)));
   EXPECT_NO_THROW(group.run([](RankContext& rank) {
     if (rank.rank == 0)
@@ -220,7 +220,7 @@ TEST_F(WatchdogDeathTest, AThreadThatNeverComesBackIsLeftBehind) {
                     rank.barrier.arrive();
                   }),
               testing::ExitedWithCode(3),
-              "^muograph: error: rank 1, step 3: no sign of life .*; rank 1 did not come back, so "
+              "^muograph: error: rank 1, step 3: no heartbeat .*; rank 1 did not come back, so "
               "the program ends as it is\nsaved\n$");
 }
 
@@ -240,7 +240,7 @@ TEST_F(WatchdogDeathTest, ALeaderThatHangsIsNoObstacle) {
                     rank.progress.enter("the saving");
                     rank.barrier.arrive([] { hang(); });
                   }),
-              testing::ExitedWithCode(3), "rank [01], step 5: no sign of life .*the saving");
+              testing::ExitedWithCode(3), "rank [01], step 5: no heartbeat .*the saving");
 }
 
 TEST_F(WatchdogDeathTest, SavingThatHangsIsLeftBehindToo) {

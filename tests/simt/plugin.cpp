@@ -128,7 +128,7 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
          .gpu_of =
              [](const Device& device) { return dynamic_cast<const SimtDevice&>(device).index(); },
          .use_gpu = [](int /*gpu*/) {},
-         .patience = std::chrono::milliseconds(500)},
+         .timeout = std::chrono::milliseconds(500)},
         world, rendezvous);
   if (kind != CommunicatorKind::kPeer)
     throw InputError("the SIMT tier has GPUs' communicators only");

@@ -110,7 +110,7 @@ class Group final : public CommunicatorGroup {
       for (std::thread& thread : threads)
         thread.join();
     };
-    static_cast<void>(run_with_deadline(platform_.patience, all));
+    static_cast<void>(run_with_deadline(platform_.timeout, all));
   }
 
   // Of the ranks' threads, outside captures.
@@ -180,8 +180,8 @@ NcclCommunicator::NcclCommunicator(Group& group, int rank, std::shared_ptr<Handl
       eager_(std::move(eager)) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  static_cast<void>(graph_->destroy(group_.platform().patience));
-  static_cast<void>(eager_->destroy(group_.platform().patience));
+  static_cast<void>(graph_->destroy(group_.platform().timeout));
+  static_cast<void>(eager_->destroy(group_.platform().timeout));
 }
 
 void NcclCommunicator::check() const {

@@ -15,8 +15,8 @@ struct Platform {
   const char* library = "libnccl.so.2";
   bool (*is_capturing)(NativeStream stream) = nullptr;
   int (*gpu_of)(const Device& device) = nullptr;
-  void (*use_gpu)(int gpu) = nullptr;                             // on the calling thread
-  std::chrono::milliseconds patience = std::chrono::seconds(10);  // with NCCL's destruction
+  void (*use_gpu)(int gpu) = nullptr;                            // on the calling thread
+  std::chrono::milliseconds timeout = std::chrono::seconds(10);  // with NCCL's destruction
 };
 
 Platform cuda_platform();

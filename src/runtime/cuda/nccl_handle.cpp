@@ -52,8 +52,8 @@ bool run_while(const std::function<bool()>& patient, std::function<void()> task)
   }
 }
 
-bool run_with_deadline(std::chrono::milliseconds patience, std::function<void()> task) noexcept {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+bool run_with_deadline(std::chrono::milliseconds timeout, std::function<void()> task) noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   return run_while([deadline] { return std::chrono::steady_clock::now() < deadline; },
                    std::move(task));
 }
@@ -65,8 +65,8 @@ void Handle::use(const std::function<void(Comm)>& task) {
 }
 
 // Null if there is nothing to take.
-Comm Handle::take(std::chrono::milliseconds patience) noexcept {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+Comm Handle::take(std::chrono::milliseconds timeout) noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!mutex_.try_lock()) {
     if (std::chrono::steady_clock::now() > deadline)  // its user hangs in NCCL
       return torn_away_.exchange(true) ? nullptr : comm_;
@@ -82,10 +82,10 @@ void Handle::abort() noexcept {
   if (comm != nullptr) static_cast<void>(library_.functions.abort(comm));
 }
 
-bool Handle::destroy(std::chrono::milliseconds patience) noexcept {
-  const Comm comm = take(patience);
+bool Handle::destroy(std::chrono::milliseconds timeout) noexcept {
+  const Comm comm = take(timeout);
   if (comm == nullptr) return true;
-  const bool destroyed = run_with_deadline(patience, [f = library_.functions, comm] {
+  const bool destroyed = run_with_deadline(timeout, [f = library_.functions, comm] {
     static_cast<void>(f.finalize(comm));
     static_cast<void>(f.destroy(comm));
   });

@@ -19,7 +19,7 @@ void check(const Library& library, Result result, const char* function, Comm com
 // Runs `task` on a thread of its own and waits for it, as long as `patient` says; false if it goes
 // on, as it may for ever. For calls of NCCL that wait for the GPU, or for peers that may be gone.
 bool run_while(const std::function<bool()>& patient, std::function<void()> task) noexcept;
-bool run_with_deadline(std::chrono::milliseconds patience, std::function<void()> task) noexcept;
+bool run_with_deadline(std::chrono::milliseconds timeout, std::function<void()> task) noexcept;
 
 // A communicator of NCCL. Its rank's thread uses it; any thread may abort it meanwhile.
 class Handle {
@@ -38,10 +38,10 @@ class Handle {
   void abort() noexcept;
   // NCCL waits until every graph that holds work of this communicator is destroyed. False, and a
   // line on stderr, if that has not come to pass in time: the communicator is left to itself.
-  bool destroy(std::chrono::milliseconds patience) noexcept;
+  bool destroy(std::chrono::milliseconds timeout) noexcept;
 
  private:
-  [[nodiscard]] Comm take(std::chrono::milliseconds patience) noexcept;
+  [[nodiscard]] Comm take(std::chrono::milliseconds timeout) noexcept;
 
   const Library library_;  // its own copy: what hangs in NCCL may outlive the group
   const std::string name_;

@@ -133,7 +133,7 @@ const BackendPlugin kPlugin{.missing = missing,
                             .no_peer_access = no_peer_access,
                             .make_device = make_device,
                             .make_communicators = make_communicators,
-                            .patience = std::chrono::seconds(20)};
+                            .timeout = std::chrono::seconds(20)};
 
 }  // namespace
 }  // namespace muo

@@ -1,4 +1,4 @@
-#include "optim/gradient_rooms.h"
+#include "optim/gradient_slots.h"
 
 #include <algorithm>
 #include <limits>
@@ -17,15 +17,15 @@ struct Open {
 
 }  // namespace
 
-GradientRooms gradient_rooms(const ShardingPlan& plan, std::span<const ParamSpec> params) {
-  GradientRooms rooms;
-  rooms.of_bucket.resize(plan.buckets.size());
+GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec> params) {
+  GradientSlots slots;
+  slots.of_bucket.resize(plan.buckets.size());
   std::vector<Open> taking_turns;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     if (bucket.reduction == Reduction::kAllReduce) {
-      rooms.of_bucket[b] = rooms.elements.size();
-      rooms.elements.push_back(bucket.full_elements());
+      slots.of_bucket[b] = slots.elements.size();
+      slots.elements.push_back(bucket.full_elements());
       continue;
     }
     Open& open = taking_turns.emplace_back();
@@ -38,23 +38,23 @@ GradientRooms gradient_rooms(const ShardingPlan& plan, std::span<const ParamSpec
   std::stable_sort(taking_turns.begin(), taking_turns.end(),
                    [](const Open& a, const Open& b) { return a.first < b.first; });
 
-  const std::size_t own_rooms = rooms.elements.size();
-  std::vector<int> closed;  // when the last occupant was complete
+  const std::size_t own_slots = slots.elements.size();
+  std::vector<int> closed;  // when its last bucket was complete
   for (const Open& open : taking_turns) {
-    // The room whose occupant was complete first has most likely been reduced.
-    const auto room = std::min_element(closed.begin(), closed.end());
-    std::size_t chosen = static_cast<std::size_t>(room - closed.begin());
-    if (closed.size() < 2 || *room >= open.first) {
+    // The slot whose last bucket was complete first has most likely been reduced.
+    const auto slot = std::min_element(closed.begin(), closed.end());
+    std::size_t chosen = static_cast<std::size_t>(slot - closed.begin());
+    if (closed.size() < 2 || *slot >= open.first) {
       chosen = closed.size();
       closed.push_back(0);
-      rooms.elements.push_back(0);
+      slots.elements.push_back(0);
     }
     closed[chosen] = open.last;
-    rooms.of_bucket[open.bucket] = own_rooms + chosen;
-    std::int64_t& elements = rooms.elements[own_rooms + chosen];
+    slots.of_bucket[open.bucket] = own_slots + chosen;
+    std::int64_t& elements = slots.elements[own_slots + chosen];
     elements = std::max(elements, plan.buckets[open.bucket].full_elements());
   }
-  return rooms;
+  return slots;
 }
 
 }  // namespace muo

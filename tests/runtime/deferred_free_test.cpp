@@ -1,4 +1,4 @@
-#include "runtime/keeping_device.h"
+#include "runtime/deferred_free.h"
 
 #include <gtest/gtest.h>
 

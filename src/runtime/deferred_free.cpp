@@ -1,4 +1,4 @@
-#include "runtime/keeping_device.h"
+#include "runtime/deferred_free.h"
 
 #include <mutex>
 #include <utility>
@@ -31,9 +31,9 @@ class KeptBuffer final : public Buffer {
   std::shared_ptr<Kept> kept_;
 };
 
-class KeepingDevice final : public Device {
+class DeferredFreeDevice final : public Device {
  public:
-  explicit KeepingDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  explicit DeferredFreeDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
   [[nodiscard]] int rank() const override { return device_->rank(); }
   void bind_thread() override { device_->bind_thread(); }
@@ -69,7 +69,7 @@ class KeepingDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> keep_memory(std::unique_ptr<Device> device) {
-  return std::make_unique<KeepingDevice>(std::move(device));
+  return std::make_unique<DeferredFreeDevice>(std::move(device));
 }
 
 }  // namespace muo

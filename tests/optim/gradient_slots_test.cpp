@@ -1,5 +1,5 @@
 // What gradients take of a rank's memory under Accumulate::kSharded.
-#include "optim/gradient_rooms.h"
+#include "optim/gradient_slots.h"
 
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const Shardin
 }
 
 // Of strategies whose buckets follow backward.
-TEST(GradientRooms, AreNoMoreThanTheShardsAndTwoBuckets) {
+TEST(GradientSlots, AreNoMoreThanTheShardsAndTwoBuckets) {
   for (const std::int64_t vocab : {64, 4096}) {
     const std::vector<ParamSpec> params = gpt_like(12, 64, vocab);
     for (const char* strategy : {"balanced", "layerwise", "ns_replicated"})
@@ -89,7 +89,7 @@ TEST(GradientRooms, AreNoMoreThanTheShardsAndTwoBuckets) {
 
 // "Distributed Muon": P (1 + 2 / N) for weights, gradients and momentum. What comes on top is two
 // buckets, of N matrices each, and a factored variance for every row of 64.
-TEST(GradientRooms, MeetTheMemoryOfDistMuonButForTwoBuckets) {
+TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
   std::vector<ParamSpec> params;
   for (int i = 0; i < 128; ++i)
     params.push_back({.name = "h." + std::to_string(i) + ".w", .shape = {64, 64}});
@@ -110,21 +110,21 @@ TEST(GradientRooms, MeetTheMemoryOfDistMuonButForTwoBuckets) {
   }
 }
 
-// Occupants of a room are never written at a time, whatever the strategy; and there are no more
-// rooms than that takes.
-TEST(GradientRooms, TakeTurns) {
+// Buckets of a slot are never written at a time, whatever the strategy; and there are no more
+// slots than that takes.
+TEST(GradientSlots, TakeTurns) {
   const std::vector<ParamSpec> params = gpt_like(7, 32, 256);
   for (const std::string_view strategy : strategy_names()) {
     const ShardingPlan plan = sharded_plan(params, 3, strategy);
-    const GradientRooms rooms = gradient_rooms(plan, params);
-    ASSERT_EQ(rooms.of_bucket.size(), plan.buckets.size());
+    const GradientSlots slots = gradient_slots(plan, params);
+    ASSERT_EQ(slots.of_bucket.size(), plan.buckets.size());
     std::vector<int> written(params.size(), 0);  // buckets, at each moment of backward
-    std::size_t own_rooms = 0;
-    for (std::size_t room = 0; room < rooms.elements.size(); ++room) {
+    std::size_t own_slots = 0;
+    for (std::size_t slot = 0; slot < slots.elements.size(); ++slot) {
       std::vector<int> writers(params.size(), 0);  // at each moment of backward
       for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-        if (rooms.of_bucket[b] != room) continue;
-        EXPECT_LE(plan.buckets[b].full_elements(), rooms.elements[room]);
+        if (slots.of_bucket[b] != slot) continue;
+        EXPECT_LE(plan.buckets[b].full_elements(), slots.elements[slot]);
         int first = static_cast<int>(params.size());
         int last = 0;
         for (const Unit& unit : plan.buckets[b].units) {
@@ -132,14 +132,14 @@ TEST(GradientRooms, TakeTurns) {
           last = std::max(last, params[unit.param].ready);
         }
         const bool all_reduced = plan.buckets[b].reduction == Reduction::kAllReduce;
-        if (all_reduced) ++own_rooms;
+        if (all_reduced) ++own_slots;
         for (int t = first; t <= last; ++t) {
-          EXPECT_EQ(++writers[static_cast<std::size_t>(t)], 1) << strategy << ", room " << room;
+          EXPECT_EQ(++writers[static_cast<std::size_t>(t)], 1) << strategy << ", slot " << slot;
           if (!all_reduced) ++written[static_cast<std::size_t>(t)];
         }
       }
     }
-    EXPECT_LE(rooms.elements.size() - own_rooms,
+    EXPECT_LE(slots.elements.size() - own_slots,
               static_cast<std::size_t>(std::max(2, std::ranges::max(written))))
         << strategy;
   }

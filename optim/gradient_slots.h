@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "optim/sharding_plan.h"
+
+namespace muo {
+
+// Where whole gradients lie under Accumulate::kSharded: the buckets of a slot take turns in it.
+// Backward waits until the one before is reduced.
+struct GradientSlots {
+  std::vector<std::size_t> of_bucket;  // by bucket index
+  std::vector<std::int64_t> elements;  // of each slot: of its largest bucket
+};
+
+// Two slots (double buffering): a bucket is reduced while backward fills the next; more only where
+// backward writes more buckets at a time, as a strategy of buckets by shape makes it. An
+// all-reduced bucket has its own: nobody holds less of it, and its scalars are written all the way.
+GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec> params);
+
+}  // namespace muo
