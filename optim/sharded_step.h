@@ -49,6 +49,7 @@ class ShardedStep {
   // micro-steps of an accumulation are several launches. Throws Error for an invalid plan.
   ShardedStep(const RankContext& rank, const ShardingPlan& plan, std::span<const ParamSpec> params,
               Arena& arena, Lifespan gradients = Lifespan::kStep);
+  ~ShardedStep() = default;
   ShardedStep(const ShardedStep&) = delete;
   ShardedStep& operator=(const ShardedStep&) = delete;
 

@@ -91,6 +91,7 @@ TEST(GradientSlots, AreNoMoreThanTheShardsAndTwoBuckets) {
 // buckets, of N matrices each, and a factored variance for every row of 64.
 TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
   std::vector<ParamSpec> params;
+  params.reserve(128);
   for (int i = 0; i < 128; ++i)
     params.push_back({.name = "h." + std::to_string(i) + ".w", .shape = {64, 64}});
   number_in_model_order(params);
@@ -106,7 +107,7 @@ TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
       if (spec.category == MemoryCategory::kWeights ||
           spec.category == MemoryCategory::kGradients || spec.category == MemoryCategory::kMomentum)
         held += spec.shape.numel() * size_of(spec.dtype);
-    EXPECT_EQ(held, p + 2 * p / world + 2 * world * matrix + p / world / 64) << world;
+    EXPECT_EQ(held, p + 2 * p / world + 2 * matrix * world + p / world / 64) << world;
   }
 }
 

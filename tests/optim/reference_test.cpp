@@ -342,11 +342,11 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
         distances.push_back(relative_error(control[suffix], values));
       std::sort(distances.begin(), distances.end());
       const double limit = 4.0 * 0.5 * (distances[3] + distances[4]);
+      const std::string name = param.name + suffix;
       for (std::size_t f = 0; f < of_forms.size(); ++f) {
         const ToyRank& got = of_forms[f];
-        const auto entry = std::ranges::find_if(
-            got.state, [&](const ToyEntry& e) { return e.name == param.name + suffix; });
-        ASSERT_NE(entry, got.state.end()) << param.name << suffix;
+        const auto entry = std::ranges::find(got.state, name, &ToyEntry::name);
+        ASSERT_NE(entry, got.state.end()) << name;
         Matrix computed = doubles(entry->values);
         if (suffix.empty()) {
           const std::vector<float> initial = toy_weights(param);
