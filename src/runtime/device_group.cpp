@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "runtime/deferred_free.h"
 #include "runtime/host/host_communicator.h"
 #include "runtime/host/host_device.h"
-#include "runtime/deferred_free.h"
 #include "runtime/rank.h"
 
 namespace muo {
