@@ -1,14 +1,13 @@
 #include "kernels/activation.h"
 
-#include "kernels/activation_impl.h"
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
 
 namespace muo {
 namespace {
 
-Operation<ReluSquaredArgs> forward("relu_squared", &host::relu_squared);
-Operation<ReluSquaredBackwardArgs> backward("relu_squared_backward", &host::relu_squared_backward);
+Operation<ReluSquaredArgs> forward("relu_squared");
+Operation<ReluSquaredBackwardArgs> backward("relu_squared_backward");
 
 }  // namespace
 

@@ -1,13 +1,12 @@
 #include "kernels/adamw.h"
 
-#include "kernels/adamw_impl.h"
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo {
 namespace {
-Operation<AdamwArgs> operation("adamw", host::adamw);
+Operation<AdamwArgs> operation("adamw");
 }  // namespace
 
 void adamw(Stream& stream, const AdamwArgs& args) {

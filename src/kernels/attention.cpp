@@ -8,7 +8,7 @@
 
 #include "kernels/argument_check.h"
 #include "kernels/attention_choice.h"
-#include "kernels/attention_impl.h"
+#include "kernels/host/attention.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -35,9 +35,8 @@ Cost backward_cost(const AttentionBackwardArgs& args) {
   return cost(args, 5);  // scores are computed again
 }
 
-Operation<AttentionArgs> forward_operation("attention", &host::attention, &forward_cost);
-Operation<AttentionBackwardArgs> backward_operation("attention_backward", &host::attention_backward,
-                                                    &backward_cost);
+Operation<AttentionArgs> forward_operation("attention", &forward_cost);
+Operation<AttentionBackwardArgs> backward_operation("attention_backward", &backward_cost);
 
 constexpr std::int64_t kMaxHead = 256;
 

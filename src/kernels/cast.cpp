@@ -1,13 +1,12 @@
 #include "kernels/cast.h"
 
 #include "kernels/argument_check.h"
-#include "kernels/cast_impl.h"
 #include "kernels/operation.h"
 
 namespace muo {
 namespace {
 
-Operation<CastArgs> operation("cast", &host::cast);
+Operation<CastArgs> operation("cast");
 
 }  // namespace
 

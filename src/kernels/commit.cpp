@@ -1,13 +1,12 @@
 #include "kernels/commit.h"
 
 #include "kernels/argument_check.h"
-#include "kernels/commit_impl.h"
 #include "kernels/operation.h"
 
 namespace muo {
 namespace {
-Operation<AgreeCommitArgs> agree("agree_commit", host::agree_commit);
-Operation<NoteNonfiniteArgs> note("note_nonfinite", host::note_nonfinite);
+Operation<AgreeCommitArgs> agree("agree_commit");
+Operation<NoteNonfiniteArgs> note("note_nonfinite");
 }  // namespace
 
 void agree_commit(Stream& stream, const AgreeCommitArgs& args) {

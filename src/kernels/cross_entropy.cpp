@@ -3,14 +3,13 @@
 #include <string>
 
 #include "kernels/argument_check.h"
-#include "kernels/cross_entropy_impl.h"
 #include "kernels/operation.h"
 
 namespace muo {
 namespace {
 
-Operation<CrossEntropyArgs> cross_entropy_operation("cross_entropy", &host::cross_entropy);
-Operation<SoftCapArgs> soft_cap_operation("soft_cap", &host::soft_cap);
+Operation<CrossEntropyArgs> cross_entropy_operation("cross_entropy");
+Operation<SoftCapArgs> soft_cap_operation("soft_cap");
 
 }  // namespace
 

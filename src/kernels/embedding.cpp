@@ -1,7 +1,6 @@
 #include "kernels/embedding.h"
 
 #include "kernels/argument_check.h"
-#include "kernels/embedding_impl.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -19,9 +18,8 @@ Cost backward_cost(const EmbeddingBackwardArgs& args) {
                                        scale)};
 }
 
-Operation<EmbeddingArgs> forward("embedding", &host::embedding, &cost);
-Operation<EmbeddingBackwardArgs> backward("embedding_backward", &host::embedding_backward,
-                                          &backward_cost);
+Operation<EmbeddingArgs> forward("embedding", &cost);
+Operation<EmbeddingBackwardArgs> backward("embedding_backward", &backward_cost);
 
 }  // namespace
 

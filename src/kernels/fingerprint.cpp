@@ -1,11 +1,10 @@
 #include "kernels/fingerprint.h"
 
-#include "kernels/fingerprint_impl.h"
 #include "kernels/operation.h"
 
 namespace muo {
 namespace {
-Operation<FingerprintArgs> operation("fingerprint", host::fingerprint);
+Operation<FingerprintArgs> operation("fingerprint");
 }
 
 void fingerprint(Stream& stream, const FingerprintArgs& args) {

@@ -1,7 +1,6 @@
 #include "kernels/gate.h"
 
 #include "kernels/argument_check.h"
-#include "kernels/gate_impl.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -21,12 +20,10 @@ Cost backward_cost(const ValueEmbeddingBackwardArgs& args) {
   return {.bytes = 2.0 * static_cast<double>(args.dv.bytes()) + gate_bytes(args)};
 }
 
-Operation<ValueEmbeddingArgs> value_forward("value_embedding", &host::value_embedding, &cost);
-Operation<ValueEmbeddingBackwardArgs> value_backward("value_embedding_backward",
-                                                     &host::value_embedding_backward,
-                                                     &backward_cost);
-Operation<SmearArgs> smear_forward("smear", &host::smear);
-Operation<SmearBackwardArgs> smear_back("smear_backward", &host::smear_backward);
+Operation<ValueEmbeddingArgs> value_forward("value_embedding", &cost);
+Operation<ValueEmbeddingBackwardArgs> value_backward("value_embedding_backward", &backward_cost);
+Operation<SmearArgs> smear_forward("smear");
+Operation<SmearBackwardArgs> smear_back("smear_backward");
 
 // What both directions of the value embedding read.
 template <class Args>

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/argument_check.h"
-#include "kernels/gemm_impl.h"
+#include "kernels/host/gemm.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -19,9 +19,7 @@ Cost cost(const GemmArgs& args) {
           .flops = 2.0 * static_cast<double>(args.d.numel()) * static_cast<double>(k)};
 }
 
-void gemm_on_host(const GemmArgs& args) { host::gemm_in_use()(args); }
-
-Operation<GemmArgs> operation("gemm", &gemm_on_host, &cost);
+Operation<GemmArgs> operation("gemm", &cost);
 GemmBackend device;
 
 Shape matrix_shape(const Tensor& like, std::int64_t rows, std::int64_t columns) {
@@ -29,6 +27,12 @@ Shape matrix_shape(const Tensor& like, std::int64_t rows, std::int64_t columns) 
 }
 
 }  // namespace
+
+std::string product_shape(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t k,
+                          std::int64_t n, std::int64_t batch) {
+  return concat(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', ' ', m, 'x', k, 'x', n,
+                batch == 1 ? std::string{} : concat(" x", batch));
+}
 
 void gemm(Stream& stream, const GemmArgs& args) {
   ArgumentCheck check("gemm");
@@ -56,11 +60,6 @@ void gemm(Stream& stream, const GemmArgs& args) {
     check.same_or_apart("d", args.d, "c", args.c);
   }
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});
-}
-
-host::Gemm& host::gemm_in_use() {
-  static Gemm gemm = &host::gemm;
-  return gemm;
 }
 
 void use_gemm_table(const std::filesystem::path& path) {

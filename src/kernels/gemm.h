@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -26,6 +27,11 @@ struct GemmArgs {
   bool transpose_b = false;
 };
 void gemm(Stream& stream, const GemmArgs& args);
+
+// How reports name a product, and `batch` of them: "NT 1024x384x1536", where op(a) is (m, k) and
+// op(b) is (k, n); "... x8".
+std::string product_shape(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t k,
+                          std::int64_t n, std::int64_t batch);
 
 // A backend that has several algorithms for a product chooses by a table, which makes another run
 // compute it in exactly the same way. Called before the first product: algorithms come from the

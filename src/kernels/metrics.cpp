@@ -1,13 +1,12 @@
 #include "kernels/metrics.h"
 
 #include "kernels/argument_check.h"
-#include "kernels/metrics_impl.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo {
 namespace {
-Operation<WriteMetricsArgs> operation("write_metrics", host::write_metrics);
+Operation<WriteMetricsArgs> operation("write_metrics");
 }  // namespace
 
 void write_metrics(Stream& stream, const WriteMetricsArgs& args) {

@@ -5,17 +5,16 @@
 #include <string_view>
 
 #include "kernels/argument_check.h"
-#include "kernels/muon_impl.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo {
 namespace {
 
-Operation<MuonNesterovArgs> nesterov_operation("muon_nesterov", host::muon_nesterov);
-Operation<MuonInputArgs> input_operation("muon_input", host::muon_input);
-Operation<MuonScaleArgs> scale_operation("muon_scale", host::muon_scale);
-Operation<MuonCommitArgs> commit_operation("muon_commit", host::muon_commit);
+Operation<MuonNesterovArgs> nesterov_operation("muon_nesterov");
+Operation<MuonInputArgs> input_operation("muon_input");
+Operation<MuonScaleArgs> scale_operation("muon_scale");
+Operation<MuonCommitArgs> commit_operation("muon_commit");
 
 void check_count(ArgumentCheck& check, std::string_view name, const Tensor& t, std::int64_t n) {
   check.any_shape(name, t);

@@ -61,7 +61,7 @@ struct MuonScaleArgs {
 };
 void muon_scale(Stream& stream, const MuonScaleArgs& args);
 
-// Steps 1 and 10, if scalars.commit, else nothing. With lr = float(scalars.muon_lr * rate):
+// Steps 1 and 10, if scalars.commit, else nothing. With lr = float(scalars.matrix_lr * rate):
 // weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum, grad *
 // scalars.gradient_scale, 1 - mu); variance = new_variance. A rank that holds only elements, or
 // only the variance, of a matrix leaves the other tensors out.

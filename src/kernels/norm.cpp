@@ -1,14 +1,13 @@
 #include "kernels/norm.h"
 
 #include "kernels/argument_check.h"
-#include "kernels/norm_impl.h"
 #include "kernels/operation.h"
 
 namespace muo {
 namespace {
 
-Operation<RmsNormArgs> forward("rms_norm", &host::rms_norm);
-Operation<RmsNormBackwardArgs> backward("rms_norm_backward", &host::rms_norm_backward);
+Operation<RmsNormArgs> forward("rms_norm");
+Operation<RmsNormBackwardArgs> backward("rms_norm_backward");
 
 }  // namespace
 

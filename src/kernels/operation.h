@@ -6,15 +6,35 @@
 #include <string_view>
 #include <type_traits>
 #include <typeindex>
-#include <vector>
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace muo {
 
-// The operations of the program, one per type of arguments. The list exists so that the CUDA
-// plug-in can register its kernels and a test can name those that lack one.
+// What an operation runs, by backend: the kernel for one type of arguments.
+struct Kernels {
+  using AnyFunction = void (*)();
+  AnyFunction host = nullptr;  // void (*)(const Args&)
+  AnyFunction cuda = nullptr;  // void (*)(NativeStream, const Args&)
+};
+// The one entry of a type of arguments, made where it is first asked for.
+Kernels& kernels_of(std::type_index arguments);
+
+// At the end of a backend's file, one for each operation: makes its kernel known when the library
+// that holds it is loaded.
+template <class Args>
+struct KernelRegistration {
+  explicit KernelRegistration(void (*kernel)(const Args&)) {
+    kernels_of(typeid(Args)).host = reinterpret_cast<Kernels::AnyFunction>(kernel);
+  }
+  explicit KernelRegistration(void (*kernel)(NativeStream, const Args&)) {
+    kernels_of(typeid(Args)).cuda = reinterpret_cast<Kernels::AnyFunction>(kernel);
+  }
+};
+
+// The operations of the program, one per type of arguments. The list exists so that a test can name
+// those that a backend lacks.
 class OperationBase {
  public:
   OperationBase(std::string_view name, std::type_index arguments);
@@ -24,20 +44,17 @@ class OperationBase {
 
   [[nodiscard]] std::string_view name() const { return name_; }
   [[nodiscard]] std::type_index arguments() const { return arguments_; }
-  [[nodiscard]] bool has_cuda() const { return cuda_ != nullptr; }
+  [[nodiscard]] bool has_host() const { return kernels_.host != nullptr; }
+  [[nodiscard]] bool has_cuda() const { return kernels_.cuda != nullptr; }
 
   static std::span<OperationBase* const> all();
 
  protected:
-  using AnyFunction = void (*)();
-  AnyFunction cuda_ = nullptr;
+  const Kernels& kernels_;
 
  private:
   std::string_view name_;
   std::type_index arguments_;
-
-  template <class Args>
-  friend void register_cuda_kernel(void (*kernel)(NativeStream, const Args&));
 };
 
 // What an operation writes, reads, and does both to (in-out); absent tensors are skipped.
@@ -47,50 +64,45 @@ struct Touched {
   std::initializer_list<Tensor> reads;
 };
 
-// An operation is a POD of arguments and one function per backend. Define one per operation at
+// An operation is a POD of arguments and a kernel per backend. Define one per operation at
 // namespace scope in the family's .cpp; the front function checks the arguments, then submits.
-// Dispatch happens once, at capture; a replay calls the implementation directly.
+// Dispatch happens once, at capture; a replay calls the kernel directly.
 template <class Args>
 class Operation final : public OperationBase {
   static_assert(std::is_trivially_copyable_v<Args>);
 
  public:
-  using HostKernel = void (*)(const Args&);
-  using CudaKernel = void (*)(NativeStream, const Args&);
   using CostOf = Cost (*)(const Args&);  // of the host's kernel
 
   // `cost`: of an operation that memory does not bind, or that does not move all that it accesses.
-  Operation(std::string_view name, HostKernel host, CostOf cost = nullptr)
-      : OperationBase(name, typeid(Args)), host_(host), cost_(cost) {}
+  explicit Operation(std::string_view name, CostOf cost = nullptr)
+      : OperationBase(name, typeid(Args)), cost_(cost) {}
 
   void submit(Stream& stream, const Args& args, const Touched& touched) const {
-    if (stream.is_host()) {
-      std::array<Access, 32> list;  // more than any operation has; .at() checks
-      std::size_t count = 0;
-      for (const Tensor& t : touched.writes)
-        if (t) list.at(count++) = access_of(t, true);
-      for (const Tensor& t : touched.updates)
-        if (t) list.at(count++) = access_of(t, true, /*reads_too=*/true);
-      for (const Tensor& t : touched.reads)
-        if (t) list.at(count++) = access_of(t, false);
-      stream.enqueue_host(name(), {list.data(), count}, [host = host_, args] { host(args); });
-      if (cost_ != nullptr) stream.note_cost(cost_(args));
-    } else {
-      MUO_CHECK(has_cuda(), "operation '", name(), "' has no CUDA kernel");
-      reinterpret_cast<CudaKernel>(cuda_)(stream.native(), args);
+    const bool host = stream.is_host();
+    MUO_CHECK(host ? has_host() : has_cuda(), "operation '", name(), "' has no ",
+              host ? "host" : "CUDA", " kernel");
+    if (!host) {
+      using Cuda = void (*)(NativeStream, const Args&);
+      reinterpret_cast<Cuda>(kernels_.cuda)(stream.native(), args);
+      return;
     }
+    std::array<Access, 32> list;  // more than any operation has; .at() checks
+    std::size_t count = 0;
+    for (const Tensor& t : touched.writes)
+      if (t) list.at(count++) = access_of(t, true);
+    for (const Tensor& t : touched.updates)
+      if (t) list.at(count++) = access_of(t, true, /*reads_too=*/true);
+    for (const Tensor& t : touched.reads)
+      if (t) list.at(count++) = access_of(t, false);
+    using Host = void (*)(const Args&);
+    const auto kernel = reinterpret_cast<Host>(kernels_.host);
+    stream.enqueue_host(name(), {list.data(), count}, [kernel, args] { kernel(args); });
+    if (cost_ != nullptr) stream.note_cost(cost_(args));
   }
 
  private:
-  HostKernel host_;
   CostOf cost_;
 };
-
-template <class Args>
-void register_cuda_kernel(void (*kernel)(NativeStream, const Args&)) {
-  for (OperationBase* operation : OperationBase::all())
-    if (operation->arguments() == std::type_index(typeid(Args)))
-      operation->cuda_ = reinterpret_cast<OperationBase::AnyFunction>(kernel);
-}
 
 }  // namespace muo

@@ -2,11 +2,10 @@
 
 #include "base/check.h"
 #include "kernels/operation.h"
-#include "kernels/phase_clock_impl.h"
 
 namespace muo {
 namespace {
-Operation<LapArgs> operation("lap", host::lap);
+Operation<LapArgs> operation("lap");
 }  // namespace
 
 void lap(Stream& stream, const LapArgs& args) {

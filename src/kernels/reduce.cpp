@@ -2,14 +2,13 @@
 
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
-#include "kernels/reduce_impl.h"
 
 namespace muo {
 namespace {
 
-Operation<SumArgs> sum_operation("sum", &host::sum);
-Operation<SumSquaresArgs> sum_squares_operation("sum_squares", &host::sum_squares);
-Operation<LossTotalsArgs> loss_totals_operation("loss_totals", &host::loss_totals);
+Operation<SumArgs> sum_operation("sum");
+Operation<SumSquaresArgs> sum_squares_operation("sum_squares");
+Operation<LossTotalsArgs> loss_totals_operation("loss_totals");
 
 }  // namespace
 

@@ -2,14 +2,13 @@
 
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
-#include "kernels/residual_impl.h"
 
 namespace muo {
 namespace {
 
-Operation<MixNormArgs> forward("mix_norm", &host::mix_norm);
-Operation<MixBackwardArgs> backward("mix_backward", &host::mix_backward);
-Operation<AddArgs> addition("add", &host::add);
+Operation<MixNormArgs> forward("mix_norm");
+Operation<MixBackwardArgs> backward("mix_backward");
+Operation<AddArgs> addition("add");
 
 }  // namespace
 

@@ -5,14 +5,13 @@
 
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
-#include "kernels/rotary_impl.h"
 
 namespace muo {
 namespace {
 
-Operation<RotaryTableArgs> table("rotary_table", &host::rotary_table);
-Operation<RotaryNormArgs> forward("rotary_norm", &host::rotary_norm);
-Operation<RotaryNormBackwardArgs> backward("rotary_norm_backward", &host::rotary_norm_backward);
+Operation<RotaryTableArgs> table("rotary_table");
+Operation<RotaryNormArgs> forward("rotary_norm");
+Operation<RotaryNormBackwardArgs> backward("rotary_norm_backward");
 
 // x (b, t, heads, h) with an even h, and tables with a row for each position.
 void check_rows(ArgumentCheck& check, std::string_view name, const Tensor& x, const Tensor& cos,

@@ -1,12 +1,11 @@
 #include "kernels/step_scalars.h"
 
 #include "kernels/operation.h"
-#include "kernels/step_scalars_impl.h"
 
 namespace muo {
 namespace {
-Operation<AdvanceStepArgs> advance("advance_step", host::advance_step);
-Operation<FinishStepArgs> finish("finish_step", host::finish_step);
+Operation<AdvanceStepArgs> advance("advance_step");
+Operation<FinishStepArgs> finish("finish_step");
 }  // namespace
 
 void advance_step(Stream& stream, const AdvanceStepArgs& args) {

@@ -25,18 +25,18 @@ struct AdamHyper {
 };
 
 // Everything of the optimizer that a run, or a run of a sweep, may set: the schedules as data. In
-// device memory; changing it needs no new capture.
+// device memory; changing it needs no new capture. make_hyper_parameters() fills it.
 struct HyperParameters {
   std::int64_t iterations = 1;  // N, the horizon of the schedules
-  std::int64_t warmup_steps = 40;
+  std::int64_t warmup_steps = 0;
   std::int64_t warmdown_steps = 0;  // W = rint(warmdown_ratio * N), half to even
-  double final_lr_frac = 0.05;
-  double muon_lr = 0.02;            // initial
-  double muon_beta2 = 0.9;          // NorMuon's factored variance
-  double muon_weight_decay = 0.28;  // initial; to zero along a cosine, or a line
+  double final_lr_frac = 0;
+  double matrix_lr = 0;          // Muon's, initial
+  double muon_beta2 = 0;         // NorMuon's factored variance
+  double muon_weight_decay = 0;  // initial; to zero along a cosine, or a line
   std::int64_t linear_weight_decay = 0;
-  double muon_momentum_start = 0.85, muon_momentum_peak = 0.97, muon_momentum_end = 0.90;
-  std::int64_t muon_momentum_ramp = 400;  // steps from start to peak
+  double muon_momentum_start = 0, muon_momentum_peak = 0, muon_momentum_end = 0;
+  std::int64_t muon_momentum_ramp = 1;  // steps from start to peak
   AdamHyper adam[kMaxAdamGroups] = {};
   // Of the numerics guard (kernels/commit.h); 0 turns each off.
   double max_grad_norm = 0;        // above it gradients are scaled down to it
@@ -59,7 +59,8 @@ struct StepScalars {
   float lr_multiplier = 0;
   float muon_momentum = 0;
   float muon_beta2 = 0;
-  double muon_lr = 0;  // double: each shape multiplies sqrt(max(1, rows / columns)) before rounding
+  double matrix_lr =
+      0;  // double: each shape multiplies sqrt(max(1, rows / columns)) before rounding
   float muon_weight_decay = 0;
   struct Adam {
     float lr, beta1, beta2, eps, weight_decay;
@@ -108,7 +109,7 @@ MUO_HOST_DEVICE inline void fill_step_scalars(const HyperParameters& hyper, Step
   scalars.lr_multiplier = static_cast<float>(multiplier);
   scalars.muon_momentum = static_cast<float>(muon_momentum_at(hyper, scalars.step));
   scalars.muon_beta2 = static_cast<float>(hyper.muon_beta2);
-  scalars.muon_lr = hyper.muon_lr * multiplier;
+  scalars.matrix_lr = hyper.matrix_lr * multiplier;
   scalars.muon_weight_decay = static_cast<float>(muon_weight_decay_at(hyper, scalars.step));
   const auto t = static_cast<float>(scalars.updates + 1);
   for (int i = 0; i < kMaxAdamGroups; ++i) {

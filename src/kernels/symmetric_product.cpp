@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "kernels/argument_check.h"
-#include "kernels/gemm_impl.h"
+#include "kernels/gemm.h"
+#include "kernels/host/symmetric_product.h"
 #include "kernels/operation.h"
-#include "kernels/symmetric_product_impl.h"
 
 namespace muo {
 namespace {
@@ -17,7 +17,7 @@ Cost cost(const SymmetricProductArgs& args) {
           .flops = host::symmetric_product_flops(args)};
 }
 
-Operation<SymmetricProductArgs> operation("symmetric_product", &host::symmetric_product, &cost);
+Operation<SymmetricProductArgs> operation("symmetric_product", &cost);
 
 }  // namespace
 

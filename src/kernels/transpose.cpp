@@ -2,12 +2,11 @@
 
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
-#include "kernels/transpose_impl.h"
 
 namespace muo {
 namespace {
 
-Operation<TransposeArgs> operation("transpose", &host::transpose);
+Operation<TransposeArgs> operation("transpose");
 
 }  // namespace
 

@@ -21,6 +21,13 @@ TEST(Operations, HaveNamesAndArgumentTypesOfTheirOwn) {
   EXPECT_FALSE(names.empty());
 }
 
+TEST(Operations, HaveAHostKernelEach) {
+  std::string lacking;
+  for (const OperationBase* operation : OperationBase::all())
+    if (!operation->has_host()) lacking += std::string(operation->name()) + " ";
+  EXPECT_EQ(lacking, "");
+}
+
 // Loading the plug-in needs the CUDA libraries, but no GPU.
 TEST(Operations, HaveACudaKernelEach) {
   const LoadedPlugin cuda = load_plugin("muograph_cuda");

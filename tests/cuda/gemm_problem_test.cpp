@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "kernels/gemm_impl.h"
+#include "kernels/host/gemm.h"
 
 namespace muo {
 namespace {

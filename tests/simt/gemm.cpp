@@ -2,6 +2,8 @@
 // What the backend computes by a kernel of its own, it computes by that. There is one algorithm,
 // which the table of algorithms gets as if it had been measured.
 
+#include "kernels/host/gemm.h"
+
 #include <cstring>
 #include <vector>
 
@@ -9,8 +11,7 @@
 #include "kernels/cuda/gemm_problem.h"
 #include "kernels/cuda/gemm_run.h"
 #include "kernels/cuda/gemm_scale.h"
-#include "kernels/cuda/registration.h"
-#include "kernels/gemm_impl.h"
+#include "kernels/operation.h"
 #include "simt/emulator/launch.h"
 
 namespace muo::simt {
@@ -28,7 +29,7 @@ void gemm(NativeStream stream, const GemmArgs& args) {
   stream->host.enqueue_host("gemm", {}, [args] { host::gemm_in_use()(args); });
 }
 
-const cuda::KernelRegistration<GemmArgs> registration(&gemm);
+const KernelRegistration<GemmArgs> registration(&gemm);
 
 [[maybe_unused]] const bool kOffered = [] {
   cuda::offer_gemm_table([] { return kHere; });

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/gemm.h"
-#include "kernels/gemm_impl.h"
+#include "kernels/host/gemm.h"
 
 namespace muo::test {
 

@@ -1,7 +1,7 @@
 #include "kernels/activation.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 
 namespace muo::cuda {
 namespace {

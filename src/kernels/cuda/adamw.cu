@@ -2,7 +2,7 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/lerp.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo::cuda {

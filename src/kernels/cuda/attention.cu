@@ -4,7 +4,7 @@
 #include "kernels/attention_choice.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/flash.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/launch.h"
 
 // Which implementation computes attention is kernels/attention_choice.h's decision; here it is

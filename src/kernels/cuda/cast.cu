@@ -1,6 +1,6 @@
 #include "kernels/cast.h"
 #include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 
 namespace muo::cuda {
 namespace {

@@ -1,5 +1,5 @@
 #include "kernels/commit.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/launch.h"
 
 namespace muo::cuda {

@@ -5,7 +5,7 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/index_check.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/ptx.h"
 
 namespace muo::cuda {

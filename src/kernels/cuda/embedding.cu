@@ -1,7 +1,7 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/index_check.h"
-#include "kernels/cuda/registration.h"
 #include "kernels/embedding.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/vector.h"
 
 namespace muo::cuda {

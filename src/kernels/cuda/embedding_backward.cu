@@ -4,8 +4,8 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/index_check.h"
-#include "kernels/cuda/registration.h"
 #include "kernels/embedding.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/stream_context.h"
 #include "runtime/cuda/vector.h"
 

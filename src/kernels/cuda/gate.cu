@@ -2,9 +2,9 @@
 
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/index_check.h"
-#include "kernels/cuda/registration.h"
 #include "kernels/cuda/sums.h"
 #include "kernels/gate.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/vector.h"
 
 namespace muo::cuda {

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_scale.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/relaxed_capture.h"
 #include "runtime/cuda/stream_context.h"

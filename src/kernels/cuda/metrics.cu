@@ -1,7 +1,7 @@
 #include <cstddef>
 
-#include "kernels/cuda/registration.h"
 #include "kernels/metrics.h"
+#include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 #include "runtime/cuda/launch.h"
 

@@ -2,8 +2,8 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/lerp.h"
-#include "kernels/cuda/registration.h"
 #include "kernels/muon.h"
+#include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 #include "runtime/cuda/stream_context.h"
 #include "runtime/cuda/vector.h"
@@ -196,7 +196,7 @@ struct Commit {
   template <int N>
   __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in) const {
     if (scalars->commit == 0) return;
-    const auto lr = static_cast<float>(scalars->muon_lr * rate);
+    const auto lr = static_cast<float>(scalars->matrix_lr * rate);
     const float decay = lr * scalars->muon_weight_decay;
     const float weight_of_gradient = 1.0F - scalars->muon_momentum;
 #pragma unroll

@@ -1,7 +1,7 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/dispatch.h"
-#include "kernels/cuda/registration.h"
 #include "kernels/norm.h"
+#include "kernels/operation.h"
 #include "runtime/cuda/vector.h"
 
 namespace muo::cuda {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "kernels/phase_clock.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/ptx.h"

@@ -1,6 +1,6 @@
 #include "kernels/cuda/index_check.h"
-#include "kernels/cuda/registration.h"
 #include "kernels/cuda/sums.h"
+#include "kernels/operation.h"
 #include "kernels/reduce.h"
 #include "runtime/cuda/vector.h"
 

@@ -1,8 +1,8 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/registration.h"
 #include "kernels/cuda/sums.h"
+#include "kernels/operation.h"
 #include "kernels/residual.h"
 #include "runtime/cuda/vector.h"
 

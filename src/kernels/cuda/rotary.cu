@@ -1,6 +1,6 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/dispatch.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "kernels/rotary.h"
 #include "runtime/cuda/vector.h"
 

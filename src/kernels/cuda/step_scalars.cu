@@ -1,4 +1,4 @@
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 #include "runtime/cuda/launch.h"
 

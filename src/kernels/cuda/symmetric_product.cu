@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/gemm_run.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "kernels/symmetric_product.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/vector.h"

@@ -1,5 +1,5 @@
 #include "kernels/cuda/dispatch.h"
-#include "kernels/cuda/registration.h"
+#include "kernels/operation.h"
 #include "kernels/transpose.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/vector.h"

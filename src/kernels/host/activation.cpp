@@ -1,14 +1,14 @@
-#include "kernels/activation_impl.h"
+#include "kernels/activation.h"
+
 #include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
 
 // max(0, x) in this order keeps NaN.
 simd::F32 relu(simd::F32 x) { return simd::max(simd::broadcast(0.0F), x); }
-
-}  // namespace
 
 void relu_squared(const ReluSquaredArgs& args) {
   dispatch(args.x.dtype, [&]<class T>() {
@@ -33,4 +33,8 @@ void relu_squared_backward(const ReluSquaredBackwardArgs& args) {
   });
 }
 
+const KernelRegistration<ReluSquaredArgs> kReluSquared(&relu_squared);
+const KernelRegistration<ReluSquaredBackwardArgs> kReluSquaredBackward(&relu_squared_backward);
+
+}  // namespace
 }  // namespace muo::host

@@ -1,9 +1,11 @@
+#include "kernels/adamw.h"
+
 #include <cmath>
 
-#include "kernels/adamw_impl.h"
-#include "kernels/cast_impl.h"
+#include "kernels/host/cast.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/lerp.h"
+#include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo::host {
@@ -33,8 +35,6 @@ void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s, float gradient_
   }
 }
 
-}  // namespace
-
 void adamw(const AdamwArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (scalars->commit == 0) return;
@@ -44,4 +44,7 @@ void adamw(const AdamwArgs& args) {
   if (args.replica) cast({.y = args.replica, .x = args.weight});
 }
 
+const KernelRegistration<AdamwArgs> kAdamw(&adamw);
+
+}  // namespace
 }  // namespace muo::host

@@ -1,8 +1,11 @@
+#include "kernels/attention.h"
+
 #include <cmath>
 
-#include "kernels/attention_impl.h"
+#include "kernels/host/attention.h"
 #include "kernels/host/attention_tile.h"
 #include "kernels/host/onednn.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -146,6 +149,12 @@ void attention_of(const AttentionArgs& args) {
   }
 }
 
+void attention(const AttentionArgs& args) {
+  dispatch_operand(args.q.dtype, [&]<class Operand>() { attention_of<Operand>(args); });
+}
+
+const KernelRegistration<AttentionArgs> kAttention(&attention);
+
 }  // namespace
 
 bool attention_multiplies_bf16() {
@@ -155,10 +164,6 @@ bool attention_multiplies_bf16() {
 #else
   return false;
 #endif
-}
-
-void attention(const AttentionArgs& args) {
-  dispatch_operand(args.q.dtype, [&]<class Operand>() { attention_of<Operand>(args); });
 }
 
 }  // namespace muo::host

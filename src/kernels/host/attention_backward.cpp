@@ -1,5 +1,7 @@
-#include "kernels/attention_impl.h"
+#include "kernels/attention.h"
+#include "kernels/host/attention.h"
 #include "kernels/host/attention_tile.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -183,11 +185,13 @@ void attention_backward_of(const AttentionBackwardArgs& args) {
   }
 }
 
-}  // namespace
-
 void attention_backward(const AttentionBackwardArgs& args) {
   dispatch_operand(args.q.dtype, [&]<class Operand>() { attention_backward_of<Operand>(args); });
 }
+
+const KernelRegistration<AttentionBackwardArgs> kAttentionBackward(&attention_backward);
+
+}  // namespace
 
 std::int64_t attention_workspace(std::int64_t t, std::int64_t h, DType dtype) {
   Workspace counted;

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention_impl.h"
+#include "kernels/host/attention.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 

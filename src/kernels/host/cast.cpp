@@ -1,5 +1,8 @@
-#include "kernels/cast_impl.h"
+
+#include "kernels/host/cast.h"
+
 #include "kernels/host/simd_bf16.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -22,4 +25,7 @@ void cast(const CastArgs& args) {
     convert<float, BF16>(args);
 }
 
+namespace {
+const KernelRegistration<CastArgs> kCast(&cast);
+}  // namespace
 }  // namespace muo::host

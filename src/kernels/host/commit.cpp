@@ -1,9 +1,12 @@
+#include "kernels/commit.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/commit_impl.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
+namespace {
 
 void agree_commit(const AgreeCommitArgs& args) {
   decide(*args.hyper.as_struct<HyperParameters>(), args.totals.as<double>(), args.totals.numel(),
@@ -20,4 +23,8 @@ void note_nonfinite(const NoteNonfiniteArgs& args) {
   *place = std::max(*place, kNoPlace - static_cast<double>(args.base + (bad - x) * args.stride));
 }
 
+const KernelRegistration<AgreeCommitArgs> kAgreeCommit(&agree_commit);
+const KernelRegistration<NoteNonfiniteArgs> kNoteNonfinite(&note_nonfinite);
+
+}  // namespace
 }  // namespace muo::host

@@ -1,13 +1,15 @@
+#include "kernels/cross_entropy.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
-#include "kernels/cross_entropy_impl.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/scratch.h"
 #include "kernels/host/simd_bf16.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -153,8 +155,6 @@ float row(BF16* logits, std::int32_t target, const CrossEntropyArgs& args) {
   return loss;
 }
 
-}  // namespace
-
 void cross_entropy(const CrossEntropyArgs& args) {
   auto* losses = args.losses.as<float>();
   const auto* targets = args.targets.as<std::int32_t>();
@@ -174,4 +174,8 @@ void soft_cap(const SoftCapArgs& args) {
     });
 }
 
+const KernelRegistration<CrossEntropyArgs> kCrossEntropy(&cross_entropy);
+const KernelRegistration<SoftCapArgs> kSoftCap(&soft_cap);
+
+}  // namespace
 }  // namespace muo::host

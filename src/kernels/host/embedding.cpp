@@ -1,9 +1,11 @@
+#include "kernels/embedding.h"
+
 #include <algorithm>
 
-#include "kernels/embedding_impl.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/host/tokens.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -39,8 +41,6 @@ void embedding_backward_of(const EmbeddingBackwardArgs& args) {
     }
 }
 
-}  // namespace
-
 void embedding(const EmbeddingArgs& args) {
   dispatch(args.table.dtype, [&]<class T>() { embedding_of<T>(args); });
 }
@@ -48,4 +48,8 @@ void embedding_backward(const EmbeddingBackwardArgs& args) {
   dispatch(args.dy.dtype, [&]<class T>() { embedding_backward_of<T>(args); });
 }
 
+const KernelRegistration<EmbeddingArgs> kEmbedding(&embedding);
+const KernelRegistration<EmbeddingBackwardArgs> kEmbeddingBackward(&embedding_backward);
+
+}  // namespace
 }  // namespace muo::host

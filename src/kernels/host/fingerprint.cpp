@@ -1,9 +1,11 @@
+#include "kernels/fingerprint.h"
+
 #include <bit>
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/fingerprint_impl.h"
 #include "kernels/host/dispatch.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -22,12 +24,13 @@ std::uint64_t hash(const T* x, std::int64_t n) {
   return sum;
 }
 
-}  // namespace
-
 void fingerprint(const FingerprintArgs& args) {
   dispatch(args.x.dtype, [&]<class T>() {
     *args.out.as<std::int64_t>() = static_cast<std::int64_t>(hash(args.x.as<T>(), args.x.numel()));
   });
 }
 
+const KernelRegistration<FingerprintArgs> kFingerprint(&fingerprint);
+
+}  // namespace
 }  // namespace muo::host

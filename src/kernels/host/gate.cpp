@@ -1,11 +1,13 @@
+#include "kernels/gate.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "kernels/gate_impl.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/host/tokens.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -143,8 +145,6 @@ void smear_backward_of(const SmearBackwardArgs& args) {
   put(args.dlambda.as<float>(), &dlambda, 1, args.accumulate);
 }
 
-}  // namespace
-
 void value_embedding(const ValueEmbeddingArgs& args) {
   dispatch(args.x.dtype, [&]<class T>() { value_embedding_of<T>(args); });
 }
@@ -158,4 +158,11 @@ void smear_backward(const SmearBackwardArgs& args) {
   dispatch(args.x.dtype, [&]<class T>() { smear_backward_of<T>(args); });
 }
 
+const KernelRegistration<ValueEmbeddingArgs> kValueEmbedding(&value_embedding);
+const KernelRegistration<ValueEmbeddingBackwardArgs> kValueEmbeddingBackward(
+    &value_embedding_backward);
+const KernelRegistration<SmearArgs> kSmear(&smear);
+const KernelRegistration<SmearBackwardArgs> kSmearBackward(&smear_backward);
+
+}  // namespace
 }  // namespace muo::host

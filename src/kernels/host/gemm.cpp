@@ -1,9 +1,12 @@
+#include "kernels/gemm.h"
+
 #include <algorithm>
 
-#include "kernels/gemm_impl.h"
 #include "kernels/host/dispatch.h"
+#include "kernels/host/gemm.h"
 #include "kernels/host/gemm_block.h"
 #include "kernels/host/scratch.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -143,5 +146,14 @@ void gemm(const GemmArgs& args) {
       run(args.a.as<float>(), args.b.as<float>(), c, args.d.as<float>());
   });
 }
+
+Gemm& gemm_in_use() {
+  static Gemm in_use = &gemm;
+  return in_use;
+}
+
+namespace {
+const KernelRegistration<GemmArgs> kGemm(+[](const GemmArgs& args) { gemm_in_use()(args); });
+}  // namespace
 
 }  // namespace muo::host

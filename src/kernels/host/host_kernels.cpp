@@ -1,6 +1,6 @@
 #include "kernels/host_kernels.h"
 
-#include "kernels/attention_impl.h"
+#include "kernels/host/attention.h"
 
 namespace muo {
 

@@ -1,9 +1,12 @@
+#include "kernels/metrics.h"
+
 #include <atomic>
 
-#include "kernels/metrics_impl.h"
+#include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo::host {
+namespace {
 
 void write_metrics(const WriteMetricsArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
@@ -17,4 +20,7 @@ void write_metrics(const WriteMetricsArgs& args) {
   sequence.store(scalars->step + 1, std::memory_order_release);
 }
 
+const KernelRegistration<WriteMetricsArgs> kWriteMetrics(&write_metrics);
+
+}  // namespace
 }  // namespace muo::host

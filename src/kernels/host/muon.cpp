@@ -1,11 +1,13 @@
+#include "kernels/muon.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cast_impl.h"
+#include "kernels/host/cast.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/lerp.h"
-#include "kernels/muon_impl.h"
+#include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo::host {
@@ -173,8 +175,6 @@ void muon_input_of(const MuonInputArgs& args) {
   }
 }
 
-}  // namespace
-
 void muon_input(const MuonInputArgs& args) {
   dispatch(args.x.dtype, [&]<class T>() { muon_input_of<T>(args); });
 }
@@ -219,7 +219,7 @@ void muon_commit(const MuonCommitArgs& args) {
     std::memcpy(args.variance.data, args.new_variance.data,
                 static_cast<std::size_t>(args.variance.bytes()));
   if (!args.weight) return;
-  const auto lr = static_cast<float>(scalars->muon_lr * args.rate);
+  const auto lr = static_cast<float>(scalars->matrix_lr * args.rate);
   const float decay = lr * scalars->muon_weight_decay;
   const Lerp to_momentum(1.0F - scalars->muon_momentum);
   const float gradient_scale = scalars->gradient_scale;
@@ -236,4 +236,10 @@ void muon_commit(const MuonCommitArgs& args) {
   if (args.replica) cast({.y = args.replica, .x = args.weight});
 }
 
+const KernelRegistration<MuonNesterovArgs> kMuonNesterov(&muon_nesterov);
+const KernelRegistration<MuonInputArgs> kMuonInput(&muon_input);
+const KernelRegistration<MuonScaleArgs> kMuonScale(&muon_scale);
+const KernelRegistration<MuonCommitArgs> kMuonCommit(&muon_commit);
+
+}  // namespace
 }  // namespace muo::host

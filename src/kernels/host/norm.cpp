@@ -1,8 +1,10 @@
+#include "kernels/norm.h"
+
 #include <cmath>
 
 #include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
-#include "kernels/norm_impl.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -30,8 +32,6 @@ void backward_row(T* dx, const T* dy, const T* y, float rstd, std::int64_t c) {
   });
 }
 
-}  // namespace
-
 void rms_norm(const RmsNormArgs& args) {
   const std::int64_t n = args.x.shape[0];
   const std::int64_t c = args.x.shape[1];
@@ -54,4 +54,8 @@ void rms_norm_backward(const RmsNormBackwardArgs& args) {
   });
 }
 
+const KernelRegistration<RmsNormArgs> kRmsNorm(&rms_norm);
+const KernelRegistration<RmsNormBackwardArgs> kRmsNormBackward(&rms_norm_backward);
+
+}  // namespace
 }  // namespace muo::host

@@ -1,9 +1,12 @@
+#include "kernels/phase_clock.h"
+
 #include <chrono>
 
 #include "base/thread_time.h"
-#include "kernels/phase_clock_impl.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
+namespace {
 
 void lap(const LapArgs& args) {
   auto& clock = *args.clock.as_struct<PhaseClock>();
@@ -20,4 +23,7 @@ void lap(const LapArgs& args) {
   clock.thread_last = thread;
 }
 
+const KernelRegistration<LapArgs> kLap(&lap);
+
+}  // namespace
 }  // namespace muo::host

@@ -1,5 +1,7 @@
+#include "kernels/reduce.h"
+
 #include "kernels/host/simd.h"
-#include "kernels/reduce_impl.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -23,8 +25,6 @@ double reduce(const float* x, std::int64_t n, const Add& add) {
 }
 
 void put(double* out, bool accumulate, double value) { *out = accumulate ? *out + value : value; }
-
-}  // namespace
 
 void sum(const SumArgs& args) {
   const auto add = [](simd::F64 a, simd::F64 x) { return a + x; };
@@ -64,4 +64,9 @@ void loss_totals(const LossTotalsArgs& args) {
   out[3] += static_cast<double>(text);
 }
 
+const KernelRegistration<SumArgs> kSum(&sum);
+const KernelRegistration<SumSquaresArgs> kSumSquares(&sum_squares);
+const KernelRegistration<LossTotalsArgs> kLossTotals(&loss_totals);
+
+}  // namespace
 }  // namespace muo::host

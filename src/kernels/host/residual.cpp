@@ -1,8 +1,10 @@
+#include "kernels/residual.h"
+
 #include <cmath>
 
 #include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
-#include "kernels/residual_impl.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -78,8 +80,6 @@ void add_of(const AddArgs& args) {
   });
 }
 
-}  // namespace
-
 void mix_norm(const MixNormArgs& args) {
   dispatch(args.x.dtype, [&]<class T>() { mix_norm_of<T>(args); });
 }
@@ -90,4 +90,9 @@ void add(const AddArgs& args) {
   dispatch(args.y.dtype, [&]<class T>() { add_of<T>(args); });
 }
 
+const KernelRegistration<MixNormArgs> kMixNorm(&mix_norm);
+const KernelRegistration<MixBackwardArgs> kMixBackward(&mix_backward);
+const KernelRegistration<AddArgs> kAdd(&add);
+
+}  // namespace
 }  // namespace muo::host

@@ -1,8 +1,10 @@
+#include "kernels/rotary.h"
+
 #include <cmath>
 
 #include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
-#include "kernels/rotary_impl.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 
@@ -78,8 +80,6 @@ void backward_row(T* dx, const T* y, const T* cos, const T* sin, std::int64_t ha
   });
 }
 
-}  // namespace
-
 void rotary_table(const RotaryTableArgs& args) {
   dispatch(args.cos.dtype, [&]<class T>() {
     fill_tables(args.cos.as<T>(), args.sin.as<T>(), args.cos.shape[0], args.cos.shape[1],
@@ -116,4 +116,9 @@ void rotary_norm_backward(const RotaryNormBackwardArgs& args) {
   });
 }
 
+const KernelRegistration<RotaryTableArgs> kRotaryTable(&rotary_table);
+const KernelRegistration<RotaryNormArgs> kRotaryNorm(&rotary_norm);
+const KernelRegistration<RotaryNormBackwardArgs> kRotaryNormBackward(&rotary_norm_backward);
+
+}  // namespace
 }  // namespace muo::host

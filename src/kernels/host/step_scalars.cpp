@@ -1,6 +1,9 @@
-#include "kernels/step_scalars_impl.h"
+#include "kernels/step_scalars.h"
+
+#include "kernels/operation.h"
 
 namespace muo::host {
+namespace {
 
 void advance_step(const AdvanceStepArgs& args) {
   fill_step_scalars(*args.hyper.as_struct<HyperParameters>(),
@@ -13,4 +16,8 @@ void finish_step(const FinishStepArgs& args) {
   scalars->updates += scalars->commit;
 }
 
+const KernelRegistration<AdvanceStepArgs> kAdvanceStep(&advance_step);
+const KernelRegistration<FinishStepArgs> kFinishStep(&finish_step);
+
+}  // namespace
 }  // namespace muo::host

@@ -1,9 +1,12 @@
+#include "kernels/host/symmetric_product.h"
+
 #include <algorithm>
 
 #include "kernels/host/dispatch.h"
 #include "kernels/host/gemm_block.h"
 #include "kernels/host/scratch.h"
-#include "kernels/symmetric_product_impl.h"
+#include "kernels/operation.h"
+#include "kernels/symmetric_product.h"
 
 namespace muo::host {
 namespace {
@@ -72,18 +75,6 @@ void multiply(const Product& p, const T* a, const T* b, const T* c, T* d) {
   lower_triangle<T, T>(p, {a, p.transpose_a ? p.n : p.k}, {b, p.n}, {d, p.n});
 }
 
-}  // namespace
-
-double symmetric_product_flops(const SymmetricProductArgs& args) {
-  const std::int64_t n = args.d.shape[1];
-  const std::int64_t k = args.a.shape[args.transpose_a ? 1 : 2];
-  std::int64_t elements = 0;
-  for (std::int64_t i = 0; i < n; i += kRows)
-    elements += std::min(kRows, n - i) * std::min(i + kRows, n);
-  return 2.0 * static_cast<double>(args.d.shape[0]) * static_cast<double>(elements) *
-         static_cast<double>(k);
-}
-
 void symmetric_product(const SymmetricProductArgs& args) {
   const std::int64_t n = args.d.shape[1];
   const bool adds = args.c && args.beta != 0.0F;
@@ -103,6 +94,20 @@ void symmetric_product(const SymmetricProductArgs& args) {
       finish(d, args.diagonal, n);
     }
   });
+}
+
+const KernelRegistration<SymmetricProductArgs> kSymmetricProduct(&symmetric_product);
+
+}  // namespace
+
+double symmetric_product_flops(const SymmetricProductArgs& args) {
+  const std::int64_t n = args.d.shape[1];
+  const std::int64_t k = args.a.shape[args.transpose_a ? 1 : 2];
+  std::int64_t elements = 0;
+  for (std::int64_t i = 0; i < n; i += kRows)
+    elements += std::min(kRows, n - i) * std::min(i + kRows, n);
+  return 2.0 * static_cast<double>(args.d.shape[0]) * static_cast<double>(elements) *
+         static_cast<double>(k);
 }
 
 }  // namespace muo::host

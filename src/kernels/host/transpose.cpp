@@ -1,7 +1,9 @@
+#include "kernels/transpose.h"
+
 #include <algorithm>
 
 #include "kernels/host/dispatch.h"
-#include "kernels/transpose_impl.h"
+#include "kernels/operation.h"
 
 namespace muo::host {
 namespace {
@@ -18,8 +20,6 @@ void transpose_matrix(To* __restrict y, const From* __restrict x, std::int64_t r
           y[j * rows + i] = from_f32<To>(to_f32(x[i * columns + j]));
 }
 
-}  // namespace
-
 void transpose(const TransposeArgs& args) {
   const std::int64_t rows = args.x.shape[1];
   const std::int64_t columns = args.x.shape[2];
@@ -32,4 +32,7 @@ void transpose(const TransposeArgs& args) {
   });
 }
 
+const KernelRegistration<TransposeArgs> kTranspose(&transpose);
+
+}  // namespace
 }  // namespace muo::host

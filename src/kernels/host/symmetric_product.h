@@ -3,7 +3,8 @@
 #include "kernels/symmetric_product.h"
 
 namespace muo::host {
-void symmetric_product(const SymmetricProductArgs& args);
-// That it computes: of each block of rows all up to its last diagonal element.
+
+// What the kernel computes: of each block of rows all up to its last diagonal element.
 double symmetric_product_flops(const SymmetricProductArgs& args);
+
 }  // namespace muo::host

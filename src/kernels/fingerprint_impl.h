@@ -1,7 +1,0 @@
-#pragma once
-
-#include "kernels/fingerprint.h"
-
-namespace muo::host {
-void fingerprint(const FingerprintArgs& args);
-}

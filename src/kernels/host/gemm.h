@@ -1,0 +1,15 @@
+#pragma once
+
+#include "kernels/gemm.h"
+
+namespace muo::host {
+
+// Arguments as checked by the front (kernels/gemm.cpp).
+void gemm(const GemmArgs& args);
+
+// What computes products on streams of the host, and those of the SIMT tier: gemm(), unless a test
+// has put another function there, while no rank was running.
+using Gemm = void (*)(const GemmArgs&);
+Gemm& gemm_in_use();
+
+}  // namespace muo::host
