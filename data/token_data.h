@@ -29,8 +29,9 @@ struct DataOptions {
   bool held_out_only = false;  // all of `paths` is held out, and nothing to train on; no val_paths
   // Of training text, 0: all. Whole files are taken, in order, until it is reached.
   std::int64_t max_bytes = 0;
-  double val_fraction = 0.1;    // of the held-out part, when val_paths is empty
-  std::int64_t vocab_size = 0;  // for .bin shards: ids must be below; 0: byte tokenizer's
+  double val_fraction = 0.1;       // of the held-out part, when val_paths is empty
+  std::string tokenizer = "byte";  // of text
+  std::int64_t vocab_size = 0;     // for .bin shards: ids must be below; 0: byte tokenizer's
 };
 
 struct Corpus {

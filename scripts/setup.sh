@@ -11,7 +11,7 @@ set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$scripts/path.sh"
 
-packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev
+packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
           libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev)
 case "${1:-}" in
   "") ;;

@@ -13,7 +13,7 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
   if (config.group.plugin != nullptr)
     for (std::int64_t layer = 0; layer < config.model.n_layer; ++layer) {
       const AttentionSize size =
-          attention_size(config.model, config.batch, config.model.seq_len, layer, true);
+          attention_size(config.model, config.step.batch, config.model.seq_len, layer, true);
       if (!by_window.contains(size.window)) by_window[size.window] = describe_attention(size);
     }
   std::vector<std::string> notes;

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include "app/gpus.h"
 #include "app/run_memory.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "kernels/attention_method.h"
 
 namespace muo {
@@ -61,7 +61,7 @@ class Chooser {
     backend();
     devices();
     group_.ranks_per_device = static_cast<int>(options_.ranks_per_device);
-    group_.world = static_cast<int>(*options_.devices * options_.ranks_per_device);
+    group_.world = static_cast<int>(*options_.count * options_.ranks_per_device);
     communicator();
     return group_;
   }
@@ -97,19 +97,19 @@ class Chooser {
     if (host && options_.ranks_per_device != 1)
       throw InputError("--ranks-per-device: the host has virtual devices only; give --devices");
     const int there = host ? 0 : group_.plugin->device_count();
-    if (!options_.devices) {
-      options_.devices = host ? default_devices() : there;
+    if (!options_.count) {
+      options_.count = host ? default_devices() : there;
       if (host)
-        note("devices: {} ({} cores, at most {})", *options_.devices, usable_cores(),
+        note("devices: {} ({} cores, at most {})", *options_.count, usable_cores(),
              kMostDefaultDevices);
       else
         note("devices: {}, all", there);
     }
-    if (!host && *options_.devices > there)
+    if (!host && *options_.count > there)
       throw InputError(
           fmt::format("--devices: {} are asked for, and there {} {}; several ranks can share one: "
                       "--ranks-per-device",
-                      *options_.devices, there == 1 ? "is" : "are", there));
+                      *options_.count, there == 1 ? "is" : "are", there));
   }
 
   // One rank has nobody to wait for, and needs no library.
@@ -131,7 +131,7 @@ class Chooser {
   }
 
   void require_peer_access() {
-    const std::string why = group_.plugin->no_peer_access(static_cast<int>(*options_.devices));
+    const std::string why = group_.plugin->no_peer_access(static_cast<int>(*options_.count));
     if (why.empty()) return;
     if (options_.ranks_per_device > 1)
       throw InputError(fmt::format(
@@ -186,15 +186,6 @@ bool library_loads(const char* library) {
   dlclose(handle);
   return true;
 }
-
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
-  return std::max(1, CPU_COUNT(&cores));
-}
-
-int cores_per_rank(int world) { return std::max(1, usable_cores() / world); }
 
 int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
 

@@ -26,10 +26,6 @@ void warn_of_unused_gpus(const std::string& asked, const GroupOptions& group, st
 // Whether the system has this shared library.
 bool library_loads(const char* library);
 
-// Cores that this process may use.
-int usable_cores();
-// What each of `world` ranks may use of them; at least 1.
-int cores_per_rank(int world);
 // Host devices where nothing else is asked: the usable cores, at most 4.
 int default_devices();
 

@@ -38,35 +38,35 @@ std::string device_name(const RunConfig& run) {
 }
 
 Json run_json(const RunConfig& run) {
-  return {{"backend", run.options.backend},
+  return {{"backend", run.options.devices.backend},
           {"device", device_name(run)},
-          {"ranks", run.world},
+          {"ranks", run.world()},
           {"ranks_per_device", run.group.ranks_per_device},
-          {"comm", run.options.comm},
-          {"strategy", run.options.strategy},
-          {"gather", run.options.gather},
+          {"comm", run.options.devices.comm},
+          {"strategy", run.options.sharding.strategy},
+          {"gather", run.options.sharding.gather},
           {"dtype", name_of(run.model.dtype)},
-          {"deterministic", run.options.deterministic},
+          {"deterministic", run.options.numbers.deterministic},
           {"parameters", run.parameters},
-          {"tokens_per_step", run.total_batch_tokens},
-          {"accumulation", run.accumulation}};
+          {"tokens_per_step", run.tokens_per_step()},
+          {"accumulation", run.step.accumulation}};
 }
 
 std::string ranks_text(const RunConfig& run) {
   return fmt::format("{}: {}, {} parameters, {}", device_name(run),
-                     run.world == 1 ? "1 rank" : fmt::format("{} ranks", run.world), run.parameters,
-                     name_of(run.model.dtype));
+                     run.world() == 1 ? "1 rank" : fmt::format("{} ranks", run.world()),
+                     run.parameters, name_of(run.model.dtype));
 }
 
 std::string run_text(const RunConfig& run) {
   return fmt::format("{}; {} tokens per step, accumulation {}\n", ranks_text(run),
-                     run.total_batch_tokens, run.accumulation);
+                     run.tokens_per_step(), run.step.accumulation);
 }
 
 // On standard error as each is there: what a command that is interrupted leaves.
 StepTimes measure(RunConfig run, std::int64_t steps, bool graph, bool timed) {
-  run.options.graph = graph;
-  run.timed_steps = timed;
+  run.options.capture.graph = graph;
+  run.step.timed = timed;
   StepTimes times = measure_steps(run, steps);
   fmt::print(stderr, "{}{}: {:.3f} ms a step\n", graph ? "replayed" : "eager",
              timed ? ", timed by phase" : "", times.step * 1e3);
@@ -74,7 +74,7 @@ StepTimes measure(RunConfig run, std::int64_t steps, bool graph, bool timed) {
 }
 
 double tokens_per_s(const RunConfig& run, const StepTimes& times) {
-  return static_cast<double>(run.total_batch_tokens) / times.step;
+  return static_cast<double>(run.tokens_per_step()) / times.step;
 }
 
 // --- bench step
@@ -114,10 +114,10 @@ std::string phases_text(const StepTimes& times, std::int64_t steps) {
 }
 
 Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
-  const StepTimes times = measure(run, steps, run.options.graph, /*timed=*/false);
-  const StepTimes phases = measure(run, steps, run.options.graph, /*timed=*/true);
+  const StepTimes times = measure(run, steps, run.options.capture.graph, /*timed=*/false);
+  const StepTimes phases = measure(run, steps, run.options.capture.graph, /*timed=*/true);
   const DevicePeak peak = peak_of(run, kSecondsOfCeilings);
-  const auto tokens = static_cast<double>(run.total_batch_tokens);
+  const auto tokens = static_cast<double>(run.tokens_per_step());
   const double rate = flops_per_token(run.model) * tokens / times.step;
   const double causal = causal_flops_per_token(run.model) * tokens / times.step;
   text +=
@@ -196,12 +196,12 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
   std::vector<OptimizerRow> rows;
   for (const std::string_view name : strategy_names()) {
     if (strategy != kAllStrategies && strategy != name) continue;
-    run.options.strategy = name;
-    rows.push_back({run.options.strategy, measure_optimizer(run, steps)});
+    run.options.sharding.strategy = name;
+    rows.push_back({run.options.sharding.strategy, measure_optimizer(run, steps)});
     fmt::print(stderr, "{}: {:.3f} ms an update\n", name, 1e3 * median(rows.back().times.seconds));
   }
-  text = fmt::format("{}; optimizer {}, gather {}\n", ranks_text(run), run.optimizer.version->name,
-                     run.options.gather) +
+  text = fmt::format("{}; optimizer {}, gather {}\n", ranks_text(run),
+                     run.options.optimizer.version, run.options.sharding.gather) +
          optimizer_table(run, rows);
   return optimizer_json(run, rows);
 }
@@ -211,13 +211,13 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
               ReportFormat format) {
   RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
-  warn_of_unused_gpus(options.backend, run.group, stderr);
+  warn_of_unused_gpus(options.devices.backend, run.group, stderr);
   if (kind != BenchKind::kOptimizer) {
     fit_batch(run, memory_to_plan_per_rank(run.group));  // as training would
     run.step_only = true;
     require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
   }
-  if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
+  if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);
   out["steps"] = steps;
@@ -235,7 +235,7 @@ int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
       out.update(bench_launch(run, steps, text));
       break;
     case BenchKind::kOptimizer:
-      out.update(bench_optimizer(run, options.strategy, steps, text));
+      out.update(bench_optimizer(run, options.sharding.strategy, steps, text));
       break;
   }
   if (format == ReportFormat::kJson) text = out.dump(1) + "\n";

@@ -42,13 +42,9 @@ std::vector<float> float_values(const SafetensorsFile& file, const SafetensorsEn
 // Of a run that never was: what evaluation asks of it. Learning rates and the like are defaults.
 TrainOptions options_of(const GptConfig& model) {
   TrainOptions options;
-  options.vocab_size = model.vocab_size;
-  options.n_layer = model.n_layer;
-  options.n_embd = model.n_embd;
-  options.n_head = model.n_head;
-  options.n_kv_head = model.n_kv_head;
-  options.max_seq_len = model.seq_len;
-  options.window_pattern = model.window_pattern;
+  options.data.vocab_size = model.vocab_size;
+  options.model.told = model;
+  options.model.is_told.fill(true);
   return options;
 }
 

@@ -82,10 +82,11 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
   parser.apply();
   if (!config.empty()) {
     parser.apply_config(find_config(config));
-  } else if (!train.resume.empty()) {
+  } else if (!train.run.resume.empty()) {
     const RunDirectory run = find_run_directory(train);
     if (!run.resume.empty() && std::filesystem::exists(run.config())) {
-      if (!parser.is_given("model")) train.model = "plain";  // a run from before there was a choice
+      // A run from before there was a choice.
+      if (!parser.is_given("model")) train.model.preset = "plain";
       parser.apply_config(run.config());
     }
   }
@@ -96,7 +97,7 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
 Command parse_train(const CommandRow& command, std::span<const char* const> arguments) {
   TrainOptions train;
   if (auto help = parse_run(command, option_table(train), train, nullptr, arguments)) return *help;
-  if (train.data.empty())
+  if (train.data.paths.empty())
     throw InputError("train: --data is required: text files, folders of text, or .bin shards");
   return train;
 }
@@ -161,12 +162,12 @@ Command parse_bench(std::span<const char* const> arguments) {
   if (row == nullptr) return family_help("bench", kBench, ": those of train");
   BenchOptions options;
   options.kind = static_cast<BenchKind>(row - kBench.data());
-  if (options.kind == BenchKind::kOptimizer) options.train.strategy = kAllStrategies;
+  if (options.kind == BenchKind::kOptimizer) options.train.sharding.strategy = kAllStrategies;
   std::vector<OptionRow> rows = option_table(options.train);
   if (options.kind == BenchKind::kOptimizer)
     std::ranges::find(rows, "strategy", &OptionRow::name)->choices.push_back(kAllStrategies);
-  rows.push_back({"steps", "Measurement", "N", "steps to measure, after one to warm up",
-                  &options.steps, 1, 1 << 20});
+  rows.push_back({"steps", "Measurement", OptionClass::kHost, "N",
+                  "steps to measure, after one to warm up", &options.steps, 1, 1 << 20});
   if (auto help =
           parse_run(*row, std::move(rows), options.train, &options.format, arguments.subspan(1)))
     return *help;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "app/toml.h"
 #include "base/check.h"
@@ -39,14 +40,15 @@ bool is_number(const OptionRow& row) {
 std::string value_text(const OptionRow& row) {
   if (is_list(row)) {
     std::string out;
-    for (const std::string& value : *std::get<std::vector<std::string>*>(row.field))
-      out += (out.empty() ? "" : ", ") + toml_string(value);
+    for (const auto& path : *std::get<std::vector<std::filesystem::path>*>(row.field))
+      out += (out.empty() ? "" : ", ") + toml_string(path.native());
     return "[" + out + "]";
   }
   std::string text = option_text(row);
-  const bool is_switch = std::holds_alternative<bool*>(row.field) ||
-                         std::holds_alternative<std::optional<bool>*>(row.field);
-  if (is_switch && text != "auto") return text == "on" ? "true" : "false";
+  if (std::holds_alternative<bool*>(row.field) && text != "auto")
+    return text == "on" ? "true" : "false";
+  const auto* seed = std::get_if<std::uint64_t*>(&row.field);
+  if (seed != nullptr && !std::in_range<std::int64_t>(**seed)) return toml_string(text);  // TOML's
   return is_number(row) && text != "auto" ? text : toml_string(text);
 }
 

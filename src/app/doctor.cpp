@@ -18,6 +18,7 @@
 #include "app/run_config.h"
 #include "app/run_memory.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "kernels/gemm_library.h"
 #include "kernels/host_kernels.h"
 #include "runtime/plugin.h"

@@ -16,12 +16,12 @@ namespace {
 
 // The text to evaluate: what the command says, all of it, else what the run held out.
 Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained) {
-  DataOptions data = data_options(trained);
-  if (!options.data.empty()) {
-    data.paths.assign(options.data.begin(), options.data.end());
+  DataOptions data = trained.data;
+  if (!options.data.paths.empty()) {
+    data.paths = options.data.paths;
     data.val_paths.clear();
     data.held_out_only = true;
-    data.max_bytes = options.data_max_bytes;
+    data.max_bytes = options.data.max_bytes;
   }
   return open_corpus(data);
 }
@@ -39,17 +39,17 @@ int run_eval(const EvalOptions& options) {
                     corpus.vocab_size, config.vocab_size));
   const std::vector<ParamSpec> params = gpt_parameters(config);
   std::int64_t rows = evaluation_rows(*corpus.val, config.seq_len);
-  if (options.eval_tokens)
-    rows = std::min(rows, (*options.eval_tokens + config.seq_len - 1) / config.seq_len);
-  DeviceOptions devices = static_cast<const DeviceOptions&>(options);
+  if (options.tokens)
+    rows = std::min(rows, (*options.tokens + config.seq_len - 1) / config.seq_len);
+  DeviceOptions devices = options.devices;
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);
-  warn_of_unused_gpus(options.backend, ranks, stdout);
+  warn_of_unused_gpus(options.devices.backend, ranks, stdout);
   for (const std::string& note : notes)
     fmt::print("{}\n", note);
   const int world = ranks.world;
   const std::int64_t fitting = fit_eval_batch(config, params, rows, ranks);
-  const std::int64_t batch = options.device_batch_size.value_or(fitting);
+  const std::int64_t batch = options.device_rows.value_or(fitting);
 
   EvalResult result;
   DeviceGroup group(ranks);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/backend.h"
+#include "base/cores.h"
 #include "base/thread_time.h"
 #include "kernels/gemm.h"
 

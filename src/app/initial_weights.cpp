@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <memory>
 
-#include "app/backend.h"
+#include "base/cores.h"
 #include "base/on_threads.h"
+#include "model/gpt_config.h"
 
 namespace muo {
 
-void draw_parameter(const RunConfig& config, const ParamSpec& spec, std::int64_t begin,
+void draw_parameter(const ParamSpec& spec, std::uint64_t seed, std::int64_t begin,
                     std::int64_t count, float* values, int threads) {
   on_threads(threads, count, [&](std::int64_t from, std::int64_t to) {
-    init_parameter(spec, config.options.seed, begin + from, to - from, values + from);
+    init_parameter(spec, seed, begin + from, to - from, values + from);
   });
 }
 
-void initialize_weights(const RankContext& rank, const RunConfig& config,
+void initialize_weights(const RankContext& rank, std::uint64_t seed,
                         std::span<const ParamSpec> params, ShardedStep& update) {
   constexpr std::int64_t kPiece = std::int64_t{1} << 21;  // 8 MiB
   const auto values = std::make_unique_for_overwrite<float[]>(kPiece);
@@ -25,7 +26,7 @@ void initialize_weights(const RankContext& rank, const RunConfig& config,
     if (spec == params.end()) continue;
     for (std::int64_t at = 0; at < entry.values.numel(); at += kPiece) {
       const std::int64_t count = std::min(kPiece, entry.values.numel() - at);
-      draw_parameter(config, *spec, entry.begin + at, count, values.get(), threads);
+      draw_parameter(*spec, seed, entry.begin + at, count, values.get(), threads);
       rank.compute.copy(entry.values.elements(at, count), host_tensor(values.get(), {count}));
       rank.wait(rank.compute);  // `values` is used again
     }

@@ -3,20 +3,19 @@
 #include <cstdint>
 #include <span>
 
-#include "app/run_config.h"
 #include "optim/sharded_step.h"
 #include "runtime/device_group.h"
 
 namespace muo {
 
 // init_parameter() of elements [begin, begin + count), on several threads: the same bits.
-void draw_parameter(const RunConfig& config, const ParamSpec& spec, std::int64_t begin,
+void draw_parameter(const ParamSpec& spec, std::uint64_t seed, std::int64_t begin,
                     std::int64_t count, float* values, int threads);
 
-// Fills the masters of `update` with the run's initial weights, and the replicas. Draws on the
+// Fills the masters of `update` with the initial weights of `seed`, and the replicas. Draws on the
 // rank's share of the cores, piece by piece, so that it needs little memory. Every rank calls it;
 // waits.
-void initialize_weights(const RankContext& rank, const RunConfig& config,
+void initialize_weights(const RankContext& rank, std::uint64_t seed,
                         std::span<const ParamSpec> params, ShardedStep& update);
 
 }  // namespace muo

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <type_traits>
 
 #include "app/config_file.h"
+#include "app/model_options.h"
 #include "app/option_table.h"
 #include "app/toml.h"
 
@@ -15,33 +15,6 @@ namespace muo {
 namespace {
 
 using nlohmann::json;
-
-// One list of fields for both directions: all that a resumed run must keep, so not dtype.
-template <class Config, class Visit>
-void for_each_field(Config& c, Visit&& visit) {
-  visit("vocab_size", c.vocab_size);
-  visit("n_layer", c.n_layer);
-  visit("n_head", c.n_head);
-  visit("n_kv_head", c.n_kv_head);
-  visit("n_embd", c.n_embd);
-  visit("seq_len", c.seq_len);
-  visit("window_pattern", c.window_pattern);
-  visit("rope_base", c.rope_base);
-  visit("qk_scale", c.qk_scale);
-  visit("softcap", c.softcap);
-  visit("value_embeddings", c.value_embeddings);
-  visit("smear", c.smear);
-  visit("backout", c.backout);
-  visit("resid_lambdas", c.resid_lambdas);
-  visit("x0_lambdas", c.x0_lambdas);
-}
-
-// Switches that the first checkpoints, of plain models only, do not mention: off.
-bool may_be_missing(std::string_view field) {
-  constexpr std::array<std::string_view, 5> kLater = {"value_embeddings", "smear", "backout",
-                                                      "resid_lambdas", "x0_lambdas"};
-  return std::ranges::find(kLater, field) != kLater.end();
-}
 
 [[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
   throw InputError(concat(checkpoint.path().string(), ": ", why,
@@ -63,8 +36,9 @@ json config_of(const Checkpoint& checkpoint) { return json::parse(checkpoint.inf
 
 std::string checkpoint_config(const RunConfig& config) {
   json model = json::object();
-  for_each_field(config.model,
-                 [&](const char* name, const auto& value) { model[name] = json_of(value); });
+  for_each_gpt_field(config.model, [&](const GptField& field, const auto& value) {
+    model[std::string(field.name)] = json_of(value);
+  });
   model["dtype"] = name_of(config.model.dtype);
   TrainOptions options = config.options;
   return json{{"model", model}, {"options", config_text(option_table(options))}}.dump();
@@ -82,14 +56,16 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint) {
   const auto model = config.find("model");
   if (model == config.end() || !model->is_object()) refuse(checkpoint, "no model in its manifest");
   GptConfig out;
-  for_each_field(out, [&](const char* name, auto& value) {
-    const auto field = model->find(name);
-    if (field == model->end() && may_be_missing(name)) return;
-    if (field == model->end()) refuse(checkpoint, concat("no model.", name, " in its manifest"));
+  for_each_gpt_field(out, [&]<class Value>(const GptField& field, Value& value) {
+    const auto found = model->find(field.name);
+    // The first checkpoints, of plain models only, do not mention the switches: off.
+    if (found == model->end() && std::is_same_v<Value, bool>) return;
+    if (found == model->end())
+      refuse(checkpoint, concat("no model.", field.name, " in its manifest"));
     try {
-      field->get_to(value);
+      found->get_to(value);
     } catch (const json::exception&) {
-      refuse(checkpoint, concat("model.", name, " is ", field->dump()));
+      refuse(checkpoint, concat("model.", field.name, " is ", found->dump()));
     }
   });
   if (const auto dtype = model->find("dtype"); dtype != model->end()) {
@@ -103,21 +79,22 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint) {
 }
 
 std::string model_difference(const GptConfig& is, const GptConfig& wanted) {
-  json other = json::object();
-  for_each_field(wanted,
-                 [&](const char* name, const auto& value) { other[name] = json_of(value); });
   std::string out;
-  for_each_field(is, [&](const char* name, const auto& value) {
-    if (const json mine = json_of(value); mine != other[name])
-      out += concat(out.empty() ? "" : "; ", name, " ", mine.dump(), ", not ", other[name].dump());
-  });
+  for (const GptField& field : gpt_fields())
+    std::visit(
+        [&](auto member) {
+          if (is.*member == wanted.*member) return;
+          out += concat(out.empty() ? "" : "; ", field.name, " ", json_of(is.*member).dump(),
+                        ", not ", json_of(wanted.*member).dump());
+        },
+        field.member);
   return out;
 }
 
 std::string model_text(const GptConfig& model) {
   std::string out;
-  for_each_field(model, [&](const char* name, const auto& value) {
-    out += concat(out.empty() ? "" : ", ", name, " ", json_of(value).dump());
+  for_each_gpt_field(model, [&](const GptField& field, const auto& value) {
+    out += concat(out.empty() ? "" : ", ", field.name, " ", json_of(value).dump());
   });
   return out;
 }

@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "app/model_json.h"
+#include "app/model_options.h"
 #include "base/check.h"
 #include "base/strict_json.h"
 
@@ -17,21 +19,20 @@ using nlohmann::json;
 
 constexpr const char* kModelConfig = "model_config";
 
-// nanochat's names for the sizes, one list for both directions.
-template <class Config, class Visit>
-void for_each_size(Config& c, Visit&& visit) {
-  visit("sequence_len", c.seq_len);
-  visit("vocab_size", c.vocab_size);
-  visit("n_layer", c.n_layer);
-  visit("n_head", c.n_head);
-  visit("n_kv_head", c.n_kv_head);
-  visit("n_embd", c.n_embd);
-}
-
 std::int64_t count_of(const json& value, const std::string& what) {
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
     throw InputError(fmt::format("{} is {}: a count is expected", what, value.dump()));
   return value.get<std::int64_t>();
+}
+
+// nanochat takes a window pattern in either case.
+std::string letters_of(const json& value, const std::string& what) {
+  if (!value.is_string())
+    throw InputError(fmt::format("{} is {}: letters S and L are expected", what, value.dump()));
+  auto letters = value.get<std::string>();
+  std::ranges::replace(letters, 's', 'S');
+  std::ranges::replace(letters, 'l', 'L');
+  return letters;
 }
 
 // The first few of many.
@@ -51,7 +52,7 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
   if (config == meta.end() || !config->is_object())
     throw InputError(fmt::format("{}: no {}: give the meta_*.json of a nanochat checkpoint", where,
                                  kModelConfig));
-  const auto field = [&](const char* name) -> const json& {
+  const auto field = [&](const std::string& name) -> const json& {
     const auto found = config->find(name);
     if (found == config->end())
       throw InputError(fmt::format("{}: no {}.{}", where, kModelConfig, name));
@@ -59,16 +60,14 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
   };
   NanochatMeta out;
   set_nanochat_extras(out.model);
-  for_each_size(out.model, [&](const char* name, std::int64_t& value) {
-    value = count_of(field(name), fmt::format("{}: {}.{}", where, kModelConfig, name));
+  for_each_gpt_field(out.model, [&]<class Value>(const GptField& row, Value& value) {
+    if (row.nanochat.empty()) return;
+    const std::string name(row.nanochat);
+    const json& found = field(name);
+    const std::string what = fmt::format("{}: {}.{}", where, kModelConfig, name);
+    if constexpr (std::is_same_v<Value, std::int64_t>) value = count_of(found, what);
+    if constexpr (std::is_same_v<Value, std::string>) value = letters_of(found, what);
   });
-  const json& pattern = field("window_pattern");
-  if (!pattern.is_string())
-    throw InputError(fmt::format("{}: {}.window_pattern is {}: letters S and L are expected", where,
-                                 kModelConfig, pattern.dump()));
-  out.model.window_pattern = pattern.get<std::string>();
-  std::ranges::replace(out.model.window_pattern, 's', 'S');
-  std::ranges::replace(out.model.window_pattern, 'l', 'L');
   if (const auto step = meta.find("step"); step != meta.end())
     out.step = count_of(*step, where + ": step");
   try {
@@ -80,22 +79,24 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
 }
 
 std::string nanochat_meta_text(const NanochatMeta& meta, const std::string& where) {
-  const GptConfig& model = meta.model;
+  // The model with all that nanochat's files do not say as nanochat has it.
   GptConfig possible;
-  for_each_size(possible, [&](const char* name, std::int64_t& value) {
-    for_each_size(model, [&](const char* other, const std::int64_t& is) {
-      if (std::string_view(name) == other) value = is;
-    });
-  });
   set_nanochat_extras(possible);
-  possible.window_pattern = model.window_pattern;
-  if (const std::string difference = model_difference(model, possible); !difference.empty())
+  json config = json::object();
+  for (const GptField& field : gpt_fields()) {
+    if (field.nanochat.empty()) continue;
+    std::visit(
+        [&](auto member) {
+          possible.*member = meta.model.*member;
+          config[std::string(field.nanochat)] = meta.model.*member;
+        },
+        field.member);
+  }
+  if (const std::string difference = model_difference(meta.model, possible); !difference.empty())
     throw InputError(
         fmt::format("{}: not a model that nanochat has: {}; train with --model "
                     "nanochat to export",
                     where, difference));
-  json config = {{"window_pattern", model.window_pattern}};
-  for_each_size(model, [&](const char* name, std::int64_t value) { config[name] = value; });
   return json{{"step", meta.step}, {kModelConfig, config}}.dump(2) + "\n";
 }
 

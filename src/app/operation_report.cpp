@@ -77,7 +77,7 @@ Summary summarise(const StepTimes& times, double per_step) {
 }
 
 double steps_of_ranks(const RunConfig& run, std::int64_t steps) {
-  return static_cast<double>(run.world) * static_cast<double>(steps);
+  return static_cast<double>(run.world()) * static_cast<double>(steps);
 }
 
 std::vector<OperationTime> sorted(std::vector<OperationTime> rows) {

@@ -10,6 +10,7 @@
 #include "app/backend.h"
 #include "app/median.h"
 #include "app/text_table.h"
+#include "base/cores.h"
 #include "optim/sharding_plan.h"
 #include "optim/update_clock.h"
 
@@ -26,7 +27,8 @@ double useful_flops(const RunConfig& config) {
   double flops = 0;
   for (const ParamSpec& param : gpt_parameters(config.model))
     if (update_group(param.role).rule == UpdateRule::kMuon)
-      flops += newton_schulz_flops(param.shape, newton_schulz_form(config.options.newton_schulz));
+      flops += newton_schulz_flops(param.shape,
+                                   newton_schulz_form(config.options.optimizer.newton_schulz));
   return flops;
 }
 
@@ -98,11 +100,11 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
         "  CPU: processor time of a device, mean, and shares of it: what other programs leave as "
         "it "
         "is.\n";
-  if (host && config.world > usable_cores())
+  if (host && config.world() > usable_cores())
     out += fmt::format(
         "  {} devices share {} cores: the other times contain waiting for a core, and exposed\n"
         "  waiting for devices that have one.\n",
-        config.world, usable_cores());
+        config.world(), usable_cores());
   return out;
 }
 

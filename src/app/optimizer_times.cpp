@@ -11,6 +11,7 @@
 #include "app/run_memory.h"
 #include "app/traced_plan.h"
 #include "app/warm_up.h"
+#include "base/cores.h"
 #include "base/on_threads.h"
 #include "base/philox.h"
 #include "kernels/fingerprint.h"
@@ -154,10 +155,9 @@ std::int64_t update_ns(const PhaseClock& clock) {
 }
 
 void initialize(const RankContext& rank, const RunConfig& config, Updates& updates) {
-  const HyperParameters hyper = make_hyper_parameters(config.optimizer);
   const std::vector<float> gradients = random_gradients(
       config.options.seed, rank.rank, updates.gradients.numel(), cores_per_rank(rank.world));
-  rank.compute.copy(updates.update.hyper(), host_struct(hyper));
+  rank.compute.copy(updates.update.hyper(), host_struct(config.hyper));
   rank.compute.copy(updates.gradients, host_tensor(gradients.data(), updates.gradients.shape));
   rank.wait(rank.compute);
 }
@@ -180,12 +180,12 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
   plan.accumulate = Accumulate::kLocal;  // there are no micro-steps
   assign_tags(plan);
   const auto memory_of = [&](int rank) {
-    return traced_plan(rank, config.world, [&](RankContext& context, Arena& arena) {
+    return traced_plan(rank, config.world(), [&](RankContext& context, Arena& arena) {
       return std::make_unique<Updates>(context, plan, params, arena);
     });
   };
   require_memory(config, memory_of(0), available_memory_per_rank(config.group));
-  const auto world = static_cast<std::size_t>(config.world);
+  const auto world = static_cast<std::size_t>(config.world());
   OptimizerTimes times;
   times.seconds.resize(static_cast<std::size_t>(steps));
   times.update.resize(world);
@@ -196,7 +196,7 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     const auto mine = static_cast<std::size_t>(rank.rank);
     PlannedArena arena(rank.device, memory_of(rank.rank), rank.common);
     Updates updates(rank, plan, params, arena);
-    warm_up_and_capture(rank, arena, updates, config.options.graph);
+    warm_up_and_capture(rank, arena, updates, config.options.capture.graph);
     rank.device.seal();
     rank.barrier.arrive({}, "start-up");
     initialize(rank, config, updates);

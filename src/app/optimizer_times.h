@@ -17,7 +17,7 @@ struct OptimizerTimes {
   std::vector<std::int64_t> weights;  // fingerprints of rank 0's replica at the end, by parameter
 };
 
-// One step to warm up, then `steps` more. config.options.graph: replayed, or the same calls
+// One step to warm up, then `steps` more. config.options.capture.graph: replayed, or the same calls
 // eagerly. Throws Error unless every step committed and moved every weight.
 OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -28,6 +29,8 @@ struct CommandRow {
 // is to be completed.
 inline constexpr std::string_view kCompleteLast = "--complete-last-word";
 
+inline constexpr std::string_view kRequired = "(required)";
+
 // "--depth N    layers [4]": the default behind the text, where it reads as one.
 class HelpFormatter final : public CLI::Formatter {
  public:
@@ -38,15 +41,15 @@ class HelpFormatter final : public CLI::Formatter {
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     const std::string text = option->get_default_str();
-    const std::string tail = option->get_required() ? " (required)"
-                             : text.empty()         ? ""
-                                                    : " [" + text + "]";
+    const std::string tail = text.empty() ? "" : text == kRequired ? " " + text : " [" + text + "]";
     std::string description = option->get_description();
     return description.insert(std::min(description.find('\n'), description.size()), tail);
   }
   std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
-    return "Usage: muograph " + app->get_name() + " [OPTIONS]\n";
+    return "Usage: muograph " + app->get_name() + " " + words + "[OPTIONS]\n";
   }
+
+  std::string words;  // what is given without a name: "DIR "
 };
 
 // One command's options in CLI11's hands: it splits the command line and formats help; the table
@@ -55,7 +58,8 @@ class Parser {
  public:
   Parser(const CommandRow& command, std::vector<OptionRow> rows)
       : app_(std::string(command.help), std::string(command.name)), rows_(std::move(rows)) {
-    app_.formatter(std::make_shared<HelpFormatter>());
+    const auto formatter = std::make_shared<HelpFormatter>();
+    app_.formatter(formatter);
     app_.set_help_flag();  // CLI11's own would come first
     app_.allow_extras();
     for (const OptionRow& row : rows_) {
@@ -63,8 +67,8 @@ class Parser {
       option->description(std::string(row.help) + row.choices_help)
           ->group(std::string(row.group))
           ->type_name(std::string(row.value))
-          ->default_str(option_text(row))
-          ->required(row.required);
+          ->default_str(row.required ? std::string(kRequired) : option_text(row));
+      if (row.positional) formatter->words = std::string(row.value) + " ";
       option->expected(1, is_list(row) ? -1 : 1);
       option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -73,7 +77,7 @@ class Parser {
   }
 
   void add_text(const char* name, std::string& field, const char* value, const char* help) {
-    app_.add_option(name, field, help)->type_name(value)->group(kOther);
+    app_.add_option(name, field, help)->type_name(value)->group(kOther)->take_last();
   }
   void add_flag(const char* name, bool& field, const char* help) {
     app_.add_flag(name, field, help)->group(kOther);
@@ -95,27 +99,36 @@ class Parser {
       return help();
     } catch (const CLI::ArgumentMismatch& error) {
       throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
-    } catch (const CLI::RequiredError& error) {
-      refuse_unknown();
-      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
     } catch (const CLI::ParseError& error) {
       throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
     }
+    take_word();
     refuse_unknown();
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      if (rows_[i].required && given_[i].empty())
+        throw InputError(
+            fmt::format("{}: --{} is required: {}", app_.get_name(), rows_[i].name, rows_[i].help));
     return std::nullopt;
   }
 
   [[nodiscard]] bool is_given(std::string_view name) const {
     const auto row = std::ranges::find(rows_, name, &OptionRow::name);
-    return row != rows_.end() &&
-           options_[static_cast<std::size_t>(row - rows_.begin())]->count() > 0;
+    return row != rows_.end() && !given_[static_cast<std::size_t>(row - rows_.begin())].empty();
   }
 
-  // Fills the rows' fields with what the command line gave.
+  // Fills the rows' fields with what the command line gave. Of what is given more than once the
+  // last counts, which a line on stderr says; the values of a list follow each other.
   void apply() const {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (options_[i]->count() == 0) continue;
-      set_option(rows_[i], options_[i]->results(), "--" + std::string(rows_[i].name));
+      std::span<const std::string> values = given_[i];
+      if (values.empty()) continue;
+      const std::string name = "--" + std::string(rows_[i].name);
+      if (values.size() > 1 && !is_list(rows_[i])) {
+        fmt::print(stderr, "muograph: note: {} is given {} times: the last, {}, counts\n", name,
+                   values.size(), values.back());
+        values = values.last(1);
+      }
+      set_option(rows_[i], values, name);
     }
   }
 
@@ -123,7 +136,7 @@ class Parser {
   void apply_config(const std::filesystem::path& file) const {
     load_config(file, rows_, [&](std::string_view name) {
       for (std::size_t i = 0; i < rows_.size(); ++i) {
-        if (options_[i]->count() == 0) continue;
+        if (given_[i].empty()) continue;
         if (rows_[i].name == name ||
             std::ranges::find(rows_[i].replaces, name) != rows_[i].replaces.end())
           return true;
@@ -173,13 +186,26 @@ class Parser {
     return out;
   }
 
+  // The word that belongs to no option is the one that may stand alone.
+  void take_word() {
+    extras_ = app_.remaining();
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      given_.push_back(options_[i]->results());
+      if (!rows_[i].positional || !given_[i].empty()) continue;
+      const auto word = std::ranges::find_if(
+          extras_, [](const std::string& extra) { return !extra.starts_with('-'); });
+      if (word == extras_.end()) continue;
+      given_[i] = {*word};
+      extras_.erase(word);
+    }
+  }
+
   void refuse_unknown() const {
-    const std::vector<std::string> extras = app_.remaining();
-    if (extras.empty()) return;
+    if (extras_.empty()) return;
     const auto first = std::ranges::find_if(
-        extras, [](const std::string& extra) { return extra.rfind('-', 0) == 0; });
-    if (first == extras.end())
-      throw InputError(fmt::format("{}: '{}' belongs to no option", app_.get_name(), extras[0]));
+        extras_, [](const std::string& extra) { return extra.starts_with('-'); });
+    if (first == extras_.end())
+      throw InputError(fmt::format("{}: '{}' belongs to no option", app_.get_name(), extras_[0]));
     const std::string name = first->substr(0, first->find('='));
     std::vector<std::string_view> names;
     for (const CLI::Option* option : app_.get_options())
@@ -195,6 +221,9 @@ class Parser {
   CLI::App app_;
   std::vector<OptionRow> rows_;
   std::vector<CLI::Option*> options_;
+  // What parse() found: by rows_, and what belongs to none of them.
+  std::vector<std::vector<std::string>> given_;
+  std::vector<std::string> extras_;
 };
 
 }  // namespace muo

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace muo {
 namespace {
@@ -79,7 +80,7 @@ struct Setter {
     check_choice(row, where, text);
     *field = text;
   }
-  void operator()(std::vector<std::string>* field) const { field->emplace_back(text); }
+  void operator()(std::vector<std::filesystem::path>* field) const { field->emplace_back(text); }
   void operator()(bool* field) const { *field = parse_switch(where, text); }
   void operator()(std::int64_t* field) const {
     check_choice(row, where, text);
@@ -87,6 +88,9 @@ struct Setter {
   }
   void operator()(std::uint64_t* field) const {
     *field = parse_number<std::uint64_t>(where, text, "a whole number of at least 0");
+  }
+  void operator()(float* field) const {
+    *field = parse_ranged<float>(row, where, text, "a number");
   }
   void operator()(double* field) const {
     *field = parse_ranged<double>(row, where, text, "a number");
@@ -104,12 +108,16 @@ struct Setter {
 
 struct Text {
   std::string operator()(const std::string* field) const { return *field; }
-  std::string operator()(const std::vector<std::string>* field) const {
-    return fmt::format("{}", fmt::join(*field, " "));
+  std::string operator()(const std::vector<std::filesystem::path>* field) const {
+    std::string out;
+    for (const std::filesystem::path& path : *field)
+      out += (out.empty() ? "" : " ") + path.native();
+    return out;
   }
   std::string operator()(const bool* field) const { return *field ? "on" : "off"; }
   std::string operator()(const std::int64_t* field) const { return fmt::format("{}", *field); }
   std::string operator()(const std::uint64_t* field) const { return fmt::format("{}", *field); }
+  std::string operator()(const float* field) const { return fmt::format("{}", *field); }
   std::string operator()(const double* field) const { return fmt::format("{}", *field); }
   std::string operator()(const DType* field) const { return std::string(name_of(*field)); }
   template <class Value>
@@ -156,15 +164,21 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 bool is_list(const OptionRow& row) {
-  return std::holds_alternative<std::vector<std::string>*>(row.field);
+  return std::holds_alternative<std::vector<std::filesystem::path>*>(row.field);
 }
 
 void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where) {
   if (is_list(row)) {
-    std::get<std::vector<std::string>*>(row.field)->clear();
+    std::get<std::vector<std::filesystem::path>*>(row.field)->clear();
   } else if (values.size() != 1) {
     throw InputError(fmt::format("{}: takes one value, not {}", where, values.size()));
   }
+  if (row.is_told != nullptr) {
+    *row.is_told = values.front() != "auto";
+    if (!*row.is_told) return;
+  }
+  for (const std::string& text : values)
+    if (!is_utf8(text)) refuse(where, text, "is not UTF-8, as config.toml and checkpoints must be");
   for (const std::string& text : values)
     std::visit(Setter{row, where, text}, row.field);
 }
@@ -173,7 +187,9 @@ std::vector<std::string_view> values_of(const OptionRow& row) {
   return std::visit(Values{row}, row.field);
 }
 
-std::string option_text(const OptionRow& row) { return std::visit(Text{}, row.field); }
+std::string option_text(const OptionRow& row) {
+  return row.is_told != nullptr && !*row.is_told ? "auto" : std::visit(Text{}, row.field);
+}
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {
   std::string_view best;

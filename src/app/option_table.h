@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "app/option_class.h"
 #include "app/options.h"
 
 namespace muo {
@@ -17,15 +19,16 @@ namespace muo {
 // so that none of them can disagree with another.
 struct OptionRow {
   using Field =
-      std::variant<std::string*, std::vector<std::string>*, bool*, std::int64_t*, std::uint64_t*,
-                   double*, DType*, std::optional<std::int64_t>*, std::optional<double>*,
-                   std::optional<bool>*, std::optional<std::string>*, std::optional<DType>*>;
+      std::variant<std::string*, std::vector<std::filesystem::path>*, bool*, std::int64_t*,
+                   std::uint64_t*, float*, double*, DType*, std::optional<std::int64_t>*,
+                   std::optional<double>*, std::optional<std::string>*, std::optional<DType>*>;
 
-  std::string_view name;  // without dashes: "device-batch-size"
+  std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
   std::string_view group;
+  OptionClass kind;
   std::string_view value;  // placeholder in help, with the unit: "TOKENS"
   std::string_view help;
-  Field field;
+  Field field;  // the default is what it holds
   // Of numbers; `never` also admits -1.
   double low = 0, high = std::numeric_limits<double>::max();
   bool never = false;
@@ -35,7 +38,9 @@ struct OptionRow {
   // command line.
   std::vector<std::string_view> replaces = {};
   bool required = false;
-  bool saved = true;  // in config.toml
+  bool positional = false;  // may be given without its name
+  bool saved = true;        // in config.toml
+  bool* is_told = nullptr;  // false: automatic, whatever the field holds
 };
 
 // The tables of the commands, bound to the fields of `options`, with defaults in them.

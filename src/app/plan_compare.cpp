@@ -46,9 +46,10 @@ Comparison compare_strategies(const RunConfig& config, const std::optional<Machi
   Comparison out{config, rates, {}};
   RunConfig run = config;
   for (const std::string_view strategy : strategy_names()) {
-    run.options.strategy = strategy;
+    run.options.sharding.strategy = strategy;
     const ShardingPlan plan = make_sharding_plan(run, params);
-    out.costs.push_back({run.options.strategy, plan_cost(plan, params), plan_run_memory(run),
+    out.costs.push_back({run.options.sharding.strategy, plan_cost(plan, params),
+                         plan_run_memory(run),
                          rates ? exposed_time(plan, params, *rates) : ExposedTime{}});
   }
   return out;
@@ -71,12 +72,13 @@ std::string compare_table(const Comparison& comparison) {
     std::vector<std::string> cells = {row.strategy};
     for (const MemoryCategory category : kCategories)
       cells.push_back(mib(row.memory.category_bytes(category)));
-    cells.push_back(mib(row.memory.rank_bytes(config.world)));
+    cells.push_back(mib(row.memory.rank_bytes(config.world())));
     memory.add(std::move(cells));
   }
   return fmt::format("{} parameters on {} device{}, gradients in {}, weights in {}\n\n",
-                     grouped(config.parameters), config.world, config.world == 1 ? "" : "s",
-                     name_of(config.formats.gradient_wire), name_of(config.formats.weight_wire)) +
+                     grouped(config.parameters), config.world(), config.world() == 1 ? "" : "s",
+                     name_of(config.formats().gradient_wire),
+                     name_of(config.formats().weight_wire)) +
          work.text() +
          "  Sent and Newton-Schulz: of the busiest rank. Balance: ideal over the sum of every "
          "bucket's\n  busiest rank. Padding: elements.\n\n" +
@@ -99,11 +101,11 @@ std::string compare_json(const Comparison& comparison) {
                     {"balance", row.cost.balance},
                     {"padding_elements", row.cost.padding_elements},
                     {"memory_bytes_by_category", memory},
-                    {"memory_bytes_per_device", row.memory.rank_bytes(config.world)}});
+                    {"memory_bytes_per_device", row.memory.rank_bytes(config.world())}});
     if (comparison.rates) rows.back()["predicted"] = prediction_json(row.time);
   }
   const Json out = {
-      {"parameters", config.parameters}, {"world", config.world}, {"strategies", rows}};
+      {"parameters", config.parameters}, {"world", config.world()}, {"strategies", rows}};
   return out.dump(2) + "\n";
 }
 

@@ -106,8 +106,8 @@ std::array<Group, 5> groups_of(const ParameterCounts& counts) {
 }
 
 double total_flops(const RunConfig& run) {
-  return run.flops_per_token * static_cast<double>(run.iterations) *
-         static_cast<double>(run.total_batch_tokens);
+  return run.flops_per_token * static_cast<double>(run.iterations()) *
+         static_cast<double>(run.tokens_per_step());
 }
 
 std::string extras_text(const GptConfig& m) {
@@ -131,9 +131,9 @@ std::string run_text(const RunConfig& run) {
       "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
       m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, muo::name_of(m.dtype),
-      muo::name_of(run.formats.gradient_wire), muo::name_of(run.formats.weight_wire),
-      muo::name_of(run.formats.embedding_state), run.total_batch_tokens, run.world,
-      run.accumulation, run.batch, m.seq_len);
+      muo::name_of(run.formats().gradient_wire), muo::name_of(run.formats().weight_wire),
+      muo::name_of(run.formats().embedding_state), run.tokens_per_step(), run.world(),
+      run.step.accumulation, run.step.batch, m.seq_len);
   for (const std::string& note : run.notes)
     out += fmt::format("  {}\n", note);
   out += "\nScaling\n";
@@ -181,7 +181,7 @@ std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
 }
 
 std::int64_t tensor_bytes(const RunConfig& run, const MemoryPlan& memory) {
-  return memory.bytes * run.world + memory.common_bytes;
+  return memory.bytes * run.world() + memory.common_bytes;
 }
 
 std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
@@ -226,20 +226,20 @@ std::string process_text(const PlanReport& report) {
   const std::string staging =
       report.staging == 0 ? ""
                           : fmt::format("{} of staging memory for saves in the background, ",
-                                        size_text(report.staging * run.world));
+                                        size_text(report.staging * run.world()));
   return fmt::format(
       "  The training process: {}: the tensors, {}and\n  a base of {} (program and libraries; per "
       "device threads, packed operands, batches, "
       "graphs)\n",
       size_text(process_bytes(report)), staging,
-      size_text(process_base(run.world, report.staging > 0)));
+      size_text(process_base(run.world(), report.staging > 0)));
 }
 
 }  // namespace
 
 std::int64_t process_bytes(const PlanReport& report) {
-  return tensor_bytes(report.config, report.memory) + report.staging * report.config.world +
-         process_base(report.config.world, report.staging > 0);
+  return tensor_bytes(report.config, report.memory) + report.staging * report.config.world() +
+         process_base(report.config.world(), report.staging > 0);
 }
 
 std::string plan_table(const PlanReport& report) {
@@ -257,7 +257,7 @@ std::string plan_json(const PlanReport& report) {
   const RunConfig& run = report.config;
   const auto params = gpt_parameters(run.model);
   const PlanCost cost = plan_cost(report.sharding, params);
-  const HyperParameters hyper = make_hyper_parameters(run.optimizer);
+  const HyperParameters& hyper = run.hyper;
   Json groups;
   for (const auto& [name, elements] : groups_of(count_parameters(run.model)))
     groups[std::string(name)] = elements;
@@ -286,19 +286,19 @@ std::string plan_json(const PlanReport& report) {
               {"target_tokens", run.targets.tokens},
               {"target_batch_tokens", run.targets.batch_tokens},
               {"learning_rates", rates},
-              {"batch_lr_scale", run.optimizer.batch_scale},
-              {"width_lr_scale", run.optimizer.width_scale},
+              {"batch_lr_scale", run.scales.batch_lr},
+              {"width_lr_scale", run.scales.width_lr},
               {"weight_decay", hyper.muon_weight_decay},
-              {"weight_decay_scale", run.optimizer.weight_decay_scale},
-              {"iterations", run.iterations},
-              {"total_batch_tokens", run.total_batch_tokens},
-              {"world", run.world},
-              {"accumulation", run.accumulation},
-              {"device_batch_size", run.batch},
+              {"weight_decay_scale", run.scales.weight_decay},
+              {"iterations", run.iterations()},
+              {"total_batch_tokens", run.tokens_per_step()},
+              {"world", run.world()},
+              {"accumulation", run.step.accumulation},
+              {"device_batch_size", run.step.batch},
               {"dtype", muo::name_of(run.model.dtype)},
-              {"gradient_wire", muo::name_of(run.formats.gradient_wire)},
-              {"weight_wire", muo::name_of(run.formats.weight_wire)},
-              {"embedding_state", muo::name_of(run.formats.embedding_state)},
+              {"gradient_wire", muo::name_of(run.formats().gradient_wire)},
+              {"weight_wire", muo::name_of(run.formats().weight_wire)},
+              {"embedding_state", muo::name_of(run.formats().embedding_state)},
               {"strategy", report.sharding.strategy},
               {"gather", name_of(report.sharding.gather)},
               {"balance", cost.balance},
@@ -309,7 +309,7 @@ std::string plan_json(const PlanReport& report) {
               {"memory_bytes_per_device", report.memory.bytes},
               {"memory_bytes_in_common", report.memory.common_bytes},
               {"memory_bytes", tensor_bytes(run, report.memory)},
-              {"staging_bytes", report.staging * run.world},
+              {"staging_bytes", report.staging * run.world()},
               {"process_bytes", process_bytes(report)},
               {"notes", run.notes},
               {"scaling_notes", scaling_notes(run)}};
@@ -329,12 +329,12 @@ int run_plan(const PlanOptions& options) {
   }
   TrainOptions train = options.train;
   // What is asked about links is not about devices that have none.
-  if (train.replicas == "auto" &&
+  if (train.sharding.replicas == "auto" &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
-    train.replicas = "own";
-  RunConfig config = resolve(
-      train, train.data.empty() ? vocabulary_only(train) : open_corpus(data_options(train)));
-  warn_of_unused_gpus(train.backend, config.group, stderr);
+    train.sharding.replicas = "own";
+  RunConfig config =
+      resolve(train, train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data));
+  warn_of_unused_gpus(train.devices.backend, config.group, stderr);
   const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
@@ -344,8 +344,8 @@ int run_plan(const PlanOptions& options) {
   }
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan sharding = make_sharding_plan(config, params);
-  const std::int64_t staging = plan_staging_memory(config, params, sharding);
-  const bool stages = choose_background_saves(config, memory.rank_bytes(config.world), staging,
+  const std::int64_t staging = plan_staging_memory(params, sharding);
+  const bool stages = choose_background_saves(config, memory.rank_bytes(config.world()), staging,
                                               available_memory(), config.notes);
   const PlanReport report{config, sharding, memory, rates, stages ? staging : 0};
   print(json ? plan_json(report) : plan_table(report));

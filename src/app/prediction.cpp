@@ -3,22 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/option_table.h"
-
 namespace muo {
-
-std::vector<OptionRow> option_table(PredictionOptions& o) {
-  constexpr std::string_view kPrediction = "Predicted time of updates";
-  return {
-      {"link-gbps", kPrediction, "GB/s", "that a device sends in a collective", &o.link_gbps, 1e-6,
-       1e6},
-      {"link-us", kPrediction, "US", "of a collective, whatever its size", &o.link_us, 0, 1e6},
-      {"gemm-tflops", kPrediction, "TFLOP/s", "of a device in Newton-Schulz", &o.gemm_tflops, 1e-6,
-       1e6},
-      {"step-ms", kPrediction, "MS", "of a step without update, which hides what it can",
-       &o.step_ms, 0, 1e9},
-  };
-}
 
 std::optional<MachineRates> machine_rates(const RunConfig& config,
                                           const PredictionOptions& options) {
@@ -27,7 +12,7 @@ std::optional<MachineRates> machine_rates(const RunConfig& config,
                       .link_latency_s = 1e-6 * options.link_us,
                       .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
                       .step_s = 1e-3 * options.step_ms,
-                      .accumulation = config.accumulation};
+                      .accumulation = config.step.accumulation};
 }
 
 std::string rates_text(const MachineRates& rates) {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "app/model_json.h"
-#include "app/optimizer_options.h"
+#include "app/option_groups.h"
 #include "app/option_table.h"
 #include "base/check.h"
 
@@ -63,7 +63,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
                                       const Corpus& corpus, std::vector<std::string>& notes) {
   if (directory.resume.empty()) return std::nullopt;
   std::optional<Checkpoint> checkpoint;
-  if (config.options.resume == "auto")
+  if (config.options.run.resume == "auto")
     checkpoint = newest_checkpoint(directory.root, notes);
   else
     checkpoint.emplace(directory.resume);
@@ -76,19 +76,19 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
                     name));
   require_same_model("--resume", *checkpoint, config, ", or start a new run");
   const TrainOptions before = checkpoint_options(*checkpoint);
-  if (before.optimizer_spec != config.options.optimizer_spec)
+  if (before.optimizer.version != config.options.optimizer.version)
     throw InputError(fmt::format(
         "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start "
         "a new run",
-        name, before.optimizer_spec, config.options.optimizer_spec));
+        name, before.optimizer.version, config.options.optimizer.version));
   const std::int64_t step = checkpoint->info().step;
-  if (step > config.iterations ||
-      (step == config.iterations && !lost_evaluation(directory, config, *checkpoint)))
+  if (step > config.iterations() ||
+      (step == config.iterations() && !lost_evaluation(directory, config, *checkpoint)))
     throw InputError(
         fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "
                     "left to train; give more iterations",
-                    name, step, config.iterations));
-  if (config.options.resume != "auto") require_newest(directory, *checkpoint);
+                    name, step, config.iterations()));
+  if (config.options.run.resume != "auto") require_newest(directory, *checkpoint);
   if (checkpoint->info().data != data_identity(corpus))
     notes.push_back(
         fmt::format("the data is not that of {}: the run goes on with other text", name));
@@ -101,8 +101,8 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
 bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
                      const Checkpoint& checkpoint) {
   const std::int64_t step = checkpoint.info().step;
-  const bool due =
-      config.eval_every > 0 && (step % config.eval_every == 0 || step == config.iterations);
+  const auto every = config.options.evaluation.every;
+  const bool due = is_due(every, step) || (*every > 0 && step == config.iterations());
   if (!due || checkpoint.path().parent_path() != directory.checkpoints()) return false;
   std::ifstream log(directory.metrics());
   for (std::string line; std::getline(log, line);) {
@@ -115,8 +115,8 @@ bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
 }
 
 std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes) {
-  if (config.options.init_from.empty()) return std::nullopt;
-  std::optional<Checkpoint> checkpoint(std::in_place, config.options.init_from,
+  if (config.options.run.init_from.empty()) return std::nullopt;
+  std::optional<Checkpoint> checkpoint(std::in_place, config.options.run.init_from,
                                        OpenCheckpoint{.parts = CheckpointParts::kWeights});
   require_same_model("--init-from", *checkpoint, config, "");
   notes.push_back(fmt::format("weights from {}, which was at step {}", checkpoint->path().string(),

@@ -1,15 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "app/options.h"
 #include "data/token_data.h"
-#include "model/gpt_config.h"
+#include "graphs/run_setup.h"
+#include "optim/optimizer_options.h"
 #include "optim/sharding_plan.h"
-#include "optim/update_groups.h"
 #include "runtime/device_group.h"
 
 namespace muo {
@@ -22,36 +23,37 @@ struct ScalingTargets {
 };
 
 // A run with every decision made.
-struct RunConfig {
+struct RunConfig : RunSetup {
   TrainOptions options;  // as resolved: what config.toml holds
-  GptConfig model;
   ScalingTargets targets;
-  OptimizerOptions optimizer;
-  NumberFormats formats;
+  RateScales scales;
   GroupOptions group;
-  int world = 1;                        // group.world
-  std::int64_t batch = 1;               // rows per device and micro-step
-  bool batch_is_automatic = false;      // fit_batch() may make it smaller
-  std::int64_t accumulation = 1;        // micro-steps
-  std::int64_t total_batch_tokens = 0;  // world * batch * seq_len * accumulation
-  std::int64_t iterations = 0;
-  std::int64_t eval_rows = 0;  // of an evaluation, at most: whatever the world
+  bool batch_is_automatic = false;                    // fit_batch() may make it smaller
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
-  // In steps, 0: never.
-  std::int64_t eval_every = 0, save_every = 0, sample_every = 0, verify_sync_every = 0;
-  std::int64_t parameters = 0;          // elements, all of them
+  std::int64_t parameters = 0;                        // elements, all of them
   std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
   std::int64_t train_tokens = 0;        // in the training data; 0: unknown
   double flops_per_token = 0;
-  bool timed_steps = false;        // see StepShape::timed
-  bool step_only = false;          // no evaluation and no samples: nothing is made for them
   double bytes_per_token = 0;      // of the training text, for bits per byte; 0: unknown
   std::vector<std::string> notes;  // every automatic decision, one line each; see scaling_notes()
 
+  [[nodiscard]] int world() const { return group.world; }
   [[nodiscard]] std::int64_t rows_per_step() const {
-    return static_cast<std::int64_t>(world) * batch * accumulation;
+    return group.world * step.batch * step.accumulation;
   }
+  [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * step.seq_len; }
+  [[nodiscard]] std::int64_t iterations() const { return hyper.iterations; }
+  // Of an evaluation, at most: whatever the world.
+  [[nodiscard]] std::int64_t eval_rows() const {
+    return (options.evaluation.tokens.value() + step.seq_len - 1) / step.seq_len;
+  }
+  [[nodiscard]] NumberFormats formats() const;
 };
+
+// Whether what happens every so many steps (-1 or nothing: never) happens after `step`.
+inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
+  return every.value_or(-1) > 0 && step % *every == 0;
+}
 
 // Fills what is automatic and checks the rest: automatic sizes are rounded to the nearest feasible
 // ones and noted, explicit ones that cannot work are refused with the nearest feasible values
@@ -61,10 +63,6 @@ RunConfig resolve(const TrainOptions& options, const Corpus& corpus);
 // Who updates what in the run; `params` are gpt_parameters(config.model).
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
 
-// The model that `options` describe. Heads not given: as many of 128 as divide the width best.
-GptConfig make_gpt_config(const TrainOptions& options, std::int64_t vocab_size);
-
-DataOptions data_options(const TrainOptions& options);
 // What a run that reads no data knows of it: the vocabulary of --vocab-size, or the byte
 // tokenizer's.
 Corpus vocabulary_only(const TrainOptions& options);

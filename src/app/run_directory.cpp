@@ -62,40 +62,41 @@ bool holds_run(const fs::path& directory) {
 }
 
 fs::path fresh_run(const TrainOptions& options) {
-  if (options.out.empty()) {
+  if (options.run.out.empty()) {
     const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
     return fs::path(kRuns) / fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), getpid());
   }
   std::error_code error;
-  if (fs::exists(options.out, error) && !fs::is_directory(options.out, error))
-    throw InputError(fmt::format("--out {}: exists and is not a directory", options.out));
-  if (holds_run(options.out))
+  if (fs::exists(options.run.out, error) && !fs::is_directory(options.run.out, error))
+    throw InputError(fmt::format("--out {}: exists and is not a directory", options.run.out));
+  if (holds_run(options.run.out))
     throw InputError(
         fmt::format("--out {}: holds a run already: give another directory, or --resume auto to "
                     "continue that run",
-                    options.out));
-  return options.out;
+                    options.run.out));
+  return options.run.out;
 }
 
 }  // namespace
 
 RunDirectory find_run_directory(const TrainOptions& options) {
-  if (options.resume.empty()) return {fresh_run(options), {}};
-  if (options.resume == "auto") {
-    const fs::path run = options.out.empty() ? newest_run_with_checkpoint() : fs::path(options.out);
+  if (options.run.resume.empty()) return {fresh_run(options), {}};
+  if (options.run.resume == "auto") {
+    const fs::path run =
+        options.run.out.empty() ? newest_run_with_checkpoint() : fs::path(options.run.out);
     if (run.empty() || !holds_run(run)) return {fresh_run(options), {}};
     return {run, run};
   }
-  fs::path given = options.resume;
+  fs::path given = options.run.resume;
   if (!given.has_filename()) given = given.parent_path();  // a slash at the end
   if (!is_checkpoint(given) && !has_checkpoint(given))
     throw InputError(
         fmt::format("--resume {}: no checkpoint there: give a run directory that holds "
                     "checkpoints/step_<number>, or such a checkpoint",
-                    options.resume));
+                    options.run.resume));
   const fs::path home = is_checkpoint(given) ? run_of(given) : given;
   std::error_code error;
-  const bool same = options.out.empty() || fs::equivalent(home, options.out, error);
+  const bool same = options.run.out.empty() || fs::equivalent(home, options.run.out, error);
   if (home.empty() || !same) return {fresh_run(options), given};
   return {home, given};
 }

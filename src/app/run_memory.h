@@ -13,6 +13,9 @@ namespace muo {
 // Ranks need the same to within their share of the sharded state; this is rank 0's.
 MemoryPlan plan_run_memory(const RunConfig& config);
 
+// What a save in the background takes besides, of the rank that needs most. Host memory.
+std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan);
+
 // Bytes that the system can give this process without swapping: MemAvailable of /proc/meminfo, less
 // where a control group's limit leaves less.
 std::int64_t available_memory();

@@ -4,9 +4,7 @@
 #include <atomic>
 #include <string>
 
-#include "app/checkpoint_saver.h"
 #include "app/initial_weights.h"
-#include "app/run_memory.h"
 #include "app/traced_plan.h"
 #include "kernels/fingerprint.h"
 
@@ -22,41 +20,34 @@ std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
   return out;
 }
 
-StepShape step_shape(const RunConfig& config) {
-  return {.batch = config.batch,
-          .seq_len = config.model.seq_len,
-          .accumulation = config.accumulation,
-          .timed = config.timed_steps};
-}
-
 }  // namespace
 
-RunState::RunState(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
+RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
                    const ShardingPlan& plan, Arena& arena)
-    : rotary(make_rotary_tables(config.model, config.model.seq_len, arena)),
+    : rotary(make_rotary_tables(setup.model, setup.model.seq_len, arena)),
       ring_memory(rank.device.allocate_pinned(
           kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord)), "metrics ring")),
       ring{.data = ring_memory->data(),
            .shape = {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
            .dtype = DType::kBytes,
            .device = rank.rank},
-      token_bytes(config.step_only ? Tensor{} : make_token_bytes(config.model, arena)),
+      token_bytes(setup.step_only ? Tensor{} : make_token_bytes(setup.model, arena)),
       fingerprints(arena.tensor({.name = "fingerprints",
                                  .shape = {rank.world, static_cast<std::int64_t>(params.size())},
                                  .dtype = DType::kI64,
                                  .category = MemoryCategory::kMetrics,
                                  .lifespan = Lifespan::kRun})),
       update(rank, plan, params, arena,
-             StepGraph::spans_graphs(step_shape(config)) ? Lifespan::kRun : Lifespan::kStep),
+             StepGraph::spans_graphs(setup.step) ? Lifespan::kRun : Lifespan::kStep),
       weights(all_weights(update, params.size())),
-      step(rank, config.model, step_shape(config), rotary, update, ring, arena),
+      step(rank, setup.model, setup.step, rotary, update, ring, arena),
       rank_(rank),
-      config_(config),
+      setup_(setup),
       params_(params) {
-  if (config.step_only) return;
-  eval.emplace(rank, config.model, config.batch, config.model.seq_len, rotary, weights, token_bytes,
-               arena);
-  decoder.emplace(rank, config.model, rotary, weights, arena);
+  if (setup.step_only) return;
+  eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, weights,
+               token_bytes, arena);
+  decoder.emplace(rank, setup.model, rotary, weights, arena);
 }
 
 void RunState::warm_up() {
@@ -85,20 +76,14 @@ std::vector<const GraphTrace*> RunState::traces() const {
 
 void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   Stream& stream = rank_.compute;
-  fill_rotary_tables(stream, config_.model, rotary);
+  fill_rotary_tables(stream, setup_.model, rotary);
   if (token_bytes) fill_token_bytes(stream, token_bytes, bytes_of_token);
-  const HyperParameters hyper = make_hyper_parameters(config_.optimizer);
-  stream.copy(update.hyper(), host_struct(hyper));
+  stream.copy(update.hyper(), host_struct(setup_.hyper));
   rank_.wait(stream);
 }
 
-void RunState::initialize_weights(const Checkpoint* from) {
-  if (from == nullptr) return muo::initialize_weights(rank_, config_, params_, update);
-  std::vector<StateEntry> masters = update.state();
-  std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
-  from->load(rank_.compute, masters);
-  update.publish();
-  rank_.wait(rank_.compute);
+void RunState::initialize_weights(std::uint64_t seed) {
+  muo::initialize_weights(rank_, seed, params_, update);
 }
 
 void RunState::set_counts(const Counts& counts) {
@@ -158,29 +143,11 @@ void RunState::verify_sync() {
                 " differ from those on rank 0");
 }
 
-std::int64_t plan_staging_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
-                                 const ShardingPlan& plan) {
-  std::int64_t most = 0;
-  for (int rank = 0; rank < config.world; ++rank) {
-    TracingRank trace(rank, config.world);
-    TraceArena arena(rank);
-    const ShardedStep update(trace.context(), plan, params, arena);
-    most = std::max(most, CheckpointSaver::Staging::bytes(update.state()));
-  }
-  return most;
-}
-
-MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
+MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
                             const ShardingPlan& plan, int rank) {
-  return traced_plan(rank, config.world, [&](RankContext& context, Arena& arena) {
-    return std::make_unique<RunState>(context, config, params, plan, arena);
+  return traced_plan(rank, plan.world, [&](RankContext& context, Arena& arena) {
+    return std::make_unique<RunState>(context, setup, params, plan, arena);
   });
-}
-
-MemoryPlan plan_run_memory(const RunConfig& config) {
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
-  return plan_rank_memory(config, params, plan, 0);
 }
 
 }  // namespace muo

@@ -4,10 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "app/checkpoint.h"
-#include "app/run_config.h"
 #include "graphs/decoder.h"
 #include "graphs/eval_graph.h"
+#include "graphs/run_setup.h"
 #include "graphs/step_graph.h"
 #include "kernels/metrics.h"
 #include "optim/sharded_step.h"
@@ -16,14 +15,14 @@ namespace muo {
 
 // Everything that one rank of a training run holds on its device. Built on a TraceArena, its graphs
 // tell what memory the run needs; built again, in the same order, on a PlannedArena, it runs.
-// With RunConfig::step_only it is what a step needs: `eval`, `decoder` and `token_bytes` are
+// With RunSetup::step_only it is what a step needs: `eval`, `decoder` and `token_bytes` are
 // absent.
 class RunState {
  public:
   static constexpr std::int64_t kRingSlots = 16;
 
-  // `config`, `params`, `plan` and `rank` must outlive it.
-  RunState(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
+  // `setup`, `params`, `plan` and `rank` must outlive it.
+  RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
            const ShardingPlan& plan, Arena& arena);
 
   void warm_up();  // see warm_up.h; waits
@@ -32,8 +31,7 @@ class RunState {
 
   // Host calls before the first step. `bytes_of_token` may be empty.
   void initialize(const std::vector<std::int32_t>& bytes_of_token);
-  // Null: new ones.
-  void initialize_weights(const Checkpoint* from = nullptr);
+  void initialize_weights(std::uint64_t seed);
   // Where a run is, beside its tensors: batches consumed, updates committed, what it has seen.
   struct Counts {
     std::int64_t step = 0;
@@ -66,16 +64,12 @@ class RunState {
   [[nodiscard]] MetricsRecord& record_of(std::int64_t index) const;
 
   RankContext& rank_;
-  const RunConfig& config_;
+  const RunSetup& setup_;
   const std::vector<ParamSpec>& params_;
 };
 
-// What a save in the background takes besides, of the rank that needs most. Host memory.
-std::int64_t plan_staging_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
-                                 const ShardingPlan& plan);
-
 // The memory plan of `rank` of the run, traced without a device.
-MemoryPlan plan_rank_memory(const RunConfig& config, const std::vector<ParamSpec>& params,
+MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
                             const ShardingPlan& plan, int rank);
 
 }  // namespace muo

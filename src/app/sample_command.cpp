@@ -22,7 +22,7 @@ int run_sample(const SampleOptions& options) {
                     "there is no tokenizer to print samples with",
                     checkpoint.path().string(), config.vocab_size, kByteVocab));
   const std::vector<ParamSpec> params = gpt_parameters(config);
-  DeviceOptions device{.backend = options.backend, .devices = 1};
+  DeviceOptions device{.backend = options.backend, .count = 1};
   std::vector<std::string> notes;  // of no interest beside the text
   const GroupOptions ranks = choose_devices(device, notes);
   warn_of_unused_gpus(options.backend, ranks, stderr);

@@ -22,7 +22,7 @@ double decay_per_step(const RunConfig& run, const HyperParameters& hyper) {
   for (const ParamSpec& spec : gpt_parameters(run.model))
     if (spec.role == ParamRole::kMatrix)
       rate = std::max(rate, muon_rate(spec.shape[0], spec.shape[1]));
-  return rate * hyper.muon_lr * hyper.muon_weight_decay;
+  return rate * hyper.matrix_lr * hyper.muon_weight_decay;
 }
 
 }  // namespace
@@ -62,16 +62,17 @@ double weight_decay_scale(const ScalingTargets& targets, std::int64_t batch_toke
 }
 
 std::vector<std::string> scaling_notes(const RunConfig& run) {
-  const HyperParameters hyper = make_hyper_parameters(run.optimizer);
+  const HyperParameters& hyper = run.hyper;
   const auto trained =
-      static_cast<double>(run.iterations) * static_cast<double>(run.total_batch_tokens);
+      static_cast<double>(run.iterations()) * static_cast<double>(run.tokens_per_step());
   std::vector<std::string> out;
-  out.push_back(fmt::format(
-      "target: {} tokens for each of {} scaling parameters: {} tokens, {} per step",
-      run.options.target_param_data_ratio, count_text(static_cast<double>(run.scaling_parameters)),
-      count_text(static_cast<double>(run.targets.tokens)), run.targets.batch_tokens));
-  out.push_back(fmt::format("horizon: {} steps of {}: {} tokens{}", run.iterations,
-                            run.total_batch_tokens, count_text(trained),
+  out.push_back(
+      fmt::format("target: {} tokens for each of {} scaling parameters: {} tokens, {} per step",
+                  run.options.batch.target_param_data_ratio,
+                  count_text(static_cast<double>(run.scaling_parameters)),
+                  count_text(static_cast<double>(run.targets.tokens)), run.targets.batch_tokens));
+  out.push_back(fmt::format("horizon: {} steps of {}: {} tokens{}", run.iterations(),
+                            run.tokens_per_step(), count_text(trained),
                             run.train_tokens == 0
                                 ? ""
                                 : fmt::format(", {:.3g} times the training data",
@@ -83,8 +84,8 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
   out.push_back(fmt::format(
       "factors: rates x {:.4g} by batch, of embeddings and head x {:.4g} by width; weight decay "
       "{:.4g} = {} x {:.4g}",
-      run.optimizer.batch_scale, run.optimizer.width_scale, hyper.muon_weight_decay,
-      run.optimizer.weight_decay, run.optimizer.weight_decay_scale));
+      run.scales.batch_lr, run.scales.width_lr, hyper.muon_weight_decay,
+      run.options.optimizer.weight_decay, run.scales.weight_decay));
   // Momentum averages gradients over 1 / (1 - momentum) steps or more: a decay that forgets weights
   // faster than that keeps nothing of what they learn.
   const double decay = decay_per_step(run, hyper);

@@ -21,17 +21,17 @@ class Steps {
   Steps(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
         const ShardingPlan& plan)
       : rank_(rank),
-        shape_{config.accumulation, config.batch, config.model.seq_len},
+        shape_{config.step.accumulation, config.step.batch, config.model.seq_len},
         arena_(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common),
         state_(rank, config, params, plan, arena_),
         pinned_(rank.device.allocate_pinned((shape_.numel() + 1) * size_of(DType::kI32), "tokens")),
         tokens_(reinterpret_cast<std::int32_t*>(pinned_->data())),
         copied_(rank.device.make_event()) {
-    warm_up_and_capture(rank, arena_, state_, config.options.graph);
+    warm_up_and_capture(rank, arena_, state_, config.options.capture.graph);
     rank.device.seal();
     rank.barrier.arrive({}, "start-up");
     state_.initialize({});
-    state_.initialize_weights();
+    state_.initialize_weights(config.options.seed);
     const std::int64_t count = shape_.numel() + 1;
     const CounterRandom random(config.options.seed, "bench");
     for (std::int64_t i = 0; i < count; ++i)
@@ -106,7 +106,7 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   StepTimes times;
-  times.launch.resize(static_cast<std::size_t>(config.world));
+  times.launch.resize(static_cast<std::size_t>(config.world()));
   times.clocks.resize(times.launch.size());
   std::vector<std::vector<OperationTime>> operations(times.launch.size());
   DeviceGroup group(config.group);

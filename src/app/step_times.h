@@ -22,7 +22,7 @@ struct StepTimes {
 };
 
 // Runs steps one by one for `launch`, then `steps` more for the rest, as training does: the host is
-// at most one step ahead. config.options.graph: replayed, or the same calls eagerly.
+// at most one step ahead. config.options.capture.graph: replayed, or the same calls eagerly.
 StepTimes measure_steps(const RunConfig& config, std::int64_t steps);
 
 }  // namespace muo

@@ -68,80 +68,81 @@ void require_writable(std::string_view option, const std::filesystem::path& file
 }
 
 void check_files(const TrainOptions& options) {
-  if (!options.init_from.empty() && !options.resume.empty() && options.resume != "auto")
+  if (!options.run.init_from.empty() && !options.run.resume.empty() && options.run.resume != "auto")
     throw InputError("--init-from starts a new run, --resume goes on with one: give one of them");
-  if (!options.graph_dot.empty()) {
-    if (!options.graph)
+  if (!options.run.graph_dot.empty()) {
+    if (!options.capture.graph)
       throw InputError("--graph-dot: with --graph off there is no graph to write");
-    require_writable("--graph-dot", options.graph_dot);
+    require_writable("--graph-dot", options.run.graph_dot);
   }
-  if (!options.gemm_table.empty()) require_writable("--gemm-table", options.gemm_table);
+  if (!options.numbers.gemm_table.empty())
+    require_writable("--gemm-table", options.numbers.gemm_table);
 }
 
 std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int64_t first_step) {
   if (peak.flops <= 0) return fmt::format("peak: {}: mfu is null", peak.text);
   const double flops_left = config.flops_per_token *
-                            static_cast<double>(config.iterations - first_step) *
-                            static_cast<double>(config.total_batch_tokens);
+                            static_cast<double>(config.iterations() - first_step) *
+                            static_cast<double>(config.tokens_per_step());
   return fmt::format("peak: {}; mfu is a share of it, and {:.3g} FLOPs take {} at it", peak.text,
                      flops_left, duration_text(flops_left / peak.flops));
 }
 
 KeepCheckpoints keep_checkpoints(const TrainOptions& options) {
-  return {.last = std::max<std::int64_t>(0, options.keep_last),
-          .every = std::max<std::int64_t>(0, options.keep_every)};
+  return {.last = std::max<std::int64_t>(0, options.save.keep_last),
+          .every = std::max<std::int64_t>(0, options.save.keep_every)};
 }
 
 }  // namespace
 
 int run_train(const TrainOptions& options) {
   check_files(options);
-  const Corpus corpus = open_corpus(data_options(options));
+  const Corpus corpus = open_corpus(options.data);
   RunConfig config = resolve(options, corpus);
-  warn_of_unused_gpus(options.backend, config.group, stdout);
+  warn_of_unused_gpus(options.devices.backend, config.group, stdout);
   const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
-  if (const auto seconds = config.options.stuck_after)
+  if (const auto seconds = config.options.run.stuck_after)
     config.group.watch.stuck_after =
         std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   require_memory(config, memory, available_memory_per_rank(config.group));
   const RunDirectory directory = find_run_directory(config.options);
-  config.options.out = directory.root.string();
+  config.options.run.out = directory.root.string();
   FileLock lock = lock_run_directory(directory);
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
   const bool saves_in_background =
-      choose_background_saves(config, memory.rank_bytes(config.world),
-                              plan_staging_memory(config, params, plan), available_memory(), notes);
-  if (!options.gemm_table.empty()) use_gemm_table(options.gemm_table);
+      choose_background_saves(config, memory.rank_bytes(config.world()),
+                              plan_staging_memory(params, plan), available_memory(), notes);
+  if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
   create_run_directory(directory, config.options, lock);
 
   const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
   Logger logger({.metrics = directory.metrics(),
                  .first_step = first_step,
-                 .iterations = config.iterations,
-                 .tokens_per_step = config.total_batch_tokens,
+                 .iterations = config.iterations(),
+                 .tokens_per_step = config.tokens_per_step(),
                  .bytes_per_token = config.bytes_per_token,
                  .flops_per_token = config.flops_per_token,
                  .peak_flops = peak.flops,
-                 .log_every = config.options.log_every});
+                 .log_every = config.options.run.log_every});
   logger.note(corpus.description);
   for (const std::string& note : notes)
     logger.note(note);
   for (const std::string& note : scaling_notes(config))
     logger.note(note);
   logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
-                          config.options.model, config.parameters, config.world,
-                          config.options.strategy,
-                          static_cast<double>(memory.rank_bytes(config.world)) / (1 << 20)));
+                          config.options.model.preset, config.parameters, config.world(),
+                          config.options.sharding.strategy,
+                          static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)));
   logger.note(peak_note(config, peak, first_step));
   for (const std::string& note : attention_notes(config))
     logger.note(note);
 
-  CheckpointSaver saver(directory.root, config.world, keep_checkpoints(config.options));
+  CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options));
   if (resume && resume->path().parent_path() == directory.checkpoints())
     saver.mark_verified(resume->info().step);
   const SignalScope signals;
@@ -159,7 +160,8 @@ int run_train(const TrainOptions& options) {
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) { train_rank(rank, run); });
-  if (!options.gemm_table.empty()) save_gemm_table(options.gemm_table);  // what eager steps met
+  if (!options.numbers.gemm_table.empty())
+    save_gemm_table(options.numbers.gemm_table);  // what eager steps met
   logger.summary();
   logger.note(fmt::format("run directory: {}", directory.root.string()));
   logger.close();

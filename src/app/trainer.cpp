@@ -41,16 +41,16 @@ class RankTrainer {
         arena_(rank.device, plan_rank_memory(config_, run.params, run.plan, rank.rank),
                rank.common),
         state_(rank, config_, run.params, run.plan, arena_),
-        evaluator_(rank, *state_.eval, *run.corpus.val, config_.batch, config_.model.seq_len,
-                   config_.eval_rows),
+        evaluator_(rank, *state_.eval, *run.corpus.val, config_.step.batch, config_.model.seq_len,
+                   config_.eval_rows()),
         sampler_(run.corpus.train->size(), config_.model.seq_len, config_.rows_per_step(),
                  config_.options.seed),
         copied_(rank.device.make_event()) {}
 
   void train() {
-    warm_up_and_capture(rank_, arena_, state_, config_.options.graph);
-    if (is_logger() && !config_.options.graph_dot.empty())
-      state_.step.write_dot(config_.options.graph_dot);
+    warm_up_and_capture(rank_, arena_, state_, config_.options.capture.graph);
+    if (is_logger() && !config_.options.run.graph_dot.empty())
+      state_.step.write_dot(config_.options.run.graph_dot);
     const LoaderOptions loading = loader_options();
     if (run_.saves_in_background) staging_.emplace(run_.saver, rank_, state_.update.state());
     const auto slots =
@@ -59,8 +59,8 @@ class RankTrainer {
     // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
     rank_.barrier.arrive(
         [this] {
-          if (!config_.options.gemm_table.empty())
-            save_gemm_table(config_.options.gemm_table);  // captures have met every product
+          if (!config_.options.numbers.gemm_table.empty())
+            save_gemm_table(config_.options.numbers.gemm_table);  // captures have met every product
         },
         "start-up");
 
@@ -74,7 +74,7 @@ class RankTrainer {
     if (run_.resume != nullptr) good_ = step_;
     restart_clock();
     started_ = saved_at_ = last_logged_;
-    for (; step_ < config_.iterations && !stop_requested(); ++step_) {
+    for (; step_ < config_.iterations() && !stop_requested(); ++step_) {
       between_steps();
       one_step(loader);
     }
@@ -90,11 +90,11 @@ class RankTrainer {
                       "the last checkpoint holds the weights of the last update that was "
                       "committed; try a lower "
                       "--matrix-lr, or --max-grad-norm",
-                      skipped_, step_, config_.options.max_skipped));
+                      skipped_, step_, config_.options.guard.max_skipped));
     // Before the evaluation, which may be long: nothing is lost if it fails.
     if (run_.stop == 0 && !run_.too_many_skipped) {
-      if (config_.eval_every > 0) evaluate();
-      if (config_.sample_every > 0) sample();
+      if (*config_.options.evaluation.every > 0) evaluate();
+      if (*config_.options.evaluation.sample_every > 0) sample();
     }
   }
 
@@ -102,9 +102,9 @@ class RankTrainer {
   [[nodiscard]] LoaderOptions loader_options() const {
     return {.rank = rank_.rank,
             .world = rank_.world,
-            .batch = config_.batch,
+            .batch = config_.step.batch,
             .seq_len = config_.model.seq_len,
-            .accumulation = config_.accumulation,
+            .accumulation = config_.step.accumulation,
             .first_step = 0};
   }
   static LoaderOptions loading_from(LoaderOptions options, std::int64_t step) {
@@ -115,7 +115,10 @@ class RankTrainer {
 
   std::int64_t restore_or_initialize() {
     if (run_.resume == nullptr) {
-      state_.initialize_weights(run_.init_from);
+      if (run_.init_from == nullptr)
+        state_.initialize_weights(config_.options.seed);
+      else
+        load_weights(*run_.init_from);
       return 0;
     }
     run_.resume->load(rank_.compute, state_.update.state());
@@ -126,19 +129,27 @@ class RankTrainer {
     return info.step;
   }
 
+  // Masters, and the replicas from them; the optimizer starts anew.
+  void load_weights(const Checkpoint& from) {
+    std::vector<StateEntry> masters = state_.update.state();
+    std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
+    from.load(rank_.compute, masters);
+    state_.update.publish();
+    rank_.wait(rank_.compute);
+  }
+
   // All ranks see the same answer: the last to arrive asks.
   bool stop_requested() {
     rank_.progress.begin_step(step_);
     if (is_logger())
       run_.too_many_skipped =
-          config_.options.max_skipped >= 0 && skipped_ > config_.options.max_skipped;
+          config_.options.guard.max_skipped >= 0 && skipped_ > config_.options.guard.max_skipped;
     const auto agree = [this] {
-      const TrainOptions& options = config_.options;
+      const SaveOptions& save = config_.options.save;
       const double unsaved = seconds(Clock::now() - saved_at_);
       run_.stop = run_.signal;
-      run_.time_to_save = options.save_minutes > 0 && unsaved >= 60 * options.save_minutes;
-      run_.long_evaluation =
-          options.save_before_eval >= 0 && evaluation_seconds() > options.save_before_eval;
+      run_.time_to_save = save.minutes > 0 && unsaved >= 60 * save.minutes;
+      run_.long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval;
       run_.ended_saves = run_.saver.take_results();
     };
     rank_.barrier.arrive(agree, "start of a step");
@@ -148,11 +159,11 @@ class RankTrainer {
 
   void between_steps() {
     if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
-    const auto due = [&](std::int64_t every) { return every > 0 && step_ % every == 0; };
-    const bool evaluates =
-        due(config_.eval_every) && (step_ > first_ || step_ == 0 || run_.lost_evaluation);
-    const bool samples = due(config_.sample_every) && step_ > first_;
-    const bool saves = step_ > saved_ && (due(config_.save_every) || run_.time_to_save ||
+    const TrainOptions& options = config_.options;
+    const bool evaluates = is_due(options.evaluation.every, step_) &&
+                           (step_ > first_ || step_ == 0 || run_.lost_evaluation);
+    const bool samples = is_due(options.evaluation.sample_every, step_) && step_ > first_;
+    const bool saves = step_ > saved_ && (is_due(options.save.every, step_) || run_.time_to_save ||
                                           (evaluates && run_.long_evaluation));
     if (!saves && !evaluates && !samples) return;
     settle();
@@ -167,7 +178,7 @@ class RankTrainer {
   [[nodiscard]] double evaluation_seconds() const {
     if (evaluation_seconds_ > 0 || step_ == first_) return evaluation_seconds_;
     const double per_step = seconds(Clock::now() - started_) / static_cast<double>(step_ - first_);
-    return per_step / 3 * static_cast<double>(config_.eval_rows) /
+    return per_step / 3 * static_cast<double>(config_.eval_rows()) /
            static_cast<double>(config_.rows_per_step());
   }
 
@@ -203,8 +214,7 @@ class RankTrainer {
     rank_.wait(*copied_);
     loader.release();
     log_finished();
-    if (config_.verify_sync_every > 0 && (step_ + 1) % config_.verify_sync_every == 0)
-      verify_sync();
+    if (is_due(config_.options.run.verify_sync_every, step_ + 1)) verify_sync();
   }
 
   Batch next(Loader& loader) {
@@ -277,7 +287,7 @@ class RankTrainer {
     info.updates = counts.updates;
     info.statistics = counts.statistics;
     info.seed = config_.options.seed;
-    info.tokens = step_ * config_.total_batch_tokens;
+    info.tokens = step_ * config_.tokens_per_step();
     info.data = data_identity(run_.corpus);
     info.config = checkpoint_config(config_);
     if (staging_)
@@ -313,7 +323,7 @@ class RankTrainer {
         good_ = save.step;
         continue;
       }
-      if (last_chance_ || config_.options.on_save_error == "stop") throw_failure(rank_, save);
+      if (last_chance_ || config_.options.save.on_error == "stop") throw_failure(rank_, save);
       saved_ = std::max(first_, good_);
     }
   }

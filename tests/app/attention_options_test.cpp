@@ -21,30 +21,30 @@ RunConfig resolved(const TrainOptions& options) {
 
 TEST(AttentionOptions, AreAChoiceOfGpus) {
   TrainOptions options;
-  options.devices = 2;
-  options.backend = "host";
-  options.deterministic = false;  // the host is, always
+  options.devices.count = 2;
+  options.devices.backend = "host";
+  options.numbers.deterministic = false;  // the host is, always
   const RunConfig host = resolved(options);
   EXPECT_THAT(host.notes, testing::Each(testing::Not(HasSubstr("deterministic"))));
-  EXPECT_FALSE(host.options.deterministic);
-  options.attention = "own";
+  EXPECT_FALSE(host.options.numbers.deterministic);
+  options.numbers.attention = "own";
   EXPECT_EQ(message_of<InputError>([&] { resolved(options); }),
             "--attention own: is for GPUs, the host has one way to compute: give auto");
   {
     const test::SimtForCuda simt;
-    options.backend = "cuda";
+    options.devices.backend = "cuda";
     const RunConfig device = resolved(options);
     EXPECT_EQ(device.model.attention.kernels, AttentionKernels::kOwn);
     EXPECT_FALSE(device.model.attention.deterministic);
     EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
     const test::ScopedEnvironment kernels("MUO_ATTENTION", "portable");
-    EXPECT_EQ(resolved(options).options.attention, "own") << "the option wins";
-    options.attention = "auto";
+    EXPECT_EQ(resolved(options).options.numbers.attention, "own") << "the option wins";
+    options.numbers.attention = "auto";
     const RunConfig by_environment = resolved(options);
-    EXPECT_EQ(by_environment.options.attention, "portable");
+    EXPECT_EQ(by_environment.options.numbers.attention, "portable");
     EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
-    options.backend = "host";
-    EXPECT_EQ(resolved(options).options.attention, "auto") << "a GPU's variable";
+    options.devices.backend = "host";
+    EXPECT_EQ(resolved(options).options.numbers.attention, "auto") << "a GPU's variable";
   }
   const test::ScopedEnvironment kernels("MUO_ATTENTION", "flash");
   EXPECT_THAT(message_of<InputError>([&] { resolved(options); }),

@@ -32,7 +32,7 @@ std::string refusal(DeviceOptions options) {
 }
 
 TEST(ChooseDevices, TheHostHasAsManyRanksAsAsked) {
-  DeviceOptions options{.backend = "host", .devices = 3};
+  DeviceOptions options{.backend = "host", .count = 3};
   const Choice choice = choose(options);
   EXPECT_EQ(choice.group.plugin, nullptr);
   EXPECT_EQ(choice.group.world, 3);
@@ -49,11 +49,11 @@ TEST(ChooseDevices, RefusesWhatTheHostDoesNotHave) {
 TEST(ChooseDevices, WithoutPeerAccessNcclIsLeft) {
   const SimtForCuda simt;
   const ScopedEnvironment apart("SIMT_GPUS_APART", "1");
-  DeviceOptions peer{.backend = "cuda", .comm = "peer", .devices = 2};
+  DeviceOptions peer{.backend = "cuda", .comm = "peer", .count = 2};
   const Choice choice = choose(peer);
-  DeviceOptions alone{.backend = "cuda", .devices = 1, .ranks_per_device = 2};
+  DeviceOptions alone{.backend = "cuda", .count = 1, .ranks_per_device = 2};
   const Choice shared = choose(alone);
-  const std::string refused = refusal({.backend = "cuda", .devices = 2, .ranks_per_device = 2});
+  const std::string refused = refusal({.backend = "cuda", .count = 2, .ranks_per_device = 2});
   EXPECT_EQ(choice.group.communicator, CommunicatorKind::kNccl);
   EXPECT_EQ(peer.comm, "nccl");
   EXPECT_THAT(choice.notes, ElementsAre("comm: nccl (GPU 0 cannot access the memory of GPU 1)"));
@@ -64,7 +64,7 @@ TEST(ChooseDevices, WithoutPeerAccessNcclIsLeft) {
 
 TEST(ChooseDevices, VirtualRanksShareADeviceAndTalkThroughItsMemory) {
   const SimtForCuda simt;
-  DeviceOptions options{.backend = "cuda", .devices = 2, .ranks_per_device = 4};
+  DeviceOptions options{.backend = "cuda", .count = 2, .ranks_per_device = 4};
   const Choice choice = choose(options);
   ASSERT_NE(choice.group.plugin, nullptr);
   EXPECT_EQ(choice.group.world, 8);
@@ -75,17 +75,17 @@ TEST(ChooseDevices, VirtualRanksShareADeviceAndTalkThroughItsMemory) {
 
 TEST(ChooseDevices, SeveralGpusTalkThroughNcclUnlessToldOtherwise) {
   const SimtForCuda simt;
-  DeviceOptions automatic{.backend = "cuda", .devices = 2};
+  DeviceOptions automatic{.backend = "cuda", .count = 2};
   EXPECT_EQ(choose(automatic).group.communicator, CommunicatorKind::kNccl);
-  DeviceOptions peer{.backend = "cuda", .comm = "peer", .devices = 2};
+  DeviceOptions peer{.backend = "cuda", .comm = "peer", .count = 2};
   EXPECT_EQ(choose(peer).group.communicator, CommunicatorKind::kPeer);
-  DeviceOptions alone{.backend = "cuda", .devices = 1};
+  DeviceOptions alone{.backend = "cuda", .count = 1};
   EXPECT_EQ(choose(alone).group.communicator, CommunicatorKind::kPeer);
 }
 
 TEST(ChooseDevices, RefusesMoreGpusThanThereAre) {
   const SimtForCuda simt;
-  EXPECT_THAT(refusal({.backend = "cuda", .devices = 65}), HasSubstr("--ranks-per-device"));
+  EXPECT_THAT(refusal({.backend = "cuda", .count = 65}), HasSubstr("--ranks-per-device"));
   EXPECT_EQ(refusal({.backend = "cuda", .comm = "host"}), "--comm: host is for --backend host");
 }
 

@@ -47,38 +47,40 @@ TEST(CommandLine, SetsEveryKindOfOption) {
   const TrainOptions o = train({"a b", "--depth", "6", "--devices=3", "--graph", "off",
                                 "--matrix-lr", "1e-2", "--seed", "18446744073709551615",
                                 "--strategy", "ddp", "--eval-every", "-1", "--val-data", "v"});
-  EXPECT_THAT(o.data, ElementsAre("text", "a b"));
-  EXPECT_THAT(o.val_data, ElementsAre("v"));
-  EXPECT_EQ(o.depth, 6);
-  EXPECT_EQ(o.devices, 3);
-  EXPECT_FALSE(o.graph);
-  EXPECT_EQ(o.matrix_lr, 1e-2);
+  EXPECT_THAT(o.data.paths, ElementsAre("text", "a b"));
+  EXPECT_THAT(o.data.val_paths, ElementsAre("v"));
+  EXPECT_EQ(o.model.depth, 6);
+  EXPECT_EQ(o.devices.count, 3);
+  EXPECT_FALSE(o.capture.graph);
+  EXPECT_EQ(o.optimizer.matrix_lr, 1e-2);
   EXPECT_EQ(o.seed, 18446744073709551615U);
-  EXPECT_EQ(o.strategy, "ddp");
-  EXPECT_EQ(o.eval_every, -1);
-  EXPECT_FALSE(o.save_every);
+  EXPECT_EQ(o.sharding.strategy, "ddp");
+  EXPECT_EQ(o.evaluation.every, -1);
+  EXPECT_FALSE(o.save.every);
 }
 
 TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
   const TrainOptions automatic = train({});
-  EXPECT_EQ(automatic.model, "nanochat");
-  EXPECT_FALSE(automatic.smear || automatic.qk_scale || automatic.window_pattern);
-  EXPECT_FALSE(automatic.dtype || automatic.gradient_wire || automatic.weight_wire);
-  EXPECT_EQ(automatic.embedding_state, DType::kF32);
+  EXPECT_EQ(automatic.model.preset, "nanochat");
+  EXPECT_FALSE(automatic.model.has(&GptConfig::smear) || automatic.model.has(&GptConfig::qk_scale));
+  EXPECT_FALSE(automatic.model.has(&GptConfig::window_pattern));
+  EXPECT_FALSE(automatic.numbers.dtype || automatic.numbers.gradient_wire ||
+               automatic.numbers.weight_wire);
+  EXPECT_EQ(automatic.numbers.embedding_state, DType::kF32);
   const TrainOptions o =
       train({"--model", "plain", "--value-embeddings", "on", "--smear=off", "--qk-scale", "1.5",
              "--window-pattern", "SL", "--dtype", "bf16", "--gradient-wire", "bf16",
              "--weight-wire", "fp32", "--embedding-state", "bf16", "--backout", "auto"});
-  EXPECT_EQ(o.model, "plain");
-  EXPECT_EQ(o.value_embeddings, true);
-  EXPECT_EQ(o.smear, false);
-  EXPECT_FALSE(o.backout);
-  EXPECT_EQ(o.qk_scale, 1.5);
-  EXPECT_EQ(o.window_pattern, "SL");
-  EXPECT_EQ(o.dtype, DType::kBF16);
-  EXPECT_EQ(o.gradient_wire, DType::kBF16);
-  EXPECT_EQ(o.weight_wire, DType::kF32);
-  EXPECT_EQ(o.embedding_state, DType::kBF16);
+  EXPECT_EQ(o.model.preset, "plain");
+  EXPECT_TRUE(o.model.value_or(&GptConfig::value_embeddings, false));
+  EXPECT_FALSE(o.model.value_or(&GptConfig::smear, true));
+  EXPECT_FALSE(o.model.has(&GptConfig::backout));
+  EXPECT_EQ(o.model.value_or(&GptConfig::qk_scale, 0), 1.5F);
+  EXPECT_EQ(o.model.value_or(&GptConfig::window_pattern, ""), "SL");
+  EXPECT_EQ(o.numbers.dtype, DType::kBF16);
+  EXPECT_EQ(o.numbers.gradient_wire, DType::kBF16);
+  EXPECT_EQ(o.numbers.weight_wire, DType::kF32);
+  EXPECT_EQ(o.numbers.embedding_state, DType::kBF16);
   EXPECT_EQ(train_error({"--dtype", "fp16"}), "--dtype: 'fp16' is neither fp32 nor bf16");
   EXPECT_EQ(train_error({"--smear", "1"}), "--smear: '1' is neither on nor off");
   EXPECT_THAT(train_error({"--model", "gpt2"}), HasSubstr("'gpt2' is unknown: give plain"));
@@ -90,29 +92,29 @@ TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
 
 TEST(CommandLine, TakesUnderscoresForDashesInNamesOnly) {
   const TrainOptions o = train({"--device_batch_size=8", "--out", "my_run"});
-  EXPECT_EQ(o.device_batch_size, 8);
-  EXPECT_EQ(o.out, "my_run");
+  EXPECT_EQ(o.batch.device_rows, 8);
+  EXPECT_EQ(o.run.out, "my_run");
 }
 
 TEST(CommandLine, AutoMakesAnOptionAutomaticAgain) {
   test::TemporaryDirectory directory;
   const std::string file = directory.path() / "c.toml";
   test::write_file(file, "devices = 3\ndevice-batch-size = \"auto\"");
-  EXPECT_EQ(train({"--config", file}).devices, 3);
-  EXPECT_FALSE(train({"--config", file, "--devices", "auto"}).devices);
+  EXPECT_EQ(train({"--config", file}).devices.count, 3);
+  EXPECT_FALSE(train({"--config", file, "--devices", "auto"}).devices.count);
 }
 
 TEST(CommandLine, ParsesTheOtherCommands) {
   const auto eval = std::get<EvalOptions>(parse({"eval", "--checkpoint", "c", "--devices", "2"}));
   EXPECT_EQ(eval.checkpoint, "c");
-  EXPECT_EQ(eval.devices, 2);
+  EXPECT_EQ(eval.devices.count, 2);
   const auto sample = std::get<SampleOptions>(
       parse({"sample", "--checkpoint", "c", "--prompt", "a\nb", "--temperature", "0"}));
   EXPECT_EQ(sample.prompt, "a\nb");
   EXPECT_EQ(sample.temperature, 0);
   const auto plan = std::get<PlanOptions>(parse({"plan", "--json", "--depth", "2"}));
   EXPECT_EQ(plan.format, ReportFormat::kJson);
-  EXPECT_EQ(plan.train.depth, 2);
+  EXPECT_EQ(plan.train.model.depth, 2);
   EXPECT_TRUE(std::holds_alternative<DoctorOptions>(parse({"doctor"})));
 }
 
@@ -185,11 +187,44 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
   EXPECT_THAT(train_error({"--tokenizer", "gpt2"}), HasSubstr("give byte"));
 }
 
-TEST(CommandLine, RefusesMissingAndRepeatedValues) {
+TEST(CommandLine, RefusesMissingValues) {
   EXPECT_THAT(train_error({"--depth"}), HasSubstr("--depth"));
-  EXPECT_EQ(train_error({"--depth", "4", "--depth", "5"}), "--depth: takes one value, not 2");
   EXPECT_THAT(error_of({"train"}), HasSubstr("--data is required"));
-  EXPECT_THAT(error_of({"eval"}), HasSubstr("--checkpoint"));
+  EXPECT_THAT(error_of({"eval"}), HasSubstr("--checkpoint is required"));
+}
+
+TEST(CommandLine, TakesTheLastOfRepeatedOptionsAndSaysSo) {
+  testing::internal::CaptureStderr();
+  const TrainOptions o = train({"--depth", "4", "--out", "a", "--depth=6", "--data", "more",
+                                "--depth", "5", "--config", "none.toml", "--config", "d4.toml"});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "muograph: note: --depth is given 3 times: the last, 5, counts\n");
+  EXPECT_EQ(o.model.depth, 5);
+  EXPECT_EQ(o.run.out, "a");
+  EXPECT_THAT(o.data.paths, ElementsAre("text", "more")) << "a list";
+  EXPECT_EQ(train_error({"--depth", "4", "--depth", "five"}),
+            "--depth: 'five' is not a whole number");
+}
+
+TEST(CommandLine, TakesARunWithoutItsOptionsName) {
+  const auto sample = std::get<SampleOptions>(parse({"sample", "run", "--prompt", "a"}));
+  EXPECT_EQ(sample.checkpoint, "run");
+  EXPECT_EQ(std::get<EvalOptions>(parse({"eval", "--devices", "2", "run"})).checkpoint, "run");
+  EXPECT_EQ(std::get<VerifyOptions>(parse({"checkpoint", "verify", "run"})).checkpoint, "run");
+  EXPECT_EQ(std::get<InspectOptions>(parse({"checkpoint", "inspect", "run"})).checkpoint, "run");
+  EXPECT_EQ(
+      std::get<ExportOptions>(parse({"checkpoint", "export", "run", "--out", "o"})).checkpoint,
+      "run");
+  EXPECT_EQ(error_of({"sample", "run", "again"}), "sample: 'again' belongs to no option");
+  EXPECT_EQ(error_of({"eval", "run", "--checkpoint", "again"}), "eval: 'run' belongs to no option");
+  EXPECT_THAT(error_of({"eval", "-d", "run"}), HasSubstr("unknown option -d"));
+  EXPECT_THAT(std::get<Answer>(parse({"eval", "--help"})).text,
+              HasSubstr("Usage: muograph eval DIR [OPTIONS]"));
+}
+
+TEST(CommandLine, RefusesTextThatIsNoUtf8) {
+  EXPECT_THAT(train_error({"--out", "a\xFF"}), HasSubstr("is not UTF-8"));
+  EXPECT_THAT(error_of({"train", "--data", "\xC3"}), HasSubstr("is not UTF-8"));
 }
 
 TEST(ConfigFile, IsOverruledByTheCommandLine) {
@@ -199,14 +234,14 @@ TEST(ConfigFile, IsOverruledByTheCommandLine) {
                    "depth = 8\nn_embd = 320\nn-head = 5\nmatrix-lr = 0.5\nnum-iterations = 7\n"
                    "data = ['x', 'y']\ngraph = false\n");
   const TrainOptions read = std::get<TrainOptions>(parse({"train", "--config", file}));
-  EXPECT_THAT(read.data, ElementsAre("x", "y"));
-  EXPECT_EQ(read.depth, 8);
-  EXPECT_EQ(read.n_embd, 320);
-  EXPECT_FALSE(read.graph);
+  EXPECT_THAT(read.data.paths, ElementsAre("x", "y"));
+  EXPECT_EQ(read.model.depth, 8);
+  EXPECT_EQ(read.model.value_or(&GptConfig::n_embd, 0), 320);
+  EXPECT_FALSE(read.capture.graph);
   const TrainOptions given = train({"--matrix-lr", "0.25", "--config", file});
-  EXPECT_THAT(given.data, ElementsAre("text"));
-  EXPECT_EQ(given.matrix_lr, 0.25);
-  EXPECT_EQ(given.num_iterations, 7);
+  EXPECT_THAT(given.data.paths, ElementsAre("text"));
+  EXPECT_EQ(given.optimizer.matrix_lr, 0.25);
+  EXPECT_EQ(given.batch.iterations, 7);
 }
 
 TEST(ConfigFile, MayBeOneThatComesAlong) {
@@ -221,15 +256,15 @@ TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {
   const std::string file = directory.path() / "c.toml";
   test::write_file(file, "depth = 8\nn-layer = 8\nn-embd = 512\nn-head = 4\nnum-iterations = 7\n");
   const TrainOptions deeper = train({"--config", file, "--depth", "4"});
-  EXPECT_FALSE(deeper.n_layer);
-  EXPECT_FALSE(deeper.n_embd);
-  EXPECT_EQ(deeper.num_iterations, 7);
-  EXPECT_FALSE(train({"--config", file, "--target-param-data-ratio", "5"}).num_iterations);
+  EXPECT_FALSE(deeper.model.has(&GptConfig::n_layer) || deeper.model.has(&GptConfig::n_embd));
+  EXPECT_EQ(deeper.batch.iterations, 7);
+  EXPECT_FALSE(train({"--config", file, "--target-param-data-ratio", "5"}).batch.iterations);
   test::write_file(file, "smear = true\nqk-scale = 2\nwindow-pattern = 'S'\nmax-seq-len = 64\n");
-  EXPECT_EQ(train({"--config", file}).smear, true);
-  const TrainOptions plain = train({"--config", file, "--model", "plain"});
-  EXPECT_FALSE(plain.smear || plain.qk_scale || plain.window_pattern);
-  EXPECT_EQ(plain.max_seq_len, 64);
+  EXPECT_TRUE(train({"--config", file}).model.value_or(&GptConfig::smear, false));
+  const ModelOptions plain = train({"--config", file, "--model", "plain"}).model;
+  EXPECT_FALSE(plain.has(&GptConfig::smear) || plain.has(&GptConfig::qk_scale));
+  EXPECT_FALSE(plain.has(&GptConfig::window_pattern));
+  EXPECT_EQ(plain.value_or(&GptConfig::seq_len, 0), 64);
 }
 
 TEST(ConfigFile, OfARunFromBeforeThereWasAChoiceIsAPlainModels) {
@@ -238,7 +273,7 @@ TEST(ConfigFile, OfARunFromBeforeThereWasAChoiceIsAPlainModels) {
   const auto model = [&](const std::string& text, std::vector<std::string> more = {}) {
     test::write_file(run.path() / "config.toml", text);
     more.insert(more.begin(), {"--resume", run.path().string()});
-    return train(more).model;
+    return train(more).model.preset;
   };
   EXPECT_EQ(model("depth = 2\n"), "plain");
   EXPECT_EQ(model("depth = 2\n", {"--model", "nanochat"}), "nanochat");
@@ -263,36 +298,36 @@ TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
 
 TEST(ConfigFile, WritesWhatItReadsBack) {
   TrainOptions options;
-  options.data = {"a \"b\"", "c\\d", "\xC3\xA9"};
-  options.n_embd = 384;
-  options.matrix_lr = 0.1 + 0.2;  // needs 17 digits
-  options.target_flops = 1e18;
-  options.graph = false;
+  options.data.paths = {"a \"b\"", "c\\d", "\xC3\xA9"};
+  options.model.set(&GptConfig::n_embd, 384);
+  options.optimizer.matrix_lr = 0.1 + 0.2;  // needs 17 digits
+  options.batch.target_flops = 1e18;
+  options.capture.graph = false;
   options.seed = 18446744073709551615U;
-  options.eval_every = -1;
-  options.model = "plain";
-  options.smear = true;
-  options.backout = false;
-  options.window_pattern = "SSL";
-  options.weight_wire = DType::kBF16;
-  options.embedding_state = DType::kBF16;
-  options.attention = "own";
-  options.deterministic = false;
-  options.out = "elsewhere";
+  options.evaluation.every = -1;
+  options.model.preset = "plain";
+  options.model.set(&GptConfig::smear, true);
+  options.model.set(&GptConfig::backout, false);
+  options.model.set(&GptConfig::window_pattern, "SSL");
+  options.numbers.weight_wire = DType::kBF16;
+  options.numbers.embedding_state = DType::kBF16;
+  options.numbers.attention = "own";
+  options.numbers.deterministic = false;
+  options.run.out = "elsewhere";
   test::TemporaryDirectory directory;
   const auto file = directory.path() / "c.toml";
   test::write_file(file, config_text(option_table(options)));
 
   TrainOptions read;
   load_config(file, option_table(read), [](std::string_view) { return false; });
-  EXPECT_EQ(read.out, "") << "a run that repeats another must not write into its directory";
-  read.out = options.out;
-  EXPECT_EQ(read.data, options.data);
+  EXPECT_EQ(read.run.out, "") << "a run that repeats another must not write into its directory";
+  read.run.out = options.run.out;
+  EXPECT_EQ(read.data.paths, options.data.paths);
   const auto expected = option_table(options);
   const auto actual = option_table(read);
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_EQ(option_text(actual[i]), option_text(expected[i])) << expected[i].name;
-  EXPECT_EQ(read.matrix_lr, options.matrix_lr);
+  EXPECT_EQ(read.optimizer.matrix_lr, options.optimizer.matrix_lr);
 }
 
 TEST(OptionTable, HasEachNameOnceAndDefaultsInRange) {

@@ -23,12 +23,12 @@ using testing::Not;
 
 TrainOptions two_devices() {
   TrainOptions options;
-  options.model = "plain";
-  options.backend = "host";
-  options.devices = 2;
-  options.depth = 2;
-  options.max_seq_len = 256;
-  options.total_batch_size = 2 * 256 * 12;  // 12 rows a device
+  options.model.preset = "plain";
+  options.devices.backend = "host";
+  options.devices.count = 2;
+  options.model.depth = 2;
+  options.model.set(&GptConfig::seq_len, 256);
+  options.batch.total_tokens = 2 * 256 * 12;  // 12 rows a device
   return options;
 }
 
@@ -40,32 +40,32 @@ RunConfig fitted(const TrainOptions& options, std::int64_t available) {
 
 std::int64_t bytes_of(std::int64_t batch) {
   TrainOptions options = two_devices();
-  options.device_batch_size = batch;
+  options.batch.device_rows = batch;
   return plan_run_memory(resolve(options, vocabulary_only(options))).rank_bytes(2);
 }
 
 TEST(FitBatch, IsTheLargestDivisorThatFits) {
   const RunConfig roomy = fitted(two_devices(), std::int64_t{1} << 40);
-  EXPECT_EQ(roomy.batch, 12);
+  EXPECT_EQ(roomy.step.batch, 12);
   EXPECT_THAT(roomy.notes, Not(Contains(HasSubstr("instead"))));
   for (const auto& [limit_of, smaller] : {std::pair{12, 6}, {6, 4}, {4, 3}, {3, 2}, {2, 1}}) {
-    EXPECT_EQ(fitted(two_devices(), bytes_of(limit_of)).batch, limit_of);
+    EXPECT_EQ(fitted(two_devices(), bytes_of(limit_of)).step.batch, limit_of);
     const RunConfig config = fitted(two_devices(), bytes_of(limit_of) - 1);
-    EXPECT_EQ(config.batch, smaller);
-    EXPECT_EQ(config.accumulation, 12 / smaller);
+    EXPECT_EQ(config.step.batch, smaller);
+    EXPECT_EQ(config.step.accumulation, 12 / smaller);
     EXPECT_EQ(config.rows_per_step(), 24);
-    EXPECT_EQ(config.total_batch_tokens, roomy.total_batch_tokens);
-    EXPECT_EQ(config.options.device_batch_size, smaller);
+    EXPECT_EQ(config.tokens_per_step(), roomy.tokens_per_step());
+    EXPECT_EQ(config.options.batch.device_rows, smaller);
     EXPECT_THAT(config.notes, Contains(HasSubstr(std::to_string(smaller) + " rows instead")));
   }
 }
 
 TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
   TrainOptions options = two_devices();
-  options.device_batch_size = 12;
-  EXPECT_EQ(fitted(options, 1).batch, 12);
+  options.batch.device_rows = 12;
+  EXPECT_EQ(fitted(options, 1).step.batch, 12);
   const RunConfig config = fitted(two_devices(), 1);
-  EXPECT_EQ(config.batch, 1);
+  EXPECT_EQ(config.step.batch, 1);
   EXPECT_THROW(require_memory(config, plan_run_memory(config), 1), InputError);
 }
 
@@ -103,10 +103,10 @@ TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
 // Activations are half as large, and there is nothing that only bf16 needs but the masters' shards.
 TEST(RunMemory, IsLessInBf16) {
   TrainOptions options = two_devices();
-  options.vocab_size = 2000;  // logits that are one chunk in either
-  options.replicas = "own";
+  options.data.vocab_size = 2000;  // logits that are one chunk in either
+  options.sharding.replicas = "own";
   const auto bytes = [&](DType dtype) {
-    options.dtype = dtype;
+    options.numbers.dtype = dtype;
     return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
   };
   EXPECT_LT(bytes(DType::kBF16), bytes(DType::kF32));
@@ -133,7 +133,7 @@ TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
   const auto choose = [&](const std::string& mode, std::int64_t available,
                           std::vector<std::string>& notes) {
-    config.options.save_mode = mode;
+    config.options.save.mode = mode;
     return choose_background_saves(config, kPlanned, kStaging, available, notes);
   };
   std::vector<std::string> notes;
@@ -156,24 +156,24 @@ TEST(BackgroundSaves, AreForSavesThatTrainingGoesOnAfter) {
   RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
   std::vector<std::string> notes;
   const auto stages = [&] { return choose_background_saves(config, 0, 1, 1 << 20, notes); };
-  config.save_every = config.eval_every = 0;
+  config.options.save.every = config.options.evaluation.every = -1;
   EXPECT_FALSE(stages());
-  config.save_every = 10;
+  config.options.save.every = 10;
   EXPECT_TRUE(stages());
-  config.save_every = 0;
-  config.options.save_minutes = 5;
+  config.options.save.every = -1;
+  config.options.save.minutes = 5;
   EXPECT_TRUE(stages());
-  config.options.save_minutes = -1;
-  config.eval_every = 10;
+  config.options.save.minutes = -1;
+  config.options.evaluation.every = 10;
   EXPECT_TRUE(stages());  // before an evaluation that takes long
-  config.options.save_before_eval = -1;
+  config.options.save.before_eval = -1;
   EXPECT_FALSE(stages());
 }
 
 TEST(RequireMemory, RefusesWithNumbersAndOptions) {
   RunConfig config;
-  config.world = 3;
-  config.batch = 7;
+  config.group.world = 3;
+  config.step.batch = 7;
   MemoryPlan plan;
   plan.bytes = std::int64_t{1} << 30;
   EXPECT_NO_THROW(require_memory(config, plan, plan.bytes));

@@ -65,7 +65,7 @@ TEST(InitialWeights, AreTheSameOnAnyNumberOfThreads) {
     std::vector<float> values(static_cast<std::size_t>(count));
     for (const int threads : {1, 2, 3, 16}) {
       std::ranges::fill(values, -1.0F);
-      draw_parameter(config, spec, begin, count, values.data(), threads);
+      draw_parameter(spec, config.options.seed, begin, count, values.data(), threads);
       EXPECT_EQ(bits_of(values.data(), count), want) << spec.name << ", " << threads;
     }
   }
@@ -87,7 +87,7 @@ TEST(InitialWeights, MastersOfEveryRankAreTheirElements) {
       PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank),
                          rank.common);
       RunState state(rank, config, params, plan, arena);
-      state.initialize_weights();
+      state.initialize_weights(config.options.seed);
       for (const StateEntry& entry : state.update.state()) {
         const auto spec = std::ranges::find(params, entry.name, &ParamSpec::name);
         if (spec == params.end()) continue;

@@ -19,9 +19,9 @@ using testing::HasSubstr;
 
 RunConfig nanochat_run(DType dtype) {
   TrainOptions options;
-  options.depth = 2;
-  options.devices = 1;
-  options.dtype = dtype;
+  options.model.depth = 2;
+  options.devices.count = 1;
+  options.numbers.dtype = dtype;
   Corpus corpus;
   corpus.vocab_size = kByteVocab;
   return resolve(options, corpus);

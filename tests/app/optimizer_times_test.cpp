@@ -20,15 +20,15 @@ constexpr std::int64_t kSteps = 3;
 RunConfig config_of(const std::string& strategy, std::int64_t devices,
                     const std::string& version = "head") {
   TrainOptions options;
-  options.backend = "host";
-  options.devices = devices;
-  options.n_layer = 3;
-  options.n_embd = 64;
-  options.n_head = 2;
-  options.max_seq_len = 16;
-  options.num_iterations = 10;
-  options.strategy = strategy;
-  options.optimizer_spec = version;
+  options.devices.backend = "host";
+  options.devices.count = devices;
+  options.model.set(&GptConfig::n_layer, 3);
+  options.model.set(&GptConfig::n_embd, 64);
+  options.model.set(&GptConfig::n_head, 2);
+  options.model.set(&GptConfig::seq_len, 16);
+  options.batch.iterations = 10;
+  options.sharding.strategy = strategy;
+  options.optimizer.version = version;
   Corpus corpus;
   corpus.vocab_size = kByteVocab;
   return resolve(options, corpus);
@@ -54,7 +54,7 @@ class SeparateArena final : public Arena {
 // What training would make of the same gradients, from weights of zero: eager steps, without
 // clocks.
 std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
-  config.options.replicas = "own";  // as SeparateArena has none in common
+  config.options.sharding.replicas = "own";  // as SeparateArena has none in common
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   std::vector<std::int64_t> out(params.size());
@@ -62,8 +62,7 @@ std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
   group.run([&](RankContext& rank) {
     SeparateArena arena(rank);
     ShardedStep step(rank, plan, params, arena);
-    const HyperParameters hyper = make_hyper_parameters(config.optimizer);
-    rank.compute.copy(step.hyper(), host_struct(hyper));
+    rank.compute.copy(step.hyper(), host_struct(config.hyper));
     for (std::int64_t t = 0; t < steps; ++t) {
       step.begin();
       rank.compute.zero(step.totals());
@@ -98,7 +97,7 @@ TEST(OptimizerTimes, AreOfTheUpdateThatTrains) {
   for (const std::string_view strategy : strategy_names())
     for (const char* gather : {"pipelined", "simple"}) {
       RunConfig config = config_of(std::string(strategy), 3);
-      config.options.gather = gather;
+      config.options.sharding.gather = gather;
       EXPECT_EQ(measure_optimizer(config, kSteps).weights, want) << strategy << ", " << gather;
     }
   EXPECT_NE(trained(config_of("balanced", 3), kSteps), want) << "every step counts";
@@ -119,7 +118,7 @@ std::int64_t update_ns(const PhaseClock& clock) {
 TEST(OptimizerTimes, ThePhasesAreAllOfTheTime) {
   for (const bool graph : {true, false}) {
     RunConfig config = config_of("balanced", 1);
-    config.options.graph = graph;
+    config.options.capture.graph = graph;
     const OptimizerTimes times = measure_optimizer(config, kSteps);
     const double seconds = std::accumulate(times.seconds.begin(), times.seconds.end(), 0.0);
     EXPECT_NEAR(seconds, 1e-9 * static_cast<double>(update_ns(times.update.at(0))), 1e-9);
@@ -132,7 +131,7 @@ TEST(OptimizerTimes, EveryCollectiveAndIterationIsClocked) {
   for (const std::string_view strategy : strategy_names())
     for (const char* gather : {"pipelined", "simple"}) {
       RunConfig config = config_of(std::string(strategy), 2);
-      config.options.gather = gather;
+      config.options.sharding.gather = gather;
       const ShardingPlan plan = make_sharding_plan(config, gpt_parameters(config.model));
       std::int64_t calls = 1;  // the totals
       for (const Bucket& bucket : plan.buckets)

@@ -18,17 +18,17 @@ using testing::HasSubstr;
 
 PlanReport report_of(const std::string& strategy, std::int64_t devices) {
   TrainOptions options;
-  options.model = "plain";
-  options.devices = devices;
-  options.num_iterations = 10;
-  options.strategy = strategy;
-  options.replicas = "own";
+  options.model.preset = "plain";
+  options.devices.count = devices;
+  options.batch.iterations = 10;
+  options.sharding.strategy = strategy;
+  options.sharding.replicas = "own";
   Corpus corpus;
   corpus.vocab_size = kByteVocab;
   PlanReport report;
   report.config = resolve(options, corpus);
   report.sharding =
-      make_sharding_plan(gpt_parameters(report.config.model), report.config.world, strategy);
+      make_sharding_plan(gpt_parameters(report.config.model), report.config.world(), strategy);
   report.memory.specs = {{.name = "w", .shape = {1 << 20}, .category = MemoryCategory::kWeights},
                          {.name = "x", .shape = {1 << 19}}};
   report.memory.offsets = {0, 0};
@@ -155,7 +155,7 @@ TEST(PlanReport, PredictsWhatAnUpdateAdds) {
 
 TEST(PlanReport, ReadsRatesInTheirUnits) {
   RunConfig run;
-  run.accumulation = 4;
+  run.step.accumulation = 4;
   EXPECT_FALSE(machine_rates(run, {}));
   PredictionOptions options;
   options.link_gbps = 370;
@@ -173,8 +173,8 @@ TEST(PlanReport, ReadsRatesInTheirUnits) {
 // nanochat's table by depth, as far as it prints digits.
 TEST(PlanReport, TellsNanochatsDepthTwelve) {
   TrainOptions options;
-  options.depth = 12;
-  options.devices = 8;
+  options.model.depth = 12;
+  options.devices.count = 8;
   Corpus corpus;
   corpus.vocab_size = 32768;
   PlanReport report;

@@ -23,23 +23,23 @@ using testing::HasSubstr;
 TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
   for (std::int64_t world = 1; world <= 9; ++world) {
     TrainOptions options;
-    options.model = "plain";
-    options.backend = "host";
-    options.devices = world;
-    options.target_batch_size = 4096;
+    options.model.preset = "plain";
+    options.devices.backend = "host";
+    options.devices.count = world;
+    options.batch.target_tokens = 4096;
     const RunConfig run = resolve(options, vocabulary_only(options));
-    EXPECT_EQ(run.total_batch_tokens % (256 * world), 0);
-    EXPECT_LE(std::abs(run.total_batch_tokens - 4096) * 2, 256 * world) << world;
-    EXPECT_EQ(run.accumulation, 1);
+    EXPECT_EQ(run.tokens_per_step() % (256 * world), 0);
+    EXPECT_LE(std::abs(run.tokens_per_step() - 4096) * 2, 256 * world) << world;
+    EXPECT_EQ(run.step.accumulation, 1);
     EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 4096"))), 16 % world != 0);
-    options.total_batch_size = 256 * world;
-    EXPECT_EQ(resolve(options, vocabulary_only(options)).total_batch_tokens, 256 * world);
+    options.batch.total_tokens = 256 * world;
+    EXPECT_EQ(resolve(options, vocabulary_only(options)).tokens_per_step(), 256 * world);
   }
   TrainOptions options;
-  options.backend = "host";
-  options.devices = 3;
-  options.max_seq_len = 256;
-  options.total_batch_size = 4096;
+  options.devices.backend = "host";
+  options.devices.count = 3;
+  options.model.set(&GptConfig::seq_len, 256);
+  options.batch.total_tokens = 4096;
   EXPECT_THAT(test::message_of<InputError>(
                   [&] { static_cast<void>(resolve(options, vocabulary_only(options))); }),
               HasSubstr("give 3840 or 4608"));

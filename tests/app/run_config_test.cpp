@@ -14,6 +14,7 @@
 #include "app/backend.h"
 #include "app/model_json.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "support/environment.h"
 #include "support/errors.h"
 
@@ -50,13 +51,13 @@ Corpus corpus(std::int64_t vocab = kByteVocab, std::int64_t train = 1 << 20,
 
 TrainOptions plain() {
   TrainOptions options;
-  options.model = "plain";
+  options.model.preset = "plain";
   return options;
 }
 
 TrainOptions two_devices() {
   TrainOptions options = plain();
-  options.devices = 2;
+  options.devices.count = 2;
   return options;
 }
 
@@ -75,7 +76,7 @@ TEST(RunConfig, DepthSetsSizesAsNanochat) {
                          Row{12, 768, 6, 110100480}, Row{20, 1280, 10, 435159040},
                          Row{26, 1664, 13, 918421504}, Row{32, 2048, 16, 1677721600}}) {
     TrainOptions options = two_devices();
-    options.depth = row.depth;
+    options.model.depth = row.depth;
     const RunConfig run = resolve(options, corpus(kVocab));
     EXPECT_EQ(run.model.n_layer, row.depth);
     EXPECT_EQ(run.model.n_embd, row.width);
@@ -88,7 +89,7 @@ TEST(RunConfig, DepthSetsSizesAsNanochat) {
 
 TEST(RunConfig, OddDepthRoundsTheWidthUpToWholeHeads) {
   TrainOptions options = two_devices();
-  options.depth = 5;
+  options.model.depth = 5;
   const RunConfig run = resolve(options, corpus());
   EXPECT_EQ(run.model.n_embd, 384);
   EXPECT_EQ(run.model.n_head, 3);
@@ -96,10 +97,10 @@ TEST(RunConfig, OddDepthRoundsTheWidthUpToWholeHeads) {
 
 TEST(RunConfig, SizesOverrideDepth) {
   TrainOptions options = two_devices();
-  options.n_layer = 3;
-  options.n_embd = 96;
-  options.n_head = 6;
-  options.n_kv_head = 2;
+  options.model.set(&GptConfig::n_layer, 3);
+  options.model.set(&GptConfig::n_embd, 96);
+  options.model.set(&GptConfig::n_head, 6);
+  options.model.set(&GptConfig::n_kv_head, 2);
   const RunConfig run = resolve(options, corpus());
   EXPECT_EQ(run.model.n_layer, 3);
   EXPECT_EQ(run.model.n_embd, 96);
@@ -109,42 +110,38 @@ TEST(RunConfig, SizesOverrideDepth) {
 }
 
 TEST(RunConfig, ModelSetsTheExtrasAndEachSwitchOverrulesIt) {
-  const GptConfig nanochat = make_gpt_config(TrainOptions(), 10);
+  const GptConfig nanochat = make_gpt_config(ModelOptions(), 10);
   EXPECT_TRUE(nanochat.value_embeddings && nanochat.smear && nanochat.backout);
   EXPECT_TRUE(nanochat.resid_lambdas && nanochat.x0_lambdas);
   EXPECT_EQ(nanochat.qk_scale, 1.2F);
   EXPECT_EQ(nanochat.window_pattern, "SSSL");
   EXPECT_EQ(nanochat.seq_len, 2048);
-  const GptConfig bare = make_gpt_config(plain(), 10);
+  const GptConfig bare = make_gpt_config(plain().model, 10);
   EXPECT_FALSE(bare.value_embeddings || bare.smear || bare.backout);
   EXPECT_FALSE(bare.resid_lambdas || bare.x0_lambdas);
   EXPECT_EQ(bare.qk_scale, 1.0F);
   EXPECT_EQ(bare.window_pattern, "L");
   EXPECT_EQ(bare.seq_len, 256);
 
-  using Switch = std::optional<bool> TrainOptions::*;
-  constexpr std::array<std::pair<Switch, bool GptConfig::*>, 5> kSwitches = {{
-      {&TrainOptions::value_embeddings, &GptConfig::value_embeddings},
-      {&TrainOptions::smear, &GptConfig::smear},
-      {&TrainOptions::backout, &GptConfig::backout},
-      {&TrainOptions::resid_lambdas, &GptConfig::resid_lambdas},
-      {&TrainOptions::x0_lambdas, &GptConfig::x0_lambdas},
-  }};
-  for (const auto& [option, field] : kSwitches) {
+  using Switch = bool GptConfig::*;
+  constexpr std::array<Switch, 5> kSwitches = {&GptConfig::value_embeddings, &GptConfig::smear,
+                                               &GptConfig::backout, &GptConfig::resid_lambdas,
+                                               &GptConfig::x0_lambdas};
+  for (const Switch field : kSwitches) {
     TrainOptions with = plain();
-    with.*option = true;
+    with.model.set(field, true);
     TrainOptions without;
-    without.*option = false;
-    for (const auto& [other_option, other] : kSwitches) {
-      EXPECT_EQ(make_gpt_config(with, 10).*other, other == field);
-      EXPECT_EQ(make_gpt_config(without, 10).*other, other != field);
+    without.model.set(field, false);
+    for (const Switch other : kSwitches) {
+      EXPECT_EQ(make_gpt_config(with.model, 10).*other, other == field);
+      EXPECT_EQ(make_gpt_config(without.model, 10).*other, other != field);
     }
   }
   TrainOptions mixed;
-  mixed.qk_scale = 1.5;
-  mixed.window_pattern = "SL";
-  mixed.max_seq_len = 100;
-  const GptConfig model = make_gpt_config(mixed, 10);
+  mixed.model.set(&GptConfig::qk_scale, 1.5);
+  mixed.model.set(&GptConfig::window_pattern, "SL");
+  mixed.model.set(&GptConfig::seq_len, 100);
+  const GptConfig model = make_gpt_config(mixed.model, 10);
   EXPECT_EQ(model.qk_scale, 1.5F);
   EXPECT_EQ(model.window_pattern, "SL");
   EXPECT_EQ(model.seq_len, 100);
@@ -152,16 +149,16 @@ TEST(RunConfig, ModelSetsTheExtrasAndEachSwitchOverrulesIt) {
 
 TEST(RunConfig, GraphBranchesReachTheRanks) {
   TrainOptions options = two_devices();
-  options.graph_branches = 1;
+  options.capture.branches = 1;
   EXPECT_EQ(resolve(options, corpus()).group.branches, Branches::kOne);
 }
 
 TEST(RunConfig, NumberFormatsFollowTheDtype) {
   const auto formats = [](std::optional<DType> dtype, std::optional<DType> weights) {
     TrainOptions options = two_devices();
-    options.dtype = dtype;
-    options.weight_wire = weights;
-    return resolve(options, corpus()).formats;
+    options.numbers.dtype = dtype;
+    options.numbers.weight_wire = weights;
+    return resolve(options, corpus()).formats();
   };
   EXPECT_EQ(resolve(two_devices(), corpus()).model.dtype, DType::kF32);
   EXPECT_EQ(formats({}, {}).weight_wire, DType::kF32);
@@ -172,104 +169,105 @@ TEST(RunConfig, NumberFormatsFollowTheDtype) {
   EXPECT_THAT(test::message_of<InputError>([&] { formats(DType::kBF16, DType::kF32); }),
               HasSubstr("--weight-wire fp32"));
   TrainOptions options = two_devices();
-  options.dtype = options.gradient_wire = DType::kBF16;
-  options.embedding_state = DType::kBF16;
+  options.numbers.dtype = options.numbers.gradient_wire = DType::kBF16;
+  options.numbers.embedding_state = DType::kBF16;
   const RunConfig run = resolve(options, corpus());
   EXPECT_EQ(run.model.dtype, DType::kBF16);
-  EXPECT_EQ(run.formats.gradient_wire, DType::kBF16);
-  EXPECT_EQ(run.formats.embedding_state, DType::kBF16);
+  EXPECT_EQ(run.formats().gradient_wire, DType::kBF16);
+  EXPECT_EQ(run.formats().embedding_state, DType::kBF16);
 }
 
 TEST(RunConfig, HeadsNotGivenDivideAnyEvenWidth) {
   for (std::int64_t width = 2; width <= 600; width += 2) {
     TrainOptions options = two_devices();
-    options.n_embd = width;
+    options.model.set(&GptConfig::n_embd, width);
     // Widths that are twice a large prime have no better heads than refused ones of over 256.
-    const GptConfig model = make_gpt_config(options, 10);
+    const GptConfig model = make_gpt_config(options.model, 10);
     EXPECT_EQ(width % model.n_head, 0) << width;
     EXPECT_EQ(model.head_dim() % 2, 0) << width;
   }
   TrainOptions options = two_devices();
-  options.n_embd = 640;
-  EXPECT_EQ(make_gpt_config(options, 10).n_head, 5);
+  options.model.set(&GptConfig::n_embd, 640);
+  EXPECT_EQ(make_gpt_config(options.model, 10).n_head, 5);
 }
 
 TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
   for (std::int64_t world = 1; world <= 9; ++world)
     for (const std::int64_t length : {2, 100, 256, 300, 4096, 20000}) {
       TrainOptions options = plain();
-      options.devices = world;
-      options.max_seq_len = length;
+      options.devices.count = world;
+      options.model.set(&GptConfig::seq_len, length);
       const RunConfig run = resolve(options, corpus());
-      const std::int64_t unit = length * world * run.batch;
+      const std::int64_t unit = length * world * run.step.batch;
       const std::int64_t wanted = run.targets.batch_tokens;
       EXPECT_EQ(wanted, 131072);  // depth 4 of 257 tokens
-      EXPECT_EQ(run.total_batch_tokens, unit * run.accumulation);
-      EXPECT_GE(run.accumulation, 1);
+      EXPECT_EQ(run.tokens_per_step(), unit * run.step.accumulation);
+      EXPECT_GE(run.step.accumulation, 1);
       // No other accumulation of this batch comes nearer.
-      EXPECT_TRUE(std::abs(run.total_batch_tokens - wanted) * 2 <= unit || run.accumulation == 1);
+      EXPECT_TRUE(std::abs(run.tokens_per_step() - wanted) * 2 <= unit ||
+                  run.step.accumulation == 1);
       EXPECT_THAT(run.notes, Contains(HasSubstr("total-batch-size: ")));
       EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 131072"))),
-                run.total_batch_tokens != wanted);
-      EXPECT_EQ(run.options.total_batch_size, run.total_batch_tokens);
-      EXPECT_EQ(run.options.device_batch_size, run.batch);
-      EXPECT_EQ(run.optimizer.batch_scale,
-                std::sqrt(static_cast<double>(run.total_batch_tokens) / 524288));
+                run.tokens_per_step() != wanted);
+      EXPECT_EQ(run.options.batch.total_tokens, run.tokens_per_step());
+      EXPECT_EQ(run.options.batch.device_rows, run.step.batch);
+      EXPECT_EQ(run.scales.batch_lr,
+                std::sqrt(static_cast<double>(run.tokens_per_step()) / 524288));
     }
 }
 
 TEST(RunConfig, AutomaticTotalIsTheMultipleNearestToTheRule) {
   for (std::int64_t rows = 1; rows <= 20; ++rows) {
     TrainOptions options = two_devices();
-    options.device_batch_size = rows;
+    options.batch.device_rows = rows;
     const RunConfig run = resolve(options, corpus());
-    EXPECT_EQ(run.batch, rows);
-    EXPECT_LE(std::abs(run.total_batch_tokens - run.targets.batch_tokens) * 2, 512 * rows);
+    EXPECT_EQ(run.step.batch, rows);
+    EXPECT_LE(std::abs(run.tokens_per_step() - run.targets.batch_tokens) * 2, 512 * rows);
   }
 }
 
 TEST(RunConfig, ExplicitTotalFindsItsDeviceBatch) {
   TrainOptions options = two_devices();
-  options.total_batch_size = 2 * 256 * 24;
+  options.batch.total_tokens = 2 * 256 * 24;
   const RunConfig run = resolve(options, corpus());
-  EXPECT_EQ(run.total_batch_tokens, 2 * 256 * 24);
-  EXPECT_EQ(24 % run.batch, 0);
-  EXPECT_GT(run.batch, 1);
+  EXPECT_EQ(run.tokens_per_step(), 2 * 256 * 24);
+  EXPECT_EQ(24 % run.step.batch, 0);
+  EXPECT_GT(run.step.batch, 1);
 }
 
 TEST(RunConfig, ExplicitBatchesThatDoNotFitAreRefusedWithTheNearest) {
   TrainOptions options = two_devices();
-  options.total_batch_size = 5000;
+  options.batch.total_tokens = 5000;
   EXPECT_EQ(error_of(options),
             "--total-batch-size 5000: not a multiple of 512 tokens (--max-seq-len 256 x --devices "
             "2): give 4608 or 5120");
-  options.device_batch_size = 3;
-  options.total_batch_size = 512 * 4;
+  options.batch.device_rows = 3;
+  options.batch.total_tokens = 512 * 4;
   EXPECT_EQ(error_of(options),
             "--total-batch-size 2048: not a multiple of 1536 tokens (--device-batch-size 3 x "
             "--max-seq-len 256 x --devices 2): give 1536 or 3072");
-  options.total_batch_size = 512;
+  options.batch.total_tokens = 512;
   EXPECT_THAT(error_of(options), HasSubstr("): give 1536"));
 }
 
 TEST(RunConfig, StepsFollowNanochatsOrderOfPrecedence) {
   TrainOptions options = two_devices();
-  options.target_param_data_ratio = 12;
-  options.total_batch_size = 512;
+  options.batch.target_param_data_ratio = 12;
+  options.batch.total_tokens = 512;
   const RunConfig by_ratio = resolve(options, corpus());
-  EXPECT_EQ(by_ratio.iterations, by_ratio.scaling_parameters * 12 / 512);
-  options.target_flops = 100.6 * by_ratio.flops_per_token * 512;
-  EXPECT_EQ(resolve(options, corpus()).iterations, 101);
-  options.num_iterations = 7;
-  EXPECT_EQ(resolve(options, corpus()).iterations, 7);
-  options.num_iterations.reset();
-  options.target_flops = 1;
+  EXPECT_EQ(by_ratio.iterations(), by_ratio.scaling_parameters * 12 / 512);
+  options.batch.target_flops = 100.6 * by_ratio.flops_per_token * 512;
+  EXPECT_EQ(resolve(options, corpus()).iterations(), 101);
+  options.batch.iterations = 7;
+  EXPECT_EQ(resolve(options, corpus()).iterations(), 7);
+  options.batch.iterations.reset();
+  options.batch.target_flops = 1;
   EXPECT_THAT(error_of(options), HasSubstr("--target-flops 1: makes"));
 }
 
 TEST(RunConfig, DefaultDevicesAreTheCoresAtMostFour) {
   const RunConfig run = resolve(plain(), corpus());
-  EXPECT_EQ(run.world, std::min(usable_cores(), 4));
+  EXPECT_EQ(run.world(), std::min(usable_cores(), 4));
   EXPECT_THAT(run.notes, Contains(HasSubstr("devices: ")));
 }
 
@@ -279,11 +277,11 @@ TEST(RunConfig, ResolvedOptionsResolveToTheSameRunWithoutDecisions) {
   EXPECT_TRUE(second.notes.empty()) << second.notes.front();
   EXPECT_EQ(model_difference(second.model, first.model), "");
   EXPECT_EQ(second.model.n_embd, first.model.n_embd);
-  EXPECT_EQ(second.batch, first.batch);
-  EXPECT_EQ(second.accumulation, first.accumulation);
-  EXPECT_EQ(second.iterations, first.iterations);
-  EXPECT_EQ(second.eval_rows, first.eval_rows);
-  EXPECT_EQ(second.optimizer.weight_decay_scale, first.optimizer.weight_decay_scale);
+  EXPECT_EQ(second.step.batch, first.step.batch);
+  EXPECT_EQ(second.step.accumulation, first.step.accumulation);
+  EXPECT_EQ(second.iterations(), first.iterations());
+  EXPECT_EQ(second.eval_rows(), first.eval_rows());
+  EXPECT_EQ(second.scales.weight_decay, first.scales.weight_decay);
 }
 
 TEST(RunConfig, CountsBytesPerTokenOfTheText) {
@@ -296,14 +294,22 @@ TEST(RunConfig, RefusesImpossibleModels) {
     change(options);
     return error_of(options);
   };
-  EXPECT_THAT(with([](TrainOptions& o) { o.n_embd = 100, o.n_head = 3; }),
+  EXPECT_THAT(with([](TrainOptions& o) {
+                o.model.set(&GptConfig::n_embd, 100), o.model.set(&GptConfig::n_head, 3);
+              }),
               HasSubstr("--n-embd 100 does not divide into --n-head 3"));
-  EXPECT_THAT(with([](TrainOptions& o) { o.n_head = 2, o.n_kv_head = 3; }),
+  EXPECT_THAT(with([](TrainOptions& o) {
+                o.model.set(&GptConfig::n_head, 2), o.model.set(&GptConfig::n_kv_head, 3);
+              }),
               HasSubstr("--n-kv-head 3"));
-  EXPECT_THAT(with([](TrainOptions& o) { o.n_embd = 99, o.n_head = 3; }), HasSubstr("odd"));
-  EXPECT_THAT(with([](TrainOptions& o) { o.window_pattern = "LX"; }),
+  EXPECT_THAT(with([](TrainOptions& o) {
+                o.model.set(&GptConfig::n_embd, 99), o.model.set(&GptConfig::n_head, 3);
+              }),
+              HasSubstr("odd"));
+  EXPECT_THAT(with([](TrainOptions& o) { o.model.set(&GptConfig::window_pattern, "LX"); }),
               HasSubstr("--window-pattern"));
-  EXPECT_THAT(with([](TrainOptions& o) { o.max_seq_len = 1; }), HasSubstr("--max-seq-len"));
+  EXPECT_THAT(with([](TrainOptions& o) { o.model.set(&GptConfig::seq_len, 1); }),
+              HasSubstr("--max-seq-len"));
 }
 
 TEST(RunConfig, RefusesDataShorterThanARow) {
@@ -313,36 +319,36 @@ TEST(RunConfig, RefusesDataShorterThanARow) {
             "or a smaller --max-seq-len");
   EXPECT_THAT(error_of(options, corpus(kByteVocab, 257, 256)), HasSubstr("held-out data"));
   TrainOptions no_eval = options;
-  no_eval.eval_every = -1;
+  no_eval.evaluation.every = -1;
   EXPECT_NO_THROW(static_cast<void>(resolve(no_eval, corpus(kByteVocab, 257, 256))));
 }
 
 TEST(RunConfig, ShardsAreNotSampled) {
   TrainOptions options = two_devices();
-  EXPECT_EQ(resolve(options, corpus(50257)).sample_every, 0);
-  options.sample_every = 10;
+  EXPECT_EQ(resolve(options, corpus(50257)).options.evaluation.sample_every, -1);
+  options.evaluation.sample_every = 10;
   EXPECT_THAT(error_of(options, corpus(50257)), HasSubstr("--sample-every"));
 }
 
 TEST(RunConfig, LargestSizesOverflowNothing) {
   TrainOptions options = plain();
-  options.devices = 256;
-  options.depth = 1024;
-  options.max_seq_len = 1 << 20;
-  options.device_batch_size = 1 << 20;
-  options.num_iterations = 1;
+  options.devices.count = 256;
+  options.model.depth = 1024;
+  options.model.set(&GptConfig::seq_len, 1 << 20);
+  options.batch.device_rows = 1 << 20;
+  options.batch.iterations = 1;
   const RunConfig run = resolve(options, corpus(1 << 24, 1 << 21, 1 << 21));
-  EXPECT_EQ(run.total_batch_tokens, std::int64_t{1} << 48);
+  EXPECT_EQ(run.tokens_per_step(), std::int64_t{1} << 48);
   EXPECT_GT(run.parameters, 0);
 }
 
 TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
   TrainOptions options = plain();
-  options.num_iterations = 20;
-  options.profile_steps = "0:20";
+  options.batch.iterations = 20;
+  options.run.profile_steps = "0:20";
   EXPECT_EQ(resolve(options, corpus()).profile_end, 20);
   for (const char* wrong : {"5", "5:", ":5", "5:5", "6:5", "-1:5", "5:21", "5:6x", "a:b", "5-6"}) {
-    options.profile_steps = wrong;
+    options.run.profile_steps = wrong;
     EXPECT_THAT(error_of(options),
                 HasSubstr("--profile-steps " + std::string(wrong) + ": give A:B"));
   }
@@ -350,9 +356,9 @@ TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
 
 TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
   TrainOptions options = two_devices();
-  options.accumulate = "sharded";
+  options.sharding.accumulate = "sharded";
   for (const std::string_view strategy : strategy_names()) {
-    options.strategy = strategy;
+    options.sharding.strategy = strategy;
     if (strategy == "ddp" || strategy == "allreduce_owner")
       EXPECT_THROW(resolve(options, corpus()), InputError) << strategy;
     else
@@ -363,10 +369,10 @@ TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
 TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   const test::SimtForCuda simt;
   TrainOptions options = two_devices();
-  options.backend = "cuda";
-  options.gradient_wire = DType::kBF16;
+  options.devices.backend = "cuda";
+  options.numbers.gradient_wire = DType::kBF16;
   EXPECT_THAT(error_of(options), HasSubstr("--gradient-wire bf16"));
-  options.comm = "peer";
+  options.devices.comm = "peer";
   EXPECT_EQ(resolve(options, corpus()).group.communicator, CommunicatorKind::kPeer);
 }
 
@@ -379,19 +385,19 @@ TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
   };
   TrainOptions options = two_devices();
   EXPECT_TRUE(common(options));
-  options.replicas = "own";
+  options.sharding.replicas = "own";
   EXPECT_FALSE(common(options));
-  options.replicas = "auto";
-  options.strategy = "ddp";  // every rank writes every weight
+  options.sharding.replicas = "auto";
+  options.sharding.strategy = "ddp";  // every rank writes every weight
   EXPECT_FALSE(common(options));
   options = two_devices();
-  options.devices = 1;
+  options.devices.count = 1;
   EXPECT_FALSE(common(options));
   const test::SimtForCuda simt;
   options = two_devices();
-  options.backend = "cuda";
+  options.devices.backend = "cuda";
   EXPECT_FALSE(common(options));
-  options.replicas = "common";
+  options.sharding.replicas = "common";
   EXPECT_THAT(error_of(options), HasSubstr("--replicas common: GPUs"));
 }
 

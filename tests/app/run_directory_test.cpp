@@ -28,8 +28,8 @@ class RunDirectoryTest : public testing::Test {
 
   static RunDirectory find(const std::string& out, const std::string& resume = "") {
     TrainOptions options;
-    options.out = out;
-    options.resume = resume;
+    options.run.out = out;
+    options.run.resume = resume;
     return find_run_directory(options);
   }
   static std::string error_of(const std::string& out, const std::string& resume = "") {
@@ -105,14 +105,14 @@ TEST_F(RunDirectoryTest, AutoTakesWhatThereIsOrStarts) {
 
 TEST_F(RunDirectoryTest, HoldsTheOptions) {
   TrainOptions options;
-  options.depth = 9;
-  options.data = {"x"};
+  options.model.depth = 9;
+  options.data.paths = {"x"};
   FileLock lock;
   create_run_directory({"deep/er", {}}, options, lock);
   TrainOptions read;
   load_config("deep/er/config.toml", option_table(read), [](std::string_view) { return false; });
-  EXPECT_EQ(read.depth, 9);
-  EXPECT_EQ(read.data, options.data);
+  EXPECT_EQ(read.model.depth, 9);
+  EXPECT_EQ(read.data.paths, options.data.paths);
   EXPECT_TRUE(fs::is_directory("deep/er/checkpoints"));
 }
 
@@ -136,7 +136,7 @@ TEST_F(RunDirectoryTest, IsOfOneProcessAtATime) {
 // Neither of two that begin at the same moment finds the other's run, and one is first.
 TEST_F(RunDirectoryTest, ThatAnotherProcessTookMeanwhileIsRefused) {
   TrainOptions options;
-  options.out = "a";
+  options.run.out = "a";
   const RunDirectory run = find_run_directory(options);
   FileLock lock = lock_run_directory(run);
   make_run("a", {});  // by another, which has ended since

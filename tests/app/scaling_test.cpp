@@ -22,8 +22,8 @@ constexpr double kM = 1e6, kG = 1e9;
 // The options that `nanochat --depth` has, on one device.
 RunConfig run_of(std::int64_t depth, const TrainOptions& more = {}, std::int64_t vocab = 32768) {
   TrainOptions options = more;
-  options.depth = depth;
-  options.devices = 1;
+  options.model.depth = depth;
+  options.devices.count = 1;
   Corpus corpus;
   corpus.vocab_size = vocab;
   return resolve(options, corpus);
@@ -36,11 +36,11 @@ TEST(Scaling, GoldenNumbersOfDepthTwelve) {
   EXPECT_EQ(run.parameters, 286'261'730);
   EXPECT_EQ(run.flops_per_token, 759'696'048);
   EXPECT_EQ(run.targets.reference_tokens, 1'321'210'944);
-  EXPECT_EQ(run.total_batch_tokens, 1 << 19);
-  EXPECT_EQ(run.iterations, 2520);
-  EXPECT_EQ(run.optimizer.batch_scale, 1.0);
-  EXPECT_EQ(run.optimizer.width_scale, 1.0);
-  EXPECT_EQ(run.optimizer.weight_decay_scale, 1.0);
+  EXPECT_EQ(run.tokens_per_step(), 1 << 19);
+  EXPECT_EQ(run.iterations(), 2520);
+  EXPECT_EQ(run.scales.batch_lr, 1.0);
+  EXPECT_EQ(run.scales.width_lr, 1.0);
+  EXPECT_EQ(run.scales.weight_decay, 1.0);
 }
 
 // nanochat's table by depth at ratio 12, T 2048, vocabulary 32768. Every column as printed: the
@@ -105,13 +105,13 @@ TEST(Scaling, GoldenTableByDepth) {
     EXPECT_NEAR(100 * attention_flops_per_token(run.model) / run.flops_per_token, row.attention,
                 0.05);
     EXPECT_NEAR(static_cast<double>(run.targets.tokens), row.tokens * kG, 0.005 * kG);
-    EXPECT_EQ(run.total_batch_tokens, std::int64_t{1} << row.log2_batch);
-    EXPECT_EQ(run.iterations, row.steps);
-    EXPECT_NEAR(run.optimizer.batch_scale, row.batch_scale, 0.0005);
-    EXPECT_NEAR(run.optimizer.width_scale, row.width_scale, 0.0005);
-    EXPECT_NEAR(make_hyper_parameters(run.optimizer).muon_weight_decay, row.weight_decay, 0.00005);
-    const double flops = run.flops_per_token * static_cast<double>(run.iterations) *
-                         static_cast<double>(run.total_batch_tokens);
+    EXPECT_EQ(run.tokens_per_step(), std::int64_t{1} << row.log2_batch);
+    EXPECT_EQ(run.iterations(), row.steps);
+    EXPECT_NEAR(run.scales.batch_lr, row.batch_scale, 0.0005);
+    EXPECT_NEAR(run.scales.width_lr, row.width_scale, 0.0005);
+    EXPECT_NEAR(run.hyper.muon_weight_decay, row.weight_decay, 0.00005);
+    const double flops = run.flops_per_token * static_cast<double>(run.iterations()) *
+                         static_cast<double>(run.tokens_per_step());
     EXPECT_NEAR(flops, row.flops, 0.5 * row.flops_digit);
   }
 }
@@ -120,37 +120,37 @@ TEST(Scaling, GoldenTableByDepth) {
 TEST(Scaling, StepsAndComputeGivenLeaveBatchAndWeightDecayAlone) {
   const RunConfig rule = run_of(8);
   TrainOptions steps;
-  steps.num_iterations = 100;
+  steps.batch.iterations = 100;
   TrainOptions compute;
-  compute.target_flops = 1e16;
+  compute.batch.target_flops = 1e16;
   for (const TrainOptions& more : {steps, compute}) {
     const RunConfig run = run_of(8, more);
-    EXPECT_NE(run.iterations, rule.iterations);
-    EXPECT_EQ(run.total_batch_tokens, rule.total_batch_tokens);
-    EXPECT_EQ(run.optimizer.weight_decay_scale, rule.optimizer.weight_decay_scale);
+    EXPECT_NE(run.iterations(), rule.iterations());
+    EXPECT_EQ(run.tokens_per_step(), rule.tokens_per_step());
+    EXPECT_EQ(run.scales.weight_decay, rule.scales.weight_decay);
   }
 }
 
 TEST(Scaling, AnExplicitBatchDrivesRatesAndWeightDecay) {
   const RunConfig rule = run_of(8);
   TrainOptions more;
-  more.total_batch_size = rule.total_batch_tokens / 4;
+  more.batch.total_tokens = rule.tokens_per_step() / 4;
   const RunConfig run = run_of(8, more);
-  EXPECT_DOUBLE_EQ(run.optimizer.batch_scale, rule.optimizer.batch_scale / 2);
-  EXPECT_DOUBLE_EQ(run.optimizer.weight_decay_scale, rule.optimizer.weight_decay_scale / 2);
-  EXPECT_EQ(run.optimizer.width_scale, rule.optimizer.width_scale);
-  EXPECT_EQ(run.iterations, rule.targets.tokens / *more.total_batch_size);
+  EXPECT_DOUBLE_EQ(run.scales.batch_lr, rule.scales.batch_lr / 2);
+  EXPECT_DOUBLE_EQ(run.scales.weight_decay, rule.scales.weight_decay / 2);
+  EXPECT_EQ(run.scales.width_lr, rule.scales.width_lr);
+  EXPECT_EQ(run.iterations(), rule.targets.tokens / *more.batch.total_tokens);
 }
 
 TEST(Scaling, TheRatioSetsTokensAndBatchButCancelsInWeightDecay) {
   TrainOptions more;
-  more.target_param_data_ratio = 8;
+  more.batch.target_param_data_ratio = 8;
   const RunConfig run = run_of(12, more);
   EXPECT_EQ(run.targets.tokens, 880'807'296);
-  EXPECT_EQ(run.total_batch_tokens, 1 << 19);  // D / D_ref stays 1
-  EXPECT_EQ(run.iterations, 1680);
-  EXPECT_EQ(run.optimizer.weight_decay_scale, 1.0);
-  more.target_param_data_ratio = 0.3;  // of 110100912: 33030273.6
+  EXPECT_EQ(run.tokens_per_step(), 1 << 19);  // D / D_ref stays 1
+  EXPECT_EQ(run.iterations(), 1680);
+  EXPECT_EQ(run.scales.weight_decay, 1.0);
+  more.batch.target_param_data_ratio = 0.3;  // of 110100912: 33030273.6
   EXPECT_EQ(run_of(12, more).targets.tokens, 33'030'273);
 }
 
@@ -175,22 +175,22 @@ TEST(Scaling, TheBatchGrowsWithThePowerThatNanochatFitted) {
 
 TEST(Scaling, DepthTwelveIsTheReferenceOfItsOwnKindOnly) {
   TrainOptions plain;
-  plain.model = "plain";
-  plain.max_seq_len = 2048;
+  plain.model.preset = "plain";
+  plain.model.set(&GptConfig::seq_len, 2048);
   const RunConfig run = run_of(12, plain);
   EXPECT_EQ(run.scaling_parameters, 110'100'480);  // no gates
   EXPECT_EQ(run.targets.reference_tokens, 12 * 110'100'480.0);
-  EXPECT_EQ(run.optimizer.weight_decay_scale, 1.0);
+  EXPECT_EQ(run.scales.weight_decay, 1.0);
 }
 
 TEST(Scaling, EveryFactorCanBeGiven) {
   TrainOptions more;
-  more.batch_lr_scale = 2;
-  more.width_lr_scale = 3;
-  more.weight_decay_scale = 5;
+  more.optimizer.batch_lr_scale = 2;
+  more.optimizer.width_lr_scale = 3;
+  more.optimizer.weight_decay_scale = 5;
   const RunConfig run = run_of(4, more);
-  const HyperParameters hyper = make_hyper_parameters(run.optimizer);
-  EXPECT_DOUBLE_EQ(hyper.muon_lr, 0.02 * 2);
+  const HyperParameters& hyper = run.hyper;
+  EXPECT_DOUBLE_EQ(hyper.matrix_lr, 0.02 * 2);
   EXPECT_DOUBLE_EQ(hyper.adam[update_group(ParamRole::kEmbedding).adam_group].lr, 0.3 * 2 * 3);
   EXPECT_DOUBLE_EQ(hyper.muon_weight_decay, 0.28 * 5);
 }
@@ -212,8 +212,7 @@ TEST(Scaling, NotesTellEveryDerivedNumber) {
 // c_fc is 4 times as tall as wide and learns twice as fast; momentum ends at 0.9.
 TEST(Scaling, WarnsOfAWeightDecayThatForgetsFasterThanMomentumAverages) {
   const auto decay = [](const RunConfig& run) {
-    const HyperParameters hyper = make_hyper_parameters(run.optimizer);
-    return 2 * hyper.muon_lr * hyper.muon_weight_decay;
+    return 2 * run.hyper.matrix_lr * run.hyper.muon_weight_decay;
   };
   bool warned = false, silent = false;
   for (const std::int64_t depth : {1, 2, 3, 4, 5, 6, 8, 12, 20}) {
@@ -226,19 +225,19 @@ TEST(Scaling, WarnsOfAWeightDecayThatForgetsFasterThanMomentumAverages) {
   }
   EXPECT_TRUE(warned && silent);
   TrainOptions none;
-  none.weight_decay_scale = 1;
+  none.optimizer.weight_decay_scale = 1;
   EXPECT_THAT(scaling_notes(run_of(1, none, kByteVocab)), Not(Contains(HasSubstr("dangerous"))));
 }
 
 TEST(Scaling, RefusesMoreTokensThanCanBeCounted) {
   TrainOptions more;
-  more.target_param_data_ratio = 1e12;
+  more.batch.target_param_data_ratio = 1e12;
   EXPECT_THAT(test::message_of<InputError>([&] { static_cast<void>(run_of(12, more)); }),
               HasSubstr("--target-param-data-ratio 1e+12"));
-  more.target_param_data_ratio = 1e-9;
+  more.batch.target_param_data_ratio = 1e-9;
   const RunConfig run = run_of(12, more);
   EXPECT_EQ(run.targets.tokens, 1);
-  EXPECT_EQ(run.iterations, 1);
+  EXPECT_EQ(run.iterations(), 1);
 }
 
 }  // namespace

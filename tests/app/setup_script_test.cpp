@@ -22,7 +22,8 @@ using testing::Not;
 using testing::StartsWith;
 
 constexpr const char* kLibraries =
-    "libdnnl-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev "
+    "libdnnl-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libgtest-dev "
+    "libgmock-dev "
     "libbenchmark-dev";
 
 // Root installs packages into bin_, where g++ and cmake have the versions that gxx and cmake say;

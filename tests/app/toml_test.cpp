@@ -11,8 +11,10 @@
 namespace muo {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::vector<std::string> value_of(const std::string& text) {
   return parse_toml("key = " + text, "f").at(0).values;
@@ -26,7 +28,10 @@ TEST(Toml, ReadsScalars) {
   EXPECT_THAT(value_of("12"), ElementsAre("12"));
   EXPECT_THAT(value_of("-1  # never"), ElementsAre("-1"));
   EXPECT_THAT(value_of("+1_000"), ElementsAre("1000"));
-  EXPECT_THAT(value_of("6.5e-3"), ElementsAre("6.5e-3"));
+  EXPECT_THAT(value_of("0x10"), ElementsAre("16"));
+  EXPECT_THAT(value_of("6.5e-3"), ElementsAre("0.0065"));
+  EXPECT_THAT(value_of("4.0"), ElementsAre("4.0")) << "no whole number";
+  EXPECT_THAT(value_of("0.1234567890123456789"), ElementsAre("0.12345678901234568"));
   EXPECT_THAT(value_of("true"), ElementsAre("true"));
   EXPECT_THAT(value_of("\"a # b\""), ElementsAre("a # b"));
   EXPECT_THAT(value_of(R"('C:\text')"), ElementsAre(R"(C:\text)"));
@@ -48,17 +53,17 @@ TEST(Toml, KeepsOrderAndLines) {
 }
 
 TEST(Toml, RefusesWhatIsMalformedWithFileAndLine) {
-  EXPECT_EQ(error_of("a = 1\nb"), "run.toml:2: '=' is missing after 'b'");
-  EXPECT_EQ(error_of("a = host"), "run.toml:1: the value of 'a' needs quotes: \"host\"");
-  EXPECT_EQ(error_of("a = 1 2"), "run.toml:1: more than a value for 'a'");
-  EXPECT_EQ(error_of("a = 1\n\na = 2"), "run.toml:3: 'a' stands in line 1 already");
-  EXPECT_THAT(error_of("[model]\na = 1"), HasSubstr("run.toml:1: tables are not used"));
-  EXPECT_THAT(error_of("a ="), HasSubstr("'a' has no value"));
-  EXPECT_THAT(error_of("a = [1, 2"), HasSubstr("',' or ']' is missing"));
-  EXPECT_THAT(error_of("a = [1,"), HasSubstr("does not end"));
-  EXPECT_THAT(error_of("a = \"x"), HasSubstr("a string does not end"));
-  EXPECT_THAT(error_of(R"(a = "\q")"), HasSubstr("no escape sequence"));
-  EXPECT_THAT(error_of(R"(a = "\ud800")"), HasSubstr("no such character"));
+  EXPECT_THAT(error_of("a = 1\nb"), StartsWith("run.toml:2: "));
+  EXPECT_THAT(error_of("a = host"), AllOf(StartsWith("run.toml:1: "), HasSubstr("in quotes")));
+  EXPECT_THAT(error_of("a = 1 2"), StartsWith("run.toml:1: "));
+  EXPECT_THAT(error_of("a = 1\n\na = 2"),
+              AllOf(StartsWith("run.toml:3: "), HasSubstr("cannot redefine")));
+  EXPECT_THAT(error_of("[model]\na = 1"),
+              AllOf(StartsWith("run.toml:1: model: "), HasSubstr("tables and dates are not used")));
+  for (const char* wrong : {"a =", "a = [1, 2", "a = [1,", "a = \"x", R"(a = "\q")",
+                            R"(a = "\ud800")", "a = 18446744073709551615", "a = 1e400", "a = [[1]]",
+                            "a = 1979-05-27", "a.b = 1", "a = \"\xFF\""})
+    EXPECT_THAT(error_of(wrong), StartsWith("run.toml:1: ")) << wrong;
 }
 
 TEST(Toml, QuotesEveryByteSoThatItReadsBack) {

@@ -18,7 +18,7 @@ std::int64_t allocations_of_steps(const std::string& strategy, bool graph, bool 
       .world = 3, .strategy = strategy, .graph = graph, .steps = 1, .nanochat_bf16 = nanochat_bf16};
   training.before_step = [&](RankContext& rank, RunState& state, int /*step*/) {
     const RunConfig config = test::toy_config(training);
-    const Shape shape{config.accumulation, config.batch, config.model.seq_len};
+    const Shape shape{config.step.accumulation, config.step.batch, config.model.seq_len};
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(shape.numel()), 1);
     const auto copied = rank.device.make_event();
     const auto step = [&] {

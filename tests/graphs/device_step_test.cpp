@@ -84,7 +84,7 @@ TEST(DeviceStep, TheBoundRefusesErrors) {
     expect_refused(test::train(run), "a term is missing");
   }
   run.before_step = [](RankContext& /*rank*/, RunState& state, int step) {
-    if (step == 0) state.update.hyper().as_struct<HyperParameters>()->muon_lr *= 1.01;
+    if (step == 0) state.update.hyper().as_struct<HyperParameters>()->matrix_lr *= 1.01;
   };
   expect_refused(test::train(run), "another learning rate");
 }

@@ -61,29 +61,31 @@ RunConfig config_of(const Case& c) {
   const auto number = [](const char* key) { return golden().metadata_double(key); };
   const auto integer = [](const std::string& key) { return golden().metadata_integer(key); };
   RunConfig config;
-  config.options.strategy = c.strategy;
+  config.options.sharding.strategy = c.strategy;
   config.model = test::config_of(golden());
   config.model.dtype = c.dtype;
-  config.formats = c.formats;
-  config.world = c.world;
-  config.accumulation = c.accumulation;
-  config.batch = integer("rows") / (c.world * c.accumulation);
-  config.iterations = integer("iterations");
-  config.total_batch_tokens = integer("total_batch_tokens");
+  config.options.numbers = {.gradient_wire = c.formats.gradient_wire,
+                            .weight_wire = c.formats.weight_wire,
+                            .embedding_state = c.formats.embedding_state};
+  config.group.world = c.world;
+  config.step = {.batch = integer("rows") / (c.world * c.accumulation),
+                 .seq_len = config.model.seq_len,
+                 .accumulation = c.accumulation};
   // nanochat's rates are for 2^19 tokens a step and a width of 768 (docs/spec/optimizer.md,
   // "Scaling rules").
-  config.optimizer = c.change({.iterations = config.iterations,
-                               .batch_scale = std::sqrt(number("total_batch_tokens") / 524288),
-                               .width_scale = std::sqrt(768 / number("n_embd")),
-                               .matrix_lr = number("matrix_lr"),
-                               .embedding_lr = number("embedding_lr"),
-                               .unembedding_lr = number("unembedding_lr"),
-                               .scalar_lr = number("scalar_lr"),
-                               .weight_decay = number("weight_decay"),
-                               .weight_decay_scale = number("weight_decay_scale"),
-                               .warmup_steps = integer(c.start + "_warmup_steps"),
-                               .warmdown_ratio = number("warmdown_ratio"),
-                               .final_lr_frac = number("final_lr_frac")});
+  const OptimizerOptions options =
+      c.change({.matrix_lr = number("matrix_lr"),
+                .embedding_lr = number("embedding_lr"),
+                .unembedding_lr = number("unembedding_lr"),
+                .scalar_lr = number("scalar_lr"),
+                .weight_decay = number("weight_decay"),
+                .batch_lr_scale = std::sqrt(number("total_batch_tokens") / 524288),
+                .width_lr_scale = std::sqrt(768 / number("n_embd")),
+                .weight_decay_scale = number("weight_decay_scale"),
+                .warmup_steps = integer(c.start + "_warmup_steps"),
+                .warmdown_ratio = number("warmdown_ratio"),
+                .final_lr_frac = number("final_lr_frac")});
+  config.hyper = make_hyper_parameters(options, {.outlier_deviations = 0}, integer("iterations"));
   return config;
 }
 
@@ -254,7 +256,10 @@ TEST_P(NanochatTrainingMutation, IsSeenInTheLosses) {
 
 template <auto field>
 OptimizerOptions more(OptimizerOptions o) {
-  o.*field *= 1.1;
+  if constexpr (requires { (o.*field).value(); })
+    *(o.*field) *= 1.1;
+  else
+    o.*field *= 1.1;
   return o;
 }
 
@@ -264,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mutation{"EmbeddingRate", more<&OptimizerOptions::embedding_lr>},
                     Mutation{"UnembeddingRate", more<&OptimizerOptions::unembedding_lr>},
                     Mutation{"ScalarRate", more<&OptimizerOptions::scalar_lr>},
-                    Mutation{"WidthScale", more<&OptimizerOptions::width_scale>},
+                    Mutation{"WidthScale", more<&OptimizerOptions::width_lr_scale>},
                     Mutation{"WeightDecay",
                              [](OptimizerOptions o) { return o.weight_decay = 0, o; }},
                     Mutation{"WarmUp", [](OptimizerOptions o) { return ++o.warmup_steps, o; }},

@@ -112,13 +112,13 @@ Evaluated evaluated(const char* gather, bool flush, bool verify) {
   ToyTraining run{.world = 3, .gather = gather, .steps = 6, .random_order = 3};
   const RunConfig config = test::toy_config(run);
   std::vector<std::int32_t> tokens(
-      static_cast<std::size_t>(config.batch * config.model.seq_len + 1));
+      static_cast<std::size_t>(config.step.batch * config.model.seq_len + 1));
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<std::int32_t>(i * i % 61);
   run.before_step = [&](RankContext& rank, RunState& state, int /*step*/) {
     if (flush) state.step.flush();
     if (verify) state.verify_sync();
-    const Shape shape{config.batch, config.model.seq_len};
+    const Shape shape{config.step.batch, config.model.seq_len};
     state.eval->reset();
     state.eval->run(host_tensor(tokens.data(), shape), host_tensor(tokens.data() + 1, shape));
     const LossTotals totals = state.eval->finish();

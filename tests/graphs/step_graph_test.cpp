@@ -47,7 +47,7 @@ TEST(StepGraph, AccumulationGivesTheSameCurveInOneGraphAndInSeveral) {
 TEST(StepGraph, TheBoundTellsRunsApart) {
   ToyTraining other{.steps = kSteps};
   other.before_step = [](RankContext&, RunState& state, int step) {
-    if (step == 0) state.update.hyper().as_struct<HyperParameters>()->muon_lr *= 1.001;
+    if (step == 0) state.update.hyper().as_struct<HyperParameters>()->matrix_lr *= 1.001;
   };
   EXPECT_GT(test::curve_distance(test::train(other).losses, reference().losses),
             test::toy_bounds(kSteps).losses);

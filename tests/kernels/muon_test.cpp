@@ -22,7 +22,7 @@ struct Scalars {
     s.commit = commit;
     s.muon_momentum = 0.9F;
     s.muon_beta2 = 0.9F;
-    s.muon_lr = 0.02;
+    s.matrix_lr = 0.02;
     s.muon_weight_decay = 0.25F;
     *tensor.tensor().as_struct<StepScalars>() = s;
   }

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "optim/update_groups.h"
+#include "optim/optimizer_options.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
@@ -15,9 +15,7 @@ namespace {
 constexpr double kSixDigits = 0.5e-6;  // the tables are printed to six decimals
 
 HyperParameters hyper_for(std::int64_t iterations) {
-  OptimizerOptions options;
-  options.iterations = iterations;
-  return make_hyper_parameters(options);
+  return make_hyper_parameters({}, {}, iterations);
 }
 
 TEST(Schedules, GoldenTableOfAThousandSteps) {

@@ -10,6 +10,7 @@
 #include "base/philox.h"
 #include "kernels/metrics.h"
 #include "optim/number_place.h"
+#include "optim/optimizer_options.h"
 #include "runtime/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/trace.h"
@@ -213,13 +214,12 @@ std::vector<ParamSpec> toy_params(int layers, DType replica) {
 
 HyperParameters toy_hyper(const OptimizerVersion* version) {
   OptimizerOptions options;
-  options.iterations = 100;
   options.warmup_steps = 4;
-  options.width_scale = std::sqrt(768.0 / 24);
+  options.width_lr_scale = std::sqrt(768.0 / 24);
   options.matrix_lr = 0.02;
   options.embedding_lr = 0.05;
-  options.version = version;
-  return make_hyper_parameters(options);
+  options.version = version->name;
+  return make_hyper_parameters(options, {.outlier_deviations = 0}, 100);
 }
 
 std::vector<float> toy_weights(const ParamSpec& param) {

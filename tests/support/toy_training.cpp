@@ -43,12 +43,11 @@ void perturb(RunState& state, std::uint64_t seed, int step) {
 
 RunConfig toy_config(const ToyTraining& run) {
   RunConfig config;
-  config.options.strategy = run.strategy;
-  config.options.gather = run.gather;
-  config.options.accumulate = run.accumulate;
-  config.options.replicas = run.replicas;
-  config.options.graph = run.graph;
-  config.options.seed = 42;
+  config.options.sharding = {.strategy = run.strategy,
+                             .gather = run.gather,
+                             .replicas = run.replicas,
+                             .accumulate = run.accumulate};
+  config.options.capture.graph = run.graph;
   config.model = {.vocab_size = kVocab,
                   .n_layer = 3,
                   .n_head = 2,
@@ -65,18 +64,19 @@ RunConfig toy_config(const ToyTraining& run) {
     set_nanochat_extras(config.model);
     config.model.n_embd = 24;
     config.model.dtype = kBF16;
-    config.formats = {.gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
+    config.options.numbers = {
+        .dtype = kBF16, .gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
   }
   config.group = run.devices;
-  config.world = run.world;
-  config.accumulation = run.accumulation;
-  config.timed_steps = run.timed;
-  config.batch = run.rows / (run.world * run.accumulation);
+  config.group.world = run.world;
+  config.step = {.batch = run.rows / (run.world * run.accumulation),
+                 .seq_len = kTrainingSeqLen,
+                 .accumulation = run.accumulation,
+                 .timed = run.timed};
   MUO_CHECK(config.rows_per_step() == run.rows, "world ", run.world, ", accumulation ",
             run.accumulation);
-  config.total_batch_tokens = run.rows * kTrainingSeqLen;
-  config.iterations = 100;
-  config.optimizer = {.iterations = 100, .matrix_lr = 0.02, .embedding_lr = 0.1, .warmup_steps = 5};
+  config.hyper = make_hyper_parameters({.matrix_lr = 0.02, .embedding_lr = 0.1, .warmup_steps = 5},
+                                       {.outlier_deviations = 0}, 100);
   return config;
 }
 

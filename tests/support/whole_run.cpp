@@ -12,7 +12,7 @@ namespace {
 
 struct Inputs {
   explicit Inputs(const RunConfig& config)
-      : shape{config.accumulation, config.batch, config.model.seq_len},
+      : shape{config.step.accumulation, config.step.batch, config.model.seq_len},
         inputs(static_cast<std::size_t>(shape.numel())),
         targets(inputs.size()) {}
 
@@ -81,12 +81,12 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
   StepMemory step_memory(arena);
   RunState state(rank, config, params, plan, step_memory);
   if (run.nan_between_steps) step_memory.make_nans(rank.device);
-  warm_up_and_capture(rank, arena, state, config.options.graph);
+  warm_up_and_capture(rank, arena, state, config.options.capture.graph);
   rank.device.seal();
   rank.barrier.arrive({}, "start-up");
   const std::int64_t allocations = rank.device.allocations();
   state.initialize({});
-  state.initialize_weights();
+  state.initialize_weights(config.options.seed);
   if (run.started) run.started(rank, state);
   const auto copied = rank.device.make_event();
   Inputs inputs(config);
@@ -118,7 +118,7 @@ RunCurves run_whole(const WholeRun& run) {
   RunCurves result;
   std::mutex mutex;
   GroupOptions options = config.group;
-  options.world = config.world;
+  options.world = config.world();
   options.random_order_seed = run.random_order;
   DeviceGroup group(options);
   group.run([&](RankContext& rank) { run_rank(rank, run, params, plan, result, mutex); });

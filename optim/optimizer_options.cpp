@@ -1,0 +1,87 @@
+#include "optim/optimizer_options.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "optim/optimizer_version.h"
+#include "optim/update_groups.h"
+
+namespace muo {
+
+RateScales OptimizerOptions::scales(const RateScales& automatic) const {
+  return {.batch_lr = batch_lr_scale.value_or(automatic.batch_lr),
+          .width_lr = width_lr_scale.value_or(automatic.width_lr),
+          .weight_decay = weight_decay_scale.value_or(automatic.weight_decay)};
+}
+
+HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const GuardOptions& guard,
+                                      std::int64_t iterations, const RateScales& automatic) {
+  constexpr double kEps = 1e-10;
+  constexpr double kSmearLr = 0.2;  // scaled by neither batch nor width
+  const RateScales scales = optimizer.scales(automatic);
+  const double embedding = optimizer.embedding_lr * scales.batch_lr * scales.width_lr;
+  const double scalar = optimizer.scalar_lr * scales.batch_lr;
+
+  HyperParameters hyper;
+  hyper.iterations = iterations;
+  hyper.warmup_steps = optimizer.warmup_steps;
+  hyper.warmdown_steps = std::llrint(optimizer.warmdown_ratio * static_cast<double>(iterations));
+  hyper.final_lr_frac = optimizer.final_lr_frac;
+  hyper.max_grad_norm = guard.max_grad_norm;
+  hyper.outlier_deviations = guard.outlier_deviations;
+  hyper.skip_outliers = guard.on_outlier == "skip" ? 1 : 0;
+  hyper.matrix_lr = optimizer.matrix_lr * scales.batch_lr;
+  hyper.muon_weight_decay = optimizer.weight_decay * scales.weight_decay;
+  const OptimizerVersion& version = optimizer_version(optimizer.version);
+  hyper.muon_beta2 = version.beta2;
+  hyper.muon_momentum_start = 0.85;
+  hyper.muon_momentum_peak = version.momentum_peak;
+  hyper.muon_momentum_end = version.momentum_end;
+  hyper.muon_momentum_ramp = version.momentum_ramp;
+  if (version.decay == OptimizerVersion::Decay::kNone) hyper.muon_weight_decay = 0;
+  hyper.linear_weight_decay = version.decay == OptimizerVersion::Decay::kLinear ? 1 : 0;
+  const bool by_group = version.adam_by_group;
+  const auto adam = [&](ParamRole role, double lr, double beta1, double beta2,
+                        double weight_decay) {
+    hyper.adam[update_group(role).adam_group] = {.lr = lr,
+                                                 .beta1 = beta1,
+                                                 .beta2 = by_group ? beta2 : 0.95,
+                                                 .eps = kEps,
+                                                 .weight_decay = by_group ? weight_decay : 0.0};
+  };
+  adam(ParamRole::kUnembedding, optimizer.unembedding_lr * scales.batch_lr * scales.width_lr, 0.8,
+       0.96, 0.01);
+  adam(ParamRole::kEmbedding, embedding, 0.8, 0.995, 0.001);
+  adam(ParamRole::kValueEmbedding, by_group ? embedding * 0.5 : embedding, 0.8, 0.995, 0.01);
+  adam(ParamRole::kResidLambda, scalar * 0.01, 0.8, 0.95, 0.05);
+  adam(ParamRole::kX0Lambda, scalar, 0.96, 0.95, 0.0);
+  adam(ParamRole::kSmear, kSmearLr, 0.8, 0.95, 0.0);
+  return hyper;
+}
+
+std::vector<LearningRate> learning_rates(const HyperParameters& hyper,
+                                         std::span<const ParamSpec> params) {
+  struct Row {
+    ParamRole role;
+    std::string_view name;
+  };
+  constexpr std::array<Row, 7> kRows = {{{ParamRole::kUnembedding, "lm_head"},
+                                         {ParamRole::kEmbedding, "wte"},
+                                         {ParamRole::kValueEmbedding, "value_embeds"},
+                                         {ParamRole::kResidLambda, "resid_lambdas"},
+                                         {ParamRole::kX0Lambda, "x0_lambdas"},
+                                         {ParamRole::kSmear, "smear"},
+                                         {ParamRole::kMatrix, "matrices"}}};
+  std::vector<LearningRate> out;
+  for (const Row& row : kRows) {
+    if (std::ranges::find(params, row.role, &ParamSpec::role) == params.end()) continue;
+    const UpdateGroup group = update_group(row.role);
+    out.push_back({.group = row.name,
+                   .lr = group.rule == UpdateRule::kMuon ? hyper.matrix_lr
+                                                         : hyper.adam[group.adam_group].lr});
+  }
+  return out;
+}
+
+}  // namespace muo

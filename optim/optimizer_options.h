@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/step_scalars.h"
+#include "runtime/parameter.h"
+
+namespace muo {
+
+// Factors of learning rates and weight decay, as they follow from a run's sizes.
+struct RateScales {
+  double batch_lr = 1;  // of all learning rates but smear's
+  double width_lr = 1;  // of those of embeddings and head, too
+  double weight_decay = 1;
+};
+
+// With nanochat's defaults, which are for depth 12.
+struct OptimizerOptions {
+  double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5;
+  double weight_decay = 0.28;  // Muon's
+  std::optional<double> batch_lr_scale = {}, width_lr_scale = {},
+                        weight_decay_scale = {};  // empty: RateScales
+  std::int64_t warmup_steps = 40;
+  double warmdown_ratio = 0.65, final_lr_frac = 0.05;
+  std::string version = "head";         // an OptimizerVersion
+  std::string newton_schulz = "plain";  // a NewtonSchulzForm
+
+  // `automatic`, but for what is set here.
+  [[nodiscard]] RateScales scales(const RateScales& automatic) const;
+};
+
+// The numerics guard (kernels/commit.h).
+struct GuardOptions {
+  double max_grad_norm = 0;        // 0: no clipping
+  double outlier_deviations = 8;   // 0: nothing is an outlier
+  std::string on_outlier = "log";  // or "skip"
+  std::int64_t max_skipped = 100;  // updates of the run; -1: any number
+};
+
+// What `iterations` steps with these options read from device memory. Throws InputError for an
+// unknown version.
+HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const GuardOptions& guard,
+                                      std::int64_t iterations, const RateScales& automatic = {});
+
+// The initial learning rate of a group of parameters, under nanochat's name for it.
+struct LearningRate {
+  std::string_view group;
+  double lr = 0;
+};
+// Of the groups that `params` have, in nanochat's order. Tall matrices learn faster: muon_rate().
+std::vector<LearningRate> learning_rates(const HyperParameters& hyper,
+                                         std::span<const ParamSpec> params);
+
+}  // namespace muo

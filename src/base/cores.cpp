@@ -1,0 +1,18 @@
+#include "base/cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace muo {
+
+int usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+int cores_per_rank(int world) { return std::max(1, usable_cores() / world); }
+
+}  // namespace muo

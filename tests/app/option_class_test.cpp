@@ -1,0 +1,193 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/model_json.h"
+#include "app/option_table.h"
+#include "app/run_config.h"
+#include "app/run_state.h"
+
+namespace muo {
+namespace {
+
+using Settings = std::vector<std::pair<std::string_view, std::string>>;
+
+// What of a run a change of an option can touch.
+struct Touched {
+  HyperParameters hyper;
+  std::vector<std::int64_t> memory;  // parameters' elements, and of every rank by category
+  std::string constants;             // what the graphs are made with, beside sizes
+};
+
+TrainOptions options_with(const Settings& settings) {
+  TrainOptions options;
+  const std::vector<OptionRow> rows = option_table(options);
+  for (const auto& [name, value] : settings) {
+    const auto row = std::ranges::find(rows, name, &OptionRow::name);
+    EXPECT_NE(row, rows.end()) << name;
+    const std::vector<std::string> values = {value};
+    set_option(*row, values, name);
+  }
+  return options;
+}
+
+Touched touched_by(const Settings& settings) {
+  const TrainOptions options = options_with(settings);
+  const RunConfig run = resolve(options, vocabulary_only(options));
+  const std::vector<ParamSpec> params = gpt_parameters(run.model);
+  const ShardingPlan plan = make_sharding_plan(run, params);
+  Touched out{.hyper = run.hyper, .memory = {}, .constants = model_text(run.model)};
+  for (const ParamSpec& param : params)
+    out.memory.push_back(param.shape.numel());
+  for (int rank = 0; rank < run.world(); ++rank) {
+    const MemoryPlan memory = plan_rank_memory(run, params, plan, rank);
+    out.memory.push_back(memory.bytes);
+    out.memory.push_back(memory.common_bytes);
+    for (int i = 0; i < kMemoryCategories; ++i)
+      out.memory.push_back(memory.category_bytes(static_cast<MemoryCategory>(i)));
+  }
+  const ShardingOptions& sharding = run.options.sharding;
+  for (const std::string_view part :
+       {std::string_view(sharding.strategy), std::string_view(sharding.gather),
+        std::string_view(run.options.optimizer.newton_schulz), std::string_view(plan.version->name),
+        std::string_view(run.options.capture.graph ? "graph" : "eager"),
+        std::string_view(run.group.branches == Branches::kOne ? "one" : "three"),
+        std::string_view(run.model.attention.deterministic ? "deterministic" : "")})
+    out.constants += " " + std::string(part);
+  return out;
+}
+
+OptionClass class_of(const Touched& before, const Touched& after) {
+  if (before.memory != after.memory) return OptionClass::kShape;
+  if (before.constants != after.constants) return OptionClass::kCaptured;
+  const bool same = std::memcmp(&before.hyper, &after.hyper, sizeof(HyperParameters)) == 0;
+  return same ? OptionClass::kHost : OptionClass::kMemory;
+}
+
+// Another value than the default, and what it needs around it to matter.
+struct Case {
+  std::string_view name;
+  std::string value;
+  Settings with = {};
+};
+
+const std::vector<Case>& cases() {
+  static const Settings kMicroSteps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
+  static const std::vector<Case> kCases = {
+      {"data", "elsewhere"},
+      {"val-data", "elsewhere"},
+      {"data-max-bytes", "1000"},
+      {"vocab-size", "1000"},
+      {"depth", "3"},
+      {"n-layer", "3"},
+      {"n-embd", "64"},
+      {"n-head", "2"},
+      {"n-kv-head", "1", {{"n-head", "2"}}},
+      {"max-seq-len", "128"},
+      {"softcap", "30"},
+      {"model", "plain"},
+      {"value-embeddings", "off"},
+      {"smear", "off"},
+      {"backout", "off"},
+      {"resid-lambdas", "off"},
+      {"x0-lambdas", "off"},
+      {"qk-scale", "1.5"},
+      {"window-pattern", "L"},
+      {"device-batch-size", "2", {{"total-batch-size", "512"}}},
+      {"total-batch-size", "1024"},
+      {"target-batch-size", "512"},
+      {"num-iterations", "7"},
+      {"target-flops", "1e15"},
+      {"target-param-data-ratio", "100"},
+      {"matrix-lr", "0.1"},
+      {"embedding-lr", "0.1"},
+      {"unembedding-lr", "0.1"},
+      {"scalar-lr", "0.1"},
+      {"weight-decay", "0.1"},
+      {"batch-lr-scale", "2"},
+      {"width-lr-scale", "2"},
+      {"weight-decay-scale", "2"},
+      {"warmup-steps", "7"},
+      {"warmdown-ratio", "0.5"},
+      {"final-lr-frac", "0.5"},
+      {"optimizer-spec", "2025-10"},
+      {"newton-schulz", "gram"},
+      {"max-grad-norm", "1"},
+      {"outlier-deviations", "3"},
+      {"on-outlier", "skip"},
+      {"max-skipped", "3"},
+      {"devices", "3"},
+      {"strategy", "ddp"},
+      {"gather", "simple"},
+      {"replicas", "own"},
+      {"accumulate", "sharded", kMicroSteps},
+      {"graph", "off"},
+      {"graph-branches", "1"},
+      {"seed", "7"},
+      {"verify-sync-every", "7"},
+      {"dtype", "bf16"},
+      {"gradient-wire", "bf16"},
+      {"weight-wire", "bf16"},
+      {"embedding-state", "bf16"},
+      {"deterministic", "off"},
+      {"out", "elsewhere"},
+      {"resume", "auto"},
+      {"init-from", "elsewhere"},
+      {"eval-every", "7"},
+      {"eval-tokens", "1000"},
+      {"save-every", "7"},
+      {"save-minutes", "7"},
+      {"save-before-eval", "7"},
+      {"keep-last", "7"},
+      {"keep-every", "7"},
+      {"save-mode", "wait"},
+      {"on-save-error", "continue"},
+      {"sample-every", "7"},
+      {"log-every", "7"},
+      {"stuck-after", "7"},
+      {"profile-steps", "1:2"},
+      {"graph-dot", "elsewhere"},
+  };
+  return kCases;
+}
+
+// They have one value on the host, which this test resolves runs for.
+constexpr std::array<std::string_view, 6> kOfDevices = {
+    "tokenizer", "backend", "ranks-per-device", "comm", "gemm-table", "attention"};
+
+TEST(OptionClass, IsWhatAChangeTouches) {
+  TrainOptions options;
+  const std::vector<OptionRow> rows = option_table(options);
+  for (const Case& c : cases()) {
+    const auto row = std::ranges::find(rows, c.name, &OptionRow::name);
+    ASSERT_NE(row, rows.end()) << c.name;
+    Settings base = {{"backend", "host"}, {"devices", "2"}, {"depth", "1"}, {"max-seq-len", "64"}};
+    base.insert(base.end(), c.with.begin(), c.with.end());
+    Settings changed = base;
+    changed.emplace_back(c.name, c.value);
+    const OptionClass seen = class_of(touched_by(base), touched_by(changed));
+    if (c.name == "window-pattern")  // cuDNN's workspace follows the windows
+      EXPECT_EQ(seen, OptionClass::kCaptured);
+    else
+      EXPECT_EQ(static_cast<int>(seen), static_cast<int>(row->kind)) << c.name;
+  }
+}
+
+TEST(OptionClass, IsTestedForEveryOptionOfARun) {
+  TrainOptions options;
+  for (const OptionRow& row : option_table(options)) {
+    const bool tested = std::ranges::find(cases(), row.name, &Case::name) != cases().end();
+    const bool of_devices = std::ranges::find(kOfDevices, row.name) != kOfDevices.end();
+    EXPECT_NE(tested, of_devices) << row.name;
+    EXPECT_NE(row.kind, OptionClass::kOther) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace muo

@@ -1,0 +1,41 @@
+#include "base/utf8.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace muo {
+namespace {
+
+using namespace std::string_view_literals;
+
+// Every code point in the form that its size asks for.
+std::string encoded(std::uint32_t code) {
+  const auto byte = [](std::uint32_t value) { return static_cast<char>(value); };
+  const auto tail = [&](int shift) { return byte(0x80U | ((code >> shift) & 0x3FU)); };
+  if (code < 0x80) return {byte(code)};
+  if (code < 0x800) return {byte(0xC0U | code >> 6), tail(0)};
+  if (code < 0x10000) return {byte(0xE0U | code >> 12), tail(6), tail(0)};
+  return {byte(0xF0U | code >> 18), tail(12), tail(6), tail(0)};
+}
+
+TEST(Utf8, TakesEveryCharacterAndNoSurrogate) {
+  for (std::uint32_t code = 0; code < 0x120000; ++code)
+    ASSERT_EQ(is_utf8("a" + encoded(code) + "b"),
+              code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF))
+        << code;
+}
+
+TEST(Utf8, RefusesEveryPrefixAndEveryLongerForm) {
+  for (const std::string_view whole : {"\u00e9"sv, "\u20ac"sv, "\U0001F600"sv})
+    for (std::size_t size = 1; size < whole.size(); ++size) {
+      EXPECT_FALSE(is_utf8(whole.substr(0, size)));
+      EXPECT_FALSE(is_utf8(std::string(whole.substr(0, size)) + "a"));
+    }
+  for (const std::string_view overlong :
+       {"\xC0\x80"sv, "\xC1\xBF"sv, "\xE0\x9F\xBF"sv, "\xF0\x8F\xBF\xBF"sv, "\x80"sv, "\xFF"sv})
+    EXPECT_FALSE(is_utf8(overlong));
+}
+
+}  // namespace
+}  // namespace muo
