@@ -31,9 +31,9 @@ cmake --build --preset dev --target muograph_core
 # The readers are compiled for the fuzzer, so that it sees their branches; all else they call is the
 # library's.
 mkdir -p build/fuzz/found
-readers=(data/shards.cpp data/file_bytes.cpp src/base/mapped_file.cpp src/app/safetensors.cpp
-         src/base/strict_json.cpp src/app/manifest.cpp src/app/toml.cpp src/app/config_file.cpp
-         src/app/nanochat_files.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
+readers=(data/shards.cpp data/file_bytes.cpp src/base/mapped_file.cpp src/app/checkpoint/safetensors.cpp
+         src/base/strict_json.cpp src/app/checkpoint/manifest.cpp src/app/options/toml.cpp src/app/options/config_file.cpp
+         src/app/checkpoint/nanochat_files.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
          src/kernels/cuda/gemm_algorithms.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \

@@ -7,16 +7,16 @@
 #include <string_view>
 #include <vector>
 
-#include "app/attention_notes.h"
-#include "app/backend.h"
 #include "app/commands.h"
-#include "app/device_peak.h"
-#include "app/gemm_rate.h"
-#include "app/median.h"
-#include "app/operation_report.h"
-#include "app/optimizer_report.h"
-#include "app/run_memory.h"
-#include "app/step_times.h"
+#include "app/report/attention_notes.h"
+#include "app/report/operation_report.h"
+#include "app/report/optimizer_report.h"
+#include "app/report/step_times.h"
+#include "app/train/backend.h"
+#include "app/train/device_peak.h"
+#include "app/train/gemm_rate.h"
+#include "app/train/run_memory.h"
+#include "base/median.h"
 #include "graphs/step_phases.h"
 #include "kernels/gemm.h"
 

@@ -3,12 +3,12 @@
 #include <cstring>
 #include <system_error>
 
-#include "app/checkpoint.h"
-#include "app/checkpoint_saver.h"
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/checkpoint_saver.h"
+#include "app/checkpoint/durable_files.h"
+#include "app/checkpoint/model_json.h"
+#include "app/checkpoint/nanochat_files.h"
 #include "app/commands.h"
-#include "app/durable_files.h"
-#include "app/model_json.h"
-#include "app/nanochat_files.h"
 #include "base/check.h"
 #include "base/mapped_file.h"
 
@@ -101,12 +101,9 @@ int run_import(const ImportOptions& options) {
                        .begin = 0,
                        .values = host_tensor(memory.back().data(), Shape{param.shape.numel()})});
   }
-  RunConfig config;
-  config.model = meta.model;
-  config.options = options_of(meta.model);
   CheckpointInfo info;
   info.step = info.updates = meta.step;
-  info.config = checkpoint_config(config);
+  info.config = checkpoint_config(meta.model, options_of(meta.model));
   CheckpointSaver saver(options.out, 1);
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) { saver.save(rank, info, entries); });

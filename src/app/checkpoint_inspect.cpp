@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint.h"
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/model_json.h"
 #include "app/commands.h"
-#include "app/model_json.h"
-#include "app/text_table.h"
 #include "base/check.h"
 #include "base/mapped_file.h"
+#include "base/text_table.h"
 
 namespace muo {
 namespace {

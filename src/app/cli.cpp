@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "app/checkpoint/run_directory.h"
 #include "app/commands.h"
-#include "app/option_parser.h"
-#include "app/run_directory.h"
+#include "app/options/option_parser.h"
 #include "base/check.h"
 
 namespace muo {

@@ -4,7 +4,7 @@
 #include <string>
 #include <variant>
 
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace muo {
 

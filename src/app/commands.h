@@ -1,6 +1,6 @@
 #pragma once
 
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace muo {
 

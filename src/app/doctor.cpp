@@ -10,13 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "app/backend.h"
 #include "app/commands.h"
-#include "app/gemm_rate.h"
-#include "app/gpu_peaks.h"
-#include "app/gpus.h"
-#include "app/run_config.h"
-#include "app/run_memory.h"
+#include "app/train/backend.h"
+#include "app/train/gemm_rate.h"
+#include "app/train/gpu_peaks.h"
+#include "app/train/gpus.h"
+#include "app/train/run_config.h"
+#include "app/train/run_memory.h"
 #include "base/check.h"
 #include "base/cores.h"
 #include "kernels/gemm_library.h"

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "app/backend.h"
+#include "app/checkpoint/model_json.h"
 #include "app/commands.h"
-#include "app/evaluator.h"
-#include "app/inference.h"
-#include "app/model_json.h"
-#include "app/run_config.h"
-#include "app/warm_up.h"
+#include "app/train/backend.h"
+#include "app/train/evaluator.h"
+#include "app/train/inference.h"
+#include "app/train/run_config.h"
+#include "graphs/warm_up.h"
 
 namespace muo {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <cstdio>
 
-#include "app/backend.h"
+#include "app/checkpoint/model_json.h"
 #include "app/commands.h"
-#include "app/inference.h"
-#include "app/model_json.h"
-#include "app/sampler.h"
-#include "app/warm_up.h"
+#include "app/train/backend.h"
+#include "app/train/inference.h"
+#include "app/train/sampler.h"
 #include "data/token_data.h"
+#include "graphs/warm_up.h"
 
 namespace muo {
 

@@ -12,18 +12,18 @@
 #include <optional>
 #include <system_error>
 
-#include "app/attention_notes.h"
-#include "app/backend.h"
+#include "app/checkpoint/run_directory.h"
 #include "app/commands.h"
-#include "app/device_peak.h"
-#include "app/logger.h"
-#include "app/resume.h"
-#include "app/run_directory.h"
-#include "app/run_memory.h"
-#include "app/run_state.h"
-#include "app/scaling.h"
-#include "app/terminal.h"
-#include "app/trainer.h"
+#include "app/report/attention_notes.h"
+#include "app/train/backend.h"
+#include "app/train/device_peak.h"
+#include "app/train/logger.h"
+#include "app/train/resume.h"
+#include "app/train/run_memory.h"
+#include "app/train/scaling.h"
+#include "app/train/trainer.h"
+#include "base/terminal.h"
+#include "graphs/run_state.h"
 #include "kernels/gemm.h"
 
 namespace muo {

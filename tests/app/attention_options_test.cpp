@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "app/run_config.h"
+#include "app/train/run_config.h"
 #include "base/check.h"
 #include "support/environment.h"
 #include "support/errors.h"

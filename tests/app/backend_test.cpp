@@ -1,4 +1,4 @@
-#include "app/backend.h"
+#include "app/train/backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

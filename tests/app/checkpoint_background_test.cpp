@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "app/checkpoint.h"
-#include "app/checkpoint_saver.h"
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/checkpoint_saver.h"
 #include "app/checkpoint_state.h"
 #include "base/check.h"
 #include "support/errors.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint.h"
+#include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint_state.h"
 #include "base/check.h"
 #include "support/files.h"

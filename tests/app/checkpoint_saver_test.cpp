@@ -1,4 +1,4 @@
-#include "app/checkpoint_saver.h"
+#include "app/checkpoint/checkpoint_saver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint.h"
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/durable_files.h"
 #include "app/checkpoint_state.h"
-#include "app/durable_files.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"

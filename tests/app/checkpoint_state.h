@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint.h"
-#include "app/checkpoint_saver.h"
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/checkpoint_saver.h"
 #include "base/philox.h"
 #include "runtime/device_group.h"
 #include "support/tensors.h"

@@ -1,4 +1,4 @@
-#include "app/checkpoint.h"
+#include "app/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint_saver.h"
+#include "app/checkpoint/checkpoint_saver.h"
+#include "app/checkpoint/tensor_checksum.h"
 #include "app/checkpoint_state.h"
-#include "app/tensor_checksum.h"
 #include "base/check.h"
 #include "base/philox.h"
 #include "support/errors.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "app/cli.h"
-#include "app/config_file.h"
-#include "app/option_table.h"
+#include "app/options/config_file.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"

@@ -1,4 +1,4 @@
-#include "app/evaluator.h"
+#include "app/train/evaluator.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "app/inference.h"
+#include "app/train/inference.h"
 
 namespace muo {
 namespace {

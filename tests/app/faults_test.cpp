@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/checkpoint.h"
+#include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint_state.h"
 #include "base/check.h"
 #include "support/files.h"

@@ -8,9 +8,9 @@
 #include <limits>
 #include <string>
 
-#include "app/backend.h"
-#include "app/inference.h"
-#include "app/run_memory.h"
+#include "app/train/backend.h"
+#include "app/train/inference.h"
+#include "app/train/run_memory.h"
 #include "support/errors.h"
 #include "support/program.h"
 

@@ -1,4 +1,4 @@
-#include "app/gemm_rate.h"
+#include "app/train/gemm_rate.h"
 
 #include <gtest/gtest.h>
 

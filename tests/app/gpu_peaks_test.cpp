@@ -1,4 +1,4 @@
-#include "app/gpu_peaks.h"
+#include "app/train/gpu_peaks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "app/gpus.h"
+#include "app/train/gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "app/backend.h"
+#include "app/train/backend.h"
 #include "app/training_run.h"
 #include "support/environment.h"
 #include "support/paths.h"

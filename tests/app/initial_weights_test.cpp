@@ -1,6 +1,6 @@
 // Initial weights are a function of seed, name and element: on any number of threads, of ranks, in
 // any pieces.
-#include "app/initial_weights.h"
+#include "graphs/initial_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "app/optimizer_times.h"
-#include "app/run_state.h"
+#include "app/report/optimizer_times.h"
 #include "base/on_threads.h"
+#include "graphs/run_state.h"
 #include "support/toy_training.h"
 
 namespace muo {

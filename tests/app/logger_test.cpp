@@ -1,4 +1,4 @@
-#include "app/logger.h"
+#include "app/train/logger.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "app/metrics_line.h"
+#include "app/train/metrics_line.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"

@@ -1,4 +1,4 @@
-#include "app/model_json.h"
+#include "app/checkpoint/model_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/checkpoint_state.h"
+#include "app/train/run_config.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"
@@ -35,7 +36,9 @@ GptConfig model_of(const json& config) {
   return checkpoint_model(Checkpoint(run.path()));
 }
 
-json config_of(const RunConfig& run) { return json::parse(checkpoint_config(run)); }
+json config_of(const RunConfig& run) {
+  return json::parse(checkpoint_config(run.model, run.options));
+}
 
 TEST(ModelJson, HoldsTheWholeModel) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

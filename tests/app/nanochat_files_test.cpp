@@ -1,4 +1,4 @@
-#include "app/nanochat_files.h"
+#include "app/checkpoint/nanochat_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

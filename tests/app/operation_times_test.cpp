@@ -1,4 +1,4 @@
-#include "app/operation_times.h"
+#include "app/report/operation_times.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "app/run_state.h"
+#include "graphs/run_state.h"
 #include "kernels/gemm.h"
 #include "kernels/residual.h"
 #include "runtime/host/host_device.h"

@@ -1,4 +1,4 @@
-#include "app/optimizer_times.h"
+#include "app/report/optimizer_times.h"
 
 #include <gtest/gtest.h>
 

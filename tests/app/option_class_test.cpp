@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "app/model_json.h"
-#include "app/option_table.h"
-#include "app/run_config.h"
-#include "app/run_state.h"
+#include "app/checkpoint/model_json.h"
+#include "app/options/option_table.h"
+#include "app/train/run_config.h"
+#include "graphs/run_state.h"
 
 namespace muo {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/plan_report.h"
+#include "app/report/plan_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "app/plan_compare.h"
-#include "app/prediction.h"
-#include "app/run_memory.h"
+#include "app/report/plan_compare.h"
+#include "app/report/prediction.h"
+#include "app/train/run_memory.h"
 
 namespace muo {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "app/run_config.h"
+#include "app/train/run_config.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"

@@ -1,4 +1,4 @@
-#include "app/run_config.h"
+#include "app/train/run_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/backend.h"
-#include "app/model_json.h"
+#include "app/checkpoint/model_json.h"
+#include "app/train/backend.h"
 #include "base/check.h"
 #include "base/cores.h"
 #include "support/environment.h"

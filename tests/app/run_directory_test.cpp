@@ -1,4 +1,4 @@
-#include "app/run_directory.h"
+#include "app/checkpoint/run_directory.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <string>
 
-#include "app/config_file.h"
-#include "app/option_table.h"
+#include "app/options/config_file.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"

@@ -1,4 +1,4 @@
-#include "app/safetensors.h"
+#include "app/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

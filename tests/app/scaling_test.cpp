@@ -1,4 +1,4 @@
-#include "app/scaling.h"
+#include "app/train/scaling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "app/terminal.h"
+#include "base/terminal.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

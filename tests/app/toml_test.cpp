@@ -1,4 +1,4 @@
-#include "app/toml.h"
+#include "app/options/toml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

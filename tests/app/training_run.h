@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint.h"
+#include "app/checkpoint/checkpoint.h"
 #include "base/check.h"
 #include "support/files.h"
 #include "support/program.h"

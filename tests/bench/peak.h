@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "app/gemm_rate.h"
+#include "app/train/gemm_rate.h"
 #include "base/thread_time.h"
 
 // What this machine can do at most, measured in this run: other benchmarks report their share.

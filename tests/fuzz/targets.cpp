@@ -11,12 +11,12 @@
 #include <numeric>
 #include <string>
 
-#include "app/config_file.h"
-#include "app/manifest.h"
-#include "app/nanochat_files.h"
-#include "app/option_table.h"
-#include "app/safetensors.h"
-#include "app/tensor_checksum.h"
+#include "app/checkpoint/manifest.h"
+#include "app/checkpoint/nanochat_files.h"
+#include "app/checkpoint/safetensors.h"
+#include "app/checkpoint/tensor_checksum.h"
+#include "app/options/config_file.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 #include "data/shards.h"
 #include "data/token_data.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/warm_up.h"
 #include "base/check.h"
+#include "graphs/warm_up.h"
 #include "runtime/plugin.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"

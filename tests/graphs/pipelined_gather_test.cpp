@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/run_state.h"
+#include "graphs/run_state.h"
 #include "support/toy_training.h"
 
 // A step that gathers at its head what the step before committed, against one that gathers at its

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/run_state.h"
+#include "graphs/run_state.h"
 #include "support/sanitized.h"
 #include "support/tolerance.h"
 #include "support/toy_training.h"

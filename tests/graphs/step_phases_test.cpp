@@ -8,7 +8,7 @@
 #include <numeric>
 #include <string>
 
-#include "app/run_state.h"
+#include "graphs/run_state.h"
 #include "support/toy_training.h"
 
 // The table that a step writes of itself.

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/safetensors.h"
+#include "app/checkpoint/safetensors.h"
 #include "support/paths.h"
 
 namespace muo::test {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "app/warm_up.h"
 #include "base/check.h"
+#include "graphs/warm_up.h"
 
 namespace muo::test {
 namespace {

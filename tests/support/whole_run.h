@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "app/run_config.h"
-#include "app/run_state.h"
+#include "app/train/run_config.h"
+#include "graphs/run_state.h"
 
 namespace muo::test {
 

@@ -1,0 +1,153 @@
+#include "graphs/run_state.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include "graphs/initial_weights.h"
+#include "graphs/traced_plan.h"
+#include "kernels/fingerprint.h"
+
+namespace muo {
+namespace {
+
+constexpr Tag kVerifyTag = 0xF0000000;  // between steps, apart from the plan's tags
+
+std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
+  std::vector<Tensor> out;
+  for (std::size_t i = 0; i < count; ++i)
+    out.push_back(update.weight(i));
+  return out;
+}
+
+}  // namespace
+
+RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
+                   const ShardingPlan& plan, Arena& arena)
+    : rotary(make_rotary_tables(setup.model, setup.model.seq_len, arena)),
+      ring_memory(rank.device.allocate_pinned(
+          kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord)), "metrics ring")),
+      ring{.data = ring_memory->data(),
+           .shape = {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
+           .dtype = DType::kBytes,
+           .device = rank.rank},
+      token_bytes(setup.step_only ? Tensor{} : make_token_bytes(setup.model, arena)),
+      fingerprints(arena.tensor({.name = "fingerprints",
+                                 .shape = {rank.world, static_cast<std::int64_t>(params.size())},
+                                 .dtype = DType::kI64,
+                                 .category = MemoryCategory::kMetrics,
+                                 .lifespan = Lifespan::kRun})),
+      update(rank, plan, params, arena,
+             StepGraph::spans_graphs(setup.step) ? Lifespan::kRun : Lifespan::kStep),
+      weights(all_weights(update, params.size())),
+      step(rank, setup.model, setup.step, rotary, update, ring, arena),
+      rank_(rank),
+      setup_(setup),
+      params_(params) {
+  if (setup.step_only) return;
+  eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, weights,
+               token_bytes, arena);
+  decoder.emplace(rank, setup.model, rotary, weights, arena);
+}
+
+void RunState::warm_up() {
+  step.warm_up();
+  if (eval) eval->warm_up();
+  if (decoder) decoder->warm_up();
+  rank_.wait(rank_.compute);
+  std::fill_n(ring.data, ring.bytes(), std::byte{0});  // nobody has stepped
+}
+
+void RunState::capture() {
+  step.capture();
+  if (eval) eval->capture();
+  if (decoder) decoder->capture();
+}
+
+std::vector<const GraphTrace*> RunState::traces() const {
+  std::vector<const GraphTrace*> out = step.traces();
+  if (eval) out.push_back(&eval->trace());
+  if (decoder) {
+    const auto decode = decoder->traces();
+    out.insert(out.end(), decode.begin(), decode.end());
+  }
+  return out;
+}
+
+void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
+  Stream& stream = rank_.compute;
+  fill_rotary_tables(stream, setup_.model, rotary);
+  if (token_bytes) fill_token_bytes(stream, token_bytes, bytes_of_token);
+  stream.copy(update.hyper(), host_struct(setup_.hyper));
+  rank_.wait(stream);
+}
+
+void RunState::initialize_weights(std::uint64_t seed) {
+  muo::initialize_weights(rank_, seed, params_, update);
+}
+
+void RunState::set_counts(const Counts& counts) {
+  StepScalars scalars;
+  scalars.step = counts.step;
+  scalars.updates = counts.updates;
+  step.count_from(counts.step);
+  rank_.compute.copy(update.scalars(), host_struct(scalars));
+  rank_.compute.copy(update.statistics(), host_struct(counts.statistics));
+  rank_.wait(rank_.compute);
+}
+
+RunState::Counts RunState::counts() const {
+  StepScalars scalars;
+  Counts counts;
+  rank_.compute.copy(host_struct(scalars), update.scalars());
+  rank_.compute.copy(host_struct(counts.statistics), update.statistics());
+  rank_.wait(rank_.compute);
+  counts.step = scalars.step;
+  counts.updates = scalars.updates;
+  return counts;
+}
+
+bool RunState::has_metrics(std::int64_t index) const {
+  // Acquire: what the writer stored before the sequence is seen after it.
+  std::int64_t& sequence = record_of(index).sequence;
+  return std::atomic_ref(sequence).load(std::memory_order_acquire) == index + 1;
+}
+
+MetricsRecord RunState::metrics(std::int64_t index) const {
+  MUO_CHECK(has_metrics(index), "metrics of step ", index, " are not in the ring");
+  return record_of(index);
+}
+
+MetricsRecord& RunState::record_of(std::int64_t index) const {
+  return ring.as_struct<MetricsRecord>()[index % kRingSlots];
+}
+
+void RunState::verify_sync() {
+  step.flush();
+  const std::int64_t count = fingerprints.shape[1];
+  const Tensor mine = fingerprints.row(rank_.rank);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    fingerprint(rank_.compute,
+                {.out = mine.elements(static_cast<std::int64_t>(i), 1), .x = weights[i]});
+  rank_.wait(rank_.compute);
+  if (rank_.world == 1) return;
+  rank_.communicator.all_gather(rank_.comm, kVerifyTag, fingerprints, mine);
+  rank_.wait(rank_.comm);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(fingerprints.numel()));
+  rank_.compute.copy(host_tensor(all.data(), fingerprints.shape), fingerprints);
+  rank_.wait(rank_.compute);
+  for (std::int64_t r = 1; r < rank_.world; ++r)
+    for (std::int64_t i = 0; i < count; ++i)
+      MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],
+                "weights of '", params_[static_cast<std::size_t>(i)].name, "' on rank ", r,
+                " differ from those on rank 0");
+}
+
+MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
+                            const ShardingPlan& plan, int rank) {
+  return traced_plan(rank, plan.world, [&](RankContext& context, Arena& arena) {
+    return std::make_unique<RunState>(context, setup, params, plan, arena);
+  });
+}
+
+}  // namespace muo

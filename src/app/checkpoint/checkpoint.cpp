@@ -1,0 +1,188 @@
+#include "app/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "app/checkpoint/tensor_checksum.h"
+#include "base/check.h"
+#include "base/mapped_file.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStepPrefix = "step_";
+
+fs::path resolve(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path / kManifestName, ignored)) return path;
+  const std::vector<FoundCheckpoint> found = find_checkpoints(path);
+  if (found.empty())
+    throw InputError(concat(path.string(), ": neither a checkpoint (no ", kManifestName,
+                            ") nor a run directory with checkpoints"));
+  return found.front().path;
+}
+
+std::string_view text_of(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+void check_file(const SafetensorsFile& file, const ManifestFile& expected, bool verify) {
+  const auto fail = [&file](const auto&... reason) {
+    throw InputError(
+        concat(file.path().string(), " is damaged: ", reason..., "; use another checkpoint"));
+  };
+  if (expected.head_checksum != tensor_checksum(DType::kBytes, 0, file.head()))
+    fail("its header does not match the checksum in ", kManifestName);
+  const auto entries = file.entries();
+  if (entries.size() != expected.tensors.size())
+    fail("it holds ", entries.size(), " tensors, ", kManifestName, " lists ",
+         expected.tensors.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const SafetensorsSpec& spec = entries[i].spec;
+    const SafetensorsSpec& listed = expected.tensors[i];
+    if (spec.name != listed.name || spec.dtype != listed.dtype || spec.shape != listed.shape)
+      fail("tensor ", i, " is ", spec.name, " ", spec.shape.text(), ", ", kManifestName, " lists ",
+           listed.name, " ", listed.shape.text());
+    if (verify && expected.checksums[i] != tensor_checksum(spec.dtype, 0, file.bytes(entries[i])))
+      fail("tensor ", spec.name, " does not match its checksum");
+  }
+}
+
+bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
+
+template <class To, class From>
+void convert_elements(const Tensor& from, std::byte* to) {
+  for (std::int64_t i = 0; i < from.numel(); ++i)
+    reinterpret_cast<To*>(to)[i] = from_f32<To>(to_f32(from.as<From>()[i]));
+}
+
+// fp32 as bf16 or the reverse.
+std::vector<std::byte> convert(const Tensor& from, DType dtype) {
+  std::vector<std::byte> out(static_cast<std::size_t>(from.numel() * size_of(dtype)));
+  if (dtype == DType::kBF16)
+    convert_elements<BF16, float>(from, out.data());
+  else
+    convert_elements<float, BF16>(from, out.data());
+  return out;
+}
+
+}  // namespace
+
+fs::path checkpoint_directory(const fs::path& run, std::int64_t step) {
+  return run / "checkpoints" / fmt::format("{}{:08}", kStepPrefix, step);
+}
+
+std::vector<FoundCheckpoint> find_checkpoints(const fs::path& run) {
+  std::vector<FoundCheckpoint> found;
+  std::error_code error;
+  for (fs::directory_iterator it(run / "checkpoints", error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(kStepPrefix)) continue;
+    FoundCheckpoint item{.step = 0, .path = it->path()};
+    const char* const last = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + kStepPrefix.size(), last, item.step);
+    if (parsed.ec == std::errc{} && parsed.ptr == last && item.step >= 0) found.push_back(item);
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw InputError(concat("cannot list ", (run / "checkpoints").string(), ": ", error.message()));
+  std::ranges::sort(
+      found, [](const FoundCheckpoint& a, const FoundCheckpoint& b) { return a.step > b.step; });
+  return found;
+}
+
+Checkpoint::Checkpoint(const fs::path& path, const OpenCheckpoint& options) : path_(resolve(path)) {
+  const fs::path manifest_path = path_ / kManifestName;
+  const Manifest manifest = parse_manifest(text_of(MappedFile(manifest_path)), manifest_path);
+  info_ = manifest.info;
+  has_optimizer_state_ = !manifest.files[1].tensors.empty();
+  const std::size_t count = options.parts == CheckpointParts::kAll ? kCheckpointFiles.size() : 1;
+  for (std::size_t f = 0; f < count; ++f) {
+    files_.emplace_back(path_ / kCheckpointFiles[f]);
+    check_file(files_.back(), manifest.files[f], options.verify);
+  }
+}
+
+void Checkpoint::load(Stream& stream, std::span<const StateEntry> entries) const {
+  for (const StateEntry& entry : entries) {
+    const std::size_t f = checkpoint_file_of(entry.name);
+    MUO_CHECK(f < files_.size(), entry.name, " of a checkpoint opened for its weights only");
+    const SafetensorsFile& file = files_[f];
+    const SafetensorsEntry* const found = file.find(entry.name);
+    const char* const advice =
+        "; a checkpoint fits only the model configuration that is in its manifest.json";
+    if (found == nullptr)
+      throw InputError(concat(file.path().string(), " lacks the tensor ", entry.name, advice));
+    const DType dtype = entry.values.dtype;
+    const bool converts = is_float(dtype) && is_float(found->spec.dtype);
+    if (found->spec.shape != entry.shape || (found->spec.dtype != dtype && !converts))
+      throw InputError(concat(file.path().string(), " holds ", entry.name, " as ",
+                              name_of(found->spec.dtype), " ", found->spec.shape.text(),
+                              ", this run needs ", name_of(dtype), " ", entry.shape.text(),
+                              advice));
+    const std::int64_t count = entry.values.numel();
+    MUO_CHECK(0 <= entry.begin && entry.begin + count <= entry.shape.numel(), entry.name,
+              " elements [", entry.begin, ", ", entry.begin + count, ") of ", entry.shape.text());
+    if (count == 0) continue;
+    // Streams copy from mutable memory only in type; the mapping is read-only.
+    auto* const data = const_cast<std::byte*>(file.bytes(*found).data());
+    const Tensor source =
+        Tensor{.data = data, .shape = entry.shape, .dtype = found->spec.dtype}.elements(entry.begin,
+                                                                                        count);
+    if (found->spec.dtype == dtype) {
+      stream.copy(entry.values, source);
+      continue;
+    }
+    const std::vector<std::byte> converted = convert(source, dtype);
+    stream.copy(
+        entry.values,
+        {.data = const_cast<std::byte*>(converted.data()), .shape = {count}, .dtype = dtype});
+    stream.synchronize();  // before `converted` goes
+  }
+  stream.synchronize();
+}
+
+void Checkpoint::load_weights(Stream& stream, std::span<const ParamSpec> params,
+                              const std::function<Tensor(std::size_t)>& weight) const {
+  std::vector<StateEntry> entries;
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const Tensor replica = weight(i);
+    entries.push_back({.name = params[i].name,
+                       .shape = params[i].shape,
+                       .begin = 0,
+                       .values = replica.view({replica.numel()})});
+    names.insert(params[i].name);
+  }
+  for (const SafetensorsEntry& entry : files_.front().entries())
+    if (!names.contains(entry.spec.name))
+      throw InputError(concat(files_.front().path().string(), " holds the tensor ", entry.spec.name,
+                              ", which this model does not have"));
+  load(stream, entries);
+}
+
+std::optional<Checkpoint> newest_checkpoint(const fs::path& run, std::vector<std::string>& skipped,
+                                            const OpenCheckpoint& options) {
+  const std::vector<FoundCheckpoint> found = find_checkpoints(run);
+  for (const FoundCheckpoint& candidate : found) {
+    try {
+      return Checkpoint(candidate.path, options);
+    } catch (const InputError& error) {
+      skipped.push_back(
+          concat("skipping checkpoint ", candidate.path.string(), ": ", error.what()));
+    }
+  }
+  if (found.empty()) return std::nullopt;
+  throw InputError(concat("every checkpoint in ", (run / "checkpoints").string(),
+                          " is damaged; to start over, remove them or choose another --out. ",
+                          skipped.back()));
+}
+
+}  // namespace muo

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/checkpoint/manifest.h"
+#include "app/checkpoint/safetensors.h"
+#include "runtime/parameter.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// A checkpoint is a directory, RUN/checkpoints/step_00000100, that holds logical tensors (decision
+// logical-checkpoints): model.safetensors (weights), optimizer.safetensors (state under
+// "<parameter>.momentum" and so on) and manifest.json. checkpoint_saver.h writes them; a directory
+// with that name is complete.
+
+std::filesystem::path checkpoint_directory(const std::filesystem::path& run, std::int64_t step);
+
+struct FoundCheckpoint {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+};
+// What carries the name of a checkpoint in a run directory, newest first. Throws InputError if that
+// cannot be read.
+std::vector<FoundCheckpoint> find_checkpoints(const std::filesystem::path& run);
+
+enum class CheckpointParts : std::uint8_t { kAll, kWeights };  // kWeights: model.safetensors only
+
+struct OpenCheckpoint {
+  CheckpointParts parts = CheckpointParts::kAll;
+  bool verify = true;  // compare every tensor with its checksum: reads the files once
+};
+
+// A checkpoint to read from, memory-mapped. After construction ranks may use it at the same time.
+class Checkpoint {
+ public:
+  // `path`: a checkpoint directory, or a run directory, of which it takes the newest checkpoint.
+  // Throws InputError, naming what differs, for anything missing, damaged or of another version.
+  explicit Checkpoint(const std::filesystem::path& path, const OpenCheckpoint& options = {});
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const CheckpointInfo& info() const { return info_; }
+  // False for one that was imported, whatever its parts.
+  [[nodiscard]] bool has_optimizer_state() const { return has_optimizer_state_; }
+
+  // Fills the entries' values, writers or not, reading only their ranges: any world, any strategy.
+  // fp32 and bf16 are converted. On `stream`, which is synchronized on return. Throws InputError
+  // for a tensor that the checkpoint lacks, or holds with another shape or another dtype; values
+  // are then unspecified.
+  void load(Stream& stream, std::span<const StateEntry> entries) const;
+
+  // Fills a full replica of every parameter: weight(i) is that of params[i], of its logical shape.
+  // Also throws InputError if the model file holds other tensors than these.
+  void load_weights(Stream& stream, std::span<const ParamSpec> params,
+                    const std::function<Tensor(std::size_t)>& weight) const;
+
+ private:
+  std::filesystem::path path_;
+  CheckpointInfo info_;
+  bool has_optimizer_state_ = false;
+  std::vector<SafetensorsFile> files_;  // in the order of kCheckpointFiles
+};
+
+// For `--resume auto`: the newest checkpoint of the run directory that is not damaged; nullopt if
+// it has none at all. Appends to `skipped` one line for each that is, saying why. Throws InputError
+// if all are: starting over would be a loss that nobody noticed.
+std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& run,
+                                            std::vector<std::string>& skipped,
+                                            const OpenCheckpoint& options = {});
+
+}  // namespace muo

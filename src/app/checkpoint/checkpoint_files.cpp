@@ -1,0 +1,196 @@
+#include "app/checkpoint/checkpoint_files.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/tensor_checksum.h"
+#include "base/check.h"
+#include "runtime/rank_progress.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<SafetensorsSpec> whole_tensors(std::vector<CheckpointPart> parts) {
+  std::ranges::sort(parts, [](const CheckpointPart& a, const CheckpointPart& b) {
+    return std::tuple(std::string_view(a.spec.name), a.begin, a.end) <
+           std::tuple(std::string_view(b.spec.name), b.begin, b.end);
+  });
+  std::vector<SafetensorsSpec> tensors;
+  for (std::size_t i = 0; i < parts.size();) {
+    const SafetensorsSpec& spec = parts[i].spec;
+    std::int64_t covered = 0;
+    for (; i < parts.size() && parts[i].spec.name == spec.name; ++i) {
+      MUO_CHECK(parts[i].spec.shape == spec.shape && parts[i].spec.dtype == spec.dtype,
+                "ranks disagree about ", spec.name);
+      MUO_CHECK(parts[i].begin == covered, spec.name, ": elements from ", covered, " to ",
+                parts[i].begin, " have no writer, or two");
+      covered = parts[i].end;
+    }
+    MUO_CHECK(covered == spec.shape.numel(), spec.name, ": elements from ", covered, " to ",
+              spec.shape.numel(), " have no writer");
+    tensors.push_back(spec);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+fs::path hidden_beside(const fs::path& checkpoint, std::string_view kind) {
+  return checkpoint.parent_path() /
+         fmt::format(".{}.{}-{}", checkpoint.filename().string(), kind, getpid());
+}
+
+// A safetensors file that its writers fill together.
+class CheckpointFiles::File {
+ public:
+  File(const fs::path& path, std::span<const SafetensorsSpec> specs)
+      : layout_(layout_safetensors(specs, {{"format", "pt"}})),
+        file_(path, layout_.file_bytes),
+        checksums_(layout_.entries.size()) {
+    for (std::size_t i = 0; i < layout_.entries.size(); ++i)
+      index_[layout_.entries[i].spec.name] = i;
+  }
+
+  // Elements from `begin` on of the tensor; thread-safe.
+  void write(std::string_view tensor, std::int64_t begin, std::span<const std::byte> bytes) {
+    const std::size_t i = index_.find(tensor)->second;
+    const SafetensorsEntry& entry = layout_.entries[i];
+    // No update writes such a number: memory is damaged, or the program is wrong.
+    if (!all_finite(entry.spec.dtype, bytes))
+      throw Error(
+          concat(tensor, " holds a number that is not finite: go on from an older checkpoint"));
+    checksums_[i] += tensor_checksum(entry.spec.dtype, begin, bytes);
+    file_.write(entry.begin + begin * size_of(entry.spec.dtype), bytes);
+  }
+  void write_head() const { file_.write(0, layout_.head); }
+  void sync() const { file_.sync(); }
+
+  [[nodiscard]] ManifestFile describe() const {
+    ManifestFile out;
+    out.bytes = layout_.file_bytes;
+    out.head_checksum = tensor_checksum(DType::kBytes, 0, layout_.head);
+    for (const SafetensorsEntry& entry : layout_.entries)
+      out.tensors.push_back(entry.spec);
+    out.checksums.assign(checksums_.begin(), checksums_.end());
+    return out;
+  }
+
+ private:
+  SafetensorsLayout layout_;
+  OutputFile file_;
+  std::vector<std::atomic<std::uint64_t>> checksums_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+CheckpointFiles::CheckpointFiles(fs::path run) : run_(std::move(run)) {}
+
+CheckpointFiles::~CheckpointFiles() { abandon(); }
+
+void CheckpointFiles::change(std::string_view what) {
+  changes_.fetch_add(1, std::memory_order_relaxed);
+  RankProgress::alive();
+  if (hook) hook(what);
+}
+
+void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointPart> parts) {
+  std::array<std::vector<SafetensorsSpec>, kCheckpointFiles.size()> specs;
+  for (SafetensorsSpec& spec : whole_tensors(std::move(parts)))
+    specs[checkpoint_file_of(spec.name)].push_back(std::move(spec));
+
+  const fs::path target = checkpoint_directory(run_, step);
+  const fs::path parent = target.parent_path();
+  if (std::error_code error; !fs::is_directory(parent, error)) {
+    change("create the run directory");
+    fs::create_directories(parent, error);
+    if (error)
+      throw Error(concat("cannot create ", parent.string(), ": ", error.message(),
+                         "; check the path and its permissions, or write elsewhere (--out)"));
+    sync_directory(run_);
+  }
+  remove_leftovers();
+  aside_ = hidden_beside(target, "old");
+  const fs::path temporary = hidden_beside(target, "tmp");
+  change("create the temporary directory");
+  make_directory(temporary);
+  temporary_ = temporary;
+  lock_ = FileLock::try_directory(temporary_);
+  for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
+    change("create a file");
+    files_.push_back(std::make_unique<File>(temporary_ / kCheckpointFiles[f], specs[f]));
+  }
+}
+
+void CheckpointFiles::write(std::string_view tensor, std::int64_t begin,
+                            std::span<const std::byte> bytes) {
+  change("write a part");
+  files_[checkpoint_file_of(tensor)]->write(tensor, begin, bytes);
+}
+
+void CheckpointFiles::commit(CheckpointInfo info) {
+  Manifest manifest;
+  manifest.info = std::move(info);
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    change("write a header");
+    files_[f]->write_head();
+    change("sync a file");
+    files_[f]->sync();
+    manifest.files[f] = files_[f]->describe();
+  }
+  write_text(kConfigName, config_file_text(manifest.info));
+  write_text(kManifestName, manifest_text(manifest));
+  change("sync the temporary directory");
+  sync_directory(temporary_);
+  const fs::path target = checkpoint_directory(run_, manifest.info.step);
+  change("rename");
+  move_directory(temporary_, target, aside_);
+  change("sync the run directory");
+  sync_directory(target.parent_path());
+}
+
+void CheckpointFiles::write_text(const char* name, const std::string& text) {
+  change("create a text file");
+  const OutputFile file(temporary_ / name, static_cast<std::int64_t>(text.size()));
+  change("write a text file");
+  file.write(0, std::as_bytes(std::span(text)));
+  change("sync a text file");
+  file.sync();
+}
+
+void CheckpointFiles::abandon() noexcept {
+  files_.clear();
+  if (temporary_.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+  fs::remove_all(aside_, ignored);
+  temporary_.clear();
+  lock_ = {};
+}
+
+void CheckpointFiles::remove_leftovers() {
+  std::error_code ignored;
+  for (fs::directory_iterator it(run_ / "checkpoints", ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    const bool hidden = name.starts_with(".step_") && (name.find(".tmp-") != std::string::npos ||
+                                                       name.find(".old-") != std::string::npos);
+    if (!hidden) continue;
+    if (const FileLock lock = FileLock::try_directory(it->path())) {
+      change("remove a leftover");
+      std::error_code failed;
+      fs::remove_all(it->path(), failed);
+    }
+  }
+}
+
+}  // namespace muo

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/checkpoint/durable_files.h"
+#include "app/checkpoint/manifest.h"
+#include "app/checkpoint/safetensors.h"
+
+namespace muo {
+
+// What one writer writes of one tensor.
+struct CheckpointPart {
+  SafetensorsSpec spec;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// The hidden name of this process, beside `checkpoint`, for what is not one yet (`kind` "tmp") or
+// no more ("old"). Readers ignore it; what stays behind, a later CheckpointFiles::begin removes.
+std::filesystem::path hidden_beside(const std::filesystem::path& checkpoint, std::string_view kind);
+
+// The files of one checkpoint at a time on their way to the disk: begin, write by any number of
+// threads, commit, abandon. All goes into a temporary directory (".step_00000100.tmp-PID") and
+// appears under its name by one rename after everything is on the disk: whenever the program dies,
+// readers find a whole checkpoint or none. One of the same step is replaced in that same moment.
+class CheckpointFiles {
+ public:
+  explicit CheckpointFiles(std::filesystem::path run);
+  ~CheckpointFiles();
+  CheckpointFiles(const CheckpointFiles&) = delete;
+  CheckpointFiles& operator=(const CheckpointFiles&) = delete;
+
+  // Throws Error, also if `parts`, of all writers together, do not cover each tensor exactly once.
+  // Removes what processes that no longer exist have left behind.
+  void begin(std::int64_t step, std::vector<CheckpointPart> parts);
+  // Elements from `begin` on of the tensor. Thread-safe.
+  void write(std::string_view tensor, std::int64_t begin, std::span<const std::byte> bytes);
+  void commit(CheckpointInfo info);
+  // Leaves nothing of a save but, if it was committed, the checkpoint. What cannot be removed now
+  // is removed by a later begin.
+  void abandon() noexcept;
+
+  // Called before each change of the file system with a word for it, by all threads; what it throws
+  // is a failure of that change. To be set while nobody writes.
+  std::function<void(std::string_view change)> hook;
+  // Changes so far: whoever waits for the writers sees that they live. From any thread.
+  [[nodiscard]] std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
+  // A heartbeat before each change.
+  void change(std::string_view what);
+
+ private:
+  class File;
+  void remove_leftovers();
+  void write_text(const char* name, const std::string& text);
+
+  const std::filesystem::path run_;
+  std::filesystem::path temporary_;  // empty: no save is under way
+  std::filesystem::path aside_;      // where a replaced checkpoint goes
+  FileLock lock_;
+  std::vector<std::unique_ptr<File>> files_;
+  std::atomic<std::uint64_t> changes_ = 0;
+};
+
+}  // namespace muo

@@ -1,0 +1,228 @@
+#include "app/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "app/checkpoint/tensor_checksum.h"
+#include "base/check.h"
+#include "base/strict_json.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr const char* kFormat = "muograph-checkpoint";
+constexpr std::int64_t kVersion = 1;
+constexpr std::string_view kChecksumKey = "\"checksum\": \"";  // as dump(1) writes it
+constexpr std::size_t kDigits = 16;
+
+std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+std::uint64_t text_checksum(std::string text, std::size_t digits_at) {
+  text.replace(digits_at, kDigits, kDigits, '0');
+  return tensor_checksum(DType::kBytes, 0, std::as_bytes(std::span(text)));
+}
+
+json object_of(const std::string& text, const char* what) {
+  json value = json::parse(text, nullptr, false);
+  MUO_CHECK(value.is_object(), what, " of a checkpoint is not a JSON object: ", text);
+  return value;
+}
+
+ordered_json json_of(const RunningMoments& moments) {
+  return {{"count", moments.count}, {"mean", moments.mean}, {"variance", moments.variance}};
+}
+
+json extents_of(const Shape& shape) {
+  json extents = json::array();
+  for (std::size_t i = 0; i < shape.rank(); ++i)
+    extents.push_back(shape[i]);
+  return extents;
+}
+
+// Reads values of known kinds; `where` begins every complaint.
+class Reader {
+ public:
+  Reader(const json& value, std::string where) : value_(value), where_(std::move(where)) {
+    if (!value_.is_object()) fail("is not an object");
+  }
+
+  [[nodiscard]] const json& at(const char* key) const {
+    const auto found = value_.find(key);
+    if (found == value_.end()) fail(concat("lacks \"", key, "\""));
+    return *found;
+  }
+  [[nodiscard]] std::int64_t count(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_number_unsigned() || value.get<std::int64_t>() < 0)
+      fail(concat("has a \"", key, "\" that is not a count"));
+    return value.get<std::int64_t>();
+  }
+  [[nodiscard]] std::uint64_t unsigned_integer(const char* key) const {
+    if (!at(key).is_number_unsigned()) fail(concat("has a \"", key, "\" that is not a number"));
+    return at(key).get<std::uint64_t>();
+  }
+  [[nodiscard]] double real(const char* key) const {
+    if (!at(key).is_number()) fail(concat("has a \"", key, "\" that is not a number"));
+    return at(key).get<double>();
+  }
+  [[nodiscard]] RunningMoments moments(const char* key) const {
+    const Reader values(at(key), concat(where_, ": \"", key, "\""));
+    return {.count = values.count("count"),
+            .mean = values.real("mean"),
+            .variance = values.real("variance")};
+  }
+  [[nodiscard]] std::string text(const char* key) const {
+    if (!at(key).is_string()) fail(concat("has a \"", key, "\" that is not a string"));
+    return at(key).get<std::string>();
+  }
+  [[nodiscard]] std::string object_text(const char* key) const {
+    if (!at(key).is_object()) fail(concat("has a \"", key, "\" that is not an object"));
+    return at(key).dump();
+  }
+  [[nodiscard]] std::uint64_t checksum(const char* key) const {
+    const std::string digits = text(key);
+    if (digits.size() != kDigits ||
+        digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+      fail(concat("has a \"", key, "\" that is not 16 hex digits"));
+    return std::stoull(digits, nullptr, 16);
+  }
+  [[nodiscard]] Shape shape(const char* key) const {
+    const json& value = at(key);
+    const bool ok =
+        value.is_array() && value.size() <= 4 && std::ranges::all_of(value, [](const json& extent) {
+          return extent.is_number_unsigned() && extent.get<std::int64_t>() >= 0;
+        });
+    if (!ok) fail(concat("has a \"", key, "\" that is not a shape"));
+    const auto d = [&value](std::size_t i) { return value[i].get<std::int64_t>(); };
+    switch (value.size()) {
+      case 0:
+        return {};
+      case 1:
+        return {d(0)};
+      case 2:
+        return {d(0), d(1)};
+      case 3:
+        return {d(0), d(1), d(2)};
+      default:
+        return {d(0), d(1), d(2), d(3)};
+    }
+  }
+  [[nodiscard]] DType dtype(const char* key) const {
+    const std::string name = text(key);
+    for (const DType dtype :
+         {DType::kF32, DType::kBF16, DType::kF64, DType::kI32, DType::kI64, DType::kBytes})
+      if (name == name_of(dtype)) return dtype;
+    fail(concat("has the unknown dtype ", json(name).dump()));
+  }
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw InputError(concat(where_, " ", reason));
+  }
+
+ private:
+  const json& value_;
+  std::string where_;
+};
+
+}  // namespace
+
+std::size_t checkpoint_file_of(std::string_view tensor) {
+  for (const std::string_view suffix : {".momentum", ".variance", ".adam_m", ".adam_v"})
+    if (tensor.ends_with(suffix)) return 1;
+  return 0;
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  const CheckpointInfo& info = manifest.info;
+  ordered_json files;
+  for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
+    const ManifestFile& file = manifest.files[f];
+    ordered_json tensors = ordered_json::array();
+    for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+      const SafetensorsSpec& spec = file.tensors[i];
+      tensors.push_back({{"name", spec.name},
+                         {"dtype", name_of(spec.dtype)},
+                         {"shape", extents_of(spec.shape)},
+                         {"checksum", hex(file.checksums.at(i))}});
+    }
+    files[kCheckpointFiles[f]] = {{"bytes", file.bytes},
+                                  {"head_checksum", hex(file.head_checksum)},
+                                  {"tensors", std::move(tensors)}};
+  }
+  const ordered_json value = {{"format", kFormat},
+                              {"version", kVersion},
+                              {"checksum", hex(0)},
+                              {"step", info.step},
+                              {"updates", info.updates},
+                              {"seed", info.seed},
+                              {"tokens", info.tokens},
+                              {"world", info.world},
+                              {"loss_statistics",
+                               {{"loss", json_of(info.statistics.loss)},
+                                {"grad_norm", json_of(info.statistics.grad_norm)}}},
+                              {"data", object_of(info.data, "the data description")},
+                              {"config", object_of(info.config, "the configuration")},
+                              {"files", std::move(files)}};
+  std::string text = value.dump(1) + "\n";
+  const std::size_t digits_at = text.find(kChecksumKey) + kChecksumKey.size();
+  text.replace(digits_at, kDigits, hex(text_checksum(text, digits_at)));
+  return text;
+}
+
+std::string config_file_text(const CheckpointInfo& info) {
+  return object_of(info.config, "the configuration").dump(1) + "\n";
+}
+
+Manifest parse_manifest(std::string_view text, const std::filesystem::path& path) {
+  const std::string where = path.string();
+  const json value = parse_strict_json(text, where);
+  const Reader top(value, where);
+  if (top.text("format") != kFormat) top.fail("is not the manifest of a checkpoint");
+  if (const std::int64_t version = top.count("version"); version != kVersion)
+    top.fail(concat("has format version ", version, "; this program reads version ", kVersion));
+  const std::size_t key_at = text.find(kChecksumKey);
+  if (key_at == std::string_view::npos || text.size() < key_at + kChecksumKey.size() + kDigits ||
+      top.checksum("checksum") != text_checksum(std::string(text), key_at + kChecksumKey.size()))
+    top.fail("does not match its own checksum: it is damaged or was edited");
+
+  Manifest manifest;
+  manifest.info = {.step = top.count("step"),
+                   .updates = top.count("updates"),
+                   .seed = top.unsigned_integer("seed"),
+                   .tokens = top.count("tokens"),
+                   .data = top.object_text("data"),
+                   .config = top.object_text("config"),
+                   .world = static_cast<int>(std::min<std::int64_t>(top.count("world"), 1 << 20))};
+  if (value.contains("loss_statistics")) {
+    const Reader statistics(top.at("loss_statistics"), where + ": \"loss_statistics\"");
+    manifest.info.statistics = {.loss = statistics.moments("loss"),
+                                .grad_norm = statistics.moments("grad_norm")};
+  }
+  if (manifest.info.updates > manifest.info.step) top.fail("has more updates than steps");
+
+  const Reader files(top.at("files"), where + ": \"files\"");
+  for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
+    const Reader entry(files.at(kCheckpointFiles[f]), concat(where, ": ", kCheckpointFiles[f]));
+    ManifestFile& file = manifest.files[f];
+    file.bytes = entry.count("bytes");
+    file.head_checksum = entry.checksum("head_checksum");
+    if (!entry.at("tensors").is_array()) entry.fail("has \"tensors\" that are not a list");
+    for (const json& item : entry.at("tensors")) {
+      const Reader tensor(
+          item, concat(where, ": tensor ", file.tensors.size(), " of ", kCheckpointFiles[f]));
+      file.tensors.push_back({.name = tensor.text("name"),
+                              .dtype = tensor.dtype("dtype"),
+                              .shape = tensor.shape("shape")});
+      file.checksums.push_back(tensor.checksum("checksum"));
+    }
+  }
+  return manifest;
+}
+
+}  // namespace muo

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/checkpoint/safetensors.h"
+#include "kernels/commit.h"
+
+namespace muo {
+
+// What a checkpoint says of the run besides its tensors.
+struct CheckpointInfo {
+  std::int64_t step = 0;     // batches consumed
+  std::int64_t updates = 0;  // commits; at most `step`
+  std::uint64_t seed = 0;
+  std::int64_t tokens = 0;  // consumed, by all ranks together
+  LossStatistics statistics = {};
+  std::string data = "{}";    // JSON object of the caller: to recognise the data it continues
+  std::string config = "{}";  // JSON object of the caller: the resolved configuration
+  int world = 1;              // of the run that wrote it; information only, set by the saver
+};
+
+// Of model.safetensors or optimizer.safetensors.
+struct ManifestFile {
+  std::int64_t bytes = 0;
+  std::uint64_t head_checksum = 0;       // tensor_checksum of the head's bytes
+  std::vector<SafetensorsSpec> tensors;  // by offset
+  std::vector<std::uint64_t> checksums;  // tensor_checksum of each
+};
+
+// manifest.json, version 1:
+//   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>", "step",
+//    "updates", "seed", "tokens", "world", "loss_statistics": {"loss": {"count", "mean",
+//    "variance"}, "grad_norm": {...}}, "data": {...}, "config": {...}, "files":
+//    {"model.safetensors": {"bytes", "head_checksum", "tensors": [{"name", "dtype", "shape",
+//    "checksum"}]}, ...}}
+// Without "loss_statistics" nothing was seen.
+// The first checksum is tensor_checksum of this text's bytes with its own digits as zeros.
+struct Manifest {
+  CheckpointInfo info;
+  std::array<ManifestFile, 2> files;
+};
+
+inline constexpr const char* kManifestName = "manifest.json";
+// The manifest's "config" once more, for other programs. Nothing here reads it.
+inline constexpr const char* kConfigName = "config.json";
+std::string config_file_text(const CheckpointInfo& info);
+inline constexpr std::array<const char*, 2> kCheckpointFiles = {"model.safetensors",
+                                                                "optimizer.safetensors"};
+// Index into kCheckpointFiles: optimizer state is what ends in ".momentum", ".variance", ".adam_m"
+// or ".adam_v", the model all else.
+std::size_t checkpoint_file_of(std::string_view tensor);
+
+// Throws Error if `data` or `config` is not a JSON object.
+std::string manifest_text(const Manifest& manifest);
+
+// Throws InputError naming `path` for anything malformed, damaged or of an unknown version.
+Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
+
+}  // namespace muo

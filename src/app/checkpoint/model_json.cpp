@@ -1,0 +1,122 @@
+#include "app/checkpoint/model_json.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "app/options/config_file.h"
+#include "app/options/model_options.h"
+#include "app/options/option_table.h"
+#include "app/options/toml.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
+  throw InputError(concat(checkpoint.path().string(), ": ", why,
+                          ": was it written by another version of muograph?"));
+}
+
+// A float in its own digits: 1.2, not 1.2000000476837158. It reads back as the same float.
+template <class Value>
+json json_of(const Value& value) {
+  if constexpr (std::is_same_v<Value, float>)
+    return json::parse(fmt::format("{}", value));
+  else
+    return value;
+}
+
+json config_of(const Checkpoint& checkpoint) { return json::parse(checkpoint.info().config); }
+
+}  // namespace
+
+std::string checkpoint_config(const GptConfig& config, const TrainOptions& options) {
+  json model = json::object();
+  for_each_gpt_field(config, [&](const GptField& field, const auto& value) {
+    model[std::string(field.name)] = json_of(value);
+  });
+  model["dtype"] = name_of(config.dtype);
+  TrainOptions copy = options;  // the table is of fields that can be set
+  return json{{"model", model}, {"options", config_text(option_table(copy))}}.dump();
+}
+
+std::string data_identity(const Corpus& corpus) {
+  return json{{"train_tokens", corpus.train->size()},
+              {"val_tokens", corpus.val->size()},
+              {"vocab_size", corpus.vocab_size}}
+      .dump();
+}
+
+GptConfig checkpoint_model(const Checkpoint& checkpoint) {
+  const json config = config_of(checkpoint);
+  const auto model = config.find("model");
+  if (model == config.end() || !model->is_object()) refuse(checkpoint, "no model in its manifest");
+  GptConfig out;
+  for_each_gpt_field(out, [&]<class Value>(const GptField& field, Value& value) {
+    const auto found = model->find(field.name);
+    // The first checkpoints, of plain models only, do not mention the switches: off.
+    if (found == model->end() && std::is_same_v<Value, bool>) return;
+    if (found == model->end())
+      refuse(checkpoint, concat("no model.", field.name, " in its manifest"));
+    try {
+      found->get_to(value);
+    } catch (const json::exception&) {
+      refuse(checkpoint, concat("model.", field.name, " is ", found->dump()));
+    }
+  });
+  if (const auto dtype = model->find("dtype"); dtype != model->end()) {
+    if (*dtype == name_of(DType::kBF16))
+      out.dtype = DType::kBF16;
+    else if (*dtype != name_of(DType::kF32))
+      refuse(checkpoint, concat("model.dtype is ", dtype->dump()));
+  }
+  check_config(out);
+  return out;
+}
+
+std::string model_difference(const GptConfig& is, const GptConfig& wanted) {
+  std::string out;
+  for (const GptField& field : gpt_fields())
+    std::visit(
+        [&](auto member) {
+          if (is.*member == wanted.*member) return;
+          out += concat(out.empty() ? "" : "; ", field.name, " ", json_of(is.*member).dump(),
+                        ", not ", json_of(wanted.*member).dump());
+        },
+        field.member);
+  return out;
+}
+
+std::string model_text(const GptConfig& model) {
+  std::string out;
+  for_each_gpt_field(model, [&](const GptField& field, const auto& value) {
+    out += concat(out.empty() ? "" : ", ", field.name, " ", json_of(value).dump());
+  });
+  return out;
+}
+
+std::string checkpoint_options_text(const Checkpoint& checkpoint) {
+  const json config = config_of(checkpoint);
+  const auto text = config.find("options");
+  if (text == config.end() || !text->is_string()) refuse(checkpoint, "no options in its manifest");
+  return text->get<std::string>();
+}
+
+TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
+  TrainOptions options;
+  const std::vector<OptionRow> rows = option_table(options);
+  const std::string name = (checkpoint.path() / kManifestName).string();
+  for (const TomlEntry& entry : parse_toml(checkpoint_options_text(checkpoint), name)) {
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const OptionRow& r) { return r.name == entry.key; });
+    if (row == rows.end()) refuse(checkpoint, concat("unknown option '", entry.key, "'"));
+    set_option(*row, entry.values, concat(name, ": ", entry.key));
+  }
+  return options;
+}
+
+}  // namespace muo

@@ -1,0 +1,137 @@
+#include "app/checkpoint/nanochat_files.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "app/checkpoint/model_json.h"
+#include "app/options/model_options.h"
+#include "base/check.h"
+#include "base/strict_json.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kModelConfig = "model_config";
+
+std::int64_t count_of(const json& value, const std::string& what) {
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
+    throw InputError(fmt::format("{} is {}: a count is expected", what, value.dump()));
+  return value.get<std::int64_t>();
+}
+
+// nanochat takes a window pattern in either case.
+std::string letters_of(const json& value, const std::string& what) {
+  if (!value.is_string())
+    throw InputError(fmt::format("{} is {}: letters S and L are expected", what, value.dump()));
+  auto letters = value.get<std::string>();
+  std::ranges::replace(letters, 's', 'S');
+  std::ranges::replace(letters, 'l', 'L');
+  return letters;
+}
+
+// The first few of many.
+std::string listed(const std::vector<std::string>& items) {
+  constexpr std::size_t kMost = 3;
+  const std::size_t shown = std::min(items.size(), kMost);
+  std::string out = fmt::format("{}", fmt::join(std::span(items).first(shown), ", "));
+  if (items.size() > shown) out += fmt::format(" and {} more", items.size() - shown);
+  return out;
+}
+
+}  // namespace
+
+NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where) {
+  const json meta = parse_strict_json(text, where);
+  const auto config = meta.is_object() ? meta.find(kModelConfig) : meta.end();
+  if (config == meta.end() || !config->is_object())
+    throw InputError(fmt::format("{}: no {}: give the meta_*.json of a nanochat checkpoint", where,
+                                 kModelConfig));
+  const auto field = [&](const std::string& name) -> const json& {
+    const auto found = config->find(name);
+    if (found == config->end())
+      throw InputError(fmt::format("{}: no {}.{}", where, kModelConfig, name));
+    return *found;
+  };
+  NanochatMeta out;
+  set_nanochat_extras(out.model);
+  for_each_gpt_field(out.model, [&]<class Value>(const GptField& row, Value& value) {
+    if (row.nanochat.empty()) return;
+    const std::string name(row.nanochat);
+    const json& found = field(name);
+    const std::string what = fmt::format("{}: {}.{}", where, kModelConfig, name);
+    if constexpr (std::is_same_v<Value, std::int64_t>) value = count_of(found, what);
+    if constexpr (std::is_same_v<Value, std::string>) value = letters_of(found, what);
+  });
+  if (const auto step = meta.find("step"); step != meta.end())
+    out.step = count_of(*step, where + ": step");
+  try {
+    check_config(out.model);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", where, error.what()));
+  }
+  return out;
+}
+
+std::string nanochat_meta_text(const NanochatMeta& meta, const std::string& where) {
+  // The model with all that nanochat's files do not say as nanochat has it.
+  GptConfig possible;
+  set_nanochat_extras(possible);
+  json config = json::object();
+  for (const GptField& field : gpt_fields()) {
+    if (field.nanochat.empty()) continue;
+    std::visit(
+        [&](auto member) {
+          possible.*member = meta.model.*member;
+          config[std::string(field.nanochat)] = meta.model.*member;
+        },
+        field.member);
+  }
+  if (const std::string difference = model_difference(meta.model, possible); !difference.empty())
+    throw InputError(
+        fmt::format("{}: not a model that nanochat has: {}; train with --model "
+                    "nanochat to export",
+                    where, difference));
+  return json{{"step", meta.step}, {kModelConfig, config}}.dump(2) + "\n";
+}
+
+void check_weights(const SafetensorsFile& file, std::span<const ParamSpec> params) {
+  std::vector<std::string> lacking;
+  std::vector<std::string> other;
+  for (const ParamSpec& param : params) {
+    const SafetensorsEntry* const found = file.find(param.name);
+    if (found == nullptr)
+      lacking.push_back(param.name);
+    else if (found->spec.shape != param.shape)
+      other.push_back(fmt::format("{} is {}, not {}", param.name, found->spec.shape.text(),
+                                  param.shape.text()));
+    else if (found->spec.dtype != DType::kF32 && found->spec.dtype != DType::kBF16)
+      other.push_back(
+          fmt::format("{} is {}, not fp32 or bf16", param.name, name_of(found->spec.dtype)));
+  }
+  std::vector<std::string> extra;
+  for (const SafetensorsEntry& entry : file.entries())
+    if (std::ranges::find(params, entry.spec.name, &ParamSpec::name) == params.end())
+      extra.push_back(entry.spec.name);
+  std::vector<std::string> reasons;
+  if (!lacking.empty()) reasons.push_back("it lacks " + listed(lacking));
+  if (!other.empty()) reasons.push_back(listed(other));
+  if (!extra.empty()) reasons.push_back("the model has no " + listed(extra));
+  if (!reasons.empty())
+    throw InputError(fmt::format("{}: not the weights of this configuration: {}",
+                                 file.path().string(), fmt::join(reasons, "; ")));
+}
+
+std::filesystem::path meta_beside(const std::filesystem::path& model) {
+  constexpr std::string_view kPrefix = "model_";
+  const std::string name = model.stem().string();
+  if (!name.starts_with(kPrefix)) return {};
+  return model.parent_path() / ("meta_" + name.substr(kPrefix.size()) + ".json");
+}
+
+}  // namespace muo

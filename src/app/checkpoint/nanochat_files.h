@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "app/checkpoint/safetensors.h"
+#include "model/gpt_config.h"
+
+namespace muo {
+
+// nanochat's checkpoint: its state dict as model_000123.safetensors, every parameter under its own
+// name, fp32 or bf16, and meta_000123.json with the configuration. scripts/convert_nanochat.py
+// makes the first from nanochat's model_000123.pt, and the other way round.
+
+struct NanochatMeta {
+  GptConfig model;
+  std::int64_t step = 0;
+};
+
+// Reads "step" (0 if absent) and "model_config". Throws InputError naming `where` and the field for
+// anything missing, malformed or impossible.
+NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where);
+
+// The other direction. Throws InputError naming `where` and the differences for a model that
+// nanochat cannot be: all extras are on there, and some constants fixed.
+std::string nanochat_meta_text(const NanochatMeta& meta, const std::string& where);
+
+// Throws InputError naming the tensors that `file` lacks, has too many, or has with another shape
+// or with a dtype other than fp32 and bf16.
+void check_weights(const SafetensorsFile& file, std::span<const ParamSpec> params);
+
+// meta_000123.json beside model_000123.safetensors; empty if `model` is not named so.
+std::filesystem::path meta_beside(const std::filesystem::path& model);
+
+}  // namespace muo

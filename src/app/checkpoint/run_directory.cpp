@@ -1,0 +1,148 @@
+#include "app/checkpoint/run_directory.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "app/options/config_file.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kRuns = "runs";
+
+std::vector<fs::path> children(const fs::path& directory) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    out.push_back(it->path());
+  std::ranges::sort(out);
+  return out;
+}
+
+// By name: opening them shows whether they are whole.
+bool is_checkpoint(const fs::path& path) {
+  std::error_code error;
+  return path.filename().string().rfind("step_", 0) == 0 && fs::is_directory(path, error);
+}
+
+bool has_checkpoint(const fs::path& run) {
+  return std::ranges::any_of(children(run / "checkpoints"), is_checkpoint);
+}
+
+// <run>/checkpoints/step_00000100 -> <run>; empty for a checkpoint that lies elsewhere.
+fs::path run_of(const fs::path& checkpoint) {
+  const fs::path parent = checkpoint.parent_path();
+  if (parent.filename() != "checkpoints") return {};
+  return parent.has_parent_path() ? parent.parent_path() : fs::path(".");
+}
+
+// Of runs/: names begin with the date.
+fs::path newest_run_with_checkpoint() {
+  const std::vector<fs::path> runs = children(kRuns);
+  const auto found = std::find_if(runs.rbegin(), runs.rend(), has_checkpoint);
+  return found == runs.rend() ? fs::path() : *found;
+}
+
+bool holds_run(const fs::path& directory) {
+  const RunDirectory run{directory, {}};
+  std::error_code error;
+  return fs::exists(run.config(), error) || fs::exists(run.metrics(), error) ||
+         has_checkpoint(directory);
+}
+
+fs::path fresh_run(const TrainOptions& options) {
+  if (options.run.out.empty()) {
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    return fs::path(kRuns) / fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), getpid());
+  }
+  std::error_code error;
+  if (fs::exists(options.run.out, error) && !fs::is_directory(options.run.out, error))
+    throw InputError(fmt::format("--out {}: exists and is not a directory", options.run.out));
+  if (holds_run(options.run.out))
+    throw InputError(
+        fmt::format("--out {}: holds a run already: give another directory, or --resume auto to "
+                    "continue that run",
+                    options.run.out));
+  return options.run.out;
+}
+
+}  // namespace
+
+RunDirectory find_run_directory(const TrainOptions& options) {
+  if (options.run.resume.empty()) return {fresh_run(options), {}};
+  if (options.run.resume == "auto") {
+    const fs::path run =
+        options.run.out.empty() ? newest_run_with_checkpoint() : fs::path(options.run.out);
+    if (run.empty() || !holds_run(run)) return {fresh_run(options), {}};
+    return {run, run};
+  }
+  fs::path given = options.run.resume;
+  if (!given.has_filename()) given = given.parent_path();  // a slash at the end
+  if (!is_checkpoint(given) && !has_checkpoint(given))
+    throw InputError(
+        fmt::format("--resume {}: no checkpoint there: give a run directory that holds "
+                    "checkpoints/step_<number>, or such a checkpoint",
+                    options.run.resume));
+  const fs::path home = is_checkpoint(given) ? run_of(given) : given;
+  std::error_code error;
+  const bool same = options.run.out.empty() || fs::equivalent(home, options.run.out, error);
+  if (home.empty() || !same) return {fresh_run(options), given};
+  return {home, given};
+}
+
+FileLock lock_run_directory(const RunDirectory& run) {
+  std::error_code error;
+  if (!fs::is_directory(run.root, error)) return {};
+  const fs::path file = run.root / "run.lock";
+  // One that was killed may take a while to be gone.
+  for (int tries = 20;; --tries) {
+    std::string holder;
+    FileLock lock;
+    try {
+      lock = FileLock::try_file(file, holder);
+    } catch (const Error& reason) {
+      throw InputError(fmt::format("--out {}: {}", run.root.string(), reason.what()));
+    }
+    if (holder.empty()) return lock;
+    if (tries == 0)
+      throw InputError(
+          fmt::format("--out {}: {} trains there (it holds {}): wait until it ends, end it, or "
+                      "give another directory",
+                      run.root.string(), holder, file.string()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock) {
+  std::error_code error;
+  fs::create_directories(run.checkpoints(), error);
+  if (error)
+    throw InputError(
+        fmt::format("--out {}: cannot make it: {}", run.root.string(), error.message()));
+  if (!lock) {
+    lock = lock_run_directory(run);
+    // Another process may have begun and ended a run since find_run_directory().
+    if (run.resume.empty()) fresh_run(resolved);
+  }
+  TrainOptions options = resolved;
+  std::ofstream out(run.config(), std::ios::trunc);
+  out << "# Every option of this run, as resolved: muograph train --config reads it back.\n\n"
+      << config_text(option_table(options));
+  out.close();
+  if (!out)
+    throw InputError(fmt::format("--out {}: cannot write config.toml: {}", run.root.string(),
+                                 std::generic_category().message(errno)));
+}
+
+}  // namespace muo

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "app/checkpoint/durable_files.h"
+#include "app/options/options.h"
+
+namespace muo {
+
+// <root>/config.toml, <root>/metrics.jsonl, <root>/checkpoints/step_00000100/, <root>/run.lock
+struct RunDirectory {
+  std::filesystem::path root;
+  // What to continue from: a checkpoint, or a run directory whose newest one counts; empty: from
+  // the start. With --resume auto that run may turn out to have no checkpoint yet.
+  std::filesystem::path resume;
+
+  [[nodiscard]] std::filesystem::path config() const { return root / "config.toml"; }
+  [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
+  [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
+};
+
+// Which directory a run will use, without touching the disk. Without --resume: --out, or
+// runs/<UTC date>-<time>-<pid>; a directory that holds a run already is refused.
+// --resume DIR: a run directory or a checkpoint: its run goes on, or, with another --out, a new run
+// starts from it. --resume auto: the run in --out, or the newest in runs/ that has a checkpoint;
+// none there: from the start. Throws InputError.
+RunDirectory find_run_directory(const TrainOptions& options);
+
+// Keeps other processes from training in the same directory until it, or this process, ends; holds
+// nothing where there is no directory yet. Throws InputError naming the process that is there.
+FileLock lock_run_directory(const RunDirectory& run);
+
+// Makes the directories, locks them if `lock` holds nothing, and writes config.toml. Throws
+// InputError if that is impossible.
+void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock);
+
+}  // namespace muo

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "app/options/option_class.h"
+#include "base/check.h"
+#include "model/gpt_config.h"
+
+namespace muo {
+
+// A field of GptConfig as a run keeps it: in checkpoints, as an option, in nanochat's files.
+struct GptField {
+  using Member = std::variant<std::int64_t GptConfig::*, float GptConfig::*, double GptConfig::*,
+                              bool GptConfig::*, std::string GptConfig::*>;
+
+  std::string_view name;  // in a checkpoint
+  Member member;
+  std::string_view nanochat = {};  // its name in nanochat's meta_*.json; empty: it has none
+  bool by_preset = false;          // --model nanochat sets it; its switches are off in checkpoints
+                                   // from before they were
+  // As an option of a run; without a name it is none.
+  std::string_view option = {}, value = {}, help = {};
+  OptionClass kind = OptionClass::kShape;
+  double low = 0, high = 0;
+  std::vector<std::string_view> replaces = {};  // see OptionRow
+};
+
+// THE list of GptConfig's fields that make a model. dtype and what else changes speed, memory or
+// rounding only are not among them.
+inline constexpr std::size_t kGptFields = 15;
+const std::array<GptField, kGptFields>& gpt_fields();
+
+// Whether two fields are the same member.
+template <class Value>
+bool is_member(const GptField& field, Value GptConfig::*member) {
+  const auto* const held = std::get_if<Value GptConfig::*>(&field.member);
+  return held != nullptr && *held == member;
+}
+
+// Calls visit(field, value of it in `config`) for every field. For lists of several models,
+// `Config` may be const.
+template <class Config, class Visit>
+void for_each_gpt_field(Config& config, const Visit& visit) {
+  for (const GptField& field : gpt_fields())
+    std::visit([&](auto member) { visit(field, config.*member); }, field.member);
+}
+
+// A model by its depth, and what of it is told otherwise.
+struct ModelOptions {
+  std::int64_t depth = 4;           // sets width and heads as nanochat does
+  std::string preset = "nanochat";  // or "plain": the extras that are not told otherwise
+
+  template <class Value>
+  void set(Value GptConfig::*member, const std::type_identity_t<Value>& value) {
+    told.*member = value;
+    is_told[index_of(member)] = true;
+  }
+  template <class Value>
+  [[nodiscard]] bool has(Value GptConfig::*member) const {
+    return is_told[index_of(member)];
+  }
+  template <class Value>
+  [[nodiscard]] Value value_or(Value GptConfig::*member,
+                               const std::type_identity_t<Value>& otherwise) const {
+    return has(member) ? told.*member : otherwise;
+  }
+
+  GptConfig told = {};
+  std::array<bool, kGptFields> is_told = {};  // by gpt_fields()
+
+ private:
+  template <class Value>
+  static std::size_t index_of(Value GptConfig::*member) {
+    for (std::size_t i = 0; i < kGptFields; ++i)
+      if (is_member(gpt_fields()[i], member)) return i;
+    MUO_FAIL("a field of GptConfig that is not listed");
+  }
+};
+
+// The model that `options` describe. Heads not told: as many of 128 as divide the width best.
+// Everything but sizes and extras is GptConfig's default.
+GptConfig make_gpt_config(const ModelOptions& options, std::int64_t vocab_size);
+
+}  // namespace muo

@@ -1,0 +1,229 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/options/config_file.h"
+#include "app/options/option_table.h"
+#include "base/check.h"
+
+namespace muo {
+
+struct CommandRow {
+  std::string_view name;
+  std::string_view help;
+};
+
+// Behind the words of a command line: they are not to be run, but the last of them, perhaps empty,
+// is to be completed.
+inline constexpr std::string_view kCompleteLast = "--complete-last-word";
+
+inline constexpr std::string_view kRequired = "(required)";
+
+// "--depth N    layers [4]": the default behind the text, where it reads as one.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(36); }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string value = option->get_type_name();
+    return value.empty() ? "" : " " + value;
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string text = option->get_default_str();
+    const std::string tail = text.empty() ? "" : text == kRequired ? " " + text : " [" + text + "]";
+    std::string description = option->get_description();
+    return description.insert(std::min(description.find('\n'), description.size()), tail);
+  }
+  std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
+    return "Usage: muograph " + app->get_name() + " " + words + "[OPTIONS]\n";
+  }
+
+  std::string words;  // what is given without a name: "DIR "
+};
+
+// One command's options in CLI11's hands: it splits the command line and formats help; the table
+// keeps parsing, ranges and defaults, which config files need as well.
+class Parser {
+ public:
+  Parser(const CommandRow& command, std::vector<OptionRow> rows)
+      : app_(std::string(command.help), std::string(command.name)), rows_(std::move(rows)) {
+    const auto formatter = std::make_shared<HelpFormatter>();
+    app_.formatter(formatter);
+    app_.set_help_flag();  // CLI11's own would come first
+    app_.allow_extras();
+    for (const OptionRow& row : rows_) {
+      CLI::Option* option = app_.add_option("--" + std::string(row.name));
+      option->description(std::string(row.help) + row.choices_help)
+          ->group(std::string(row.group))
+          ->type_name(std::string(row.value))
+          ->default_str(row.required ? std::string(kRequired) : option_text(row));
+      if (row.positional) formatter->words = std::string(row.value) + " ";
+      option->expected(1, is_list(row) ? -1 : 1);
+      option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      options_.push_back(option);
+    }
+  }
+
+  void add_text(const char* name, std::string& field, const char* value, const char* help) {
+    app_.add_option(name, field, help)->type_name(value)->group(kOther)->take_last();
+  }
+  void add_flag(const char* name, bool& field, const char* help) {
+    app_.add_flag(name, field, help)->group(kOther);
+  }
+
+  // Nothing, or what was asked for instead of running anything: help, or how the last word may go
+  // on (a line for each way; none: as the name of a file).
+  std::optional<std::string> parse(std::span<const char* const> arguments) {
+    app_.set_help_flag("-h,--help", "print this and exit")->group(kOther);
+    if (!arguments.empty() && arguments.back() == kCompleteLast)
+      return completions(arguments.first(arguments.size() - 1));
+    std::vector<std::string> reversed;  // as CLI11 wants them
+    for (const char* argument : arguments)
+      reversed.push_back(with_dashes(argument));
+    std::ranges::reverse(reversed);
+    try {
+      app_.parse(std::move(reversed));
+    } catch (const CLI::CallForHelp&) {
+      return help();
+    } catch (const CLI::ArgumentMismatch& error) {
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    } catch (const CLI::ParseError& error) {
+      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+    }
+    take_word();
+    refuse_unknown();
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      if (rows_[i].required && given_[i].empty())
+        throw InputError(
+            fmt::format("{}: --{} is required: {}", app_.get_name(), rows_[i].name, rows_[i].help));
+    return std::nullopt;
+  }
+
+  [[nodiscard]] bool is_given(std::string_view name) const {
+    const auto row = std::ranges::find(rows_, name, &OptionRow::name);
+    return row != rows_.end() && !given_[static_cast<std::size_t>(row - rows_.begin())].empty();
+  }
+
+  // Fills the rows' fields with what the command line gave. Of what is given more than once the
+  // last counts, which a line on stderr says; the values of a list follow each other.
+  void apply() const {
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      std::span<const std::string> values = given_[i];
+      if (values.empty()) continue;
+      const std::string name = "--" + std::string(rows_[i].name);
+      if (values.size() > 1 && !is_list(rows_[i])) {
+        fmt::print(stderr, "muograph: note: {} is given {} times: the last, {}, counts\n", name,
+                   values.size(), values.back());
+        values = values.last(1);
+      }
+      set_option(rows_[i], values, name);
+    }
+  }
+
+  // Fills the others from a file.
+  void apply_config(const std::filesystem::path& file) const {
+    load_config(file, rows_, [&](std::string_view name) {
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        if (given_[i].empty()) continue;
+        if (rows_[i].name == name ||
+            std::ranges::find(rows_[i].replaces, name) != rows_[i].replaces.end())
+          return true;
+      }
+      return false;
+    });
+  }
+
+ private:
+  static constexpr const char* kOther = "Other";
+
+  // nanochat writes --device_batch_size in places.
+  static std::string with_dashes(std::string argument) {
+    if (argument.rfind("--", 0) == 0)
+      std::replace(argument.begin(),
+                   argument.begin() +
+                       static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
+                   '_', '-');
+    return argument;
+  }
+
+  [[nodiscard]] std::string help() const {
+    // CLI11 leaves two blank lines between groups.
+    std::string text = app_.help();
+    for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n"))
+      text.erase(at, 1);
+    return text;
+  }
+
+  [[nodiscard]] std::string completions(std::span<const char* const> words) const {
+    const std::string_view last = words.empty() ? "" : words.back();
+    const std::string_view before = words.size() < 2 ? "" : words[words.size() - 2];
+    std::string out;
+    const auto offer = [&](std::string_view word) {
+      if (word.starts_with(last)) out += fmt::format("{}\n", word);
+    };
+    const auto row = std::ranges::find_if(rows_, [&](const OptionRow& candidate) {
+      return before.starts_with("--") && candidate.name == before.substr(2);
+    });
+    if (row != rows_.end() && !last.starts_with("-")) {
+      for (const std::string_view value : values_of(*row))
+        offer(value);
+    } else if (before != "--config" || last.starts_with("-")) {
+      for (const CLI::Option* option : app_.get_options())
+        offer("--" + option->get_lnames().at(0));
+    }
+    return out;
+  }
+
+  // The word that belongs to no option is the one that may stand alone.
+  void take_word() {
+    extras_ = app_.remaining();
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      given_.push_back(options_[i]->results());
+      if (!rows_[i].positional || !given_[i].empty()) continue;
+      const auto word = std::ranges::find_if(
+          extras_, [](const std::string& extra) { return !extra.starts_with('-'); });
+      if (word == extras_.end()) continue;
+      given_[i] = {*word};
+      extras_.erase(word);
+    }
+  }
+
+  void refuse_unknown() const {
+    if (extras_.empty()) return;
+    const auto first = std::ranges::find_if(
+        extras_, [](const std::string& extra) { return extra.starts_with('-'); });
+    if (first == extras_.end())
+      throw InputError(fmt::format("{}: '{}' belongs to no option", app_.get_name(), extras_[0]));
+    const std::string name = first->substr(0, first->find('='));
+    std::vector<std::string_view> names;
+    for (const CLI::Option* option : app_.get_options())
+      if (!option->get_lnames().empty()) names.emplace_back(option->get_lnames()[0]);
+    const std::string_view near = nearest_name(
+        std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
+    throw InputError(
+        fmt::format("{}: unknown option {}{}", app_.get_name(), name,
+                    near.empty() ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
+                                 : fmt::format("; did you mean --{}?", near)));
+  }
+
+  CLI::App app_;
+  std::vector<OptionRow> rows_;
+  std::vector<CLI::Option*> options_;
+  // What parse() found: by rows_, and what belongs to none of them.
+  std::vector<std::vector<std::string>> given_;
+  std::vector<std::string> extras_;
+};
+
+}  // namespace muo

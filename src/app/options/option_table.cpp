@@ -1,0 +1,211 @@
+#include "app/options/option_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/utf8.h"
+
+namespace muo {
+namespace {
+
+[[noreturn]] void refuse(std::string_view where, std::string_view text, std::string_view why) {
+  throw InputError(fmt::format("{}: '{}' {}", where, text, why));
+}
+
+template <class Number>
+Number parse_number(std::string_view where, std::string_view text, std::string_view kind) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc::result_out_of_range) refuse(where, text, "is too large");
+  if (error != std::errc() || stop != end || text.empty())
+    refuse(where, text, fmt::format("is not {}", kind));
+  return value;
+}
+
+std::string number_text(double value) {
+  return std::abs(value) < 1e15 && value == std::floor(value) ? fmt::format("{:.0f}", value)
+                                                              : fmt::format("{}", value);
+}
+
+std::string range_text(const OptionRow& row) {
+  const std::string least = number_text(row.low);
+  const std::string range = row.high == std::numeric_limits<double>::max()
+                                ? fmt::format("at least {}", least)
+                                : fmt::format("from {} to {}", least, number_text(row.high));
+  return row.never ? range + ", or -1 (never)" : range;
+}
+
+template <class Number>
+Number parse_ranged(const OptionRow& row, std::string_view where, std::string_view text,
+                    std::string_view kind) {
+  const auto value = parse_number<Number>(where, text, kind);
+  const auto number = static_cast<double>(value);
+  const bool in_range = std::isfinite(number) && number >= row.low && number <= row.high;
+  if (!in_range && !(row.never && number == -1))  // NOLINT: -1 is exact
+    refuse(where, text, fmt::format("is out of range: give {}", range_text(row)));
+  return value;
+}
+
+bool parse_switch(std::string_view where, std::string_view text) {
+  if (text == "on" || text == "true") return true;
+  if (text == "off" || text == "false") return false;
+  refuse(where, text, "is neither on nor off");
+}
+
+DType parse_dtype(std::string_view where, std::string_view text) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    if (text == name_of(dtype)) return dtype;
+  refuse(where, text, "is neither fp32 nor bf16");
+}
+
+void check_choice(const OptionRow& row, std::string_view where, std::string_view text) {
+  if (row.choices.empty() || std::ranges::find(row.choices, text) != row.choices.end()) return;
+  refuse(where, text, fmt::format("is unknown: give {}", fmt::join(row.choices, ", ")));
+}
+
+constexpr std::string_view kWhole = "a whole number";
+
+// Parses one value into whatever the field is.
+struct Setter {
+  const OptionRow& row;
+  std::string_view where;
+  std::string_view text;
+
+  void operator()(std::string* field) const {
+    check_choice(row, where, text);
+    *field = text;
+  }
+  void operator()(std::vector<std::filesystem::path>* field) const { field->emplace_back(text); }
+  void operator()(bool* field) const { *field = parse_switch(where, text); }
+  void operator()(std::int64_t* field) const {
+    check_choice(row, where, text);
+    *field = parse_ranged<std::int64_t>(row, where, text, kWhole);
+  }
+  void operator()(std::uint64_t* field) const {
+    *field = parse_number<std::uint64_t>(where, text, "a whole number of at least 0");
+  }
+  void operator()(float* field) const {
+    *field = parse_ranged<float>(row, where, text, "a number");
+  }
+  void operator()(double* field) const {
+    *field = parse_ranged<double>(row, where, text, "a number");
+  }
+  void operator()(DType* field) const { *field = parse_dtype(where, text); }
+  template <class Value>
+  void operator()(std::optional<Value>* field) const {
+    field->reset();
+    if (text == "auto") return;
+    Value value{};
+    (*this)(&value);
+    *field = std::move(value);
+  }
+};
+
+struct Text {
+  std::string operator()(const std::string* field) const { return *field; }
+  std::string operator()(const std::vector<std::filesystem::path>* field) const {
+    std::string out;
+    for (const std::filesystem::path& path : *field)
+      out += (out.empty() ? "" : " ") + path.native();
+    return out;
+  }
+  std::string operator()(const bool* field) const { return *field ? "on" : "off"; }
+  std::string operator()(const std::int64_t* field) const { return fmt::format("{}", *field); }
+  std::string operator()(const std::uint64_t* field) const { return fmt::format("{}", *field); }
+  std::string operator()(const float* field) const { return fmt::format("{}", *field); }
+  std::string operator()(const double* field) const { return fmt::format("{}", *field); }
+  std::string operator()(const DType* field) const { return std::string(name_of(*field)); }
+  template <class Value>
+  std::string operator()(const std::optional<Value>* field) const {
+    return *field ? (*this)(&**field) : "auto";
+  }
+};
+
+struct Values {
+  const OptionRow& row;
+
+  std::vector<std::string_view> operator()(const bool* /*field*/) const { return {"on", "off"}; }
+  std::vector<std::string_view> operator()(const DType* /*field*/) const {
+    return {name_of(DType::kF32), name_of(DType::kBF16)};
+  }
+  template <class Value>
+  std::vector<std::string_view> operator()(const std::optional<Value>* /*field*/) const {
+    const Value* const value = nullptr;
+    return (*this)(value);
+  }
+  template <class Other>
+  std::vector<std::string_view> operator()(const Other* /*field*/) const {
+    return row.choices;
+  }
+};
+
+// Levenshtein's distance.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j)
+    row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+bool is_list(const OptionRow& row) {
+  return std::holds_alternative<std::vector<std::filesystem::path>*>(row.field);
+}
+
+void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where) {
+  if (is_list(row)) {
+    std::get<std::vector<std::filesystem::path>*>(row.field)->clear();
+  } else if (values.size() != 1) {
+    throw InputError(fmt::format("{}: takes one value, not {}", where, values.size()));
+  }
+  if (row.is_told != nullptr) {
+    *row.is_told = values.front() != "auto";
+    if (!*row.is_told) return;
+  }
+  for (const std::string& text : values)
+    if (!is_utf8(text)) refuse(where, text, "is not UTF-8, as config.toml and checkpoints must be");
+  for (const std::string& text : values)
+    std::visit(Setter{row, where, text}, row.field);
+}
+
+std::vector<std::string_view> values_of(const OptionRow& row) {
+  return std::visit(Values{row}, row.field);
+}
+
+std::string option_text(const OptionRow& row) {
+  return row.is_told != nullptr && !*row.is_told ? "auto" : std::visit(Text{}, row.field);
+}
+
+std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {
+  std::string_view best;
+  std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;  // beyond: unrelated
+  for (const std::string_view candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  // A name cut short, as --lr for --matrix-lr or --batch-size for --device-batch-size.
+  if (best.empty() && name.size() >= 2)
+    for (const std::string_view candidate : candidates)
+      if (best.empty() && candidate.find(name) != std::string_view::npos) best = candidate;
+  return best;
+}
+
+}  // namespace muo

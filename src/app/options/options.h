@@ -1,0 +1,160 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "app/options/model_options.h"
+#include "base/dtype.h"
+#include "data/token_data.h"
+#include "optim/optimizer_options.h"
+
+namespace muo {
+
+// Where to compute: backend.h resolves it.
+struct DeviceOptions {
+  std::string backend = "auto";            // host, cuda
+  std::string comm = "auto";               // host, peer, nccl
+  std::optional<std::int64_t> count = {};  // empty: all GPUs, or as many as the host has cores
+  std::int64_t ranks_per_device = 1;       // virtual ranks on each GPU
+};
+
+struct BatchOptions {
+  std::optional<std::int64_t> device_rows = {};    // per device and micro-step
+  std::optional<std::int64_t> total_tokens = {};   // per step
+  std::optional<std::int64_t> target_tokens = {};  // what automatic total_tokens are nearest to
+  std::optional<std::int64_t> iterations = {};     // else target_flops, else the ratio
+  std::optional<double> target_flops = {};
+  double target_param_data_ratio = 12;
+};
+
+// Who holds and updates what, and how it travels: optim/sharding_plan.h.
+struct ShardingOptions {
+  std::string strategy = "balanced";
+  std::string gather = "pipelined";  // or "simple": see Gather
+  std::string replicas = "auto";     // or "own" or "common": see ReplicaAt
+  std::string accumulate = "local";  // or "sharded": see Accumulate
+};
+
+struct CaptureOptions {
+  bool graph = true;          // false: the same calls, eagerly
+  std::int64_t branches = 3;  // or 1: see Branches
+};
+
+struct NumberOptions {
+  std::optional<DType> dtype = {}, gradient_wire = {}, weight_wire = {};
+  DType embedding_state = DType::kF32;
+  std::string gemm_table = {};     // empty: the library's first proposals
+  std::string attention = "auto";  // an AttentionKernels, of GPUs
+  bool deterministic = true;       // false: GPUs may compute gradients of attention in any order
+};
+
+// In steps; -1: never.
+struct EvaluationOptions {
+  std::optional<std::int64_t> every = {};
+  std::optional<std::int64_t> tokens = {};
+  std::optional<std::int64_t> sample_every = {};
+};
+
+struct SaveOptions {
+  std::optional<std::int64_t> every = {};  // steps; -1: never
+  double minutes = -1;                     // -1: never
+  double before_eval = 30;                 // evaluations of so many seconds; -1: none
+  std::int64_t keep_last = -1;             // -1: all
+  std::int64_t keep_every = -1;            // -1: none besides
+  std::string mode = "auto";               // background, wait
+  std::string on_error = "stop";           // continue
+};
+
+struct RunOptions {
+  std::string out = {};        // run directory; empty: runs/<date>-<time>-<pid>
+  std::string resume = {};     // empty, "auto", a run directory or a checkpoint
+  std::string init_from = {};  // empty, a run directory or a checkpoint
+  std::int64_t log_every = 1;
+  std::int64_t verify_sync_every = -1;     // steps; -1: never
+  std::optional<double> stuck_after = {};  // seconds; 0: never
+  std::string profile_steps = {};          // "A:B": steps A to B - 1; empty: none
+  std::string graph_dot = {};              // where to write the captured step; empty: nowhere
+};
+
+// What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
+// the run's config.toml holds the filled values; only the scales of OptimizerOptions stay
+// automatic, as they follow from the others. Options are named as nanochat's base_train names them.
+struct TrainOptions {
+  DataOptions data;
+  ModelOptions model;
+  BatchOptions batch;
+  OptimizerOptions optimizer;
+  GuardOptions guard;
+  DeviceOptions devices;
+  ShardingOptions sharding;
+  CaptureOptions capture;
+  std::uint64_t seed = 42;  // of initial weights and data order
+  NumberOptions numbers;
+  EvaluationOptions evaluation;
+  SaveOptions save;
+  RunOptions run;
+};
+
+// What `plan` predicts the time of updates for; without the first two it does not.
+struct PredictionOptions {
+  std::optional<double> link_gbps = {};    // GB/s that a device sends in a collective
+  std::optional<double> gemm_tflops = {};  // of a device in Newton-Schulz
+  double link_us = 0;                      // of a collective, whatever its size
+  double step_ms = 0;                      // forward and backward of a step
+};
+enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles };
+enum class ReportFormat : std::uint8_t { kTable, kJson };
+struct PlanOptions {
+  TrainOptions train;
+  PredictionOptions prediction;
+  ReportFormat format = ReportFormat::kTable;
+  PlanKind kind = PlanKind::kReport;
+};
+
+struct EvalOptions {
+  std::string checkpoint = {};  // a checkpoint, or a run directory: its newest
+  DataOptions data;             // no paths: the held-out data of the run
+  DeviceOptions devices;
+  std::optional<std::int64_t> tokens = {};       // empty: all
+  std::optional<std::int64_t> device_rows = {};  // per device at a time
+  std::optional<DType> dtype = {};               // empty: the run's
+};
+
+struct SampleOptions {
+  std::string checkpoint = {};
+  std::string prompt = {};
+  std::int64_t num_samples = 1;
+  std::int64_t max_tokens = 256;  // of each sample, after the prompt
+  double temperature = 0.8;       // 0: always the most likely token
+  std::int64_t top_k = 0;         // 0: all tokens
+  std::uint64_t seed = 42;
+  std::optional<DType> dtype = {};  // empty: the run's
+  std::string backend = "auto";     // host, cuda
+};
+
+struct InspectOptions {
+  std::string checkpoint = {};  // a checkpoint, or a run directory: its newest
+};
+struct VerifyOptions {
+  std::string checkpoint = {};  // a checkpoint, or a run directory: all of it
+};
+// `checkpoint import` and `checkpoint export`: nanochat_files.h.
+struct ImportOptions {
+  std::string model = {};  // safetensors
+  std::string meta = {};   // JSON; empty: beside the model
+  std::string out = {};    // run directory
+};
+struct ExportOptions {
+  std::string checkpoint = {};
+  std::string out = {};  // directory
+};
+
+// step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
+// optimizer: the update alone, by strategy.
+enum class BenchKind : std::uint8_t { kStep, kLaunch, kOptimizer };
+// What --strategy may be there.
+inline constexpr std::string_view kAllStrategies = "all";
+
+}  // namespace muo

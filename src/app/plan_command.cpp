@@ -1,0 +1,51 @@
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/report/article_tables.h"
+#include "app/report/plan_compare.h"
+#include "app/report/plan_report.h"
+#include "app/report/prediction.h"
+#include "app/train/backend.h"
+#include "app/train/run_memory.h"
+
+namespace muo {
+
+int run_plan(const PlanOptions& options) {
+  const bool json = options.format == ReportFormat::kJson;
+  const auto print = [](const std::string& text) {
+    static_cast<void>(std::fputs(text.c_str(), stdout));
+  };
+  if (options.kind == PlanKind::kArticles) {
+    print(json ? articles_json() : articles_text());
+    return 0;
+  }
+  TrainOptions train = options.train;
+  // What is asked about links is not about devices that have none.
+  if (train.sharding.replicas == "auto" &&
+      (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
+    train.sharding.replicas = "own";
+  RunConfig config =
+      resolve(train, train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data));
+  warn_of_unused_gpus(train.devices.backend, config.group, stderr);
+  const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
+  const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
+  if (options.kind == PlanKind::kCompare) {
+    const Comparison comparison = compare_strategies(config, rates);
+    print(json ? compare_json(comparison) : compare_table(comparison));
+    return 0;
+  }
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan sharding = make_sharding_plan(config, params);
+  const std::int64_t staging = plan_staging_memory(params, sharding);
+  const bool stages = choose_background_saves(config, memory.rank_bytes(config.world()), staging,
+                                              available_memory(), config.notes);
+  const PlanReport report{config, sharding, memory, rates, stages ? staging : 0};
+  print(json ? plan_json(report) : plan_table(report));
+  require_memory(config, report.memory, available_memory_per_rank(config.group));
+  return 0;
+}
+
+}  // namespace muo

@@ -1,0 +1,233 @@
+#include "app/report/optimizer_times.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "app/train/backend.h"
+#include "app/train/run_memory.h"
+#include "base/cores.h"
+#include "base/on_threads.h"
+#include "base/philox.h"
+#include "graphs/traced_plan.h"
+#include "graphs/warm_up.h"
+#include "kernels/fingerprint.h"
+#include "optim/sharded_step.h"
+#include "optim/strategies/strategies.h"
+
+namespace muo {
+namespace {
+
+using Params = std::span<const ParamSpec>;
+
+std::int64_t largest(Params params) {
+  std::int64_t elements = 0;
+  for (const ParamSpec& param : params)
+    elements = std::max(elements, param.shape.numel());
+  return elements;
+}
+
+// In the order in which backward completes them.
+std::vector<std::size_t> backward_order(Params params) {
+  std::vector<std::size_t> all(params.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return strategies::backward_order(params, std::move(all));
+}
+
+// One rank's updates. Instead of a model's backward, random gradients are copied.
+class Updates {
+ public:
+  Updates(RankContext& rank, const ShardingPlan& plan, Params params, Arena& arena)
+      : update(rank, plan, params, arena),
+        rank_(rank),
+        params_(params),
+        order_(backward_order(params)) {
+    const auto tensor = [&](const char* name, std::size_t n, DType dtype, MemoryCategory category) {
+      return arena.tensor({.name = name,
+                           .shape = {static_cast<std::int64_t>(n)},
+                           .dtype = dtype,
+                           .category = category,
+                           .lifespan = Lifespan::kRun});
+    };
+    const auto clock = [&](const char* name) {
+      return tensor(name, sizeof(PhaseClock), DType::kBytes, MemoryCategory::kMetrics);
+    };
+    gradients = tensor("random gradients", static_cast<std::size_t>(largest(params)), DType::kF32,
+                       MemoryCategory::kInput);
+    for (const StateEntry& entry : update.state())
+      if (std::ranges::find(params, entry.name, &ParamSpec::name) != params.end())
+        masters.push_back(entry);
+    fingerprints_ = tensor("fingerprints", std::max(masters.size(), params.size()), DType::kI64,
+                           MemoryCategory::kMetrics);
+    clock_ = {.update = clock("update clock"), .comm = clock("comm clock")};
+    update.observe(clock_);
+  }
+
+  void warm_up() {
+    enqueue();
+    rank_.wait(rank_.compute);
+  }
+  void capture() {
+    graph_ = rank_.compute.capture([&] { enqueue(); });
+  }
+  [[nodiscard]] std::vector<const GraphTrace*> traces() const { return {&graph_->trace()}; }
+
+  void step() {
+    if (graph_ != nullptr)
+      rank_.compute.launch(*graph_);
+    else
+      enqueue();
+    rank_.wait(rank_.compute);
+  }
+
+  void restart_clocks() {
+    rank_.compute.zero(clock_.update);
+    rank_.compute.zero(clock_.comm);
+    rank_.wait(rank_.compute);
+  }
+  [[nodiscard]] PhaseClock update_clock() const { return read<PhaseClock>(clock_.update); }
+  [[nodiscard]] PhaseClock comm_clock() const { return read<PhaseClock>(clock_.comm); }
+  [[nodiscard]] std::int64_t committed() const {
+    return read<StepScalars>(update.scalars()).updates;
+  }
+
+  std::vector<std::int64_t> fingerprints_of(std::size_t count, auto&& tensor_of) const {
+    std::vector<std::int64_t> out(count);
+    const auto n = static_cast<std::int64_t>(count);
+    for (std::int64_t i = 0; i < n; ++i)
+      fingerprint(rank_.compute, {.out = fingerprints_.elements(i, 1),
+                                  .x = tensor_of(static_cast<std::size_t>(i))});
+    rank_.compute.copy(host_tensor(out.data(), {n}), fingerprints_.elements(0, n));
+    rank_.wait(rank_.compute);
+    return out;
+  }
+
+  ShardedStep update;
+  Tensor gradients;                 // as many as the largest parameter has
+  std::vector<StateEntry> masters;  // this rank's part of the weights
+
+ private:
+  void enqueue() {
+    Stream& compute = rank_.compute;
+    clock_.lap(compute, UpdatePhase::kElsewhere);
+    update.begin();
+    for (std::size_t i = 0; i < params_.size(); ++i)
+      update.weight_needed(i);
+    clock_.lap(compute, UpdatePhase::kCommunication);
+    for (std::size_t i = 0; i < params_.size(); ++i) {
+      const Shape& shape = params_[i].shape;
+      compute.copy(update.gradient(i), gradients.elements(0, shape.numel()).view(shape));
+    }
+    compute.zero(update.totals());  // there is no loss
+    clock_.lap(compute, UpdatePhase::kElsewhere);
+    for (const std::size_t i : order_)
+      update.gradient_ready(i);
+    update.finish();
+    clock_.lap(compute, UpdatePhase::kCommunication);
+  }
+
+  template <class T>
+  [[nodiscard]] T read(Tensor tensor) const {
+    T out;
+    rank_.compute.copy(host_struct(out), tensor);
+    rank_.wait(rank_.compute);
+    return out;
+  }
+
+  RankContext& rank_;
+  Params params_;
+  std::vector<std::size_t> order_;
+  Tensor fingerprints_;
+  UpdateClock clock_;
+  std::unique_ptr<Graph> graph_;
+};
+
+// Of a clock, what is the update's, in ns.
+std::int64_t update_ns(const PhaseClock& clock) {
+  std::int64_t ns = 0;
+  for (const UpdatePhase phase :
+       {UpdatePhase::kElementwise, UpdatePhase::kGemm, UpdatePhase::kCommunication})
+    ns += clock.elapsed[static_cast<std::size_t>(phase)];
+  return ns;
+}
+
+void initialize(const RankContext& rank, const RunConfig& config, Updates& updates) {
+  const std::vector<float> gradients = random_gradients(
+      config.options.seed, rank.rank, updates.gradients.numel(), cores_per_rank(rank.world));
+  rank.compute.copy(updates.update.hyper(), host_struct(config.hyper));
+  rank.compute.copy(updates.gradients, host_tensor(gradients.data(), updates.gradients.shape));
+  rank.wait(rank.compute);
+}
+
+}  // namespace
+
+std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count, int threads) {
+  const CounterRandom random(seed, "gradients of rank " + std::to_string(rank));
+  std::vector<float> out(static_cast<std::size_t>(count));
+  on_threads(threads, count, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      out[i] = random.normal(i);
+  });
+  return out;
+}
+
+OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  ShardingPlan plan = make_sharding_plan(config, params);
+  plan.accumulate = Accumulate::kLocal;  // there are no micro-steps
+  assign_tags(plan);
+  const auto memory_of = [&](int rank) {
+    return traced_plan(rank, config.world(), [&](RankContext& context, Arena& arena) {
+      return std::make_unique<Updates>(context, plan, params, arena);
+    });
+  };
+  require_memory(config, memory_of(0), available_memory_per_rank(config.group));
+  const auto world = static_cast<std::size_t>(config.world());
+  OptimizerTimes times;
+  times.seconds.resize(static_cast<std::size_t>(steps));
+  times.update.resize(world);
+  times.comm.resize(world);
+  std::vector<std::int64_t> ns(world);
+  DeviceGroup group(config.group);
+  group.run([&](RankContext& rank) {
+    const auto mine = static_cast<std::size_t>(rank.rank);
+    PlannedArena arena(rank.device, memory_of(rank.rank), rank.common);
+    Updates updates(rank, plan, params, arena);
+    warm_up_and_capture(rank, arena, updates, config.options.capture.graph);
+    rank.device.seal();
+    rank.barrier.arrive({}, "start-up");
+    initialize(rank, config, updates);
+    const auto masters = [&] {
+      return updates.fingerprints_of(updates.masters.size(),
+                                     [&](std::size_t i) { return updates.masters[i].values; });
+    };
+    const std::vector<std::int64_t> before = masters();
+    updates.step();  // caches, pages, clocks; what an eager step loads
+    updates.restart_clocks();
+    for (double& seconds : times.seconds) {
+      rank.barrier.arrive({}, "before an update");
+      const std::int64_t start = update_ns(updates.update_clock());
+      updates.step();
+      ns[mine] = update_ns(updates.update_clock()) - start;
+      rank.barrier.arrive([&] { seconds = 1e-9 * static_cast<double>(std::ranges::max(ns)); },
+                          "after an update");
+    }
+    times.update[mine] = updates.update_clock();
+    times.comm[mine] = updates.comm_clock();
+    MUO_CHECK(updates.committed() == steps + 1, "bench: ", updates.committed(), " of ", steps + 1,
+              " updates were committed");
+    const std::vector<std::int64_t> after = masters();
+    for (std::size_t i = 0; i < after.size(); ++i)
+      MUO_CHECK(before[i] != after[i], "bench: updates did not move ", updates.masters[i].name);
+    updates.update.publish();
+    const std::vector<std::int64_t> weights = updates.fingerprints_of(
+        params.size(), [&](std::size_t i) { return updates.update.weight(i); });
+    if (rank.rank == 0) times.weights = weights;
+  });
+  return times;
+}
+
+}  // namespace muo

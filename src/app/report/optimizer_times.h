@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "app/train/run_config.h"
+#include "kernels/phase_clock.h"
+
+namespace muo {
+
+// What a run's updates cost alone, on random gradients: all of ShardedStep, and no model. Weights
+// start from zero: what an update costs does not depend on them.
+struct OptimizerTimes {
+  std::vector<double> seconds;        // of each step: of the update, on the slowest rank's device
+  std::vector<PhaseClock> update;     // by rank, of all steps, by UpdatePhase
+  std::vector<PhaseClock> comm;       // by CommPhase
+  std::vector<std::int64_t> weights;  // fingerprints of rank 0's replica at the end, by parameter
+};
+
+// One step to warm up, then `steps` more. config.options.capture.graph: replayed, or the same calls
+// eagerly. Throws Error unless every step committed and moved every weight.
+OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps);
+
+// A rank's gradients begin with as many of these as they have elements. Drawn on `threads` threads:
+// the same bits.
+std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count, int threads);
+
+}  // namespace muo

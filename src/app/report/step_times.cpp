@@ -1,0 +1,133 @@
+#include "app/report/step_times.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/median.h"
+#include "base/philox.h"
+#include "graphs/run_state.h"
+#include "graphs/warm_up.h"
+
+namespace muo {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// One rank: its state, and a batch of random tokens that every step gets.
+class Steps {
+ public:
+  Steps(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
+        const ShardingPlan& plan)
+      : rank_(rank),
+        shape_{config.step.accumulation, config.step.batch, config.model.seq_len},
+        arena_(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common),
+        state_(rank, config, params, plan, arena_),
+        pinned_(rank.device.allocate_pinned((shape_.numel() + 1) * size_of(DType::kI32), "tokens")),
+        tokens_(reinterpret_cast<std::int32_t*>(pinned_->data())),
+        copied_(rank.device.make_event()) {
+    warm_up_and_capture(rank, arena_, state_, config.options.capture.graph);
+    rank.device.seal();
+    rank.barrier.arrive({}, "start-up");
+    state_.initialize({});
+    state_.initialize_weights(config.options.seed);
+    const std::int64_t count = shape_.numel() + 1;
+    const CounterRandom random(config.options.seed, "bench");
+    for (std::int64_t i = 0; i < count; ++i)
+      tokens_[i] =
+          static_cast<std::int32_t>(random.bits(static_cast<std::uint64_t>(rank.rank * count + i)) %
+                                    static_cast<std::uint64_t>(config.model.vocab_size));
+  }
+
+  void enqueue() {
+    state_.step.run(host_tensor(tokens_, shape_), host_tensor(tokens_ + 1, shape_), *copied_);
+  }
+
+  // Seconds of the host for one step, on a device that waits for it.
+  double launch() {
+    rank_.barrier.arrive({}, "before a step");
+    const double start = seconds_now();
+    enqueue();
+    const double launched = seconds_now() - start;
+    rank_.wait(rank_.compute);
+    return launched;
+  }
+
+  // Seconds of `count` steps, until all ranks are done.
+  double run(std::int64_t count) {
+    if (state_.step.clock()) {
+      rank_.compute.zero(state_.step.clock());
+      if (rank_.compute.is_host())
+        for (Graph* graph : state_.step.graphs())
+          graph->time_nodes();
+    }
+    rank_.wait(rank_.compute);
+    rank_.barrier.arrive({}, "before the steps");
+    const double start = seconds_now();
+    for (std::int64_t i = 0; i < count; ++i) {
+      enqueue();
+      rank_.wait(*copied_);
+    }
+    rank_.wait(rank_.compute);
+    rank_.barrier.arrive({}, "after the steps");
+    return seconds_now() - start;
+  }
+
+  [[nodiscard]] std::vector<OperationTime> operations() const {
+    std::vector<OperationTime> rows;
+    for (const Graph* graph : state_.step.graphs())
+      if (!graph->node_times().empty()) add_operations(rows, graph->trace(), graph->node_times());
+    return rows;
+  }
+
+  [[nodiscard]] PhaseClock clock() {
+    PhaseClock out;
+    if (!state_.step.clock()) return out;
+    rank_.compute.copy(host_struct(out), state_.step.clock());
+    rank_.wait(rank_.compute);
+    return out;
+  }
+
+ private:
+  RankContext& rank_;
+  Shape shape_;
+  PlannedArena arena_;
+  RunState state_;
+  std::unique_ptr<Buffer> pinned_;
+  std::int32_t* tokens_;
+  std::unique_ptr<Event> copied_;
+};
+
+}  // namespace
+
+StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
+  constexpr std::int64_t kMostLaunches = 20;
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(config, params);
+  StepTimes times;
+  times.launch.resize(static_cast<std::size_t>(config.world()));
+  times.clocks.resize(times.launch.size());
+  std::vector<std::vector<OperationTime>> operations(times.launch.size());
+  DeviceGroup group(config.group);
+  group.run([&](RankContext& rank) {
+    Steps measured(rank, config, params, plan);
+    measured.launch();  // caches, pages, clocks; what an eager step loads
+    std::vector<double> launches = {0};
+    if (!rank.compute.is_host()) {
+      launches.clear();
+      for (std::int64_t i = 0; i < std::min(steps, kMostLaunches); ++i)
+        launches.push_back(measured.launch());
+    }
+    const double seconds = measured.run(steps);
+    if (rank.rank == 0) times.step = seconds / static_cast<double>(steps);
+    times.launch[static_cast<std::size_t>(rank.rank)] = median(std::move(launches));
+    times.clocks[static_cast<std::size_t>(rank.rank)] = measured.clock();
+    operations[static_cast<std::size_t>(rank.rank)] = measured.operations();
+  });
+  for (const std::vector<OperationTime>& rows : operations)
+    add_operations(times.operations, rows);
+  return times;
+}
+
+}  // namespace muo

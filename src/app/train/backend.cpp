@@ -1,0 +1,211 @@
+#include "app/train/backend.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "app/train/gpus.h"
+#include "app/train/run_memory.h"
+#include "base/check.h"
+#include "base/cores.h"
+#include "kernels/attention_method.h"
+
+namespace muo {
+namespace {
+
+constexpr int kMostDefaultDevices = 4;
+
+void check_environment() {
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
+  if (blocking != nullptr && std::string_view(blocking) != "0")
+    throw InputError(
+        fmt::format("CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: "
+                    "unset it",
+                    blocking));
+}
+
+// Just to look, loading the CUDA backend would take a tenth of a second. Whoever stands in for it
+// needs no driver.
+bool driver_loads() {
+  return std::getenv("MUO_CUDA_PLUGIN") != nullptr ||  // NOLINT(concurrency-mt-unsafe)
+         library_loads("libcuda.so.1");
+}
+
+std::string why_no_cuda() {
+  const bool driver = driver_loads();
+  const LoadedPlugin cuda = driver ? load_cuda() : LoadedPlugin{};
+  if (cuda.plugin != nullptr) return {};
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  if (const char* reason = std::getenv("MUO_NO_CUDA"); reason != nullptr && *reason != '\0')
+    return reason;
+  if (!driver)
+    return "the driver's library libcuda.so.1 does not load: in a container, start it with `docker "
+           "run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; else install the driver "
+           "whole, on Ubuntu `apt-get install nvidia-driver-580-server`";
+  return cuda.missing.starts_with("this build has no")
+             ? cuda.missing + ": build it by `scripts/train.sh`"
+             : cuda.missing;
+}
+
+class Chooser {
+ public:
+  Chooser(DeviceOptions& options, std::vector<std::string>& notes)
+      : options_(options), notes_(notes) {}
+
+  GroupOptions run() {
+    static_cast<void>(attention_kernels_of_environment());  // a wrong value ends every command
+    backend();
+    devices();
+    group_.ranks_per_device = static_cast<int>(options_.ranks_per_device);
+    group_.world = static_cast<int>(*options_.count * options_.ranks_per_device);
+    communicator();
+    return group_;
+  }
+
+ private:
+  template <class... Parts>
+  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
+    notes_.push_back(fmt::format(format, std::forward<Parts>(parts)...));
+  }
+
+  void backend() {
+    if (options_.backend == "host") return;
+    const bool asked = options_.backend == "cuda";
+    if (!asked && !driver_loads()) {
+      options_.backend = "host";
+      note("backend: host{}", gpus_here().empty() ? " (no NVIDIA driver)" : "");
+      return;
+    }
+    check_environment();
+    const LoadedPlugin cuda = load_cuda();
+    if (asked && cuda.plugin == nullptr) throw InputError("--backend cuda: " + cuda.missing);
+    group_.plugin = cuda.plugin;
+    options_.backend = cuda.plugin != nullptr ? "cuda" : "host";
+    // Of GPUs that are there, warn_of_unused_gpus tells why.
+    if (!asked)
+      note(
+          "backend: {}{}", options_.backend,
+          cuda.plugin != nullptr || !gpus_here().empty() ? "" : fmt::format(" ({})", cuda.missing));
+  }
+
+  void devices() {
+    const bool host = group_.plugin == nullptr;
+    if (host && options_.ranks_per_device != 1)
+      throw InputError("--ranks-per-device: the host has virtual devices only; give --devices");
+    const int there = host ? 0 : group_.plugin->device_count();
+    if (!options_.count) {
+      options_.count = host ? default_devices() : there;
+      if (host)
+        note("devices: {} ({} cores, at most {})", *options_.count, usable_cores(),
+             kMostDefaultDevices);
+      else
+        note("devices: {}, all", there);
+    }
+    if (!host && *options_.count > there)
+      throw InputError(
+          fmt::format("--devices: {} are asked for, and there {} {}; several ranks can share one: "
+                      "--ranks-per-device",
+                      *options_.count, there == 1 ? "is" : "are", there));
+  }
+
+  // One rank has nobody to wait for, and needs no library.
+  void communicator() {
+    if (group_.plugin == nullptr) {
+      if (options_.comm != "auto" && options_.comm != "host")
+        throw InputError(fmt::format("--comm: {} is for --backend cuda", options_.comm));
+      options_.comm = "host";
+      return;
+    }
+    if (options_.comm == "host") throw InputError("--comm: host is for --backend host");
+    if (options_.comm == "auto") {
+      options_.comm = group_.world == 1 || options_.ranks_per_device > 1 ? "peer" : "nccl";
+      if (group_.world > 1) note("comm: {}", options_.comm);
+    }
+    if (options_.comm == "peer") require_peer_access();
+    group_.communicator =
+        options_.comm == "peer" ? CommunicatorKind::kPeer : CommunicatorKind::kNccl;
+  }
+
+  void require_peer_access() {
+    const std::string why = group_.plugin->no_peer_access(static_cast<int>(*options_.count));
+    if (why.empty()) return;
+    if (options_.ranks_per_device > 1)
+      throw InputError(fmt::format(
+          "--comm peer: {}, and NCCL serves one rank per GPU: give --ranks-per-device 1 or "
+          "--devices 1",
+          why));
+    options_.comm = "nccl";
+    note("comm: nccl ({})", why);
+  }
+
+  DeviceOptions& options_;
+  std::vector<std::string>& notes_;
+  GroupOptions group_;
+};
+
+// Of the GPU that has least, less what is not for tensors.
+std::int64_t least_per_rank(const GroupOptions& group, std::int64_t (*memory)(int index),
+                            std::int64_t kept) {
+  std::int64_t least = memory(0);
+  for (int i = 1; i < group.world / group.ranks_per_device; ++i)
+    least = std::min(least, memory(i));
+  return std::max<std::int64_t>(0, least - kept) / group.ranks_per_device;
+}
+
+}  // namespace
+
+GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes) {
+  return Chooser(options, notes).run();
+}
+
+std::string unused_gpus() {
+  const std::vector<Gpu> gpus = gpus_here();
+  if (gpus.empty()) return {};
+  const std::string why = why_no_cuda();
+  if (why.empty()) return {};
+  return fmt::format("GPU{} not used: {}: {}", gpus.size() == 1 ? "" : "s", gpu_names(gpus), why);
+}
+
+void warn_of_unused_gpus(const std::string& asked, const GroupOptions& group, std::FILE* out) {
+  if (asked != "auto" || group.plugin != nullptr) return;
+  const std::string warning = unused_gpus();
+  if (warning.empty()) return;
+  static_cast<void>(std::fprintf(out, "%s\n", warning.c_str()));
+  static_cast<void>(std::fflush(out));
+}
+
+// Stays loaded: what the CUDA libraries allocate when they are loaded they never free, and once
+// they are gone a leak checker can no longer see that it was theirs.
+bool library_loads(const char* library) {
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) return false;
+  dlclose(handle);
+  return true;
+}
+
+int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
+
+std::int64_t most_pass_tokens(const GroupOptions& group) {
+  return group.plugin == nullptr ? 4096 : 65536;
+}
+
+std::int64_t head_chunk_bytes(const GroupOptions& group) {
+  constexpr std::int64_t kDeviceHeadChunk = std::int64_t{512} << 20;  // 8192 rows of 32768 in bf16
+  return group.plugin == nullptr ? kHostHeadChunk : kDeviceHeadChunk;
+}
+
+std::int64_t available_memory_per_rank(const GroupOptions& group) {
+  if (group.plugin == nullptr) return available_memory() / group.world;
+  return least_per_rank(group, group.plugin->available_memory, kLibraryMemory);
+}
+
+std::int64_t memory_to_plan_per_rank(const GroupOptions& group) {
+  if (group.plugin == nullptr) return available_memory_per_rank(group);
+  return least_per_rank(group, group.plugin->total_memory, kLibraryMemory + kContextMemory);
+}
+
+}  // namespace muo

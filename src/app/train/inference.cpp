@@ -1,0 +1,88 @@
+#include "app/train/inference.h"
+
+#include <algorithm>
+
+#include "app/train/backend.h"
+#include "graphs/traced_plan.h"
+
+namespace muo {
+namespace {
+
+std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& arena) {
+  std::vector<Tensor> out;
+  out.reserve(params.size());
+  for (const ParamSpec& spec : params)
+    out.push_back(arena.tensor({.name = spec.name,
+                                .shape = spec.shape,
+                                .dtype = spec.replica,
+                                .category = MemoryCategory::kWeights,
+                                .lifespan = Lifespan::kRun}));
+  return out;
+}
+
+}  // namespace
+
+InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
+                               const std::vector<ParamSpec>& params, std::int64_t eval_batch,
+                               Arena& arena)
+    : rotary(make_rotary_tables(config, config.seq_len, arena)),
+      weights(make_weights(params, arena)),
+      token_bytes(make_token_bytes(config, arena)),
+      rank_(rank),
+      config_(config),
+      params_(params) {
+  if (eval_batch > 0)
+    eval = std::make_unique<EvalGraph>(rank, config, eval_batch, config.seq_len, rotary, weights,
+                                       token_bytes, arena);
+  else
+    decoder = std::make_unique<Decoder>(rank, config, rotary, weights, arena);
+}
+
+void InferenceState::warm_up() {
+  if (eval) eval->warm_up();
+  if (decoder) decoder->warm_up();
+  rank_.wait(rank_.compute);
+}
+
+void InferenceState::capture() {
+  if (eval) eval->capture();
+  if (decoder) decoder->capture();
+}
+
+std::vector<const GraphTrace*> InferenceState::traces() const {
+  return eval ? std::vector<const GraphTrace*>{&eval->trace()} : decoder->traces();
+}
+
+void InferenceState::load(const Checkpoint& checkpoint,
+                          const std::vector<std::int32_t>& bytes_of_token) {
+  fill_rotary_tables(rank_.compute, config_, rotary);
+  fill_token_bytes(rank_.compute, token_bytes, bytes_of_token);
+  checkpoint.load_weights(rank_.compute, params_, [this](std::size_t i) { return weights[i]; });
+}
+
+MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
+                                 std::int64_t eval_batch, int rank, int world) {
+  return traced_plan(rank, world, [&](RankContext& context, Arena& arena) {
+    return std::make_unique<InferenceState>(context, config, params, eval_batch, arena);
+  });
+}
+
+std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& params,
+                            std::int64_t rows, const GroupOptions& group) {
+  config.head_chunk_bytes = head_chunk_bytes(group);
+  const std::int64_t of_a_rank = (rows + group.world - 1) / group.world;
+  std::int64_t batch =
+      std::max<std::int64_t>(1, std::min(of_a_rank, most_pass_tokens(group) / config.seq_len));
+  if (group.plugin == nullptr) return batch;
+  const std::int64_t memory = memory_to_plan_per_rank(group);
+  const auto fits = [&] {
+    return plan_inference_memory(config, params, batch, 0, group.world).rank_bytes(group.world) <=
+           memory;
+  };
+  while (batch > 1 && !fits())
+    batch /= 2;
+  if (!fits()) config.head_chunk_bytes = kHostHeadChunk;
+  return batch;
+}
+
+}  // namespace muo

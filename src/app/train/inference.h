@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "app/checkpoint/checkpoint.h"
+#include "graphs/decoder.h"
+#include "graphs/eval_graph.h"
+
+namespace muo {
+
+// A rank's model without an optimizer: for evaluation if `eval_batch` is over 0, else for sampling.
+class InferenceState {
+ public:
+  // `config`, `params` and `rank` must outlive it.
+  InferenceState(RankContext& rank, const GptConfig& config, const std::vector<ParamSpec>& params,
+                 std::int64_t eval_batch, Arena& arena);
+
+  void warm_up();  // see warm_up.h; waits
+  void capture();
+  [[nodiscard]] std::vector<const GraphTrace*> traces() const;
+  // Fills the tables and the weights.
+  void load(const Checkpoint& checkpoint, const std::vector<std::int32_t>& bytes_of_token);
+
+  RotaryTables rotary;
+  std::vector<Tensor> weights;
+  Tensor token_bytes;
+  std::unique_ptr<EvalGraph> eval;
+  std::unique_ptr<Decoder> decoder;
+
+ private:
+  RankContext& rank_;
+  const GptConfig& config_;
+  const std::vector<ParamSpec>& params_;
+};
+
+// What a rank of such a state takes.
+MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
+                                 std::int64_t eval_batch, int rank, int world);
+
+// For evaluation of `rows` rows on `group`: the rows of a pass on each device, as many tokens as a
+// micro-step of training has (most_pass_tokens), but no more rows than there are. On GPUs with
+// logits in chunks to match (config.head_chunk_bytes), and less of both where memory is short.
+std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& params,
+                            std::int64_t rows, const GroupOptions& group);
+
+}  // namespace muo

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/run_directory.h"
+#include "app/train/run_config.h"
+#include "data/token_data.h"
+
+namespace muo {
+
+// The checkpoint that --resume goes on from, verified and checked against the run; empty: from the
+// start. Throws InputError. `notes` gets what the user should know: damaged ones that were skipped,
+// options that have changed.
+std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
+                                      const Corpus& corpus, std::vector<std::string>& notes);
+
+// The same of --init-from.
+std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes);
+
+// Whether the process that saved this checkpoint of the run ended before the evaluation that was to
+// follow: it is due at that step, and not in the run's log.
+bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
+                     const Checkpoint& checkpoint);
+
+}  // namespace muo

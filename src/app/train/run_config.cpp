@@ -1,0 +1,312 @@
+#include "app/train/run_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "app/train/backend.h"
+#include "app/train/scaling.h"
+#include "base/check.h"
+#include "kernels/attention_method.h"
+
+namespace muo {
+namespace {
+
+constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
+constexpr std::int64_t kDefaultEvalTokens = 131072;
+
+std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
+  for (std::int64_t d = std::min(value, most); d > 1; --d)
+    if (value % d == 0) return d;
+  return 1;
+}
+
+class Resolver {
+ public:
+  Resolver(const TrainOptions& options, const Corpus& corpus) : corpus_(corpus) {
+    run_.options = options;
+  }
+
+  RunConfig run() {
+    devices();
+    attention();
+    model();
+    formats();
+    batch();
+    accumulation();
+    iterations();
+    profiled_steps();
+    optimizer();
+    evaluation();
+    return std::move(run_);
+  }
+
+ private:
+  template <class... Parts>
+  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
+    run_.notes.push_back(fmt::format(format, std::forward<Parts>(parts)...));
+  }
+
+  void model() {
+    ModelOptions& o = run_.options.model;
+    GptConfig& model = run_.model;
+    model = make_gpt_config(o, corpus_.vocab_size);
+    model.dtype = *run_.options.numbers.dtype;
+    model.attention = {.kernels = attention_kernels(run_.options.numbers.attention, "--attention"),
+                       .deterministic = run_.options.numbers.deterministic};
+    check_config(model);
+    model.head_chunk_bytes = head_chunk_bytes(run_.group);
+    if (!o.has(&GptConfig::n_layer) && !o.has(&GptConfig::n_embd) && !o.has(&GptConfig::n_head))
+      note("model: depth {} is {} layers, width {}, {} heads", o.depth, model.n_layer, model.n_embd,
+           model.n_head);
+    o.told = model;
+    o.is_told.fill(true);
+    run_.step.seq_len = model.seq_len;
+    const ParameterCounts counts = count_parameters(run_.model);
+    run_.parameters = counts.total();
+    run_.scaling_parameters = counts.scaling();
+    run_.flops_per_token = flops_per_token(run_.model);
+    run_.targets = scaling_targets(model, run_.options.batch.target_param_data_ratio);
+    if (corpus_.train != nullptr) run_.train_tokens = corpus_.train->size();
+    need_tokens(corpus_.train.get(), "training data", "--data");
+  }
+
+  void need_tokens(const TokenData* data, const char* what, const char* option) const {
+    const std::int64_t row = run_.model.seq_len + 1;
+    if (data != nullptr && data->size() < row)
+      throw InputError(
+          fmt::format("{}: the {} is {} tokens long, shorter than a row of {}: give more, or a "
+                      "smaller --max-seq-len",
+                      option, what, data->size(), row));
+  }
+
+  void devices() {
+    TrainOptions& o = run_.options;
+    run_.group = choose_devices(o.devices, run_.notes);
+    run_.group.branches = static_cast<Branches>(o.capture.branches);
+    if (o.sharding.replicas == "common" && run_.group.plugin != nullptr)
+      throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
+    if (!o.numbers.dtype)
+      o.numbers.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
+  }
+
+  // Of devices; the host has one way, in which every sum has an order.
+  void attention() {
+    NumberOptions& o = run_.options.numbers;
+    if (run_.group.plugin == nullptr) {
+      if (o.attention != "auto")
+        throw InputError(
+            fmt::format("--attention {}: is for GPUs, the host has one way to compute: give auto",
+                        o.attention));
+      return;
+    }
+    const AttentionKernels asked = attention_kernels_of_environment();
+    if (o.attention == "auto" && asked != AttentionKernels::kAuto) {
+      o.attention = kAttentionKernels[static_cast<std::size_t>(asked)];
+      note("attention: {} (MUO_ATTENTION)", o.attention);
+    }
+    if (!o.deterministic)
+      note(
+          "deterministic: off: where cuDNN computes gradients of attention, the same command "
+          "twice gives losses and weights that differ in rounding");
+  }
+
+  void batch() {
+    BatchOptions& o = run_.options.batch;
+    const std::int64_t row = run_.model.seq_len * run_.world();  // tokens, a row on every device
+    const bool total_given = o.total_tokens.has_value();
+    const std::int64_t total =
+        o.total_tokens.value_or(o.target_tokens.value_or(run_.targets.batch_tokens));
+    const std::int64_t most_tokens = most_pass_tokens(run_.group);
+    const std::int64_t most_rows = std::max<std::int64_t>(1, most_tokens / run_.model.seq_len);
+    if (!o.device_rows) {
+      run_.batch_is_automatic = true;
+      if (total_given) {
+        require_multiple(total, row);
+        o.device_rows = largest_divisor(total / row, most_rows);
+      } else {
+        // As many micro-steps as it takes, all alike, so that the total is near to what it should
+        // be.
+        const std::int64_t rows = std::max<std::int64_t>(1, (total + row / 2) / row);
+        const std::int64_t micro_steps = (rows + most_rows - 1) / most_rows;
+        const std::int64_t each = row * micro_steps;
+        o.device_rows = std::clamp<std::int64_t>((total + each / 2) / each, 1, most_rows);
+      }
+      note(
+          "device-batch-size: {} rows of {} tokens per device and micro-step: what divides the "
+          "step, at most {} tokens",
+          *o.device_rows, run_.model.seq_len, most_tokens);
+    }
+    run_.step.batch = *o.device_rows;
+    const std::int64_t unit = row * run_.step.batch;
+    if (total_given) require_multiple(total, unit);
+    o.total_tokens = std::max<std::int64_t>(1, (total + unit / 2) / unit) * unit;
+    if (!total_given)
+      note("total-batch-size: {} tokens per step{}", *o.total_tokens,
+           *o.total_tokens == total
+               ? ""
+               : fmt::format(" (the multiple of {} nearest to {})", unit, total));
+    run_.step.accumulation = *o.total_tokens / unit;
+  }
+
+  // A strategy that leaves every rank whole gradients has nothing to keep less of.
+  void accumulation() const {
+    if (run_.options.sharding.accumulate != "sharded") return;
+    const std::vector<ParamSpec> params = gpt_parameters(run_.model);
+    for (const Bucket& bucket : make_sharding_plan(run_, params).buckets)
+      if (bucket.rule == UpdateRule::kMuon && bucket.reduction == Reduction::kAllReduce)
+        throw InputError(fmt::format(
+            "--accumulate sharded: with --strategy {} every device holds whole gradients: give "
+            "local, or another strategy",
+            run_.options.sharding.strategy));
+  }
+
+  void require_multiple(std::int64_t total, std::int64_t unit) const {
+    if (total % unit == 0) return;
+    const std::int64_t below = total / unit * unit;
+    const auto& rows = run_.options.batch.device_rows;
+    throw InputError(fmt::format(
+        "--total-batch-size {}: not a multiple of {} tokens ({}--max-seq-len {} x --devices {}): "
+        "give {}{}",
+        total, unit, rows ? fmt::format("--device-batch-size {} x ", *rows) : "",
+        run_.model.seq_len, run_.world(), below > 0 ? fmt::format("{} or ", below) : "",
+        below + unit));
+  }
+
+  void formats() {
+    NumberOptions& o = run_.options.numbers;
+    const NumberFormats formats = run_.formats();
+    if (formats.weight_wire == DType::kF32 && run_.model.dtype == DType::kBF16)
+      throw InputError(
+          "--weight-wire fp32: with --dtype bf16 weights are bf16 wherever they are read: give "
+          "bf16");
+    if (formats.gradient_wire == DType::kBF16 && run_.group.communicator == CommunicatorKind::kNccl)
+      throw InputError(
+          "--gradient-wire bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
+          "sums in fp32");
+    o.gradient_wire = formats.gradient_wire;
+    o.weight_wire = formats.weight_wire;
+  }
+
+  // nanochat's order: explicit steps, then compute, then tokens per parameter.
+  void iterations() {
+    BatchOptions& o = run_.options.batch;
+    const std::int64_t batch = run_.tokens_per_step();
+    if (!o.iterations && o.target_flops) {
+      const double steps =
+          std::nearbyint(*o.target_flops / (run_.flops_per_token * static_cast<double>(batch)));
+      if (steps < 1 || steps > 1e12)
+        throw InputError(
+            fmt::format("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
+                        *o.target_flops, steps, run_.flops_per_token * static_cast<double>(batch)));
+      o.iterations = static_cast<std::int64_t>(steps);
+      note("num-iterations: {} (--target-flops {:.3g})", *o.iterations, *o.target_flops);
+    } else if (!o.iterations) {
+      o.iterations = std::max<std::int64_t>(1, run_.targets.tokens / batch);
+      note("num-iterations: {} (--target-param-data-ratio {})", *o.iterations,
+           o.target_param_data_ratio);
+    }
+  }
+
+  void profiled_steps() {
+    const std::string& text = run_.options.run.profile_steps;
+    if (text.empty()) return;
+    const char* end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, run_.profile_begin);
+    const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+    const auto last = colon ? std::from_chars(first.ptr + 1, end, run_.profile_end) : first;
+    if (!colon || last.ec != std::errc() || last.ptr != end || run_.profile_begin < 0 ||
+        run_.profile_begin >= run_.profile_end || run_.profile_end > *run_.options.batch.iterations)
+      throw InputError(fmt::format(
+          "--profile-steps {}: give A:B, the first step and the one after the last, from 0 to {}",
+          text, *run_.options.batch.iterations));
+  }
+
+  void optimizer() {
+    const TrainOptions& o = run_.options;
+    const std::int64_t tokens = run_.tokens_per_step();
+    const RateScales automatic = {.batch_lr = batch_lr_scale(tokens),
+                                  .width_lr = width_lr_scale(run_.model.n_embd),
+                                  .weight_decay = weight_decay_scale(run_.targets, tokens)};
+    run_.scales = o.optimizer.scales(automatic);
+    run_.hyper = make_hyper_parameters(o.optimizer, o.guard, *o.batch.iterations, automatic);
+  }
+
+  void evaluation() {
+    EvaluationOptions& o = run_.options.evaluation;
+    if (!o.every) {
+      o.every = std::min(kDefaultEvalEvery, (run_.iterations() + 3) / 4);
+      note("eval-every: {} steps", *o.every);
+    }
+    if (!o.sample_every) o.sample_every = corpus_.is_text ? *o.every : -1;
+    if (!run_.options.save.every) run_.options.save.every = -1;
+    if (*o.sample_every > 0 && !corpus_.is_text)
+      throw InputError(
+          "--sample-every: token shards have no tokenizer to print samples with: "
+          "give -1");
+    if (*o.every > 0) need_tokens(corpus_.val.get(), "held-out data", "--val-data");
+    if (!o.tokens) {
+      o.tokens = kDefaultEvalTokens;
+      if (corpus_.val != nullptr)
+        o.tokens = std::clamp<std::int64_t>(corpus_.val->size() - 1, 1, kDefaultEvalTokens);
+      note("eval-tokens: {} of the held-out data per evaluation", *o.tokens);
+    }
+    run_.bytes_per_token = mean_bytes();
+  }
+
+  // Of the first million tokens: bits per byte of the training loss are for the eye only.
+  [[nodiscard]] double mean_bytes() const {
+    if (corpus_.train == nullptr || corpus_.token_bytes.empty()) return 0;
+    constexpr std::int64_t kMostTokens = 1 << 20;
+    std::vector<std::int32_t> tokens(
+        static_cast<std::size_t>(std::min(kMostTokens, corpus_.train->size())));
+    corpus_.train->read(0, tokens);
+    double bytes = 0;
+    for (const std::int32_t token : tokens)
+      bytes += corpus_.token_bytes.at(static_cast<std::size_t>(token));
+    return bytes / static_cast<double>(tokens.size());
+  }
+
+  const Corpus& corpus_;
+  RunConfig run_;
+};
+
+}  // namespace
+
+RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
+  return Resolver(options, corpus).run();
+}
+
+NumberFormats RunConfig::formats() const {
+  const NumberOptions& o = options.numbers;
+  return {.gradient_wire = o.gradient_wire.value_or(DType::kF32),
+          .weight_wire = o.weight_wire.value_or(model.dtype),
+          .embedding_state = o.embedding_state};
+}
+
+ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
+  const ShardingOptions& o = config.options.sharding;
+  ShardingPlan plan =
+      make_sharding_plan(params, config.world(), o.strategy, config.formats(),
+                         o.gather == "pipelined" ? Gather::kPipelined : Gather::kSimple,
+                         newton_schulz_form(config.options.optimizer.newton_schulz));
+  plan.version = &optimizer_version(config.options.optimizer.version);
+  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own")
+    share_replicas(plan);
+  if (o.accumulate == "sharded") {
+    plan.accumulate = Accumulate::kSharded;
+    plan.micro_steps = config.step.accumulation;
+    assign_tags(plan);
+  }
+  return plan;
+}
+
+Corpus vocabulary_only(const TrainOptions& options) {
+  Corpus corpus;
+  corpus.vocab_size = options.data.vocab_size > 0 ? options.data.vocab_size : kByteVocab;
+  return corpus;
+}
+
+}  // namespace muo

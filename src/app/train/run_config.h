@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/options/options.h"
+#include "data/token_data.h"
+#include "graphs/run_setup.h"
+#include "optim/optimizer_options.h"
+#include "optim/sharding_plan.h"
+#include "runtime/device_group.h"
+
+namespace muo {
+
+// D and B of nanochat's scaling rules: scaling.h.
+struct ScalingTargets {
+  std::int64_t tokens = 1;        // D: the whole part of ratio x scaling parameters, at least 1
+  double reference_tokens = 1;    // D of depth 12 with the same vocabulary and extras
+  std::int64_t batch_tokens = 1;  // B, a power of two
+};
+
+// A run with every decision made.
+struct RunConfig : RunSetup {
+  TrainOptions options;  // as resolved: what config.toml holds
+  ScalingTargets targets;
+  RateScales scales;
+  GroupOptions group;
+  bool batch_is_automatic = false;                    // fit_batch() may make it smaller
+  std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
+  std::int64_t parameters = 0;                        // elements, all of them
+  std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
+  std::int64_t train_tokens = 0;        // in the training data; 0: unknown
+  double flops_per_token = 0;
+  double bytes_per_token = 0;      // of the training text, for bits per byte; 0: unknown
+  std::vector<std::string> notes;  // every automatic decision, one line each; see scaling_notes()
+
+  [[nodiscard]] int world() const { return group.world; }
+  [[nodiscard]] std::int64_t rows_per_step() const {
+    return group.world * step.batch * step.accumulation;
+  }
+  [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * step.seq_len; }
+  [[nodiscard]] std::int64_t iterations() const { return hyper.iterations; }
+  // Of an evaluation, at most: whatever the world.
+  [[nodiscard]] std::int64_t eval_rows() const {
+    return (options.evaluation.tokens.value() + step.seq_len - 1) / step.seq_len;
+  }
+  [[nodiscard]] NumberFormats formats() const;
+};
+
+// Whether what happens every so many steps (-1 or nothing: never) happens after `step`.
+inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
+  return every.value_or(-1) > 0 && step % *every == 0;
+}
+
+// Fills what is automatic and checks the rest: automatic sizes are rounded to the nearest feasible
+// ones and noted, explicit ones that cannot work are refused with the nearest feasible values
+// (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
+RunConfig resolve(const TrainOptions& options, const Corpus& corpus);
+
+// Who updates what in the run; `params` are gpt_parameters(config.model).
+ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
+
+// What a run that reads no data knows of it: the vocabulary of --vocab-size, or the byte
+// tokenizer's.
+Corpus vocabulary_only(const TrainOptions& options);
+
+}  // namespace muo

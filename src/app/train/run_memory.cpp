@@ -1,0 +1,162 @@
+#include "app/train/run_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "app/checkpoint/checkpoint_saver.h"
+#include "app/train/backend.h"
+#include "base/check.h"
+#include "graphs/run_state.h"
+#include "runtime/trace.h"
+
+namespace muo {
+namespace {
+
+// The number after `key` in a file of "key value" lines; -1: none.
+std::int64_t find_number(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  std::string word;
+  for (std::int64_t value = 0; in >> word;)
+    if (word == key && in >> value) return value;
+  return -1;
+}
+
+std::int64_t first_number(const char* file) {
+  std::ifstream in(file);
+  std::int64_t value = 0;
+  return in >> value ? value : -1;  // "max" is no number: no limit
+}
+
+// Or only after the last, when nothing trains on.
+bool saves_between_steps(const RunConfig& config) {
+  const SaveOptions& save = config.options.save;
+  return save.every.value_or(-1) > 0 || save.minutes > 0 ||
+         (config.options.evaluation.every.value_or(-1) > 0 && save.before_eval >= 0);
+}
+
+}  // namespace
+
+MemoryPlan plan_run_memory(const RunConfig& config) {
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(config, params);
+  return plan_rank_memory(config, params, plan, 0);
+}
+
+std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan) {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < plan.world; ++rank) {
+    TracingRank trace(rank, plan.world);
+    TraceArena arena(rank);
+    const ShardedStep update(trace.context(), plan, params, arena);
+    most = std::max(most, CheckpointSaver::Staging::bytes(update.state()));
+  }
+  return most;
+}
+
+std::int64_t available_memory() {
+  std::int64_t available = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t system_kib = find_number("/proc/meminfo", "MemAvailable:");
+  if (system_kib >= 0) available = system_kib * 1024;
+  const std::int64_t limit = first_number("/sys/fs/cgroup/memory.max");
+  const std::int64_t used = first_number("/sys/fs/cgroup/memory.current");
+  if (limit >= 0 && used >= 0) {
+    const std::int64_t cache = find_number("/sys/fs/cgroup/memory.stat", "inactive_file");
+    available = std::min(
+        available, std::max<std::int64_t>(0, limit - used + std::max<std::int64_t>(0, cache)));
+  }
+  return available;
+}
+
+std::int64_t process_base(int world, bool stages_saves) {
+  constexpr double kMiB = 1 << 20;
+  constexpr double kProgram = 18;
+  constexpr double kDevice = 12.5;
+  constexpr double kPieces = 3;  // in which a checkpoint goes to the disk
+  return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kPieces)) * world) *
+                                   kMiB);
+}
+
+MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
+  MemoryPlan memory = plan_run_memory(config);
+  const bool on_host = config.group.plugin == nullptr;
+  const std::int64_t rows = config.step.batch * config.step.accumulation;
+  const std::int64_t most = config.step.batch;
+  const std::int64_t most_bytes = memory.rank_bytes(config.world());
+  const auto fits = [&] { return memory.rank_bytes(config.world()) <= available; };
+  while (config.batch_is_automatic && !fits() && config.step.batch > 1) {
+    do
+      --config.step.batch;
+    while (rows % config.step.batch != 0);
+    config.step.accumulation = rows / config.step.batch;
+    memory = plan_run_memory(config);
+  }
+  if (!fits() && config.model.head_chunk_bytes > kHostHeadChunk) {
+    config.model.head_chunk_bytes = kHostHeadChunk;
+    config.notes.push_back(
+        fmt::format("logits: {} MiB of them at a time, as memory is short", kHostHeadChunk >> 20));
+    memory = plan_run_memory(config);
+  }
+  if (!config.batch_is_automatic) return memory;
+  config.options.batch.device_rows = config.step.batch;
+  constexpr double kMiB = 1 << 20;
+  const std::string need = fmt::format(
+      "{:.1f} MiB per device", static_cast<double>(memory.rank_bytes(config.world())) / kMiB);
+  const std::string there = fmt::format(
+      "{:.1f} are {}", static_cast<double>(available) / kMiB,
+      on_host ? "available"
+              : fmt::format("for tensors: a GPU's memory less {:.1f} for CUDA and its libraries{}",
+                            static_cast<double>(kLibraryMemory + kContextMemory) / kMiB,
+                            config.group.ranks_per_device > 1 ? ", shared by its ranks" : ""));
+  if (config.step.batch < most)
+    config.notes.push_back(
+        fmt::format("device-batch-size: {} rows instead, which need {}: {} need {:.1f}, {}",
+                    config.step.batch, need, most, static_cast<double>(most_bytes) / kMiB, there));
+  else if (!on_host)
+    config.notes.push_back(
+        fmt::format("device-batch-size: {} rows need {}, {}", config.step.batch, need, there));
+  return memory;
+}
+
+bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
+                             std::int64_t available, std::vector<std::string>& notes) {
+  if (config.options.save.mode == "wait" || !saves_between_steps(config)) return false;
+  const bool on_host = config.group.plugin == nullptr;
+  const std::int64_t need = (staging + (on_host ? planned : 0)) * config.world();
+  if (need <= available) return true;
+  constexpr double kGiB = 1 << 30;
+  const std::string numbers = fmt::format(
+      "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
+      "which {:.2f} GiB are copies; {:.2f} GiB are available",
+      static_cast<double>(need) / kGiB, static_cast<double>(staging * config.world()) / kGiB,
+      static_cast<double>(available) / kGiB);
+  if (config.options.save.mode == "background")
+    throw InputError(fmt::format("--save-mode background: {}: give auto or wait", numbers));
+  notes.push_back(numbers + ": training waits for each checkpoint");
+  return false;
+}
+
+void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
+  const std::int64_t bytes = plan.rank_bytes(config.world());
+  if (bytes <= available) return;
+  constexpr double kGiB = 1 << 30;
+  const double each = static_cast<double>(bytes) / kGiB;
+  throw InputError(fmt::format(
+      "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
+      "available{}: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
+      "({} layers of width {}), fewer --devices, or with several micro-steps --accumulate sharded",
+      config.world(), config.world() == 1 ? "" : "s", config.world() == 1 ? "s" : "",
+      each * config.world(), each, static_cast<double>(available) * config.world() / kGiB,
+      config.group.plugin == nullptr
+          ? ""
+          : fmt::format(
+                " (of each GPU, what is free less {:.2f} GiB for the kernels and buffers of "
+                "CUDA's libraries)",
+                static_cast<double>(kLibraryMemory) / kGiB),
+      config.step.batch, config.model.seq_len, config.model.n_layer, config.model.n_embd));
+}
+
+}  // namespace muo

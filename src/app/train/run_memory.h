@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/train/run_config.h"
+#include "runtime/arena.h"
+
+namespace muo {
+
+// What one rank of this run will need: the traced arena of a rank's training step and evaluation.
+// Ranks need the same to within their share of the sharded state; this is rank 0's.
+MemoryPlan plan_run_memory(const RunConfig& config);
+
+// What a save in the background takes besides, of the rank that needs most. Host memory.
+std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan);
+
+// Bytes that the system can give this process without swapping: MemAvailable of /proc/meminfo, less
+// where a control group's limit leaves less.
+std::int64_t available_memory();
+
+// Where --device-batch-size is automatic: the largest that divides the step's rows per device into
+// micro-steps, is no larger than resolve() gave, and fits into the `available` bytes of a rank
+// (memory_to_plan_per_rank()); 1 where none does. The step's tokens stay the same. A device whose
+// plan does not fit even so gets logits in chunks as small as the host's. What is smaller than
+// resolve() gave is noted, with the reason; on a device, what fits is noted as well.
+// Returns plan_run_memory() of what `config` then is, automatic or not.
+MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
+
+// What a training process on the host holds beside planned tensors and the staging memory of saves:
+// the program and its libraries (10 MiB of pages of their files); per device what products pack,
+// stacks of threads, batches on their way and the graphs' nodes; and, where saves have no staging
+// memory, the pieces in which they are written. Measured (docs/performance.md).
+std::int64_t process_base(int world, bool stages_saves);
+
+// --save-mode: whether training goes on while a checkpoint is written; not where the only one is
+// the last. That takes `staging` bytes of host memory on each rank besides the `planned` ones of
+// its device, which on the host are host memory too. auto: if they fit into the `available` bytes
+// of this process; else a line of `notes` says so. Throws InputError if `background` was asked for
+// and they do not fit.
+bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
+                             std::int64_t available, std::vector<std::string>& notes);
+
+// Throws InputError, with the numbers and the options to change, if plan.rank_bytes() do not fit
+// into the `available` bytes of a rank (available_memory_per_rank()).
+void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available);
+
+}  // namespace muo

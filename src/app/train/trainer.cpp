@@ -1,0 +1,371 @@
+#include "app/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/checkpoint/model_json.h"
+#include "app/train/evaluator.h"
+#include "app/train/sampler.h"
+#include "data/loader.h"
+#include "graphs/run_state.h"
+#include "graphs/warm_up.h"
+#include "kernels/gemm.h"
+#include "optim/number_place.h"
+#include "runtime/profile_range.h"
+
+namespace muo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
+constexpr std::int64_t kSampleTokens = 200;
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+double milliseconds(Clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+class RankTrainer {
+ public:
+  RankTrainer(RankContext& rank, TrainingRun& run)
+      : rank_(rank),
+        run_(run),
+        config_(run.config),
+        arena_(rank.device, plan_rank_memory(config_, run.params, run.plan, rank.rank),
+               rank.common),
+        state_(rank, config_, run.params, run.plan, arena_),
+        evaluator_(rank, *state_.eval, *run.corpus.val, config_.step.batch, config_.model.seq_len,
+                   config_.eval_rows()),
+        sampler_(run.corpus.train->size(), config_.model.seq_len, config_.rows_per_step(),
+                 config_.options.seed),
+        copied_(rank.device.make_event()) {}
+
+  void train() {
+    warm_up_and_capture(rank_, arena_, state_, config_.options.capture.graph);
+    if (is_logger() && !config_.options.run.graph_dot.empty())
+      state_.step.write_dot(config_.options.run.graph_dot);
+    const LoaderOptions loading = loader_options();
+    if (run_.saves_in_background) staging_.emplace(run_.saver, rank_, state_.update.state());
+    const auto slots =
+        rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
+    rank_.device.seal();
+    // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
+    rank_.barrier.arrive(
+        [this] {
+          if (!config_.options.numbers.gemm_table.empty())
+            save_gemm_table(config_.options.numbers.gemm_table);  // captures have met every product
+        },
+        "start-up");
+
+    rank_.progress.enter("the setting of its weights");
+    state_.initialize(run_.corpus.token_bytes);
+    step_ = restore_or_initialize();
+    next_logged_ = step_;
+    Loader loader(*run_.corpus.train, sampler_, loading_from(loading, step_),
+                  {slots->data(), static_cast<std::size_t>(slots->bytes())});
+    first_ = saved_ = step_;
+    if (run_.resume != nullptr) good_ = step_;
+    restart_clock();
+    started_ = saved_at_ = last_logged_;
+    for (; step_ < config_.iterations() && !stop_requested(); ++step_) {
+      between_steps();
+      one_step(loader);
+    }
+    rank_.progress.begin_step(step_);
+    finish_steps();
+    profiled_.reset();
+    settle();
+    save_last();
+    if (is_logger() && run_.too_many_skipped)
+      throw Error(
+          fmt::format("{} updates were skipped by step {}, more than --max-skipped {}: "
+                      "metrics.jsonl names them; "
+                      "the last checkpoint holds the weights of the last update that was "
+                      "committed; try a lower "
+                      "--matrix-lr, or --max-grad-norm",
+                      skipped_, step_, config_.options.guard.max_skipped));
+    // Before the evaluation, which may be long: nothing is lost if it fails.
+    if (run_.stop == 0 && !run_.too_many_skipped) {
+      if (*config_.options.evaluation.every > 0) evaluate();
+      if (*config_.options.evaluation.sample_every > 0) sample();
+    }
+  }
+
+ private:
+  [[nodiscard]] LoaderOptions loader_options() const {
+    return {.rank = rank_.rank,
+            .world = rank_.world,
+            .batch = config_.step.batch,
+            .seq_len = config_.model.seq_len,
+            .accumulation = config_.step.accumulation,
+            .first_step = 0};
+  }
+  static LoaderOptions loading_from(LoaderOptions options, std::int64_t step) {
+    options.first_step = step;
+    return options;
+  }
+  [[nodiscard]] bool is_logger() const { return rank_.rank == 0; }
+
+  std::int64_t restore_or_initialize() {
+    if (run_.resume == nullptr) {
+      if (run_.init_from == nullptr)
+        state_.initialize_weights(config_.options.seed);
+      else
+        load_weights(*run_.init_from);
+      return 0;
+    }
+    run_.resume->load(rank_.compute, state_.update.state());
+    state_.update.publish();
+    rank_.wait(rank_.compute);
+    const CheckpointInfo& info = run_.resume->info();
+    state_.set_counts({.step = info.step, .updates = info.updates, .statistics = info.statistics});
+    return info.step;
+  }
+
+  // Masters, and the replicas from them; the optimizer starts anew.
+  void load_weights(const Checkpoint& from) {
+    std::vector<StateEntry> masters = state_.update.state();
+    std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
+    from.load(rank_.compute, masters);
+    state_.update.publish();
+    rank_.wait(rank_.compute);
+  }
+
+  // All ranks see the same answer: the last to arrive asks.
+  bool stop_requested() {
+    rank_.progress.begin_step(step_);
+    if (is_logger())
+      run_.too_many_skipped =
+          config_.options.guard.max_skipped >= 0 && skipped_ > config_.options.guard.max_skipped;
+    const auto agree = [this] {
+      const SaveOptions& save = config_.options.save;
+      const double unsaved = seconds(Clock::now() - saved_at_);
+      run_.stop = run_.signal;
+      run_.time_to_save = save.minutes > 0 && unsaved >= 60 * save.minutes;
+      run_.long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval;
+      run_.ended_saves = run_.saver.take_results();
+    };
+    rank_.barrier.arrive(agree, "start of a step");
+    report_saves();
+    return run_.stop != 0 || run_.too_many_skipped;
+  }
+
+  void between_steps() {
+    if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
+    const TrainOptions& options = config_.options;
+    const bool evaluates = is_due(options.evaluation.every, step_) &&
+                           (step_ > first_ || step_ == 0 || run_.lost_evaluation);
+    const bool samples = is_due(options.evaluation.sample_every, step_) && step_ > first_;
+    const bool saves = step_ > saved_ && (is_due(options.save.every, step_) || run_.time_to_save ||
+                                          (evaluates && run_.long_evaluation));
+    if (!saves && !evaluates && !samples) return;
+    settle();
+    if (saves) save();
+    if (evaluates) evaluate();
+    if (samples) sample();
+    restart_clock();
+  }
+
+  // What the next one will take: as the last, or, before the first, as that many training tokens,
+  // of which it only does the forward third.
+  [[nodiscard]] double evaluation_seconds() const {
+    if (evaluation_seconds_ > 0 || step_ == first_) return evaluation_seconds_;
+    const double per_step = seconds(Clock::now() - started_) / static_cast<double>(step_ - first_);
+    return per_step / 3 * static_cast<double>(config_.eval_rows()) /
+           static_cast<double>(config_.rows_per_step());
+  }
+
+  void finish_steps() {
+    rank_.wait(rank_.compute);
+    log_finished();
+  }
+
+  // The steps so far are done and logged, and every replica holds their weights.
+  void settle() {
+    finish_steps();
+    state_.step.flush();
+    rank_.wait(rank_.compute);
+  }
+
+  // Opens or ends the range of --profile-steps, where no device has anything to do.
+  void profile() {
+    finish_steps();
+    rank_.barrier.arrive({}, "the profiled steps");
+    profiled_.reset();
+    if (is_logger() && step_ == config_.profile_begin)
+      profiled_.emplace(ProfileKind::kPhase, "profile");
+    rank_.barrier.arrive({}, "the profiled steps");
+    restart_clock();
+  }
+
+  void one_step(Loader& loader) {
+    const Batch batch = next(loader);
+    rank_.progress.enter("the step");
+    state_.step.run(batch.inputs, batch.targets, *copied_);
+    // In stream order the copies of this step follow the replay of the one before, so this waits
+    // for that, never for the replay just launched.
+    rank_.wait(*copied_);
+    loader.release();
+    log_finished();
+    if (is_due(config_.options.run.verify_sync_every, step_ + 1)) verify_sync();
+  }
+
+  Batch next(Loader& loader) {
+    rank_.progress.enter("the reading of a batch");
+    const RankProgress::Scope reading(Activity::kFiles);
+    return loader.next();
+  }
+
+  // Reports every step whose metrics are there: on a device that runs behind, all but the last.
+  void log_finished() {
+    if (!is_logger()) return;
+    std::int64_t count = 0;
+    while (state_.has_metrics(next_logged_ + count))
+      ++count;
+    if (count == 0) return;
+    const Clock::time_point now = Clock::now();
+    const double step_ms = milliseconds(now - last_logged_) / static_cast<double>(count);
+    last_logged_ = now;
+    for (; count > 0; --count, ++next_logged_) {
+      const MetricsRecord record = state_.metrics(next_logged_);
+      run_.logger.train(record, step_ms, bad_number(record));
+      skipped_ = record.step + 1 - record.updates;
+    }
+  }
+  [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
+    if (record.bad_rank < 0) return {};
+    return concat(
+        describe_number(find_number(run_.plan, record.bad_rank, record.bad_place), run_.params),
+        " on rank ", record.bad_rank);
+  }
+  void restart_clock() { last_logged_ = Clock::now(); }
+
+  void verify_sync() {
+    rank_.progress.enter("the comparison of weights");
+    state_.verify_sync();
+  }
+
+  void evaluate() {
+    rank_.progress.enter("the evaluation");
+    const ProfileRange range(ProfileKind::kPhase, "evaluation");
+    const Clock::time_point start = Clock::now();
+    const EvalResult result = evaluator_.run();
+    evaluation_seconds_ = seconds(Clock::now() - start);
+    if (!is_logger()) return;
+    run_.logger.eval(step_, result.loss, result.bpb);
+    run_.val_loss = result.loss;
+    run_.val_bpb = result.bpb;
+  }
+
+  void sample() {
+    rank_.progress.enter("sampling");
+    const ProfileRange range(ProfileKind::kPhase, "sample");
+    if (is_logger()) {
+      SamplingOptions options;
+      options.max_tokens = kSampleTokens;
+      // Another draw each time: one that falls into a loop says nothing of the model.
+      options.seed = config_.options.seed + static_cast<std::uint64_t>(step_);
+      run_.logger.sample(step_, sample_text(*state_.decoder, config_.model, "", options));
+    }
+    rank_.barrier.arrive({}, "sample");
+  }
+
+  void save() {
+    rank_.progress.enter("the saving of a checkpoint");
+    const ProfileRange range(ProfileKind::kPhase, "checkpoint");
+    const Clock::time_point start = Clock::now();
+    CheckpointInfo info;
+    info.step = step_;
+    const RunState::Counts counts = state_.counts();
+    info.updates = counts.updates;
+    info.statistics = counts.statistics;
+    info.seed = config_.options.seed;
+    info.tokens = step_ * config_.tokens_per_step();
+    info.data = data_identity(run_.corpus);
+    info.config = checkpoint_config(config_.model, config_.options);
+    if (staging_)
+      run_.saver.start(rank_, info, state_.update.state(), *staging_);
+    else
+      run_.saver.write(rank_, info, state_.update.state());
+    saved_ = step_;
+    saved_at_ = Clock::now();
+    held_up_ms_ = milliseconds(saved_at_ - start);
+  }
+
+  // Whatever stops the run after this, nothing is lost.
+  void save_last() {
+    await_saves();
+    if (good_ == step_) return;
+    last_chance_ = true;
+    save();
+    await_saves();
+  }
+
+  void await_saves() {
+    rank_.progress.enter("the saving of a checkpoint");
+    run_.saver.wait();
+    rank_.barrier.arrive([this] { run_.ended_saves = run_.saver.take_results(); }, "last save");
+    report_saves();
+  }
+
+  // What became of the saves that all ranks now know to have ended.
+  void report_saves() {
+    for (const SaveResult& save : run_.ended_saves) {
+      if (is_logger()) log_save(save);
+      if (save.failure.empty()) {
+        good_ = save.step;
+        continue;
+      }
+      if (last_chance_ || config_.options.save.on_error == "stop") throw_failure(rank_, save);
+      saved_ = std::max(first_, good_);
+    }
+  }
+
+  void log_save(const SaveResult& save) {
+    Logger& logger = run_.logger;
+    if (!save.failure.empty())
+      return logger.note(fmt::format("step {}: warning: {}", step_, save.failure));
+    const std::string waited =
+        save.step == saved_ ? fmt::format("; training waited {:.0f} ms", held_up_ms_) : "";
+    logger.note(fmt::format("step {}: checkpoint saved: {:.1f} MB in {:.2f} s{}", save.step,
+                            static_cast<double>(save.bytes) / 1e6, save.seconds, waited));
+    for (const std::string& note : save.notes)
+      logger.note(fmt::format("step {}: warning: {}", step_, note));
+  }
+
+  RankContext& rank_;
+  TrainingRun& run_;
+  const RunConfig& config_;
+  PlannedArena arena_;
+  RunState state_;
+  Evaluator evaluator_;
+  RowSampler sampler_;
+  std::unique_ptr<Event> copied_;
+  std::optional<ProfileRange> profiled_;
+  std::optional<CheckpointSaver::Staging> staging_;  // none: training waits for the disk
+  std::int64_t step_ = 0;
+  std::int64_t next_logged_ = 0;
+  std::int64_t skipped_ = 0;  // updates of the whole run, as rank 0 has read
+  std::int64_t first_ = 0;    // step of this process
+  std::int64_t saved_ = 0;    // no save is due that is not younger
+  std::int64_t good_ = -1;    // the newest on the disk, as far as is known; -1: none
+  bool last_chance_ = false;  // the save under way cannot be tried again
+  double held_up_ms_ = 0, evaluation_seconds_ = 0;
+  Clock::time_point started_, saved_at_, last_logged_;
+};
+
+}  // namespace
+
+void train_rank(RankContext& rank, TrainingRun& run) {
+  RankTrainer trainer(rank, run);
+  trainer.train();
+}
+
+}  // namespace muo

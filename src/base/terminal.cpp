@@ -1,0 +1,136 @@
+#include "base/terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+
+namespace muo {
+namespace {
+
+constexpr std::chrono::milliseconds kLivePause{100};
+constexpr std::chrono::seconds kLogPause{10};
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+int columns_of(int fd) {
+  if (fd < 0 || isatty(fd) == 0) return 0;
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// Bytes of the valid UTF-8 sequence that starts `text`; 0: none.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  const std::size_t length = lead < 0x80                    ? 1
+                             : lead >= 0xC2 && lead <= 0xDF ? 2
+                             : lead >= 0xE0 && lead <= 0xEF ? 3
+                             : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                            : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0U) != 0x80) return 0;
+  if (length == 1) return 1;
+  const unsigned second = byte(1);
+  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
+  const bool surrogate = lead == 0xED && second >= 0xA0;
+  const bool beyond = lead == 0xF4 && second >= 0x90;
+  const bool control = lead == 0xC2 && second < 0xA0;  // C1: terminals obey those, too
+  return overlong || surrogate || beyond || control ? 0 : length;
+}
+
+}  // namespace
+
+std::string progress_text(const Progress& p) {
+  const std::string total = std::to_string(p.iterations);
+  std::string out = fmt::format("step {:>{}}/{}  loss {:.4f}", p.done, total.size(), total, p.loss);
+  if (p.bytes_per_token > 0)
+    out += fmt::format("  {:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token);
+  out += fmt::format("  {} tokens/s", count_text(p.tokens_per_s));
+  const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
+  return out + fmt::format("  ETA {}", duration_text(left * p.step_ms / 1000));
+}
+
+std::string duration_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e10) return "?";
+  const auto s = static_cast<std::int64_t>(std::llround(seconds));
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+  return fmt::format("{}d{:02}h", s / 86400, s / 3600 % 24);
+}
+
+std::string count_text(double count) {
+  if (!std::isfinite(count)) return "?";
+  constexpr std::array kUnits = {"", "k", "M", "G", "T", "P", "E"};
+  std::size_t unit = 0;
+  // 999.5 and above would round to four digits.
+  while (std::abs(count) >= 999.5 && unit + 1 < kUnits.size()) {
+    count /= 1000;
+    ++unit;
+  }
+  const double size = std::abs(count);
+  if (unit == 0 && count == std::floor(count)) return fmt::format("{:.0f}", count);
+  return fmt::format("{:.{}f}{}", count, size < 9.995 ? 2 : size < 99.95 ? 1 : 0, kUnits.at(unit));
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    if (length == 0 || (first < 0x20 && first != '\n' && first != '\t') || first == 0x7F) {
+      out += '?';
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(1, length));
+  }
+  return out;
+}
+
+Terminal::Terminal(int fd, std::optional<int> columns)
+    : fd_(fd), columns_(columns.value_or(columns_of(fd))) {}
+
+void Terminal::progress(std::string_view text, bool urgent, Clock::time_point now) {
+  const bool live = columns_ > 0;
+  const auto pause = live ? Clock::duration(kLivePause) : Clock::duration(kLogPause);
+  if (!urgent && shown_ && now - *shown_ < pause) return;
+  shown_ = now;
+  if (live) {
+    // One column stays free: a full line would wrap, and then not be overwritten.
+    live_ = text.substr(0, static_cast<std::size_t>(columns_ - 1));
+    write(fmt::format("{}{}", kClearLine, live_));
+  } else {
+    write(fmt::format("{}\n", text));
+  }
+}
+
+void Terminal::lines(std::string_view text) {
+  std::string out(live_.empty() ? "" : kClearLine);
+  out += printable(text);
+  if (out.empty() || out.back() != '\n') out += '\n';
+  write(out + live_);
+}
+
+void Terminal::close() {
+  if (!live_.empty()) write("\n");
+  live_.clear();
+}
+
+void Terminal::write(std::string_view text) const {
+  if (fd_ < 0) return;
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd_, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace muo
