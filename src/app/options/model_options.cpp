@@ -28,108 +28,75 @@ std::int64_t choose_heads(std::int64_t width) {
 
 const std::array<GptField, kGptFields>& gpt_fields() {
   using Gpt = GptConfig;
-  constexpr double kMostLayers = 1024;
+  using enum OptionClass;
   constexpr double kMostWidth = 1 << 16;
-  constexpr double kMostRows = 1 << 20;
-  constexpr std::string_view kSwitch = "on|off";
+  const auto row = [](std::string_view name, OptionClass kind, std::string_view value,
+                      std::string_view help) {
+    return OptionGroup{kModelGroup}(name, kind, value, help, {});
+  };
+  const auto extra = [&](std::string_view name, bool Gpt::*member, std::string_view option,
+                         std::string_view help) {
+    return GptField{.name = name,
+                    .member = member,
+                    .by_preset = true,
+                    .option = row(option, kShape, "on|off", help)};
+  };
   static const std::array<GptField, kGptFields> kFields = {{
       {.name = "vocab_size", .member = &Gpt::vocab_size, .nanochat = "vocab_size"},
       {.name = "n_layer",
        .member = &Gpt::n_layer,
        .nanochat = "n_layer",
-       .option = "n-layer",
-       .value = "N",
-       .help = "layers, instead of --depth",
-       .low = 1,
-       .high = kMostLayers},
+       .option = row("n-layer", kShape, "N", "layers, instead of --depth").in(1, kMostLayers)},
       {.name = "n_embd",
        .member = &Gpt::n_embd,
        .nanochat = "n_embd",
-       .option = "n-embd",
-       .value = "N",
-       .help = "width, instead of --depth's",
-       .low = 1,
-       .high = kMostWidth,
-       .replaces = {"n-head", "n-kv-head"}},
+       .option = row("n-embd", kShape, "N", "width, instead of --depth's")
+                     .in(1, kMostWidth)
+                     .replacing({"n-head", "n-kv-head"})},
       {.name = "n_head",
        .member = &Gpt::n_head,
        .nanochat = "n_head",
-       .option = "n-head",
-       .value = "N",
-       .help = "query heads; must divide the width into even head sizes",
-       .low = 1,
-       .high = kMostWidth,
-       .replaces = {"n-kv-head"}},
+       .option =
+           row("n-head", kShape, "N", "query heads; must divide the width into even head sizes")
+               .in(1, kMostWidth)
+               .replacing({"n-kv-head"})},
       {.name = "n_kv_head",
        .member = &Gpt::n_kv_head,
        .nanochat = "n_kv_head",
-       .option = "n-kv-head",
-       .value = "N",
-       .help = "key and value heads; must divide the query heads",
-       .low = 1,
-       .high = kMostWidth},
+       .option = row("n-kv-head", kShape, "N", "key and value heads; must divide the query heads")
+                     .in(1, kMostWidth)},
       {.name = "seq_len",
        .member = &Gpt::seq_len,
        .nanochat = "sequence_len",
-       .option = "max-seq-len",
-       .value = "TOKENS",
-       .help = "length of a row, T; plain 256, nanochat 2048",
-       .low = 2,
-       .high = kMostRows,
-       .replaces = {"device-batch-size"}},
+       .option =
+           row("max-seq-len", kShape, "TOKENS", "length of a row, T; plain 256, nanochat 2048")
+               .in(2, 1 << 20)
+               .replacing({"device-batch-size"})},
       {.name = "softcap",
        .member = &Gpt::softcap,
-       .option = "softcap",
-       .value = "X",
-       .help = "logits are X tanh(logits / X); 0: off",
-       .kind = OptionClass::kCaptured,
-       .high = 1e6},
-      {.name = "value_embeddings",
-       .member = &Gpt::value_embeddings,
-       .by_preset = true,
-       .option = "value-embeddings",
-       .value = kSwitch,
-       .help = "gated token tables added to every other layer's values"},
-      {.name = "smear",
-       .member = &Gpt::smear,
-       .by_preset = true,
-       .option = "smear",
-       .value = kSwitch,
-       .help = "mix a part of the previous token's embedding in"},
-      {.name = "backout",
-       .member = &Gpt::backout,
-       .by_preset = true,
-       .option = "backout",
-       .value = kSwitch,
-       .help = "subtract a part of the middle layer's output at the end"},
-      {.name = "resid_lambdas",
-       .member = &Gpt::resid_lambdas,
-       .by_preset = true,
-       .option = "resid-lambdas",
-       .value = kSwitch,
-       .help = "learned weight of the residual stream at each layer"},
-      {.name = "x0_lambdas",
-       .member = &Gpt::x0_lambdas,
-       .by_preset = true,
-       .option = "x0-lambdas",
-       .value = kSwitch,
-       .help = "learned weight of the embedding added at each layer"},
+       .option =
+           row("softcap", kCaptured, "X", "logits are X tanh(logits / X); 0: off").in(0, 1e6)},
+      extra("value_embeddings", &Gpt::value_embeddings, "value-embeddings",
+            "gated token tables added to every other layer's values"),
+      extra("smear", &Gpt::smear, "smear", "mix a part of the previous token's embedding in"),
+      extra("backout", &Gpt::backout, "backout",
+            "subtract a part of the middle layer's output at the end"),
+      extra("resid_lambdas", &Gpt::resid_lambdas, "resid-lambdas",
+            "learned weight of the residual stream at each layer"),
+      extra("x0_lambdas", &Gpt::x0_lambdas, "x0-lambdas",
+            "learned weight of the embedding added at each layer"),
       {.name = "qk_scale",
        .member = &Gpt::qk_scale,
        .by_preset = true,
-       .option = "qk-scale",
-       .value = "X",
-       .help = "of normed queries and keys; plain 1, nanochat 1.2",
-       .kind = OptionClass::kCaptured,
-       .low = 1e-3,
-       .high = 1e3},
+       .option =
+           row("qk-scale", kCaptured, "X", "of normed queries and keys; plain 1, nanochat 1.2")
+               .in(1e-3, 1e3)},
       {.name = "window_pattern",
        .member = &Gpt::window_pattern,
        .nanochat = "window_pattern",
        .by_preset = true,
-       .option = "window-pattern",
-       .value = "LETTERS",
-       .help = "layers: L sees T, S a quarter; plain L, nanochat SSSL"},
+       .option = row("window-pattern", kShape, "LETTERS",
+                     "layers: L sees T, S a quarter; plain L, nanochat SSSL")},
       {.name = "rope_base", .member = &Gpt::rope_base},
   }};
   return kFields;

@@ -9,11 +9,14 @@
 #include <variant>
 #include <vector>
 
-#include "app/options/option_class.h"
+#include "app/options/option_row.h"
 #include "base/check.h"
 #include "model/gpt_config.h"
 
 namespace muo {
+
+inline constexpr std::string_view kModelGroup = "Model";
+inline constexpr double kMostLayers = 1024;
 
 // A field of GptConfig as a run keeps it: in checkpoints, as an option, in nanochat's files.
 struct GptField {
@@ -25,11 +28,7 @@ struct GptField {
   std::string_view nanochat = {};  // its name in nanochat's meta_*.json; empty: it has none
   bool by_preset = false;          // --model nanochat sets it; its switches are off in checkpoints
                                    // from before they were
-  // As an option of a run; without a name it is none.
-  std::string_view option = {}, value = {}, help = {};
-  OptionClass kind = OptionClass::kShape;
-  double low = 0, high = 0;
-  std::vector<std::string_view> replaces = {};  // see OptionRow
+  OptionRow option = {};           // without a name it is none; its field is bound by the table
 };
 
 // THE list of GptConfig's fields that make a model. dtype and what else changes speed, memory or
@@ -44,8 +43,7 @@ bool is_member(const GptField& field, Value GptConfig::*member) {
   return held != nullptr && *held == member;
 }
 
-// Calls visit(field, value of it in `config`) for every field. For lists of several models,
-// `Config` may be const.
+// Calls visit(field, value of it in `config`) for every field; `config` may be const.
 template <class Config, class Visit>
 void for_each_gpt_field(Config& config, const Visit& visit) {
   for (const GptField& field : gpt_fields())
@@ -54,6 +52,9 @@ void for_each_gpt_field(Config& config, const Visit& visit) {
 
 // A model by its depth, and what of it is told otherwise.
 struct ModelOptions {
+  // Of what neither depth nor preset sets, the default is told.
+  ModelOptions() { set(&GptConfig::softcap, told.softcap); }
+
   std::int64_t depth = 4;           // sets width and heads as nanochat does
   std::string preset = "nanochat";  // or "plain": the extras that are not told otherwise
 

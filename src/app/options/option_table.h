@@ -1,47 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <limits>
-#include <optional>
-#include <span>
-#include <string>
+#include <array>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include "app/options/option_class.h"
+#include "app/options/option_row.h"
 #include "app/options/options.h"
 
 namespace muo {
-
-// One option of a command: command line, config file, help and config.toml all follow this table,
-// so that none of them can disagree with another.
-struct OptionRow {
-  using Field =
-      std::variant<std::string*, std::vector<std::filesystem::path>*, bool*, std::int64_t*,
-                   std::uint64_t*, float*, double*, DType*, std::optional<std::int64_t>*,
-                   std::optional<double>*, std::optional<std::string>*, std::optional<DType>*>;
-
-  std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
-  std::string_view group;
-  OptionClass kind;
-  std::string_view value;  // placeholder in help, with the unit: "TOKENS"
-  std::string_view help;
-  Field field;  // the default is what it holds
-  // Of numbers; `never` also admits -1.
-  double low = 0, high = std::numeric_limits<double>::max();
-  bool never = false;
-  std::vector<std::string_view> choices = {};
-  std::string choices_help = {};  // further lines of help
-  // Options whose values from a config file lose their meaning when this one is given on the
-  // command line.
-  std::vector<std::string_view> replaces = {};
-  bool required = false;
-  bool positional = false;  // may be given without its name
-  bool saved = true;        // in config.toml
-  bool* is_told = nullptr;  // false: automatic, whatever the field holds
-};
 
 // The tables of the commands, bound to the fields of `options`, with defaults in them.
 std::vector<OptionRow> option_table(TrainOptions& options);
@@ -53,18 +19,22 @@ std::vector<OptionRow> option_table(PredictionOptions& options);  // the rest of
 std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);
 
-// Parses `values` into the row's field. `where` leads the message of the InputError that wrong
-// ones cause: "--depth" or "run.toml:3: depth".
-void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where);
+// --backend, --devices, --ranks-per-device, --comm.
+std::vector<OptionRow> device_rows(DeviceOptions& options, OptionClass kind);
 
-[[nodiscard]] bool is_list(const OptionRow& row);
-// All values that the option may have, if they are few words.
-[[nodiscard]] std::vector<std::string_view> values_of(const OptionRow& row);
-// The field's value as people write it: "0.02", "on", "auto".
-[[nodiscard]] std::string option_text(const OptionRow& row);
-
-// The candidate that is most like `name`; empty if none is close.
-[[nodiscard]] std::string_view nearest_name(std::string_view name,
-                                            std::span<const std::string_view> candidates);
+// What several tables share: bounds that keep every product of sizes in 64 bits (what a machine can
+// hold is far below), and names of groups.
+inline constexpr double kMostSteps = 1LL << 40;
+inline constexpr double kMostTokens = 1LL << 40;
+inline constexpr double kMostRows = 1 << 20;
+inline constexpr double kMostVocab = 1 << 24;
+inline constexpr std::string_view kDataGroup = "Data";
+inline constexpr std::string_view kDevicesGroup = "Devices";
+inline constexpr std::string_view kRunGroup = "Run directory, evaluation, checkpoints";
+// Groups of options that tell what is trained: what changes in them at --resume is listed.
+inline constexpr std::string_view kBatchGroup = "Batch and length";
+inline constexpr std::string_view kOptimizerGroup = "Optimizer";
+inline constexpr std::string_view kGuardGroup = "Numerics guard";
+inline constexpr std::array kTrainingGroups = {kBatchGroup, kOptimizerGroup, kGuardGroup};
 
 }  // namespace muo

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "app/checkpoint/model_json.h"
-#include "app/options/option_groups.h"
+#include "app/options/option_table.h"
 #include "app/options/option_table.h"
 #include "base/check.h"
 

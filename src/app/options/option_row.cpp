@@ -1,4 +1,4 @@
-#include "app/options/option_table.h"
+#include "app/options/option_row.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace muo {
+
+// What a change of an option asks of a training step that is captured already: whether a sweep over
+// it can replay the same graph.
+enum class OptionClass : std::uint8_t {
+  kOther,     // of a command that captures no training step
+  kHost,      // nothing: the step does not know it (data order, evaluation, saving, logging)
+  kMemory,    // nothing: read from device memory (HyperParameters)
+  kCaptured,  // another capture in the same memory: a constant of the graph, or its form
+  kShape,     // another memory plan as well: sizes of tensors, formats, devices
+};
+
+// One option of a command: command line, config file, help and config.toml all follow this, so that
+// none of them can disagree with another.
+struct OptionRow {
+  using Field =
+      std::variant<std::string*, std::vector<std::filesystem::path>*, bool*, std::int64_t*,
+                   std::uint64_t*, float*, double*, DType*, std::optional<std::int64_t>*,
+                   std::optional<double>*, std::optional<std::string>*, std::optional<DType>*>;
+
+  std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
+  std::string_view group;
+  OptionClass kind = OptionClass::kOther;
+  std::string_view value;  // placeholder in help, with the unit: "TOKENS"
+  std::string_view help;
+  Field field;  // the default is what it holds
+  // Of numbers; `never` also admits -1.
+  double low = 0, high = std::numeric_limits<double>::max();
+  bool never = false;
+  std::vector<std::string_view> choices = {};
+  std::string choices_help = {};  // further lines of help
+  // Options whose values from a config file lose their meaning when this one is given on the
+  // command line.
+  std::vector<std::string_view> replaces = {};
+  bool required = false;
+  bool positional = false;  // may be given without its name
+  bool saved = true;        // in config.toml
+  bool* is_told = nullptr;  // false: automatic, whatever the field holds
+
+  // For tables: the row with more said of it.
+  OptionRow in(double least, double most) && {
+    low = least, high = most;
+    return std::move(*this);
+  }
+  OptionRow or_never() && {
+    never = true;
+    return std::move(*this);
+  }
+  OptionRow one_of(std::vector<std::string_view> names, std::string summaries = {}) && {
+    choices = std::move(names), choices_help = std::move(summaries);
+    return std::move(*this);
+  }
+  OptionRow replacing(std::vector<std::string_view> names) && {
+    replaces = std::move(names);
+    return std::move(*this);
+  }
+  OptionRow needed() && {
+    required = true;
+    return std::move(*this);
+  }
+  OptionRow unsaved() && {
+    saved = false;
+    return std::move(*this);
+  }
+};
+
+// Makes the rows of one group.
+struct OptionGroup {
+  std::string_view name;
+
+  OptionRow operator()(std::string_view option, OptionClass kind, std::string_view value,
+                       std::string_view help, OptionRow::Field field) const {
+    return {
+        .name = option, .group = name, .kind = kind, .value = value, .help = help, .field = field};
+  }
+};
+
+// Parses `values` into the row's field. `where` leads the message of the InputError that wrong
+// ones cause: "--depth" or "run.toml:3: depth".
+void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where);
+
+[[nodiscard]] bool is_list(const OptionRow& row);
+// All values that the option may have, if they are few words.
+[[nodiscard]] std::vector<std::string_view> values_of(const OptionRow& row);
+// The field's value as people write it: "0.02", "on", "auto".
+[[nodiscard]] std::string option_text(const OptionRow& row);
+
+// The candidate that is most like `name`; empty if none is close.
+[[nodiscard]] std::string_view nearest_name(std::string_view name,
+                                            std::span<const std::string_view> candidates);
+
+}  // namespace muo
