@@ -10,7 +10,6 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/options/option_table.h"
-#include "app/options/option_table.h"
 #include "base/check.h"
 
 namespace muo {
