@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/gpt.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
 
 namespace muo {

@@ -8,7 +8,7 @@
 #include "graphs/step_phases.h"
 #include "model/gpt.h"
 #include "optim/sharded_step.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
 
 namespace muo {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
 
 namespace muo {

@@ -4,7 +4,7 @@
 
 #include "kernels/attention.h"
 #include "model/gpt_config.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace muo {
 

@@ -5,7 +5,7 @@
 
 #include "optim/newton_schulz_form.h"
 #include "optim/optimizer_version.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 

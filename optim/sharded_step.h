@@ -10,7 +10,7 @@
 #include "optim/gradient_tensors.h"
 #include "optim/sharding_plan.h"
 #include "optim/update_clock.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
 

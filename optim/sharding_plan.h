@@ -12,7 +12,7 @@
 #include "optim/optimizer_version.h"
 #include "optim/space.h"
 #include "optim/update_groups.h"
-#include "runtime/communicator.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/parameter.h"
 
 namespace muo {

@@ -6,7 +6,7 @@
 #include "app/commands.h"
 #include "app/train/backend.h"
 #include "app/train/inference.h"
-#include "app/train/sampler.h"
+#include "app/train/sample_text.h"
 #include "data/token_data.h"
 #include "graphs/warm_up.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/trace_order.h"
 
 namespace muo {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/common_memory.h"
-#include "runtime/communicator.h"
+#include "runtime/memory/common_memory.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/device.h"
 #include "runtime/plugin.h"
 #include "runtime/rank_progress.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/communicator.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/device.h"
 #include "runtime/rendezvous.h"
 

@@ -8,8 +8,8 @@
 #include "kernels/commit.h"
 #include "optim/sharded_step.h"
 #include "optim/sharding_plan.h"
-#include "runtime/arena.h"
-#include "runtime/collective.h"
+#include "runtime/memory/arena.h"
+#include "runtime/comm/collective.h"
 #include "runtime/trace.h"
 #include "support/plans.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/philox.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/trace_order.h"
 #include "support/errors.h"
 #include "support/graphs.h"

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/philox.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/host/host_device.h"
 #include "support/errors.h"
 #include "support/graphs.h"

@@ -2,12 +2,12 @@
 // written down here: they are what take_part() does, and where data goes is what share_work() says,
 // which are the kernel's own.
 
-#include "runtime/peer_protocol.h"
+#include "runtime/comm/peer_protocol.h"
 
 #include <gtest/gtest.h>
 
 #include "runtime/peer_model.h"
-#include "runtime/peer_work.h"
+#include "runtime/comm/peer_work.h"
 
 namespace muo {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace muo {
 namespace {

@@ -11,7 +11,7 @@
 #include "kernels/metrics.h"
 #include "optim/number_place.h"
 #include "optim/optimizer_options.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
 #include "runtime/trace.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "runtime/collective.h"
+#include "runtime/comm/collective.h"
 
 namespace muo {
 namespace {

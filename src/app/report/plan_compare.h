@@ -7,7 +7,7 @@
 #include "app/train/run_config.h"
 #include "optim/exposed_time.h"
 #include "optim/sharding_plan.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace muo {
 

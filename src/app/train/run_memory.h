@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/train/run_config.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace muo {
 

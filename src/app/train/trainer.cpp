@@ -10,7 +10,7 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/train/evaluator.h"
-#include "app/train/sampler.h"
+#include "app/train/sample_text.h"
 #include "data/loader.h"
 #include "graphs/run_state.h"
 #include "graphs/warm_up.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/cuda/nccl_handle.h"
 #include "runtime/cuda/nccl_library.h"
 

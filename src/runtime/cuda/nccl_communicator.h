@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/communicator.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/device.h"
 #include "runtime/rendezvous.h"
 #include "runtime/stream.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/cuda/peer_kernels.h"
-#include "runtime/peer_work.h"
+#include "runtime/comm/peer_work.h"
 
 namespace muo {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "runtime/communicator.h"
-#include "runtime/peer_protocol.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/peer_protocol.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/peer_work.h"
+#include "runtime/comm/peer_work.h"
 #include "runtime/stream.h"
 
 namespace muo::peer {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/collective.h"
+#include "runtime/comm/collective.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {

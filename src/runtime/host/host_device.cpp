@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "runtime/fake_memory.h"
+#include "runtime/memory/fake_memory.h"
 #include "runtime/host/host_stream.h"
 
 namespace muo {

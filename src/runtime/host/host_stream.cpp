@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 #include "runtime/host/host_graph.h"
 #include "runtime/profile_range.h"
 

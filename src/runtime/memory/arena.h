@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/common_memory.h"
+#include "runtime/memory/common_memory.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"

@@ -1,4 +1,4 @@
-#include "runtime/tensor_uses.h"
+#include "runtime/memory/tensor_uses.h"
 
 #include <algorithm>
 #include <iterator>

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/collective.h"
-#include "runtime/peer_protocol.h"
+#include "runtime/comm/collective.h"
+#include "runtime/comm/peer_protocol.h"
 
 namespace muo::peer {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace muo {
 

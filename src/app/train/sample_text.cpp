@@ -1,4 +1,4 @@
-#include "app/train/sampler.h"
+#include "app/train/sample_text.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "runtime/peer_work.h"
+#include "runtime/comm/peer_work.h"
 
 #include <algorithm>
 

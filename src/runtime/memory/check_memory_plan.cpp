@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/arena.h"
-#include "runtime/tensor_uses.h"
+#include "runtime/memory/arena.h"
+#include "runtime/memory/tensor_uses.h"
 
 namespace muo {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/common_memory.h"
+#include "runtime/memory/common_memory.h"
 
 #include "base/check.h"
 

@@ -1,10 +1,10 @@
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/fake_memory.h"
+#include "runtime/memory/fake_memory.h"
 
 namespace muo {
 namespace {

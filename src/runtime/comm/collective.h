@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/communicator.h"
+#include "runtime/comm/communicator.h"
 
 namespace muo {
 

@@ -1,4 +1,4 @@
-#include "runtime/collective.h"
+#include "runtime/comm/collective.h"
 
 #include <algorithm>
 #include <numeric>
