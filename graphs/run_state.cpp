@@ -7,6 +7,7 @@
 #include "graphs/initial_weights.h"
 #include "graphs/traced_plan.h"
 #include "kernels/fingerprint.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

@@ -10,6 +10,7 @@
 #include "graphs/step_graph.h"
 #include "kernels/metrics.h"
 #include "optim/sharded_step.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 

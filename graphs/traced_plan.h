@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/memory/arena.h"
+#include "runtime/memory/memory_plan.h"
 #include "runtime/trace.h"
 
 namespace muo {

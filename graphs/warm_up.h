@@ -1,7 +1,8 @@
 #pragma once
 
-#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
+#include "runtime/memory/arena.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 

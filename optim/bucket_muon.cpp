@@ -125,7 +125,7 @@ void BucketRun::fill_input(Stream& update, const Iteration& iteration, const Mem
   muon_input(update, {.x = x,
                       .row_norms = batch.row_norms,
                       .grad = exchanged ? compute_.part(exchanged_, batch.range)
-                                        : reduced_space_.part(reduced_, batch.range),
+                                        : reduced_ranges_.part(reduced_, batch.range),
                       .momentum = exchanged ? Tensor{} : state_.part(momentum_, batch.range),
                       .scalars = scalars_,
                       .normalisation = version_.normalisation});
@@ -153,9 +153,9 @@ void BucketRun::take_result(Stream& update, const Iteration& iteration,
     update.copy(batch.u, x);
   // The variance, which is small, has a mean of u's squares for each row or column.
   const Tensor looked_at = version_.factored_variance ? batch.new_variance : batch.u;
-  note_nonfinite(update, {.place = place_,
+  note_nonfinite(update, {.found = found_,
                           .x = looked_at,
-                          .base = places_.updates + batch.range.begin,
+                          .base = bases_.updates + batch.range.begin,
                           .stride = batch.u.numel() / looked_at.numel()});
 }
 

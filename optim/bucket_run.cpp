@@ -12,8 +12,8 @@ namespace muo {
 
 BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
                      const NewtonSchulzForm& form, std::span<const ParamSpec> params, Arena& arena,
-                     const GradientMemory& gradients, Tensor scalars, Tensor place,
-                     PlaceBases places)
+                     const GradientMemory& gradients, Tensor scalars, Tensor found,
+                     ValueIndexBases bases)
     : bucket_(bucket),
       version_(version),
       form_(form),
@@ -22,13 +22,14 @@ BucketRun::BucketRun(const RankContext& rank, const Bucket& bucket, const Optimi
       rank_(rank.rank),
       world_(rank.world),
       scalars_(scalars),
-      place_(place),
-      places_(places),
+      found_(found),
+      bases_(bases),
       full_({0, bucket.full_elements()}) {
   const std::int64_t full = bucket.full_elements();
   for (const Range block : blocks(bucket))
     segment_.add(segment_of_block(bucket, block, rank_));
-  compute_ = bucket.exchange == Exchange::kAllGather ? full_ : Space(owner_range(bucket, rank_));
+  compute_ =
+      bucket.exchange == Exchange::kAllGather ? full_ : ElementRanges(owner_range(bucket, rank_));
   state_ = bucket.state == StateAt::kElements ? segment_ : compute_;
   const auto run = [&](const char* what, std::int64_t n, MemoryCategory category,
                        DType dtype = DType::kF32) {
@@ -67,13 +68,13 @@ void BucketRun::allocate_gradients(Arena& arena, const GradientMemory& memory) {
   const std::int64_t full = full_.size();
   const bool alone = world_ == 1 || bucket_.reduction == Reduction::kAllReduce;
   const bool narrow = world_ > 1 && bucket_.gradient_wire != DType::kF32;
-  reduced_space_ = alone ? full_ : segment_;
+  reduced_ranges_ = alone ? full_ : segment_;
   if (memory.whole) {
     gradient_ = memory.whole.elements(0, full);
-    addend_ = memory.addend.elements(0, reduced_space_.size());
+    addend_ = memory.addend.elements(0, reduced_ranges_.size());
     if (narrow) gradient_wire_ = memory.wire.elements(0, full);
     reduced_ = arena.tensor({.name = bucket_.name + ".gradient_sum",
-                             .shape = {reduced_space_.size()},
+                             .shape = {reduced_ranges_.size()},
                              .category = MemoryCategory::kGradients,
                              .lifespan = memory.sums});
     return;
@@ -146,7 +147,7 @@ void BucketRun::reduce(Stream& comm, Tag tag, bool first) const {
     case Reduction::kReduceScatter:
       for (const Range block : blocks(bucket_)) {
         const Range own = segment_of_block(bucket_, block, rank_);
-        communicator_.reduce_scatter(comm, tag++, reduced_space_.part(out, own),
+        communicator_.reduce_scatter(comm, tag++, reduced_ranges_.part(out, own),
                                      full_.part(all, block));
       }
       break;
@@ -172,13 +173,13 @@ void BucketRun::add_squares(Stream& update, Tensor total) const {
   }
   sum_squares(update, {.out = total, .x = counted, .accumulate = true});
   note_nonfinite(
-      update, {.place = place_, .x = counted, .squares = total, .base = places_.gradients + first});
+      update, {.found = found_, .x = counted, .squares = total, .base = bases_.gradients + first});
 }
 
 void BucketRun::commit(Stream& update) const {
   const ProfileRange phase(ProfileKind::kPhase, "commit ", bucket_.name);
   for (const Piece& piece : pieces_) {
-    const Tensor grad = reduced_space_.part(reduced_, piece.range);
+    const Tensor grad = reduced_ranges_.part(reduced_, piece.range);
     if (bucket_.rule == UpdateRule::kAdamW)
       adamw(update, {.weight = master(piece.range),
                      .replica = committed_replica(piece.range),

@@ -3,13 +3,13 @@
 #include <span>
 #include <vector>
 
+#include "optim/element_ranges.h"
 #include "optim/newton_schulz.h"
-#include "optim/number_place.h"
+#include "optim/nonfinite_value.h"
 #include "optim/sharding_plan.h"
-#include "optim/space.h"
 #include "optim/update_clock.h"
-#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
+#include "runtime/memory/arena.h"
 #include "runtime/parameter.h"
 
 namespace muo {
@@ -29,7 +29,7 @@ class BucketRun {
  public:
   BucketRun(const RankContext& rank, const Bucket& bucket, const OptimizerVersion& version,
             const NewtonSchulzForm& form, std::span<const ParamSpec> params, Arena& arena,
-            const GradientMemory& gradients, Tensor scalars, Tensor place, PlaceBases places);
+            const GradientMemory& gradients, Tensor scalars, Tensor found, ValueIndexBases bases);
 
   // Flat, of `unit` and the units after it that continue its parameter.
   [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
@@ -111,12 +111,12 @@ class BucketRun {
   int rank_;
   int world_;
   Tensor scalars_;
-  Tensor place_;  // of the first number that is not finite (kernels/commit.h)
-  PlaceBases places_;
-  Space full_;
-  Space segment_;  // this rank's
-  Space state_;    // where this rank holds state and masters
-  Space compute_;  // where it computes
+  Tensor found_;  // the first value that is not finite (kernels/commit.h)
+  ValueIndexBases bases_;
+  ElementRanges full_;
+  ElementRanges segment_;  // this rank's
+  ElementRanges state_;    // where this rank holds state and masters
+  ElementRanges compute_;  // where it computes
 
   // What commit writes: masters, and the replica where that is another tensor.
   [[nodiscard]] Tensor master(Range range) const;
@@ -127,9 +127,9 @@ class BucketRun {
   Tensor weight_wire_;    // full space; absent where weights travel as they are
   Tensor gradient_;       // full space
   Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
-  Tensor reduced_;        // over reduced_space_; gradient_ itself where no other tensor is needed
-  Tensor addend_;         // over reduced_space_; absent unless every micro-step is reduced
-  Space reduced_space_;
+  Tensor reduced_;        // over reduced_ranges_; gradient_ itself where no other tensor is needed
+  Tensor addend_;         // over reduced_ranges_; absent unless every micro-step is reduced
+  ElementRanges reduced_ranges_;
   Tensor momentum_;  // Muon; over state_
   Tensor adam_m_;    // AdamW; over state_
   Tensor adam_v_;    // AdamW; over state_

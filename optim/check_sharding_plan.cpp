@@ -1,7 +1,7 @@
+#include "optim/check_sharding_plan.h"
+
 #include <algorithm>
 #include <string>
-
-#include "optim/sharding_plan.h"
 
 namespace muo {
 namespace {
@@ -225,7 +225,7 @@ void check_publish_order(const ShardingPlan& plan) {
 
 }  // namespace
 
-void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params) {
+void check_sharding_plan(const ShardingPlan& plan, std::span<const ParamSpec> params) {
   MUO_CHECK(plan.world >= 1, "sharding plan for world ", plan.world);
   for (const Bucket& bucket : plan.buckets) {
     require(!bucket.units.empty(), bucket, "no units");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/commit.h"
+#include "optim/check_sharding_plan.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
@@ -25,7 +26,7 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
       plan_(plan),
       needed_(params.size(), true),
       announced_(params.size(), true) {
-  check_plan(plan, params);
+  check_sharding_plan(plan, params);
   MUO_CHECK(plan.world == rank.world, "a plan for world ", plan.world, " at world ", rank.world);
   const auto bytes = [&](const char* name, std::size_t size) {
     return arena.tensor({.name = name,
@@ -38,7 +39,7 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
   hyper_ = bytes("hyper_parameters", sizeof(HyperParameters));
   statistics_ = bytes("loss_statistics", sizeof(LossStatistics));
   totals_ = arena.tensor({.name = "totals",
-                          .shape = {kRankPlaces + plan.world},
+                          .shape = {kRankIndices + plan.world},
                           .dtype = DType::kF64,
                           .category = MemoryCategory::kMetrics,
                           .lifespan = Lifespan::kRun});
@@ -52,7 +53,7 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
     state.run = std::make_unique<BucketRun>(
         rank, bucket, *plan.version, *plan.newton_schulz, params, arena,
         gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients}, scalars_,
-        totals_.row(kRankPlaces + rank.rank), place_bases(plan, b));
+        totals_.row(kRankIndices + rank.rank), value_index_bases(plan, b));
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
           &state.computed, &state.committed})

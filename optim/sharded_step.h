@@ -10,8 +10,8 @@
 #include "optim/gradient_tensors.h"
 #include "optim/sharding_plan.h"
 #include "optim/update_clock.h"
-#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
+#include "runtime/memory/arena.h"
 #include "runtime/parameter.h"
 
 namespace muo {
@@ -64,7 +64,7 @@ class ShardedStep {
   [[nodiscard]] Tensor statistics() const {
     return statistics_;
   }  // LossStatistics, state like step and updates
-  // (kRankPlaces + world) fp64: [0] this rank's loss, which the model writes before finish; after
+  // (kRankIndices + world) fp64: [0] this rank's loss, which the model writes before finish; after
   // it, sums over all ranks (kernels/commit.h).
   [[nodiscard]] Tensor totals() const { return totals_; }
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "optim/element_ranges.h"
 #include "optim/newton_schulz_form.h"
 #include "optim/number_formats.h"
 #include "optim/optimizer_version.h"
-#include "optim/space.h"
 #include "optim/update_groups.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/parameter.h"
@@ -157,11 +157,6 @@ void share_replicas(ShardingPlan& plan);
 // Numbers all collectives of a plan whose other fields are set, in the order of a step: of its
 // buckets, in every micro-step that reduces them, and of publish_order before or after them.
 void assign_tags(ShardingPlan& plan);
-
-// The rules of docs/spec/plan.md, "Valid plans": every element of every parameter updated exactly
-// once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered. Throws
-// Error.
-void check_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
 // Bytes of a bucket that a rank sends in a step, by phase, as Communicator::bytes_sent() counts
 // them: what an owner gathers, and what it scatters to others, counts as well.

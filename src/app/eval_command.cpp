@@ -10,6 +10,7 @@
 #include "app/train/inference.h"
 #include "app/train/run_config.h"
 #include "graphs/warm_up.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

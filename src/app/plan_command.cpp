@@ -10,6 +10,7 @@
 #include "app/report/prediction.h"
 #include "app/train/backend.h"
 #include "app/train/run_memory.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 

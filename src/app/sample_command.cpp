@@ -9,6 +9,7 @@
 #include "app/train/sample_text.h"
 #include "data/token_data.h"
 #include "graphs/warm_up.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 

@@ -25,6 +25,7 @@
 #include "base/terminal.h"
 #include "graphs/run_state.h"
 #include "kernels/gemm.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

@@ -15,19 +15,19 @@ void agree_commit(Stream& stream, const AgreeCommitArgs& args) {
   static_cast<void>(args.hyper.as_struct<HyperParameters>());
   ArgumentCheck check("agree_commit");
   check.rank("totals", args.totals, 1, "(2 + world)", DType::kF64);
-  check.that(args.totals.numel() > kRankPlaces, "totals has no place for any rank");
+  check.that(args.totals.numel() > kRankIndices, "totals is too short for a rank");
   agree.submit(stream, args,
                {.writes = {args.scalars, args.statistics}, .reads = {args.hyper, args.totals}});
 }
 
 void note_nonfinite(Stream& stream, const NoteNonfiniteArgs& args) {
   ArgumentCheck check("note_nonfinite");
-  check.tensor("place", args.place, {}, DType::kF64);
+  check.tensor("found", args.found, {}, DType::kF64);
   check.any_shape("x", args.x);
   if (args.squares) check.tensor("squares", args.squares, {}, DType::kF64);
-  check.that(args.base >= 0 && args.stride > 0, "a place below 0");
+  check.that(args.base >= 0 && args.stride > 0, "an index below 0");
   if (args.x.numel() == 0) return;
-  note.submit(stream, args, {.writes = {args.place}, .reads = {args.x, args.squares}});
+  note.submit(stream, args, {.writes = {args.found}, .reads = {args.x, args.squares}});
 }
 
 }  // namespace muo

@@ -9,13 +9,13 @@ namespace muo {
 // Whether a step's update is committed, as every rank decides from the same totals (decision
 // compute-then-commit).
 
-// The totals of a step: (kRankPlaces + world) fp64, summed over ranks.
+// The totals of a step: (kRankIndices + world) fp64, summed over ranks.
 inline constexpr std::int64_t kLossTotal = 0;
 inline constexpr std::int64_t kSquaresTotal = 1;  // of the reduced gradients
-// One element per rank, which that rank alone writes: 0, or kNoPlace - place of the first number
+// One element per rank, which that rank alone writes: 0, or kNoIndex - index of the first value
 // that is not finite among those it holds.
-inline constexpr std::int64_t kRankPlaces = 2;
-inline constexpr double kNoPlace = 9007199254740992.0;  // 2^53: every integer below is an fp64
+inline constexpr std::int64_t kRankIndices = 2;
+inline constexpr double kNoIndex = 9007199254740992.0;  // 2^53: every integer below is an fp64
 
 inline constexpr double kLargestSquares = 3.4028234663852886e38;  // that fit into fp32
 // Finite, and its square is.
@@ -59,7 +59,7 @@ MUO_HOST_DEVICE inline void decide(const HyperParameters& hyper, const double* t
   const double loss = totals[kLossTotal];
   const double squares = totals[kSquaresTotal];
   bool finite = loss - loss == 0.0 && squares <= kLargestSquares;
-  for (std::int64_t i = kRankPlaces; i < count; ++i)
+  for (std::int64_t i = kRankIndices; i < count; ++i)
     finite = finite && totals[i] == 0.0;
   scalars.loss_deviations = scalars.norm_deviations = 0;
   scalars.gradient_scale = 1;
@@ -84,15 +84,15 @@ struct AgreeCommitArgs {
   Tensor scalars;     // StepScalars, in-out
   Tensor statistics;  // LossStatistics, in-out
   Tensor hyper;       // HyperParameters
-  Tensor totals;      // (kRankPlaces + world) fp64
+  Tensor totals;      // (kRankIndices + world) fp64
 };
 void agree_commit(Stream& stream, const AgreeCommitArgs& args);
 
-// place <- max(place, kNoPlace - (base + i * stride)) for the first i where x[i] is not finite, or
+// found <- max(found, kNoIndex - (base + i * stride)) for the first i where x[i] is not finite, or
 // too large for its square; nothing if there is none. `squares`, if given, is sum_squares of x and
 // perhaps of more: where that fits into fp32 x is not read.
 struct NoteNonfiniteArgs {
-  Tensor place;         // () fp64, in-out; 0 at first
+  Tensor found;         // () fp64, in-out; 0 at first
   Tensor x;             // any shape, fp32
   Tensor squares = {};  // () fp64
   std::int64_t base = 0;

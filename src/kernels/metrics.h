@@ -21,7 +21,7 @@ struct MetricsRecord {
   float gradient_scale = 1;  // clipping
   // Not finite: the first place that a rank has found (ShardedStep::find), and the rank; -1: none.
   std::int32_t bad_rank = -1;
-  std::int64_t bad_place = -1;
+  std::int64_t bad_index = -1;
   float lr_multiplier = 0;
   float muon_momentum = 0;
   float muon_weight_decay = 0;
@@ -46,18 +46,18 @@ MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double
   record.grad_norm = sqrt(totals[kSquaresTotal]);
   double highest = 0;  // the lowest place
   record.bad_rank = -1;
-  for (std::int64_t i = kRankPlaces; i < count; ++i)
+  for (std::int64_t i = kRankIndices; i < count; ++i)
     if (totals[i] > highest) {
       highest = totals[i];
-      record.bad_rank = static_cast<std::int32_t>(i - kRankPlaces);
+      record.bad_rank = static_cast<std::int32_t>(i - kRankIndices);
     }
-  record.bad_place = highest > 0 ? static_cast<std::int64_t>(kNoPlace - highest) : -1;
+  record.bad_index = highest > 0 ? static_cast<std::int64_t>(kNoIndex - highest) : -1;
 }
 
 // ring[step % slots] <- the record. Before finish_step.
 struct WriteMetricsArgs {
   Tensor ring;     // (slots * sizeof(MetricsRecord)) bytes, pinned
-  Tensor totals;   // (kRankPlaces + world) fp64 (kernels/commit.h)
+  Tensor totals;   // (kRankIndices + world) fp64 (kernels/commit.h)
   Tensor scalars;  // StepScalars
 };
 void write_metrics(Stream& stream, const WriteMetricsArgs& args);

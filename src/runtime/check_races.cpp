@@ -1,10 +1,11 @@
+#include "runtime/check_races.h"
+
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/memory/arena.h"
 #include "runtime/trace_order.h"
 
 namespace muo {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/train/inference.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

@@ -11,6 +11,7 @@
 #include "app/train/backend.h"
 #include "app/train/inference.h"
 #include "app/train/run_memory.h"
+#include "runtime/memory/memory_plan.h"
 #include "support/errors.h"
 #include "support/program.h"
 

@@ -12,6 +12,7 @@
 #include "app/options/option_table.h"
 #include "app/train/run_config.h"
 #include "graphs/run_state.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

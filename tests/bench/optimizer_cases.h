@@ -172,7 +172,7 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
     const Tensor scalars = make.structure(committing_scalars()),
                  hyper = make.structure(some_hyper_parameters()),
                  statistics = make.structure(LossStatistics{}),
-                 totals = make.zeros({kRankPlaces + 1}, DType::kF64),
+                 totals = make.zeros({kRankIndices + 1}, DType::kF64),
                  clock = make.structure(PhaseClock{}),
                  ring = make.zeros({4 * static_cast<std::int64_t>(sizeof(MetricsRecord))},
                                    DType::kBytes);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "graphs/warm_up.h"
+#include "runtime/memory/memory_plan.h"
 #include "runtime/plugin.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"

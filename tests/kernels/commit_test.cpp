@@ -23,7 +23,7 @@ struct Guard {
   HostTensor scalars{{static_cast<std::int64_t>(sizeof(StepScalars))}, DType::kBytes};
   HostTensor statistics{{static_cast<std::int64_t>(sizeof(LossStatistics))}, DType::kBytes};
   HostTensor hyper{{static_cast<std::int64_t>(sizeof(HyperParameters))}, DType::kBytes};
-  HostTensor totals{{kRankPlaces + 2}, DType::kF64};
+  HostTensor totals{{kRankIndices + 2}, DType::kF64};
   KernelStream stream;
 
   explicit Guard(const HyperParameters& h = HyperParameters()) {
@@ -35,8 +35,8 @@ struct Guard {
   [[nodiscard]] const LossStatistics& seen() const {
     return *statistics.tensor().as_struct<LossStatistics>();
   }
-  void decide_on(double loss, double squares, double place = 0) {
-    const double values[] = {loss, squares, 0.0, place};
+  void decide_on(double loss, double squares, double found = 0) {
+    const double values[] = {loss, squares, 0.0, found};
     std::copy_n(values, 4, totals.tensor().as<double>());
     agree_commit(stream,
                  {.scalars = scalars, .statistics = statistics, .hyper = hyper, .totals = totals});
@@ -53,7 +53,7 @@ TEST(AgreeCommit, OnlyFiniteTotalsCommit) {
                             {-kInfinity, 1, 0, 0},
                             {1, largest, 0, 1},
                             {1, std::nextafter(largest, kInfinity), 0, 0},
-                            {2.5, 1, kNoPlace - 7, 0}};  // a rank has found something
+                            {2.5, 1, kNoIndex - 7, 0}};  // a rank has found something
   for (const auto& row : rows) {
     guard.decide_on(row[0], row[1], row[2]);
     const int commits = row[3] > 0 ? 1 : 0;
@@ -131,47 +131,47 @@ TEST(AgreeCommit, GradientsAreScaledDownToTheLargestNormAllowed) {
   EXPECT_EQ(free.s().gradient_scale, 1);
 }
 
-TEST(NoteNonfinite, KeepsTheLowestPlace) {
+TEST(NoteNonfinite, KeepsTheLowestIndex) {
   KernelStream stream;
   constexpr float kBad = std::numeric_limits<float>::quiet_NaN();
-  const HostTensor place({1}, DType::kF64);
-  const auto found = [&] { return kNoPlace - place.values<double>()[0]; };
+  const HostTensor total({1}, DType::kF64);
+  const auto found = [&] { return kNoIndex - total.values<double>()[0]; };
   for (const std::int64_t n : {1, 7, 1003, 100003}) {
-    place.values<double>()[0] = 0;
+    total.values<double>()[0] = 0;
     const HostTensor x = random_tensor({n}, "x");
-    note_nonfinite(stream, {.place = place.tensor().row(0), .x = x, .base = 5});
-    EXPECT_EQ(place.values<double>()[0], 0) << n;
+    note_nonfinite(stream, {.found = total.tensor().row(0), .x = x, .base = 5});
+    EXPECT_EQ(total.values<double>()[0], 0) << n;
     for (const std::int64_t bad : {n - 1, n / 2, n / 3}) {
       x.values()[static_cast<std::size_t>(bad)] = kBad;
-      note_nonfinite(stream, {.place = place.tensor().row(0), .x = x, .base = 5});
+      note_nonfinite(stream, {.found = total.tensor().row(0), .x = x, .base = 5});
       EXPECT_EQ(found(), 5 + bad) << n;
     }
-    note_nonfinite(stream, {.place = place.tensor().row(0), .x = x, .base = 1000});
+    note_nonfinite(stream, {.found = total.tensor().row(0), .x = x, .base = 1000});
     EXPECT_EQ(found(), 5 + n / 3) << "another, behind it";
   }
-  place.values<double>()[0] = 0;
+  total.values<double>()[0] = 0;
   const HostTensor rows = random_tensor({6}, "rows");
   rows.values()[4] = 2e19F;  // finite, but its square is not
-  note_nonfinite(stream, {.place = place.tensor().row(0), .x = rows, .base = 100, .stride = 10});
+  note_nonfinite(stream, {.found = total.tensor().row(0), .x = rows, .base = 100, .stride = 10});
   EXPECT_EQ(found(), 140);
 }
 
 TEST(NoteNonfinite, LooksOnlyWhereTheSquaresAreNotFinite) {
   KernelStream stream;
-  const HostTensor place({1}, DType::kF64);
+  const HostTensor total({1}, DType::kF64);
   const HostTensor squares({1}, DType::kF64);
   const HostTensor x = random_tensor({1003}, "x");
   x.values()[17] = -std::numeric_limits<float>::infinity();
-  const auto note = [&](double total) {
-    squares.values<double>()[0] = total;
-    place.values<double>()[0] = 0;
+  const auto note = [&](double sum) {
+    squares.values<double>()[0] = sum;
+    total.values<double>()[0] = 0;
     note_nonfinite(stream,
-                   {.place = place.tensor().row(0), .x = x, .squares = squares.tensor().row(0)});
-    return place.values<double>()[0];
+                   {.found = total.tensor().row(0), .x = x, .squares = squares.tensor().row(0)});
+    return total.values<double>()[0];
   };
   EXPECT_EQ(note(12.5), 0);
-  for (const double total : {kInfinity, kNan, 1e39})
-    EXPECT_EQ(kNoPlace - note(total), 17) << total;
+  for (const double sum : {kInfinity, kNan, 1e39})
+    EXPECT_EQ(kNoIndex - note(sum), 17) << sum;
 }
 
 }  // namespace

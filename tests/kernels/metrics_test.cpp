@@ -20,7 +20,7 @@ struct Ring {
   KernelStream stream;
   HostTensor ring{{kSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))}, DType::kBytes};
   HostTensor scalars{{static_cast<std::int64_t>(sizeof(StepScalars))}, DType::kBytes};
-  HostTensor totals{{kRankPlaces + 3}, DType::kF64};
+  HostTensor totals{{kRankIndices + 3}, DType::kF64};
 
   double places[3] = {};
 
@@ -42,7 +42,7 @@ struct Ring {
     *scalars.tensor().as_struct<StepScalars>() = s;
     totals.values<double>()[0] = 2.5 + static_cast<double>(step);
     totals.values<double>()[1] = 2.0;
-    std::copy_n(places, 3, totals.tensor().as<double>() + kRankPlaces);
+    std::copy_n(places, 3, totals.tensor().as<double>() + kRankIndices);
     write_metrics(stream, {.ring = ring, .totals = totals, .scalars = scalars});
   }
 };
@@ -71,12 +71,12 @@ TEST(WriteMetrics, FillsTheSlotOfTheStep) {
 TEST(WriteMetrics, NamesTheRankWithTheLowestPlace) {
   Ring ring;
   ring.write(0, 0, 1);
-  EXPECT_EQ(ring.record(0).bad_place, -1);
+  EXPECT_EQ(ring.record(0).bad_index, -1);
   EXPECT_EQ(ring.record(0).bad_rank, -1);
-  ring.places[1] = kNoPlace - 123456789;
-  ring.places[2] = kNoPlace - 12345678901;
+  ring.places[1] = kNoIndex - 123456789;
+  ring.places[2] = kNoIndex - 12345678901;
   ring.write(1, 1, 0);
-  EXPECT_EQ(ring.record(1).bad_place, 123456789);
+  EXPECT_EQ(ring.record(1).bad_index, 123456789);
   EXPECT_EQ(ring.record(1).bad_rank, 1);
 }
 

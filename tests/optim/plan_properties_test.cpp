@@ -6,10 +6,11 @@
 
 #include "base/philox.h"
 #include "kernels/commit.h"
+#include "optim/check_sharding_plan.h"
 #include "optim/sharded_step.h"
 #include "optim/sharding_plan.h"
-#include "runtime/memory/arena.h"
 #include "runtime/comm/collective.h"
+#include "runtime/memory/arena.h"
 #include "runtime/trace.h"
 #include "support/plans.h"
 
@@ -154,7 +155,7 @@ TEST(PlanProperties, EveryParameterIsUpdatedOnceAtEveryWorld) {
       double balanced = 0;
       for (const std::string_view strategy : strategy_names()) {
         const ShardingPlan plan = make_sharding_plan(params, world, strategy);
-        EXPECT_NO_THROW(check_plan(plan, params)) << strategy;
+        EXPECT_NO_THROW(check_sharding_plan(plan, params)) << strategy;
         expect_valid(plan, params);
         if (strategy == "stacked") stacked = plan_cost(plan, params).balance;
         if (strategy == "balanced") balanced = plan_cost(plan, params).balance;
@@ -188,7 +189,7 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
         for (int r = 0; r < world; ++r)
           ranks.push_back(recorded_step(plan, params, r));
         expect_one_total_order(ranks);
-        const std::int64_t totals_bytes = (kRankPlaces + world) * size_of(DType::kF64);
+        const std::int64_t totals_bytes = (kRankIndices + world) * size_of(DType::kF64);
         const std::int64_t totals = std::int64_t{2} * (totals_bytes * (world - 1) / world);
         for (std::size_t r = 0; r < ranks.size(); ++r)
           EXPECT_EQ(ranks[r].bytes_sent(), cost.sent_bytes[r] + totals) << "rank " << r;

@@ -113,7 +113,7 @@ TEST(ShardedStep, CommonReplicasChangeNothingButWhatIsSent) {
         share_replicas(run.plan);
         const std::string what = plan.strategy + ", world " + std::to_string(world);
         const PlanCost cost = plan_cost(run.plan, params);
-        const std::int64_t totals = (kRankPlaces + world) * size_of(DType::kF64);
+        const std::int64_t totals = (kRankIndices + world) * size_of(DType::kF64);
         for (int form = 0; form < 4; ++form) {
           run.graph = form > 0;
           if (form > 1) run.random_order_seed = static_cast<std::uint64_t>(form);
@@ -267,7 +267,7 @@ TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
       const ToyRun run = toy(world, strategy, 2);
       const PlanCost cost = plan_cost(run.plan, run.params);
       const std::vector<ToyRank> ranks = run_toy(run);
-      const std::int64_t totals_bytes = (kRankPlaces + world) * size_of(DType::kF64);
+      const std::int64_t totals_bytes = (kRankIndices + world) * size_of(DType::kF64);
       const std::int64_t totals = std::int64_t{2} * (totals_bytes * (world - 1) / world);
       for (std::size_t r = 0; r < ranks.size(); ++r)
         EXPECT_EQ(ranks[r].sent_bytes, 2 * (cost.sent_bytes[r] + totals))

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "model/parameters.h"
+#include "optim/check_sharding_plan.h"
 #include "support/errors.h"
 #include "support/plans.h"
 #include "support/toy_step.h"
@@ -132,7 +133,7 @@ TEST(ShardingPlan, TenThousandMatricesOnAThousandRanks) {
     const ShardingPlan plan = make_sharding_plan(params, 1024, strategy);
     const PlanCost cost = plan_cost(plan, params);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    check_plan(plan, params);
+    check_sharding_plan(plan, params);
     std::cout << strategy << ": " << seconds.count() << " s, " << plan.buckets.size()
               << " buckets, balance " << cost.balance << "\n";
     if (strategy == "stacked") stacked = cost.balance;
@@ -161,7 +162,7 @@ TEST(ShardingPlan, PublishesBeforeAllElseWherePipelined) {
   const std::vector<ParamSpec> params = gpt_params(8, 128);
   const ShardingPlan simple = make_sharding_plan(params, 4, "balanced");
   const ShardingPlan plan = make_sharding_plan(params, 4, "balanced", {}, Gather::kPipelined);
-  check_plan(plan, params);
+  check_sharding_plan(plan, params);
   EXPECT_EQ(plan.publish_order, simple.publish_order);
   Tag tag = 0;
   for (const std::size_t b : plan.publish_order)
@@ -182,14 +183,14 @@ TEST(ShardingPlan, MuonUpdatesMatricesOnly) {
   EXPECT_THROW(static_cast<void>(make_sharding_plan(params, 2, "stacked")), Error);
 }
 
-// Plants a defect into a valid plan; returns what check_plan says.
+// Plants a defect into a valid plan; returns what check_sharding_plan says.
 template <class Plant>
 std::string defect(const ShardingPlan& valid, const std::vector<ParamSpec>& params,
                    const Plant& plant) {
-  check_plan(valid, params);
+  check_sharding_plan(valid, params);
   ShardingPlan plan = valid;
   plant(plan);
-  return message_of<Error>([&] { check_plan(plan, params); });
+  return message_of<Error>([&] { check_sharding_plan(plan, params); });
 }
 
 class PlantedDefect : public testing::Test {

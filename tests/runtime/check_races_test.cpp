@@ -1,3 +1,5 @@
+#include "runtime/check_races.h"
+
 #include <gtest/gtest.h>
 
 #include <chrono>

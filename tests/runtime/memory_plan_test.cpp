@@ -1,3 +1,5 @@
+#include "runtime/memory/memory_plan.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,8 +10,9 @@
 
 #include "base/check.h"
 #include "base/philox.h"
-#include "runtime/memory/arena.h"
 #include "runtime/host/host_device.h"
+#include "runtime/memory/arena.h"
+#include "runtime/memory/check_memory_plan.h"
 #include "support/errors.h"
 #include "support/graphs.h"
 
@@ -170,9 +173,10 @@ TEST(CheckPlan, MemorySharedTooEarlyIsAnError) {
     t.one->copy(out, a);
   });
   MemoryPlan plan = t.plan();
-  EXPECT_NO_THROW(check_plan(plan, t.arena, t.traces()));
+  EXPECT_NO_THROW(check_memory_plan(plan, t.arena, t.traces()));
   plan.offsets[1] = plan.offsets[0] + 768;
-  const std::string message = message_of<Error>([&] { check_plan(plan, t.arena, t.traces()); });
+  const std::string message =
+      message_of<Error>([&] { check_memory_plan(plan, t.arena, t.traces()); });
   EXPECT_NE(message.find("'copy' (node 2) uses 'early' after 'intruder'"), std::string::npos)
       << message;
 }
@@ -204,7 +208,7 @@ TEST(CheckPlan, MemorySharedAcrossStreamsWithoutAnEventIsAnErrorThereAndAtCaptur
   };
   EXPECT_NO_THROW(capture_planned());
   plan.offsets[1] = plan.offsets[0];
-  EXPECT_THROW(check_plan(plan, t.arena, t.traces()), Error);
+  EXPECT_THROW(check_memory_plan(plan, t.arena, t.traces()), Error);
   EXPECT_THROW(capture_planned(), Error);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "runtime/memory/arena.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

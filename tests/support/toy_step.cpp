@@ -9,10 +9,12 @@
 
 #include "base/philox.h"
 #include "kernels/metrics.h"
-#include "optim/number_place.h"
+#include "optim/nonfinite_value.h"
 #include "optim/optimizer_options.h"
-#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
+#include "runtime/memory/arena.h"
+#include "runtime/memory/check_memory_plan.h"
+#include "runtime/memory/memory_plan.h"
 #include "runtime/trace.h"
 
 namespace muo::test {
@@ -115,7 +117,7 @@ ToyRank result_of(const ToyRun& run, const ShardedStep& step) {
   fill_record(result.scalars, totals, step.totals().numel(), record);
   if (record.bad_rank >= 0)
     result.bad_number =
-        describe_number(find_number(run.plan, record.bad_rank, record.bad_place), run.params);
+        describe_value(locate_value(run.plan, record.bad_rank, record.bad_index), run.params);
   return result;
 }
 
@@ -126,7 +128,7 @@ MemoryPlan plan_rank(const ToyRun& run, int rank) {
   const std::unique_ptr<Graph> graph = tracing.context().compute.capture([&] { step.enqueue(); });
   const std::vector<const GraphTrace*> graphs = {&graph->trace()};
   MemoryPlan plan = plan_memory(arena, graphs);
-  check_plan(plan, arena, graphs);
+  check_memory_plan(plan, arena, graphs);
   return plan;
 }
 

@@ -56,7 +56,7 @@ struct ToyRank {
   // What forward saw: a checksum of each weight, in each step, in order.
   std::vector<std::uint64_t> seen;
   StepScalars scalars;
-  std::string bad_number;       // describe_number of what the last step found, empty: nothing
+  std::string bad_number;       // describe_value of what the last step found, empty: nothing
   double squares = 0;           // of the last step's gradient
   std::int64_t sent_bytes = 0;  // in all steps, as the communicator counts them, before replicas
                                 // that the last one left behind are published

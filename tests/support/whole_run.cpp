@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "graphs/warm_up.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo::test {
 namespace {

@@ -17,6 +17,7 @@
 #include "kernels/fingerprint.h"
 #include "optim/sharded_step.h"
 #include "optim/strategies/strategies.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

@@ -8,6 +8,7 @@
 #include "optim/exposed_time.h"
 #include "optim/sharding_plan.h"
 #include "runtime/memory/arena.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 

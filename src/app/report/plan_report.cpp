@@ -16,6 +16,7 @@
 #include "app/train/scaling.h"
 #include "base/text_table.h"
 #include "graphs/run_state.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "graphs/run_state.h"
 #include "graphs/warm_up.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "app/train/backend.h"
 #include "graphs/traced_plan.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

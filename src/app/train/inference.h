@@ -7,6 +7,7 @@
 #include "app/checkpoint/checkpoint.h"
 #include "graphs/decoder.h"
 #include "graphs/eval_graph.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 

@@ -11,6 +11,7 @@
 #include "app/train/backend.h"
 #include "base/check.h"
 #include "graphs/run_state.h"
+#include "runtime/memory/memory_plan.h"
 #include "runtime/trace.h"
 
 namespace muo {

@@ -6,6 +6,7 @@
 
 #include "app/train/run_config.h"
 #include "runtime/memory/arena.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 

@@ -15,7 +15,8 @@
 #include "graphs/run_state.h"
 #include "graphs/warm_up.h"
 #include "kernels/gemm.h"
-#include "optim/number_place.h"
+#include "optim/nonfinite_value.h"
+#include "runtime/memory/memory_plan.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
@@ -242,7 +243,7 @@ class RankTrainer {
   [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
     if (record.bad_rank < 0) return {};
     return concat(
-        describe_number(find_number(run_.plan, record.bad_rank, record.bad_place), run_.params),
+        describe_value(locate_value(run_.plan, record.bad_rank, record.bad_index), run_.params),
         " on rank ", record.bad_rank);
   }
   void restart_clock() { last_logged_ = Clock::now(); }

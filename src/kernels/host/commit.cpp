@@ -19,8 +19,8 @@ void note_nonfinite(const NoteNonfiniteArgs& args) {
   const float* end = x + args.x.numel();
   const float* bad = std::find_if(x, end, [](float v) { return !has_square(v); });
   if (bad == end) return;
-  auto* place = args.place.as<double>();
-  *place = std::max(*place, kNoPlace - static_cast<double>(args.base + (bad - x) * args.stride));
+  auto* found = args.found.as<double>();
+  *found = std::max(*found, kNoIndex - static_cast<double>(args.base + (bad - x) * args.stride));
 }
 
 const KernelRegistration<AgreeCommitArgs> kAgreeCommit(&agree_commit);

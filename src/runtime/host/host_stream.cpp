@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/memory/arena.h"
+#include "runtime/check_races.h"
 #include "runtime/host/host_graph.h"
+#include "runtime/memory/arena.h"
 #include "runtime/profile_range.h"
 
 namespace muo {

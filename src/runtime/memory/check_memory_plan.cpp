@@ -1,3 +1,5 @@
+#include "runtime/memory/check_memory_plan.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -5,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/memory/arena.h"
+#include "runtime/check_races.h"
 #include "runtime/memory/tensor_uses.h"
 
 namespace muo {
@@ -86,8 +88,8 @@ void check_step_tensors(const TraceArena& arena, const GraphTrace& graph) {
       });
 }
 
-void check_plan(const MemoryPlan& plan, const TraceArena& arena,
-                std::span<const GraphTrace* const> graphs) {
+void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
+                       std::span<const GraphTrace* const> graphs) {
   MUO_CHECK(plan.specs.size() == arena.specs().size() &&
             plan.offsets.size() == arena.specs().size());
   // Any address will do that tells the planned memory from all that the graphs use beside it.

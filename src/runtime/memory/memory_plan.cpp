@@ -1,16 +1,24 @@
+#include "runtime/memory/memory_plan.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/memory/arena.h"
+#include "runtime/memory/check_memory_plan.h"
 #include "runtime/memory/tensor_uses.h"
 #include "runtime/trace_order.h"
 
 namespace muo {
 namespace {
+
+bool same(const TensorSpec& a, const TensorSpec& b) {
+  return a.name == b.name && a.shape == b.shape && a.dtype == b.dtype && a.category == b.category &&
+         a.lifespan == b.lifespan && a.common == b.common;
+}
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -125,7 +133,7 @@ MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* cons
     plan.offsets[i] = plan.bytes + plan.common_bytes;
     plan.common_bytes += aligned(tensors[i].bytes());
   }
-  check_plan(plan, arena, graphs);
+  check_memory_plan(plan, arena, graphs);
   return plan;
 }
 
@@ -134,6 +142,31 @@ std::int64_t MemoryPlan::category_bytes(MemoryCategory category) const {
   for (const TensorSpec& spec : specs)
     if (spec.category == category) sum += aligned(spec.shape.numel() * size_of(spec.dtype));
   return sum;
+}
+
+PlannedArena::PlannedArena(Device& device, MemoryPlan plan, CommonMemory* common)
+    : device_(device.rank()), plan_(std::move(plan)) {
+  MUO_CHECK(plan_.offsets.size() == plan_.specs.size());
+  buffer_ = device.allocate(plan_.bytes, "the planned tensors");
+  if (plan_.common_bytes == 0) return;
+  MUO_CHECK(common != nullptr, "the memory plan has tensors that are common to ranks of a host");
+  common_ = common->take(device, plan_.common_bytes, "the planned tensors of all ranks");
+}
+
+void PlannedArena::zero(Stream& stream) {
+  stream.zero(
+      {.data = buffer_->data(), .shape = {plan_.bytes}, .dtype = DType::kBytes, .device = device_});
+}
+
+Tensor PlannedArena::tensor(const TensorSpec& spec) {
+  MUO_CHECK(next_ < plan_.specs.size(), "tensor '", spec.name,
+            "' is not in the memory plan, whose ", plan_.specs.size(), " tensors are all taken");
+  const TensorSpec& planned = plan_.specs[next_];
+  MUO_CHECK(same(spec, planned), "tensor '", spec.name, "' ", spec.shape.text(),
+            " where the memory plan has '", planned.name, "' ", planned.shape.text());
+  const std::int64_t offset = plan_.offsets[next_++];
+  std::byte* data = planned.common ? common_ + (offset - plan_.bytes) : buffer_->data() + offset;
+  return {.data = data, .shape = spec.shape, .dtype = spec.dtype, .device = device_};
 }
 
 }  // namespace muo

@@ -1,4 +1,4 @@
-#include "optim/number_place.h"
+#include "optim/nonfinite_value.h"
 
 #include "base/check.h"
 
@@ -20,39 +20,39 @@ std::int64_t full_index(const Bucket& bucket, int world, int rank, std::int64_t 
     if (held < own.size()) return own.begin + held;
     held -= own.size();
   }
-  MUO_FAIL("a place that no rank holds in bucket ", bucket.name);
+  MUO_FAIL("an index that no rank holds in bucket ", bucket.name);
 }
 
 }  // namespace
 
-PlaceBases place_bases(const ShardingPlan& plan, std::size_t bucket) {
+ValueIndexBases value_index_bases(const ShardingPlan& plan, std::size_t bucket) {
   const std::int64_t before = elements_before(plan, bucket);
   return {.gradients = before, .updates = elements_before(plan, plan.buckets.size()) + before};
 }
 
-NumberPlace find_number(const ShardingPlan& plan, int rank, std::int64_t place) {
-  NumberPlace out;
+NonfiniteValue locate_value(const ShardingPlan& plan, int rank, std::int64_t index) {
+  NonfiniteValue out;
   const std::int64_t gradients = elements_before(plan, plan.buckets.size());
-  out.update = place >= gradients;
-  if (out.update) place -= gradients;
+  out.update = index >= gradients;
+  if (out.update) index -= gradients;
   std::size_t b = 0;
-  for (; b + 1 < plan.buckets.size() && place >= plan.buckets[b].full_elements(); ++b)
-    place -= plan.buckets[b].full_elements();
+  for (; b + 1 < plan.buckets.size() && index >= plan.buckets[b].full_elements(); ++b)
+    index -= plan.buckets[b].full_elements();
   const Bucket& bucket = plan.buckets.at(b);
-  if (!out.update) place = full_index(bucket, plan.world, rank, place);
+  if (!out.update) index = full_index(bucket, plan.world, rank, index);
   for (const Unit& unit : bucket.units) {
-    if (unit.offset > place) break;
+    if (unit.offset > index) break;
     out.param = unit.param;
-    out.element = unit.begin + place - unit.offset;
+    out.element = unit.begin + index - unit.offset;
   }
   return out;
 }
 
-std::string describe_number(const NumberPlace& place, std::span<const ParamSpec> params) {
-  const ParamSpec& param = params[place.param];
-  if (place.update) return "the update of " + param.name;
+std::string describe_value(const NonfiniteValue& value, std::span<const ParamSpec> params) {
+  const ParamSpec& param = params[value.param];
+  if (value.update) return "the update of " + param.name;
   std::string index;
-  std::int64_t rest = place.element;
+  std::int64_t rest = value.element;
   for (std::size_t d = param.shape.rank(); d-- > 0;) {
     index = concat(rest % param.shape[d], index.empty() ? "" : ", ", index);
     rest /= param.shape[d];

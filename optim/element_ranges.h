@@ -15,15 +15,15 @@ struct Range {
 Range intersection(Range a, Range b);  // empty: begin == end
 
 // What of a bucket's full space a tensor covers: some ranges of it, ascending, one after another.
-class Space {
+class ElementRanges {
  public:
-  Space() = default;
-  explicit Space(Range range) { add(range); }
+  ElementRanges() = default;
+  explicit ElementRanges(Range range) { add(range); }
   void add(Range range);  // behind the others; empty ones are left out
   [[nodiscard]] const std::vector<Range>& ranges() const { return ranges_; }
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] std::vector<Range> within(Range range) const;  // what it has of the range
-  // The part of a tensor over this space that covers `range`, which lies in one of the ranges.
+  // The part of a tensor over these ranges that covers `range`, which lies in one of the ranges.
   [[nodiscard]] Tensor part(const Tensor& tensor, Range range) const;
 
  private:

@@ -1,4 +1,4 @@
-#include "optim/space.h"
+#include "optim/element_ranges.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ Range intersection(Range a, Range b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-void Space::add(Range range) {
+void ElementRanges::add(Range range) {
   if (range.size() == 0) return;
   if (!ranges_.empty() && ranges_.back().end == range.begin)
     ranges_.back().end = range.end;
@@ -17,21 +17,21 @@ void Space::add(Range range) {
     ranges_.push_back(range);
 }
 
-std::int64_t Space::size() const {
+std::int64_t ElementRanges::size() const {
   std::int64_t size = 0;
   for (const Range& range : ranges_)
     size += range.size();
   return size;
 }
 
-std::vector<Range> Space::within(Range range) const {
+std::vector<Range> ElementRanges::within(Range range) const {
   std::vector<Range> out;
   for (const Range& have : ranges_)
     if (const Range both = intersection(have, range); both.size() > 0) out.push_back(both);
   return out;
 }
 
-Tensor Space::part(const Tensor& tensor, Range range) const {
+Tensor ElementRanges::part(const Tensor& tensor, Range range) const {
   std::int64_t before = 0;
   for (const Range& have : ranges_) {
     if (have.begin <= range.begin && range.end <= have.end)
