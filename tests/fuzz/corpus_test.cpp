@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "fuzz/targets.h"
 #include "support/files.h"
@@ -16,14 +18,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct Sample {
+  std::string name, bytes;
+};
+
+// A file of the corpus. One named *.edit has three lines: another file, a piece of it, and what is
+// in the piece's place.
+Sample sample_of(const fs::path& file) {
+  std::string bytes = read_file(file);
+  if (file.extension() != ".edit") return {file.filename(), bytes};
+  std::istringstream lines(bytes);
+  std::string base, piece, other;
+  std::getline(lines, base);
+  std::getline(lines, piece);
+  std::getline(lines, other);
+  bytes = read_file(file.parent_path() / base);
+  std::size_t at = bytes.find(piece);
+  EXPECT_NE(at, std::string::npos) << file;
+  for (; at != std::string::npos; at = bytes.find(piece, at + other.size()))
+    bytes.replace(at, piece.size(), other);
+  return {file.filename(), bytes};
+}
+
 class Corpus : public testing::TestWithParam<fuzz::Target> {
  protected:
-  [[nodiscard]] static std::vector<fs::path> files() {
+  [[nodiscard]] static std::vector<Sample> samples() {
     std::set<fs::path> sorted;
     for (const auto& entry : fs::directory_iterator(fs::path(source_directory()) /
                                                     "tests/fuzz/corpus" / GetParam().name))
       sorted.insert(entry.path());
-    return {sorted.begin(), sorted.end()};
+    std::vector<Sample> out;
+    for (const fs::path& file : sorted)
+      out.push_back(sample_of(file));
+    return out;
   }
   static bool run(const std::string& bytes) {
     return GetParam().run(std::as_bytes(std::span(bytes)));
@@ -36,9 +63,9 @@ INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
 // Files named good... are accepted, all others refused.
 TEST_P(Corpus, IsReadAsItsNamesSay) {
   int good = 0;
-  for (const fs::path& file : files()) {
-    const bool accepted = file.filename().string().starts_with("good");
-    EXPECT_EQ(run(read_file(file)), accepted) << file;
+  for (const auto& [name, bytes] : samples()) {
+    const bool accepted = name.starts_with("good");
+    EXPECT_EQ(run(bytes), accepted) << name;
     good += accepted ? 1 : 0;
   }
   EXPECT_GT(good, 0) << "a target that refuses everything tests nothing";
@@ -46,15 +73,14 @@ TEST_P(Corpus, IsReadAsItsNamesSay) {
 
 TEST_P(Corpus, ChangedInOneByteOrCutShortIsReadOrRefusedAndNothingElse) {
   constexpr std::size_t kSteps = 400;  // of a file, at most
-  for (const fs::path& file : files()) {
-    const std::string bytes = read_file(file);
+  for (const auto& [name, bytes] : samples()) {
     const std::size_t stride = 1 + bytes.size() / kSteps;
     for (std::size_t at = 0; at < bytes.size(); at += stride) {
-      EXPECT_NO_THROW(run(bytes.substr(0, at))) << file << " cut to " << at << " bytes";
+      EXPECT_NO_THROW(run(bytes.substr(0, at))) << name << " cut to " << at << " bytes";
       for (const unsigned flip : {0x01U, 0x10U, 0x80U, 0xFFU}) {
         std::string changed = bytes;
         changed[at] = static_cast<char>(static_cast<unsigned char>(changed[at]) ^ flip);
-        EXPECT_NO_THROW(run(changed)) << file << ", byte " << at << " flipped by " << flip;
+        EXPECT_NO_THROW(run(changed)) << name << ", byte " << at << " flipped by " << flip;
       }
     }
   }
