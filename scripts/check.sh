@@ -19,6 +19,7 @@ check_all() {
   listed '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror
   echo "format: ok"
   scripts/check_layers.py
+  scripts/draw_architecture.py --check
   listed '*.sh' .ci/run | xargs -0 shellcheck
   echo "shellcheck: ok"
   scripts/check_tree.py
