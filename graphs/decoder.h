@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "model/gpt.h"
-#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
+#include "runtime/memory/arena.h"
 
 namespace muo {
 

@@ -8,8 +8,8 @@
 #include "graphs/step_phases.h"
 #include "model/gpt.h"
 #include "optim/sharded_step.h"
-#include "runtime/memory/arena.h"
 #include "runtime/device_group.h"
+#include "runtime/memory/arena.h"
 
 namespace muo {
 

@@ -24,7 +24,9 @@ constexpr std::array kCommands = {
     CommandRow{"sample", "let a checkpoint write text"},
     CommandRow{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
     CommandRow{"bench", "measure a run's steps, or its updates alone: step, launch, optimizer"},
-    CommandRow{"checkpoint", "take weights from nanochat, or give it some: import, export"},
+    CommandRow{
+        "checkpoint",
+        "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
     CommandRow{"doctor", "what this machine has and what is missing"},
 };
 constexpr std::array kBench = {

@@ -19,7 +19,8 @@ struct MetricsRecord {
   // Of an outlier: standard deviations above the mean of the steps before.
   float loss_deviations = 0, norm_deviations = 0;
   float gradient_scale = 1;  // clipping
-  // Not finite: the first place that a rank has found (ShardedStep::find), and the rank; -1: none.
+  // Not finite: the first index that a rank has found (optim/nonfinite_value.h), and the rank; -1:
+  // none.
   std::int32_t bad_rank = -1;
   std::int64_t bad_index = -1;
   float lr_multiplier = 0;

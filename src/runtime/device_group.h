@@ -5,9 +5,9 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/memory/common_memory.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device.h"
+#include "runtime/memory/common_memory.h"
 #include "runtime/plugin.h"
 #include "runtime/rank_progress.h"
 #include "runtime/rendezvous.h"

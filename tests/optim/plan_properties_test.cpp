@@ -44,7 +44,7 @@ std::vector<ParamSpec> random_params(std::uint64_t seed) {
   return params;
 }
 
-// The claims of a valid plan, counted element by element and without check_plan.
+// The claims of a valid plan, counted element by element and without check_sharding_plan.
 void expect_valid(const ShardingPlan& plan, const std::vector<ParamSpec>& params) {
   std::vector<std::vector<int>> updated(params.size());
   for (std::size_t i = 0; i < params.size(); ++i)

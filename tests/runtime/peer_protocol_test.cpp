@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/peer_model.h"
 #include "runtime/comm/peer_work.h"
+#include "runtime/peer_model.h"
 
 namespace muo {
 namespace {

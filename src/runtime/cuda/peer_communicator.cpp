@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "runtime/comm/collective.h"
-#include "runtime/cuda/peer_kernels.h"
 #include "runtime/comm/peer_work.h"
+#include "runtime/cuda/peer_kernels.h"
 
 namespace muo {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "runtime/memory/fake_memory.h"
 #include "runtime/host/host_stream.h"
+#include "runtime/memory/fake_memory.h"
 
 namespace muo {
 namespace {
