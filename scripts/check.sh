@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that need no test run: format, layers, house rules, shell scripts. Seconds.
+# Checks that need no test run: format, layers, tables of results, house rules, shell scripts. Seconds.
 #   scripts/check.sh                  all of these
 #   scripts/check.sh --tidy [FILE...] clang-tidy on the files, or on what changed since MUO_BASE
 #                                     (default: where the branch left origin/main, else HEAD~1)
@@ -20,6 +20,7 @@ check_all() {
   echo "format: ok"
   scripts/check_layers.py
   scripts/draw_architecture.py --check
+  scripts/performance_tables.py --check
   listed '*.sh' .ci/run | xargs -0 shellcheck
   echo "shellcheck: ok"
   scripts/check_tree.py

@@ -148,9 +148,9 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
   });
   out.emplace_back([](Tensors& make, const Sizes& s) {
     const Tensor x = make.normal({s.matrices * 4 * s.c() * s.c()}, DType::kF32),
-                 place = make.zeros({}, DType::kF64);
+                 found = make.zeros({}, DType::kF64);
     return Case{.name = "note_nonfinite", .bytes = bytes_of({x}), .run = [=](Stream& stream) {
-                  note_nonfinite(stream, {.place = place, .x = x});
+                  note_nonfinite(stream, {.found = found, .x = x});
                 }};
   });
   out.emplace_back([](Tensors& make, const Sizes& s) {

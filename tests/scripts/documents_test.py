@@ -30,6 +30,7 @@ RUN_ELSEWHERE = {
     "scripts/try_aarch64.sh": "chroot",
     "scripts/try_install.sh": "scripts/try_in_chroot.sh",
     "scripts/bench_peers.py": "PyTorch",
+    "scripts/performance_tables.py": "scripts/check.sh",
     "scripts/convert_nanochat.py": "PyTorch",
     "scripts/make_nanochat_golden.py": "PyTorch",
     "nsys ": "have not been run",

@@ -61,7 +61,7 @@ constexpr const char* kLeastCpu = "this kind of CPU";
 
 // oneDNN takes the first of its implementations that can do it: blocked products. On a CPU
 // without AMX the one behind `*_gemm` measured 3 to 10 % faster for fp32 results and for long sums
-// of few columns (docs/performance.md); elsewhere it is slower, as it rounds a copy of the result.
+// of few columns (docs/experiments.md); elsewhere it is slower, as it rounds a copy of the result.
 bool wants_gemm(const Problem& p) {
   return runs(dnnl::cpu_isa::avx512_core_bf16) && !runs(dnnl::cpu_isa::avx512_core_amx) &&
          (!p.rounds || p.k >= 8 * p.n);
@@ -173,7 +173,7 @@ void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<B
 
 bool multiplies_bf16() {
   // bf16 without AMX is twice fp32's rate on Zen 4 and later. On Intel's it is the same, and oneDNN
-  // does not reach it (docs/performance.md).
+  // does not reach it (docs/experiments.md).
   static const bool fast = runs(dnnl::cpu_isa::avx512_core_amx) || (has_avx512_bf16() && is_amd());
   return fast;
 }

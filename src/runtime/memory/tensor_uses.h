@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "runtime/memory/arena.h"
+#include "runtime/stream.h"
 
 namespace muo {
 
