@@ -43,8 +43,7 @@ std::vector<float> float_values(const SafetensorsFile& file, const SafetensorsEn
 TrainOptions options_of(const GptConfig& model) {
   TrainOptions options;
   options.data.vocab_size = model.vocab_size;
-  options.model.told = model;
-  options.model.is_told.fill(true);
+  options.model.set_all(model);
   return options;
 }
 

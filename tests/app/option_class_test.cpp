@@ -67,6 +67,7 @@ Touched touched_by(const Settings& settings) {
 OptionClass class_of(const Touched& before, const Touched& after) {
   if (before.memory != after.memory) return OptionClass::kShape;
   if (before.constants != after.constants) return OptionClass::kCaptured;
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bit for bit, as the device reads it
   const bool same = std::memcmp(&before.hyper, &after.hyper, sizeof(HyperParameters)) == 0;
   return same ? OptionClass::kHost : OptionClass::kMemory;
 }
@@ -79,8 +80,8 @@ struct Case {
 };
 
 const std::vector<Case>& cases() {
-  static const Settings kMicroSteps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
-  static const std::vector<Case> kCases = {
+  static const Settings micro_steps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
+  static const std::vector<Case> all = {
       {"data", "elsewhere"},
       {"val-data", "elsewhere"},
       {"data-max-bytes", "1000"},
@@ -127,7 +128,7 @@ const std::vector<Case>& cases() {
       {"strategy", "ddp"},
       {"gather", "simple"},
       {"replicas", "own"},
-      {"accumulate", "sharded", kMicroSteps},
+      {"accumulate", "sharded", micro_steps},
       {"graph", "off"},
       {"graph-branches", "1"},
       {"seed", "7"},
@@ -155,7 +156,7 @@ const std::vector<Case>& cases() {
       {"profile-steps", "1:2"},
       {"graph-dot", "elsewhere"},
   };
-  return kCases;
+  return all;
 }
 
 // They have one value on the host, which this test resolves runs for.

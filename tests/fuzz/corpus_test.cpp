@@ -48,6 +48,7 @@ class Corpus : public testing::TestWithParam<fuzz::Target> {
                                                     "tests/fuzz/corpus" / GetParam().name))
       sorted.insert(entry.path());
     std::vector<Sample> out;
+    out.reserve(sorted.size());
     for (const fs::path& file : sorted)
       out.push_back(sample_of(file));
     return out;

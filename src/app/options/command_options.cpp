@@ -84,7 +84,7 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
 }
 
 std::vector<OptionRow> option_table(PredictionOptions& o) {
-  constexpr OptionGroup row{"Predicted time of updates"};
+  const OptionGroup row{"Predicted time of updates"};
   return {
       row("link-gbps", kOther, "GB/s", "that a device sends in a collective", &o.link_gbps)
           .in(1e-6, 1e6),

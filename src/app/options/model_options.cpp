@@ -41,7 +41,7 @@ const std::array<GptField, kGptFields>& gpt_fields() {
                     .by_preset = true,
                     .option = row(option, kShape, "on|off", help)};
   };
-  static const std::array<GptField, kGptFields> kFields = {{
+  static const std::array<GptField, kGptFields> fields = {{
       {.name = "vocab_size", .member = &Gpt::vocab_size, .nanochat = "vocab_size"},
       {.name = "n_layer",
        .member = &Gpt::n_layer,
@@ -99,7 +99,7 @@ const std::array<GptField, kGptFields>& gpt_fields() {
                      "layers: L sees T, S a quarter; plain L, nanochat SSSL")},
       {.name = "rope_base", .member = &Gpt::rope_base},
   }};
-  return kFields;
+  return fields;
 }
 
 GptConfig make_gpt_config(const ModelOptions& o, std::int64_t vocab_size) {

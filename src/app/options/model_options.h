@@ -63,6 +63,11 @@ struct ModelOptions {
     told.*member = value;
     is_told[index_of(member)] = true;
   }
+  // Every field as `model` has it: nothing is left to depth or preset.
+  void set_all(const GptConfig& model) {
+    told = model;
+    is_told.fill(true);
+  }
   template <class Value>
   [[nodiscard]] bool has(Value GptConfig::*member) const {
     return is_told[index_of(member)];

@@ -97,8 +97,6 @@ class Parser {
       app_.parse(std::move(reversed));
     } catch (const CLI::CallForHelp&) {
       return help();
-    } catch (const CLI::ArgumentMismatch& error) {
-      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
     } catch (const CLI::ParseError& error) {
       throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
     }

@@ -177,10 +177,10 @@ void set_option(const OptionRow& row, std::span<const std::string> values, std::
     *row.is_told = values.front() != "auto";
     if (!*row.is_told) return;
   }
-  for (const std::string& text : values)
+  for (const std::string& text : values) {
     if (!is_utf8(text)) refuse(where, text, "is not UTF-8, as config.toml and checkpoints must be");
-  for (const std::string& text : values)
     std::visit(Setter{row, where, text}, row.field);
+  }
 }
 
 std::vector<std::string_view> values_of(const OptionRow& row) {

@@ -33,7 +33,7 @@ std::string summaries_of(const Rows& rows) {
 }
 
 std::vector<OptionRow> data_rows(DataOptions& o) {
-  constexpr OptionGroup row{kDataGroup};
+  const OptionGroup row{kDataGroup};
   return {
       row("data", kHost, "PATH...", "text files, folders of text, or .bin token shards", &o.paths),
       row("val-data", kHost, "PATH...", "held-out data; without it a tenth of --data is held out",
@@ -51,7 +51,7 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
 }
 
 std::vector<OptionRow> model_rows(ModelOptions& o) {
-  constexpr OptionGroup row{kModelGroup};
+  const OptionGroup row{kModelGroup};
   std::vector<OptionRow> rows = {row("depth", kShape, "N",
                                      "layers; width is 64 per layer rounded up to heads of 128",
                                      &o.depth)
@@ -77,7 +77,7 @@ std::vector<OptionRow> model_rows(ModelOptions& o) {
 }
 
 std::vector<OptionRow> batch_rows(BatchOptions& o) {
-  constexpr OptionGroup row{kBatchGroup};
+  const OptionGroup row{kBatchGroup};
   return {
       row("device-batch-size", kShape, "ROWS",
           "rows per device and micro-step; auto: the most that fit", &o.device_rows)
@@ -105,7 +105,7 @@ std::vector<OptionRow> batch_rows(BatchOptions& o) {
 }
 
 std::vector<OptionRow> optimizer_rows(OptimizerOptions& o) {
-  constexpr OptionGroup row{kOptimizerGroup};
+  const OptionGroup row{kOptimizerGroup};
   return {
       row("matrix-lr", kMemory, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr)
           .in(0, 1e3),
@@ -139,7 +139,7 @@ std::vector<OptionRow> optimizer_rows(OptimizerOptions& o) {
 }
 
 std::vector<OptionRow> guard_rows(GuardOptions& o) {
-  constexpr OptionGroup row{kGuardGroup};
+  const OptionGroup row{kGuardGroup};
   return {
       row("max-grad-norm", kMemory, "X", "gradients of a larger norm are scaled to it; 0: none are",
           &o.max_grad_norm)
@@ -157,7 +157,7 @@ std::vector<OptionRow> guard_rows(GuardOptions& o) {
 }
 
 std::vector<OptionRow> sharding_rows(ShardingOptions& o) {
-  constexpr OptionGroup row{kDevicesGroup};
+  const OptionGroup row{kDevicesGroup};
   return {
       row("strategy", kShape, "NAME", "who updates which weights", &o.strategy)
           .one_of(names_of(strategy_list()), summaries_of(strategy_list())),
@@ -174,7 +174,7 @@ std::vector<OptionRow> sharding_rows(ShardingOptions& o) {
 }
 
 std::vector<OptionRow> capture_rows(CaptureOptions& o) {
-  constexpr OptionGroup row{kDevicesGroup};
+  const OptionGroup row{kDevicesGroup};
   return {
       row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.graph),
       row("graph-branches", kCaptured, "3|1",
@@ -184,7 +184,7 @@ std::vector<OptionRow> capture_rows(CaptureOptions& o) {
 }
 
 std::vector<OptionRow> number_rows(NumberOptions& o) {
-  constexpr OptionGroup row{kNumbers};
+  const OptionGroup row{kNumbers};
   return {
       row("dtype", kShape, "fp32|bf16", "to compute in; auto: fp32 on the host, bf16 on GPUs",
           &o.dtype)
@@ -206,7 +206,7 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
 }
 
 std::vector<OptionRow> run_rows(TrainOptions& o) {
-  constexpr OptionGroup row{kRunGroup};
+  const OptionGroup row{kRunGroup};
   return {
       row("out", kHost, "DIR", "run directory; without it runs/<date>-<time>-<pid>", &o.run.out)
           .unsaved(),
@@ -266,7 +266,7 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
 }  // namespace
 
 std::vector<OptionRow> option_table(TrainOptions& o) {
-  constexpr OptionGroup row{kDevicesGroup};
+  const OptionGroup row{kDevicesGroup};
   const std::vector<OptionRow> seed_and_sync = {
       row("seed", kHost, "N", "of initial weights and data order", &o.seed),
       row("verify-sync-every", kHost, "STEPS", "compare the devices' weights; -1: never",

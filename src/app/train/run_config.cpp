@@ -61,8 +61,7 @@ class Resolver {
     if (!o.has(&GptConfig::n_layer) && !o.has(&GptConfig::n_embd) && !o.has(&GptConfig::n_head))
       note("model: depth {} is {} layers, width {}, {} heads", o.depth, model.n_layer, model.n_embd,
            model.n_head);
-    o.told = model;
-    o.is_told.fill(true);
+    o.set_all(model);
     run_.step.seq_len = model.seq_len;
     const ParameterCounts counts = count_parameters(run_.model);
     run_.parameters = counts.total();
