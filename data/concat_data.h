@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,17 +12,16 @@
 
 namespace muo {
 
-// Tokens in several pieces of memory, seen as one sequence. A Piece knows its size() and how to
-// read(begin, out) within itself; `owner` keeps the memory that they point to.
-template <class Piece>
-class PieceData final : public TokenData {
+// Slices of tokens as one sequence. A Slice knows its size() and how to read(begin, out) within
+// itself, and keeps its memory.
+template <class Slice>
+class ConcatData final : public TokenData {
  public:
-  PieceData(std::vector<Piece> pieces, std::shared_ptr<const void> owner)
-      : pieces_(std::move(pieces)), owner_(std::move(owner)) {
-    begins_.reserve(pieces_.size());
-    for (const Piece& piece : pieces_) {
+  explicit ConcatData(std::vector<Slice> slices) : slices_(std::move(slices)) {
+    begins_.reserve(slices_.size());
+    for (const Slice& slice : slices_) {
       begins_.push_back(size_);
-      size_ += piece.size();
+      size_ += slice.size();
     }
   }
 
@@ -38,17 +36,16 @@ class PieceData final : public TokenData {
     for (index = index == 0 ? 0 : index - 1; !out.empty(); ++index) {
       const std::int64_t offset = begin - begins_[index];
       const std::int64_t here =
-          std::min(pieces_[index].size() - offset, static_cast<std::int64_t>(out.size()));
-      pieces_[index].read(offset, out.first(static_cast<std::size_t>(here)));
+          std::min(slices_[index].size() - offset, static_cast<std::int64_t>(out.size()));
+      slices_[index].read(offset, out.first(static_cast<std::size_t>(here)));
       out = out.subspan(static_cast<std::size_t>(here));
       begin += here;
     }
   }
 
  private:
-  std::vector<Piece> pieces_;
-  std::shared_ptr<const void> owner_;
-  std::vector<std::int64_t> begins_;  // of each piece
+  std::vector<Slice> slices_;
+  std::vector<std::int64_t> begins_;  // of each slice
   std::int64_t size_ = 0;
 };
 

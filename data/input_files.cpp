@@ -13,17 +13,12 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "base/file_bytes.h"
 
 namespace muo {
 namespace {
 
 using Identity = std::pair<std::uint64_t, std::uint64_t>;
-
-[[noreturn]] void fail(const std::filesystem::path& path, int error) {
-  throw InputError(concat(path.native(),
-                          ": cannot be read: ", std::generic_category().message(error),
-                          "; make it readable or leave it out"));
-}
 
 std::string_view kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a fifo";
@@ -67,7 +62,7 @@ class Walk {
             concat(path.empty() ? "an empty path: " : path.native() + ": ",
                    is_pattern(path) ? "nothing matches this pattern" : "no such file or directory",
                    "; give a text file, a directory of text, or .bin token shards"));
-      fail(path, error);
+      fail_to_read(path, error);
     }
     if (S_ISDIR(status.st_mode)) {
       const auto before = list_.files.size();
@@ -110,19 +105,19 @@ class Walk {
 
   std::vector<Entry> entries(const std::filesystem::path& directory) {
     const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory.c_str()), &::closedir);
-    if (!open) fail(directory, errno);
+    if (!open) fail_to_read(directory, errno);
     std::vector<Entry> out;
     for (;;) {
       errno = 0;
       // One DIR per call: readdir is safe here, whatever other threads do.
       const dirent* const found = ::readdir(open.get());  // NOLINT(concurrency-mt-unsafe)
-      if (found == nullptr && errno != 0) fail(directory, errno);
+      if (found == nullptr && errno != 0) fail_to_read(directory, errno);
       if (found == nullptr) break;
       Entry entry{.name = static_cast<const char*>(found->d_name), .status = {}};
       if (entry.name.front() == '.') continue;
       const auto path = directory / entry.name;
       if (::stat(path.c_str(), &entry.status) != 0) {
-        if (errno != ENOENT && errno != ELOOP) fail(path, errno);
+        if (errno != ENOENT && errno != ELOOP) fail_to_read(path, errno);
         ++list_.special;
         continue;
       }

@@ -8,12 +8,13 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "data/pieces.h"
+#include "data/concat_data.h"
 
 namespace muo {
 namespace {
@@ -23,16 +24,6 @@ constexpr std::size_t kHeaderBytes = kHeaderInts * sizeof(std::int32_t);
 constexpr std::int32_t kMagic = 20240520;
 constexpr std::int32_t kVersion = 1;
 constexpr std::int32_t kLlama3Magic = 20240801;  // llm.c's other kind, uint32 tokens
-
-struct ShardPiece {
-  std::span<const std::uint16_t> tokens;
-
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const {
-    const auto from = tokens.subspan(static_cast<std::size_t>(begin), out.size());
-    std::copy(from.begin(), from.end(), out.begin());
-  }
-};
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
   throw InputError(path.native() + ": " + what);
@@ -77,21 +68,6 @@ void check_ids(const std::filesystem::path& path, std::span<const std::uint16_t>
                    *bad, bad - tokens.begin(), vocab_size, largest));
 }
 
-struct ShardSet {
-  std::vector<ShardPiece> pieces;
-  std::vector<std::shared_ptr<const FileBytes>> files;
-
-  void add(Shard shard) {
-    pieces.push_back({shard.tokens});
-    files.push_back(std::move(shard.file));
-  }
-  std::unique_ptr<TokenData> data() && {
-    auto owner =
-        std::make_shared<const std::vector<std::shared_ptr<const FileBytes>>>(std::move(files));
-    return std::make_unique<PieceData<ShardPiece>>(std::move(pieces), std::move(owner));
-  }
-};
-
 bool is_val(const InputFile& file) {
   return file.path.filename().native().find("val") != std::string::npos;
 }
@@ -110,9 +86,13 @@ bool looks_like_shard(const std::filesystem::path& path) {
   return magic == kMagic;
 }
 
+void Shard::read(std::int64_t begin, std::span<std::int32_t> out) const {
+  std::ranges::copy(tokens.subspan(static_cast<std::size_t>(begin), out.size()), out.begin());
+}
+
 Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size) {
-  auto file = std::make_shared<const FileBytes>(path);
-  const auto bytes = file->bytes();
+  const FileBytes file(path);
+  const auto bytes = file.bytes();
   if (bytes.empty()) fail(path, "the file is empty; give .bin token shards");
   if (bytes.size() < kHeaderBytes)
     fail(path, fmt::format("truncated: {} bytes, less than the {} of a shard's header; copy or "
@@ -125,7 +105,7 @@ Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size) {
       reinterpret_cast<const std::uint16_t*>(bytes.data() + kHeaderBytes),
       static_cast<std::size_t>(header[2])};
   check_ids(path, tokens, vocab_size);
-  return {.file = std::move(file), .tokens = tokens};
+  return {.file = file, .tokens = tokens};
 }
 
 Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
@@ -134,27 +114,27 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
   const auto named_val = std::count_if(files.begin(), files.end(), is_val);
   // If every name says "val", none of them tells the two apart.
   const bool by_name = named_val > 0 && named_val < std::ssize(files);
-  ShardSet train;
-  ShardSet val;
+  std::vector<Shard> train;
+  std::vector<Shard> val;
   for (const InputFile& file : val_files)
-    val.add(open_shard(file.path, vocab_size));
+    val.push_back(open_shard(file.path, vocab_size));
   for (std::size_t i = 0; i < files.size(); ++i) {
     const bool held_out = val_files.empty() && !options.held_out_only && files.size() > 1 &&
                           (by_name ? is_val(files[i]) : i + 1 == files.size());
-    (held_out ? val : train).add(open_shard(files[i].path, vocab_size));
+    (held_out ? val : train).push_back(open_shard(files[i].path, vocab_size));
   }
-  std::string split = shard_count(val.pieces.size());
-  if (val.pieces.empty() && !options.held_out_only) {
+  std::string split = shard_count(val.size());
+  if (val.empty() && !options.held_out_only) {
     split = "the end";
-    const auto tokens = train.pieces.front().tokens;
+    const auto tokens = train.front().tokens;
     const auto tail = static_cast<std::size_t>(
         std::llround(static_cast<double>(tokens.size()) * options.val_fraction));
-    val.add({.file = train.files.front(), .tokens = tokens.last(tail)});
-    train.pieces.front().tokens = tokens.first(tokens.size() - tail);
+    val.push_back({.file = train.front().file, .tokens = tokens.last(tail)});
+    train.front().tokens = tokens.first(tokens.size() - tail);
   }
-  const std::string train_shards = shard_count(train.pieces.size());
-  Corpus corpus{.train = std::move(train).data(),
-                .val = std::move(val).data(),
+  const std::string train_shards = shard_count(train.size());
+  Corpus corpus{.train = std::make_unique<ConcatData<Shard>>(std::move(train)),
+                .val = std::make_unique<ConcatData<Shard>>(std::move(val)),
                 .vocab_size = vocab_size,
                 .token_bytes = {},
                 .description = {},

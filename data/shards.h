@@ -2,10 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 
-#include "data/file_bytes.h"
+#include "base/file_bytes.h"
 #include "data/input_files.h"
 #include "data/token_data.h"
 
@@ -14,8 +13,11 @@ namespace muo {
 // The token shards of llm.c and modded-nanogpt: 256 little-endian int32, the first three of them
 // 20240520 (magic), 1 (version) and the number of tokens, then so many uint16 and nothing else.
 struct Shard {
-  std::shared_ptr<const FileBytes> file;
-  std::span<const std::uint16_t> tokens;  // in `file`
+  FileBytes file;
+  std::span<const std::uint16_t> tokens;  // in `file`: all of them, or those on one side of a split
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const;
 };
 
 // Whether the file starts with the magic number.

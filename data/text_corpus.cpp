@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,18 +12,19 @@
 #include <vector>
 
 #include "base/check.h"
-#include "data/file_bytes.h"
-#include "data/pieces.h"
+#include "base/file_bytes.h"
+#include "data/concat_data.h"
 
 namespace muo {
 namespace {
 
 constexpr std::size_t kManyDocuments = 20;  // from here on whole documents are held out
 
-// A document, or the part of one on one side of the split.
-struct TextPiece {
-  std::string_view text;
-  bool starts = true;  // with BOS
+// A document, or what of one lies on one side of the split.
+struct TextSlice {
+  FileBytes file;
+  std::string_view text;  // in `file`
+  bool starts = true;     // with BOS
 
   [[nodiscard]] std::int64_t size() const {
     return static_cast<std::int64_t>(text.size()) + (starts ? 1 : 0);
@@ -41,8 +41,7 @@ struct TextPiece {
                    [](char c) { return std::int32_t{static_cast<unsigned char>(c)}; });
   }
 };
-using Pieces = std::vector<TextPiece>;
-using Store = std::deque<FileBytes>;  // a deque, so that views of its files stay valid
+using Slices = std::vector<TextSlice>;
 
 struct Skipped {
   std::int64_t binary = 0;
@@ -56,21 +55,20 @@ std::string readable(std::int64_t bytes) {
                              : fmt::format("{:.1f} MB", value * 1e-6);
 }
 
-std::int64_t text_bytes(const Pieces& pieces) {
+std::int64_t text_bytes(const Slices& slices) {
   std::int64_t bytes = 0;
-  for (const TextPiece& piece : pieces)
-    bytes += static_cast<std::int64_t>(piece.text.size());
+  for (const TextSlice& slice : slices)
+    bytes += static_cast<std::int64_t>(slice.text.size());
   return bytes;
 }
 
-Pieces read_documents(std::span<const InputFile> files, std::int64_t max_bytes, Store& store,
-                      Skipped& skipped) {
-  Pieces documents;
+Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, Skipped& skipped) {
+  Slices documents;
   std::int64_t total = 0;
   for (const InputFile& file : files) {
     if (max_bytes > 0 && total >= max_bytes) break;
-    const auto bytes = store.emplace_back(file.path).bytes();
-    const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    const FileBytes contents(file.path);
+    const std::string_view text = contents.text();
     const std::size_t nul = text.find('\0');
     if (file.named && text.empty())
       throw InputError(concat(file.path.native(), ": the file is empty; give one with text"));
@@ -79,21 +77,20 @@ Pieces read_documents(std::span<const InputFile> files, std::int64_t max_bytes, 
                               "); give text, as UTF-8 if it is UTF-16, or .bin token shards"));
     if (text.empty() || nul != std::string_view::npos) {
       ++(text.empty() ? skipped.empty : skipped.binary);
-      store.pop_back();
       continue;
     }
-    documents.push_back({.text = text});
+    documents.push_back({.file = contents, .text = text});
     total += static_cast<std::int64_t>(text.size());
   }
   return documents;
 }
 
-// Moves the held-out part of `train` into the result; says how in `method`.
-Pieces hold_out(Pieces& train, double fraction, std::string& method) {
-  Pieces val;
+// Moves what of `train` is held out into the result; says how in `method`.
+Slices hold_out(Slices& train, double fraction, std::string& method) {
+  Slices val;
   if (train.size() >= kManyDocuments) {
     const auto every = static_cast<std::size_t>(std::max(2L, std::lround(1 / fraction)));
-    Pieces kept;
+    Slices kept;
     for (std::size_t i = 0; i < train.size(); ++i)
       (i % every == every - 1 ? val : kept).push_back(train[i]);
     train = std::move(kept);
@@ -101,17 +98,17 @@ Pieces hold_out(Pieces& train, double fraction, std::string& method) {
     return val;
   }
   std::int64_t tokens = 0;
-  for (const TextPiece& piece : train)
-    tokens += piece.size();
+  for (const TextSlice& slice : train)
+    tokens += slice.size();
   auto left = std::llround(static_cast<double>(tokens) * fraction);
   for (; left > 0; left -= val.front().size()) {
-    TextPiece& last = train.back();
+    TextSlice& last = train.back();
     if (left >= last.size()) {
       val.insert(val.begin(), last);
       train.pop_back();
     } else {
       const auto cut = last.text.size() - static_cast<std::size_t>(left);
-      val.insert(val.begin(), {.text = last.text.substr(cut), .starts = false});
+      val.insert(val.begin(), {.file = last.file, .text = last.text.substr(cut), .starts = false});
       last.text = last.text.substr(0, cut);
     }
   }
@@ -119,11 +116,11 @@ Pieces hold_out(Pieces& train, double fraction, std::string& method) {
   return val;
 }
 
-std::size_t drop_known(Pieces& val, const Pieces& train) {
+std::size_t drop_known(Slices& val, const Slices& train) {
   std::unordered_set<std::string_view> known;
-  for (const TextPiece& piece : train)
-    known.insert(piece.text);
-  return std::erase_if(val, [&](const TextPiece& piece) { return known.contains(piece.text); });
+  for (const TextSlice& slice : train)
+    known.insert(slice.text);
+  return std::erase_if(val, [&](const TextSlice& slice) { return known.contains(slice.text); });
 }
 
 std::string left_out(const Skipped& skipped, std::size_t dropped) {
@@ -141,10 +138,9 @@ std::string left_out(const Skipped& skipped, std::size_t dropped) {
 
 Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                  std::span<const InputFile> val_files) {
-  const auto store = std::make_shared<Store>();
   Skipped skipped;
-  Pieces train = read_documents(files, options.max_bytes, *store, skipped);
-  Pieces val = read_documents(val_files, 0, *store, skipped);
+  Slices train = read_documents(files, options.max_bytes, skipped);
+  Slices val = read_documents(val_files, 0, skipped);
   if (train.empty() || (val.empty() && !val_files.empty()))
     throw InputError(concat((train.empty() ? options.paths : options.val_paths).front().native(),
                             ": no text here (", skipped.binary, " binary and ", skipped.empty,
@@ -161,8 +157,8 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
         " held-out documents equal documents that are "
         "trained on; give other text as --val-data"));
 
-  Corpus corpus{.train = std::make_unique<PieceData<TextPiece>>(std::move(train), store),
-                .val = std::make_unique<PieceData<TextPiece>>(std::move(val), store),
+  Corpus corpus{.train = std::make_unique<ConcatData<TextSlice>>(std::move(train)),
+                .val = std::make_unique<ConcatData<TextSlice>>(std::move(val)),
                 .vocab_size = kByteVocab,
                 .token_bytes = std::vector<std::int32_t>(kByteVocab, 1),
                 .description = {},

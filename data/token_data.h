@@ -25,11 +25,11 @@ inline constexpr std::int64_t kByteVocab = 257;
 struct DataOptions {
   // Text files, directories of text, or .bin shards; patterns (*, ?, [) that the shell left alone.
   std::vector<std::filesystem::path> paths = {};
-  std::vector<std::filesystem::path> val_paths = {};  // empty: hold out a part of `paths`
+  std::vector<std::filesystem::path> val_paths = {};  // empty: hold out some of `paths`
   bool held_out_only = false;  // all of `paths` is held out, and nothing to train on; no val_paths
   // Of training text, 0: all. Whole files are taken, in order, until it is reached.
   std::int64_t max_bytes = 0;
-  double val_fraction = 0.1;       // of the held-out part, when val_paths is empty
+  double val_fraction = 0.1;       // held out, when val_paths is empty
   std::string tokenizer = "byte";  // of text
   std::int64_t vocab_size = 0;     // for .bin shards: ids must be below; 0: byte tokenizer's
 };

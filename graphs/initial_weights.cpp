@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/cores.h"
-#include "base/on_threads.h"
+#include "base/threads.h"
 #include "model/gpt_config.h"
 
 namespace muo {

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <string>
 
+#include "graphs/capture.h"
 #include "graphs/initial_weights.h"
-#include "graphs/traced_plan.h"
 #include "kernels/fingerprint.h"
 #include "runtime/memory/memory_plan.h"
 

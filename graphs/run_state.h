@@ -26,7 +26,7 @@ class RunState {
   RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
            const ShardingPlan& plan, Arena& arena);
 
-  void warm_up();  // see warm_up.h; waits
+  void warm_up();  // see capture.h; waits
   void capture();
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
 

@@ -16,18 +16,18 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
       update_(update),
       ring_(ring),
       loss_scale_(1.0F / static_cast<float>(shape.accumulation * rank.world * shape.batch *
-                                            shape.seq_len)) {
+                                            config.seq_len)) {
   const std::int64_t full_parts = (shape.accumulation - 1) / kMostUnrolled;
   const std::int64_t rest = shape.accumulation - full_parts * kMostUnrolled;
   const auto add = [&](std::int64_t begin, bool closes, std::int64_t micro_steps,
                        std::int64_t repeats) {
-    Part part;
-    part.opens = begin == 0;
-    part.closes = closes;
-    part.begin = begin;
-    part.micro_steps = micro_steps;
-    part.repeats = repeats;
-    parts_.push_back(std::move(part));
+    Launch launch;
+    launch.opens = begin == 0;
+    launch.closes = closes;
+    launch.begin = begin;
+    launch.micro_steps = micro_steps;
+    launch.repeats = repeats;
+    launches_.push_back(std::move(launch));
   };
   if (full_parts >= 1) add(0, false, kMostUnrolled, 1);
   if (full_parts >= 2) add(kMostUnrolled, false, kMostUnrolled, full_parts - 1);
@@ -36,7 +36,7 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
   const std::int64_t longest = std::min(shape.accumulation, kMostUnrolled);
   const auto input = [&](const char* name) {
     return arena.tensor({.name = name,
-                         .shape = {longest, shape.batch, shape.seq_len},
+                         .shape = {longest, shape.batch, config.seq_len},
                          .dtype = DType::kI32,
                          .category = MemoryCategory::kInput,
                          .lifespan = Lifespan::kRun});
@@ -58,7 +58,7 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
   // are dead before those of the next begin, and gives them the same memory.
   for (std::int64_t i = 0; i < longest; ++i)
     gpts_.push_back(std::make_unique<Gpt>(
-        config, Gpt::Size{.b = shape.batch, .t = shape.seq_len, .backward = true}, rotary,
+        config, Gpt::Size{.b = shape.batch, .t = config.seq_len, .backward = true}, rotary,
         "micro." + std::to_string(i) + ".", arena));
 }
 
@@ -100,15 +100,15 @@ void StepGraph::lap(StepPhase phase) {
   if (clock_) muo::lap(rank_.compute, {.clock = clock_, .phase = static_cast<int>(phase)});
 }
 
-void StepGraph::enqueue(const Part& part) {
+void StepGraph::enqueue(const Launch& launch) {
   lap(StepPhase::kBetween);
-  if (part.opens) {
+  if (launch.opens) {
     update_.begin();
     lap(StepPhase::kBegin);
   }
-  for (std::int64_t i = 0; i < part.micro_steps; ++i)
-    micro_step(i, part.begin + i, /*last=*/part.closes && i + 1 == part.micro_steps);
-  if (!part.closes) {
+  for (std::int64_t i = 0; i < launch.micro_steps; ++i)
+    micro_step(i, launch.begin + i, /*last=*/launch.closes && i + 1 == launch.micro_steps);
+  if (!launch.closes) {
     update_.join();
     return;
   }
@@ -122,30 +122,30 @@ void StepGraph::enqueue(const Part& part) {
 
 void StepGraph::warm_up() {
   const ProfileRange range(ProfileKind::kPhase, "warm-up");
-  for (const Part& part : parts_)
-    enqueue(part);
+  for (const Launch& launch : launches_)
+    enqueue(launch);
 }
 
 void StepGraph::capture() {
   const ProfileRange range(ProfileKind::kPhase, "capture");
-  for (Part& part : parts_)
-    part.graph = rank_.compute.capture([&] { enqueue(part); });
+  for (Launch& launch : launches_)
+    launch.graph = rank_.compute.capture([&] { enqueue(launch); });
 }
 
 void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
   const ProfileRange range(ProfileKind::kStep, ProfileRange::Payload{next_step_++}, "step");
   std::int64_t begin = 0;
-  for (const Part& part : parts_)
-    for (std::int64_t i = 0; i < part.repeats; ++i) {
-      const std::int64_t end = begin + part.micro_steps;
-      rank_.compute.copy(inputs_.rows(0, part.micro_steps), inputs.rows(begin, end));
-      rank_.compute.copy(targets_.rows(0, part.micro_steps), targets.rows(begin, end));
-      if (part.closes) rank_.compute.record(copied);
-      if (part.graph != nullptr) {
-        const ProfileRange launch(ProfileKind::kLaunch, "launch");
-        rank_.compute.launch(*part.graph);
+  for (const Launch& launch : launches_)
+    for (std::int64_t i = 0; i < launch.repeats; ++i) {
+      const std::int64_t end = begin + launch.micro_steps;
+      rank_.compute.copy(inputs_.rows(0, launch.micro_steps), inputs.rows(begin, end));
+      rank_.compute.copy(targets_.rows(0, launch.micro_steps), targets.rows(begin, end));
+      if (launch.closes) rank_.compute.record(copied);
+      if (launch.graph != nullptr) {
+        const ProfileRange enqueueing(ProfileKind::kLaunch, "launch");
+        rank_.compute.launch(*launch.graph);
       } else {
-        enqueue(part);
+        enqueue(launch);
       }
       begin = end;
     }
@@ -159,8 +159,8 @@ void StepGraph::flush() {
 
 std::vector<Graph*> StepGraph::graphs() const {
   std::vector<Graph*> out;
-  for (const Part& part : parts_)
-    if (part.graph != nullptr) out.push_back(part.graph.get());
+  for (const Launch& launch : launches_)
+    if (launch.graph != nullptr) out.push_back(launch.graph.get());
   return out;
 }
 
@@ -172,9 +172,9 @@ std::vector<const GraphTrace*> StepGraph::traces() const {
 }
 
 void StepGraph::write_dot(const std::string& path) const {
-  for (std::size_t i = 0; i < parts_.size(); ++i)
-    if (parts_[i].graph != nullptr)
-      parts_[i].graph->write_dot(parts_.size() == 1 ? path : concat(path, ".", i));
+  for (std::size_t i = 0; i < launches_.size(); ++i)
+    if (launches_[i].graph != nullptr)
+      launches_[i].graph->write_dot(launches_.size() == 1 ? path : concat(path, ".", i));
 }
 
 }  // namespace muo

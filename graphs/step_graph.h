@@ -14,8 +14,7 @@
 namespace muo {
 
 struct StepShape {
-  std::int64_t batch = 1;  // rows per rank and micro-step
-  std::int64_t seq_len = 1;
+  std::int64_t batch = 1;         // rows per rank and micro-step
   std::int64_t accumulation = 1;  // micro-steps per step
   bool timed = false;             // the step writes how long its phases took
 };
@@ -58,7 +57,7 @@ class StepGraph {
 
  private:
   // A stretch of micro-steps: the first of a step opens it, the last closes it.
-  struct Part {
+  struct Launch {
     bool opens = false;
     bool closes = false;
     std::int64_t begin = 0;  // the first micro-step's index in the step, the first time
@@ -66,7 +65,7 @@ class StepGraph {
     std::int64_t repeats = 1;
     std::unique_ptr<Graph> graph;
   };
-  void enqueue(const Part& part);
+  void enqueue(const Launch& launch);
   // `index` in its graph, `of_step` in the step.
   void micro_step(std::int64_t index, std::int64_t of_step, bool last);
   void wait_for_weight(std::size_t param);
@@ -78,11 +77,11 @@ class StepGraph {
   bool behind_ = false;  // replicas
   Tensor ring_;
   float loss_scale_;  // 1 / tokens of the global batch
-  std::vector<Part> parts_;
+  std::vector<Launch> launches_;
   std::vector<Tensor> weights_;
   std::vector<Tensor> gradients_;
   Tensor clock_;
-  Tensor inputs_, targets_;  // (micro-steps of the longest part, batch, seq_len) int32
+  Tensor inputs_, targets_;  // (micro-steps of the longest launch, batch, seq_len) int32
   std::vector<std::unique_ptr<Gpt>> gpts_;  // one per unrolled micro-step
 };
 

@@ -21,7 +21,8 @@ Gpt::Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       rotary_(rotary),
       act_(config, size, prefix, arena) {}
 
-Gpt::Place Gpt::place(const WeightSource& weights, Tensor tokens, std::int64_t layer) const {
+Gpt::BlockInput Gpt::block_input(const WeightSource& weights, Tensor tokens,
+                                 std::int64_t layer) const {
   const auto activations = [&](std::int64_t i) -> const BlockActivations& {
     return act_.blocks[size_.backward ? static_cast<std::size_t>(i) : 0];
   };
@@ -52,7 +53,7 @@ void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) co
                    .lambda = weights.use(params_.smear_lambda)});
   Tensor x;
   for (std::int64_t i = 0; i < config_.n_layer; ++i) {
-    const Place at = place(weights, tokens, i);
+    const BlockInput at = block_input(weights, tokens, i);
     block_forward(stream, at.block, at.from);
     x = at.block.act.x;
     if (config_.backout && i == config_.backout_layer() && act_.backout.data != x.data)
@@ -131,7 +132,7 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
   for (std::int64_t i = config_.n_layer - 1; i >= 0; --i) {
     if (config_.backout && i == config_.backout_layer())
       add(stream, {.y = flow.dx, .x = flow.dbackout});
-    const Place at = place(weights, tokens, i);
+    const BlockInput at = block_input(weights, tokens, i);
     block_backward(stream, at.block, at.from, flow, sink);
   }
   if (config_.x0_lambdas) sink.announce(params_.x0_lambdas);

@@ -38,12 +38,13 @@ class Gpt {
   [[nodiscard]] Tensor row_losses() const { return act_.head.losses; }
 
  private:
-  // The block's place in the model, and the stream that it takes in.
-  struct Place {
+  // What a block is told of its layer, and the residual stream that it takes in.
+  struct BlockInput {
     BlockContext block;
     Tensor from;
   };
-  [[nodiscard]] Place place(const WeightSource& weights, Tensor tokens, std::int64_t layer) const;
+  [[nodiscard]] BlockInput block_input(const WeightSource& weights, Tensor tokens,
+                                       std::int64_t layer) const;
   [[nodiscard]] Tensor in_rows(const Tensor& x) const;
   void head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,
             const GradientSink* sink) const;

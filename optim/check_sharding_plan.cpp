@@ -132,23 +132,23 @@ void check_space(const Bucket& bucket) {
 
 // Every element once, and each parameter contiguous in one bucket.
 void check_coverage(const ShardingPlan& plan, std::span<const ParamSpec> params) {
-  struct Part {
+  struct Location {
     const Bucket* bucket;
     const Unit* unit;
   };
-  std::vector<std::vector<Part>> parts(params.size());
+  std::vector<std::vector<Location>> locations(params.size());
   for (const Bucket& bucket : plan.buckets)
     for (const Unit& unit : bucket.units)
-      parts[unit.param].push_back({&bucket, &unit});
+      locations[unit.param].push_back({&bucket, &unit});
   for (std::size_t i = 0; i < params.size(); ++i) {
     std::int64_t end = 0;
-    for (const Part& part : parts[i]) {  // ascending: so are the units of a bucket
-      require(part.unit->begin == end, *part.bucket, "a parameter with a gap, or updated twice");
-      end = part.unit->end;
-      const Part& first = parts[i].front();
-      require(part.bucket == first.bucket &&
-                  part.unit->offset - part.unit->begin == first.unit->offset - first.unit->begin,
-              *part.bucket, "a parameter that is not contiguous");
+    for (const Location& at : locations[i]) {  // ascending: so are the units of a bucket
+      require(at.unit->begin == end, *at.bucket, "a parameter with a gap, or updated twice");
+      end = at.unit->end;
+      const Location& first = locations[i].front();
+      require(at.bucket == first.bucket &&
+                  at.unit->offset - at.unit->begin == first.unit->offset - first.unit->begin,
+              *at.bucket, "a parameter that is not contiguous");
     }
     MUO_CHECK(end == params[i].shape.numel(), "sharding plan: nobody updates ", params[i].name,
               " from element ", end);

@@ -31,7 +31,7 @@ std::vector<Range> ElementRanges::within(Range range) const {
   return out;
 }
 
-Tensor ElementRanges::part(const Tensor& tensor, Range range) const {
+Tensor ElementRanges::slice(const Tensor& tensor, Range range) const {
   std::int64_t before = 0;
   for (const Range& have : ranges_) {
     if (have.begin <= range.begin && range.end <= have.end)
@@ -40,6 +40,19 @@ Tensor ElementRanges::part(const Tensor& tensor, Range range) const {
   }
   MUO_CHECK(range.size() == 0, "elements [", range.begin, ", ", range.end, ") of a bucket");
   return tensor.elements(0, 0);  // wherever nothing begins
+}
+
+void zero_outside(Stream& stream, const Tensor& tensor, std::int64_t origin,
+                  std::span<const Range> ranges) {
+  std::int64_t end = 0;
+  const auto zero_until = [&](std::int64_t begin) {
+    if (end < begin) stream.zero(tensor.elements(end, begin - end));
+  };
+  for (const Range range : ranges) {
+    zero_until(range.begin - origin);
+    end = range.end - origin;
+  }
+  zero_until(tensor.numel());
 }
 
 }  // namespace muo

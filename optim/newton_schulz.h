@@ -11,8 +11,8 @@
 
 namespace muo {
 
-// The tensors of an iteration for a batch (k, R, C), n = min(R, C). A matrix with more rows than
-// columns multiplies A = x^T x from the right instead.
+// The tensors of an iteration for a stack of matrices (k, R, C), n = min(R, C). A matrix with more
+// rows than columns multiplies A = x^T x from the right instead.
 class NewtonSchulz {
  public:
   // On numbers of `dtype` and matrices of `shape`, (k, R, C). The result goes to `result`, or,

@@ -18,7 +18,7 @@ struct NewtonSchulzForm {
   // give the next x. In infinite precision one would do for all steps; rounding makes the smallest
   // eigenvalues of A negative, and each step without a fresh A multiplies them by up to a^2.
   int steps_per_gram = 1;
-  bool merged = false;  // tall matrices are transposed into a batch with wide ones
+  bool merged = false;  // tall matrices are transposed into a stack with wide ones
 };
 
 // The default first.

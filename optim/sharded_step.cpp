@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "kernels/commit.h"
+#include "optim/adamw_update.h"
 #include "optim/check_sharding_plan.h"
+#include "optim/muon_update.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
@@ -50,10 +52,16 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
-    state.run = std::make_unique<BucketRun>(
-        rank, bucket, *plan.version, *plan.newton_schulz, params, arena,
-        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients}, scalars_,
-        totals_.row(kRankIndices + rank.rank), value_index_bases(plan, b));
+    state.tensors = std::make_unique<BucketTensors>(
+        rank, bucket, arena,
+        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients});
+    state.index_bases = value_index_bases(plan, b);
+    if (bucket.rule == UpdateRule::kAdamW)
+      state.update = std::make_unique<AdamWUpdate>(*state.tensors, params, scalars_, arena);
+    else
+      state.update =
+          std::make_unique<MuonUpdate>(rank, *state.tensors, plan, params, arena, scalars_,
+                                       first_nonfinite(), state.index_bases.updates);
     for (std::unique_ptr<Event>* event :
          {&state.gathered, &state.ready, &state.reduced, &state.prepared, &state.exchanged,
           &state.computed, &state.committed})
@@ -78,11 +86,13 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
       if (publish_collectives(plan.buckets[b]) > 0) gathered_first_.push_back(b);
 }
 
+Tensor ShardedStep::first_nonfinite() const { return totals_.row(kRankIndices + rank_.rank); }
+
 void ShardedStep::begin() {
   const ProfileRange range(ProfileKind::kPhase, "begin");
   if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
   for (const std::size_t b : gathered_first_) {
-    clock_.busy(rank_.comm, [&] { buckets_[b].run->publish(rank_.comm); });
+    clock_.busy(rank_.comm, [&] { buckets_[b].tensors->publish(rank_.comm); });
     rank_.comm.record(*buckets_[b].gathered);
     buckets_[b].gathering = true;
   }
@@ -118,7 +128,7 @@ void ShardedStep::gradient_needed(std::size_t param) {
   const BucketState*& last = in_slot_[gradients_->slot(index)];
   if (last != nullptr) {
     MUO_CHECK(!last->open, "a gradient of ", params_[param].name, " while bucket '",
-              last->run->bucket().name, "', whose memory it is to have, is not reduced");
+              last->tensors->bucket().name, "', whose memory it is to have, is not reduced");
     rank_.compute.wait(*last->reduced);
   }
   bucket.open = true;
@@ -149,7 +159,7 @@ void ShardedStep::gradient_ready(std::size_t param) {
   MUO_CHECK(bucket.open || !reduces_every_micro_step_, "a gradient of ", params_[param].name,
             ", which was written without waiting for its memory");
   if (--bucket.missing > 0) return;
-  bucket.run->zero_padding(rank_.compute);
+  bucket.tensors->zero_padding(rank_.compute);
   rank_.compute.record(*bucket.ready);
   advance();
 }
@@ -180,24 +190,25 @@ void ShardedStep::reduce(BucketState& bucket, Tag tag) {
   const bool last = is_last_reduction();
   if (!last) tag += static_cast<Tag>(micro_step_) * plan_.tags_of_reductions();
   const bool first = micro_step_ == 0 || !reduces_every_micro_step_;
-  clock_.busy(rank_.comm, [&] { bucket.run->reduce(rank_.comm, tag, first); });
+  clock_.busy(rank_.comm, [&] { bucket.tensors->reduce(rank_.comm, tag, first); });
   bucket.open = false;
   rank_.comm.record(*bucket.reduced);
   if (!last) return;
   rank_.update.wait(*bucket.reduced);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
-  bucket.run->add_squares(rank_.update, totals_.row(kSquaresTotal));
-  if (bucket.run->bucket().exchange == Exchange::kNone)
-    bucket.run->compute(rank_.update, clock_);
+  bucket.tensors->add_squares(rank_.update, totals_.row(kSquaresTotal), first_nonfinite(),
+                              bucket.index_bases.gradients);
+  if (bucket.tensors->bucket().exchange == Exchange::kNone)
+    bucket.update->compute(rank_.update, clock_);
   else
-    bucket.run->prepare(rank_.update);
+    bucket.update->prepare(rank_.update);
   clock_.lap(rank_.update, UpdatePhase::kElementwise);
 }
 
 void ShardedStep::exchange(std::size_t index) {
   BucketState& bucket = buckets_[index];
   order(rank_.update, *bucket.prepared, rank_.comm);
-  clock_.busy(rank_.comm, [&] { bucket.run->exchange(rank_.comm); });
+  clock_.busy(rank_.comm, [&] { bucket.update->exchange(rank_.comm); });
   rank_.comm.record(*bucket.exchanged);
   // Only now: the next bucket's input travels while the previous bucket computes.
   compute_exchanged();
@@ -209,7 +220,7 @@ void ShardedStep::compute_exchanged() {
   BucketState& bucket = buckets_[static_cast<std::size_t>(exchanged_bucket_)];
   rank_.update.wait(*bucket.exchanged);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
-  bucket.run->compute(rank_.update, clock_);
+  bucket.update->compute(rank_.update, clock_);
   clock_.lap(rank_.update, UpdatePhase::kElementwise);
   rank_.update.record(*bucket.computed);
   exchanged_bucket_ = -1;
@@ -219,7 +230,7 @@ void ShardedStep::return_updates(BucketState& bucket) {
   if (exchanged_bucket_ >= 0 && &buckets_[static_cast<std::size_t>(exchanged_bucket_)] == &bucket)
     compute_exchanged();
   rank_.comm.wait(*bucket.computed);
-  clock_.busy(rank_.comm, [&] { bucket.run->return_updates(rank_.comm); });
+  clock_.busy(rank_.comm, [&] { bucket.update->return_updates(rank_.comm); });
 }
 
 void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
@@ -242,10 +253,10 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
   for (const std::size_t b : plan_.publish_order) {
     BucketState& bucket = buckets_[b];
-    bucket.run->commit(rank_.update);
+    bucket.update->commit(rank_.update);
     if (plan_.gather == Gather::kPipelined) continue;
     order(rank_.update, *bucket.committed, rank_.comm);
-    clock_.busy(rank_.comm, [&] { bucket.run->publish(rank_.comm); });
+    clock_.busy(rank_.comm, [&] { bucket.tensors->publish(rank_.comm); });
   }
   clock_.lap(rank_.update, UpdatePhase::kElementwise);
   if (before_counting) before_counting(rank_.compute);
@@ -257,8 +268,8 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
 void ShardedStep::publish() {
   order(rank_.compute, *agreed_, rank_.comm);
   for (const std::size_t b : plan_.publish_order) {
-    buckets_[b].run->refresh_replica(rank_.comm);
-    buckets_[b].run->publish(rank_.comm);
+    buckets_[b].tensors->refresh_replica(rank_.comm);
+    buckets_[b].tensors->publish(rank_.comm);
   }
   order(rank_.comm, *published_, rank_.compute);
 }
@@ -266,13 +277,13 @@ void ShardedStep::publish() {
 Tensor ShardedStep::weight(std::size_t param) const {
   const Location& at = locations_.at(param);
   const Shape& shape = params_[param].shape;
-  return buckets_[at.bucket].run->weight(*at.first, shape.numel()).view(shape);
+  return buckets_[at.bucket].tensors->weight(*at.first, shape.numel()).view(shape);
 }
 
 Tensor ShardedStep::gradient(std::size_t param) const {
   const Location& at = locations_.at(param);
   const Shape& shape = params_[param].shape;
-  return buckets_[at.bucket].run->gradient(*at.first, shape.numel()).view(shape);
+  return buckets_[at.bucket].tensors->gradient(*at.first, shape.numel()).view(shape);
 }
 
 bool ShardedStep::is_gathering(std::size_t param) const {
@@ -282,7 +293,7 @@ bool ShardedStep::is_gathering(std::size_t param) const {
 std::vector<StateEntry> ShardedStep::state() const {
   std::vector<StateEntry> entries;
   for (const BucketState& bucket : buckets_)
-    bucket.run->append_state(entries);
+    bucket.update->append_state(entries);
   return entries;
 }
 

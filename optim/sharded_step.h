@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "optim/gradient_tensors.h"
+#include "optim/bucket_update.h"
+#include "optim/gradient_slots.h"
+#include "optim/nonfinite_value.h"
 #include "optim/sharding_plan.h"
 #include "optim/update_clock.h"
 #include "runtime/device_group.h"
@@ -113,7 +115,9 @@ class ShardedStep {
     const Unit* first = nullptr;
   };
   struct BucketState {
-    std::unique_ptr<BucketRun> run;
+    std::unique_ptr<BucketTensors> tensors;
+    std::unique_ptr<BucketUpdate> update;
+    ValueIndexBases index_bases;
     std::size_t parameters = 0;
     std::size_t missing = 0;  // gradients of this step, or of this micro-step
     bool open = false;        // backward writes to it, or its reduction is not enqueued yet
@@ -121,6 +125,8 @@ class ShardedStep {
     std::unique_ptr<Event> gathered, ready, reduced, prepared, exchanged, computed, committed;
   };
 
+  // Of this rank: the index of the first value that is not finite (kernels/commit.h).
+  [[nodiscard]] Tensor first_nonfinite() const;
   void expect_gradients();
   void advance();
   void reduce(BucketState& bucket, Tag tag);

@@ -367,9 +367,9 @@ def main():
     report["results"] = [contestant.facts() for contestant in results]
     report["ratios"] = list(ratios(results, arguments.only))
     text = json.dumps(report, indent=1)
-    for place, name in ((folder, "TMP"), (arguments.out, "FILE.json"), (arguments.llm_c, "LLM_C"), (arguments.python, "PYTHON"),
+    for path, name in ((folder, "TMP"), (arguments.out, "FILE.json"), (arguments.llm_c, "LLM_C"), (arguments.python, "PYTHON"),
                         (arguments.nanochat, "NANOCHAT"), (f"{ROOT}/", "")):
-        text = text.replace(str(place), name)  # paths of one machine say nothing
+        text = text.replace(str(path), name)  # paths of one machine say nothing
     arguments.out.write_text(text + "\n")
     show(report)
 

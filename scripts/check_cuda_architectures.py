@@ -4,7 +4,7 @@ on a kernel that spills registers.
   scripts/check_cuda_architectures.py [--registers] [ARCHITECTURE ...]    default: 80 90a 100a 120
   scripts/check_cuda_architectures.py --write-table
 --registers: also prints registers and shared memory of every kernel.
---write-table: writes what every kernel takes into tests/simt/kernel_resources.inc."""
+--write-table: writes what every kernel takes into tests/stand_ins/kernel_resources.inc."""
 import argparse
 import concurrent.futures
 import os

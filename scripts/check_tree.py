@@ -15,6 +15,10 @@ MAX_LINES, MAX_README_LINES, MAX_COLUMNS, MAX_GOLDEN_BYTES = 500, 20, 120, 3_400
 GOLDEN = {"make_golden": ("gpt_plain", "gpt_gqa", "gpt_window", "gpt_softcap"),
           "make_nanochat_golden": ("nanochat_odd", "nanochat_window", "nanochat_single",
                                    "nanochat_training")}
+TESTS = re.compile(r"tests/(unit/\w+|contract|emulator|fuzz|golden|stand_ins|system)/\w+_test\.cpp|tests/bench/\w+_bench\.cpp")
+SOURCES = re.compile(  # of tests, that CMake and scripts/fuzz.sh name
+    r"tests/(support|emulator|stand_ins)/|tests/fuzz/(targets|fuzzer)\.cpp|tests/system/nvtx_recorder\.cpp|"
+    r"tests/unit/(cuda/fake_driver|kernels/simd_results)\.cpp")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 COMMANDS = ("train", "eval", "sample", "plan", "doctor", "checkpoint import",
             "checkpoint export")
@@ -65,24 +69,14 @@ def readmes():
 
 
 def tests(files):
-    """CMake builds tests/<room>/*_test.cpp and *_bench.cpp of tests/bench: nothing else runs. The
-    rest of tests/simt is a library, and programs that its test starts; the fake driver, the recorder
-    of ranges, results of simd.h and the fuzz targets are named in CMake, and the fuzzer's entry by
-    scripts/fuzz.sh."""
+    """CMake builds what TESTS matches, SOURCES and all of the emulator and of support; nothing else runs."""
     for path in files:
-        parts = path.relative_to(ROOT).parts
-        if parts[0] != "tests" or path.suffix != ".cpp" or parts[1] in ("support", "simt"):
-            continue
-        if parts[1:] in (("cuda", "fake_driver.cpp"), ("runtime", "nvtx_recorder.cpp"),
-                         ("kernels", "simd_results.cpp"),
-                         ("fuzz", "targets.cpp"), ("fuzz", "fuzzer.cpp")):
-            continue
-        ending = "_bench.cpp" if parts[1] == "bench" else "_test.cpp"
-        if len(parts) != 3 or not path.name.endswith(ending):
-            yield f"{'/'.join(parts)}: is not tests/<room>/*{ending}, so CMake does not build it"
-        elif ending == "_test.cpp" and not re.search(r"^(TYPED_)?TEST(_[FP])?\(", path.read_text(),
-                                                     re.M):
-            yield f"{'/'.join(parts)}: holds no test"
+        name = path.relative_to(ROOT).as_posix()
+        if TESTS.fullmatch(name):
+            if name.endswith("_test.cpp") and not re.search(r"^(TYPED_)?TEST(_[FP])?\(", path.read_text(), re.M):
+                yield f"{name}: holds no test"
+        elif name.startswith("tests/") and path.suffix == ".cpp" and not SOURCES.match(name):
+            yield f"{name}: is not tests/FOLDER/*_test.cpp of a folder in tests/README.md, so CMake does not build it"
 
 
 def golden():

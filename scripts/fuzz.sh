@@ -31,8 +31,8 @@ cmake --build --preset dev --target muograph_core
 # The readers are compiled for the fuzzer, so that it sees their branches; all else they call is the
 # library's.
 mkdir -p build/fuzz/found
-readers=(data/shards.cpp data/file_bytes.cpp src/base/mapped_file.cpp src/app/checkpoint/safetensors.cpp
-         src/base/strict_json.cpp src/app/checkpoint/manifest.cpp src/app/options/toml.cpp src/app/options/config_file.cpp
+readers=(data/shards.cpp src/base/file_bytes.cpp src/app/checkpoint/safetensors.cpp
+         src/base/strict_json.cpp src/app/checkpoint/manifest.cpp src/app/options/config_file.cpp
          src/app/checkpoint/nanochat_files.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
          src/kernels/cuda/gemm_algorithms.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \

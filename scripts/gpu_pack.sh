@@ -13,7 +13,7 @@ source scripts/path.sh
 nanochat='' build='' archive=build/gpu_binaries.tar.gz
 folder=build/gpu_binaries
 most_mib=40
-programs=(kernels_test contracts_test graphs_test model_test cuda_test cuda_kernels_bench muograph)
+programs=(kernels_test contract_test graphs_test model_test golden_test cuda_test cuda_kernels_bench muograph)
 
 absolute() { (cd "$caller" && realpath -m "$1"); }
 while [ $# -gt 0 ]; do

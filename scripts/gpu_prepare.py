@@ -49,8 +49,8 @@ def suites(build, program):
 def main():
     build, pack = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     tests = {"kernels_test": suites(build, "kernels_test"),
-             "contracts_test": [suite for suite in suites(build, "contracts_test")
-                                if suite.startswith("Backends/")]}
+             "contract_test": [suite for suite in suites(build, "contract_test")
+                               if suite.startswith("Backends/")]}
     (pack / "tests.json").write_text(json.dumps(tests))
     for dtype in ("fp32", "bf16"):
         reference(build / "muograph", pack, dtype)

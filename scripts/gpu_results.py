@@ -26,10 +26,10 @@ NANOCHAT_PUBLISHED = {"tokens_per_s": 546000, "what": "nanochat's own figure for
 # README's status table: how a row begins, and the stages that are its proof.
 FEATURES = {
     "plain GPT": ["kernels_*", "models", "device_step_1"],
-    "nanochat's extras": ["every_kernel_*", "models", "step_d12_32"],
+    "nanochat's extras": ["every_kernel_*", "models", "extras", "step_d12_32"],
     "bf16 compute": ["kernels_*BF16", "device_step_more", "train_d4"],
     "Muon and AdamW": ["kernels_Muon*", "kernels_*Adamw*", "train_d4"],
-    "ten strategies": ["contracts_*", "device_step_2", "device_step_4", "device_step_more",
+    "ten strategies": ["contract_*", "device_step_2", "device_step_4", "device_step_more",
                        "train_d4_2_ranks"],
     "faster Newton-Schulz": ["kernels_*SymmetricProduct*"],
     "numerics guard": ["kernels_AgreeCommit", "kernels_NoteNonfinite"],

@@ -1,5 +1,5 @@
 """What scripts/gpu_check.py runs, in order: three calls of 480, 480 and 400 s. With MUO_CHECK_REHEARSAL set
-the same stages at sizes for the SIMT tier, which tests/scripts/gpu_check_test.py goes through."""
+the same stages at sizes for the SIMT tier, which tests/system/gpu_check_test.py goes through."""
 import json
 import os
 import pathlib
@@ -110,7 +110,6 @@ def nanochat(name, seconds, check, depth, rows, measured, **stage):
 
 
 def call_1(c):
-    models = "Extras.*" if REHEARSAL else "*GptGolden*:*Extras*"
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
         Stage("doctor", 60, [c.pack / "muograph", "doctor"]),
@@ -121,8 +120,9 @@ def call_1(c):
         *(tests(f"attention_{kind}", 90, "kernels_test", "Attention*", parallel=True,
                 environment={"MUO_ATTENTION": kind}, needs="MUO_ATTENTION")
           for kind in ("own", "portable", *([] if REHEARSAL else ["cudnn"]))),
-        tests("models", 90, "model_test", models, parallel=True,
+        tests("models", 90, "golden_test", "*GptGolden*", parallel=True,
               environment={"MUO_TEST_SOURCES": str(c.root)}),
+        tests("extras", 90, "model_test", "*Extras*", parallel=True),
         bench("step_d12_32", 70, "step", 12, 32),
         bench("step_d12_16", 70, "step", 12, 16),
         bench("step_d12_32_free", 70, "step", 12, 32, "--deterministic", "off", needs="--deterministic"),
@@ -130,7 +130,7 @@ def call_1(c):
         device_step("1", "DeviceStep.FollowsTheHostsCurve"),
         train("eager_2_ranks", 40, "--graph", "off", "--ranks-per-device", 2,
               steps=2 if REHEARSAL else 20),
-        *suites(c, "contracts_test", 60, f"/{BACKEND}_peer"),
+        *suites(c, "contract_test", 60, f"/{BACKEND}_peer"),
         device_step("2", "DeviceStep.TwoVirtualRanks*"),
         device_step("4", "DeviceStep.FourVirtualRanks*"),
         device_step("more", "DeviceStep.*-DeviceStep.*VirtualRanks*:DeviceStep.FollowsTheHostsCurve"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each CUDA kernel takes of a GPU, read from compiled code, and tests/simt/kernel_resources.inc,
+"""What each CUDA kernel takes of a GPU, read from compiled code, and tests/stand_ins/kernel_resources.inc,
 the table of it that the SIMT tier holds launches to.
   scripts/kernel_resources.py LIBRARY
 compares libmuograph_cuda.so with the table; exit code 77: there is nothing to compare.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TABLE = ROOT / "tests/simt/kernel_resources.inc"
+TABLE = ROOT / "tests/stand_ins/kernel_resources.inc"
 ARCHITECTURES = ("80", "90a", "100a", "120")
 WRITE = "scripts/check_cuda_architectures.py --write-table"
 SKIPPED = 77

@@ -13,9 +13,9 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = "tests/bench/results"
 PAGES = ("docs/performance.md", "docs/strategies.md")
-STEP = "2026-11-20-host-step"
-OPTIMIZER = ("2026-11-22-host-optimizer-2", "2026-11-22-host-optimizer-8")
-PEERS = ("2026-11-22-host-peers-2", "2026-11-22-host-peers", "2026-11-22-host-peers-n")  # newest first
+STEP = "2026-11-20-xeon-step"
+OPTIMIZER = ("2026-11-22-xeon-optimizer-2", "2026-11-22-xeon-optimizer-8")
+PEERS = tuple(f"2026-11-22-zen4-peers-{commit}" for commit in ("195ebfc", "3a87322", "58b8d74"))  # newest first
 MAX_COLUMNS, COMMIT_DIGITS = 120, 7
 MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 
@@ -76,7 +76,7 @@ def peers():
     """Everybody's steps in the newest run, and their rates in the runs before."""
     runs = [load(name) for name in PEERS]
     newest, *before = runs
-    places = {", ".join([run["cpu"]["name"], f"{run['cpu']['cores']} cores"] + [
+    machines = {", ".join([run["cpu"]["name"], f"{run['cpu']['cores']} cores"] + [
         f"{name} {version[:COMMIT_DIGITS] if len(version) == 40 else version}"
         for name, version in run["versions"].items() if name != "muograph"]) for run in runs}
     measured = ", ".join(
@@ -88,7 +88,7 @@ def peers():
              f"{r['median_s']:.1f} ({r['min_s']:.1f} to {r['max_s']:.1f})", f"{r['tokens_per_s']:.0f}",
              f"{r['peak_mib']:.0f}", *(rate.get((r["configuration"], r["name"]), "") for rate in rates)]
             for r in newest["results"]]
-    return [*prose(f"{'; '.join(sorted(places))}; muograph {measured}:"), "",
+    return [*prose(f"{'; '.join(sorted(machines))}; muograph {measured}:"), "",
             *table(["", "", "tokens a step", "s per step, median (range)", "tokens/s", "peak MiB",
                     *(f"tokens/s of `{commit_of(run)}`" for run in before)], rows)]
 

@@ -76,10 +76,3 @@ set_target_properties(muograph_cuda PROPERTIES BUILD_RPATH ${CUDAToolkit_LIBRARY
 set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
 target_link_options(muograph_cuda PRIVATE -Wl,--no-undefined
                     -Wl,--wrap=__cudaRegisterFunction)  # src/runtime/cuda/kernel_list.cpp
-
-if(MUO_TESTS)
-  add_library(muograph_fake_driver SHARED tests/cuda/fake_driver.cpp)
-  set_target_properties(muograph_fake_driver PROPERTIES
-    OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_driver)
-  add_dependencies(muograph_cuda muograph_fake_driver)  # found by the tests beside their program
-endif()

@@ -17,7 +17,7 @@ string(JOIN "|" numbers
 string(JOIN "|" long_threads
   DeviceStep DeviceTraining SimtFaults PeerProtocol "Corpus.Changed"
   "Bench.(ALaunch|TheUpdateAlone|OperationsAreTimed)"
-  PlanProperties "app[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
+  PlanProperties "system[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
   "CheckpointSaver.Dying" "Disk.(Without|ThatHasSpace)")
 foreach(list IN LISTS muo_test_lists)
   foreach(test IN LISTS ${list})

@@ -6,7 +6,7 @@ namespace muo::strategies {
 // One all-to-all makes matrix i whole at rank i, another takes the updates back.
 // Cost: beside the 2 (N-1)/N of the matrices that owners of whole matrices cost, another
 // 2 (N-1)/N^2 in two collectives a bucket to which every rank gives alike; the tail of each shape
-// exchanges empty places. When: gradients and weights are sharded by elements anyway, and there are
+// exchanges padding. When: gradients and weights are sharded by elements anyway, and there are
 // many matrices of each shape.
 Buckets all_to_all(Params params, int world) {
   Buckets buckets = sharded_adamw(params, world);

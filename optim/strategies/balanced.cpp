@@ -27,10 +27,10 @@ double Dealt::time(double ideal_flops, double ideal_segment) const {
   return busiest_flops / ideal_flops + kWireWeight * segment / ideal_segment;
 }
 
-// Longest processing time first (Graham 1969) among the ranks that have room for the matrix; where
+// Longest processing time first (Graham 1969) among the ranks that can hold the matrix; where
 // none has, the emptiest takes it.
 Dealt deal(Params params, const Members& members, const std::vector<std::size_t>& longest_first,
-           int world, double room, const NewtonSchulzForm& form) {
+           int world, double capacity, const NewtonSchulzForm& form) {
   using Load = std::tuple<double, double, int>;  // FLOPs, elements, rank
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (int r = 0; r < world; ++r)
@@ -41,7 +41,7 @@ Dealt deal(Params params, const Members& members, const std::vector<std::size_t>
   for (const std::size_t i : longest_first) {
     const Shape& shape = params[members[i]].shape;
     const auto elements = static_cast<double>(shape.numel());
-    while (!loads.empty() && std::get<1>(loads.top()) + elements > room) {
+    while (!loads.empty() && std::get<1>(loads.top()) + elements > capacity) {
       full.push_back(loads.top());
       loads.pop();
     }

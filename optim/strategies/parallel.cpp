@@ -27,7 +27,7 @@ Buckets chunks_of_world(Params params, const Members& order, int world,
 // Motif's Parallel Muon: every matrix is spread over all ranks by elements, as fully sharded
 // gradients and momentum are. In chunks of `world` matrices each is gathered to one owner, computed
 // there, and its update scattered; the next chunk's gather and the last one's scatter run beside
-// the Newton-Schulz of this one, by their place in the order of collectives.
+// the Newton-Schulz of this one, by their position in the order of collectives.
 // Matrices go by falling FLOPs, so that a chunk's are alike, each chunk's longest to the rank with
 // the least work so far.
 // Cost: beside the 2 (N-1)/N of the matrices that owners of whole matrices cost, gathers and

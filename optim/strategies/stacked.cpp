@@ -3,7 +3,7 @@
 namespace muo::strategies {
 
 // nanochat's DistMuonAdamW: all K matrices of one shape in one bucket, ceil(K / world) consecutive
-// ones a rank: one reduce-scatter, one batch of Newton-Schulz and one all-gather per shape.
+// ones a rank: one reduce-scatter, one stacked Newton-Schulz and one all-gather per shape.
 // Cost: sends 2 (N-1)/N of the padded matrices, up to N - 1 of each shape being padding; nothing is
 // reduced before the last gradient of a shape, which is near the end of backward. When: N divides
 // the number of matrices of each shape.

@@ -30,8 +30,7 @@ Buckets stacked(Params params, int world);
 Members muon_members(Params params);
 // The same, of one shape each, shapes ascending.
 std::vector<Members> by_shape(Params params);
-// The same, of one layer each, in the order in which backward completes the layers. Matrices with
-// the same number in their names ("transformer.h.3.attn.c_q.weight") are a layer.
+// The same, of one layer each (ParamSpec::layer), in the order in which backward completes them.
 std::vector<Members> layers_backward(Params params);
 // In the order in which backward completes them.
 Members backward_order(Params params, Members members);

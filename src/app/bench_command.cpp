@@ -3,18 +3,18 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "app/commands.h"
-#include "app/report/attention_notes.h"
+#include "app/cli.h"
 #include "app/report/operation_report.h"
-#include "app/report/optimizer_report.h"
+#include "app/report/optimizer_times.h"
 #include "app/report/step_times.h"
 #include "app/train/backend.h"
-#include "app/train/device_peak.h"
-#include "app/train/gemm_rate.h"
+#include "app/train/device_rates.h"
+#include "app/train/run_config.h"
 #include "app/train/run_memory.h"
 #include "base/median.h"
 #include "graphs/step_phases.h"
@@ -25,12 +25,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double phase_ms(const PhaseClock& clock, std::size_t phase, std::int64_t steps) {
-  return static_cast<double>(clock.elapsed[phase]) / 1e6 / static_cast<double>(steps);
+// Mean milliseconds of a step in a phase, by rank.
+std::vector<double> phase_ms(const StepTimes& times, std::size_t phase, std::int64_t steps) {
+  std::vector<double> out;
+  for (const PhaseClock& clock : times.clocks)
+    out.push_back(static_cast<double>(clock.elapsed[phase]) / 1e6 / static_cast<double>(steps));
+  return out;
 }
 
-double phase_ms(const PhaseClock& clock, StepPhase phase, std::int64_t steps) {
-  return phase_ms(clock, static_cast<std::size_t>(phase), steps);
+double slowest_ms(const StepTimes& times, StepPhase phase, std::int64_t steps) {
+  return std::ranges::max(phase_ms(times, static_cast<std::size_t>(phase), steps));
 }
 
 std::string device_name(const RunConfig& run) {
@@ -81,35 +85,20 @@ double tokens_per_s(const RunConfig& run, const StepTimes& times) {
 
 constexpr double kSecondsOfCeilings = 0.5;
 
-Json phases_json(const StepTimes& times, std::int64_t steps) {
-  Json out = Json::object();
-  for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase) {
-    Json ranks = Json::array();
-    for (const PhaseClock& clock : times.clocks)
-      ranks.push_back(phase_ms(clock, phase, steps));
-    out[std::string(kStepPhases[phase])] = std::move(ranks);
-  }
-  return out;
-}
-
 // Mean milliseconds per step, a column a rank; the share is that of all ranks together.
-std::string phases_text(const StepTimes& times, std::int64_t steps) {
+std::string phases_text(const Json& phases_ms, std::size_t ranks) {
   std::string out = fmt::format("{:>10}{:>8}", "ms/step", "share");
-  for (std::size_t rank = 0; rank < times.clocks.size(); ++rank)
+  for (std::size_t rank = 0; rank < ranks; ++rank)
     out += fmt::format("{:>11}", fmt::format("rank {}", rank));
+  const auto sum_of = [](const std::vector<double>& ms) {
+    return std::accumulate(ms.begin(), ms.end(), 0.0);
+  };
   double whole = 0;
-  for (const PhaseClock& clock : times.clocks)
-    for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase)
-      whole += phase_ms(clock, phase, steps);
-  for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase) {
-    double sum = 0;
-    std::string columns;
-    for (const PhaseClock& clock : times.clocks) {
-      sum += phase_ms(clock, phase, steps);
-      columns += fmt::format("{:>11.3f}", phase_ms(clock, phase, steps));
-    }
-    out += fmt::format("\n{:>10}{:>7.1f}%{}", kStepPhases[phase], 100 * sum / whole, columns);
-  }
+  for (const auto& ms : phases_ms)
+    whole += sum_of(ms);
+  for (const auto& [phase, ms] : phases_ms.items())
+    out += fmt::format("\n{:>10}{:>7.1f}%{:>11.3f}", phase, 100 * sum_of(ms) / whole,
+                       fmt::join(ms.get<std::vector<double>>(), ""));
   return out + "\n";
 }
 
@@ -117,33 +106,33 @@ Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
   const StepTimes times = measure(run, steps, run.options.capture.graph, /*timed=*/false);
   const StepTimes phases = measure(run, steps, run.options.capture.graph, /*timed=*/true);
   const DevicePeak peak = peak_of(run, kSecondsOfCeilings);
-  const auto tokens = static_cast<double>(run.tokens_per_step());
-  const double rate = flops_per_token(run.model) * tokens / times.step;
-  const double causal = causal_flops_per_token(run.model) * tokens / times.step;
+  const double rate = flops_per_token(run.model) * tokens_per_s(run, times);
+  const double causal = causal_flops_per_token(run.model) * tokens_per_s(run, times);
+  Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)},
+              {"model_gflops", rate / 1e9},  {"causal_gflops", causal / 1e9},
+              {"peak_gflops", nullptr},      {"share", nullptr},
+              {"causal_share", nullptr}};
   text +=
       fmt::format("step {:.3f} ms, {:.0f} tokens/s, {} of the model, {} counting visible pairs\n",
                   times.step * 1e3, tokens_per_s(run, times), flops_text(rate), flops_text(causal));
-  if (peak.flops > 0)
+  if (peak.flops > 0) {
+    out["peak_gflops"] = peak.flops / 1e9;
+    out["share"] = rate / peak.flops;
+    out["causal_share"] = causal / peak.flops;
     text += fmt::format("{:.1f}% of the peak ({:.1f}% counting visible pairs): {}\n",
                         100 * rate / peak.flops, 100 * causal / peak.flops, peak.text);
-  text += phases_text(phases, steps);
-  Json operations;
+  }
+  Json& phases_json = out["phases_ms"];
+  for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase)
+    phases_json[std::string(kStepPhases[phase])] = phase_ms(phases, phase, steps);
+  text += phases_text(phases_json, phases.clocks.size());
+  Json& operations = out["operations"];
   if (phases.operations.empty()) {
     text += "no table of operations: only graphs of the host backend (--graph on) time theirs\n";
   } else {
     const Ceilings ceilings = measure_ceilings(run, peak, kSecondsOfCeilings);
     text += operations_text(run, phases, steps, ceilings);
     operations = operations_json(run, phases, steps, ceilings);
-  }
-  Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)},
-              {"model_gflops", rate / 1e9},  {"causal_gflops", causal / 1e9},
-              {"peak_gflops", nullptr},      {"share", nullptr},
-              {"causal_share", nullptr},     {"phases_ms", phases_json(phases, steps)},
-              {"operations", operations}};
-  if (peak.flops > 0) {
-    out["peak_gflops"] = peak.flops / 1e9;
-    out["share"] = rate / peak.flops;
-    out["causal_share"] = causal / peak.flops;
   }
   return out;
 }
@@ -174,12 +163,8 @@ Json bench_launch(const RunConfig& run, std::int64_t steps, std::string& text) {
   out["replay"] = row("replay", replay);
   out["eager"] = row("eager", eager);
   out["replay_over_eager"] = eager.step / replay.step;
-  double update = 0;
-  double gather = 0;
-  for (const PhaseClock& clock : timed.clocks) {
-    update = std::max(update, phase_ms(clock, StepPhase::kUpdate, steps));
-    gather = std::max(gather, phase_ms(clock, StepPhase::kGather, steps));
-  }
+  const double update = slowest_ms(timed, StepPhase::kUpdate, steps);
+  const double gather = slowest_ms(timed, StepPhase::kGather, steps);
   out["exposed_update_ms"] = update;
   out["exposed_gather_ms"] = gather;
   text += fmt::format(
@@ -208,37 +193,30 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 
 }  // namespace
 
-int run_bench(BenchKind kind, const TrainOptions& options, std::int64_t steps,
-              ReportFormat format) {
-  RunConfig run = resolve(options, vocabulary_only(options));  // tokens are random
-  warn_of_unused_gpus(options.devices.backend, run.group, stderr);
-  if (kind != BenchKind::kOptimizer) {
+int run_command(const BenchOptions& options) {
+  const TrainOptions& train = options.train;
+  RunConfig run = resolve(train, vocabulary_only(train));  // tokens are random
+  warn_of_unused_gpus(train.devices.backend, run.group, stderr);
+  if (options.kind != BenchKind::kOptimizer) {
     fit_batch(run, memory_to_plan_per_rank(run.group));  // as training would
     run.step_only = true;
     require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
   }
-  if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
+  if (!train.numbers.gemm_table.empty()) use_gemm_table(train.numbers.gemm_table);
   std::string text = run_text(run);
   Json out = run_json(run);
-  out["steps"] = steps;
-  if (kind != BenchKind::kOptimizer) {
+  out["steps"] = options.steps;
+  if (options.kind != BenchKind::kOptimizer) {
     const std::vector<std::string> attention = attention_notes(run);
     out["attention"] = attention;
     for (const std::string& note : attention)
       text += note + "\n";
   }
-  switch (kind) {
-    case BenchKind::kStep:
-      out.update(bench_step(run, steps, text));
-      break;
-    case BenchKind::kLaunch:
-      out.update(bench_launch(run, steps, text));
-      break;
-    case BenchKind::kOptimizer:
-      out.update(bench_optimizer(run, options.sharding.strategy, steps, text));
-      break;
-  }
-  if (format == ReportFormat::kJson) text = out.dump(1) + "\n";
+  if (options.kind == BenchKind::kStep) out.update(bench_step(run, options.steps, text));
+  if (options.kind == BenchKind::kLaunch) out.update(bench_launch(run, options.steps, text));
+  if (options.kind == BenchKind::kOptimizer)
+    out.update(bench_optimizer(run, train.sharding.strategy, options.steps, text));
+  if (options.format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));
   return 0;
 }

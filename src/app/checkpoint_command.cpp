@@ -1,16 +1,22 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <span>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/checkpoint/durable_files.h"
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/nanochat_files.h"
-#include "app/commands.h"
+#include "app/cli.h"
 #include "base/check.h"
-#include "base/mapped_file.h"
+#include "base/file_bytes.h"
+#include "base/text_table.h"
 
 namespace muo {
 namespace {
@@ -18,9 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 NanochatMeta read_meta(const fs::path& path) {
-  const MappedFile file(path);
-  return parse_nanochat_meta(
-      {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string());
+  return parse_nanochat_meta(FileBytes(path).text(), path.string());
 }
 
 // The values of an fp32 or bf16 tensor, exactly.
@@ -39,52 +43,44 @@ std::vector<float> float_values(const SafetensorsFile& file, const SafetensorsEn
   return out;
 }
 
-// Of a run that never was: what evaluation asks of it. Learning rates and the like are defaults.
-TrainOptions options_of(const GptConfig& model) {
-  TrainOptions options;
-  options.data.vocab_size = model.vocab_size;
-  options.model.set_all(model);
-  return options;
+// A new file gets its name when all of it is on the disk.
+fs::path hidden(const fs::path& path) { return path.string() + ".tmp"; }
+
+OutputFile begin_file(const fs::path& path, std::int64_t bytes) {
+  std::error_code ignored;
+  fs::remove(hidden(path), ignored);
+  return {hidden(path), bytes};
 }
 
-class NewFile {
- public:
-  NewFile(fs::path path, std::int64_t bytes)
-      : path_(std::move(path)), hidden_(path_.string() + ".tmp"), file_(prepared(hidden_), bytes) {}
-
-  void write(std::int64_t offset, std::span<const std::byte> bytes) const {
-    file_.write(offset, bytes);
-  }
-  // Gives the file its name, when all of it is on the disk.
-  void commit() const {
-    file_.sync();
-    fs::rename(hidden_, path_);
-  }
-
- private:
-  static const fs::path& prepared(const fs::path& path) {
-    std::error_code ignored;
-    fs::remove(path, ignored);
-    return path;
-  }
-  fs::path path_, hidden_;
-  OutputFile file_;
-};
+void commit_file(const OutputFile& file, const fs::path& path) {
+  file.sync();
+  fs::rename(hidden(path), path);
+}
 
 void refuse_existing(const fs::path& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored))
-    throw InputError(fmt::format("--out: {} exists: choose another place", path.string()));
+    throw input_error("--out: {} exists: give another directory", path.string());
+}
+
+// config.json may be missing: older checkpoints have none, and nothing reads it.
+void check_config_file(const Checkpoint& checkpoint) {
+  const fs::path path = checkpoint.path() / kConfigName;
+  if (std::error_code ignored; !fs::exists(path, ignored)) return;
+  const FileBytes file(path);
+  const std::string expected = config_file_text(checkpoint.info());
+  if (!std::ranges::equal(file.bytes(), std::as_bytes(std::span(expected))))
+    throw input_error("{} is not the configuration that is in {}: it was changed since",
+                      path.string(), kManifestName);
 }
 
 }  // namespace
 
-int run_import(const ImportOptions& options) {
+int run_command(const ImportOptions& options) {
   const SafetensorsFile file(options.model);
   const fs::path beside = meta_beside(options.model);
   if (options.meta.empty() && beside.empty())
-    throw InputError(
-        fmt::format("{}: --meta is needed, as the file is not named model_*", options.model));
+    throw input_error("{}: --meta is needed, as the file is not named model_*", options.model);
   const NanochatMeta meta = read_meta(options.meta.empty() ? beside : fs::path(options.meta));
   const std::vector<ParamSpec> params = gpt_parameters(meta.model);
   check_weights(file, params);
@@ -100,9 +96,12 @@ int run_import(const ImportOptions& options) {
                        .begin = 0,
                        .values = host_tensor(memory.back().data(), Shape{param.shape.numel()})});
   }
-  CheckpointInfo info;
-  info.step = info.updates = meta.step;
-  info.config = checkpoint_config(meta.model, options_of(meta.model));
+  // There was no run: of its options only those that evaluation needs are set.
+  TrainOptions trained;
+  trained.data.vocab_size = meta.model.vocab_size;
+  trained.model.set_all(meta.model);
+  const CheckpointInfo info{
+      .step = meta.step, .updates = meta.step, .config = checkpoint_config(meta.model, trained)};
   CheckpointSaver saver(options.out, 1);
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) { saver.save(rank, info, entries); });
@@ -110,8 +109,8 @@ int run_import(const ImportOptions& options) {
   return 0;
 }
 
-int run_export(const ExportOptions& options) {
-  const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
+int run_command(const ExportOptions& options) {
+  const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
   const NanochatMeta meta{.model = checkpoint_model(checkpoint), .step = checkpoint.info().step};
   const std::string text = nanochat_meta_text(meta, checkpoint.path().string());
   const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
@@ -125,27 +124,72 @@ int run_export(const ExportOptions& options) {
   refuse_existing(meta_path);
   std::error_code error;
   fs::create_directories(out, error);
-  if (error)
-    throw InputError(fmt::format("--out: cannot create {}: {}", out.string(), error.message()));
+  if (error) throw input_error("--out: cannot create {}: {}", out.string(), error.message());
 
   std::vector<SafetensorsSpec> specs;
   specs.reserve(params.size());
   for (const ParamSpec& param : params)
     specs.push_back({.name = param.name, .dtype = DType::kF32, .shape = param.shape});
   const SafetensorsLayout layout = layout_safetensors(specs, {{"format", "pt"}});
-  const NewFile model(model_path, layout.file_bytes);
+  const OutputFile model = begin_file(model_path, layout.file_bytes);
   model.write(0, layout.head);
   for (const SafetensorsEntry& entry : layout.entries) {
     const std::vector<float> values = float_values(file, *file.find(entry.spec.name));
     model.write(entry.begin, std::as_bytes(std::span(values)));
   }
-  const NewFile meta_file(meta_path, static_cast<std::int64_t>(text.size()));
+  const OutputFile meta_file = begin_file(meta_path, static_cast<std::int64_t>(text.size()));
   meta_file.write(0, std::as_bytes(std::span(text)));
-  model.commit();
-  meta_file.commit();
+  commit_file(model, model_path);
+  commit_file(meta_file, meta_path);
   sync_directory(out);
   fmt::print("{}\n{}\n", model_path.string(), meta_path.string());
   return 0;
+}
+
+int run_command(const InspectOptions& options) {
+  const Checkpoint checkpoint(options.checkpoint, {.verify = false});
+  const CheckpointInfo& info = checkpoint.info();
+  fmt::print("{}\n", checkpoint.path().string());
+  fmt::print("step {}, {} updates, {} tokens, seed {}, written by {} device{}\n", info.step,
+             info.updates, grouped(info.tokens), info.seed, info.world, info.world == 1 ? "" : "s");
+  fmt::print("model {}\n", model_text(checkpoint_model(checkpoint)));
+  fmt::print("data {}\n", info.data);
+  for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
+    Table table({kCheckpointFiles[f], "dtype", "shape", "bytes"});
+    for (const SafetensorsSpec& tensor : checkpoint.manifest().files[f].tensors)
+      table.add({tensor.name, std::string(name_of(tensor.dtype)), tensor.shape.text(),
+                 grouped(tensor.shape.numel() * size_of(tensor.dtype))});
+    fmt::print("\n{}", table.text());
+  }
+  fmt::print("\noptions\n{}", checkpoint_options_text(checkpoint));
+  return 0;
+}
+
+// Reads everything: one checkpoint, or all of a run.
+int run_command(const VerifyOptions& options) {
+  std::error_code ignored;
+  const bool one = fs::exists(fs::path(options.checkpoint) / kManifestName, ignored);
+  const std::vector<FoundCheckpoint> found =
+      one ? std::vector<FoundCheckpoint>{{.step = 0, .path = options.checkpoint}}
+          : find_checkpoints(options.checkpoint);
+  if (found.empty())
+    throw input_error("--checkpoint {}: neither a checkpoint nor a run directory with checkpoints",
+                      options.checkpoint);
+  std::size_t damaged = 0;
+  for (const auto& [step, path] : found) {
+    try {
+      const Checkpoint checkpoint(path);
+      check_config_file(checkpoint);
+      const auto& files = checkpoint.manifest().files;
+      fmt::print("{}: whole, {}\n", path.string(), size_text(files[0].bytes + files[1].bytes));
+    } catch (const InputError& error) {
+      fmt::print("{}: DAMAGED: {}\n", path.string(), error.what());
+      ++damaged;
+    }
+  }
+  if (damaged == 0) return 0;
+  static_cast<void>(std::fflush(stdout));
+  throw input_error("{} of {} checkpoints damaged", damaged, found.size());
 }
 
 }  // namespace muo

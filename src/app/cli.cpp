@@ -6,53 +6,24 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "app/checkpoint/run_directory.h"
-#include "app/commands.h"
 #include "app/options/option_parser.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 
 namespace muo {
 namespace {
 
-constexpr std::array kCommands = {
-    CommandRow{"train", "train a GPT on text files, folders or token shards"},
-    CommandRow{"eval", "loss and bits per byte of a checkpoint on held-out data"},
-    CommandRow{"sample", "let a checkpoint write text"},
-    CommandRow{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
-    CommandRow{"bench", "measure a run's steps, or its updates alone: step, launch, optimizer"},
-    CommandRow{
-        "checkpoint",
-        "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
-    CommandRow{"doctor", "what this machine has and what is missing"},
-};
-constexpr std::array kBench = {
-    // in the order of BenchKind
-    CommandRow{"bench step", "tokens/s of training steps, and where their time goes"},
-    CommandRow{"bench launch",
-               "what enqueueing a step costs the host, replayed and eager, and what waits"},
-    CommandRow{"bench optimizer", "the update alone, by strategy: time, rate, exposed traffic"},
-};
-constexpr std::array kCheckpoint = {
-    CommandRow{"checkpoint import", "a checkpoint from nanochat's weights"},
-    CommandRow{"checkpoint export", "a checkpoint's weights for nanochat"},
-    CommandRow{"checkpoint inspect", "step, model, data, tensors and options"},
-    CommandRow{"checkpoint verify", "whether every byte is as it was written"},
-};
-
-std::string general_help() {
-  std::string out =
-      "muograph trains GPTs on one machine, fast.\n\nUsage: muograph COMMAND [OPTIONS]\n\n";
-  for (const CommandRow& command : kCommands)
-    out += fmt::format("  {:<10} {}\n", command.name, command.help);
-  return out + "\nmuograph COMMAND --help tells a command's options.\n";
-}
+using Arguments = std::span<const char* const>;
 
 template <class Options>
-Command parse_simple(const CommandRow& command, std::span<const char* const> arguments) {
+Command parse_simple(const CommandRow& command, Arguments arguments) {
   Options options;
   Parser parser(command, option_table(options));
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
@@ -69,9 +40,8 @@ struct Flag {
 // The options of a run, for what trains it, describes it or measures it; --json where `format` is
 // given. The help, if that was asked for.
 std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow> rows,
-                                TrainOptions& train, ReportFormat* format,
-                                std::span<const char* const> arguments,
-                                std::span<const Flag> flags = {}) {
+                                TrainOptions& train, ReportFormat* format, Arguments arguments,
+                                std::initializer_list<Flag> flags = {}) {
   Parser parser(command, std::move(rows));
   std::string config;
   bool json = false;
@@ -87,7 +57,7 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
   } else if (!train.run.resume.empty()) {
     const RunDirectory run = find_run_directory(train);
     if (!run.resume.empty() && std::filesystem::exists(run.config())) {
-      // A run from before there was a choice.
+      // A run from before --model existed was plain, and its config.toml does not say so.
       if (!parser.is_given("model")) train.model.preset = "plain";
       parser.apply_config(run.config());
     }
@@ -96,7 +66,7 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
   return std::nullopt;
 }
 
-Command parse_train(const CommandRow& command, std::span<const char* const> arguments) {
+Command parse_train(const CommandRow& command, Arguments arguments) {
   TrainOptions train;
   if (auto help = parse_run(command, option_table(train), train, nullptr, arguments)) return *help;
   if (train.data.paths.empty())
@@ -104,18 +74,16 @@ Command parse_train(const CommandRow& command, std::span<const char* const> argu
   return train;
 }
 
-Command parse_plan(const CommandRow& command, std::span<const char* const> arguments) {
+Command parse_plan(const CommandRow& command, Arguments arguments) {
   PlanOptions options;
-  PredictionOptions& p = options.prediction;
+  const PredictionOptions& p = options.prediction;
   std::vector<OptionRow> rows = option_table(options.train);
-  for (OptionRow& row : option_table(p))
-    rows.push_back(std::move(row));
+  std::ranges::move(option_table(options.prediction), std::back_inserter(rows));
   bool compare = false, articles = false;
-  const std::array flags = {
-      Flag{"--compare", &compare, "all strategies side by side"},
-      Flag{"--articles", &articles, "tables of articles on these strategies, and what holds"}};
-  if (auto help =
-          parse_run(command, std::move(rows), options.train, &options.format, arguments, flags))
+  if (auto help = parse_run(
+          command, std::move(rows), options.train, &options.format, arguments,
+          {{"--compare", &compare, "all strategies side by side"},
+           {"--articles", &articles, "tables of articles on these strategies, and what holds"}}))
     return *help;
   if (compare && articles) throw InputError("plan: give --compare or --articles, not both");
   if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
@@ -125,58 +93,22 @@ Command parse_plan(const CommandRow& command, std::span<const char* const> argum
   return options;
 }
 
-constexpr std::string_view kComplete = "complete";
-
-// Of a command that is several, their rows have it in front of their names.
-std::string_view member_name(const CommandRow& row) {
-  return row.name.substr(row.name.find(' ') + 1);
-}
-
-// The member that is called `what`; throws InputError. Null: help was asked for.
-const CommandRow* find_member(std::string_view family, std::span<const CommandRow> rows,
-                              std::string_view what) {
-  if (what == "--help" || what == "-h") return nullptr;
-  const auto found = std::ranges::find(rows, what, member_name);
-  if (found != rows.end()) return &*found;
-  std::string known;
-  for (const CommandRow& row : rows)
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", member_name(row));
-  throw InputError(fmt::format("{}: '{}' is none of {}", family, what, known));
-}
-
-Answer family_help(std::string_view family, std::span<const CommandRow> rows,
-                   std::string_view options) {
-  std::string names;
-  std::string lines;
-  for (const CommandRow& row : rows) {
-    names += fmt::format("{}{}", names.empty() ? "" : "|", member_name(row));
-    lines += fmt::format("  {:<9}  {}\n", member_name(row), row.help);
-  }
-  return {
-      fmt::format("Usage: muograph {0} {1} [OPTIONS]\n\n{2}\n"
-                  "muograph {0} COMMAND --help tells its options{3}.\n",
-                  family, names, lines, options)};
-}
-
-Command parse_bench(std::span<const char* const> arguments) {
-  const CommandRow* const row =
-      find_member("bench", kBench, arguments.empty() ? "" : arguments.front());
-  if (row == nullptr) return family_help("bench", kBench, ": those of train");
-  BenchOptions options;
-  options.kind = static_cast<BenchKind>(row - kBench.data());
-  if (options.kind == BenchKind::kOptimizer) options.train.sharding.strategy = kAllStrategies;
+template <BenchKind kind>
+Command parse_bench(const CommandRow& command, Arguments arguments) {
+  BenchOptions options{.kind = kind};
+  if (kind == BenchKind::kOptimizer) options.train.sharding.strategy = kAllStrategies;
   std::vector<OptionRow> rows = option_table(options.train);
-  if (options.kind == BenchKind::kOptimizer)
+  if (kind == BenchKind::kOptimizer)
     std::ranges::find(rows, "strategy", &OptionRow::name)->choices.push_back(kAllStrategies);
-  rows.push_back({"steps", "Measurement", OptionClass::kHost, "N",
-                  "steps to measure, after one to warm up", &options.steps, 1, 1 << 20});
-  if (auto help =
-          parse_run(*row, std::move(rows), options.train, &options.format, arguments.subspan(1)))
+  rows.push_back(OptionGroup{"Measurement"}("steps", OptionClass::kHost, "N",
+                                            "steps to measure, after one to warm up",
+                                            &options.steps, {1, 1 << 20}));
+  if (auto help = parse_run(command, std::move(rows), options.train, &options.format, arguments))
     return *help;
   return options;
 }
 
-Command parse_doctor(const CommandRow& command, std::span<const char* const> arguments) {
+Command parse_doctor(const CommandRow& command, Arguments arguments) {
   DoctorOptions options;
   Parser parser(command, {});
   parser.add_flag("--gpu", options.gpu_only, "GPUs only; exit code 3 if CUDA cannot use them");
@@ -184,60 +116,108 @@ Command parse_doctor(const CommandRow& command, std::span<const char* const> arg
   return options;
 }
 
-Command parse_checkpoint(std::span<const char* const> arguments) {
-  const CommandRow* const row =
-      find_member("checkpoint", kCheckpoint, arguments.empty() ? "" : arguments.front());
-  if (row == nullptr) return family_help("checkpoint", kCheckpoint, "");
-  switch (row - kCheckpoint.data()) {
-    case 0:
-      return parse_simple<ImportOptions>(*row, arguments.subspan(1));
-    case 1:
-      return parse_simple<ExportOptions>(*row, arguments.subspan(1));
-    case 2:
-      return parse_simple<InspectOptions>(*row, arguments.subspan(1));
-    default:
-      return parse_simple<VerifyOptions>(*row, arguments.subspan(1));
-  }
+// A command, or a family of commands, whose members have its name in front of theirs.
+struct Entry : CommandRow {
+  Command (*parse)(const CommandRow& command, Arguments arguments) = nullptr;  // null: a family
+  std::span<const Entry> members = {};
+  std::string_view options = {};  // of a family: what its help says of theirs
+
+  [[nodiscard]] std::string_view own_name() const { return name.substr(name.find(' ') + 1); }
+};
+
+constexpr std::array kBench = {
+    Entry{{"bench step", "tokens/s of training steps, and where their time goes"},
+          parse_bench<BenchKind::kStep>},
+    Entry{{"bench launch",
+           "what enqueueing a step costs the host, replayed and eager, and what waits"},
+          parse_bench<BenchKind::kLaunch>},
+    Entry{{"bench optimizer", "the update alone, by strategy: time, rate, exposed traffic"},
+          parse_bench<BenchKind::kOptimizer>},
+};
+constexpr std::array kCheckpoint = {
+    Entry{{"checkpoint import", "a checkpoint from nanochat's weights"},
+          parse_simple<ImportOptions>},
+    Entry{{"checkpoint export", "a checkpoint's weights for nanochat"},
+          parse_simple<ExportOptions>},
+    Entry{{"checkpoint inspect", "step, model, data, tensors and options"},
+          parse_simple<InspectOptions>},
+    Entry{{"checkpoint verify", "whether every byte is as it was written"},
+          parse_simple<VerifyOptions>},
+};
+constexpr std::array kCommands = {
+    Entry{{"train", "train a GPT on text files, folders or token shards"}, parse_train},
+    Entry{{"eval", "loss and bits per byte of a checkpoint on held-out data"},
+          parse_simple<EvalOptions>},
+    Entry{{"sample", "let a checkpoint write text"}, parse_simple<SampleOptions>},
+    Entry{{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
+          parse_plan},
+    Entry{{"bench", "measure a run's steps, or its updates alone: step, launch, optimizer"},
+          nullptr,
+          kBench,
+          ": those of train"},
+    Entry{{"checkpoint",
+           "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
+          nullptr,
+          kCheckpoint},
+    Entry{{"doctor", "what this machine has and what is missing"}, parse_doctor},
+};
+
+constexpr std::string_view kComplete = "complete";
+
+std::vector<std::string_view> names_of(std::span<const Entry> commands) {
+  std::vector<std::string_view> out;
+  for (const Entry& command : commands)
+    out.push_back(command.own_name());
+  return out;
+}
+
+// "  NAME  what it does", for each.
+std::string list_of(std::span<const Entry> commands) {
+  std::string out;
+  for (const Entry& command : commands)
+    out += fmt::format("  {:<11}{}\n", command.own_name(), command.help);
+  return out;
+}
+
+bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
+
+Command parse_member(const Entry& family, Arguments arguments) {
+  const std::string_view name = arguments.empty() ? "" : arguments.front();
+  const std::vector<std::string_view> names = names_of(family.members);
+  if (asks_for_help(name))
+    return Answer{
+        fmt::format("Usage: muograph {0} {1} [OPTIONS]\n\n{2}\n"
+                    "muograph {0} COMMAND --help tells its options{3}.\n",
+                    family.name, fmt::join(names, "|"), list_of(family.members), family.options)};
+  const auto found = std::ranges::find(family.members, name, &Entry::own_name);
+  if (found == family.members.end())
+    throw input_error("{}: '{}' is none of {}", family.name, name, fmt::join(names, ", "));
+  return found->parse(*found, arguments.subspan(1));
 }
 
 // What may follow the words behind `complete`, the last of which is being written; for shells
 // (src/app/completion).
-Command complete(std::span<const char* const> words) {
-  const auto offer = [&](std::span<const CommandRow> rows) {
+Command complete(Arguments words) {
+  const auto offer = [&](std::span<const Entry> commands) {
     Answer out;
-    for (const CommandRow& row : rows)
-      if (member_name(row).starts_with(words.back()))
-        out.text += fmt::format("{}\n", member_name(row));
+    for (const std::string_view name : names_of(commands))
+      if (name.starts_with(words.back())) out.text += fmt::format("{}\n", name);
     return out;
   };
-  const std::string_view first = words.empty() ? "" : words.front();
-  if (words.empty() || first == kComplete) return Answer{};
+  if (words.empty() || words.front() == kComplete) return Answer{};
   if (words.size() == 1) return offer(kCommands);
-  if (words.size() == 2 && first == "bench") return offer(kBench);
-  if (words.size() == 2 && first == "checkpoint") return offer(kCheckpoint);
+  const auto command = std::ranges::find(kCommands, words.front(), &Entry::name);
+  if (words.size() == 2 && command != kCommands.end() && command->parse == nullptr)
+    return offer(command->members);
   std::vector<const char*> asked(words.begin(), words.end());
   asked.push_back(kCompleteLast.data());
   return parse_command_line(asked);
 }
 
-struct Run {
-  int operator()(const TrainOptions& options) const { return run_train(options); }
-  int operator()(const EvalOptions& options) const { return run_eval(options); }
-  int operator()(const SampleOptions& options) const { return run_sample(options); }
-  int operator()(const PlanOptions& options) const { return run_plan(options); }
-  int operator()(const BenchOptions& options) const {
-    return run_bench(options.kind, options.train, options.steps, options.format);
-  }
-  int operator()(const DoctorOptions& options) const { return run_doctor(options.gpu_only); }
-  int operator()(const ImportOptions& options) const { return run_import(options); }
-  int operator()(const ExportOptions& options) const { return run_export(options); }
-  int operator()(const InspectOptions& options) const { return run_inspect(options); }
-  int operator()(const VerifyOptions& options) const { return run_verify(options); }
-  int operator()(const Answer& answer) const {
-    static_cast<void>(std::fputs(answer.text.c_str(), stdout));
-    return 0;
-  }
-};
+int run_command(const Answer& answer) {
+  static_cast<void>(std::fputs(answer.text.c_str(), stdout));
+  return 0;
+}
 
 int report(std::string text, int code) {
   std::ranges::replace(text, '\n', ' ');
@@ -248,37 +228,33 @@ int report(std::string text, int code) {
 
 }  // namespace
 
-Command parse_command_line(std::span<const char* const> arguments) {
+Command parse_command_line(Arguments arguments) {
   constexpr std::string_view kHint =
       "give train, eval, sample, plan, bench, checkpoint or doctor (muograph --help)";
-  if (arguments.empty()) throw InputError(fmt::format("no command: {}", kHint));
+  if (arguments.empty()) throw input_error("no command: {}", kHint);
   const std::string_view name = arguments.front();
-  if (name == "--help" || name == "-h" || name == "help") return Answer{general_help()};
-  if (name == kComplete) return complete(arguments.subspan(1));
-  const auto command = std::ranges::find(kCommands, name, &CommandRow::name);
+  const Arguments rest = arguments.subspan(1);
+  if (asks_for_help(name) || name == "help")
+    return Answer{fmt::format(
+        "muograph trains GPTs on one machine, fast.\n\nUsage: muograph COMMAND [OPTIONS]\n\n{}\n"
+        "muograph COMMAND --help tells a command's options.\n",
+        list_of(kCommands))};
+  if (name == kComplete) return complete(rest);
+  const auto command = std::ranges::find(kCommands, name, &Entry::name);
   if (command == kCommands.end()) {
-    std::array<std::string_view, kCommands.size()> names;
-    std::ranges::transform(kCommands, names.begin(), &CommandRow::name);
-    const std::string_view near = nearest_name(name, names);
-    throw InputError(
-        fmt::format("unknown command '{}': {}", name,
-                    near.empty() ? std::string(kHint) : fmt::format("did you mean {}?", near)));
+    const std::string_view near = nearest_name(name, names_of(kCommands));
+    throw input_error("unknown command '{}': {}", name,
+                      near.empty() ? std::string(kHint) : fmt::format("did you mean {}?", near));
   }
-  const auto rest = arguments.subspan(1);
-  if (name == "eval") return parse_simple<EvalOptions>(*command, rest);
-  if (name == "sample") return parse_simple<SampleOptions>(*command, rest);
-  if (name == "doctor") return parse_doctor(*command, rest);
-  if (name == "checkpoint") return parse_checkpoint(rest);
-  if (name == "plan") return parse_plan(*command, rest);
-  if (name == "bench") return parse_bench(rest);
-  return parse_train(*command, rest);
+  return command->parse == nullptr ? parse_member(*command, rest) : command->parse(*command, rest);
 }
 
-int run_program(std::span<const char* const> arguments, const char* version) {
+int run_program(Arguments arguments, const char* version) {
   try {
     if (arguments.size() == 1 && std::string_view(arguments[0]) == "--version")
-      return Run{}(Answer{fmt::format("muograph {}\n", version)});
-    return std::visit(Run{}, parse_command_line(arguments));
+      return run_command(Answer{fmt::format("muograph {}\n", version)});
+    return std::visit([](const auto& command) { return run_command(command); },
+                      parse_command_line(arguments));
   } catch (const InputError& error) {
     return report(error.what(), 2);
   } catch (const std::exception& error) {

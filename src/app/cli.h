@@ -8,15 +8,6 @@
 
 namespace muo {
 
-struct BenchOptions {
-  BenchKind kind = BenchKind::kStep;
-  TrainOptions train;
-  std::int64_t steps = 10;
-  ReportFormat format = ReportFormat::kTable;
-};
-struct DoctorOptions {
-  bool gpu_only = false;
-};
 // Text to print instead of running anything: --help, --version.
 struct Answer {
   std::string text;
@@ -27,6 +18,24 @@ using Command =
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);
+
+// What the commands of the program do, after parsing: each returns its exit code and throws
+// InputError or Error.
+int run_command(const TrainOptions& options);
+int run_command(const EvalOptions& options);
+int run_command(const SampleOptions& options);
+// Prints parameters, ownership, memory and wire bytes of a run without running it. Without `data`,
+// the vocabulary is --vocab-size, or the byte tokenizer's.
+// Or prints all strategies side by side, or the articles' tables (article_tables.h).
+int run_command(const PlanOptions& options);
+// Measures training steps of a run that the options describe, on random tokens.
+int run_command(const BenchOptions& options);
+// What this machine has; `gpu_only`: of GPUs, and 3 if they cannot be used.
+int run_command(const DoctorOptions& options);
+int run_command(const ImportOptions& options);
+int run_command(const ExportOptions& options);
+int run_command(const InspectOptions& options);
+int run_command(const VerifyOptions& options);
 
 // The whole program: parses, runs, and turns exceptions into one line on stderr and an exit code
 // (2: InputError, 3: anything else). `version` is what --version says.

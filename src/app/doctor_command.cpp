@@ -1,5 +1,3 @@
-#include "app/doctor.h"
-
 #include <fmt/format.h>
 #include <sys/auxv.h>
 #include <sys/statvfs.h>
@@ -10,21 +8,24 @@
 #include <string_view>
 #include <vector>
 
-#include "app/commands.h"
+#include "app/cli.h"
 #include "app/train/backend.h"
-#include "app/train/gemm_rate.h"
-#include "app/train/gpu_peaks.h"
-#include "app/train/gpus.h"
+#include "app/train/device_rates.h"
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
 #include "base/check.h"
-#include "base/cores.h"
-#include "kernels/gemm_library.h"
+#include "base/threads.h"
 #include "kernels/host_kernels.h"
 #include "runtime/plugin.h"
 
 namespace muo {
 namespace {
+
+// What this machine has, one fact a line, and what to do where something is missing.
+struct Diagnosis {
+  std::string text;
+  bool healthy = true;  // false: training cannot work here
+};
 
 constexpr double kGiB = 1 << 30;
 
@@ -143,8 +144,6 @@ std::string gpu_facts() {
          cuda_backend();
 }
 
-}  // namespace
-
 Diagnosis diagnose() {
   Diagnosis out;
   out.text += line("CPU", cpu_model());
@@ -178,10 +177,12 @@ Diagnosis diagnose() {
   return out;
 }
 
-int run_doctor(bool gpu_only) {
+}  // namespace
+
+int run_command(const DoctorOptions& options) {
   const Diagnosis diagnosis =
-      gpu_only ? Diagnosis{.text = gpu_facts(), .healthy = load_cuda().plugin != nullptr}
-               : diagnose();
+      options.gpu_only ? Diagnosis{.text = gpu_facts(), .healthy = load_cuda().plugin != nullptr}
+                       : diagnose();
   static_cast<void>(std::fputs(diagnosis.text.c_str(), stdout));
   return diagnosis.healthy ? 0 : 3;
 }

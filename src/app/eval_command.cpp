@@ -4,18 +4,18 @@
 #include <cstdio>
 
 #include "app/checkpoint/model_json.h"
-#include "app/commands.h"
+#include "app/cli.h"
 #include "app/train/backend.h"
 #include "app/train/evaluator.h"
 #include "app/train/inference.h"
 #include "app/train/run_config.h"
-#include "graphs/warm_up.h"
+#include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {
 
-// The text to evaluate: what the command says, all of it, else what the run held out.
+// The text to evaluate: all of --data, or without it what the run held out.
 Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained) {
   DataOptions data = trained.data;
   if (!options.data.paths.empty()) {
@@ -29,15 +29,14 @@ Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained)
 
 }  // namespace
 
-int run_eval(const EvalOptions& options) {
-  const Checkpoint checkpoint(options.checkpoint, {.parts = CheckpointParts::kWeights});
+int run_command(const EvalOptions& options) {
+  const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
   GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);
   const Corpus corpus = open_eval_corpus(options, checkpoint_options(checkpoint));
   if (corpus.vocab_size > config.vocab_size)
-    throw InputError(
-        fmt::format("--data: its vocabulary of {} tokens is larger than the model's {}",
-                    corpus.vocab_size, config.vocab_size));
+    throw input_error("--data: its vocabulary of {} tokens is larger than the model's {}",
+                      corpus.vocab_size, config.vocab_size);
   const std::vector<ParamSpec> params = gpt_parameters(config);
   std::int64_t rows = evaluation_rows(*corpus.val, config.seq_len);
   if (options.tokens)

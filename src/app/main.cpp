@@ -19,8 +19,7 @@ namespace {
     return;
   constexpr std::string_view kWhy =
       "muograph: this CPU has no AVX2 (x86-64-v3), which muograph is compiled for; run it on one "
-      "of "
-      "Intel's since Haswell (2013) or AMD's since Excavator (2015)\n";
+      "of Intel's since Haswell (2013) or AMD's since Excavator (2015)\n";
   static_cast<void>(!write(STDERR_FILENO, kWhy.data(), kWhy.size()));
   _exit(2);
 }

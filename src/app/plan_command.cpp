@@ -3,18 +3,17 @@
 #include <string>
 #include <vector>
 
-#include "app/commands.h"
+#include "app/cli.h"
 #include "app/report/article_tables.h"
 #include "app/report/plan_compare.h"
 #include "app/report/plan_report.h"
-#include "app/report/prediction.h"
 #include "app/train/backend.h"
 #include "app/train/run_memory.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
 
-int run_plan(const PlanOptions& options) {
+int run_command(const PlanOptions& options) {
   const bool json = options.format == ReportFormat::kJson;
   const auto print = [](const std::string& text) {
     static_cast<void>(std::fputs(text.c_str(), stdout));
@@ -24,7 +23,8 @@ int run_plan(const PlanOptions& options) {
     return 0;
   }
   TrainOptions train = options.train;
-  // What is asked about links is not about devices that have none.
+  // Comparisons and predictions are about links: every device then has a replica of its own, as the
+  // common one, which the host has by default, is never sent.
   if (train.sharding.replicas == "auto" &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
     train.sharding.replicas = "own";

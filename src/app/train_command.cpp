@@ -13,12 +13,12 @@
 #include <system_error>
 
 #include "app/checkpoint/run_directory.h"
-#include "app/commands.h"
-#include "app/report/attention_notes.h"
+#include "app/cli.h"
 #include "app/train/backend.h"
-#include "app/train/device_peak.h"
+#include "app/train/device_rates.h"
 #include "app/train/logger.h"
 #include "app/train/resume.h"
+#include "app/train/run_config.h"
 #include "app/train/run_memory.h"
 #include "app/train/scaling.h"
 #include "app/train/trainer.h"
@@ -59,13 +59,13 @@ class SignalScope {
   SignalScope& operator=(const SignalScope&) = delete;
 };
 
-// That a file can be replaced at the end of start-up is known before anything starts.
+// Start-up writes these files at its end: that it cannot should show at its beginning.
 void require_writable(std::string_view option, const std::filesystem::path& file) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (std::filesystem::is_directory(file) || ::access(folder.c_str(), W_OK) != 0)
-    throw InputError(fmt::format(
+    throw input_error(
         "{}: cannot write to {}: {}", option, file.string(),
-        std::system_category().message(std::filesystem::is_directory(file) ? EISDIR : errno)));
+        std::system_category().message(std::filesystem::is_directory(file) ? EISDIR : errno));
 }
 
 void check_files(const TrainOptions& options) {
@@ -89,14 +89,9 @@ std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int6
                      flops_left, duration_text(flops_left / peak.flops));
 }
 
-KeepCheckpoints keep_checkpoints(const TrainOptions& options) {
-  return {.last = std::max<std::int64_t>(0, options.save.keep_last),
-          .every = std::max<std::int64_t>(0, options.save.keep_every)};
-}
-
 }  // namespace
 
-int run_train(const TrainOptions& options) {
+int run_command(const TrainOptions& options) {
   check_files(options);
   const Corpus corpus = open_corpus(options.data);
   RunConfig config = resolve(options, corpus);
@@ -130,20 +125,24 @@ int run_train(const TrainOptions& options) {
                  .flops_per_token = config.flops_per_token,
                  .peak_flops = peak.flops,
                  .log_every = config.options.run.log_every});
+  const auto note_all = [&logger](const std::vector<std::string>& lines) {
+    for (const std::string& line : lines)
+      logger.note(line);
+  };
   logger.note(corpus.description);
-  for (const std::string& note : notes)
-    logger.note(note);
-  for (const std::string& note : scaling_notes(config))
-    logger.note(note);
+  note_all(notes);
+  note_all(scaling_notes(config));
   logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
                           config.options.model.preset, config.parameters, config.world(),
                           config.options.sharding.strategy,
                           static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)));
   logger.note(peak_note(config, peak, first_step));
-  for (const std::string& note : attention_notes(config))
-    logger.note(note);
+  note_all(attention_notes(config));
 
-  CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options));
+  const SaveOptions& save = config.options.save;
+  CheckpointSaver saver(directory.root, config.world(),
+                        {.last = std::max<std::int64_t>(0, save.keep_last),
+                         .every = std::max<std::int64_t>(0, save.keep_every)});
   if (resume && resume->path().parent_path() == directory.checkpoints())
     saver.mark_verified(resume->info().step);
   const SignalScope signals;

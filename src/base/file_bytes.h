@@ -2,28 +2,33 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
-#include <vector>
+#include <string_view>
 
 namespace muo {
 
 // The contents of a regular file, immutable: small ones are read, large ones mapped (a file that
-// is cut short while it is mapped kills the process with SIGBUS, as for every mapping).
-// Throws InputError for what is missing, not readable or not a regular file; never waits for a
-// fifo.
+// is cut short while it is mapped kills the process with SIGBUS, as for every mapping). Copies
+// share them.
 class FileBytes {
  public:
+  // Throws InputError for what is missing, not readable or not a regular file; never waits for a
+  // fifo.
   explicit FileBytes(const std::filesystem::path& path);
-  ~FileBytes();
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
 
-  // Aligned to at least 16 bytes.
+  // Valid while a copy of this lives; aligned to at least 16 bytes.
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  [[nodiscard]] std::string_view text() const {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
 
  private:
+  std::shared_ptr<const void> owner_;
   std::span<const std::byte> bytes_;
-  std::vector<std::byte> read_;  // empty if mapped
 };
+
+// Throws InputError of errno's value `error`.
+[[noreturn]] void fail_to_read(const std::filesystem::path& path, int error);
 
 }  // namespace muo

@@ -28,7 +28,7 @@ std::string count_text(double count);
 // and broken UTF-8 become '?' (new lines and tabs stay).
 std::string printable(std::string_view text);
 
-// A place for lines and one live line below them. Where nobody watches (a file or a pipe) the live
+// Lines, and one live line below them. Where nobody watches (a file or a pipe) the live
 // line is printed every few seconds instead. Write errors are ignored: a run outlives its window.
 class Terminal {
  public:

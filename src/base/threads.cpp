@@ -1,4 +1,4 @@
-#include "base/cores.h"
+#include "base/threads.h"
 
 #include <sched.h>
 

@@ -1,13 +1,34 @@
 #pragma once
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <ctime>
 #include <thread>
 #include <vector>
 
-#include "base/signals_blocked.h"
-
 namespace muo {
+
+// Cores that this process may use; at least 1.
+int usable_cores();
+// What each of `world` ranks may use of them; at least 1.
+int cores_per_rank(int world);
+
+// Threads that start within this scope get no signals: those are the main thread's business.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 // Calls body(begin, end) for ranges that make up [0, count), on at most `threads` threads, of which
 // the caller's is one, and waits. Where they are cut depends on `count` and `threads`. `body` must
@@ -28,6 +49,14 @@ void on_threads(int threads, std::int64_t count, const Body& body) {
           });
   }
   body(std::int64_t{0}, parts == 1 ? count : begin_of(1));
+}
+
+// Time that the calling thread itself has run: unlike the clock on the wall, it hardly depends on
+// what else the machine does.
+inline double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 }  // namespace muo

@@ -13,7 +13,7 @@ Operation<ReluSquaredBackwardArgs> backward("relu_squared_backward");
 
 void relu_squared(Stream& stream, const ReluSquaredArgs& args) {
   ArgumentCheck check("relu_squared");
-  check.fp32_or_bf16("x", args.x, args.x.shape);
+  check.fp32_or_bf16("x", args.x);
   check.tensor("y", args.y, args.x.shape, args.x.dtype);
   check.same_or_apart("y", args.y, "x", args.x);
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});
@@ -21,7 +21,7 @@ void relu_squared(Stream& stream, const ReluSquaredArgs& args) {
 
 void relu_squared_backward(Stream& stream, const ReluSquaredBackwardArgs& args) {
   ArgumentCheck check("relu_squared_backward");
-  check.fp32_or_bf16("y", args.y, args.y.shape);
+  check.fp32_or_bf16("y", args.y);
   check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
   check.tensor("dy", args.dy, args.y.shape, args.y.dtype);
   check.same_or_apart("dx", args.dx, "dy", args.dy);

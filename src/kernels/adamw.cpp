@@ -11,8 +11,7 @@ Operation<AdamwArgs> operation("adamw");
 
 void adamw(Stream& stream, const AdamwArgs& args) {
   ArgumentCheck check("adamw");
-  check.any_shape("scalars", args.scalars, DType::kBytes);
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
+  check.holds<StepScalars>("scalars", args.scalars);
   check.any_shape("weight", args.weight);
   check.fp32_or_bf16("m", args.m, args.weight.shape);
   check.tensor("v", args.v, args.weight.shape, args.m.dtype);

@@ -26,8 +26,24 @@ void ArgumentCheck::tensor(std::string_view name, const Tensor& t, const Shape& 
             shape.text());
 }
 
+void ArgumentCheck::fp32_or_bf16(std::string_view name, const Tensor& t) {
+  any_shape(name, t, t.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32);
+}
+
 void ArgumentCheck::fp32_or_bf16(std::string_view name, const Tensor& t, const Shape& shape) {
-  tensor(name, t, shape, t.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32);
+  fp32_or_bf16(name, t);
+  tensor(name, t, shape, t.dtype);
+}
+
+void ArgumentCheck::fp32_or_bf16(std::string_view name, const Tensor& t, std::size_t rank,
+                                 std::string_view meaning) {
+  fp32_or_bf16(name, t);
+  this->rank(name, t, rank, meaning, t.dtype);
+}
+
+void ArgumentCheck::count(std::string_view name, const Tensor& t, std::int64_t n, DType dtype) {
+  any_shape(name, t, dtype);
+  MUO_CHECK(t.numel() == n, operation_, ": ", name, " has ", t.numel(), " of ", n, " elements");
 }
 
 void ArgumentCheck::rank(std::string_view name, const Tensor& t, std::size_t rank,
@@ -40,6 +56,16 @@ void ArgumentCheck::rank(std::string_view name, const Tensor& t, std::size_t ran
 void ArgumentCheck::apart(std::string_view name, const Tensor& t, std::string_view other_name,
                           const Tensor& other) const {
   MUO_CHECK(!overlap(t, other), operation_, ": ", name, " overlaps ", other_name);
+}
+
+void ArgumentCheck::apart(std::initializer_list<Named> outputs,
+                          std::initializer_list<Named> inputs) const {
+  for (const Named& out : outputs) {
+    for (const Named& in : inputs)
+      apart(out.name, out.tensor, in.name, in.tensor);
+    for (const Named& other : outputs)
+      if (&other != &out) apart(out.name, out.tensor, other.name, other.tensor);
+  }
 }
 
 void ArgumentCheck::same_or_apart(std::string_view name, const Tensor& t,

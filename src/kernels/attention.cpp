@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -18,10 +17,7 @@ namespace {
 template <class Args>
 Cost cost(const Args& args, int products) {
   const Shape& q = args.q.shape;
-  const std::int64_t b = q[0];
-  const std::int64_t t = q[1];
-  const std::int64_t heads = q[2];
-  const std::int64_t h = q[3];
+  const std::int64_t b = q[0], t = q[1], heads = q[2], h = q[3];
   const std::int64_t window = std::min(args.window, t - 1);
   // Query i sees min(i, window) keys and itself.
   const std::int64_t pairs = window * (window + 1) / 2 + (t - window) * (window + 1);
@@ -30,13 +26,11 @@ Cost cost(const Args& args, int products) {
                       window < t - 1 ? concat(" w", window) : std::string{}),
       .flops = 2.0 * products * static_cast<double>(b * heads * pairs) * static_cast<double>(h)};
 }
-Cost forward_cost(const AttentionArgs& args) { return cost(args, 2); }
-Cost backward_cost(const AttentionBackwardArgs& args) {
-  return cost(args, 5);  // scores are computed again
-}
 
-Operation<AttentionArgs> forward_operation("attention", &forward_cost);
-Operation<AttentionBackwardArgs> backward_operation("attention_backward", &backward_cost);
+Operation<AttentionArgs> forward_operation(
+    "attention", +[](const AttentionArgs& args) { return cost(args, 2); });
+Operation<AttentionBackwardArgs> backward_operation(  // scores are computed again
+    "attention_backward", +[](const AttentionBackwardArgs& args) { return cost(args, 5); });
 
 constexpr std::int64_t kMaxHead = 256;
 
@@ -47,28 +41,12 @@ std::int64_t device_workspace(const AttentionSize& size, AttentionDirection dire
   return device.choose == nullptr ? 0 : device.choose(size, direction).workspace;
 }
 
-struct Named {
-  std::string_view name;
-  Tensor tensor;
-};
-
-void check_apart(const ArgumentCheck& check, std::initializer_list<Named> outputs,
-                 std::initializer_list<Named> inputs) {
-  for (const Named& out : outputs) {
-    for (const Named& in : inputs)
-      check.apart(out.name, out.tensor, in.name, in.tensor);
-    for (const Named& other : outputs)
-      if (&other != &out) check.apart(out.name, out.tensor, other.name, other.tensor);
-  }
-}
-
 // What both directions share: q, k, v, out, lse, workspace and window.
 template <class Args>
 void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
                   AttentionDirection direction) {
   const DType dtype = args.q.dtype;
-  check.rank("q", args.q, 4, "(b, t, heads, h)", dtype);
-  check.fp32_or_bf16("q", args.q, args.q.shape);
+  check.fp32_or_bf16("q", args.q, 4, "(b, t, heads, h)");
   check.rank("k", args.k, 4, "(b, t, kv_heads, h)", dtype);
   const std::int64_t b = args.q.shape[0], t = args.q.shape[1], heads = args.q.shape[2],
                      h = args.q.shape[3], kv_heads = args.k.shape[2];
@@ -131,7 +109,7 @@ AttentionBackend register_attention_backend(const AttentionBackend& backend) {
 void attention(Stream& stream, const AttentionArgs& args) {
   ArgumentCheck check("attention");
   check_common(check, stream, args, AttentionDirection::kForward);
-  check_apart(check, {{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
+  check.apart({{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
               {{"q", args.q}, {"k", args.k}, {"v", args.v}});
   forward_operation.submit(
       stream, args,
@@ -145,8 +123,7 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   check.tensor("dq", args.dq, args.q.shape, args.q.dtype);
   check.tensor("dk", args.dk, args.k.shape, args.q.dtype);
   check.tensor("dv", args.dv, args.k.shape, args.q.dtype);
-  check_apart(check,
-              {{"dq", args.dq}, {"dk", args.dk}, {"dv", args.dv}, {"workspace", args.workspace}},
+  check.apart({{"dq", args.dq}, {"dk", args.dk}, {"dv", args.dv}, {"workspace", args.workspace}},
               {{"dout", args.dout},
                {"out", args.out},
                {"lse", args.lse},

@@ -39,7 +39,7 @@ struct AttentionAlignment {
 // aligned tensors and a positive scale; those in fp32 arithmetic for everything.
 inline constexpr std::int64_t kMostTensorCoreHead = 128;
 // With deterministic gradients cuDNN stores a t x t matrix for each head. From here on the memory
-// is worth more than the time, if the own kernels on tensor cores can take its place.
+// is worth more than the time, if the own kernels on tensor cores can do the work instead.
 inline constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 30;
 
 // By size.method, whose kernels are not looked up in the environment here. Throws InputError if

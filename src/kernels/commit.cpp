@@ -10,10 +10,10 @@ Operation<NoteNonfiniteArgs> note("note_nonfinite");
 }  // namespace
 
 void agree_commit(Stream& stream, const AgreeCommitArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  static_cast<void>(args.statistics.as_struct<LossStatistics>());
-  static_cast<void>(args.hyper.as_struct<HyperParameters>());
   ArgumentCheck check("agree_commit");
+  check.holds<StepScalars>("scalars", args.scalars);
+  check.holds<LossStatistics>("statistics", args.statistics);
+  check.holds<HyperParameters>("hyper", args.hyper);
   check.rank("totals", args.totals, 1, "(2 + world)", DType::kF64);
   check.that(args.totals.numel() > kRankIndices, "totals is too short for a rank");
   agree.submit(stream, args,

@@ -15,13 +15,10 @@ Operation<SoftCapArgs> soft_cap_operation("soft_cap");
 
 void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   ArgumentCheck check("cross_entropy");
-  check.rank("logits", args.logits, 2, "(n, padded vocab)", args.logits.dtype);
-  check.fp32_or_bf16("logits", args.logits, args.logits.shape);
+  check.fp32_or_bf16("logits", args.logits, 2, "(n, padded vocab)");
   check.tensor("losses", args.losses, {args.logits.shape[0]});
   check.tensor("targets", args.targets, {args.logits.shape[0]}, DType::kI32);
-  check.apart("losses", args.losses, "logits", args.logits);
-  check.apart("targets", args.targets, "logits", args.logits);
-  check.apart("losses", args.losses, "targets", args.targets);
+  check.apart({{"losses", args.losses}, {"logits", args.logits}}, {{"targets", args.targets}});
   check.that(
       0 < args.vocab && args.vocab <= args.logits.shape[1],
       "vocab " + std::to_string(args.vocab) + " does not fit logits " + args.logits.shape.text());
@@ -32,7 +29,7 @@ void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
 
 void soft_cap(Stream& stream, const SoftCapArgs& args) {
   ArgumentCheck check("soft_cap");
-  check.fp32_or_bf16("logits", args.logits, args.logits.shape);
+  check.fp32_or_bf16("logits", args.logits);
   check.that(args.softcap >= 0.0F, "softcap is negative or not a number");
   soft_cap_operation.submit(stream, args, {.writes = {}, .updates = {args.logits}, .reads = {}});
 }

@@ -28,8 +28,7 @@ void embedding(Stream& stream, const EmbeddingArgs& args) {
   check.rank("table", args.table, 2, "(v, c)", args.table.dtype);
   check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
   check.tensor("y", args.y, {args.tokens.shape[0], args.table.shape[1]}, args.table.dtype);
-  check.apart("y", args.y, "table", args.table);
-  check.apart("y", args.y, "tokens", args.tokens);
+  check.apart({{"y", args.y}}, {{"table", args.table}, {"tokens", args.tokens}});
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.table, args.tokens}});
 }
 
@@ -44,8 +43,7 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
                    args.dtable.shape[1] % args.scale.shape[1] == 0,
                "scale is not (n, groups) with groups that divide c");
   }
-  check.apart("dtable", args.dtable, "dy", args.dy);
-  check.apart("dtable", args.dtable, "tokens", args.tokens);
+  check.apart({{"dtable", args.dtable}}, {{"dy", args.dy}, {"tokens", args.tokens}});
   backward.submit(stream, args,
                   {.writes = {args.dtable}, .reads = {args.dy, args.tokens, args.scale}});
 }

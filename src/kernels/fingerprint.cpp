@@ -1,5 +1,6 @@
 #include "kernels/fingerprint.h"
 
+#include "kernels/argument_check.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -8,8 +9,9 @@ Operation<FingerprintArgs> operation("fingerprint");
 }
 
 void fingerprint(Stream& stream, const FingerprintArgs& args) {
-  MUO_CHECK(args.out.numel() == 1 && args.out.dtype == DType::kI64, args.out.shape.text());
-  MUO_CHECK(args.x.dtype == DType::kF32 || args.x.dtype == DType::kBF16, name_of(args.x.dtype));
+  ArgumentCheck check("fingerprint");
+  check.count("out", args.out, 1, DType::kI64);
+  check.fp32_or_bf16("x", args.x);
   operation.submit(stream, args, {.writes = {args.out}, .reads = {args.x}});
 }
 

@@ -5,7 +5,7 @@
 
 namespace muo {
 
-// out <- a 64-bit hash of x's bit patterns and their places: the sum, modulo 2^64, over elements i
+// out <- a 64-bit hash of x's bit patterns and their indices: the sum, modulo 2^64, over elements i
 // of mix(bits(x[i]) + (i + 1) * golden ratio), with the finalizer of splitmix64 (Steele et al.
 // 2014). A sum, so that any split of the work gives the same value. Equal bits give equal hashes;
 // replicas that differ in one bit differ in the hash.

@@ -59,8 +59,7 @@ void check_smear_inputs(ArgumentCheck& check, const Args& args) {
 void value_embedding(Stream& stream, const ValueEmbeddingArgs& args) {
   ArgumentCheck check("value_embedding");
   check_value_inputs(check, args, args.v);
-  check.apart("v", args.v, "x", args.x);
-  check.apart("v", args.v, "table", args.table);
+  check.apart({{"v", args.v}}, {{"x", args.x}, {"table", args.table}});
   value_forward.submit(stream, args,
                        {.writes = {args.gates},
                         .updates = {args.v},
@@ -72,8 +71,7 @@ void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& 
   check_value_inputs(check, args, args.dv);
   check.tensor("dx", args.dx, args.x.shape, args.x.dtype);
   check.tensor("dweight", args.dweight, args.weight.shape);
-  check.apart("dx", args.dx, "x", args.x);
-  check.apart("dx", args.dx, "dv", args.dv);
+  check.apart({{"dx", args.dx}}, {{"x", args.x}, {"dv", args.dv}});
   value_backward.submit(
       stream, args,
       {.writes = {args.dweight},
@@ -97,8 +95,7 @@ void smear_backward(Stream& stream, const SmearBackwardArgs& args) {
   check.tensor("dy", args.dy, args.x.shape, args.x.dtype);
   check.tensor("dweight", args.dweight, args.weight.shape);
   check.tensor("dlambda", args.dlambda, {1});
-  check.apart("dx", args.dx, "dy", args.dy);
-  check.apart("dx", args.dx, "x", args.x);
+  check.apart({{"dx", args.dx}}, {{"dy", args.dy}, {"x", args.x}});
   smear_back.submit(stream, args,
                     {.writes = {args.dx, args.dweight, args.dlambda},
                      .reads = {args.dy, args.x, args.gates, args.weight, args.lambda}});

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "kernels/argument_check.h"
-#include "kernels/host/gemm.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -36,7 +35,7 @@ std::string product_shape(bool transpose_a, bool transpose_b, std::int64_t m, st
 
 void gemm(Stream& stream, const GemmArgs& args) {
   ArgumentCheck check("gemm");
-  check.fp32_or_bf16("d", args.d, args.d.shape);
+  check.fp32_or_bf16("d", args.d);
   const std::size_t rank = args.d.shape.rank();
   check.that(rank == 2 || rank == 3, "d is " + args.d.shape.text() + ", expected 2-D or 3-D");
   check.rank("a", args.a, rank, "of d's rank", args.a.dtype);
@@ -53,8 +52,7 @@ void gemm(Stream& stream, const GemmArgs& args) {
                args.a.dtype);
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // of the BLAS interface
   check.that(m <= kMax && n <= kMax && k <= kMax, "an extent is above 2^31 - 1");
-  check.apart("d", args.d, "a", args.a);
-  check.apart("d", args.d, "b", args.b);
+  check.apart({{"d", args.d}}, {{"a", args.a}, {"b", args.b}});
   if (args.c) {
     check.tensor("c", args.c, args.d.shape, args.d.dtype);
     check.same_or_apart("d", args.d, "c", args.c);

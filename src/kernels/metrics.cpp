@@ -10,9 +10,10 @@ Operation<WriteMetricsArgs> operation("write_metrics");
 }  // namespace
 
 void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  static_cast<void>(args.ring.as_struct<MetricsRecord>());
-  ArgumentCheck("write_metrics").rank("totals", args.totals, 1, "(2 + world)", DType::kF64);
+  ArgumentCheck check("write_metrics");
+  check.holds<StepScalars>("scalars", args.scalars);
+  check.rank("totals", args.totals, 1, "(2 + world)", DType::kF64);
+  static_cast<void>(args.ring.as_struct<MetricsRecord>());  // of the host, in pinned memory
   operation.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
 }
 

@@ -45,7 +45,7 @@ MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double
   record.muon_weight_decay = scalars.muon_weight_decay;
   record.loss = totals[kLossTotal];
   record.grad_norm = sqrt(totals[kSquaresTotal]);
-  double highest = 0;  // the lowest place
+  double highest = 0;  // of the lowest index
   record.bad_rank = -1;
   for (std::int64_t i = kRankIndices; i < count; ++i)
     if (totals[i] > highest) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
@@ -16,16 +15,6 @@ Operation<MuonInputArgs> input_operation("muon_input");
 Operation<MuonScaleArgs> scale_operation("muon_scale");
 Operation<MuonCommitArgs> commit_operation("muon_commit");
 
-void check_count(ArgumentCheck& check, std::string_view name, const Tensor& t, std::int64_t n) {
-  check.any_shape(name, t);
-  MUO_CHECK(t.numel() == n, name, " has ", t.numel(), " of ", n, " elements");
-}
-
-void check_scalars(ArgumentCheck& check, const Tensor& scalars) {
-  check.any_shape("scalars", scalars, DType::kBytes);
-  static_cast<void>(scalars.as_struct<StepScalars>());
-}
-
 }  // namespace
 
 double muon_rate(std::int64_t rows, std::int64_t columns) {
@@ -34,9 +23,9 @@ double muon_rate(std::int64_t rows, std::int64_t columns) {
 
 void muon_nesterov(Stream& stream, const MuonNesterovArgs& args) {
   ArgumentCheck check("muon_nesterov");
-  check_scalars(check, args.scalars);
-  check_count(check, "grad", args.grad, args.x.numel());
-  check_count(check, "momentum", args.momentum, args.x.numel());
+  check.holds<StepScalars>("scalars", args.scalars);
+  check.count("grad", args.grad, args.x.numel());
+  check.count("momentum", args.momentum, args.x.numel());
   check.apart("x", args.x, "grad", args.grad);
   nesterov_operation.submit(
       stream, args, {.writes = {args.x}, .reads = {args.grad, args.momentum, args.scalars}});
@@ -44,12 +33,11 @@ void muon_nesterov(Stream& stream, const MuonNesterovArgs& args) {
 
 void muon_input(Stream& stream, const MuonInputArgs& args) {
   ArgumentCheck check("muon_input");
-  check_scalars(check, args.scalars);
-  check.rank("x", args.x, 3, "(k, R, C)", args.x.dtype);
-  check.fp32_or_bf16("x", args.x, args.x.shape);
-  check_count(check, "grad", args.grad, args.x.numel());
-  if (args.momentum) check_count(check, "momentum", args.momentum, args.x.numel());
-  check_count(check, "row_norms", args.row_norms, args.x.shape[0] * args.x.shape[1]);
+  check.holds<StepScalars>("scalars", args.scalars);
+  check.fp32_or_bf16("x", args.x, 3, "(k, R, C)");
+  check.count("grad", args.grad, args.x.numel());
+  if (args.momentum) check.count("momentum", args.momentum, args.x.numel());
+  check.count("row_norms", args.row_norms, args.x.shape[0] * args.x.shape[1]);
   check.apart("x", args.x, "grad", args.grad);
   input_operation.submit(
       stream, args,
@@ -58,7 +46,7 @@ void muon_input(Stream& stream, const MuonInputArgs& args) {
 
 void muon_scale(Stream& stream, const MuonScaleArgs& args) {
   ArgumentCheck check("muon_scale");
-  check_scalars(check, args.scalars);
+  check.holds<StepScalars>("scalars", args.scalars);
   check.rank("u", args.u, 3, "(k, R, C)");
   check.fp32_or_bf16("x", args.x, args.u.shape);
   if (args.x.dtype == DType::kF32)
@@ -66,8 +54,8 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
   else
     check.apart("x", args.x, "u", args.u);
   const std::int64_t n = args.u.shape[0] * std::max(args.u.shape[1], args.u.shape[2]);
-  check_count(check, "variance", args.variance, n);
-  check_count(check, "new_variance", args.new_variance, n);
+  check.count("variance", args.variance, n);
+  check.count("new_variance", args.new_variance, n);
   check.apart("new_variance", args.new_variance, "variance", args.variance);
   scale_operation.submit(
       stream, args,
@@ -76,18 +64,17 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
 
 void muon_commit(Stream& stream, const MuonCommitArgs& args) {
   ArgumentCheck check("muon_commit");
-  check_scalars(check, args.scalars);
+  check.holds<StepScalars>("scalars", args.scalars);
   check.that(args.weight || args.variance, "commits nothing");
   if (args.weight) {
     const std::int64_t n = args.weight.numel();
-    check_count(check, "momentum", args.momentum, n);
-    check_count(check, "u", args.u, n);
-    check_count(check, "grad", args.grad, n);
+    check.count("momentum", args.momentum, n);
+    check.count("u", args.u, n);
+    check.count("grad", args.grad, n);
     if (args.replica) check.tensor("replica", args.replica, args.weight.shape, DType::kBF16);
   }
-  if (args.variance) check_count(check, "new_variance", args.new_variance, args.variance.numel());
-  check.apart("weight", args.weight, "grad", args.grad);
-  check.apart("weight", args.weight, "u", args.u);
+  if (args.variance) check.count("new_variance", args.new_variance, args.variance.numel());
+  check.apart({{"weight", args.weight}}, {{"grad", args.grad}, {"u", args.u}});
   commit_operation.submit(stream, args,
                           {.writes = {args.replica, args.variance},
                            .updates = {args.weight, args.momentum},

@@ -14,6 +14,12 @@ namespace muo {
 //
 // lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w).
 
+// Clamps: of a row's norm (MuonEq), of |u| (Muon+), of NorMuon's variance and norm.
+inline constexpr double kMuonRowFloor = 1e-6;
+inline constexpr double kMuonUpdateFloor = 1e-6;
+inline constexpr float kMuonVarianceFloor = 1e-10F;
+inline constexpr double kMuonRescaleFloor = 1e-10;
+
 // What a matrix' shape does to the learning rate.
 double muon_rate(std::int64_t rows, std::int64_t columns);  // sqrt(max(1, rows / columns))
 

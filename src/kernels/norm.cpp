@@ -13,26 +13,22 @@ Operation<RmsNormBackwardArgs> backward("rms_norm_backward");
 
 void rms_norm(Stream& stream, const RmsNormArgs& args) {
   ArgumentCheck check("rms_norm");
-  check.rank("x", args.x, 2, "(n, c)", args.x.dtype);
-  check.fp32_or_bf16("x", args.x, args.x.shape);
+  check.fp32_or_bf16("x", args.x, 2, "(n, c)");
   check.tensor("y", args.y, args.x.shape, args.x.dtype);
   check.tensor("rstd", args.rstd, {args.x.shape[0]});
   check.same_or_apart("y", args.y, "x", args.x);
-  check.apart("rstd", args.rstd, "x", args.x);
-  check.apart("rstd", args.rstd, "y", args.y);
+  check.apart({{"rstd", args.rstd}}, {{"x", args.x}, {"y", args.y}});
   forward.submit(stream, args, {.writes = {args.y, args.rstd}, .reads = {args.x}});
 }
 
 void rms_norm_backward(Stream& stream, const RmsNormBackwardArgs& args) {
   ArgumentCheck check("rms_norm_backward");
-  check.rank("y", args.y, 2, "(n, c)", args.y.dtype);
-  check.fp32_or_bf16("y", args.y, args.y.shape);
+  check.fp32_or_bf16("y", args.y, 2, "(n, c)");
   check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
   check.tensor("dy", args.dy, args.y.shape, args.y.dtype);
   check.tensor("rstd", args.rstd, {args.y.shape[0]});
   check.same_or_apart("dx", args.dx, "dy", args.dy);
-  check.apart("dx", args.dx, "y", args.y);
-  check.apart("dx", args.dx, "rstd", args.rstd);
+  check.apart({{"dx", args.dx}}, {{"y", args.y}, {"rstd", args.rstd}});
   const Tensor none;
   backward.submit(stream, args,
                   {.writes = {args.accumulate ? none : args.dx},

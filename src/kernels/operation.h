@@ -21,15 +21,16 @@ struct Kernels {
 // The one entry of a type of arguments, made where it is first asked for.
 Kernels& kernels_of(std::type_index arguments);
 
-// At the end of a backend's file, one for each operation: makes its kernel known when the library
-// that holds it is loaded.
-template <class Args>
+// At the end of a backend's file: makes its kernels known when the library that holds them is
+// loaded. One for each type of arguments.
 struct KernelRegistration {
-  explicit KernelRegistration(void (*kernel)(const Args&)) {
-    kernels_of(typeid(Args)).host = reinterpret_cast<Kernels::AnyFunction>(kernel);
+  template <class... Args>
+  explicit KernelRegistration(void (*... kernels)(const Args&)) {
+    ((kernels_of(typeid(Args)).host = reinterpret_cast<Kernels::AnyFunction>(kernels)), ...);
   }
-  explicit KernelRegistration(void (*kernel)(NativeStream, const Args&)) {
-    kernels_of(typeid(Args)).cuda = reinterpret_cast<Kernels::AnyFunction>(kernel);
+  template <class... Args>
+  explicit KernelRegistration(void (*... kernels)(NativeStream, const Args&)) {
+    ((kernels_of(typeid(Args)).cuda = reinterpret_cast<Kernels::AnyFunction>(kernels)), ...);
   }
 };
 

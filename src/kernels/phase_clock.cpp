@@ -1,6 +1,6 @@
 #include "kernels/phase_clock.h"
 
-#include "base/check.h"
+#include "kernels/argument_check.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -9,7 +9,7 @@ Operation<LapArgs> operation("lap");
 }  // namespace
 
 void lap(Stream& stream, const LapArgs& args) {
-  static_cast<void>(args.clock.as_struct<PhaseClock>());
+  ArgumentCheck("lap").holds<PhaseClock>("clock", args.clock);
   MUO_CHECK(0 <= args.phase && args.phase < PhaseClock::kPhases, "lap: phase ", args.phase, " of ",
             PhaseClock::kPhases);
   operation.submit(stream, args, {.writes = {args.clock}, .reads = {}});

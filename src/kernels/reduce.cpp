@@ -10,21 +10,23 @@ Operation<SumArgs> sum_operation("sum");
 Operation<SumSquaresArgs> sum_squares_operation("sum_squares");
 Operation<LossTotalsArgs> loss_totals_operation("loss_totals");
 
-}  // namespace
-
-void sum(Stream& stream, const SumArgs& args) {
-  ArgumentCheck check("sum");
+template <class Args>
+void check_sum(std::string_view name, const Args& args) {
+  ArgumentCheck check(name);
   check.any_shape("x", args.x);
   check.tensor("out", args.out, {}, DType::kF64);
   check.apart("out", args.out, "x", args.x);
+}
+
+}  // namespace
+
+void sum(Stream& stream, const SumArgs& args) {
+  check_sum("sum", args);
   sum_operation.submit(stream, args, {.writes = {args.out}, .reads = {args.x}});
 }
 
 void sum_squares(Stream& stream, const SumSquaresArgs& args) {
-  ArgumentCheck check("sum_squares");
-  check.any_shape("x", args.x);
-  check.tensor("out", args.out, {}, DType::kF64);
-  check.apart("out", args.out, "x", args.x);
+  check_sum("sum_squares", args);
   sum_squares_operation.submit(stream, args, {.writes = {args.out}, .reads = {args.x}});
 }
 
@@ -34,9 +36,8 @@ void loss_totals(Stream& stream, const LossTotalsArgs& args) {
   check.tensor("targets", args.targets, args.losses.shape, DType::kI32);
   check.rank("bytes", args.bytes, 1, "(vocab)", DType::kI32);
   check.tensor("out", args.out, {4}, DType::kF64);
-  check.apart("out", args.out, "losses", args.losses);
-  check.apart("out", args.out, "targets", args.targets);
-  check.apart("out", args.out, "bytes", args.bytes);
+  check.apart({{"out", args.out}},
+              {{"losses", args.losses}, {"targets", args.targets}, {"bytes", args.bytes}});
   loss_totals_operation.submit(
       stream, args, {.writes = {args.out}, .reads = {args.losses, args.targets, args.bytes}});
 }

@@ -21,8 +21,7 @@ void mix_norm(Stream& stream, const MixNormArgs& args) {
   if (args.mixed) {
     check.tensor("mixed", args.mixed, args.x.shape, args.x.dtype);
     check.same_or_apart("mixed", args.mixed, "x", args.x);
-    check.apart("mixed", args.mixed, "y", args.y);
-    check.apart("mixed", args.mixed, "z", args.z);
+    check.apart({{"mixed", args.mixed}}, {{"y", args.y}, {"z", args.z}});
   }
   check.that(args.alpha || args.beta, "neither alpha nor beta: that is rms_norm");
   if (args.alpha) check.tensor("alpha", args.alpha, {1});
@@ -51,9 +50,7 @@ void mix_backward(Stream& stream, const MixBackwardArgs& args) {
     check.tensor("dbeta", args.dbeta, {1});
     check.tensor("z", args.z, args.dx.shape, args.dx.dtype);
     check.tensor("dz", args.dz, args.dx.shape, args.dx.dtype);
-    check.apart("dx", args.dx, "z", args.z);
-    check.apart("dz", args.dz, "dx", args.dx);
-    check.apart("dz", args.dz, "z", args.z);
+    check.apart({{"dx", args.dx}, {"dz", args.dz}}, {{"z", args.z}});
   }
   const Tensor none;
   backward.submit(

@@ -16,8 +16,7 @@ Operation<RotaryNormBackwardArgs> backward("rotary_norm_backward");
 // x (b, t, heads, h) with an even h, and tables with a row for each position.
 void check_rows(ArgumentCheck& check, std::string_view name, const Tensor& x, const Tensor& cos,
                 const Tensor& sin, const Tensor& rstd, std::int64_t first_position) {
-  check.rank(name, x, 4, "(b, t, heads, h)", x.dtype);
-  check.fp32_or_bf16(name, x, x.shape);
+  check.fp32_or_bf16(name, x, 4, "(b, t, heads, h)");
   const std::int64_t h = x.shape[3];
   check.that(h % 2 == 0, "head size " + std::to_string(h) + " is odd");
   check.tensor("rstd", rstd, {x.shape[0], x.shape[1], x.shape[2]});
@@ -33,8 +32,7 @@ void check_rows(ArgumentCheck& check, std::string_view name, const Tensor& x, co
 
 void rotary_table(Stream& stream, const RotaryTableArgs& args) {
   ArgumentCheck check("rotary_table");
-  check.rank("cos", args.cos, 2, "(t, h/2)", args.cos.dtype);
-  check.fp32_or_bf16("cos", args.cos, args.cos.shape);
+  check.fp32_or_bf16("cos", args.cos, 2, "(t, h/2)");
   check.tensor("sin", args.sin, args.cos.shape, args.cos.dtype);
   check.apart("cos", args.cos, "sin", args.sin);
   check.that(args.base > 0, "base must be positive");
@@ -44,9 +42,7 @@ void rotary_table(Stream& stream, const RotaryTableArgs& args) {
 void rotary_norm(Stream& stream, const RotaryNormArgs& args) {
   ArgumentCheck check("rotary_norm");
   check_rows(check, "x", args.x, args.cos, args.sin, args.rstd, args.first_position);
-  check.apart("x", args.x, "rstd", args.rstd);
-  check.apart("x", args.x, "cos", args.cos);
-  check.apart("x", args.x, "sin", args.sin);
+  check.apart({{"x", args.x}}, {{"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
   forward.submit(stream, args,
                  {.writes = {args.rstd}, .updates = {args.x}, .reads = {args.cos, args.sin}});
 }
@@ -56,10 +52,8 @@ void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {
   check_rows(check, "y", args.y, args.cos, args.sin, args.rstd, 0);
   check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
   check.that(args.scale != 0.0F, "scale is 0");
-  check.apart("dx", args.dx, "y", args.y);
-  check.apart("dx", args.dx, "rstd", args.rstd);
-  check.apart("dx", args.dx, "cos", args.cos);
-  check.apart("dx", args.dx, "sin", args.sin);
+  check.apart({{"dx", args.dx}},
+              {{"y", args.y}, {"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
   backward.submit(
       stream, args,
       {.writes = {}, .updates = {args.dx}, .reads = {args.y, args.rstd, args.cos, args.sin}});

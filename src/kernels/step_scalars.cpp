@@ -1,5 +1,6 @@
 #include "kernels/step_scalars.h"
 
+#include "kernels/argument_check.h"
 #include "kernels/operation.h"
 
 namespace muo {
@@ -9,13 +10,14 @@ Operation<FinishStepArgs> finish("finish_step");
 }  // namespace
 
 void advance_step(Stream& stream, const AdvanceStepArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
-  static_cast<void>(args.hyper.as_struct<HyperParameters>());
+  ArgumentCheck check("advance_step");
+  check.holds<StepScalars>("scalars", args.scalars);
+  check.holds<HyperParameters>("hyper", args.hyper);
   advance.submit(stream, args, {.writes = {args.scalars}, .reads = {args.hyper}});
 }
 
 void finish_step(Stream& stream, const FinishStepArgs& args) {
-  static_cast<void>(args.scalars.as_struct<StepScalars>());
+  ArgumentCheck("finish_step").holds<StepScalars>("scalars", args.scalars);
   finish.submit(stream, args, {.writes = {args.scalars}, .reads = {}});
 }
 

@@ -4,7 +4,7 @@
 
 #include "kernels/argument_check.h"
 #include "kernels/gemm.h"
-#include "kernels/host/symmetric_product.h"
+#include "kernels/host/gemm.h"
 #include "kernels/operation.h"
 
 namespace muo {

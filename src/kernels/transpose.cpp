@@ -12,8 +12,7 @@ Operation<TransposeArgs> operation("transpose");
 
 void transpose(Stream& stream, const TransposeArgs& args) {
   ArgumentCheck check("transpose");
-  check.rank("x", args.x, 3, "(batch, R, C)", args.x.dtype);
-  check.fp32_or_bf16("x", args.x, args.x.shape);
+  check.fp32_or_bf16("x", args.x, 3, "(batch, R, C)");
   check.fp32_or_bf16("y", args.y, {args.x.shape[0], args.x.shape[2], args.x.shape[1]});
   check.apart("y", args.y, "x", args.x);
   operation.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});

@@ -167,7 +167,7 @@ class DeviceGroup::Impl {
       const Watchdog::Scope watched(watchdog_);
       at_once(phase, [&](int rank) {
         try {
-          body(rank);
+          body_or_cause(rank, body);
         } catch (const PeerFailed&) {
           failed(rank, /*is_root_cause=*/false);
         } catch (...) {
@@ -177,6 +177,17 @@ class DeviceGroup::Impl {
     }
     usable_ = !failure_.any();
     failure_.rethrow_if_any();
+  }
+
+  // A rank that a peer's failure stopped may itself be its cause: its device gave up waiting, say,
+  // which the peer's saw first. Its communicator knows.
+  void body_or_cause(int rank, const std::function<void(int rank)>& body) {
+    try {
+      body(rank);
+    } catch (const PeerFailed&) {
+      if (at(rank)) at(rank)->context().communicator.check();
+      throw;
+    }
   }
 
   void fail(const Stuck& stuck) {

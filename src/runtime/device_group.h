@@ -7,7 +7,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device.h"
-#include "runtime/memory/common_memory.h"
+#include "runtime/memory/arena.h"
 #include "runtime/plugin.h"
 #include "runtime/rank_progress.h"
 #include "runtime/rendezvous.h"

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/stream.h"
@@ -16,7 +17,7 @@ class TraceOrder {
   explicit TraceOrder(const GraphTrace& trace);
 
   [[nodiscard]] std::size_t streams() const { return streams_; }
-  // The place of a node on its own stream, from 1.
+  // The index of a node on its own stream, from 1.
   [[nodiscard]] std::uint32_t position(std::uint32_t node) const { return positions_[node]; }
   [[nodiscard]] std::size_t stream(std::uint32_t node) const { return stream_of_[node]; }
   [[nodiscard]] std::span<const std::uint32_t> clock(std::uint32_t node) const {
@@ -32,5 +33,14 @@ class TraceOrder {
   std::vector<std::uint32_t> positions_;
   std::vector<std::uint32_t> clocks_;  // nodes x streams
 };
+
+// Throws Error, naming both nodes and the bytes, if two nodes of the trace touch the same bytes, at
+// least one writes, and no path of dependencies orders them: a forgotten event (FastTrack,
+// Flanagan & Freund 2009, with one clock per stream).
+void check_races(const GraphTrace& trace);
+
+// The graph in Graphviz's language: a node for each task, with its number and name, in a
+// column for its stream; an edge from each node that it waits for.
+std::string trace_dot(const GraphTrace& trace);
 
 }  // namespace muo

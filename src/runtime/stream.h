@@ -17,7 +17,7 @@ namespace muo {
 using NativeStream = CUstream_st*;
 using HostTask = std::function<void()>;
 
-// Bytes that a piece of work touches. An in-out tensor is a write that reads, too.
+// Bytes that a task touches. An in-out tensor is a write that reads, too.
 struct Access {
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
@@ -29,7 +29,7 @@ inline Access access_of(const Tensor& tensor, bool write, bool reads_too = false
   return {tensor.data, tensor.bytes(), write, reads_too, tensor.dtype};
 }
 
-// What a piece of work comes to.
+// What a task comes to.
 struct Cost {
   std::string shape = {};  // of the problem, where speed depends on it: "NT 1024x384x1536"
   double flops = 0;        // 0: it is bound by memory
@@ -62,7 +62,7 @@ class Event {
   virtual void synchronize() = 0;  // blocks the calling thread
 };
 
-// A captured, replayable piece of work. Owns every captured argument.
+// Captured work that can be replayed. Owns every captured argument.
 class Graph {
  public:
   virtual ~Graph() = default;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/signals_blocked.h"
+#include "base/threads.h"
 
 namespace muo {
 namespace {

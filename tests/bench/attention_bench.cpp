@@ -3,13 +3,11 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <vector>
 
-#include "kernels/attention.h"
 #include "kernels/gemm.h"
-#include "kernels/gemm_library.h"
+#include "kernels/host_kernels.h"
+#include "support/attention_reference.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
@@ -42,49 +40,14 @@ Index visible_pairs(Index t, Index window) {
 void run(benchmark::State& state, bool backward, DType dtype) {
   const Index b = state.range(0), t = state.range(1), heads = state.range(2),
               kv_heads = state.range(3), h = state.range(4), window = state.range(5);
-  const auto queries = [&](const char* name) {
-    return test::random_tensor({b, t, heads, h}, name).rounded(dtype);
-  };
-  const auto keys = [&](const char* name) {
-    return test::random_tensor({b, t, kv_heads, h}, name).rounded(dtype);
-  };
-  const test::HostTensor q = queries("q"), k = keys("k"), v = keys("v"), dout = queries("dout"),
-                         out = queries("out"), dq = queries("dq"), dk = keys("dk"), dv = keys("dv"),
-                         lse({b, heads, t}),
-                         workspace({attention_workspace({.b = b,
-                                                         .t = t,
-                                                         .heads = heads,
-                                                         .kv_heads = kv_heads,
-                                                         .h = h,
-                                                         .window = window,
-                                                         .dtype = dtype})});
-  const float scale = 1.0F / std::sqrt(static_cast<float>(h));
+  const test::AttentionProblem p({b, t, heads, kv_heads, h, window}, dtype);
   test::KernelStream stream;
-  const AttentionArgs forward_args{.out = out,
-                                   .lse = lse,
-                                   .q = q,
-                                   .k = k,
-                                   .v = v,
-                                   .workspace = workspace,
-                                   .window = window,
-                                   .scale = scale};
-  attention(stream, forward_args);
+  attention(stream, p.forward_args());
   for (auto _ : state) {
     if (backward)
-      attention_backward(stream, {.dq = dq,
-                                  .dk = dk,
-                                  .dv = dv,
-                                  .dout = dout,
-                                  .out = out,
-                                  .lse = lse,
-                                  .q = q,
-                                  .k = k,
-                                  .v = v,
-                                  .workspace = workspace,
-                                  .window = window,
-                                  .scale = scale});
+      attention_backward(stream, p.backward_args());
     else
-      attention(stream, forward_args);
+      attention(stream, p.forward_args());
   }
   state.counters["flop/s"] = benchmark::Counter(
       (backward ? 10.0 : 4.0) * static_cast<double>(b * heads * h * visible_pairs(t, window)),

@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/thread_time.h"
+#include "base/threads.h"
 #include "bench/peak.h"
 #include "kernels/gemm.h"
-#include "kernels/gemm_library.h"
+#include "kernels/host_kernels.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "base/thread_time.h"
+#include "base/threads.h"
 #include "kernels/activation.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_time.h"
+#include "base/threads.h"
 #include "bench/peak.h"
 #include "kernels/transpose.h"
 #include "optim/newton_schulz.h"

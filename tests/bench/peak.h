@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "app/train/gemm_rate.h"
-#include "base/thread_time.h"
+#include "app/train/device_rates.h"
+#include "base/threads.h"
 
 // What this machine can do at most, measured in this run: other benchmarks report their share.
 namespace muo::bench {

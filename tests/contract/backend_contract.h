@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "runtime/device_group.h"
 #include "runtime/plugin.h"
+#include "support/environment.h"
 
 namespace muo::test {
 
@@ -33,8 +34,8 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 
 inline constexpr TestedBackend kBackends[] = {
     {"host", nullptr, CommunicatorKind::kHost, true},
-    {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, true},
-    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, true, false},
+    {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, false},
+    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, false, false},
     {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, false, true, true},
     {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},
     {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false, false},
@@ -57,7 +58,9 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
     const TestedBackend& tested = GetParam();
     GroupOptions options{.world = world, .communicator = tested.communicator};
     if (tested.plugin != nullptr) {
-      const LoadedPlugin loaded = load_plugin(tested.plugin);
+      const LoadedPlugin loaded = tested.plugin == std::string_view("muograph_simt")
+                                      ? load_simt()
+                                      : load_plugin(tested.plugin);
       if (loaded.plugin == nullptr) throw Error(loaded.missing);
       options.plugin = loaded.plugin;
       options.ranks_per_device = tested.shares_gpu ? world : 1;

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "contracts/backend_contract.h"
+#include "contract/backend_contract.h"
 
 namespace muo::test {
 namespace {

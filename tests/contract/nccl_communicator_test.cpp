@@ -12,8 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "contracts/backend_contract.h"
+#include "contract/backend_contract.h"
 #include "runtime/rendezvous.h"
+#include "support/environment.h"
 #include "support/errors.h"
 #include "support/nccl_stand_in.h"
 
@@ -52,7 +53,7 @@ class SimtNccl : public testing::Test {
   }
 
   static std::unique_ptr<DeviceGroup> group(int world, int ranks_per_device = 1) {
-    const LoadedPlugin loaded = load_plugin("muograph_simt");
+    const LoadedPlugin loaded = load_simt();
     if (loaded.plugin == nullptr) throw Error(loaded.missing);
     return std::make_unique<DeviceGroup>(GroupOptions{.world = world,
                                                       .plugin = loaded.plugin,
@@ -126,6 +127,7 @@ TEST_F(SimtNccl, EqualPartsAreGatheredByNcclsOwnAllGather) {
     rank.communicator.all_gather_v(rank.comm, 1, out, in, std::vector<std::int64_t>{2, 2});
     rank.barrier.arrive(
         [] { EXPECT_EQ(calls(), (std::vector<std::string>(2, "ncclAllGather eager 2"))); });
+    rank.comm.synchronize();
     EXPECT_EQ(out.get(), (Floats{1, 2, 1, 2}));
   });
 }
@@ -224,7 +226,7 @@ TEST_F(SimtNccl, AReplayThatWaitsForADeadPeerEnds) {
 TEST_F(SimtNccl, AReplayThatWaitsForAStuckPeerEnds) {
   std::atomic<int> released = 0;
   const std::string error = message_of<Error>([&] {
-    const LoadedPlugin loaded = load_plugin("muograph_simt");
+    const LoadedPlugin loaded = load_simt();
     DeviceGroup ranks({.world = 3,
                        .plugin = loaded.plugin,
                        .communicator = CommunicatorKind::kNccl,

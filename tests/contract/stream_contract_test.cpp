@@ -1,5 +1,5 @@
 #include "base/check.h"
-#include "contracts/backend_contract.h"
+#include "contract/backend_contract.h"
 
 namespace muo::test {
 namespace {

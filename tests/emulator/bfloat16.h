@@ -4,7 +4,7 @@
 // (NVIDIA's conversion gives every NaN the same bits, 0x7FFF.)
 
 #include "base/dtype.h"
-#include "simt/emulator/types.h"
+#include "emulator/types.h"
 
 struct __nv_bfloat16 {
   std::uint16_t bits;

@@ -1,11 +1,11 @@
-#include "simt/emulator/fiber.h"
+#include "emulator/fiber.h"
 
 #include <sys/mman.h>
 
 #include <cstdint>
 
 #include "base/check.h"
-#include "simt/emulator/sanitizers.h"
+#include "emulator/sanitizers.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #  include <sanitizer/common_interface_defs.h>

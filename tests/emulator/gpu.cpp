@@ -1,4 +1,4 @@
-#include "simt/emulator/gpu.h"
+#include "emulator/gpu.h"
 
 #include <algorithm>
 #include <map>
@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "runtime/cuda/shared_opt_in.h"
-#include "simt/emulator/kernel_name.h"
-#include "simt/emulator/scheduler.h"
-#include "simt/emulator/settings.h"
+#include "emulator/kernel_name.h"
+#include "emulator/scheduler.h"
+#include "emulator/settings.h"
+#include "runtime/cuda/shared_memory.h"
 
 namespace muo::simt {
 namespace {
@@ -41,7 +41,7 @@ const KernelResources& resources_of(const void* kernel) {
   const std::optional<KernelResources> resources = find_resources(name);
   if (!resources)
     MUO_FAIL("kernel ", name,
-             " is not in tests/simt/kernel_resources.inc: "
+             " is not in tests/stand_ins/kernel_resources.inc: "
              "run scripts/check_cuda_architectures.py --write-table");
   return known.emplace(kernel, *resources).first->second;
 }
@@ -87,8 +87,9 @@ void check_resources(const Launch& launch) {
           ": run scripts/check_cuda_architectures.py --write-table");
 }
 
-std::size_t most_dynamic_bytes(const void* kernel) {
-  return gpu().shared_bytes - resources_of(kernel).on[gpu().compiled].shared_bytes;
+KernelUse use_of(const void* kernel) {
+  const KernelResources& of = resources_of(kernel);
+  return {of.on[gpu().compiled].registers, of.most_threads, of.on[gpu().compiled].shared_bytes};
 }
 
 std::size_t shared_opt_in(const void* kernel, std::size_t dynamic_bytes) {

@@ -40,9 +40,15 @@ struct Launch;
 // Throws Error, with the kernel's name, if the GPU would refuse the launch.
 void check_resources(const Launch& launch);
 
-// Bytes of dynamic shared memory that a block of the kernel may have, and those for which a launch
-// with `dynamic_bytes` makes it opt in (runtime/cuda/shared_opt_in.h).
-std::size_t most_dynamic_bytes(const void* kernel);
+// What is known of the kernel, on the GPU that is asked for. Throws Error for one that is not
+// found.
+struct KernelUse {
+  unsigned registers, most_threads;
+  std::size_t shared_bytes;
+};
+KernelUse use_of(const void* kernel);
+// Dynamic bytes for which a launch with `dynamic_bytes` makes the kernel opt in
+// (runtime/cuda/shared_memory.h).
 std::size_t shared_opt_in(const void* kernel, std::size_t dynamic_bytes);
 
 }  // namespace muo::simt

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "simt/emulator/scheduler.h"
+#include "emulator/scheduler.h"
 
 using std::max;
 using std::min;

@@ -1,4 +1,4 @@
-#include "simt/emulator/kernel_name.h"
+#include "emulator/kernel_name.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string_view>
 
 namespace muo::simt {
 namespace {
@@ -53,7 +54,9 @@ std::string demangled(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-std::string symbol_at(File file, std::uint64_t address) {
+// body(name, address in the file) for every function of its symbol table.
+template <class Body>
+void for_functions(File file, const Body& body) {
   const auto header = at<Elf64_Ehdr>(file, 0);
   const auto section = [&](std::uint64_t i) {
     return at<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr));
@@ -65,25 +68,47 @@ std::string symbol_at(File file, std::uint64_t address) {
     for (std::uint64_t k = 0; k < table.sh_size / sizeof(Elf64_Sym); ++k) {
       const auto symbol = at<Elf64_Sym>(file, table.sh_offset + k * sizeof(Elf64_Sym));
       const std::uint64_t name = names.sh_offset + symbol.st_name;
-      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_value == address &&
-          name < file.size())
-        return demangled(file.data() + name);
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && name < file.size())
+        body(file.data() + name, symbol.st_value);
     }
   }
-  return "?";
+}
+
+// The file of a function, and where it begins in memory.
+struct Loaded {
+  File file;
+  const char* base = nullptr;
+};
+Loaded file_of(const void* function) {
+  Dl_info info{};
+  if (dladdr(function, &info) == 0) return {};
+  // The name of an executable is as it was called; this one always leads there.
+  const bool library = std::strstr(info.dli_fname, ".so") != nullptr;
+  return {contents(library ? info.dli_fname : "/proc/self/exe"),
+          static_cast<const char*>(info.dli_fbase)};
 }
 
 }  // namespace
 
 // dladdr() alone knows exported functions only, and kernels are in unnamed namespaces.
 std::string kernel_name(const void* function) {
-  Dl_info info{};
-  if (dladdr(function, &info) == 0) return "?";
-  // The name of an executable is as it was called; this one always leads there.
-  const bool library = std::strstr(info.dli_fname, ".so") != nullptr;
-  const File file = contents(library ? info.dli_fname : "/proc/self/exe");
-  const auto* base = static_cast<const char*>(info.dli_fbase);
-  return symbol_at(file, static_cast<std::uint64_t>(static_cast<const char*>(function) - base));
+  const Loaded loaded = file_of(function);
+  std::string out = "?";
+  for_functions(loaded.file, [&](const char* name, std::uint64_t address) {
+    if (loaded.base + address == function) out = demangled(name);
+  });
+  return out;
+}
+
+std::vector<NamedFunction> functions_beside(const void* function) {
+  const Loaded loaded = file_of(function);
+  std::vector<NamedFunction> out;
+  for_functions(loaded.file, [&](const char* name, std::uint64_t address) {
+    const std::string_view mangled = name;
+    if (mangled.starts_with("_ZN3muo4cuda") || mangled.starts_with("_ZN3muo4peer"))
+      out.push_back({loaded.base + address, name, demangled(name)});
+  });
+  return out;
 }
 
 }  // namespace muo::simt

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "simt/emulator/gpu.h"
-#include "simt/emulator/kernel_name.h"
-#include "simt/emulator/scheduler.h"
-#include "simt/emulator/shared_memory.h"
+#include "emulator/gpu.h"
+#include "emulator/kernel_name.h"
+#include "emulator/scheduler.h"
+#include "emulator/shared_memory.h"
 
 namespace muo::simt {
 namespace {

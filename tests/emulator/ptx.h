@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "simt/emulator/scheduler.h"
-#include "simt/emulator/warp.h"
+#include "emulator/scheduler.h"
+#include "emulator/warp.h"
 
 namespace muo::simt {
 

@@ -1,4 +1,4 @@
-#include "simt/emulator/scheduler.h"
+#include "emulator/scheduler.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "simt/emulator/kernel_name.h"
-#include "simt/emulator/sanitizers.h"
-#include "simt/emulator/shared_memory.h"
+#include "emulator/kernel_name.h"
+#include "emulator/sanitizers.h"
+#include "emulator/shared_memory.h"
 
 namespace muo::simt {
 namespace {
@@ -217,7 +217,7 @@ MUO_SIMT_UNSEEN void Scheduler::others_turn(bool worked) {
   if (paused_since_ == 0) paused_since_ = now();
   if (now() - paused_since_ > kLongestPause)
     fail("every thread waits, some in spin_pause() for what never comes");
-  std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(50));  // who is waited for needs the core
 }
 
 MUO_SIMT_UNSEEN void Scheduler::pause(Site site) {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "simt/emulator/fiber.h"
-#include "simt/emulator/settings.h"
-#include "simt/emulator/types.h"
+#include "emulator/fiber.h"
+#include "emulator/settings.h"
+#include "emulator/types.h"
 
 namespace muo::simt {
 
@@ -53,13 +53,13 @@ struct CudaThread {
 };
 
 struct Launch {
-  const void* kernel;
-  void (*call)(const void* arguments);
-  const void* arguments;
+  const void* kernel = nullptr;
+  void (*call)(const void* arguments) = nullptr;
+  const void* arguments = nullptr;
   dim3 grid, block;
-  std::size_t shared_bytes;   // dynamic
-  std::size_t shared_opt_in;  // dynamic bytes that the kernel opted in for; 0: it did not
-  std::size_t parameter_bytes;
+  std::size_t shared_bytes = 0;   // dynamic
+  std::size_t shared_opt_in = 0;  // dynamic bytes that the kernel opted in for; 0: it did not
+  std::size_t parameter_bytes = 0;
   bool resident = false;  // blocks wait for each other through other launches: run them all at once
 };
 

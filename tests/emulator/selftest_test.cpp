@@ -142,7 +142,8 @@ const Expectation kExpectations[] = {
      .plain = "32765 bytes of parameters, at most 32764"},
     {.name = "a kernel of which nobody knows what it takes",
      .forward = true,
-     .plain = "of_no_table(float*, float const*) is not in tests/simt/kernel_resources.inc"},
+     .plain = "of_no_table(float*, float const*) is not in "
+              "tests/stand_ins/kernel_resources.inc"},
     {.name = "flag between ranks that orders nothing", .thread = kRace},
     // Without a bug.
     {.name = "grids whose blocks wait for each other"},

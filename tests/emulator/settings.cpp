@@ -1,4 +1,4 @@
-#include "simt/emulator/settings.h"
+#include "emulator/settings.h"
 
 #include <charconv>
 #include <cstdlib>

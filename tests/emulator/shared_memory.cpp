@@ -1,4 +1,4 @@
-#include "simt/emulator/shared_memory.h"
+#include "emulator/shared_memory.h"
 
 #include <link.h>
 
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "simt/emulator/sanitizers.h"
-#include "simt/emulator/types.h"
+#include "emulator/sanitizers.h"
+#include "emulator/types.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #  include <sanitizer/asan_interface.h>
@@ -84,8 +84,8 @@ DynamicShared::DynamicShared(std::byte* (*address_of)(), std::size_t capacity) {
 }
 
 SharedMemory::SharedMemory(const void* kernel, std::size_t dynamic_bytes) {
-  MUO_CHECK(dynamic_bytes <= kMostSharedBytes, dynamic_bytes, " bytes of shared memory, at most ",
-            kMostSharedBytes);
+  MUO_CHECK(dynamic_bytes <= sizeof(SharedBytes), dynamic_bytes,
+            " bytes of shared memory, at most ", sizeof(SharedBytes));
   std::vector<std::span<std::byte>> kept = {bytes_of(threadIdx), bytes_of(blockIdx),
                                             bytes_of(blockDim), bytes_of(gridDim),
                                             scheduler_state()};

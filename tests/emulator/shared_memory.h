@@ -6,9 +6,11 @@
 
 namespace muo::simt {
 
-inline constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;  // of sm_90
+struct alignas(1024) SharedBytes {
+  std::byte bytes[std::size_t{227} << 10];  // the most that a block of sm_90 may have
+};
 
-// Storage of `extern __shared__ type name[]` in one translation unit (MUO_DYNAMIC_SHARED).
+// Dynamic shared memory of the kernels of one translation unit (MUO_SHARED_MEMORY).
 struct DynamicShared {
   DynamicShared(std::byte* (*address_of)(), std::size_t capacity);
 };

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names
 #define __global__
 #define __device__
 #define __host__
@@ -17,6 +18,7 @@
 // implies static; constinit because g++ 12 otherwise guards arrays of class types at run time, and
 // those guards look like races to ThreadSanitizer.
 #define __shared__ constinit thread_local
+// NOLINTEND(bugprone-reserved-identifier)
 
 #define MUO_SIMT_VECTORS(Element, Name, alignment2, alignment4)                           \
   struct Name##1 {                                                                        \

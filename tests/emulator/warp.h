@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "simt/emulator/scheduler.h"
+#include "emulator/scheduler.h"
 
 inline void __syncthreads(MUO_SIMT_SITE) { muo::simt::Scheduler::current().barrier(false, site); }
 inline int __syncthreads_count(int predicate, MUO_SIMT_SITE) {

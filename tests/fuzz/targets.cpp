@@ -14,7 +14,6 @@
 #include "app/checkpoint/manifest.h"
 #include "app/checkpoint/nanochat_files.h"
 #include "app/checkpoint/safetensors.h"
-#include "app/checkpoint/tensor_checksum.h"
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
 #include "base/check.h"

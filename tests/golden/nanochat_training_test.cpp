@@ -69,7 +69,6 @@ RunConfig config_of(const Case& c) {
                             .embedding_state = c.formats.embedding_state};
   config.group.world = c.world;
   config.step = {.batch = integer("rows") / (c.world * c.accumulation),
-                 .seq_len = config.model.seq_len,
                  .accumulation = c.accumulation};
   // nanochat's rates are for 2^19 tokens a step and a width of 768 (docs/spec/optimizer.md,
   // "Scaling rules").

@@ -8,11 +8,13 @@
 //   device   is CUDA's way: the call fails, and so does whatever the rank's device is asked later
 //   pause    a call that returns after MUO_FAULT_PAUSE seconds
 //   hang     one that never returns
+// On the tier the call "collective" is one of the GPU's, when it comes to it: the last three only.
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <sstream>
 #include <string>
@@ -25,7 +27,7 @@
 #include "runtime/host/host_device.h"
 #include "runtime/plugin.h"
 #include "runtime/rank_progress.h"
-#include "simt/emulator/launch.h"
+#include "stand_ins/launches.h"
 
 namespace muo {
 namespace {
@@ -61,17 +63,45 @@ class Trap {
  public:
   explicit Trap(int rank) : rank_(rank) {}
 
+  // On the rank's own thread.
   void call(std::string_view name) {
-    static const Fault fault = parse_fault(variable("MUO_FAULT"));
     if (lost_) fail_as_cuda(name);
-    if (rank_ != fault.rank || name != fault.call) return;
-    const RankProgress::View now = RankProgress::current()->view();
-    if (now.step != fault.step || (!fault.phase.empty() && fault.phase != now.phase)) return;
-    if (++seen_ == fault.count) strike(fault, name);
+    if (strikes(name, here())) strike(name);
+  }
+  // What the stream's GPU comes to from now on is of the step and the phase that its thread is in.
+  void mark(Stream& stream) {
+    stand_in::enqueue(stream.native(), "a mark", {}, [this, now = here()] {
+      const std::lock_guard lock(mutex_);
+      on_gpu_ = now;
+    });
+  }
+  // On a thread of the GPU, where nothing can be thrown.
+  void call_on_gpu(std::string_view name, NativeStream stream) {
+    const RankProgress::View now = [&] {
+      const std::lock_guard lock(mutex_);
+      return on_gpu_;
+    }();
+    if (!strikes(name, now)) return;
+    if (fault().kind == "device")
+      stand_in::lose_gpu(stream);
+    else
+      strike(name);
   }
 
  private:
-  void strike(const Fault& fault, std::string_view name) {
+  static const Fault& fault() {
+    static const Fault planted = parse_fault(variable("MUO_FAULT"));
+    return planted;
+  }
+  static RankProgress::View here() { return RankProgress::current()->view(); }
+  bool strikes(std::string_view name, const RankProgress::View& now) {
+    if (rank_ != fault().rank || name != fault().call) return false;
+    if (now.step != fault().step || (!fault().phase.empty() && fault().phase != now.phase))
+      return false;
+    return ++seen_ == fault().count;
+  }
+  void strike(std::string_view name) {
+    const Fault& fault = Trap::fault();
     if (fault.kind == "memory") throw std::bad_alloc();
     if (fault.kind == "device") {
       lost_ = true;
@@ -90,8 +120,10 @@ class Trap {
   }
 
   const int rank_;
-  int seen_ = 0;
+  std::atomic<int> seen_ = 0;
   bool lost_ = false;
+  std::mutex mutex_;
+  RankProgress::View on_gpu_;
 };
 
 class FaultyEvent final : public Event {
@@ -123,6 +155,7 @@ class FaultyStream final : public Stream {
   }
   void launch(Graph& graph) override {
     trap_.call("launch");
+    if (!is_host()) trap_.mark(*stream_);
     stream_->launch(graph);
   }
   [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
@@ -240,8 +273,14 @@ class FaultyCommunicator final : public Communicator {
  private:
   // The device comes to the collective: at the replay, if this is a capture.
   void before(Stream& stream) {
-    Stream& host = stream.is_host() ? stream : stream.native()->host;
-    host.enqueue_host("a trap", {}, [trap = trap_] { trap->call("collective"); });
+    if (stream.is_host())
+      return stream.enqueue_host("a trap", {}, [trap = trap_] { trap->call("collective"); });
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    static_cast<void>(cudaStreamIsCapturing(stream.native(), &capture));
+    if (capture == cudaStreamCaptureStatusNone) trap_->mark(stream);
+    stand_in::enqueue(stream.native(), "a trap", {}, [trap = trap_, native = stream.native()] {
+      trap->call_on_gpu("collective", native);
+    });
   }
 
   std::unique_ptr<Communicator> communicator_;

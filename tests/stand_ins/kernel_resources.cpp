@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "simt/emulator/gpu.h"
+#include "emulator/gpu.h"
 
 namespace muo::simt {
 namespace {
@@ -15,7 +15,7 @@ struct Named {
 
 // In the order of the names.
 constexpr Named kTable[] = {
-#include "simt/kernel_resources.inc"
+#include "stand_ins/kernel_resources.inc"
 };
 
 }  // namespace

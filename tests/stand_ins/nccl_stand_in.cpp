@@ -1,7 +1,7 @@
-// A libnccl for the tier of tests: NCCL's C interface, on the memory and the streams of the tier.
-// A call enqueues work on the stream's host stream; there the ranks meet and move the values, in
-// the order of NCCL's ring. As NCCL's kernels do, the work ends in silence once its communicator is
-// aborted; as NCCL does, destroying a communicator waits for the graphs that hold its work.
+// A libnccl for the tier of tests: NCCL's C interface, on the stand-in of CUDA. A call enqueues
+// work on the stream; there the ranks meet and move the values, in the order of NCCL's ring. As
+// NCCL's kernels do, the work ends in silence once its communicator is aborted; as NCCL does,
+// destroying a communicator waits for the graphs that hold its work.
 
 #include "support/nccl_stand_in.h"
 
@@ -18,9 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/rank_progress.h"
-#include "simt/emulator/launch.h"
-#include "simt/nccl_world.h"
+#include "stand_ins/launches.h"
+#include "stand_ins/nccl_world.h"
 
 namespace muo::nccl {
 namespace {
@@ -76,23 +75,16 @@ Result outcome(const char* function) {
 }
 
 Result submit(Comm comm, NativeStream stream, std::vector<Work> work) {
-  std::vector<Access> accesses;
+  stand_in::Addresses addresses;
   for (const Work& w : work) {
-    const std::int64_t size = size_of_type(w.type) * w.count;
-    const std::int64_t world = comm->world->size();
-    const bool reads = w.in != nullptr && (w.call != Call::kBroadcast || w.peer == comm->rank);
-    if (reads)
-      accesses.push_back({w.in, w.call == Call::kReduceScatter ? size * world : size, false});
-    if (w.out != nullptr && (w.call != Call::kReduce || w.peer == comm->rank))
-      accesses.push_back({w.out, w.call == Call::kAllGather ? size * world : size, true});
+    addresses.add(w.in);
+    addresses.add(w.out);
   }
-  stream->host.enqueue_host(
-      "a kernel of NCCL", accesses,
-      [world = comm->world, rank = comm->rank, alive = comm->work, work = std::move(work)] {
-        const RankProgress::Scope on_the_device(Activity::kDevice);
-        run(*world, rank, work);
-      });
-  return Result::kSuccess;
+  const cudaError_t error =
+      stand_in::enqueue(stream, "a kernel of NCCL", addresses,
+                        [world = comm->world, rank = comm->rank, alive = comm->work,
+                         work = std::move(work)] { run(*world, rank, work); });
+  return error == cudaSuccess ? Result::kSuccess : Result::kUnhandledCudaError;
 }
 
 Result call(const char* function, Comm comm, NativeStream stream, const Work& work) {

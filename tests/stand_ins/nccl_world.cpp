@@ -1,4 +1,4 @@
-#include "simt/nccl_world.h"
+#include "stand_ins/nccl_world.h"
 
 #include <algorithm>
 #include <type_traits>

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "runtime/plugin.h"
+
 namespace muo::test {
 
 // NOLINTBEGIN(concurrency-mt-unsafe): while no other thread of the test reads the environment
@@ -45,5 +47,10 @@ class ScopedEnvironment {
 class SimtForCuda {
   ScopedEnvironment plugin_{"MUO_CUDA_PLUGIN", "muograph_simt"};
 };
+// As load_cuda(), which finds the SIMT tier.
+inline LoadedPlugin load_simt() {
+  const SimtForCuda simt;
+  return load_cuda();
+}
 
 }  // namespace muo::test

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "runtime/plugin.h"
+#include "support/environment.h"
 
 namespace muo::test {
 namespace {
@@ -19,8 +20,8 @@ Device& device() {
     const bool simt = kernel_backend() == KernelBackend::kSimt;
     // Every launch is over when the call returns, as the tests read memory then. CUDA reads it when
     // it starts, which is when the plug-in is asked for its devices.
-    if (!simt) setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
-    const LoadedPlugin loaded = simt ? load_plugin("muograph_simt") : load_cuda();
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    const LoadedPlugin loaded = simt ? load_simt() : load_cuda();
     if (loaded.plugin == nullptr)
       throw Error(concat("MUO_TEST_BACKEND=", simt ? "simt" : "cuda", ": ", loaded.missing));
     return loaded.plugin->make_device(0, 0).release();
@@ -44,14 +45,14 @@ KernelBackend kernel_backend() {
 }
 
 SharedMemory::SharedMemory(std::int64_t bytes) {
-  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
-  if (kernel_backend() == KernelBackend::kCuda) {
+  if (kernel_backend() != KernelBackend::kHost) {
     Buffer* buffer = device().allocate_pinned(bytes, "a test's tensor").release();
     memory_ = {buffer->data(), [buffer](std::byte*) { delete buffer; }};
-  } else {
-    memory_ = {static_cast<std::byte*>(::operator new(size, kAlignment256)),
-               [](std::byte* p) { ::operator delete(p, kAlignment256); }};
+    return;
   }
+  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+  memory_ = {static_cast<std::byte*>(::operator new(size, kAlignment256)),
+             [](std::byte* p) { ::operator delete(p, kAlignment256); }};
   std::fill_n(memory_.get(), size, std::byte{0});
 }
 

@@ -12,11 +12,11 @@
 namespace muo::test {
 
 // Where tests of kernels run: MUO_TEST_BACKEND is host (the default), simt (the CUDA kernels,
-// executed on the CPU by tests/simt) or cuda (on the first GPU).
+// executed on the CPU by tests/emulator) or cuda (on the first GPU).
 enum class KernelBackend : std::uint8_t { kHost, kSimt, kCuda };
 KernelBackend kernel_backend();
 
-// Memory that the kernels under test and the host reach at one address: pinned on a GPU, of the
+// Memory that the kernels under test and the host reach at one address: pinned on a GPU. Of the
 // exact size elsewhere, so that AddressSanitizer sees an access beyond the end. Zero at first.
 class SharedMemory {
  public:

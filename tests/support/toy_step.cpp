@@ -15,7 +15,7 @@
 #include "runtime/memory/arena.h"
 #include "runtime/memory/check_memory_plan.h"
 #include "runtime/memory/memory_plan.h"
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 
 namespace muo::test {
 namespace {

@@ -70,7 +70,6 @@ RunConfig toy_config(const ToyTraining& run) {
   config.group = run.devices;
   config.group.world = run.world;
   config.step = {.batch = run.rows / (run.world * run.accumulation),
-                 .seq_len = kTrainingSeqLen,
                  .accumulation = run.accumulation,
                  .timed = run.timed};
   MUO_CHECK(config.rows_per_step() == run.rows, "world ", run.world, ", accumulation ",

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "graphs/warm_up.h"
+#include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo::test {

@@ -70,7 +70,7 @@ TEST(Bench, AStepsOperationsAreItsTime) {
                       of_step["waiting_for_processor"].get<double>()),
               1e-6 * step);
   // What is not in rows is the host's: copies of a batch, the launch.
-  EXPECT_GE(of_step["between"].get<double>(), 0);
+  EXPECT_GE(of_step["between"].get<double>(), -0.02);  // by two clocks
   EXPECT_LT(of_step["between"].get<double>(), 0.2);
   // A device's 64 tokens: forward and twice that backward of 12 matrices of 32 x 32 and their like,
   // and of 320 padded rows of lm_head.

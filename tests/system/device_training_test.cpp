@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/training_run.h"
+#include "system/training_run.h"
 
 namespace muo {
 namespace {
@@ -90,6 +90,27 @@ TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
   EXPECT_EQ(run_program(eval, "MUO_ATTENTION=flash").code, 2);
 }
 
+// Two ranks on one GPU with four hardware queues: a collective that spins lies in front of what the
+// other rank's needs, and what the message advises helps.
+TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
+  const auto with_branches = [&](const std::string& branches) {
+    return run_program(
+        options("run" + branches,
+                "--num-iterations 3 --total-batch-size 256 --eval-every -1 --backend "
+                "cuda --devices 1 --ranks-per-device 2 --graph-branches " +
+                    branches),
+        "MUO_CUDA_PLUGIN=muograph_simt CUDA_DEVICE_MAX_CONNECTIONS=4 "
+        "MUO_PEER_DEADLINE_MS=2000");
+  };
+  const Outcome three = with_branches("3");
+  EXPECT_EQ(three.code, 3);
+  EXPECT_THAT(three.err, testing::ContainsRegex("rank [01] waited 2000 ms in [a-z_]+ with tag .* "
+                                                "for rank [01], which did not come"));
+  EXPECT_THAT(three.err, HasSubstr("if ranks share a GPU, try --graph-branches 1"));
+  const Outcome one = with_branches("1");
+  EXPECT_EQ(one.code, 0) << one.err;
+}
+
 TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   const std::string file = path("gemm.json").string();
   const auto train_with = [&](const std::string& out, const std::string& table) {
@@ -113,7 +134,7 @@ TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   test::write_file(other, elsewhere.replace(elsewhere.find("the CPU"), 7, "a GPU's"));
   const Outcome refused = train_with("third", other);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("other.json: measured with cuBLASLt 1 on a GPU's"));
+  EXPECT_THAT(refused.err, HasSubstr("other.json: measured with cuBLASLt 130100 on a GPU's"));
   EXPECT_EQ(train_with("fourth", "/nowhere/gemm.json").code, 2);
   const Outcome host = run_program(options("host", "--gemm-table " + file));
   EXPECT_EQ(host.code, 2);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint_state.h"
-#include "app/training_run.h"
+#include "support/checkpoint_state.h"
 #include "support/program.h"
+#include "system/training_run.h"
 
 // Runs on disks that are full, or read-only: small ones in memory, which only these runs see.
 namespace muo {
@@ -105,9 +105,11 @@ TEST_F(Disk, ThatHasSpaceAgainIsWrittenToAgain) {
 }
 
 TEST_F(Disk, ThatBecomesReadOnlyEndsTheRunAndHarmsNoOlderCheckpoint) {
+  // The run is stopped meanwhile: a file that it opened between the two would keep the second from
+  // taking effect, and a run that is faster than they are would have ended.
   const std::string lock =
-      "mount --bind run/checkpoints run/checkpoints; "
-      "mount -o remount,bind,ro run/checkpoints";
+      "kill -STOP $pid; mount --bind run/checkpoints run/checkpoints; "
+      "mount -o remount,bind,ro run/checkpoints; kill -CONT $pid";
   for (const char* const mode : {"background", "wait"}) {
     const Outcome outcome = run_program(
         command("--save-mode " + std::string(mode)),

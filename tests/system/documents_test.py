@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every command that a document shows works: each is run in a folder with the files that it names, trainings
-cut down to a tiny model and two steps, or is known to RUN_ELSEWHERE.      tests/scripts/documents_test.py BUILD"""
+cut down to a tiny model and two steps, or is known to RUN_ELSEWHERE.      tests/system/documents_test.py BUILD"""
 import os
 import pathlib
 import re
@@ -21,11 +21,11 @@ RUN_ELSEWHERE = {
     "cmake --preset": ".ci/run",
     "cmake --build --preset": "scripts/test.sh",
     ".ci/run": ".github/workflows/ci.yml",
-    "scripts/gpu_check.sh": "tests/scripts/gpu_check_test.py",
-    "scripts/gpu_results.py": "tests/scripts/gpu_check_test.py",
+    "scripts/gpu_check.sh": "tests/system/gpu_check_test.py",
+    "scripts/gpu_results.py": "tests/system/gpu_check_test.py",
     "scripts/gpu_pack.sh": "CUDA toolkit",
     "scripts/check_cuda_architectures.py": "CUDA toolkit",
-    "scripts/fetch_cuda.sh": "tests/app/train_script_test.cpp",
+    "scripts/fetch_cuda.sh": "tests/system/train_script_test.cpp",
     "scripts/try_in_chroot.sh": "chroot",
     "scripts/try_aarch64.sh": "chroot",
     "scripts/try_install.sh": "scripts/try_in_chroot.sh",
@@ -121,7 +121,7 @@ def runs_elsewhere(command, document):
 
 def try_command(sandbox, command):
     words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command)]
-    if words[0] == "scripts/train.sh":  # its own part is tested by tests/app/train_script_test.cpp
+    if words[0] == "scripts/train.sh":  # its own part is tested by tests/system/train_script_test.cpp
         words[:1] = ["muograph", "train", "--config", "configs/quick.toml"]
     if words[0] == "ctest":
         if "Total Tests: 0" in sandbox.run(["ctest", "--test-dir", str(sandbox.build), *words[3:], "--show-only"]):

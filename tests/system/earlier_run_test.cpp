@@ -5,12 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <sstream>
 #include <string>
 
 #include "support/files.h"
 #include "support/paths.h"
 #include "support/program.h"
+#include "system/run_files.h"
 
 namespace muo::test {
 namespace {
@@ -31,11 +31,8 @@ class EarlierRun : public testing::Test {
   // By kind and step.
   [[nodiscard]] std::map<std::string, json> records() const {
     std::map<std::string, json> out;
-    std::istringstream lines(read_file(run_ / "metrics.jsonl"));
-    for (std::string line; std::getline(lines, line);) {
-      const json record = json::parse(line);
+    for (const json& record : metrics_of(run_))
       out[record.at("kind").get<std::string>() + record.at("step").dump()] = record;
-    }
     return out;
   }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rehearses the calls of scripts/gpu_check.sh with the programs of a dev build, the SIMT tier in the
 place of a GPU and scripts in the place of NVIDIA's tools, some of which hang, die or trap: whatever ended
-before is in OUT.      tests/scripts/gpu_check_test.py BUILD"""
+before is in OUT.      tests/system/gpu_check_test.py BUILD"""
 import json
 import os
 import pathlib
@@ -19,10 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import gpu_stage  # noqa: E402
 
-PROGRAMS = ("kernels_test", "contracts_test", "graphs_test", "model_test", "cuda_kernels_bench", "muograph",
-            "libmuograph_core.so", "libmuograph_simt.so")
+PROGRAMS = ("kernels_test", "contract_test", "graphs_test", "model_test", "golden_test", "cuda_kernels_bench",
+            "muograph", "libmuograph_core.so", "libmuograph_simt.so", "libcuda_stand_in.so")
 SUITES = {"kernels_test": ["Add", "Cast", "RmsNorm", "Transpose"],
-          "contracts_test": ["Backends/StreamContract", "Backends/CommunicatorContract"]}
+          "contract_test": ["Backends/StreamContract", "Backends/CommunicatorContract"]}
 BIGGEST, MOST_FILES = 16 << 20, 8
 
 FAKES = {
@@ -47,7 +47,7 @@ FAKES = {
         echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
         echo '"0","muo::adamw","Duration","us","12.5"'
         for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 10; done""",
-    "model_test": "echo going; kill -KILL $$",
+    "golden_test": "echo going; kill -KILL $$",
 }
 # Traps in its eighth case, as a kernel does; a new process goes on behind it.
 TRAPS = """#!/usr/bin/env python3

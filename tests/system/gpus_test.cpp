@@ -1,15 +1,15 @@
-#include "app/train/gpus.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "app/train/backend.h"
-#include "app/training_run.h"
 #include "support/environment.h"
 #include "support/paths.h"
+#include "system/training_run.h"
 
 namespace muo {
 namespace {
@@ -151,6 +151,32 @@ TEST_F(Gpus, AreWhatDoctorSpeaksOf) {
   EXPECT_EQ(gpu.code, 3);
   EXPECT_THAT(gpu.out, HasSubstr(line));
   EXPECT_EQ(run_program("doctor --gpu", "MUO_CUDA_PLUGIN=muograph_simt").code, 0);
+}
+
+TEST_F(Gpus, ThatCudaDoesNotStartWithSayWhy) {
+  const auto told = [&](const std::string& environment) {
+    return run_program("doctor --gpu",
+                       "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_" + environment);
+  };
+  for (const auto& [environment, why] : std::vector<std::pair<std::string, std::string>>{
+           {"ERROR=35 CUDA_STAND_IN_DRIVER=0",
+            "no NVIDIA driver (libcuda.so.1 does not load); "
+            "install one for CUDA 13.0 or newer"},
+           {"ERROR=35 CUDA_STAND_IN_DRIVER=12080",
+            "the NVIDIA driver is for CUDA 12.8, this build "
+            "needs 13.0: update the driver"},
+           {"ERROR=34", "the toolkit's stub, not a driver"},
+           {"ERROR=100", "the NVIDIA driver shows no GPU (is CUDA_VISIBLE_DEVICES empty?)"},
+           {"ERROR=802", "`systemctl start nvidia-fabricmanager`"},
+           {"ERROR=2", "cudaErrorMemoryAllocation (out of memory): `dmesg"},
+           {"ERROR=209",
+            "GPU 0 (the CPU, 1024 GiB, 132 multiprocessors, compute capability 9.0) "
+            "needs code that this build lacks"},
+           {"GPUS=0", "CUDA finds no GPU"}}) {
+    const Outcome outcome = told(environment);
+    EXPECT_EQ(outcome.code, 3) << environment;
+    EXPECT_THAT(outcome.out, HasSubstr(why)) << environment;
+  }
 }
 
 // configs/quick_gpu.toml is for any number of GPUs.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # No CPU meets an instruction that it may lack: AVX-512 is in the library for CPUs that have it alone, and
 # AVX-512 BF16, which not all of those have, in the kernels that ask first.
-#   tests/scripts/instructions_test.sh BUILD
+#   tests/system/instructions_test.sh BUILD
 set -euo pipefail
 build=$1
 avx512=$build/glibc-hwcaps/x86-64-v4/libmuograph_core.so

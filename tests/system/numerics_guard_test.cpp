@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/training_run.h"
 #include "support/program.h"
+#include "system/training_run.h"
 
 namespace muo {
 namespace {

@@ -14,6 +14,7 @@
 #include "runtime/profile_range.h"
 #include "support/files.h"
 #include "support/program.h"
+#include "system/run_files.h"
 
 // A training run as a profiler sees it: nvtx_recorder.cpp takes Nsight Systems' place.
 namespace muo {
@@ -88,10 +89,7 @@ class Timeline {
 // With `again`: of a second run in the same folder, which is told so.
 std::vector<Timeline> record(const std::string& options, const std::string& again = "") {
   const test::TemporaryDirectory directory;
-  std::string text;
-  for (int i = 0; i < 200; ++i)
-    text += "line " + std::to_string(i * i % 97) + " of the text;\n";
-  test::write_file(directory.path() / "text.txt", text);
+  test::write_text(directory.path() / "text.txt", 200);
   const std::string events = directory.path() / "events";
   const std::string run =
       "train --data " + (directory.path() / "text.txt").string() + " --out " +

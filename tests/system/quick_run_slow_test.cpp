@@ -1,13 +1,12 @@
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 #include <string>
 
 #include "support/files.h"
 #include "support/paths.h"
+#include "system/run_files.h"
 
 namespace muo {
 namespace {
@@ -21,13 +20,9 @@ TEST(SlowQuickRun, EndsBelowTheBitsPerByteItIsMeantFor) {
   const std::string command = test::source_directory() + "/scripts/train.sh --out " + run.string();
   ASSERT_EQ(std::system(command.c_str()), 0);  // NOLINT(concurrency-mt-unsafe): one thread
 
-  double bits_per_byte = 1e9;
-  std::istringstream lines(test::read_file(run / "metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const auto record = nlohmann::json::parse(line);
-    if (record.at("kind") == "eval") bits_per_byte = record.at("val_bpb").get<double>();
-  }
-  EXPECT_LT(bits_per_byte, 1.9);
+  const auto evaluations = test::metrics_of(run, "eval");
+  ASSERT_FALSE(evaluations.empty());
+  EXPECT_LT(evaluations.back().at("val_bpb").get<double>(), 1.9);
 }
 
 }  // namespace

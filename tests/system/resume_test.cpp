@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "app/training_run.h"
 #include "support/files.h"
 #include "support/program.h"
+#include "system/training_run.h"
 
 // Runs that go on: over the ends of files and epochs, from weights alone, from the right place.
 namespace muo {

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
-#include "app/script_clone.h"
 #include "support/files.h"
+#include "system/script_clone.h"
 
 namespace muo {
 namespace {

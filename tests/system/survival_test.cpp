@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "app/training_run.h"
 #include "base/philox.h"
 #include "support/files.h"
 #include "support/program.h"
 #include "support/sanitized.h"
 #include "support/whole_run.h"
+#include "system/training_run.h"
 
 // Runs that are killed, stopped, moved and go on for long. Short here; the suite SlowSurvival has
 // the long forms.
@@ -166,13 +166,10 @@ class Survival : public Training {
 
   // All that the log says but times: kind, step and loss of each line.
   [[nodiscard]] std::vector<std::string> log_of(const std::string& out) const {
-    std::ifstream file(path(out) / "metrics.jsonl");
     std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) {
-      const auto record = nlohmann::json::parse(line);
+    for (const nlohmann::json& record : test::metrics_of(path(out)))
       lines.push_back(fmt::format("{} {} {}", record["kind"].dump(), record["step"].dump(),
                                   record[record["kind"] == "eval" ? "val_loss" : "loss"].dump()));
-    }
     return lines;
   }
 };

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
-#include "app/script_clone.h"
 #include "support/files.h"
+#include "system/script_clone.h"
 
 namespace muo {
 namespace {

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,18 +11,14 @@
 #include "base/check.h"
 #include "support/files.h"
 #include "support/program.h"
+#include "system/run_files.h"
 
 namespace muo {
 
 // Training runs as a user starts them, on a text of a few kilobytes.
 class Training : public testing::Test {
  protected:
-  Training() {
-    std::string text;
-    for (int i = 0; i < 900; ++i)
-      text += "line " + std::to_string(i * i % 97) + " of the text;\n";
-    test::write_file(text_, text);
-  }
+  Training() { test::write_text(text_, 900); }
 
   [[nodiscard]] std::filesystem::path path(const std::string& name) const {
     return directory_.path() / name;
@@ -48,12 +43,7 @@ class Training : public testing::Test {
   }
   [[nodiscard]] std::vector<nlohmann::json> metrics(const std::string& out,
                                                     const std::string& kind) const {
-    std::ifstream file(path(out) / "metrics.jsonl");
-    std::vector<nlohmann::json> records;
-    for (std::string line; std::getline(file, line);)
-      if (nlohmann::json record = nlohmann::json::parse(line); record["kind"] == kind)
-        records.push_back(record);
-    return records;
+    return test::metrics_of(path(out), kind);
   }
   [[nodiscard]] std::vector<double> losses(const std::string& out) const {
     std::vector<double> values;

@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "app/training_run.h"
+#include "base/check.h"
 #include "support/files.h"
 #include "support/program.h"
 #include "support/sanitized.h"
+#include "system/training_run.h"
 
 namespace muo {
 namespace {
@@ -118,7 +119,7 @@ TEST_F(Training, OlderOptimizersTrainAndResumeAsThemselves) {
     const std::string save = "--devices 3 --total-batch-size 384 --save-every 7 ";
     train("whole" + spec, version + save);
     const std::string checkpoint = checkpoint_directory(path("whole" + spec), 7).string();
-    train("part" + spec, version + save + "--resume " + checkpoint);
+    train("part" + spec, concat(version, save, "--resume ", checkpoint));
     weights.push_back(tensors("whole" + spec, 20));
     EXPECT_EQ(weights.back(), tensors("part" + spec, 20)) << spec;
     EXPECT_LT(losses("whole" + spec).back(), 0.8 * losses("whole" + spec).front()) << spec;

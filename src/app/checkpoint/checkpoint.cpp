@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <system_error>
-#include <utility>
 
-#include "app/checkpoint/tensor_checksum.h"
+#include "app/checkpoint/durable_files.h"
+#include "app/options/option_row.h"
 #include "base/check.h"
-#include "base/mapped_file.h"
 
 namespace muo {
 namespace {
@@ -24,13 +22,9 @@ fs::path resolve(const fs::path& path) {
   if (fs::exists(path / kManifestName, ignored)) return path;
   const std::vector<FoundCheckpoint> found = find_checkpoints(path);
   if (found.empty())
-    throw InputError(concat(path.string(), ": neither a checkpoint (no ", kManifestName,
-                            ") nor a run directory with checkpoints"));
+    throw input_error("{}: neither a checkpoint (no {}) nor a run directory with checkpoints",
+                      path.string(), kManifestName);
   return found.front().path;
-}
-
-std::string_view text_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
 void check_file(const SafetensorsFile& file, const ManifestFile& expected, bool verify) {
@@ -57,19 +51,12 @@ void check_file(const SafetensorsFile& file, const ManifestFile& expected, bool 
 
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
 
-template <class To, class From>
-void convert_elements(const Tensor& from, std::byte* to) {
-  for (std::int64_t i = 0; i < from.numel(); ++i)
-    reinterpret_cast<To*>(to)[i] = from_f32<To>(to_f32(from.as<From>()[i]));
-}
-
 // fp32 as bf16 or the reverse.
-std::vector<std::byte> convert(const Tensor& from, DType dtype) {
-  std::vector<std::byte> out(static_cast<std::size_t>(from.numel() * size_of(dtype)));
-  if (dtype == DType::kBF16)
-    convert_elements<BF16, float>(from, out.data());
-  else
-    convert_elements<float, BF16>(from, out.data());
+template <class To, class From>
+std::vector<std::byte> convert(const Tensor& from) {
+  std::vector<std::byte> out(static_cast<std::size_t>(from.numel()) * sizeof(To));
+  for (std::int64_t i = 0; i < from.numel(); ++i)
+    reinterpret_cast<To*>(out.data())[i] = from_f32<To>(to_f32(from.as<From>()[i]));
   return out;
 }
 
@@ -82,31 +69,23 @@ fs::path checkpoint_directory(const fs::path& run, std::int64_t step) {
 std::vector<FoundCheckpoint> find_checkpoints(const fs::path& run) {
   std::vector<FoundCheckpoint> found;
   std::error_code error;
-  for (fs::directory_iterator it(run / "checkpoints", error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const fs::path& path : entries_of(run / "checkpoints", &error)) {
+    const std::string name = path.filename().string();
     if (!name.starts_with(kStepPrefix)) continue;
-    FoundCheckpoint item{.step = 0, .path = it->path()};
-    const char* const last = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kStepPrefix.size(), last, item.step);
-    if (parsed.ec == std::errc{} && parsed.ptr == last && item.step >= 0) found.push_back(item);
+    if (const auto step = whole_number(std::string_view(name).substr(kStepPrefix.size())))
+      found.push_back({.step = *step, .path = path});
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    throw InputError(concat("cannot list ", (run / "checkpoints").string(), ": ", error.message()));
-  std::ranges::sort(
-      found, [](const FoundCheckpoint& a, const FoundCheckpoint& b) { return a.step > b.step; });
+    throw input_error("cannot list {}: {}", (run / "checkpoints").string(), error.message());
+  std::ranges::sort(found, std::greater{}, &FoundCheckpoint::step);
   return found;
 }
 
-Checkpoint::Checkpoint(const fs::path& path, const OpenCheckpoint& options) : path_(resolve(path)) {
-  const fs::path manifest_path = path_ / kManifestName;
-  const Manifest manifest = parse_manifest(text_of(MappedFile(manifest_path)), manifest_path);
-  info_ = manifest.info;
-  has_optimizer_state_ = !manifest.files[1].tensors.empty();
-  const std::size_t count = options.parts == CheckpointParts::kAll ? kCheckpointFiles.size() : 1;
-  for (std::size_t f = 0; f < count; ++f) {
+Checkpoint::Checkpoint(const fs::path& path, const OpenCheckpoint& options)
+    : path_(resolve(path)), manifest_(read_manifest(path_ / kManifestName)) {
+  for (std::size_t f = 0; f < (options.weights_only ? 1 : kCheckpointFiles.size()); ++f) {
     files_.emplace_back(path_ / kCheckpointFiles[f]);
-    check_file(files_.back(), manifest.files[f], options.verify);
+    check_file(files_.back(), manifest_.files[f], options.verify);
   }
 }
 
@@ -116,17 +95,16 @@ void Checkpoint::load(Stream& stream, std::span<const StateEntry> entries) const
     MUO_CHECK(f < files_.size(), entry.name, " of a checkpoint opened for its weights only");
     const SafetensorsFile& file = files_[f];
     const SafetensorsEntry* const found = file.find(entry.name);
-    const char* const advice =
-        "; a checkpoint fits only the model configuration that is in its manifest.json";
+    constexpr std::string_view kAdvice =
+        "a checkpoint fits only the model configuration that is in its manifest.json";
     if (found == nullptr)
-      throw InputError(concat(file.path().string(), " lacks the tensor ", entry.name, advice));
+      throw input_error("{} lacks the tensor {}; {}", file.path().string(), entry.name, kAdvice);
     const DType dtype = entry.values.dtype;
     const bool converts = is_float(dtype) && is_float(found->spec.dtype);
     if (found->spec.shape != entry.shape || (found->spec.dtype != dtype && !converts))
-      throw InputError(concat(file.path().string(), " holds ", entry.name, " as ",
-                              name_of(found->spec.dtype), " ", found->spec.shape.text(),
-                              ", this run needs ", name_of(dtype), " ", entry.shape.text(),
-                              advice));
+      throw input_error("{} holds {} as {} {}, this run needs {} {}; {}", file.path().string(),
+                        entry.name, name_of(found->spec.dtype), found->spec.shape.text(),
+                        name_of(dtype), entry.shape.text(), kAdvice);
     const std::int64_t count = entry.values.numel();
     MUO_CHECK(0 <= entry.begin && entry.begin + count <= entry.shape.numel(), entry.name,
               " elements [", entry.begin, ", ", entry.begin + count, ") of ", entry.shape.text());
@@ -140,10 +118,9 @@ void Checkpoint::load(Stream& stream, std::span<const StateEntry> entries) const
       stream.copy(entry.values, source);
       continue;
     }
-    const std::vector<std::byte> converted = convert(source, dtype);
-    stream.copy(
-        entry.values,
-        {.data = const_cast<std::byte*>(converted.data()), .shape = {count}, .dtype = dtype});
+    std::vector<std::byte> converted =
+        dtype == DType::kBF16 ? convert<BF16, float>(source) : convert<float, BF16>(source);
+    stream.copy(entry.values, {.data = converted.data(), .shape = {count}, .dtype = dtype});
     stream.synchronize();  // before `converted` goes
   }
   stream.synchronize();
@@ -163,8 +140,8 @@ void Checkpoint::load_weights(Stream& stream, std::span<const ParamSpec> params,
   }
   for (const SafetensorsEntry& entry : files_.front().entries())
     if (!names.contains(entry.spec.name))
-      throw InputError(concat(files_.front().path().string(), " holds the tensor ", entry.spec.name,
-                              ", which this model does not have"));
+      throw input_error("{} holds the tensor {}, which this model does not have",
+                        files_.front().path().string(), entry.spec.name);
   load(stream, entries);
 }
 
@@ -180,9 +157,9 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& run, std::vector<std
     }
   }
   if (found.empty()) return std::nullopt;
-  throw InputError(concat("every checkpoint in ", (run / "checkpoints").string(),
-                          " is damaged; to start over, remove them or choose another --out. ",
-                          skipped.back()));
+  throw input_error(
+      "every checkpoint in {} is damaged; to start over, remove them or choose another --out. {}",
+      (run / "checkpoints").string(), skipped.back());
 }
 
 }  // namespace muo

@@ -1,16 +1,9 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "app/checkpoint/manifest.h"
-#include "app/checkpoint/safetensors.h"
 #include "runtime/parameter.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -28,15 +21,13 @@ struct FoundCheckpoint {
   std::int64_t step = 0;
   std::filesystem::path path;
 };
-// What carries the name of a checkpoint in a run directory, newest first. Throws InputError if that
+// Directories of a run that are named like checkpoints, newest first. Throws InputError if that
 // cannot be read.
 std::vector<FoundCheckpoint> find_checkpoints(const std::filesystem::path& run);
 
-enum class CheckpointParts : std::uint8_t { kAll, kWeights };  // kWeights: model.safetensors only
-
 struct OpenCheckpoint {
-  CheckpointParts parts = CheckpointParts::kAll;
-  bool verify = true;  // compare every tensor with its checksum: reads the files once
+  bool weights_only = false;  // model.safetensors only
+  bool verify = true;         // compare every tensor with its checksum: reads the files once
 };
 
 // A checkpoint to read from, memory-mapped. After construction ranks may use it at the same time.
@@ -47,9 +38,10 @@ class Checkpoint {
   explicit Checkpoint(const std::filesystem::path& path, const OpenCheckpoint& options = {});
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] const CheckpointInfo& info() const { return info_; }
-  // False for one that was imported, whatever its parts.
-  [[nodiscard]] bool has_optimizer_state() const { return has_optimizer_state_; }
+  [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+  [[nodiscard]] const CheckpointInfo& info() const { return manifest_.info; }
+  // False for one that was imported, even if opened for its weights only.
+  [[nodiscard]] bool has_optimizer_state() const { return !manifest_.files[1].tensors.empty(); }
 
   // Fills the entries' values, writers or not, reading only their ranges: any world, any strategy.
   // fp32 and bf16 are converted. On `stream`, which is synchronized on return. Throws InputError
@@ -64,14 +56,13 @@ class Checkpoint {
 
  private:
   std::filesystem::path path_;
-  CheckpointInfo info_;
-  bool has_optimizer_state_ = false;
+  Manifest manifest_;
   std::vector<SafetensorsFile> files_;  // in the order of kCheckpointFiles
 };
 
 // For `--resume auto`: the newest checkpoint of the run directory that is not damaged; nullopt if
 // it has none at all. Appends to `skipped` one line for each that is, saying why. Throws InputError
-// if all are: starting over would be a loss that nobody noticed.
+// if all are: starting over without a word would lose the run.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& run,
                                             std::vector<std::string>& skipped,
                                             const OpenCheckpoint& options = {});

@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <string>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "app/checkpoint/checkpoint.h"
-#include "app/checkpoint/tensor_checksum.h"
 #include "base/check.h"
 #include "runtime/rank_progress.h"
 
@@ -21,21 +19,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<SafetensorsSpec> whole_tensors(std::vector<CheckpointPart> parts) {
-  std::ranges::sort(parts, [](const CheckpointPart& a, const CheckpointPart& b) {
+std::vector<SafetensorsSpec> whole_tensors(std::vector<CheckpointRange> ranges) {
+  std::ranges::sort(ranges, [](const CheckpointRange& a, const CheckpointRange& b) {
     return std::tuple(std::string_view(a.spec.name), a.begin, a.end) <
            std::tuple(std::string_view(b.spec.name), b.begin, b.end);
   });
   std::vector<SafetensorsSpec> tensors;
-  for (std::size_t i = 0; i < parts.size();) {
-    const SafetensorsSpec& spec = parts[i].spec;
+  for (std::size_t i = 0; i < ranges.size();) {
+    const SafetensorsSpec& spec = ranges[i].spec;
     std::int64_t covered = 0;
-    for (; i < parts.size() && parts[i].spec.name == spec.name; ++i) {
-      MUO_CHECK(parts[i].spec.shape == spec.shape && parts[i].spec.dtype == spec.dtype,
+    for (; i < ranges.size() && ranges[i].spec.name == spec.name; ++i) {
+      MUO_CHECK(ranges[i].spec.shape == spec.shape && ranges[i].spec.dtype == spec.dtype,
                 "ranks disagree about ", spec.name);
-      MUO_CHECK(parts[i].begin == covered, spec.name, ": elements from ", covered, " to ",
-                parts[i].begin, " have no writer, or two");
-      covered = parts[i].end;
+      MUO_CHECK(ranges[i].begin == covered, spec.name, ": elements from ", covered, " to ",
+                ranges[i].begin, " have no writer, or two");
+      covered = ranges[i].end;
     }
     MUO_CHECK(covered == spec.shape.numel(), spec.name, ": elements from ", covered, " to ",
               spec.shape.numel(), " have no writer");
@@ -77,12 +75,12 @@ class CheckpointFiles::File {
   void sync() const { file_.sync(); }
 
   [[nodiscard]] ManifestFile describe() const {
-    ManifestFile out;
-    out.bytes = layout_.file_bytes;
-    out.head_checksum = tensor_checksum(DType::kBytes, 0, layout_.head);
+    ManifestFile out{.bytes = layout_.file_bytes,
+                     .head_checksum = tensor_checksum(DType::kBytes, 0, layout_.head),
+                     .tensors = {},
+                     .checksums = {checksums_.begin(), checksums_.end()}};
     for (const SafetensorsEntry& entry : layout_.entries)
       out.tensors.push_back(entry.spec);
-    out.checksums.assign(checksums_.begin(), checksums_.end());
     return out;
   }
 
@@ -103,9 +101,9 @@ void CheckpointFiles::change(std::string_view what) {
   if (hook) hook(what);
 }
 
-void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointPart> parts) {
+void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointRange> ranges) {
   std::array<std::vector<SafetensorsSpec>, kCheckpointFiles.size()> specs;
-  for (SafetensorsSpec& spec : whole_tensors(std::move(parts)))
+  for (SafetensorsSpec& spec : whole_tensors(std::move(ranges)))
     specs[checkpoint_file_of(spec.name)].push_back(std::move(spec));
 
   const fs::path target = checkpoint_directory(run_, step);
@@ -133,7 +131,7 @@ void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointPart> parts
 
 void CheckpointFiles::write(std::string_view tensor, std::int64_t begin,
                             std::span<const std::byte> bytes) {
-  change("write a part");
+  change("write a range");
   files_[checkpoint_file_of(tensor)]->write(tensor, begin, bytes);
 }
 
@@ -178,17 +176,15 @@ void CheckpointFiles::abandon() noexcept {
 }
 
 void CheckpointFiles::remove_leftovers() {
-  std::error_code ignored;
-  for (fs::directory_iterator it(run_ / "checkpoints", ignored), end; !ignored && it != end;
-       it.increment(ignored)) {
-    const std::string name = it->path().filename().string();
+  for (const fs::path& path : entries_of(run_ / "checkpoints")) {
+    const std::string name = path.filename().string();
     const bool hidden = name.starts_with(".step_") && (name.find(".tmp-") != std::string::npos ||
                                                        name.find(".old-") != std::string::npos);
     if (!hidden) continue;
-    if (const FileLock lock = FileLock::try_directory(it->path())) {
+    if (const FileLock lock = FileLock::try_directory(path)) {
       change("remove a leftover");
       std::error_code failed;
-      fs::remove_all(it->path(), failed);
+      fs::remove_all(path, failed);
     }
   }
 }

@@ -18,7 +18,7 @@
 namespace muo {
 
 // What one writer writes of one tensor.
-struct CheckpointPart {
+struct CheckpointRange {
   SafetensorsSpec spec;
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -39,9 +39,9 @@ class CheckpointFiles {
   CheckpointFiles(const CheckpointFiles&) = delete;
   CheckpointFiles& operator=(const CheckpointFiles&) = delete;
 
-  // Throws Error, also if `parts`, of all writers together, do not cover each tensor exactly once.
+  // Throws Error, also if `ranges`, of all writers together, do not cover each tensor exactly once.
   // Removes what processes that no longer exist have left behind.
-  void begin(std::int64_t step, std::vector<CheckpointPart> parts);
+  void begin(std::int64_t step, std::vector<CheckpointRange> ranges);
   // Elements from `begin` on of the tensor. Thread-safe.
   void write(std::string_view tensor, std::int64_t begin, std::span<const std::byte> bytes);
   void commit(CheckpointInfo info);
@@ -50,9 +50,9 @@ class CheckpointFiles {
   void abandon() noexcept;
 
   // Called before each change of the file system with a word for it, by all threads; what it throws
-  // is a failure of that change. To be set while nobody writes.
+  // is a failure of that change. To be set while no save is under way.
   std::function<void(std::string_view change)> hook;
-  // Changes so far: whoever waits for the writers sees that they live. From any thread.
+  // Changes so far: a thread that waits for the writers sees whether they go on. From any thread.
   [[nodiscard]] std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
   // A heartbeat before each change.
   void change(std::string_view what);

@@ -4,106 +4,61 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <exception>
-#include <mutex>
-#include <optional>
-#include <thread>
 #include <utility>
 
-#include "app/checkpoint/checkpoint_files.h"
 #include "base/check.h"
-#include "base/signals_blocked.h"
+#include "base/threads.h"
 
 namespace muo {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kChunkBytes = 4 << 20;  // between two heartbeats
-
-// Training goes first. On Linux a thread has a priority of its own.
-void lower_priority() {
-  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
-}
 
 std::int64_t staged_bytes(const StateEntry& entry) {
   return entry.writer ? (entry.values.bytes() + kAlignment - 1) / kAlignment * kAlignment : 0;
 }
 
-// The parts of `entry` that fit into a chunk, in order: take(first element of the entry, elements).
-template <class Take>
-void for_each_chunk(const StateEntry& entry, const Take& take) {
-  const std::int64_t most = kChunkBytes / size_of(entry.values.dtype);
-  const std::int64_t count = entry.values.numel();
-  for (std::int64_t at = 0; at < count; at += most)
-    take(at, std::min(most, count - at));
+// First under another name: whatever happens meanwhile, nobody takes what is left of it for a
+// checkpoint. What is left then, the next save removes (CheckpointFiles::begin).
+void remove_checkpoint(const fs::path& path) {
+  const fs::path hidden = hidden_beside(path, "old");
+  fs::rename(path, hidden);
+  fs::remove_all(hidden);
+}
+
+bool opens(const fs::path& path, bool verify) {
+  try {
+    const Checkpoint checkpoint(path, {.verify = verify});
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 }  // namespace
 
-class CheckpointSaver::Impl {
- public:
-  Impl(const fs::path& run, int world, const KeepCheckpoints& keep)
-      : files(run),
-        pruning(run, keep),
-        parts_(static_cast<std::size_t>(world)),
-        staged_(static_cast<std::size_t>(world)),
-        writers_(world) {}
-  ~Impl();
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+CheckpointSaver::CheckpointSaver(const fs::path& run, int world, const KeepCheckpoints& keep)
+    : files_(run),
+      pruning_(run, keep),
+      entries_(static_cast<std::size_t>(world)),
+      staged_(static_cast<std::size_t>(world)),
+      writers_(world) {}
 
-  void write(const RankContext& rank, const CheckpointInfo& info,
-             std::span<const StateEntry> entries);
-  void start(const RankContext& rank, const CheckpointInfo& info,
-             std::span<const StateEntry> entries, const Tensor& memory);
-  void wait();
-  void release() noexcept;
-  std::vector<SaveResult> take_results();
-  [[nodiscard]] const SaveResult& last_result() const { return result_; }
+CheckpointSaver::~CheckpointSaver() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_)
+    thread.join();
+}
 
-  CheckpointFiles files;
-  CheckpointPruning pruning;
-
- private:
-  template <class WriteMine>
-  void save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
-                     const WriteMine& write_mine);
-  template <class Action>
-  void attempt(int rank, const Action& action);
-  void begin(const CheckpointInfo& info);
-  void end(CheckpointInfo info);
-  void set_parts(int rank, std::span<const StateEntry> entries);
-  void hand_over(const CheckpointInfo& info);
-  void work(int rank);
-
-  // Of the save under way. Its ranks, or its writers, meet before they touch what others read.
-  std::vector<std::vector<CheckpointPart>> parts_;  // [rank]
-  bool begun_ = false;
-  Clock::time_point started_;
-  std::mutex failure_mutex_;
-  SaveResult result_;
-
-  // The background. A writer is a thread for each rank, from the first start() on.
-  std::vector<std::vector<StateEntry>> staged_;  // [rank], values in its Staging
-  std::vector<std::thread> threads_;
-  Rendezvous writers_;
-  std::atomic<bool> cancelled_ = false;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  CheckpointInfo info_;
-  std::uint64_t jobs_ = 0;  // handed over
-  bool busy_ = false, end_ = false;
-  std::vector<SaveResult> results_;
-};
-
-template <class Action>
-void CheckpointSaver::Impl::attempt(int rank, const Action& action) {
+void CheckpointSaver::attempt(int rank, const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
@@ -116,9 +71,8 @@ void CheckpointSaver::Impl::attempt(int rank, const Action& action) {
 
 // All meet twice: before, the leader knows what each of them will write and makes the files; after,
 // it knows that all have written. No rank may leave early, so failures wait for the end.
-template <class WriteMine>
-void CheckpointSaver::Impl::save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
-                                          const WriteMine& write_mine) {
+void CheckpointSaver::save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
+                                    const Action& write_mine) {
   const auto start = [&] {
     result_ = {};
     result_.step = info.step;
@@ -128,7 +82,7 @@ void CheckpointSaver::Impl::save_together(int rank, Rendezvous& barrier, const C
   };
   const auto finish = [&] {
     if (result_.failure.empty()) attempt(rank, [&] { end(info); });
-    files.abandon();
+    files_.abandon();
     result_.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
     const std::lock_guard lock(mutex_);
     results_.push_back(result_);
@@ -140,85 +94,97 @@ void CheckpointSaver::Impl::save_together(int rank, Rendezvous& barrier, const C
   barrier.arrive(finish, "checkpoint save");
 }
 
-void CheckpointSaver::Impl::begin(const CheckpointInfo& info) {
-  std::vector<CheckpointPart> all;
-  for (const std::vector<CheckpointPart>& part : parts_)
-    all.insert(all.end(), part.begin(), part.end());
-  for (const CheckpointPart& part : all)
-    result_.bytes += (part.end - part.begin) * size_of(part.spec.dtype);
-  files.begin(info.step, std::move(all));
+void CheckpointSaver::begin(const CheckpointInfo& info) {
+  std::vector<CheckpointRange> ranges;
+  for (const std::span<const StateEntry> entries : entries_)
+    for (const StateEntry& entry : entries)
+      if (entry.writer) {
+        ranges.push_back(
+            {.spec = {.name = entry.name, .dtype = entry.values.dtype, .shape = entry.shape},
+             .begin = entry.begin,
+             .end = entry.begin + entry.values.numel()});
+        result_.bytes += entry.values.bytes();
+      }
+  files_.begin(info.step, std::move(ranges));
   begun_ = true;
 }
 
-void CheckpointSaver::Impl::end(CheckpointInfo info) {
-  info.world = static_cast<int>(parts_.size());
+void CheckpointSaver::end(CheckpointInfo info) {
+  info.world = static_cast<int>(entries_.size());
   const std::int64_t step = info.step;
-  files.commit(std::move(info));
-  pruning.mark_verified(step);
+  files_.commit(std::move(info));
+  pruning_.mark_verified(step);
   try {
-    result_.notes = pruning.prune(step, [this](std::string_view what) { files.change(what); });
+    result_.notes = pruning_.prune(step, [this](std::string_view what) { files_.change(what); });
   } catch (const std::exception& error) {  // the checkpoint is saved nevertheless
     result_.notes.push_back(concat("old checkpoints are not removed: ", error.what()));
   }
 }
 
-void CheckpointSaver::Impl::set_parts(int rank, std::span<const StateEntry> entries) {
-  std::vector<CheckpointPart>& mine = parts_[static_cast<std::size_t>(rank)];
-  mine.clear();
-  for (const StateEntry& entry : entries)
-    if (entry.writer)
-      mine.push_back(
-          {.spec = {.name = entry.name, .dtype = entry.values.dtype, .shape = entry.shape},
-           .begin = entry.begin,
-           .end = entry.begin + entry.values.numel()});
+// Of the values that this rank writes, in chunks: `on_host` gives the memory that holds one.
+void CheckpointSaver::write_chunks(std::span<const StateEntry> entries,
+                                   const std::function<Tensor(const Tensor& chunk)>& on_host) {
+  for (const StateEntry& entry : entries) {
+    if (!entry.writer) continue;
+    const std::int64_t most = kChunkBytes / size_of(entry.values.dtype);
+    const std::int64_t count = entry.values.numel();
+    for (std::int64_t at = 0; at < count; at += most) {
+      const Tensor host = on_host(entry.values.elements(at, std::min(most, count - at)));
+      files_.write(entry.name, entry.begin + at,
+                   {host.data, static_cast<std::size_t>(host.bytes())});
+    }
+  }
 }
 
-void CheckpointSaver::Impl::write(const RankContext& rank, const CheckpointInfo& info,
-                                  std::span<const StateEntry> entries) {
-  MUO_CHECK(static_cast<std::size_t>(rank.world) == parts_.size(), rank.world, " ranks");
+void CheckpointSaver::write(const RankContext& rank, const CheckpointInfo& info,
+                            std::span<const StateEntry> entries) {
+  MUO_CHECK(static_cast<std::size_t>(rank.world) == entries_.size(), rank.world, " ranks");
   wait();
   const RankProgress::Scope saving(Activity::kFiles);
-  set_parts(rank.rank, entries);
+  entries_[static_cast<std::size_t>(rank.rank)] = entries;
   save_together(rank.rank, rank.barrier, info, [&] {
     std::vector<std::byte> staging(kChunkBytes);
-    for (const StateEntry& entry : entries) {
-      if (!entry.writer) continue;
-      for_each_chunk(entry, [&](std::int64_t at, std::int64_t count) {
-        const Tensor host{.data = staging.data(), .shape = {count}, .dtype = entry.values.dtype};
-        rank.compute.copy(host, entry.values.elements(at, count));
-        rank.wait(rank.compute);
-        files.write(entry.name, entry.begin + at,
-                    {staging.data(), static_cast<std::size_t>(host.bytes())});
-      });
-    }
+    write_chunks(entries, [&](const Tensor& chunk) {
+      const Tensor host{.data = staging.data(), .shape = chunk.shape, .dtype = chunk.dtype};
+      rank.compute.copy(host, chunk);
+      rank.wait(rank.compute);
+      return host;
+    });
   });
 }
 
-void CheckpointSaver::Impl::start(const RankContext& rank, const CheckpointInfo& info,
-                                  std::span<const StateEntry> entries, const Tensor& memory) {
-  MUO_CHECK(static_cast<std::size_t>(rank.world) == parts_.size(), rank.world, " ranks");
+void CheckpointSaver::save(const RankContext& rank, const CheckpointInfo& info,
+                           std::span<const StateEntry> entries) {
+  write(rank, info, entries);
+  throw_failure(rank, result_);
+}
+
+void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
+                            std::span<const StateEntry> entries, Staging& staging) {
+  MUO_CHECK(static_cast<std::size_t>(rank.world) == entries_.size(), rank.world, " ranks");
   wait();
+  const Buffer& memory = *staging.memory_;
   std::vector<StateEntry>& staged = staged_[static_cast<std::size_t>(rank.rank)];
   staged.clear();
   std::int64_t at = 0;
   for (const StateEntry& entry : entries) {
     if (!entry.writer) continue;
     StateEntry copy = entry;
-    copy.values.data = memory.data + at;
-    copy.values.device = memory.device;
+    copy.values.data = memory.data() + at;
+    copy.values.device = rank.rank;
     at += staged_bytes(entry);
     MUO_CHECK(at <= memory.bytes(), "the entries outgrew their staging memory");
     rank.compute.copy(copy.values, entry.values);
     staged.push_back(std::move(copy));
   }
   rank.wait(rank.compute);
-  set_parts(rank.rank, staged);
+  entries_[static_cast<std::size_t>(rank.rank)] = staged;
   rank.barrier.arrive([&] { hand_over(info); }, "checkpoint save");
 }
 
-void CheckpointSaver::Impl::hand_over(const CheckpointInfo& info) {
+void CheckpointSaver::hand_over(const CheckpointInfo& info) {
   const SignalsBlocked in_the_threads;
-  while (threads_.size() < parts_.size())
+  while (threads_.size() < entries_.size())
     threads_.emplace_back([this, rank = static_cast<int>(threads_.size())] { work(rank); });
   const std::lock_guard lock(mutex_);
   info_ = info;
@@ -228,8 +194,9 @@ void CheckpointSaver::Impl::hand_over(const CheckpointInfo& info) {
 }
 
 // A writer's thread.
-void CheckpointSaver::Impl::work(int rank) {
-  lower_priority();
+void CheckpointSaver::work(int rank) {
+  // Training goes first. On Linux a thread has a priority of its own.
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
   for (std::uint64_t done = 0;; ++done) {
     CheckpointInfo info;
     {
@@ -239,24 +206,21 @@ void CheckpointSaver::Impl::work(int rank) {
       info = info_;
     }
     save_together(rank, writers_, info, [&] {
-      for (const StateEntry& entry : staged_[static_cast<std::size_t>(rank)])
-        for_each_chunk(entry, [&](std::int64_t at, std::int64_t count) {
-          MUO_CHECK(!cancelled_, "the run has failed");
-          const Tensor part = entry.values.elements(at, count);
-          files.write(entry.name, entry.begin + at,
-                      {part.data, static_cast<std::size_t>(part.bytes())});
-        });
+      write_chunks(staged_[static_cast<std::size_t>(rank)], [&](const Tensor& chunk) {
+        MUO_CHECK(!cancelled_, "the run has failed");
+        return chunk;
+      });
     });
   }
 }
 
-void CheckpointSaver::Impl::wait() {
+void CheckpointSaver::wait() {
   const RankProgress::Scope waiting(Activity::kFiles);
-  std::uint64_t seen = files.changes();
+  std::uint64_t seen = files_.changes();
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !busy_; })) {
     lock.unlock();
-    if (const std::uint64_t now = files.changes(); now != seen) {
+    if (const std::uint64_t now = files_.changes(); now != seen) {
       seen = now;
       RankProgress::alive();
     } else {
@@ -266,9 +230,9 @@ void CheckpointSaver::Impl::wait() {
   }
 }
 
-// For a rank that fails: a checkpoint of what was good is worth a moment, less than the watchdog's
-// grace.
-void CheckpointSaver::Impl::release() noexcept {
+// Called when a rank fails. A save under way gets three seconds to end, less than the watchdog
+// waits before it ends the process; then it is cancelled.
+void CheckpointSaver::release() noexcept {
   std::unique_lock lock(mutex_);
   const auto idle = [&] { return !busy_; };
   if (changed_.wait_for(lock, std::chrono::seconds(3), idle)) return;
@@ -276,55 +240,9 @@ void CheckpointSaver::Impl::release() noexcept {
   changed_.wait(lock, idle);
 }
 
-std::vector<SaveResult> CheckpointSaver::Impl::take_results() {
+std::vector<SaveResult> CheckpointSaver::take_results() {
   const std::lock_guard lock(mutex_);
   return std::exchange(results_, {});
-}
-
-CheckpointSaver::Impl::~Impl() {
-  {
-    const std::lock_guard lock(mutex_);
-    end_ = true;
-    changed_.notify_all();
-  }
-  for (std::thread& thread : threads_)
-    thread.join();
-}
-
-CheckpointSaver::CheckpointSaver(const fs::path& run, int world, const KeepCheckpoints& keep)
-    : impl_(std::make_unique<Impl>(run, world, keep)) {}
-
-CheckpointSaver::~CheckpointSaver() = default;
-
-void CheckpointSaver::write(const RankContext& rank, const CheckpointInfo& info,
-                            std::span<const StateEntry> entries) {
-  impl_->write(rank, info, entries);
-}
-
-void CheckpointSaver::save(const RankContext& rank, const CheckpointInfo& info,
-                           std::span<const StateEntry> entries) {
-  impl_->write(rank, info, entries);
-  throw_failure(rank, impl_->last_result());
-}
-
-void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
-                            std::span<const StateEntry> entries, Staging& staging) {
-  const Buffer& memory = *staging.memory_;
-  impl_->start(rank, info, entries,
-               {.data = memory.data(),
-                .shape = {memory.bytes()},
-                .dtype = DType::kBytes,
-                .device = rank.rank});
-}
-
-void CheckpointSaver::wait() { impl_->wait(); }
-
-std::vector<SaveResult> CheckpointSaver::take_results() { return impl_->take_results(); }
-
-void CheckpointSaver::mark_verified(std::int64_t step) { impl_->pruning.mark_verified(step); }
-
-void CheckpointSaver::on_change(std::function<void(std::string_view change)> hook) {
-  impl_->files.hook = std::move(hook);
 }
 
 void throw_failure(const RankContext& rank, const SaveResult& result) {
@@ -349,6 +267,43 @@ CheckpointSaver::Staging::Staging(CheckpointSaver& saver, const RankContext& ran
   std::memset(memory_->data(), 0, static_cast<std::size_t>(memory_->bytes()));
 }
 
-CheckpointSaver::Staging::~Staging() { saver_.impl_->release(); }
+CheckpointSaver::Staging::~Staging() { saver_.release(); }
+
+CheckpointPruning::CheckpointPruning(fs::path run, const KeepCheckpoints& keep)
+    : run_(std::move(run)), keep_(keep) {}
+
+// Reads the whole files, once for each checkpoint.
+bool CheckpointPruning::verified(const fs::path& path, std::int64_t step) {
+  if (good_.contains(step)) return true;
+  if (bad_.contains(step)) return false;
+  const bool good = opens(path, /*verify=*/true);
+  (good ? good_ : bad_).insert(step);
+  return good;
+}
+
+std::vector<std::string> CheckpointPruning::prune(
+    std::int64_t step, const std::function<void(std::string_view)>& change) {
+  std::vector<std::string> notes;
+  if (keep_.last == 0) return notes;
+  std::int64_t kept = 0;
+  for (const FoundCheckpoint& found : find_checkpoints(run_)) {  // newest first
+    if (found.step > step) continue;
+    if (kept < keep_.last) {
+      kept += verified(found.path, found.step) ? 1 : 0;
+      continue;
+    }
+    if (keep_.every > 0 && found.step % keep_.every == 0) continue;
+    if (!good_.contains(found.step) && !opens(found.path, /*verify=*/false)) continue;
+    try {
+      change("remove an old checkpoint");
+      remove_checkpoint(found.path);
+      good_.erase(found.step);
+    } catch (const std::exception& error) {
+      notes.push_back(
+          concat("old checkpoint ", found.path.string(), " is not removed: ", error.what()));
+    }
+  }
+  return notes;
+}
 
 }  // namespace muo

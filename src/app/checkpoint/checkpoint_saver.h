@@ -1,21 +1,46 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "app/checkpoint/checkpoint.h"
-#include "app/checkpoint/checkpoint_pruning.h"
+#include "app/checkpoint/checkpoint_files.h"
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
 
 namespace muo {
+
+// Which checkpoints of a run stay.
+struct KeepCheckpoints {
+  std::int64_t last = 0;   // the newest ones; 0: all
+  std::int64_t every = 0;  // and those of steps that this divides; 0: none
+};
+
+// Removes older checkpoints of one run.
+class CheckpointPruning {
+ public:
+  CheckpointPruning(std::filesystem::path run, const KeepCheckpoints& keep);
+
+  // The checkpoint of this step is whole: it was just written, or read and verified.
+  void mark_verified(std::int64_t step) { good_.insert(step); }
+  // Removes what is older than the newest keep.last *verified* checkpoints up to `step` and not to
+  // be kept: those marked, or that verify now. What is not whole is neither counted nor touched.
+  // One line for each that could not be removed. `change`: as in CheckpointFiles.
+  std::vector<std::string> prune(std::int64_t step,
+                                 const std::function<void(std::string_view)>& change);
+
+ private:
+  [[nodiscard]] bool verified(const std::filesystem::path& path, std::int64_t step);
+
+  const std::filesystem::path run_;
+  const KeepCheckpoints keep_;
+  std::set<std::int64_t> good_, bad_;
+};
 
 // How a save ended.
 struct SaveResult {
@@ -30,8 +55,8 @@ struct SaveResult {
 void throw_failure(const RankContext& rank, const SaveResult& result);
 
 // Writes checkpoints of one run (checkpoint_files.h says how); one object, shared by the ranks,
-// which write their own parts at the same time. If anything fails on any of them, the temporary
-// directory is removed, and older checkpoints are as they were.
+// which write their own ranges of the tensors at the same time. If anything fails on any of them,
+// the temporary directory is removed, and older checkpoints are as they were.
 class CheckpointSaver {
  public:
   class Staging;
@@ -64,15 +89,49 @@ class CheckpointSaver {
 
   // A checkpoint of this run that was read and verified: see CheckpointPruning. Before the first
   // save.
-  void mark_verified(std::int64_t step);
+  void mark_verified(std::int64_t step) { pruning_.mark_verified(step); }
 
   // For tests of failures: called before each change of the file system with a word for it, by all
   // writing threads. An exception that it throws is a failure of that change.
-  void on_change(std::function<void(std::string_view change)> hook);
+  void on_change(std::function<void(std::string_view change)> hook) {
+    files_.hook = std::move(hook);
+  }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Clock = std::chrono::steady_clock;
+  using Action = std::function<void()>;
+  void save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
+                     const Action& write_mine);
+  void attempt(int rank, const Action& action);
+  void begin(const CheckpointInfo& info);
+  void end(CheckpointInfo info);
+  void write_chunks(std::span<const StateEntry> entries,
+                    const std::function<Tensor(const Tensor& chunk)>& on_host);
+  void hand_over(const CheckpointInfo& info);
+  void work(int rank);
+  void release() noexcept;
+
+  CheckpointFiles files_;
+  CheckpointPruning pruning_;
+
+  // Of the save under way. Its ranks, or its writers, meet before they touch what others read.
+  std::vector<std::span<const StateEntry>> entries_;  // [rank]
+  bool begun_ = false;
+  Clock::time_point started_;
+  std::mutex failure_mutex_;
+  SaveResult result_;
+
+  // The background. A writer is a thread for each rank, from the first start() on.
+  std::vector<std::vector<StateEntry>> staged_;  // [rank], values in its Staging
+  std::vector<std::thread> threads_;
+  Rendezvous writers_;
+  std::atomic<bool> cancelled_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  CheckpointInfo info_;
+  std::uint64_t jobs_ = 0;  // handed over
+  bool busy_ = false, end_ = false;
+  std::vector<SaveResult> results_;
 };
 
 // Memory of one rank that start() copies into, allocated before the device is sealed. It is not

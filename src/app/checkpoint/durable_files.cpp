@@ -6,11 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string>
-#include <system_error>
-#include <utility>
 
 #include "base/check.h"
 
@@ -27,28 +25,19 @@ namespace {
 
 }  // namespace
 
-OutputFile::OutputFile(std::filesystem::path path, std::int64_t bytes) : path_(std::move(path)) {
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file_ < 0) fail("create", path_, errno);
-  int failed = bytes == 0 ? 0 : ::fallocate(file_, 0, 0, bytes);
-  if (failed != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) failed = ::ftruncate(file_, bytes);
-  if (failed != 0) {
-    const int error = errno;
-    ::close(file_);
-    fail("reserve space for", path_, error);
-  }
+OutputFile::OutputFile(std::filesystem::path path, std::int64_t bytes)
+    : path_(std::move(path)),
+      file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
+  if (!file_) fail("create", path_, errno);
+  int failed = bytes == 0 ? 0 : ::fallocate(file_.number(), 0, 0, bytes);
+  if (failed != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
+    failed = ::ftruncate(file_.number(), bytes);
+  if (failed != 0) fail("reserve space for", path_, errno);
 }
-
-OutputFile::~OutputFile() {
-  if (file_ >= 0) ::close(file_);  // after sync() nothing is left that closing could report
-}
-
-OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
 
 void OutputFile::write(std::int64_t offset, std::span<const std::byte> bytes) const {
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), offset);
+    const ssize_t written = ::pwrite(file_.number(), bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) fail("write", path_, written < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -57,46 +46,35 @@ void OutputFile::write(std::int64_t offset, std::span<const std::byte> bytes) co
 }
 
 void OutputFile::sync() const {
-  if (::fsync(file_) != 0) fail("write", path_, errno);
-}
-
-FileLock::~FileLock() {
-  if (file_ >= 0) ::close(file_);
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(file_, other.file_);
-  return *this;
+  if (::fsync(file_.number()) != 0) fail("write", path_, errno);
 }
 
 FileLock FileLock::try_directory(const std::filesystem::path& directory) noexcept {
   FileLock lock;
-  lock.file_ = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (lock.file_ >= 0 && ::flock(lock.file_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock.file_);
-    lock.file_ = -1;
-  }
+  lock.file_ =
+      FileDescriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (lock && ::flock(lock.file_.number(), LOCK_EX | LOCK_NB) != 0) return {};
   return lock;
 }
 
 FileLock FileLock::try_file(const std::filesystem::path& file, std::string& holder) {
   FileLock lock;
-  lock.file_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (lock.file_ < 0) fail("open", file, errno);
+  lock.file_ =
+      FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!lock) fail("open", file, errno);
+  const int number = lock.file_.number();
   std::array<char, 512> text{};
-  if (::flock(lock.file_, LOCK_EX | LOCK_NB) == 0) {
+  if (::flock(number, LOCK_EX | LOCK_NB) == 0) {
     std::array<char, 256> host{};
     static_cast<void>(::gethostname(host.data(), host.size() - 1));
     const std::string mine = concat("process ", ::getpid(), " on ", host.data());
-    // On a full disk the lock holds as well, and names nobody.
-    if (::ftruncate(lock.file_, 0) == 0)
-      static_cast<void>(!::pwrite(lock.file_, mine.data(), mine.size(), 0));
+    // On a full disk the lock holds as well, but the file does not name its holder.
+    if (::ftruncate(number, 0) == 0)
+      static_cast<void>(!::pwrite(number, mine.data(), mine.size(), 0));
     return lock;
   }
   if (errno == EWOULDBLOCK) {
-    static_cast<void>(!::pread(lock.file_, text.data(), text.size() - 1, 0));
+    static_cast<void>(!::pread(number, text.data(), text.size() - 1, 0));
     holder = text[0] != 0 ? text.data() : "another process";
   } else if (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK) {
     fail("lock", file, errno);
@@ -104,16 +82,26 @@ FileLock FileLock::try_file(const std::filesystem::path& file, std::string& hold
   return {};
 }
 
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory,
+                                              std::error_code* error) {
+  std::error_code unasked;
+  std::error_code& code = error == nullptr ? unasked : *error;
+  std::vector<std::filesystem::path> out;
+  for (std::filesystem::directory_iterator it(directory, code), end; !code && it != end;
+       it.increment(code))
+    out.push_back(it->path());
+  std::ranges::sort(out);
+  return out;
+}
+
 void make_directory(const std::filesystem::path& directory) {
   if (::mkdir(directory.c_str(), 0755) != 0) fail("create", directory, errno);
 }
 
 void sync_directory(const std::filesystem::path& directory) {
-  const int file = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) fail("open", directory, errno);
-  const int error = ::fsync(file) != 0 ? errno : 0;
-  ::close(file);
-  if (error != 0) fail("write", directory, error);
+  const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!file) fail("open", directory, errno);
+  if (::fsync(file.number()) != 0) fail("write", directory, errno);
 }
 
 void move_directory(const std::filesystem::path& from, const std::filesystem::path& to,

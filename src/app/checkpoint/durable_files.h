@@ -5,21 +5,21 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/file_descriptor.h"
 
 namespace muo {
 
 // Writing that survives a crash: what these functions throw is Error with path, reason and advice.
 
-// A new file of a fixed size, for any number of writers.
+// A new file of a fixed size, for any number of writers. What was not synced may be lost when this
+// object is gone.
 class OutputFile {
  public:
   // Creates the file and reserves its space, so that a full disk shows before the first write.
   OutputFile(std::filesystem::path path, std::int64_t bytes);
-  ~OutputFile();  // closes; what was not synced may be lost
-  OutputFile(OutputFile&& other) noexcept;
-  OutputFile& operator=(OutputFile&&) = delete;
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
 
   // Thread-safe for ranges that do not overlap.
   void write(std::int64_t offset, std::span<const std::byte> bytes) const;
@@ -27,7 +27,7 @@ class OutputFile {
 
  private:
   std::filesystem::path path_;
-  int file_ = -1;
+  FileDescriptor file_;
 };
 
 // A file or directory of this process: others that ask for it do not get it until this object or
@@ -35,23 +35,21 @@ class OutputFile {
 class FileLock {
  public:
   FileLock() = default;  // holds nothing
-  ~FileLock();
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
 
   [[nodiscard]] static FileLock try_directory(const std::filesystem::path& directory) noexcept;
   // Makes the file, and writes into it whose it is: "process 12 on node3". Where it is another's,
   // `holder` becomes what that one wrote. Holds nothing, and leaves `holder`, where the file system
   // has no locks. Throws Error.
   [[nodiscard]] static FileLock try_file(const std::filesystem::path& file, std::string& holder);
-  explicit operator bool() const { return file_ >= 0; }
+  explicit operator bool() const { return static_cast<bool>(file_); }
 
  private:
-  int file_ = -1;
+  FileDescriptor file_;
 };
 
+// What lies in a directory, by name; less where an error, which `error` tells, ends the listing.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory,
+                                              std::error_code* error = nullptr);
 void make_directory(const std::filesystem::path& directory);  // an error if it exists
 void sync_directory(const std::filesystem::path& directory);
 

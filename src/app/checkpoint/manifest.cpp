@@ -4,11 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <utility>
 
-#include "app/checkpoint/tensor_checksum.h"
 #include "base/check.h"
+#include "base/file_bytes.h"
 #include "base/strict_json.h"
 
 namespace muo {
@@ -37,13 +38,6 @@ json object_of(const std::string& text, const char* what) {
 
 ordered_json json_of(const RunningMoments& moments) {
   return {{"count", moments.count}, {"mean", moments.mean}, {"variance", moments.variance}};
-}
-
-json extents_of(const Shape& shape) {
-  json extents = json::array();
-  for (std::size_t i = 0; i < shape.rank(); ++i)
-    extents.push_back(shape[i]);
-  return extents;
 }
 
 // Reads values of known kinds; `where` begins every complaint.
@@ -100,19 +94,7 @@ class Reader {
           return extent.is_number_unsigned() && extent.get<std::int64_t>() >= 0;
         });
     if (!ok) fail(concat("has a \"", key, "\" that is not a shape"));
-    const auto d = [&value](std::size_t i) { return value[i].get<std::int64_t>(); };
-    switch (value.size()) {
-      case 0:
-        return {};
-      case 1:
-        return {d(0)};
-      case 2:
-        return {d(0), d(1)};
-      case 3:
-        return {d(0), d(1), d(2)};
-      default:
-        return {d(0), d(1), d(2), d(3)};
-    }
+    return shape_of(value.get<std::vector<std::int64_t>>());
   }
   [[nodiscard]] DType dtype(const char* key) const {
     const std::string name = text(key);
@@ -129,6 +111,34 @@ class Reader {
   const json& value_;
   std::string where_;
 };
+
+template <class Bits>
+std::uint64_t sum(std::uint64_t begin, std::span<const std::byte> bytes) {
+  constexpr std::uint64_t kGamma = 0x9E3779B97F4A7C15;
+  std::uint64_t state = begin * kGamma;
+  std::uint64_t total = 0;
+  for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
+    state += kGamma;
+    std::uint64_t z = state + bits;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    total += z ^ (z >> 31);
+  }
+  return total;
+}
+
+template <class Bits>
+bool has_exponent_of_ones(Bits mask, std::span<const std::byte> bytes) {
+  bool found = false;
+  for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
+    found |= (bits & mask) == mask;
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -223,6 +233,30 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
     }
   }
   return manifest;
+}
+
+Manifest read_manifest(const std::filesystem::path& path) {
+  return parse_manifest(FileBytes(path).text(), path);
+}
+
+bool all_finite(DType dtype, std::span<const std::byte> bytes) {
+  if (dtype == DType::kF32) return !has_exponent_of_ones<std::uint32_t>(0x7F800000, bytes);
+  if (dtype == DType::kBF16) return !has_exponent_of_ones<std::uint16_t>(0x7F80, bytes);
+  return true;
+}
+
+std::uint64_t tensor_checksum(DType dtype, std::int64_t begin, std::span<const std::byte> bytes) {
+  const auto first = static_cast<std::uint64_t>(begin);
+  switch (size_of(dtype)) {
+    case 8:
+      return sum<std::uint64_t>(first, bytes);
+    case 4:
+      return sum<std::uint32_t>(first, bytes);
+    case 2:
+      return sum<std::uint16_t>(first, bytes);
+    default:
+      return sum<std::uint8_t>(first, bytes);
+  }
 }
 
 }  // namespace muo

@@ -9,7 +9,6 @@
 #include "app/options/config_file.h"
 #include "app/options/model_options.h"
 #include "app/options/option_table.h"
-#include "app/options/toml.h"
 
 namespace muo {
 namespace {
@@ -111,8 +110,7 @@ TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
   const std::vector<OptionRow> rows = option_table(options);
   const std::string name = (checkpoint.path() / kManifestName).string();
   for (const TomlEntry& entry : parse_toml(checkpoint_options_text(checkpoint), name)) {
-    const auto row = std::find_if(rows.begin(), rows.end(),
-                                  [&](const OptionRow& r) { return r.name == entry.key; });
+    const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
     if (row == rows.end()) refuse(checkpoint, concat("unknown option '", entry.key, "'"));
     set_option(*row, entry.values, concat(name, ": ", entry.key));
   }

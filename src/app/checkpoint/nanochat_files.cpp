@@ -21,21 +21,21 @@ constexpr const char* kModelConfig = "model_config";
 
 std::int64_t count_of(const json& value, const std::string& what) {
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
-    throw InputError(fmt::format("{} is {}: a count is expected", what, value.dump()));
+    throw input_error("{} is {}: a count is expected", what, value.dump());
   return value.get<std::int64_t>();
 }
 
 // nanochat takes a window pattern in either case.
 std::string letters_of(const json& value, const std::string& what) {
   if (!value.is_string())
-    throw InputError(fmt::format("{} is {}: letters S and L are expected", what, value.dump()));
+    throw input_error("{} is {}: letters S and L are expected", what, value.dump());
   auto letters = value.get<std::string>();
   std::ranges::replace(letters, 's', 'S');
   std::ranges::replace(letters, 'l', 'L');
   return letters;
 }
 
-// The first few of many.
+// "a, b, c and 4 more".
 std::string listed(const std::vector<std::string>& items) {
   constexpr std::size_t kMost = 3;
   const std::size_t shown = std::min(items.size(), kMost);
@@ -50,36 +50,31 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
   const json meta = parse_strict_json(text, where);
   const auto config = meta.is_object() ? meta.find(kModelConfig) : meta.end();
   if (config == meta.end() || !config->is_object())
-    throw InputError(fmt::format("{}: no {}: give the meta_*.json of a nanochat checkpoint", where,
-                                 kModelConfig));
-  const auto field = [&](const std::string& name) -> const json& {
-    const auto found = config->find(name);
-    if (found == config->end())
-      throw InputError(fmt::format("{}: no {}.{}", where, kModelConfig, name));
-    return *found;
-  };
+    throw input_error("{}: no {}: give the meta_*.json of a nanochat checkpoint", where,
+                      kModelConfig);
   NanochatMeta out;
   set_nanochat_extras(out.model);
   for_each_gpt_field(out.model, [&]<class Value>(const GptField& row, Value& value) {
     if (row.nanochat.empty()) return;
-    const std::string name(row.nanochat);
-    const json& found = field(name);
-    const std::string what = fmt::format("{}: {}.{}", where, kModelConfig, name);
-    if constexpr (std::is_same_v<Value, std::int64_t>) value = count_of(found, what);
-    if constexpr (std::is_same_v<Value, std::string>) value = letters_of(found, what);
+    const auto found = config->find(row.nanochat);
+    if (found == config->end())
+      throw input_error("{}: no {}.{}", where, kModelConfig, row.nanochat);
+    const std::string what = fmt::format("{}: {}.{}", where, kModelConfig, row.nanochat);
+    if constexpr (std::is_same_v<Value, std::int64_t>) value = count_of(*found, what);
+    if constexpr (std::is_same_v<Value, std::string>) value = letters_of(*found, what);
   });
   if (const auto step = meta.find("step"); step != meta.end())
     out.step = count_of(*step, where + ": step");
   try {
     check_config(out.model);
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", where, error.what()));
+    throw input_error("{}: {}", where, error.what());
   }
   return out;
 }
 
 std::string nanochat_meta_text(const NanochatMeta& meta, const std::string& where) {
-  // The model with all that nanochat's files do not say as nanochat has it.
+  // This model as far as nanochat's files describe it; all else is as nanochat has it.
   GptConfig possible;
   set_nanochat_extras(possible);
   json config = json::object();
@@ -93,10 +88,9 @@ std::string nanochat_meta_text(const NanochatMeta& meta, const std::string& wher
         field.member);
   }
   if (const std::string difference = model_difference(meta.model, possible); !difference.empty())
-    throw InputError(
-        fmt::format("{}: not a model that nanochat has: {}; train with --model "
-                    "nanochat to export",
-                    where, difference));
+    throw input_error(
+        "{}: not a model that nanochat has: {}; train with --model nanochat to export", where,
+        difference);
   return json{{"step", meta.step}, {kModelConfig, config}}.dump(2) + "\n";
 }
 
@@ -123,8 +117,8 @@ void check_weights(const SafetensorsFile& file, std::span<const ParamSpec> param
   if (!other.empty()) reasons.push_back(listed(other));
   if (!extra.empty()) reasons.push_back("the model has no " + listed(extra));
   if (!reasons.empty())
-    throw InputError(fmt::format("{}: not the weights of this configuration: {}",
-                                 file.path().string(), fmt::join(reasons, "; ")));
+    throw input_error("{}: not the weights of this configuration: {}", file.path().string(),
+                      fmt::join(reasons, "; "));
 }
 
 std::filesystem::path meta_beside(const std::filesystem::path& model) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/options/config_file.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 
 namespace muo {
@@ -21,15 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRuns = "runs";
 
-std::vector<fs::path> children(const fs::path& directory) {
-  std::vector<fs::path> out;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    out.push_back(it->path());
-  std::ranges::sort(out);
-  return out;
-}
-
 // By name: opening them shows whether they are whole.
 bool is_checkpoint(const fs::path& path) {
   std::error_code error;
@@ -37,7 +29,7 @@ bool is_checkpoint(const fs::path& path) {
 }
 
 bool has_checkpoint(const fs::path& run) {
-  return std::ranges::any_of(children(run / "checkpoints"), is_checkpoint);
+  return std::ranges::any_of(entries_of(run / "checkpoints"), is_checkpoint);
 }
 
 // <run>/checkpoints/step_00000100 -> <run>; empty for a checkpoint that lies elsewhere.
@@ -49,7 +41,7 @@ fs::path run_of(const fs::path& checkpoint) {
 
 // Of runs/: names begin with the date.
 fs::path newest_run_with_checkpoint() {
-  const std::vector<fs::path> runs = children(kRuns);
+  const std::vector<fs::path> runs = entries_of(kRuns);
   const auto found = std::find_if(runs.rbegin(), runs.rend(), has_checkpoint);
   return found == runs.rend() ? fs::path() : *found;
 }
@@ -68,12 +60,12 @@ fs::path fresh_run(const TrainOptions& options) {
   }
   std::error_code error;
   if (fs::exists(options.run.out, error) && !fs::is_directory(options.run.out, error))
-    throw InputError(fmt::format("--out {}: exists and is not a directory", options.run.out));
+    throw input_error("--out {}: exists and is not a directory", options.run.out);
   if (holds_run(options.run.out))
-    throw InputError(
-        fmt::format("--out {}: holds a run already: give another directory, or --resume auto to "
-                    "continue that run",
-                    options.run.out));
+    throw input_error(
+        "--out {}: holds a run already: give another directory, or --resume auto to "
+        "continue that run",
+        options.run.out);
   return options.run.out;
 }
 
@@ -90,10 +82,10 @@ RunDirectory find_run_directory(const TrainOptions& options) {
   fs::path given = options.run.resume;
   if (!given.has_filename()) given = given.parent_path();  // a slash at the end
   if (!is_checkpoint(given) && !has_checkpoint(given))
-    throw InputError(
-        fmt::format("--resume {}: no checkpoint there: give a run directory that holds "
-                    "checkpoints/step_<number>, or such a checkpoint",
-                    options.run.resume));
+    throw input_error(
+        "--resume {}: no checkpoint there: give a run directory that holds "
+        "checkpoints/step_<number>, or such a checkpoint",
+        options.run.resume);
   const fs::path home = is_checkpoint(given) ? run_of(given) : given;
   std::error_code error;
   const bool same = options.run.out.empty() || fs::equivalent(home, options.run.out, error);
@@ -112,14 +104,14 @@ FileLock lock_run_directory(const RunDirectory& run) {
     try {
       lock = FileLock::try_file(file, holder);
     } catch (const Error& reason) {
-      throw InputError(fmt::format("--out {}: {}", run.root.string(), reason.what()));
+      throw input_error("--out {}: {}", run.root.string(), reason.what());
     }
     if (holder.empty()) return lock;
     if (tries == 0)
-      throw InputError(
-          fmt::format("--out {}: {} trains there (it holds {}): wait until it ends, end it, or "
-                      "give another directory",
-                      run.root.string(), holder, file.string()));
+      throw input_error(
+          "--out {}: {} trains there (it holds {}): wait until it ends, end it, or "
+          "give another directory",
+          run.root.string(), holder, file.string());
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -127,9 +119,7 @@ FileLock lock_run_directory(const RunDirectory& run) {
 void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock) {
   std::error_code error;
   fs::create_directories(run.checkpoints(), error);
-  if (error)
-    throw InputError(
-        fmt::format("--out {}: cannot make it: {}", run.root.string(), error.message()));
+  if (error) throw input_error("--out {}: cannot make it: {}", run.root.string(), error.message());
   if (!lock) {
     lock = lock_run_directory(run);
     // Another process may have begun and ended a run since find_run_directory().
@@ -141,8 +131,8 @@ void create_run_directory(const RunDirectory& run, const TrainOptions& resolved,
       << config_text(option_table(options));
   out.close();
   if (!out)
-    throw InputError(fmt::format("--out {}: cannot write config.toml: {}", run.root.string(),
-                                 std::generic_category().message(errno)));
+    throw input_error("--out {}: cannot write config.toml: {}", run.root.string(),
+                      std::generic_category().message(errno));
 }
 
 }  // namespace muo

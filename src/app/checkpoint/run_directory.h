@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 #include "app/checkpoint/durable_files.h"
 #include "app/options/options.h"

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -47,30 +48,19 @@ std::string_view objection_to(std::string_view name) {
   if (std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
     return "holds control characters";
   if (name.front() == '/' || name.find('\\') != std::string_view::npos) return "is a path";
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('/', begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    if (part == ".." || part == ".") return "is a path";
-    begin = end + 1;
-  }
+  for (const std::filesystem::path& component : std::filesystem::path(name))
+    if (component == ".." || component == ".") return "is a path";
   return "";
 }
 
 // Bytes of a tensor, if its extents are not negative and the product fits.
 std::optional<std::int64_t> checked_bytes(DType dtype, const Shape& shape) {
-  std::int64_t bytes = size_of(dtype);
-  bool empty = false;
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    if (shape[i] < 0) return std::nullopt;
-    if (shape[i] == 0) {
-      empty = true;
-    } else if (bytes > std::numeric_limits<std::int64_t>::max() / shape[i]) {
-      return std::nullopt;
-    } else {
-      bytes *= shape[i];
-    }
-  }
-  return empty ? 0 : bytes;
+  const std::vector<std::int64_t> extents = extents_of(shape);
+  const bool empty = std::ranges::find(extents, 0) != extents.end();
+  std::int64_t bytes = empty ? 0 : size_of(dtype);
+  for (const std::int64_t extent : extents)
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+  return bytes;
 }
 
 // A header entry; `what` names file and tensor. Offsets are relative to the data as in the header.
@@ -101,13 +91,9 @@ SafetensorsEntry parse_entry(const std::string& name, const json& value, const s
 
   const json& shape = value["shape"];
   check(shape.is_array() && shape.size() <= 4, "needs a shape of at most four axes");
-  std::array<std::int64_t, 4> d{};
-  std::ranges::transform(shape, d.begin(), extent);
-  entry.spec.shape = shape.empty()       ? Shape{}
-                     : shape.size() == 1 ? Shape{d[0]}
-                     : shape.size() == 2 ? Shape{d[0], d[1]}
-                     : shape.size() == 3 ? Shape{d[0], d[1], d[2]}
-                                         : Shape{d[0], d[1], d[2], d[3]};
+  std::vector<std::int64_t> extents;
+  std::ranges::transform(shape, std::back_inserter(extents), extent);
+  entry.spec.shape = shape_of(extents);
 
   const json& offsets = value["data_offsets"];
   check(offsets.is_array() && offsets.size() == 2, "needs data_offsets [begin, end]");
@@ -120,6 +106,22 @@ SafetensorsEntry parse_entry(const std::string& name, const json& value, const s
 }
 
 }  // namespace
+
+Shape shape_of(const std::vector<std::int64_t>& d) {
+  MUO_CHECK(d.size() <= 4, d.size(), " axes");
+  return d.empty()       ? Shape{}
+         : d.size() == 1 ? Shape{d[0]}
+         : d.size() == 2 ? Shape{d[0], d[1]}
+         : d.size() == 3 ? Shape{d[0], d[1], d[2]}
+                         : Shape{d[0], d[1], d[2], d[3]};
+}
+
+std::vector<std::int64_t> extents_of(const Shape& shape) {
+  std::vector<std::int64_t> extents(shape.rank());
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis)
+    extents[axis] = shape[axis];
+  return extents;
+}
 
 SafetensorsLayout layout_safetensors(std::span<const SafetensorsSpec> specs,
                                      const SafetensorsMetadata& metadata) {
@@ -138,12 +140,9 @@ SafetensorsLayout layout_safetensors(std::span<const SafetensorsSpec> specs,
     const std::optional<std::int64_t> bytes = checked_bytes(spec.dtype, spec.shape);
     MUO_CHECK(bytes, spec.name, " of shape ", spec.shape.text());
     SafetensorsEntry entry{.spec = spec, .begin = offset, .end = offset + *bytes};
-    std::vector<std::int64_t> extents;
-    for (std::size_t axis = 0; axis < spec.shape.rank(); ++axis)
-      extents.push_back(spec.shape[axis]);
     header += concat(",", json(spec.name).dump(), ":{\"dtype\":\"", file_name_of(spec.dtype),
-                     "\",\"shape\":", json(extents).dump(), ",\"data_offsets\":[", entry.begin, ",",
-                     entry.end, "]}");
+                     "\",\"shape\":", json(extents_of(spec.shape)).dump(), ",\"data_offsets\":[",
+                     entry.begin, ",", entry.end, "]}");
     offset = entry.end;
     layout.entries.push_back(std::move(entry));
   }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/mapped_file.h"
+#include "base/file_bytes.h"
 #include "runtime/tensor.h"
 
 namespace muo {
@@ -21,6 +21,10 @@ namespace muo {
 // for DType::kBytes; at most four axes.
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// A shape and its extents, at most four.
+Shape shape_of(const std::vector<std::int64_t>& extents);
+std::vector<std::int64_t> extents_of(const Shape& shape);
 
 struct SafetensorsSpec {
   std::string name;
@@ -64,7 +68,7 @@ class SafetensorsFile {
 
  private:
   std::filesystem::path path_;
-  MappedFile file_;
+  FileBytes file_;
   std::size_t head_bytes_ = 0;
   SafetensorsMetadata metadata_;
   std::vector<SafetensorsEntry> entries_;

@@ -1,4 +1,5 @@
-#include <string_view>
+#include <algorithm>
+#include <iterator>
 
 #include "app/options/option_table.h"
 
@@ -35,11 +36,11 @@ OptionRow checkpoint_row(std::string& checkpoint, const OptionGroup& group,
 std::vector<OptionRow> device_rows(DeviceOptions& o, OptionClass kind) {
   return {
       backend_row(o.backend, kind),
-      kDevices("devices", kind, "N", "auto: all GPUs, or the cores, at most 4", &o.count)
-          .in(1, 256)
-          .replacing({"device-batch-size"}),
-      kDevices("ranks-per-device", kind, "N", "virtual ranks on each GPU", &o.ranks_per_device)
-          .in(1, 8)
+      kDevices("devices", kind, "N", "auto: all GPUs, or the cores, at most 4", &o.count, {1, 256})
+          .replacing({"device-batch-size"})
+          .training(),
+      kDevices("ranks-per-device", kind, "N", "virtual ranks on each GPU", &o.ranks_per_device,
+               {1, 8})
           .replacing({"device-batch-size"}),
       kDevices("comm", kind, "NAME", "between GPUs; auto: nccl, or peer where ranks share one",
                &o.comm)
@@ -52,15 +53,13 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       checkpoint_row(o.checkpoint, kRun),
       kData("data", kOther, "PATH...", "without it, the held-out data of the run", &o.data.paths),
       kData("data-max-bytes", kOther, "BYTES", "use whole text files until this many bytes; 0: all",
-            &o.data.max_bytes)
-          .in(0, kMostTokens),
-      kData("eval-tokens", kOther, "TOKENS", "auto: all of it", &o.tokens).in(1, kMostTokens),
+            &o.data.max_bytes, {0, kMostTokens}),
+      kData("eval-tokens", kOther, "TOKENS", "auto: all of it", &o.tokens, {1, kMostTokens}),
   };
-  for (OptionRow& row : device_rows(o.devices, kOther))
-    table.push_back(std::move(row));
+  std::ranges::move(device_rows(o.devices, kOther), std::back_inserter(table));
   table.push_back(kDevices("device-batch-size", kOther, "ROWS",
-                           "per device at a time; auto: 4,096 tokens, GPUs 65,536", &o.device_rows)
-                      .in(1, kMostRows));
+                           "per device at a time; auto: 4,096 tokens, GPUs 65,536", &o.device_rows,
+                           {1, kMostRows}));
   table.push_back(dtype_row(o.dtype));
   return table;
 }
@@ -70,14 +69,14 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       checkpoint_row(o.checkpoint, kRun),
       kText("prompt", kOther, "TEXT", "what the samples continue; without it they start a document",
             &o.prompt),
-      kText("num-samples", kOther, "N", "how many", &o.num_samples).in(1, 1000),
-      kText("max-tokens", kOther, "N", "length of each, after the prompt", &o.max_tokens)
-          .in(1, kMostRows),
-      kText("temperature", kOther, "X", "0: always the most likely token", &o.temperature)
-          .in(0, 100),
-      kText("top-k", kOther, "N", "draw from the N most likely tokens; 0: all", &o.top_k)
-          .in(0, kMostVocab),
-      kText("seed", kOther, "N", "of the draws", &o.seed),
+      kText("num-samples", kOther, "N", "how many", &o.num_samples, {1, 1000}),
+      kText("max-tokens", kOther, "N", "length of each, after the prompt", &o.sampling.max_tokens,
+            {1, kMostRows}),
+      kText("temperature", kOther, "X", "0: always the most likely token", &o.sampling.temperature,
+            {0, 100}),
+      kText("top-k", kOther, "N", "draw from the N most likely tokens; 0: all", &o.sampling.top_k,
+            {0, kMostVocab}),
+      kText("seed", kOther, "N", "of the draws", &o.sampling.seed),
       backend_row(o.backend, kOther),
       dtype_row(o.dtype),
   };
@@ -86,13 +85,13 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
 std::vector<OptionRow> option_table(PredictionOptions& o) {
   const OptionGroup row{"Predicted time of updates"};
   return {
-      row("link-gbps", kOther, "GB/s", "that a device sends in a collective", &o.link_gbps)
-          .in(1e-6, 1e6),
-      row("link-us", kOther, "US", "of a collective, whatever its size", &o.link_us).in(0, 1e6),
-      row("gemm-tflops", kOther, "TFLOP/s", "of a device in Newton-Schulz", &o.gemm_tflops)
-          .in(1e-6, 1e6),
-      row("step-ms", kOther, "MS", "of a step without update, which hides what it can", &o.step_ms)
-          .in(0, 1e9),
+      row("link-gbps", kOther, "GB/s", "that a device sends in a collective", &o.link_gbps,
+          {1e-6, 1e6}),
+      row("link-us", kOther, "US", "of a collective, whatever its size", &o.link_us, {0, 1e6}),
+      row("gemm-tflops", kOther, "TFLOP/s", "of a device in Newton-Schulz", &o.gemm_tflops,
+          {1e-6, 1e6}),
+      row("step-ms", kOther, "MS", "of a step without update, which hides what it can", &o.step_ms,
+          {0, 1e9}),
   };
 }
 

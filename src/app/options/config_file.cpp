@@ -6,11 +6,20 @@
 #include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
-#include "app/options/toml.h"
 #include "base/check.h"
+
+namespace {
+[[noreturn]] void fail_assertion(const char* condition) { throw std::logic_error(condition); }
+}  // namespace
+// Some malformed keys fail assertions of toml++ 3.3, which would end the process.
+#define TOML_ASSERT(condition) ((condition) ? void() : ::fail_assertion(#condition))
+#define TOML_HEADER_ONLY 1
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
 
 namespace muo {
 namespace {
@@ -18,23 +27,13 @@ namespace {
 std::string read_text(const std::filesystem::path& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
-    throw InputError(fmt::format("--config {}: is a directory", file.string()));
+    throw input_error("--config {}: is a directory", file.string());
   std::ifstream in(file, std::ios::binary);
   if (!in)
-    throw InputError(
-        fmt::format("--config {}: {}", file.string(), std::generic_category().message(errno)));
+    throw input_error("--config {}: {}", file.string(), std::generic_category().message(errno));
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
-}
-
-bool is_number(const OptionRow& row) {
-  return std::visit(
-      []<class Field>(const Field* /*field*/) {
-        return std::is_arithmetic_v<Field> || std::is_same_v<Field, std::optional<std::int64_t>> ||
-               std::is_same_v<Field, std::optional<double>>;
-      },
-      row.field);
 }
 
 std::string value_text(const OptionRow& row) {
@@ -48,8 +47,27 @@ std::string value_text(const OptionRow& row) {
   if (std::holds_alternative<bool*>(row.field) && text != "auto")
     return text == "on" ? "true" : "false";
   const auto* seed = std::get_if<std::uint64_t*>(&row.field);
-  if (seed != nullptr && !std::in_range<std::int64_t>(**seed)) return toml_string(text);  // TOML's
-  return is_number(row) && text != "auto" ? text : toml_string(text);
+  const bool quoted = text == "auto" || std::holds_alternative<std::string*>(row.field) ||
+                      std::holds_alternative<DType*>(row.field) ||
+                      std::holds_alternative<std::optional<DType>*>(row.field) ||
+                      (seed != nullptr && !std::in_range<std::int64_t>(**seed));  // TOML's
+  return quoted ? toml_string(text) : text;
+}
+
+// As set_option() takes it. Floating-point numbers keep a mark of being some.
+std::string scalar_text(const toml::node& node, std::string_view where) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
+  if (const auto* number = node.as_floating_point()) {
+    std::string text = fmt::format("{}", number->get());
+    if (text.find_first_of(".en") == std::string::npos) text += ".0";
+    return text;
+  }
+  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+  throw input_error(
+      "{}: give a string in quotes, a number, true, false, or [an, array] of those: "
+      "tables and dates are not used here",
+      where);
 }
 
 }  // namespace
@@ -75,8 +93,8 @@ void load_config(const std::filesystem::path& file, std::span<const OptionRow> r
     const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
     if (row == rows.end()) {
       const std::string_view near = nearest_name(entry.key, names);
-      throw InputError(fmt::format("{}: unknown key{}", where,
-                                   near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+      throw input_error("{}: unknown key{}", where,
+                        near.empty() ? "" : fmt::format("; did you mean {}?", near));
     }
     if (!skip(row->name)) set_option(*row, entry.values, where);
   }
@@ -92,6 +110,47 @@ std::string config_text(std::span<const OptionRow> rows) {
     out += fmt::format("{} = {}\n", row.name, value_text(row));
   }
   return out;
+}
+
+std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) {
+  std::vector<TomlEntry> entries;
+  try {
+    for (const auto& [key, node] : toml::parse(text, name)) {
+      TomlEntry entry{.key = std::string(key.str()),
+                      .values = {},
+                      .line = static_cast<int>(key.source().begin.line)};
+      const std::string where = fmt::format("{}:{}: {}", name, entry.line, entry.key);
+      if (const toml::array* array = node.as_array()) {
+        for (const toml::node& element : *array)
+          entry.values.push_back(scalar_text(element, where));
+      } else {
+        entry.values = {scalar_text(node, where)};
+      }
+      entries.push_back(std::move(entry));
+    }
+  } catch (const toml::parse_error& error) {
+    throw input_error("{}:{}: {} (lines are key = value, strings are in quotes)", name,
+                      error.source().begin.line, error.description());
+  } catch (const std::logic_error& error) {
+    throw input_error("{}: not TOML ({} does not hold)", name, error.what());
+  }
+  std::ranges::sort(entries, {}, &TomlEntry::line);  // toml++ sorts by key
+  return entries;
+}
+
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
 }
 
 }  // namespace muo

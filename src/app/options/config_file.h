@@ -5,12 +5,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "app/options/option_table.h"
+#include "app/options/option_row.h"
 
 namespace muo {
 
-// The file that --config means: a path, or the name of one of those that come along ("quick.toml";
+// The file that --config means: a path, or the name of one that is installed ("quick.toml";
 // in share/muograph/configs beside the program's folder when installed, in configs of the clone
 // that it was built in). What is not found is returned as it is.
 std::filesystem::path find_config(const std::string& name);
@@ -22,5 +23,19 @@ void load_config(const std::filesystem::path& file, std::span<const OptionRow> r
 
 // The rows as a file that load_config reads back to the same values.
 std::string config_text(std::span<const OptionRow> rows);
+
+// A key of a configuration, which is TOML 1.0 without tables and dates: its value is a string, a
+// number, a boolean, or an array of those.
+struct TomlEntry {
+  std::string key;
+  std::vector<std::string> values;  // as text, without quotes; one unless it is an array
+  int line = 0;
+};
+
+// In the order of the lines. Throws InputError with `name` (of the file) and the line.
+std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name);
+
+// A basic string, quoted and escaped.
+std::string toml_string(std::string_view text);
 
 }  // namespace muo

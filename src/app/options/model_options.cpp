@@ -31,8 +31,13 @@ const std::array<GptField, kGptFields>& gpt_fields() {
   using enum OptionClass;
   constexpr double kMostWidth = 1 << 16;
   const auto row = [](std::string_view name, OptionClass kind, std::string_view value,
-                      std::string_view help) {
-    return OptionGroup{kModelGroup}(name, kind, value, help, {});
+                      std::string_view help, OptionRange range = {}) {
+    return OptionGroup{kModelGroup}(name, kind, value, help, {}, range);
+  };
+  const auto size = [](std::string_view name, std::int64_t Gpt::*member, std::string_view nanochat,
+                       OptionRow option) {
+    return GptField{
+        .name = name, .member = member, .nanochat = nanochat, .option = std::move(option)};
   };
   const auto extra = [&](std::string_view name, bool Gpt::*member, std::string_view option,
                          std::string_view help) {
@@ -43,39 +48,25 @@ const std::array<GptField, kGptFields>& gpt_fields() {
   };
   static const std::array<GptField, kGptFields> fields = {{
       {.name = "vocab_size", .member = &Gpt::vocab_size, .nanochat = "vocab_size"},
-      {.name = "n_layer",
-       .member = &Gpt::n_layer,
-       .nanochat = "n_layer",
-       .option = row("n-layer", kShape, "N", "layers, instead of --depth").in(1, kMostLayers)},
-      {.name = "n_embd",
-       .member = &Gpt::n_embd,
-       .nanochat = "n_embd",
-       .option = row("n-embd", kShape, "N", "width, instead of --depth's")
-                     .in(1, kMostWidth)
-                     .replacing({"n-head", "n-kv-head"})},
-      {.name = "n_head",
-       .member = &Gpt::n_head,
-       .nanochat = "n_head",
-       .option =
-           row("n-head", kShape, "N", "query heads; must divide the width into even head sizes")
-               .in(1, kMostWidth)
-               .replacing({"n-kv-head"})},
-      {.name = "n_kv_head",
-       .member = &Gpt::n_kv_head,
-       .nanochat = "n_kv_head",
-       .option = row("n-kv-head", kShape, "N", "key and value heads; must divide the query heads")
-                     .in(1, kMostWidth)},
-      {.name = "seq_len",
-       .member = &Gpt::seq_len,
-       .nanochat = "sequence_len",
-       .option =
-           row("max-seq-len", kShape, "TOKENS", "length of a row, T; plain 256, nanochat 2048")
-               .in(2, 1 << 20)
-               .replacing({"device-batch-size"})},
+      size("n_layer", &Gpt::n_layer, "n_layer",
+           row("n-layer", kShape, "N", "layers, instead of --depth", {1, kMostLayers})),
+      size("n_embd", &Gpt::n_embd, "n_embd",
+           row("n-embd", kShape, "N", "width, instead of --depth's", {1, kMostWidth})
+               .replacing({"n-head", "n-kv-head"})),
+      size("n_head", &Gpt::n_head, "n_head",
+           row("n-head", kShape, "N", "query heads; must divide the width into even head sizes",
+               {1, kMostWidth})
+               .replacing({"n-kv-head"})),
+      size("n_kv_head", &Gpt::n_kv_head, "n_kv_head",
+           row("n-kv-head", kShape, "N", "key and value heads; must divide the query heads",
+               {1, kMostWidth})),
+      size("seq_len", &Gpt::seq_len, "sequence_len",
+           row("max-seq-len", kShape, "TOKENS", "length of a row, T; plain 256, nanochat 2048",
+               {2, 1 << 20})
+               .replacing({"device-batch-size"})),
       {.name = "softcap",
        .member = &Gpt::softcap,
-       .option =
-           row("softcap", kCaptured, "X", "logits are X tanh(logits / X); 0: off").in(0, 1e6)},
+       .option = row("softcap", kCaptured, "X", "logits are X tanh(logits / X); 0: off", {0, 1e6})},
       extra("value_embeddings", &Gpt::value_embeddings, "value-embeddings",
             "gated token tables added to every other layer's values"),
       extra("smear", &Gpt::smear, "smear", "mix a part of the previous token's embedding in"),
@@ -88,9 +79,8 @@ const std::array<GptField, kGptFields>& gpt_fields() {
       {.name = "qk_scale",
        .member = &Gpt::qk_scale,
        .by_preset = true,
-       .option =
-           row("qk-scale", kCaptured, "X", "of normed queries and keys; plain 1, nanochat 1.2")
-               .in(1e-3, 1e3)},
+       .option = row("qk-scale", kCaptured, "X",
+                     "of normed queries and keys; plain 1, nanochat 1.2", {1e-3, 1e3})},
       {.name = "window_pattern",
        .member = &Gpt::window_pattern,
        .nanochat = "window_pattern",

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <type_traits>
 #include <variant>
-#include <vector>
 
 #include "app/options/option_row.h"
 #include "base/check.h"
@@ -31,8 +30,8 @@ struct GptField {
   OptionRow option = {};           // without a name it is none; its field is bound by the table
 };
 
-// THE list of GptConfig's fields that make a model. dtype and what else changes speed, memory or
-// rounding only are not among them.
+// The only list of GptConfig's fields that make a model. dtype and what else changes speed, memory
+// or rounding only are not among them.
 inline constexpr std::size_t kGptFields = 15;
 const std::array<GptField, kGptFields>& gpt_fields();
 
@@ -50,9 +49,9 @@ void for_each_gpt_field(Config& config, const Visit& visit) {
     std::visit([&](auto member) { visit(field, config.*member); }, field.member);
 }
 
-// A model by its depth, and what of it is told otherwise.
+// A model by its depth, and the fields that are set otherwise.
 struct ModelOptions {
-  // Of what neither depth nor preset sets, the default is told.
+  // A field that neither depth nor preset sets counts as told: its default.
   ModelOptions() { set(&GptConfig::softcap, told.softcap); }
 
   std::int64_t depth = 4;           // sets width and heads as nanochat does

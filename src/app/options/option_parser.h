@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "app/options/config_file.h"
-#include "app/options/option_table.h"
 #include "base/check.h"
 
 namespace muo {
@@ -98,14 +97,14 @@ class Parser {
     } catch (const CLI::CallForHelp&) {
       return help();
     } catch (const CLI::ParseError& error) {
-      throw InputError(fmt::format("{}: {}", app_.get_name(), error.what()));
+      throw input_error("{}: {}", app_.get_name(), error.what());
     }
     take_word();
     refuse_unknown();
     for (std::size_t i = 0; i < rows_.size(); ++i)
       if (rows_[i].required && given_[i].empty())
-        throw InputError(
-            fmt::format("{}: --{} is required: {}", app_.get_name(), rows_[i].name, rows_[i].help));
+        throw input_error("{}: --{} is required: {}", app_.get_name(), rows_[i].name,
+                          rows_[i].help);
     return std::nullopt;
   }
 
@@ -146,7 +145,7 @@ class Parser {
  private:
   static constexpr const char* kOther = "Other";
 
-  // nanochat writes --device_batch_size in places.
+  // nanochat writes --device_batch_size in some scripts.
   static std::string with_dashes(std::string argument) {
     if (argument.rfind("--", 0) == 0)
       std::replace(argument.begin(),
@@ -203,17 +202,17 @@ class Parser {
     const auto first = std::ranges::find_if(
         extras_, [](const std::string& extra) { return extra.starts_with('-'); });
     if (first == extras_.end())
-      throw InputError(fmt::format("{}: '{}' belongs to no option", app_.get_name(), extras_[0]));
+      throw input_error("{}: '{}' belongs to no option", app_.get_name(), extras_[0]);
     const std::string name = first->substr(0, first->find('='));
     std::vector<std::string_view> names;
     for (const CLI::Option* option : app_.get_options())
       if (!option->get_lnames().empty()) names.emplace_back(option->get_lnames()[0]);
     const std::string_view near = nearest_name(
         std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
-    throw InputError(
-        fmt::format("{}: unknown option {}{}", app_.get_name(), name,
-                    near.empty() ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
-                                 : fmt::format("; did you mean --{}?", near)));
+    throw input_error("{}: unknown option {}{}", app_.get_name(), name,
+                      near.empty()
+                          ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
+                          : fmt::format("; did you mean --{}?", near));
   }
 
   CLI::App app_;

@@ -1,19 +1,16 @@
 #include "app/options/option_row.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "base/check.h"
 #include "base/utf8.h"
 
 namespace muo {
 namespace {
 
 [[noreturn]] void refuse(std::string_view where, std::string_view text, std::string_view why) {
-  throw InputError(fmt::format("{}: '{}' {}", where, text, why));
+  throw input_error("{}: '{}' {}", where, text, why);
 }
 
 template <class Number>
@@ -32,12 +29,12 @@ std::string number_text(double value) {
                                                               : fmt::format("{}", value);
 }
 
-std::string range_text(const OptionRow& row) {
-  const std::string least = number_text(row.low);
-  const std::string range = row.high == std::numeric_limits<double>::max()
-                                ? fmt::format("at least {}", least)
-                                : fmt::format("from {} to {}", least, number_text(row.high));
-  return row.never ? range + ", or -1 (never)" : range;
+std::string range_text(const OptionRange& range) {
+  const std::string least = number_text(range.low);
+  const std::string text = range.high == std::numeric_limits<double>::max()
+                               ? fmt::format("at least {}", least)
+                               : fmt::format("from {} to {}", least, number_text(range.high));
+  return range.or_never ? text + ", or -1 (never)" : text;
 }
 
 template <class Number>
@@ -45,9 +42,10 @@ Number parse_ranged(const OptionRow& row, std::string_view where, std::string_vi
                     std::string_view kind) {
   const auto value = parse_number<Number>(where, text, kind);
   const auto number = static_cast<double>(value);
-  const bool in_range = std::isfinite(number) && number >= row.low && number <= row.high;
-  if (!in_range && !(row.never && number == -1))  // NOLINT: -1 is exact
-    refuse(where, text, fmt::format("is out of range: give {}", range_text(row)));
+  const bool in_range =
+      std::isfinite(number) && number >= row.range.low && number <= row.range.high;
+  if (!in_range && !(row.range.or_never && number == -1))  // NOLINT: -1 is exact
+    refuse(where, text, fmt::format("is out of range: give {}", range_text(row.range)));
   return value;
 }
 
@@ -70,7 +68,7 @@ void check_choice(const OptionRow& row, std::string_view where, std::string_view
 
 constexpr std::string_view kWhole = "a whole number";
 
-// Parses one value into whatever the field is.
+// Parses one value into the field, by its type.
 struct Setter {
   const OptionRow& row;
   std::string_view where;
@@ -115,32 +113,14 @@ struct Text {
     return out;
   }
   std::string operator()(const bool* field) const { return *field ? "on" : "off"; }
-  std::string operator()(const std::int64_t* field) const { return fmt::format("{}", *field); }
-  std::string operator()(const std::uint64_t* field) const { return fmt::format("{}", *field); }
-  std::string operator()(const float* field) const { return fmt::format("{}", *field); }
-  std::string operator()(const double* field) const { return fmt::format("{}", *field); }
+  template <class Number>
+  std::string operator()(const Number* field) const {
+    return fmt::format("{}", *field);
+  }
   std::string operator()(const DType* field) const { return std::string(name_of(*field)); }
   template <class Value>
   std::string operator()(const std::optional<Value>* field) const {
     return *field ? (*this)(&**field) : "auto";
-  }
-};
-
-struct Values {
-  const OptionRow& row;
-
-  std::vector<std::string_view> operator()(const bool* /*field*/) const { return {"on", "off"}; }
-  std::vector<std::string_view> operator()(const DType* /*field*/) const {
-    return {name_of(DType::kF32), name_of(DType::kBF16)};
-  }
-  template <class Value>
-  std::vector<std::string_view> operator()(const std::optional<Value>* /*field*/) const {
-    const Value* const value = nullptr;
-    return (*this)(value);
-  }
-  template <class Other>
-  std::vector<std::string_view> operator()(const Other* /*field*/) const {
-    return row.choices;
   }
 };
 
@@ -171,7 +151,7 @@ void set_option(const OptionRow& row, std::span<const std::string> values, std::
   if (is_list(row)) {
     std::get<std::vector<std::filesystem::path>*>(row.field)->clear();
   } else if (values.size() != 1) {
-    throw InputError(fmt::format("{}: takes one value, not {}", where, values.size()));
+    throw input_error("{}: takes one value, not {}", where, values.size());
   }
   if (row.is_told != nullptr) {
     *row.is_told = values.front() != "auto";
@@ -184,11 +164,23 @@ void set_option(const OptionRow& row, std::span<const std::string> values, std::
 }
 
 std::vector<std::string_view> values_of(const OptionRow& row) {
-  return std::visit(Values{row}, row.field);
+  if (std::holds_alternative<bool*>(row.field)) return {"on", "off"};
+  if (std::holds_alternative<DType*>(row.field) ||
+      std::holds_alternative<std::optional<DType>*>(row.field))
+    return {name_of(DType::kF32), name_of(DType::kBF16)};
+  return row.choices;
 }
 
 std::string option_text(const OptionRow& row) {
   return row.is_told != nullptr && !*row.is_told ? "auto" : std::visit(Text{}, row.field);
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || number < 0) return std::nullopt;
+  return number;
 }
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -11,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/check.h"
 #include "base/dtype.h"
 
 namespace muo {
@@ -24,6 +27,13 @@ enum class OptionClass : std::uint8_t {
   kCaptured,  // another capture in the same memory: a constant of the graph, or its form
   kShape,     // another memory plan as well: sizes of tensors, formats, devices
 };
+
+// What an option that is a number may be.
+struct OptionRange {
+  double low = 0, high = std::numeric_limits<double>::max();
+  bool or_never = false;  // or -1
+};
+inline constexpr bool kOrNever = true;
 
 // One option of a command: command line, config file, help and config.toml all follow this, so that
 // none of them can disagree with another.
@@ -39,9 +49,7 @@ struct OptionRow {
   std::string_view value;  // placeholder in help, with the unit: "TOKENS"
   std::string_view help;
   Field field;  // the default is what it holds
-  // Of numbers; `never` also admits -1.
-  double low = 0, high = std::numeric_limits<double>::max();
-  bool never = false;
+  OptionRange range = {};
   std::vector<std::string_view> choices = {};
   std::string choices_help = {};  // further lines of help
   // Options whose values from a config file lose their meaning when this one is given on the
@@ -50,17 +58,10 @@ struct OptionRow {
   bool required = false;
   bool positional = false;  // may be given without its name
   bool saved = true;        // in config.toml
+  bool trains = false;      // tells what is trained: that it changed is said at --resume
   bool* is_told = nullptr;  // false: automatic, whatever the field holds
 
   // For tables: the row with more said of it.
-  OptionRow in(double least, double most) && {
-    low = least, high = most;
-    return std::move(*this);
-  }
-  OptionRow or_never() && {
-    never = true;
-    return std::move(*this);
-  }
   OptionRow one_of(std::vector<std::string_view> names, std::string summaries = {}) && {
     choices = std::move(names), choices_help = std::move(summaries);
     return std::move(*this);
@@ -77,16 +78,28 @@ struct OptionRow {
     saved = false;
     return std::move(*this);
   }
+  OptionRow training() && {
+    trains = true;
+    return std::move(*this);
+  }
 };
 
 // Makes the rows of one group.
 struct OptionGroup {
   std::string_view name;
+  bool trains = false;
 
   OptionRow operator()(std::string_view option, OptionClass kind, std::string_view value,
-                       std::string_view help, OptionRow::Field field) const {
-    return {
-        .name = option, .group = name, .kind = kind, .value = value, .help = help, .field = field};
+                       std::string_view help, OptionRow::Field field,
+                       OptionRange range = {}) const {
+    return {.name = option,
+            .group = name,
+            .kind = kind,
+            .value = value,
+            .help = help,
+            .field = field,
+            .range = range,
+            .trains = trains};
   }
 };
 
@@ -99,6 +112,15 @@ void set_option(const OptionRow& row, std::span<const std::string> values, std::
 [[nodiscard]] std::vector<std::string_view> values_of(const OptionRow& row);
 // The field's value as people write it: "0.02", "on", "auto".
 [[nodiscard]] std::string option_text(const OptionRow& row);
+
+// throw input_error("--out {}: exists and is not a directory", out);
+template <class... Values>
+[[nodiscard]] InputError input_error(fmt::format_string<Values...> format, Values&&... values) {
+  return InputError(fmt::format(format, std::forward<Values>(values)...));
+}
+
+// The number from 0 on that is all of `text`; empty: it is none.
+[[nodiscard]] std::optional<std::int64_t> whole_number(std::string_view text);
 
 // The candidate that is most like `name`; empty if none is close.
 [[nodiscard]] std::string_view nearest_name(std::string_view name,

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -31,10 +30,5 @@ inline constexpr double kMostVocab = 1 << 24;
 inline constexpr std::string_view kDataGroup = "Data";
 inline constexpr std::string_view kDevicesGroup = "Devices";
 inline constexpr std::string_view kRunGroup = "Run directory, evaluation, checkpoints";
-// Groups of options that tell what is trained: what changes in them at --resume is listed.
-inline constexpr std::string_view kBatchGroup = "Batch and length";
-inline constexpr std::string_view kOptimizerGroup = "Optimizer";
-inline constexpr std::string_view kGuardGroup = "Numerics guard";
-inline constexpr std::array kTrainingGroups = {kBatchGroup, kOptimizerGroup, kGuardGroup};
 
 }  // namespace muo

@@ -122,14 +122,18 @@ struct EvalOptions {
   std::optional<DType> dtype = {};               // empty: the run's
 };
 
-struct SampleOptions {
-  std::string checkpoint = {};
-  std::string prompt = {};
-  std::int64_t num_samples = 1;
+// How tokens are drawn.
+struct SamplingOptions {
   std::int64_t max_tokens = 256;  // of each sample, after the prompt
   double temperature = 0.8;       // 0: always the most likely token
   std::int64_t top_k = 0;         // 0: all tokens
   std::uint64_t seed = 42;
+};
+struct SampleOptions {
+  std::string checkpoint = {};
+  std::string prompt = {};
+  std::int64_t num_samples = 1;
+  SamplingOptions sampling = {};
   std::optional<DType> dtype = {};  // empty: the run's
   std::string backend = "auto";     // host, cuda
 };
@@ -154,7 +158,17 @@ struct ExportOptions {
 // step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
 // optimizer: the update alone, by strategy.
 enum class BenchKind : std::uint8_t { kStep, kLaunch, kOptimizer };
+struct BenchOptions {
+  BenchKind kind = BenchKind::kStep;
+  TrainOptions train = {};
+  std::int64_t steps = 10;
+  ReportFormat format = ReportFormat::kTable;
+};
 // What --strategy may be there.
 inline constexpr std::string_view kAllStrategies = "all";
+
+struct DoctorOptions {
+  bool gpu_only = false;
+};
 
 }  // namespace muo

@@ -4,7 +4,7 @@
 
 #include "app/options/option_table.h"
 #include "kernels/attention_method.h"
-#include "optim/newton_schulz.h"
+#include "optim/newton_schulz_form.h"
 #include "optim/optimizer_version.h"
 #include "optim/sharding_plan.h"
 
@@ -12,8 +12,6 @@ namespace muo {
 namespace {
 
 using enum OptionClass;
-
-constexpr std::string_view kNumbers = "Number formats";
 
 template <class Rows>
 std::vector<std::string_view> names_of(const Rows& rows) {
@@ -39,14 +37,12 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
       row("val-data", kHost, "PATH...", "held-out data; without it a tenth of --data is held out",
           &o.val_paths),
       row("data-max-bytes", kHost, "BYTES", "use whole text files until this many bytes; 0: all",
-          &o.max_bytes)
-          .in(0, kMostTokens),
+          &o.max_bytes, {0, kMostTokens}),
       row("tokenizer", kShape, "NAME", "of text; byte: 256 bytes and a start-of-document token",
           &o.tokenizer)
           .one_of({"byte"}),
       row("vocab-size", kShape, "N", "of .bin shards: ids are below; 0: the byte tokenizer's",
-          &o.vocab_size)
-          .in(0, kMostVocab),
+          &o.vocab_size, {0, kMostVocab}),
   };
 }
 
@@ -54,8 +50,7 @@ std::vector<OptionRow> model_rows(ModelOptions& o) {
   const OptionGroup row{kModelGroup};
   std::vector<OptionRow> rows = {row("depth", kShape, "N",
                                      "layers; width is 64 per layer rounded up to heads of 128",
-                                     &o.depth)
-                                     .in(1, kMostLayers)
+                                     &o.depth, {1, kMostLayers})
                                      .replacing({"n-layer", "n-embd", "n-head", "n-kv-head"})};
   std::vector<std::string_view> of_preset;
   std::size_t preset_at = 0;
@@ -77,59 +72,52 @@ std::vector<OptionRow> model_rows(ModelOptions& o) {
 }
 
 std::vector<OptionRow> batch_rows(BatchOptions& o) {
-  const OptionGroup row{kBatchGroup};
+  const OptionGroup row{"Batch and length", /*trains=*/true};
   return {
       row("device-batch-size", kShape, "ROWS",
-          "rows per device and micro-step; auto: the most that fit", &o.device_rows)
-          .in(1, kMostRows),
+          "rows per device and micro-step; auto: the most that fit", &o.device_rows,
+          {1, kMostRows}),
       row("total-batch-size", kShape, "TOKENS",
-          "per step: rows x T x devices x N; auto: the target", &o.total_tokens)
-          .in(1, kMostTokens),
+          "per step: rows x T x devices x N; auto: the target", &o.total_tokens, {1, kMostTokens}),
       row("target-batch-size", kShape, "TOKENS",
-          "per step, or nearest that devices divide; auto: by depth", &o.target_tokens)
-          .in(1, kMostTokens)
+          "per step, or nearest that devices divide; auto: by depth", &o.target_tokens,
+          {1, kMostTokens})
           .replacing({"total-batch-size", "device-batch-size"}),
       row("num-iterations", kMemory, "STEPS", "steps to train; goes before --target-flops",
-          &o.iterations)
-          .in(1, kMostSteps)
+          &o.iterations, {1, kMostSteps})
           .replacing({"target-flops"}),
       row("target-flops", kMemory, "FLOPS", "steps by compute; goes before the ratio",
-          &o.target_flops)
-          .in(1, 1e30)
+          &o.target_flops, {1, 1e30})
           .replacing({"num-iterations"}),
       row("target-param-data-ratio", kMemory, "RATIO",
-          "tokens to train on, per weight of matrices and head", &o.target_param_data_ratio)
-          .in(1e-9, 1e9)
+          "tokens to train on, per weight of matrices and head", &o.target_param_data_ratio,
+          {1e-9, 1e9})
           .replacing({"num-iterations", "target-flops"}),
   };
 }
 
 std::vector<OptionRow> optimizer_rows(OptimizerOptions& o) {
-  const OptionGroup row{kOptimizerGroup};
+  const OptionGroup row{"Optimizer", /*trains=*/true};
   return {
-      row("matrix-lr", kMemory, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr)
-          .in(0, 1e3),
-      row("embedding-lr", kMemory, "LR", "of the embedding, AdamW", &o.embedding_lr).in(0, 1e3),
-      row("unembedding-lr", kMemory, "LR", "of the head, AdamW", &o.unembedding_lr).in(0, 1e3),
-      row("scalar-lr", kMemory, "LR", "of scalar weights, AdamW", &o.scalar_lr).in(0, 1e3),
+      row("matrix-lr", kMemory, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr,
+          {0, 1e3}),
+      row("embedding-lr", kMemory, "LR", "of the embedding, AdamW", &o.embedding_lr, {0, 1e3}),
+      row("unembedding-lr", kMemory, "LR", "of the head, AdamW", &o.unembedding_lr, {0, 1e3}),
+      row("scalar-lr", kMemory, "LR", "of scalar weights, AdamW", &o.scalar_lr, {0, 1e3}),
       row("weight-decay", kMemory, "X", "of Muon, at depth 12 and 524288 tokens per step; scaled",
-          &o.weight_decay)
-          .in(0, 1e3),
+          &o.weight_decay, {0, 1e3}),
       row("batch-lr-scale", kMemory, "X", "of all rates; auto: sqrt(batch / 524288)",
-          &o.batch_lr_scale)
-          .in(0, 1e3),
+          &o.batch_lr_scale, {0, 1e3}),
       row("width-lr-scale", kMemory, "X", "of embeddings and head; auto: sqrt(768 / width)",
-          &o.width_lr_scale)
-          .in(0, 1e3),
+          &o.width_lr_scale, {0, 1e3}),
       row("weight-decay-scale", kMemory, "X", "auto: sqrt(batch / 524288) x d12's tokens / own",
-          &o.weight_decay_scale)
-          .in(0, 1e6),
-      row("warmup-steps", kMemory, "STEPS", "learning rates rise from 0", &o.warmup_steps)
-          .in(0, kMostSteps),
-      row("warmdown-ratio", kMemory, "PART", "last part of the run, where they fall",
-          &o.warmdown_ratio)
-          .in(0, 1),
-      row("final-lr-frac", kMemory, "PART", "of the rates at the end", &o.final_lr_frac).in(0, 1),
+          &o.weight_decay_scale, {0, 1e6}),
+      row("warmup-steps", kMemory, "STEPS", "learning rates rise from 0", &o.warmup_steps,
+          {0, kMostSteps}),
+      row("warmdown-ratio", kMemory, "FRACTION", "of the run, at its end, in which they fall",
+          &o.warmdown_ratio, {0, 1}),
+      row("final-lr-frac", kMemory, "FRACTION", "of the rates at the end", &o.final_lr_frac,
+          {0, 1}),
       row("optimizer-spec", kShape, "VERSION",
           "of nanochat's Muon and AdamW: head, 2026-01, 2025-10", &o.version)
           .one_of(names_of(optimizer_versions())),
@@ -139,67 +127,68 @@ std::vector<OptionRow> optimizer_rows(OptimizerOptions& o) {
 }
 
 std::vector<OptionRow> guard_rows(GuardOptions& o) {
-  const OptionGroup row{kGuardGroup};
+  const OptionGroup row{"Numerics guard", /*trains=*/true};
   return {
       row("max-grad-norm", kMemory, "X", "gradients of a larger norm are scaled to it; 0: none are",
-          &o.max_grad_norm)
-          .in(0, 1e18),
+          &o.max_grad_norm, {0, 1e18}),
       row("outlier-deviations", kMemory, "X",
-          "a loss or norm so far above its mean is an outlier; 0: none", &o.outlier_deviations)
-          .in(0, 1e6),
+          "a loss or norm so far above its mean is an outlier; 0: none", &o.outlier_deviations,
+          {0, 1e6}),
       row("on-outlier", kMemory, "log|skip", "skip: its update is not committed", &o.on_outlier)
           .one_of({"log", "skip"}),
       row("max-skipped", kHost, "N", "more skipped updates than this end the run; -1: never",
-          &o.max_skipped)
-          .in(0, kMostSteps)
-          .or_never(),
+          &o.max_skipped, {0, kMostSteps, kOrNever}),
   };
 }
 
-std::vector<OptionRow> sharding_rows(ShardingOptions& o) {
+// --strategy to --verify-sync-every, behind device_rows().
+std::vector<OptionRow> execution_rows(TrainOptions& o) {
   const OptionGroup row{kDevicesGroup};
   return {
-      row("strategy", kShape, "NAME", "who updates which weights", &o.strategy)
-          .one_of(names_of(strategy_list()), summaries_of(strategy_list())),
+      row("strategy", kShape, "NAME", "who updates which weights", &o.sharding.strategy)
+          .one_of(names_of(strategy_list()), summaries_of(strategy_list()))
+          .training(),
       row("gather", kCaptured, "pipelined|simple",
-          "of new weights: beside the next forward, or at once", &o.gather)
+          "of new weights: beside the next forward, or at once", &o.sharding.gather)
           .one_of({"pipelined", "simple"}),
       row("replicas", kShape, "own|common", "of weights: one each, or, on the host, one for all",
-          &o.replicas)
+          &o.sharding.replicas)
           .one_of({"auto", "own", "common"}),
       row("accumulate", kShape, "local|sharded",
-          "reduce gradients once a step, or in each micro-step", &o.accumulate)
+          "reduce gradients once a step, or in each micro-step", &o.sharding.accumulate)
           .one_of({"local", "sharded"}),
-  };
-}
-
-std::vector<OptionRow> capture_rows(CaptureOptions& o) {
-  const OptionGroup row{kDevicesGroup};
-  return {
-      row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.graph),
+      row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.capture.graph),
       row("graph-branches", kCaptured, "3|1",
-          "computing, collectives and updates side by side, or in one", &o.branches)
+          "computing, collectives and updates side by side, or in one", &o.capture.branches)
           .one_of({"3", "1"}),
+      row("seed", kHost, "N", "of initial weights and data order", &o.seed).training(),
+      row("verify-sync-every", kHost, "STEPS", "compare the devices' weights; -1: never",
+          &o.run.verify_sync_every, {1, kMostSteps, kOrNever}),
   };
 }
 
 std::vector<OptionRow> number_rows(NumberOptions& o) {
-  const OptionGroup row{kNumbers};
+  const OptionGroup row{"Number formats"};
   return {
       row("dtype", kShape, "fp32|bf16", "to compute in; auto: fp32 on the host, bf16 on GPUs",
           &o.dtype)
-          .replacing({"weight-wire"}),
+          .replacing({"weight-wire"})
+          .training(),
       row("gradient-wire", kShape, "fp32|bf16",
-          "of gradients on their way to be summed; auto: fp32", &o.gradient_wire),
+          "of gradients on their way to be summed; auto: fp32", &o.gradient_wire)
+          .training(),
       row("weight-wire", kShape, "fp32|bf16", "of updated weights on their way; auto: --dtype",
-          &o.weight_wire),
+          &o.weight_wire)
+          .training(),
       row("gemm-table", kCaptured, "FILE",
           "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table),
       row("attention", kShape, "NAME", "GPUs' kernels; auto: MUO_ATTENTION, else cuDNN's or own",
           &o.attention)
-          .one_of({kAttentionKernels.begin(), kAttentionKernels.end()}),
+          .one_of({kAttentionKernels.begin(), kAttentionKernels.end()})
+          .training(),
       row("deterministic", kCaptured, "on|off",
-          "off: gradients in any order on GPUs; nothing on the host", &o.deterministic),
+          "off: gradients in any order on GPUs; nothing on the host", &o.deterministic)
+          .training(),
       row("embedding-state", kShape, "fp32|bf16",
           "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state),
   };
@@ -216,29 +205,21 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       row("init-from", kHost, "DIR", "start from the weights of a checkpoint, at step 0",
           &o.run.init_from)
           .unsaved(),
-      row("eval-every", kHost, "STEPS", "-1: never", &o.evaluation.every)
-          .in(1, kMostSteps)
-          .or_never(),
-      row("eval-tokens", kHost, "TOKENS", "of held-out data per evaluation", &o.evaluation.tokens)
-          .in(1, kMostTokens),
-      row("save-every", kHost, "STEPS", "checkpoints besides the last; -1: never", &o.save.every)
-          .in(1, kMostSteps)
-          .or_never(),
-      row("save-minutes", kHost, "X", "a checkpoint at least so often; -1: never", &o.save.minutes)
-          .in(0.001, 1e6)
-          .or_never(),
+      row("eval-every", kHost, "STEPS", "-1: never", &o.evaluation.every,
+          {1, kMostSteps, kOrNever}),
+      row("eval-tokens", kHost, "TOKENS", "of held-out data per evaluation", &o.evaluation.tokens,
+          {1, kMostTokens}),
+      row("save-every", kHost, "STEPS", "checkpoints besides the last; -1: never", &o.save.every,
+          {1, kMostSteps, kOrNever}),
+      row("save-minutes", kHost, "X", "a checkpoint at least so often; -1: never", &o.save.minutes,
+          {0.001, 1e6, kOrNever}),
       row("save-before-eval", kHost, "SECONDS",
-          "a checkpoint before evaluations that take longer; -1: never", &o.save.before_eval)
-          .in(0, 1e6)
-          .or_never(),
+          "a checkpoint before evaluations that take longer; -1: never", &o.save.before_eval,
+          {0, 1e6, kOrNever}),
       row("keep-last", kHost, "N", "remove older checkpoints than the N newest good; -1: none",
-          &o.save.keep_last)
-          .in(1, kMostSteps)
-          .or_never(),
+          &o.save.keep_last, {1, kMostSteps, kOrNever}),
       row("keep-every", kHost, "STEPS", "but not those of steps that this divides",
-          &o.save.keep_every)
-          .in(1, kMostSteps)
-          .or_never(),
+          &o.save.keep_every, {1, kMostSteps, kOrNever}),
       row("save-mode", kHost, "auto|background|wait",
           "train on while one is written; auto: if memory allows", &o.save.mode)
           .one_of({"auto", "background", "wait"}),
@@ -246,14 +227,11 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           "continue: log it and try again at the next save", &o.save.on_error)
           .one_of({"stop", "continue"}),
       row("sample-every", kHost, "STEPS", "print a sample (text only); -1: never",
-          &o.evaluation.sample_every)
-          .in(1, kMostSteps)
-          .or_never(),
-      row("log-every", kHost, "STEPS", "between lines of metrics.jsonl", &o.run.log_every)
-          .in(1, kMostSteps),
+          &o.evaluation.sample_every, {1, kMostSteps, kOrNever}),
+      row("log-every", kHost, "STEPS", "between lines of metrics.jsonl", &o.run.log_every,
+          {1, kMostSteps}),
       row("stuck-after", kHost, "SECONDS", "a run that stands still for so long fails; 0: never",
-          &o.run.stuck_after)
-          .in(0, 1e6),
+          &o.run.stuck_after, {0, 1e6}),
       row("profile-steps", kHost, "A:B",
           "for profilers: steps A to B - 1 in the NVTX range profile", &o.run.profile_steps)
           .unsaved(),
@@ -266,19 +244,11 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
 }  // namespace
 
 std::vector<OptionRow> option_table(TrainOptions& o) {
-  const OptionGroup row{kDevicesGroup};
-  const std::vector<OptionRow> seed_and_sync = {
-      row("seed", kHost, "N", "of initial weights and data order", &o.seed),
-      row("verify-sync-every", kHost, "STEPS", "compare the devices' weights; -1: never",
-          &o.run.verify_sync_every)
-          .in(1, kMostSteps)
-          .or_never(),
-  };
   std::vector<OptionRow> table;
   for (const auto& rows :
        {data_rows(o.data), model_rows(o.model), batch_rows(o.batch), optimizer_rows(o.optimizer),
-        guard_rows(o.guard), device_rows(o.devices, kShape), sharding_rows(o.sharding),
-        capture_rows(o.capture), seed_and_sync, number_rows(o.numbers), run_rows(o)})
+        guard_rows(o.guard), device_rows(o.devices, kShape), execution_rows(o),
+        number_rows(o.numbers), run_rows(o)})
     table.insert(table.end(), rows.begin(), rows.end());
   return table;
 }

@@ -5,16 +5,18 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "optim/sharded_step.h"
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 
 namespace muo {
 namespace {
 
 using Params = std::vector<ParamSpec>;
 
-// In the order of the model, which backward completes from its end.
+// Appends a parameter in the order of the model; backward completes them from the last to the
+// first.
 void add(Params& params, ParamSpec param) {
   param.use = static_cast<int>(params.size());
   param.ready = -param.use;
@@ -39,15 +41,11 @@ RankMemory memory_of(const Params& params, int world, const char* strategy) {
   TracingRank tracing(0, world);
   TraceArena arena(0);
   const ShardedStep step(tracing.context(), plan, params, arena);
-  std::array<double, kMemoryCategories> bytes{};
+  std::map<MemoryCategory, double> bytes;
   for (const TensorSpec& spec : arena.specs())
-    bytes.at(static_cast<std::size_t>(spec.category)) +=
-        static_cast<double>(spec.shape.numel() * size_of(spec.dtype));
-  const auto of = [&](MemoryCategory category) {
-    return bytes.at(static_cast<std::size_t>(category));
-  };
-  return {of(MemoryCategory::kWeights), of(MemoryCategory::kGradients),
-          of(MemoryCategory::kMomentum), of(MemoryCategory::kAdamState)};
+    bytes[spec.category] += static_cast<double>(spec.shape.numel() * size_of(spec.dtype));
+  return {bytes[MemoryCategory::kWeights], bytes[MemoryCategory::kGradients],
+          bytes[MemoryCategory::kMomentum], bytes[MemoryCategory::kAdamState]};
 }
 
 std::string percent(double saved) { return fmt::format("{}%", std::lround(100 * saved)); }
@@ -67,8 +65,7 @@ Params equal_matrices() {
 ArticleTable dist_muon_memory() {
   ArticleTable out{
       .title =
-          "\"Distributed Muon\" (nanochat blog series, 1.2): memory of N devices, in units of "
-          "P",
+          "\"Distributed Muon\" (nanochat blog series, 1.2): memory of N devices, in units of P",
       .head = {"N", "DDP, article", "`ddp`", "DistMuon, article: P (N + 2)", "`block_cyclic`",
                "saved, article", "saved"},
       .rows = {},

@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "app/train/gemm_rate.h"
 #include "base/text_table.h"
 #include "kernels/attention.h"
 
@@ -26,15 +25,15 @@ bool is_product(const OperationTime& row) {
 }
 bool is_attention(const OperationTime& row) { return row.name.starts_with("attention"); }
 
-// Parts of the optimizer, and the phases (graphs, optim) that are theirs.
-struct Part {
+// Stages of the optimizer, and the phases (graphs, optim) that are theirs.
+struct Stage {
   std::string_view name;
   std::vector<std::string_view> phases;
 };
-const std::array<Part, 4> kOptimizer = {{{"compute", {"begin", "update"}},
-                                         {"reduce", {"reduce", "exchange", "return"}},
-                                         {"commit", {"commit", "finish"}},
-                                         {"gather", {"gather"}}}};
+const std::array<Stage, 4> kOptimizer = {{{"compute", {"begin", "update"}},
+                                          {"reduce", {"reduce", "exchange", "return"}},
+                                          {"commit", {"commit", "finish"}},
+                                          {"gather", {"gather"}}}};
 
 // Seconds of a step, mean of devices.
 struct Summary {
@@ -49,10 +48,7 @@ struct Summary {
   double processor = 0;      // waited for, elsewhere
 
   [[nodiscard]] double whole_optimizer() const {
-    double sum = 0;
-    for (const double part : optimizer)
-      sum += part;
-    return sum;
+    return std::accumulate(optimizer.begin(), optimizer.end(), 0.0);
   }
   [[nodiscard]] double outside() const { return work - gemm - attention; }
   [[nodiscard]] double between() const { return step - work - other_devices - processor; }
@@ -76,8 +72,9 @@ Summary summarise(const StepTimes& times, double per_step) {
   return out;
 }
 
-double steps_of_ranks(const RunConfig& run, std::int64_t steps) {
-  return static_cast<double>(run.world()) * static_cast<double>(steps);
+// What sums over all ranks and steps are multiplied with.
+double mean_factor(const RunConfig& run, std::int64_t steps) {
+  return 1 / (static_cast<double>(run.world()) * static_cast<double>(steps));
 }
 
 std::vector<OperationTime> sorted(std::vector<OperationTime> rows) {
@@ -109,7 +106,7 @@ Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double s
 
 std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,
                             const Ceilings& ceilings) {
-  const double per_step = 1 / steps_of_ranks(run, steps);
+  const double per_step = mean_factor(run, steps);
   const Summary all = summarise(times, per_step);
   Table table({"operation", "phase", "dtype", "calls", "ms", "share", "rate", "ceiling"});
   int small = 0;
@@ -158,7 +155,7 @@ std::string operations_text(const RunConfig& run, const StepTimes& times, std::i
 
 Json operations_json(const RunConfig& run, const StepTimes& times, std::int64_t steps,
                      const Ceilings& ceilings) {
-  const double per_step = 1 / steps_of_ranks(run, steps);
+  const double per_step = mean_factor(run, steps);
   const Summary all = summarise(times, per_step);
   Json rows = Json::array();
   for (const OperationTime& row : sorted(times.operations))

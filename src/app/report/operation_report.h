@@ -5,13 +5,13 @@
 #include <string>
 
 #include "app/report/step_times.h"
-#include "app/train/device_peak.h"
+#include "app/train/device_rates.h"
 #include "app/train/run_config.h"
 
 namespace muo {
 
 // What bounds the operations of one device of a host, while all of them work. Of the run's dtype
-// that is its part of `peak`; the others are measured, each for at least `seconds`.
+// that is its share of `peak`; the others are measured, each for at least `seconds`.
 struct Ceilings {
   double fp32 = 0;   // FLOP/s of matrix products
   double bf16 = 0;   // likewise; 0 in a run in fp32

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "app/train/run_config.h"
@@ -24,5 +28,14 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps);
 // A rank's gradients begin with as many of these as they have elements. Drawn on `threads` threads:
 // the same bits.
 std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count, int threads);
+
+// A line of `muograph bench optimizer`.
+struct OptimizerRow {
+  std::string strategy;
+  OptimizerTimes times;
+};
+
+std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRow> rows);
+nlohmann::ordered_json optimizer_json(const RunConfig& config, std::span<const OptimizerRow> rows);
 
 }  // namespace muo

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "app/report/prediction.h"
+#include "app/report/plan_report.h"
 #include "app/train/run_memory.h"
 #include "base/text_table.h"
 

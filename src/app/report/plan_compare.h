@@ -7,7 +7,6 @@
 #include "app/train/run_config.h"
 #include "optim/exposed_time.h"
 #include "optim/sharding_plan.h"
-#include "runtime/memory/arena.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/check.h"
 #include "base/median.h"
 #include "base/philox.h"
+#include "graphs/capture.h"
 #include "graphs/run_state.h"
-#include "graphs/warm_up.h"
+#include "runtime/comm/collective.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
@@ -100,6 +102,36 @@ class Steps {
   std::unique_ptr<Event> copied_;
 };
 
+// Reduced precision names the arithmetic: weight gradients of bf16 are fp32.
+DType dtype_of_node(const GraphTrace::Node& node) {
+  for (const DType dtype : {DType::kBF16, DType::kF32})
+    if (std::ranges::find(node.accesses, dtype, &Access::dtype) != node.accesses.end())
+      return dtype;
+  return node.accesses.empty() ? DType::kBytes : node.accesses.front().dtype;
+}
+
+double bytes_of(const GraphTrace::Node& node) {
+  if (node.cost.bytes > 0) return node.cost.bytes;
+  double bytes = 0;
+  for (const Access& access : node.accesses)
+    bytes += static_cast<double>(access.bytes) * (access.reads_too ? 2 : 1);
+  return bytes;
+}
+
+void add(std::vector<OperationTime>& rows, const OperationTime& more) {
+  for (OperationTime& row : rows)
+    if (row.name == more.name && row.shape == more.shape && row.phase == more.phase &&
+        row.dtype == more.dtype) {
+      row.calls += more.calls;
+      row.seconds += more.seconds;
+      row.waited += more.waited;
+      row.flops += more.flops;
+      row.bytes += more.bytes;
+      return;
+    }
+  rows.push_back(more);
+}
+
 }  // namespace
 
 StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
@@ -129,6 +161,36 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   for (const std::vector<OperationTime>& rows : operations)
     add_operations(times.operations, rows);
   return times;
+}
+
+bool OperationTime::is_collective() const {
+  for (int kind = 0; kind < kCollectiveKinds; ++kind)
+    if (name == name_of(static_cast<CollectiveKind>(kind))) return true;
+  return false;
+}
+
+void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
+                    std::span<const NodeTime> times) {
+  MUO_CHECK(trace.nodes.size() == times.size(), trace.nodes.size(), " nodes, times of ",
+            times.size());
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const GraphTrace::Node& node = trace.nodes[i];
+    const auto calls = static_cast<double>(times[i].calls);
+    add(rows, {.name = node.name.substr(0, node.name.find(" #")),
+               .shape = node.cost.shape,
+               .phase = std::string(node.phase),
+               .dtype = dtype_of_node(node),
+               .calls = times[i].calls,
+               .seconds = times[i].thread,
+               .waited = times[i].wall - times[i].thread,
+               .flops = calls * node.cost.flops,
+               .bytes = calls * bytes_of(node)});
+  }
+}
+
+void add_operations(std::vector<OperationTime>& rows, std::span<const OperationTime> more) {
+  for (const OperationTime& row : more)
+    add(rows, row);
 }
 
 }  // namespace muo

@@ -2,16 +2,21 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
 #include <string_view>
+#include <utility>
 
-#include "app/train/gpus.h"
+#include "app/checkpoint/durable_files.h"
 #include "app/train/run_memory.h"
 #include "base/check.h"
-#include "base/cores.h"
+#include "base/threads.h"
 #include "kernels/attention_method.h"
 
 namespace muo {
@@ -22,14 +27,13 @@ constexpr int kMostDefaultDevices = 4;
 void check_environment() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
   if (blocking != nullptr && std::string_view(blocking) != "0")
-    throw InputError(
-        fmt::format("CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: "
-                    "unset it",
-                    blocking));
+    throw input_error(
+        "CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: unset it",
+        blocking);
 }
 
-// Just to look, loading the CUDA backend would take a tenth of a second. Whoever stands in for it
-// needs no driver.
+// Asked first, as loading the CUDA backend takes a tenth of a second. A plug-in that stands in for
+// it (MUO_CUDA_PLUGIN) needs no driver.
 bool driver_loads() {
   return std::getenv("MUO_CUDA_PLUGIN") != nullptr ||  // NOLINT(concurrency-mt-unsafe)
          library_loads("libcuda.so.1");
@@ -67,9 +71,9 @@ class Chooser {
   }
 
  private:
-  template <class... Parts>
-  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
-    notes_.push_back(fmt::format(format, std::forward<Parts>(parts)...));
+  template <class... Values>
+  void note(fmt::format_string<Values...> format, Values&&... values) {
+    notes_.push_back(fmt::format(format, std::forward<Values>(values)...));
   }
 
   void backend() {
@@ -106,17 +110,17 @@ class Chooser {
         note("devices: {}, all", there);
     }
     if (!host && *options_.count > there)
-      throw InputError(
-          fmt::format("--devices: {} are asked for, and there {} {}; several ranks can share one: "
-                      "--ranks-per-device",
-                      *options_.count, there == 1 ? "is" : "are", there));
+      throw input_error(
+          "--devices: {} are asked for, and there {} {}; several ranks can share one: "
+          "--ranks-per-device",
+          *options_.count, there == 1 ? "is" : "are", there);
   }
 
-  // One rank has nobody to wait for, and needs no library.
+  // A single rank sends nothing, so that it does not need NCCL.
   void communicator() {
     if (group_.plugin == nullptr) {
       if (options_.comm != "auto" && options_.comm != "host")
-        throw InputError(fmt::format("--comm: {} is for --backend cuda", options_.comm));
+        throw input_error("--comm: {} is for --backend cuda", options_.comm);
       options_.comm = "host";
       return;
     }
@@ -134,10 +138,10 @@ class Chooser {
     const std::string why = group_.plugin->no_peer_access(static_cast<int>(*options_.count));
     if (why.empty()) return;
     if (options_.ranks_per_device > 1)
-      throw InputError(fmt::format(
+      throw input_error(
           "--comm peer: {}, and NCCL serves one rank per GPU: give --ranks-per-device 1 or "
           "--devices 1",
-          why));
+          why);
     options_.comm = "nccl";
     note("comm: nccl ({})", why);
   }
@@ -147,13 +151,21 @@ class Chooser {
   GroupOptions group_;
 };
 
-// Of the GPU that has least, less what is not for tensors.
+// Bytes of the GPU that has least, less those `kept` for other things than tensors, by rank.
 std::int64_t least_per_rank(const GroupOptions& group, std::int64_t (*memory)(int index),
                             std::int64_t kept) {
   std::int64_t least = memory(0);
   for (int i = 1; i < group.world / group.ranks_per_device; ++i)
     least = std::min(least, memory(i));
   return std::max<std::int64_t>(0, least - kept) / group.ranks_per_device;
+}
+
+namespace fs = std::filesystem;
+
+std::string_view value_of(std::string_view line, std::string_view key) {
+  if (!line.starts_with(key)) return {};
+  const std::size_t begin = line.find_first_not_of(" \t", key.size());
+  return begin == std::string_view::npos ? std::string_view() : line.substr(begin);
 }
 
 }  // namespace
@@ -206,6 +218,54 @@ std::int64_t available_memory_per_rank(const GroupOptions& group) {
 std::int64_t memory_to_plan_per_rank(const GroupOptions& group) {
   if (group.plugin == nullptr) return available_memory_per_rank(group);
   return least_per_rank(group, group.plugin->total_memory, kLibraryMemory + kContextMemory);
+}
+
+std::vector<Gpu> gpus_here() {
+  const char* const elsewhere = std::getenv("MUO_GPU_ROOT");  // NOLINT(concurrency-mt-unsafe)
+  const fs::path root = elsewhere != nullptr && *elsewhere != '\0' ? elsewhere : "/";
+  std::map<std::int64_t, Gpu> by_number;
+  for (const fs::path& file : entries_of(root / "dev")) {
+    const std::string name = file.filename();
+    if (!name.starts_with("nvidia")) continue;
+    // nvidiactl and nvidia-uvm are there without a GPU too.
+    if (const auto number = whole_number(std::string_view(name).substr(6)))
+      by_number[*number].device = "/dev/" + name;
+  }
+  std::vector<Gpu> out;
+  for (const fs::path& folder : entries_of(root / "proc/driver/nvidia/gpus")) {
+    std::ifstream in(folder / "information");
+    std::string model;
+    std::optional<std::int64_t> number;
+    for (std::string line; std::getline(in, line);) {
+      if (const auto text = value_of(line, "Model:"); !text.empty()) model = text;
+      if (const auto text = value_of(line, "Device Minor:"); !text.empty())
+        number = whole_number(text);
+    }
+    if (number)
+      by_number[*number].model = std::move(model);
+    else
+      out.push_back({.device = {}, .model = std::move(model)});
+  }
+  for (auto& [number, gpu] : by_number)
+    out.push_back(std::move(gpu));
+  return out;
+}
+
+std::string gpu_names(const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (auto first = gpus.begin(); first != gpus.end();) {
+    const auto last =
+        std::find_if(first, gpus.end(), [&](const Gpu& gpu) { return gpu.model != first->model; });
+    std::vector<std::string> devices;
+    for (auto gpu = first; gpu != last; ++gpu)
+      if (!gpu->device.empty()) devices.push_back(gpu->device);
+    if (!out.empty()) out += ", ";
+    if (last - first > 1) out += fmt::format("{} x ", last - first);
+    out += first->model.empty() ? "NVIDIA GPU" : first->model;
+    if (!devices.empty()) out += fmt::format(" ({})", fmt::join(devices, ", "));
+    first = last;
+  }
+  return out;
 }
 
 }  // namespace muo

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "app/train/run_config.h"
 #include "runtime/device_group.h"
 
 namespace muo {
@@ -27,5 +30,19 @@ double measure_copy_rate(const GroupOptions& options, double at_least = 0);
 
 // 312 GFLOP/s, 989 TFLOP/s
 std::string flops_text(double flops_per_second);
+
+// What the utilisation of a run is a share of: FLOP/s of all its devices together. Of GPUs what
+// their maker states, in bf16; of a host, which no table has, what it reaches in matrix products of
+// the run's dtype, measured now for at least `seconds`.
+struct DevicePeak {
+  double flops = 0;  // 0: unknown
+  std::string text;  // the figure and where it comes from, or why there is none
+};
+DevicePeak peak_of(const RunConfig& config, double seconds = 0);
+
+// Dense bf16 FLOP/s of a whole GPU with fp32 sums, as its maker states them, by the name that CUDA
+// and nvidia-smi show ("NVIDIA H100 80GB HBM3"). Empty for a GPU that is not in the table, and for
+// relatives and slices of those that are (Ti, D, laptop, MIG).
+std::optional<double> gpu_peak_flops(std::string_view device_name);
 
 }  // namespace muo

@@ -30,22 +30,21 @@ Evaluator::Evaluator(RankContext& rank, EvalGraph& graph, const TokenData& data,
 
 void Evaluator::fill(std::int64_t first) {
   const RankProgress::Scope reading(Activity::kFiles);
-  for (std::int64_t b = 0; b < batch_; ++b)
-    fill(b, first + b);
-}
-
-void Evaluator::fill(std::int64_t b, std::int64_t g) {
-  auto* inputs = inputs_.row(b).as<std::int32_t>();
-  auto* targets = targets_.row(b).as<std::int32_t>();
-  std::fill_n(inputs, seq_len_, 0);
-  std::fill_n(targets, seq_len_, -1);
-  if (g >= rows_) return;
-  // g all_rows / rows, without overflow for any data that fits a disk.
-  const std::int64_t begin = (g * (all_rows_ / rows_) + g * (all_rows_ % rows_) / rows_) * seq_len_;
-  const std::int64_t count = std::min(seq_len_ + 1, data_.size() - begin);
-  data_.read(begin, std::span(row_).first(static_cast<std::size_t>(count)));
-  std::copy_n(row_.begin(), count - 1, inputs);
-  std::copy_n(row_.begin() + 1, count - 1, targets);
+  for (std::int64_t b = 0; b < batch_; ++b) {
+    auto* inputs = inputs_.row(b).as<std::int32_t>();
+    auto* targets = targets_.row(b).as<std::int32_t>();
+    std::fill_n(inputs, seq_len_, 0);
+    std::fill_n(targets, seq_len_, -1);
+    const std::int64_t g = first + b;
+    if (g >= rows_) continue;
+    // g all_rows / rows, without overflow for any data that fits a disk.
+    const std::int64_t begin =
+        (g * (all_rows_ / rows_) + g * (all_rows_ % rows_) / rows_) * seq_len_;
+    const std::int64_t count = std::min(seq_len_ + 1, data_.size() - begin);
+    data_.read(begin, std::span(row_).first(static_cast<std::size_t>(count)));
+    std::copy_n(row_.begin(), count - 1, inputs);
+    std::copy_n(row_.begin() + 1, count - 1, targets);
+  }
 }
 
 EvalResult Evaluator::run() {

@@ -28,9 +28,8 @@ class Evaluator {
   EvalResult run();
 
  private:
-  void fill(std::int64_t first);  // the batch, from row `first` of the set on
-  // Fills row b of the batch with row g of the set, or with ignored targets behind its end.
-  void fill(std::int64_t b, std::int64_t g);
+  // Fills the batch with the set's rows from `first` on, behind its end with ignored targets.
+  void fill(std::int64_t first);
 
   RankContext& rank_;
   EvalGraph& graph_;

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "app/train/backend.h"
-#include "graphs/traced_plan.h"
-#include "runtime/memory/memory_plan.h"
+#include "graphs/capture.h"
 
 namespace muo {
 namespace {

@@ -18,7 +18,7 @@ class InferenceState {
   InferenceState(RankContext& rank, const GptConfig& config, const std::vector<ParamSpec>& params,
                  std::int64_t eval_batch, Arena& arena);
 
-  void warm_up();  // see warm_up.h; waits
+  void warm_up();  // see capture.h; waits
   void capture();
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
   // Fills the tables and the weights.

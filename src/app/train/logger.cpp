@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
@@ -17,10 +18,9 @@
 #include <variant>
 #include <vector>
 
-#include "app/train/metrics_line.h"
 #include "base/check.h"
-#include "base/signals_blocked.h"
 #include "base/terminal.h"
+#include "base/threads.h"
 
 namespace muo {
 namespace {
@@ -38,11 +38,8 @@ struct EvalItem {
   double loss = 0;
   double bpb = -1;
 };
-struct TextItem {
-  std::string text;
-};
-struct SummaryItem {};
-using Item = std::variant<TrainItem, EvalItem, TextItem, SummaryItem>;
+struct Summary {};
+using Item = std::variant<TrainItem, EvalItem, std::string, Summary>;  // a string: text to show
 
 // What a run that starts at `step` will write itself. Its checkpoint was evaluated before, if at
 // all.
@@ -60,14 +57,10 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   if (!std::filesystem::is_regular_file(file, error)) return;  // a pipe, or /dev/null, has no past
   std::ifstream in(file);
   std::string kept;
-  bool dropped = false;
-  for (std::string line; std::getline(in, line);) {
-    const auto record = nlohmann::json::parse(line, nullptr, false);
-    const bool keep = !comes_again(record, step) && !in.eof();
-    if (keep) kept += line + '\n';
-    dropped = dropped || !keep;
-  }
-  if (!dropped) return;
+  for (std::string line; std::getline(in, line);)
+    if (!comes_again(nlohmann::json::parse(line, nullptr, false), step) && !in.eof())
+      kept += line + '\n';
+  if (kept.size() == std::filesystem::file_size(file)) return;
   const std::filesystem::path temporary = file.string() + ".tmp";
   std::ofstream out(temporary, std::ios::trunc);
   out << kept;
@@ -97,6 +90,33 @@ std::string outlier_text(const MetricsRecord& record) {
       record.step, record.loss, record.loss_deviations, record.grad_norm, record.norm_deviations,
       record.committed != 0 ? "" : "; not committed, " + skipped_text(record));
 }
+
+class Line {
+ public:
+  explicit Line(std::string_view kind) { add("kind", kind); }
+
+  void add(std::string_view key, std::int64_t value) { put(key, std::to_string(value)); }
+  // Without characters that JSON escapes.
+  void add(std::string_view key, std::string_view text) { put(key, fmt::format("\"{}\"", text)); }
+  // float or double: the shortest digits that read back as the same value of that type.
+  template <std::floating_point Real>
+  void add(std::string_view key, Real value) {
+    put(key, std::isfinite(value) ? fmt::format("{}", value) : "null");
+    nonfinite_ = nonfinite_ || !std::isfinite(value);
+  }
+  void add(std::string_view key, std::optional<double> value) {
+    value ? add(key, *value) : put(key, "null");
+  }
+  std::string finish() { return text_ + (nonfinite_ ? R"(,"nonfinite":true})" : "}"); }
+
+ private:
+  void put(std::string_view key, std::string_view json) {
+    text_ += fmt::format("{}\"{}\":{}", text_.empty() ? "{" : ",", key, json);
+  }
+
+  std::string text_;
+  bool nonfinite_ = false;
+};
 
 }  // namespace
 
@@ -194,7 +214,7 @@ class Logger::Impl {
       terminal_.lines(fmt::format("step {}: finite again; {}", record.step, skipped_text(record)));
     skipping_ = !finite;
     if (record.verdict == Verdict::kOutlier) terminal_.lines(outlier_text(record));
-    // Over about ten steps; the correction makes the first ones count fully.
+    // A moving mean over about ten steps, without bias towards its start at zero.
     constexpr double kKeep = 0.9;
     weight_ = kKeep * weight_ + (1 - kKeep);
     mean_ms_ += (1 - kKeep) / weight_ * (item.step_ms - mean_ms_);
@@ -216,9 +236,9 @@ class Logger::Impl {
     terminal_.lines(text);
   }
 
-  void show(const TextItem& item) { terminal_.lines(item.text); }
+  void show(const std::string& text) { terminal_.lines(text); }
 
-  void show(const SummaryItem& /*item*/) {
+  void show(Summary /*item*/) {
     if (steps_ == 0) return;
     const double tokens =
         static_cast<double>(steps_) * static_cast<double>(options_.tokens_per_step);
@@ -237,7 +257,7 @@ class Logger::Impl {
     return options_.flops_per_token * tokens_per_s / options_.peak_flops;
   }
 
-  // A line is one write: whoever reads along, or after a crash, sees whole lines.
+  // A line is one write: a reader sees whole lines, while the run writes and after a crash.
   void append(std::string line) {
     if (fd_ < 0) return;
     {
@@ -281,7 +301,7 @@ Logger::Logger(const LoggerOptions& options) : impl_(std::make_unique<Impl>(opti
 Logger::~Logger() {
   try {
     impl_->close();
-  } catch (const Error&) {  // NOLINT: whoever wanted to know has called close()
+  } catch (const Error&) {  // NOLINT: a caller that wants the error calls close()
   }
 }
 
@@ -291,12 +311,46 @@ void Logger::train(const MetricsRecord& record, double step_ms, std::string bad_
 void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
   impl_->submit(EvalItem{step, val_loss, val_bpb});
 }
-void Logger::note(std::string_view text) { impl_->submit(TextItem{std::string(text)}); }
+void Logger::note(std::string_view text) { impl_->submit(std::string(text)); }
 void Logger::sample(std::int64_t step, std::string_view text) {
-  impl_->submit(TextItem{fmt::format("step {}: sample\n{}", step, text)});
+  impl_->submit(fmt::format("step {}: sample\n{}", step, text));
 }
-void Logger::summary() { impl_->submit(SummaryItem{}); }
+void Logger::summary() { impl_->submit(Summary{}); }
 void Logger::flush() { impl_->flush(); }
 void Logger::close() { impl_->close(); }
+
+std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
+                       double tokens_per_s, std::optional<double> mfu,
+                       std::string_view bad_number) {
+  Line line("train");
+  line.add("step", record.step);
+  line.add("tokens", tokens);
+  line.add("loss", record.loss);
+  line.add("lr_multiplier", record.lr_multiplier);
+  line.add("muon_momentum", record.muon_momentum);
+  line.add("muon_weight_decay", record.muon_weight_decay);
+  line.add("grad_norm", record.grad_norm);
+  line.add("step_ms", step_ms);
+  line.add("tokens_per_s", tokens_per_s);
+  line.add("mfu", mfu);
+  const bool outlier = record.verdict == Verdict::kOutlier;
+  if (record.committed == 0)
+    line.add("skipped", std::string_view(outlier ? "outlier" : "nonfinite"));
+  if (!bad_number.empty()) line.add("bad_number", bad_number);
+  if (outlier) {
+    line.add("loss_deviations", record.loss_deviations);
+    line.add("norm_deviations", record.norm_deviations);
+  }
+  if (record.gradient_scale < 1) line.add("gradient_scale", record.gradient_scale);
+  return line.finish();
+}
+
+std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb) {
+  Line line("eval");
+  line.add("step", step);
+  line.add("val_loss", val_loss);
+  line.add("val_bpb", val_bpb);
+  return line.finish();
+}
 
 }  // namespace muo

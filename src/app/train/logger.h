@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,7 +32,7 @@ struct LoggerOptions {
 class Logger {
  public:
   explicit Logger(const LoggerOptions& options);
-  ~Logger();  // close(), where an error has nobody left to go to
+  ~Logger();  // close(), but an error can no longer be reported
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
@@ -53,5 +54,23 @@ class Logger {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Lines of metrics.jsonl, without the new line. Valid JSON always: a number that is not finite is
+// null, and then "nonfinite" is true; what is unknown (no text, no peak) is null without it.
+
+// {"kind":"train","step":..,"tokens":..,"loss":..,"lr_multiplier":..,"muon_momentum":..,
+//  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..}
+// and, of a step that is not ordinary: "skipped":"nonfinite" or "outlier" if its update was not
+// committed; "bad_number":".." if it is known what was not finite; "loss_deviations":.. and
+// "norm_deviations":.. of an outlier; "gradient_scale":.. of one that was clipped.
+// `tokens`: of the run, this step included. `mfu`: model FLOPs (flops_per_token) per second, as a
+// fraction of the devices' peak: of a GPU as its maker states it, of a CPU as measured at the
+// start. Masked pairs of attention count as computed, so that it can exceed what the devices did.
+std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
+                       double tokens_per_s, std::optional<double> mfu,
+                       std::string_view bad_number = {});
+
+// {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
+std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
 
 }  // namespace muo

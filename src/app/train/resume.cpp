@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <string_view>
 
@@ -21,22 +20,17 @@ void require_same_model(std::string_view option, const Checkpoint& checkpoint,
                         const RunConfig& config, std::string_view otherwise) {
   const std::string difference = model_difference(checkpoint_model(checkpoint), config.model);
   if (!difference.empty())
-    throw InputError(
-        fmt::format("{}: {} holds another model: {}: give the options it was trained with{}",
-                    option, checkpoint.path().string(), difference, otherwise));
+    throw input_error("{}: {} holds another model: {}: give the options it was trained with{}",
+                      option, checkpoint.path().string(), difference, otherwise);
 }
 
-// What changes in this run, "matrix-lr 0.02, now 0.03": only options that tell what is trained.
+// What changes in this run, "matrix-lr 0.02, now 0.03": only options that tell what is trained
+// (OptionRow::trains).
 std::string changed_options(TrainOptions before, TrainOptions now) {
-  constexpr std::array<std::string_view, 10> kTraining = {
-      "seed",        "devices",         "strategy",       "dtype",     "gradient-wire",
-      "weight-wire", "embedding-state", "num-iterations", "attention", "deterministic"};
   const std::vector<OptionRow> old_rows = option_table(before);
   std::string out;
   for (const OptionRow& row : option_table(now)) {
-    const bool tells = std::ranges::find(kTraining, row.name) != kTraining.end() ||
-                       std::ranges::find(kTrainingGroups, row.group) != kTrainingGroups.end();
-    if (!tells) continue;
+    if (!row.trains) continue;
     const auto old = std::ranges::find(old_rows, row.name, &OptionRow::name);
     if (const std::string was = option_text(*old), is = option_text(row); was != is)
       out += fmt::format("{}{} {}, now {}", out.empty() ? "" : "; ", row.name, was, is);
@@ -50,10 +44,10 @@ void require_newest(const RunDirectory& directory, const Checkpoint& checkpoint)
   if (checkpoint.path().parent_path() != directory.checkpoints()) return;
   const std::int64_t newest = find_checkpoints(directory.root).front().step;
   if (newest > checkpoint.info().step)
-    throw InputError(fmt::format(
+    throw input_error(
         "--resume: {} is not the newest of its run, which has come to step {}: give another --out "
         "to branch off, or remove the newer checkpoints",
-        checkpoint.path().string(), newest));
+        checkpoint.path().string(), newest);
 }
 
 }  // namespace
@@ -69,24 +63,23 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   if (!checkpoint) return std::nullopt;
   const std::string name = checkpoint->path().string();
   if (!checkpoint->has_optimizer_state())
-    throw InputError(
-        fmt::format("--resume: {} holds weights without optimizer state, as imported ones do: "
-                    "training cannot go on from it; --init-from starts a new run with them",
-                    name));
+    throw input_error(
+        "--resume: {} holds weights without optimizer state, as imported ones do: "
+        "training cannot go on from it; --init-from starts a new run with them",
+        name);
   require_same_model("--resume", *checkpoint, config, ", or start a new run");
   const TrainOptions before = checkpoint_options(*checkpoint);
   if (before.optimizer.version != config.options.optimizer.version)
-    throw InputError(fmt::format(
-        "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start "
-        "a new run",
-        name, before.optimizer.version, config.options.optimizer.version));
+    throw input_error(
+        "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start a new run",
+        name, before.optimizer.version, config.options.optimizer.version);
   const std::int64_t step = checkpoint->info().step;
   if (step > config.iterations() ||
       (step == config.iterations() && !lost_evaluation(directory, config, *checkpoint)))
-    throw InputError(
-        fmt::format("--resume: {} is at step {}, and --num-iterations is {}: nothing is "
-                    "left to train; give more iterations",
-                    name, step, config.iterations()));
+    throw input_error(
+        "--resume: {} is at step {}, and --num-iterations is {}: nothing is "
+        "left to train; give more iterations",
+        name, step, config.iterations());
   if (config.options.run.resume != "auto") require_newest(directory, *checkpoint);
   if (checkpoint->info().data != data_identity(corpus))
     notes.push_back(
@@ -116,7 +109,7 @@ bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
 std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes) {
   if (config.options.run.init_from.empty()) return std::nullopt;
   std::optional<Checkpoint> checkpoint(std::in_place, config.options.run.init_from,
-                                       OpenCheckpoint{.parts = CheckpointParts::kWeights});
+                                       OpenCheckpoint{.weights_only = true});
   require_same_model("--init-from", *checkpoint, config, "");
   notes.push_back(fmt::format("weights from {}, which was at step {}", checkpoint->path().string(),
                               checkpoint->info().step));

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <map>
 
 #include "app/train/backend.h"
 #include "app/train/scaling.h"
 #include "base/check.h"
 #include "kernels/attention_method.h"
+#include "model/activations.h"
 
 namespace muo {
 namespace {
@@ -44,9 +45,9 @@ class Resolver {
   }
 
  private:
-  template <class... Parts>
-  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
-    run_.notes.push_back(fmt::format(format, std::forward<Parts>(parts)...));
+  template <class... Values>
+  void note(fmt::format_string<Values...> format, Values&&... values) {
+    run_.notes.push_back(fmt::format(format, std::forward<Values>(values)...));
   }
 
   void model() {
@@ -62,7 +63,6 @@ class Resolver {
       note("model: depth {} is {} layers, width {}, {} heads", o.depth, model.n_layer, model.n_embd,
            model.n_head);
     o.set_all(model);
-    run_.step.seq_len = model.seq_len;
     const ParameterCounts counts = count_parameters(run_.model);
     run_.parameters = counts.total();
     run_.scaling_parameters = counts.scaling();
@@ -75,10 +75,10 @@ class Resolver {
   void need_tokens(const TokenData* data, const char* what, const char* option) const {
     const std::int64_t row = run_.model.seq_len + 1;
     if (data != nullptr && data->size() < row)
-      throw InputError(
-          fmt::format("{}: the {} is {} tokens long, shorter than a row of {}: give more, or a "
-                      "smaller --max-seq-len",
-                      option, what, data->size(), row));
+      throw input_error(
+          "{}: the {} is {} tokens long, shorter than a row of {}: give more, or a "
+          "smaller --max-seq-len",
+          option, what, data->size(), row);
   }
 
   void devices() {
@@ -91,14 +91,13 @@ class Resolver {
       o.numbers.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
   }
 
-  // Of devices; the host has one way, in which every sum has an order.
+  // How GPUs compute attention; the host has one way, in which every sum has an order.
   void attention() {
     NumberOptions& o = run_.options.numbers;
     if (run_.group.plugin == nullptr) {
       if (o.attention != "auto")
-        throw InputError(
-            fmt::format("--attention {}: is for GPUs, the host has one way to compute: give auto",
-                        o.attention));
+        throw input_error("--attention {}: is for GPUs, the host has one way to compute: give auto",
+                          o.attention);
       return;
     }
     const AttentionKernels asked = attention_kernels_of_environment();
@@ -156,22 +155,22 @@ class Resolver {
     const std::vector<ParamSpec> params = gpt_parameters(run_.model);
     for (const Bucket& bucket : make_sharding_plan(run_, params).buckets)
       if (bucket.rule == UpdateRule::kMuon && bucket.reduction == Reduction::kAllReduce)
-        throw InputError(fmt::format(
+        throw input_error(
             "--accumulate sharded: with --strategy {} every device holds whole gradients: give "
             "local, or another strategy",
-            run_.options.sharding.strategy));
+            run_.options.sharding.strategy);
   }
 
   void require_multiple(std::int64_t total, std::int64_t unit) const {
     if (total % unit == 0) return;
     const std::int64_t below = total / unit * unit;
     const auto& rows = run_.options.batch.device_rows;
-    throw InputError(fmt::format(
+    throw input_error(
         "--total-batch-size {}: not a multiple of {} tokens ({}--max-seq-len {} x --devices {}): "
         "give {}{}",
         total, unit, rows ? fmt::format("--device-batch-size {} x ", *rows) : "",
         run_.model.seq_len, run_.world(), below > 0 ? fmt::format("{} or ", below) : "",
-        below + unit));
+        below + unit);
   }
 
   void formats() {
@@ -192,35 +191,36 @@ class Resolver {
   // nanochat's order: explicit steps, then compute, then tokens per parameter.
   void iterations() {
     BatchOptions& o = run_.options.batch;
-    const std::int64_t batch = run_.tokens_per_step();
-    if (!o.iterations && o.target_flops) {
-      const double steps =
-          std::nearbyint(*o.target_flops / (run_.flops_per_token * static_cast<double>(batch)));
-      if (steps < 1 || steps > 1e12)
-        throw InputError(
-            fmt::format("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
-                        *o.target_flops, steps, run_.flops_per_token * static_cast<double>(batch)));
-      o.iterations = static_cast<std::int64_t>(steps);
-      note("num-iterations: {} (--target-flops {:.3g})", *o.iterations, *o.target_flops);
-    } else if (!o.iterations) {
-      o.iterations = std::max<std::int64_t>(1, run_.targets.tokens / batch);
+    if (o.iterations) return;
+    if (!o.target_flops) {
+      o.iterations = std::max<std::int64_t>(1, run_.targets.tokens / run_.tokens_per_step());
       note("num-iterations: {} (--target-param-data-ratio {})", *o.iterations,
            o.target_param_data_ratio);
+      return;
     }
+    const double flops = run_.flops_per_token * static_cast<double>(run_.tokens_per_step());
+    const double steps = std::nearbyint(*o.target_flops / flops);
+    if (steps < 1 || steps > 1e12)
+      throw input_error("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
+                        *o.target_flops, steps, flops);
+    o.iterations = static_cast<std::int64_t>(steps);
+    note("num-iterations: {} (--target-flops {:.3g})", *o.iterations, *o.target_flops);
   }
 
   void profiled_steps() {
     const std::string& text = run_.options.run.profile_steps;
     if (text.empty()) return;
-    const char* end = text.data() + text.size();
-    const auto first = std::from_chars(text.data(), end, run_.profile_begin);
-    const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
-    const auto last = colon ? std::from_chars(first.ptr + 1, end, run_.profile_end) : first;
-    if (!colon || last.ec != std::errc() || last.ptr != end || run_.profile_begin < 0 ||
-        run_.profile_begin >= run_.profile_end || run_.profile_end > *run_.options.batch.iterations)
-      throw InputError(fmt::format(
+    const std::size_t colon = std::min(text.find(':'), text.size());
+    const auto first = whole_number(std::string_view(text).substr(0, colon));
+    const auto last =
+        colon == text.size() ? first : whole_number(std::string_view(text).substr(colon + 1));
+    run_.profile_begin = first.value_or(0);
+    run_.profile_end = last.value_or(0);
+    if (!first || run_.profile_begin >= run_.profile_end ||
+        run_.profile_end > *run_.options.batch.iterations)
+      throw input_error(
           "--profile-steps {}: give A:B, the first step and the one after the last, from 0 to {}",
-          text, *run_.options.batch.iterations));
+          text, *run_.options.batch.iterations);
   }
 
   void optimizer() {
@@ -243,19 +243,18 @@ class Resolver {
     if (!run_.options.save.every) run_.options.save.every = -1;
     if (*o.sample_every > 0 && !corpus_.is_text)
       throw InputError(
-          "--sample-every: token shards have no tokenizer to print samples with: "
-          "give -1");
+          "--sample-every: token shards have no tokenizer to print samples with: give -1");
     if (*o.every > 0) need_tokens(corpus_.val.get(), "held-out data", "--val-data");
     if (!o.tokens) {
-      o.tokens = kDefaultEvalTokens;
-      if (corpus_.val != nullptr)
-        o.tokens = std::clamp<std::int64_t>(corpus_.val->size() - 1, 1, kDefaultEvalTokens);
+      const std::int64_t most =
+          corpus_.val == nullptr ? kDefaultEvalTokens : corpus_.val->size() - 1;
+      o.tokens = std::clamp<std::int64_t>(most, 1, kDefaultEvalTokens);
       note("eval-tokens: {} of the held-out data per evaluation", *o.tokens);
     }
     run_.bytes_per_token = mean_bytes();
   }
 
-  // Of the first million tokens: bits per byte of the training loss are for the eye only.
+  // Estimated from the first million tokens: bits per byte of the training loss are only displayed.
   [[nodiscard]] double mean_bytes() const {
     if (corpus_.train == nullptr || corpus_.token_bytes.empty()) return 0;
     constexpr std::int64_t kMostTokens = 1 << 20;
@@ -306,6 +305,21 @@ Corpus vocabulary_only(const TrainOptions& options) {
   Corpus corpus;
   corpus.vocab_size = options.data.vocab_size > 0 ? options.data.vocab_size : kByteVocab;
   return corpus;
+}
+
+std::vector<std::string> attention_notes(const RunConfig& config) {
+  std::map<std::int64_t, std::string> by_window;
+  if (config.group.plugin != nullptr)
+    for (std::int64_t layer = 0; layer < config.model.n_layer; ++layer) {
+      const AttentionSize size =
+          attention_size(config.model, config.step.batch, config.model.seq_len, layer, true);
+      if (!by_window.contains(size.window)) by_window[size.window] = describe_attention(size);
+    }
+  std::vector<std::string> notes;
+  notes.reserve(by_window.size());
+  for (const auto& [window, how] : by_window)
+    notes.push_back(fmt::format("attention, window {}: {}", window, how));
+  return notes;
 }
 
 }  // namespace muo

@@ -41,11 +41,11 @@ struct RunConfig : RunSetup {
   [[nodiscard]] std::int64_t rows_per_step() const {
     return group.world * step.batch * step.accumulation;
   }
-  [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * step.seq_len; }
+  [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * model.seq_len; }
   [[nodiscard]] std::int64_t iterations() const { return hyper.iterations; }
-  // Of an evaluation, at most: whatever the world.
+  // Rows of an evaluation, at most; the same for every number of devices.
   [[nodiscard]] std::int64_t eval_rows() const {
-    return (options.evaluation.tokens.value() + step.seq_len - 1) / step.seq_len;
+    return (options.evaluation.tokens.value() + model.seq_len - 1) / model.seq_len;
   }
   [[nodiscard]] NumberFormats formats() const;
 };
@@ -66,5 +66,10 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
 // What a run that reads no data knows of it: the vocabulary of --vocab-size, or the byte
 // tokenizer's.
 Corpus vocabulary_only(const TrainOptions& options);
+
+// How a device computes attention of the run's training steps, a line for each window: forward and
+// gradients. None on the host, which has no choice. The first call may take seconds, as it makes
+// plans. Throws InputError if --attention cannot be had.
+std::vector<std::string> attention_notes(const RunConfig& config);
 
 }  // namespace muo

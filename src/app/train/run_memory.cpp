@@ -5,17 +5,18 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <string>
 
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/train/backend.h"
 #include "base/check.h"
 #include "graphs/run_state.h"
-#include "runtime/memory/memory_plan.h"
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 
 namespace muo {
 namespace {
+
+double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double gib(std::int64_t bytes) { return mib(bytes) / 1024; }
 
 // The number after `key` in a file of "key value" lines; -1: none.
 std::int64_t find_number(const char* file, const std::string& key) {
@@ -59,9 +60,9 @@ std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const Sha
 }
 
 std::int64_t available_memory() {
-  std::int64_t available = std::numeric_limits<std::int64_t>::max();
   const std::int64_t system_kib = find_number("/proc/meminfo", "MemAvailable:");
-  if (system_kib >= 0) available = system_kib * 1024;
+  std::int64_t available =
+      system_kib < 0 ? std::numeric_limits<std::int64_t>::max() : system_kib * 1024;
   const std::int64_t limit = first_number("/sys/fs/cgroup/memory.max");
   const std::int64_t used = first_number("/sys/fs/cgroup/memory.current");
   if (limit >= 0 && used >= 0) {
@@ -76,8 +77,8 @@ std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kMiB = 1 << 20;
   constexpr double kProgram = 18;
   constexpr double kDevice = 12.5;
-  constexpr double kPieces = 3;  // in which a checkpoint goes to the disk
-  return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kPieces)) * world) *
+  constexpr double kChunks = 3;  // in which a checkpoint goes to the disk
+  return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kChunks)) * world) *
                                    kMiB);
 }
 
@@ -86,16 +87,16 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
   const bool on_host = config.group.plugin == nullptr;
   const std::int64_t rows = config.step.batch * config.step.accumulation;
   const std::int64_t most = config.step.batch;
-  const std::int64_t most_bytes = memory.rank_bytes(config.world());
-  const auto fits = [&] { return memory.rank_bytes(config.world()) <= available; };
-  while (config.batch_is_automatic && !fits() && config.step.batch > 1) {
+  const auto bytes = [&] { return memory.rank_bytes(config.world()); };
+  const std::int64_t most_bytes = bytes();
+  while (config.batch_is_automatic && bytes() > available && config.step.batch > 1) {
     do
       --config.step.batch;
     while (rows % config.step.batch != 0);
     config.step.accumulation = rows / config.step.batch;
     memory = plan_run_memory(config);
   }
-  if (!fits() && config.model.head_chunk_bytes > kHostHeadChunk) {
+  if (bytes() > available && config.model.head_chunk_bytes > kHostHeadChunk) {
     config.model.head_chunk_bytes = kHostHeadChunk;
     config.notes.push_back(
         fmt::format("logits: {} MiB of them at a time, as memory is short", kHostHeadChunk >> 20));
@@ -103,19 +104,17 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
   }
   if (!config.batch_is_automatic) return memory;
   config.options.batch.device_rows = config.step.batch;
-  constexpr double kMiB = 1 << 20;
-  const std::string need = fmt::format(
-      "{:.1f} MiB per device", static_cast<double>(memory.rank_bytes(config.world())) / kMiB);
+  const std::string need = fmt::format("{:.1f} MiB per device", mib(bytes()));
   const std::string there = fmt::format(
-      "{:.1f} are {}", static_cast<double>(available) / kMiB,
+      "{:.1f} are {}", mib(available),
       on_host ? "available"
               : fmt::format("for tensors: a GPU's memory less {:.1f} for CUDA and its libraries{}",
-                            static_cast<double>(kLibraryMemory + kContextMemory) / kMiB,
+                            mib(kLibraryMemory + kContextMemory),
                             config.group.ranks_per_device > 1 ? ", shared by its ranks" : ""));
   if (config.step.batch < most)
     config.notes.push_back(
         fmt::format("device-batch-size: {} rows instead, which need {}: {} need {:.1f}, {}",
-                    config.step.batch, need, most, static_cast<double>(most_bytes) / kMiB, there));
+                    config.step.batch, need, most, mib(most_bytes), there));
   else if (!on_host)
     config.notes.push_back(
         fmt::format("device-batch-size: {} rows need {}, {}", config.step.batch, need, there));
@@ -128,14 +127,12 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
   const bool on_host = config.group.plugin == nullptr;
   const std::int64_t need = (staging + (on_host ? planned : 0)) * config.world();
   if (need <= available) return true;
-  constexpr double kGiB = 1 << 30;
   const std::string numbers = fmt::format(
       "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
       "which {:.2f} GiB are copies; {:.2f} GiB are available",
-      static_cast<double>(need) / kGiB, static_cast<double>(staging * config.world()) / kGiB,
-      static_cast<double>(available) / kGiB);
+      gib(need), gib(staging * config.world()), gib(available));
   if (config.options.save.mode == "background")
-    throw InputError(fmt::format("--save-mode background: {}: give auto or wait", numbers));
+    throw input_error("--save-mode background: {}: give auto or wait", numbers);
   notes.push_back(numbers + ": training waits for each checkpoint");
   return false;
 }
@@ -143,21 +140,19 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
   const std::int64_t bytes = plan.rank_bytes(config.world());
   if (bytes <= available) return;
-  constexpr double kGiB = 1 << 30;
-  const double each = static_cast<double>(bytes) / kGiB;
-  throw InputError(fmt::format(
+  throw input_error(
       "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
       "available{}: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
       "({} layers of width {}), fewer --devices, or with several micro-steps --accumulate sharded",
       config.world(), config.world() == 1 ? "" : "s", config.world() == 1 ? "s" : "",
-      each * config.world(), each, static_cast<double>(available) * config.world() / kGiB,
+      gib(bytes) * config.world(), gib(bytes), gib(available) * config.world(),
       config.group.plugin == nullptr
           ? ""
           : fmt::format(
                 " (of each GPU, what is free less {:.2f} GiB for the kernels and buffers of "
                 "CUDA's libraries)",
-                static_cast<double>(kLibraryMemory) / kGiB),
-      config.step.batch, config.model.seq_len, config.model.n_layer, config.model.n_embd));
+                gib(kLibraryMemory)),
+      config.step.batch, config.model.seq_len, config.model.n_layer, config.model.n_embd);
 }
 
 }  // namespace muo

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "app/train/run_config.h"
-#include "runtime/memory/arena.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
@@ -14,7 +13,7 @@ namespace muo {
 // Ranks need the same to within their share of the sharded state; this is rank 0's.
 MemoryPlan plan_run_memory(const RunConfig& config);
 
-// What a save in the background takes besides, of the rank that needs most. Host memory.
+// Bytes of host memory that a save in the background takes on the rank that needs most.
 std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan);
 
 // Bytes that the system can give this process without swapping: MemAvailable of /proc/meminfo, less
@@ -32,7 +31,7 @@ MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
 // What a training process on the host holds beside planned tensors and the staging memory of saves:
 // the program and its libraries (10 MiB of pages of their files); per device what products pack,
 // stacks of threads, batches on their way and the graphs' nodes; and, where saves have no staging
-// memory, the pieces in which they are written. Measured (docs/performance.md).
+// memory, the chunks in which they are written. Measured (docs/performance.md).
 std::int64_t process_base(int world, bool stages_saves);
 
 // --save-mode: whether training goes on while a checkpoint is written; not where the only one is

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "base/philox.h"
 #include "data/token_data.h"
 
 namespace muo {
+namespace {
 
+// The index drawn from `logits` by a uniform number u in [0, 1).
 std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& options, float u) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -34,33 +38,26 @@ std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& op
   return order.back();
 }
 
-void sample_tokens(Decoder& decoder, const GptConfig& config, std::vector<std::int32_t> prompt,
-                   const SamplingOptions& options, std::int32_t stop_token,
-                   const std::function<void(std::int32_t)>& emit) {
-  MUO_CHECK(!prompt.empty(), "sampling needs at least one token to continue");
-  const CounterRandom random(options.seed, "sample");
-  std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
-  const auto longest = static_cast<std::size_t>(config.seq_len);
-  for (std::int64_t i = 0; i < options.max_tokens; ++i) {
-    const std::size_t skip = prompt.size() > longest ? prompt.size() - longest : 0;
-    decoder.next_logits(std::span(prompt).subspan(skip), logits);
-    const std::int32_t token =
-        draw_token(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
-    if (token == stop_token) return;
-    prompt.push_back(token);
-    emit(token);
-  }
-}
+}  // namespace
 
 std::string sample_text(Decoder& decoder, const GptConfig& config, const std::string& prompt,
                         const SamplingOptions& options) {
   std::vector<std::int32_t> tokens = {kBosToken};
   for (const char c : prompt)
     tokens.push_back(static_cast<unsigned char>(c));
+  const CounterRandom random(options.seed, "sample");
+  std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
+  const auto longest = static_cast<std::size_t>(config.seq_len);
   std::string text;
-  sample_tokens(decoder, config, std::move(tokens), options, kBosToken, [&](std::int32_t token) {
+  for (std::int64_t i = 0; i < options.max_tokens; ++i) {
+    const std::size_t skip = tokens.size() > longest ? tokens.size() - longest : 0;
+    decoder.next_logits(std::span(tokens).subspan(skip), logits);
+    const std::int32_t token =
+        draw_token(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
+    if (token == kBosToken) break;
+    tokens.push_back(token);
     if (token < kBosToken) text.push_back(static_cast<char>(token));
-  });
+  }
   return text;
 }
 

@@ -37,8 +37,7 @@ ScalingTargets scaling_targets(const GptConfig& model, double ratio) {
   };
   const double tokens = std::floor(tokens_of(model));
   if (tokens > kMostTokens)
-    throw InputError(
-        fmt::format("--target-param-data-ratio {:g}: {:.3g} tokens are too many", ratio, tokens));
+    throw input_error("--target-param-data-ratio {:g}: {:.3g} tokens are too many", ratio, tokens);
   ScalingTargets out;
   out.tokens = std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens));
   out.reference_tokens = tokens_of(reference);
@@ -65,43 +64,39 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
   const HyperParameters& hyper = run.hyper;
   const auto trained =
       static_cast<double>(run.iterations()) * static_cast<double>(run.tokens_per_step());
-  std::vector<std::string> out;
-  out.push_back(
+  std::vector<std::string> rates;
+  for (const LearningRate& rate : learning_rates(hyper, gpt_parameters(run.model)))
+    rates.push_back(fmt::format("{} {:.4g}", rate.group, rate.lr));
+  std::vector<std::string> out = {
       fmt::format("target: {} tokens for each of {} scaling parameters: {} tokens, {} per step",
                   run.options.batch.target_param_data_ratio,
                   count_text(static_cast<double>(run.scaling_parameters)),
-                  count_text(static_cast<double>(run.targets.tokens)), run.targets.batch_tokens));
-  out.push_back(fmt::format("horizon: {} steps of {}: {} tokens{}", run.iterations(),
-                            run.tokens_per_step(), count_text(trained),
-                            run.train_tokens == 0
-                                ? ""
-                                : fmt::format(", {:.3g} times the training data",
-                                              trained / static_cast<double>(run.train_tokens))));
-  std::string rates;
-  for (const LearningRate& rate : learning_rates(hyper, gpt_parameters(run.model)))
-    rates += fmt::format("{}{} {:.4g}", rates.empty() ? "" : ", ", rate.group, rate.lr);
-  out.push_back(fmt::format("learning rates: {}", rates));
-  out.push_back(fmt::format(
-      "factors: rates x {:.4g} by batch, of embeddings and head x {:.4g} by width; weight decay "
-      "{:.4g} = {} x {:.4g}",
-      run.scales.batch_lr, run.scales.width_lr, hyper.muon_weight_decay,
-      run.options.optimizer.weight_decay, run.scales.weight_decay));
+                  count_text(static_cast<double>(run.targets.tokens)), run.targets.batch_tokens),
+      fmt::format("horizon: {} steps of {}: {} tokens{}", run.iterations(), run.tokens_per_step(),
+                  count_text(trained),
+                  run.train_tokens == 0
+                      ? ""
+                      : fmt::format(", {:.3g} times the training data",
+                                    trained / static_cast<double>(run.train_tokens))),
+      fmt::format("learning rates: {}", fmt::join(rates, ", ")),
+      fmt::format("factors: rates x {:.4g} by batch, of embeddings and head x {:.4g} by width; "
+                  "weight decay {:.4g} = {} x {:.4g}",
+                  run.scales.batch_lr, run.scales.width_lr, hyper.muon_weight_decay,
+                  run.options.optimizer.weight_decay, run.scales.weight_decay)};
   // Momentum averages gradients over 1 / (1 - momentum) steps or more: a decay that forgets weights
   // faster than that keeps nothing of what they learn.
   const double decay = decay_per_step(run, hyper);
   if (decay >= 1 - hyper.muon_momentum_end)
     out.push_back(fmt::format(
         "weight decay is dangerous: it takes {:.2g} of a weight per step, as nanochat's rule has "
-        "it "
-        "for a model so small: give --weight-decay-scale 1, or a smaller --weight-decay",
+        "it for a model so small: give --weight-decay-scale 1, or a smaller --weight-decay",
         decay));
-  const double total = run.flops_per_token * trained;
   out.push_back(fmt::format(
       "compute: {} FLOPs per token ({:.1f} % attention; {} without masked pairs), {:.3g} in all, "
       "without the optimizer",
       count_text(run.flops_per_token),
       100 * attention_flops_per_token(run.model) / run.flops_per_token,
-      count_text(causal_flops_per_token(run.model)), total));
+      count_text(causal_flops_per_token(run.model)), run.flops_per_token * trained));
   return out;
 }
 

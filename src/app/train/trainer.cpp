@@ -6,14 +6,13 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "app/checkpoint/model_json.h"
 #include "app/train/evaluator.h"
 #include "app/train/sample_text.h"
 #include "data/loader.h"
+#include "graphs/capture.h"
 #include "graphs/run_state.h"
-#include "graphs/warm_up.h"
 #include "kernels/gemm.h"
 #include "optim/nonfinite_value.h"
 #include "runtime/memory/memory_plan.h"
@@ -28,10 +27,6 @@ constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
 constexpr std::int64_t kSampleTokens = 200;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
-
-double milliseconds(Clock::duration time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
 
 class RankTrainer {
  public:
@@ -52,7 +47,12 @@ class RankTrainer {
     warm_up_and_capture(rank_, arena_, state_, config_.options.capture.graph);
     if (is_logger() && !config_.options.run.graph_dot.empty())
       state_.step.write_dot(config_.options.run.graph_dot);
-    const LoaderOptions loading = loader_options();
+    LoaderOptions loading{.rank = rank_.rank,
+                          .world = rank_.world,
+                          .batch = config_.step.batch,
+                          .seq_len = config_.model.seq_len,
+                          .accumulation = config_.step.accumulation,
+                          .first_step = 0};
     if (run_.saves_in_background) staging_.emplace(run_.saver, rank_, state_.update.state());
     const auto slots =
         rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
@@ -69,7 +69,8 @@ class RankTrainer {
     state_.initialize(run_.corpus.token_bytes);
     step_ = restore_or_initialize();
     next_logged_ = step_;
-    Loader loader(*run_.corpus.train, sampler_, loading_from(loading, step_),
+    loading.first_step = step_;
+    Loader loader(*run_.corpus.train, sampler_, loading,
                   {slots->data(), static_cast<std::size_t>(slots->bytes())});
     first_ = saved_ = step_;
     if (run_.resume != nullptr) good_ = step_;
@@ -87,10 +88,8 @@ class RankTrainer {
     if (is_logger() && run_.too_many_skipped)
       throw Error(
           fmt::format("{} updates were skipped by step {}, more than --max-skipped {}: "
-                      "metrics.jsonl names them; "
-                      "the last checkpoint holds the weights of the last update that was "
-                      "committed; try a lower "
-                      "--matrix-lr, or --max-grad-norm",
+                      "metrics.jsonl names them; the last checkpoint holds the weights of the last "
+                      "update that was committed; try a lower --matrix-lr, or --max-grad-norm",
                       skipped_, step_, config_.options.guard.max_skipped));
     // Before the evaluation, which may be long: nothing is lost if it fails.
     if (run_.stop == 0 && !run_.too_many_skipped) {
@@ -100,18 +99,6 @@ class RankTrainer {
   }
 
  private:
-  [[nodiscard]] LoaderOptions loader_options() const {
-    return {.rank = rank_.rank,
-            .world = rank_.world,
-            .batch = config_.step.batch,
-            .seq_len = config_.model.seq_len,
-            .accumulation = config_.step.accumulation,
-            .first_step = 0};
-  }
-  static LoaderOptions loading_from(LoaderOptions options, std::int64_t step) {
-    options.first_step = step;
-    return options;
-  }
   [[nodiscard]] bool is_logger() const { return rank_.rank == 0; }
 
   std::int64_t restore_or_initialize() {
@@ -130,7 +117,7 @@ class RankTrainer {
     return info.step;
   }
 
-  // Masters, and the replicas from them; the optimizer starts anew.
+  // Loads the masters and makes the replicas from them; the optimizer starts from zero.
   void load_weights(const Checkpoint& from) {
     std::vector<StateEntry> masters = state_.update.state();
     std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
@@ -139,7 +126,7 @@ class RankTrainer {
     rank_.wait(rank_.compute);
   }
 
-  // All ranks see the same answer: the last to arrive asks.
+  // All ranks get the same answer: the last to arrive at the barrier decides.
   bool stop_requested() {
     rank_.progress.begin_step(step_);
     if (is_logger())
@@ -174,8 +161,9 @@ class RankTrainer {
     restart_clock();
   }
 
-  // What the next one will take: as the last, or, before the first, as that many training tokens,
-  // of which it only does the forward third.
+  // Expected seconds of the next evaluation: those of the last one. Before the first, an estimate
+  // from training steps: the same number of tokens, and a third of the work, as there is only
+  // forward.
   [[nodiscard]] double evaluation_seconds() const {
     if (evaluation_seconds_ > 0 || step_ == first_) return evaluation_seconds_;
     const double per_step = seconds(Clock::now() - started_) / static_cast<double>(step_ - first_);
@@ -207,7 +195,11 @@ class RankTrainer {
   }
 
   void one_step(Loader& loader) {
-    const Batch batch = next(loader);
+    rank_.progress.enter("the reading of a batch");
+    const Batch batch = [&loader] {
+      const RankProgress::Scope reading(Activity::kFiles);
+      return loader.next();
+    }();
     rank_.progress.enter("the step");
     state_.step.run(batch.inputs, batch.targets, *copied_);
     // In stream order the copies of this step follow the replay of the one before, so this waits
@@ -215,13 +207,9 @@ class RankTrainer {
     rank_.wait(*copied_);
     loader.release();
     log_finished();
-    if (is_due(config_.options.run.verify_sync_every, step_ + 1)) verify_sync();
-  }
-
-  Batch next(Loader& loader) {
-    rank_.progress.enter("the reading of a batch");
-    const RankProgress::Scope reading(Activity::kFiles);
-    return loader.next();
+    if (!is_due(config_.options.run.verify_sync_every, step_ + 1)) return;
+    rank_.progress.enter("the comparison of weights");
+    state_.verify_sync();
   }
 
   // Reports every step whose metrics are there: on a device that runs behind, all but the last.
@@ -232,7 +220,7 @@ class RankTrainer {
       ++count;
     if (count == 0) return;
     const Clock::time_point now = Clock::now();
-    const double step_ms = milliseconds(now - last_logged_) / static_cast<double>(count);
+    const double step_ms = 1e3 * seconds(now - last_logged_) / static_cast<double>(count);
     last_logged_ = now;
     for (; count > 0; --count, ++next_logged_) {
       const MetricsRecord record = state_.metrics(next_logged_);
@@ -248,31 +236,23 @@ class RankTrainer {
   }
   void restart_clock() { last_logged_ = Clock::now(); }
 
-  void verify_sync() {
-    rank_.progress.enter("the comparison of weights");
-    state_.verify_sync();
-  }
-
   void evaluate() {
     rank_.progress.enter("the evaluation");
     const ProfileRange range(ProfileKind::kPhase, "evaluation");
     const Clock::time_point start = Clock::now();
     const EvalResult result = evaluator_.run();
     evaluation_seconds_ = seconds(Clock::now() - start);
-    if (!is_logger()) return;
-    run_.logger.eval(step_, result.loss, result.bpb);
-    run_.val_loss = result.loss;
-    run_.val_bpb = result.bpb;
+    if (is_logger()) run_.logger.eval(step_, result.loss, result.bpb);
   }
 
   void sample() {
     rank_.progress.enter("sampling");
     const ProfileRange range(ProfileKind::kPhase, "sample");
     if (is_logger()) {
-      SamplingOptions options;
-      options.max_tokens = kSampleTokens;
       // Another draw each time: one that falls into a loop says nothing of the model.
-      options.seed = config_.options.seed + static_cast<std::uint64_t>(step_);
+      const SamplingOptions options{
+          .max_tokens = kSampleTokens,
+          .seed = config_.options.seed + static_cast<std::uint64_t>(step_)};
       run_.logger.sample(step_, sample_text(*state_.decoder, config_.model, "", options));
     }
     rank_.barrier.arrive({}, "sample");
@@ -282,25 +262,24 @@ class RankTrainer {
     rank_.progress.enter("the saving of a checkpoint");
     const ProfileRange range(ProfileKind::kPhase, "checkpoint");
     const Clock::time_point start = Clock::now();
-    CheckpointInfo info;
-    info.step = step_;
     const RunState::Counts counts = state_.counts();
-    info.updates = counts.updates;
-    info.statistics = counts.statistics;
-    info.seed = config_.options.seed;
-    info.tokens = step_ * config_.tokens_per_step();
-    info.data = data_identity(run_.corpus);
-    info.config = checkpoint_config(config_.model, config_.options);
+    const CheckpointInfo info{.step = step_,
+                              .updates = counts.updates,
+                              .seed = config_.options.seed,
+                              .tokens = step_ * config_.tokens_per_step(),
+                              .statistics = counts.statistics,
+                              .data = data_identity(run_.corpus),
+                              .config = checkpoint_config(config_.model, config_.options)};
     if (staging_)
       run_.saver.start(rank_, info, state_.update.state(), *staging_);
     else
       run_.saver.write(rank_, info, state_.update.state());
     saved_ = step_;
     saved_at_ = Clock::now();
-    held_up_ms_ = milliseconds(saved_at_ - start);
+    held_up_ms_ = 1e3 * seconds(saved_at_ - start);
   }
 
-  // Whatever stops the run after this, nothing is lost.
+  // The last step is on the disk before anything else is done.
   void save_last() {
     await_saves();
     if (good_ == step_) return;
@@ -316,7 +295,7 @@ class RankTrainer {
     report_saves();
   }
 
-  // What became of the saves that all ranks now know to have ended.
+  // Reports the saves that have ended, which all ranks now agree on.
   void report_saves() {
     for (const SaveResult& save : run_.ended_saves) {
       if (is_logger()) log_save(save);
@@ -364,9 +343,6 @@ class RankTrainer {
 
 }  // namespace
 
-void train_rank(RankContext& rank, TrainingRun& run) {
-  RankTrainer trainer(rank, run);
-  trainer.train();
-}
+void train_rank(RankContext& rank, TrainingRun& run) { RankTrainer(rank, run).train(); }
 
 }  // namespace muo

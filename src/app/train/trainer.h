@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <string>
 #include <vector>
 
 #include "app/checkpoint/checkpoint_saver.h"
@@ -33,7 +32,6 @@ struct TrainingRun {
   bool time_to_save = false;     // whatever the step
   bool long_evaluation = false;  // that the next one will be
   std::vector<SaveResult> ended_saves = {};
-  double val_loss = 0, val_bpb = -1;  // of the last evaluation
 };
 
 // One rank's training: builds its state, restores or initializes it, steps, evaluates, saves.

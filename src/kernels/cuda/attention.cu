@@ -31,37 +31,36 @@ bool aligned(std::initializer_list<Tensor> tensors) {
   });
 }
 
-void attention(NativeStream stream, const AttentionArgs& args) {
-  const AttentionChoice choice = choose(attention_size_of(args), AttentionDirection::kForward,
-                                        {.tensors = aligned({args.out, args.q, args.k, args.v}),
-                                         .workspace = aligned({args.workspace})});
-  switch (choice.kernels) {
+// Calls the kernels that are chosen for these arguments.
+template <class Args>
+void follow(NativeStream stream, const Args& args, AttentionDirection direction,
+            std::initializer_list<Tensor> tensors, void (*library)(NativeStream, const Args&),
+            void (*tensor_cores)(NativeStream, const Args&),
+            void (*portable)(NativeStream, const Args&)) {
+  const AttentionAlignment alignment{.tensors = aligned(tensors),
+                                     .workspace = aligned({args.workspace})};
+  switch (choose(attention_size_of(args), direction, alignment).kernels) {
     case Kernels::kLibrary:
-      return cudnn_attention(stream, args);
+      return library(stream, args);
     case Kernels::kTensorCores:
-      return flash_attention(stream, args);
+      return tensor_cores(stream, args);
     case Kernels::kPortable:
-      return portable_attention(stream, args);
+      return portable(stream, args);
   }
+}
+
+void attention(NativeStream stream, const AttentionArgs& args) {
+  follow(stream, args, AttentionDirection::kForward, {args.out, args.q, args.k, args.v},
+         &cudnn_attention, &flash_attention, &portable_attention);
 }
 
 void attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
-  const AttentionChoice choice = choose(
-      attention_size_of(args), AttentionDirection::kBackward,
-      {.tensors = aligned({args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v}),
-       .workspace = aligned({args.workspace})});
-  switch (choice.kernels) {
-    case Kernels::kLibrary:
-      return cudnn_attention_backward(stream, args);
-    case Kernels::kTensorCores:
-      return flash_attention_backward(stream, args);
-    case Kernels::kPortable:
-      return portable_attention_backward(stream, args);
-  }
+  follow(stream, args, AttentionDirection::kBackward,
+         {args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v},
+         &cudnn_attention_backward, &flash_attention_backward, &portable_attention_backward);
 }
 
-const KernelRegistration<AttentionArgs> forward(&attention);
-const KernelRegistration<AttentionBackwardArgs> backward(&attention_backward);
+const KernelRegistration registration(&attention, &attention_backward);
 
 [[maybe_unused]] const bool registered = [] {
   static_cast<void>(register_attention_backend(

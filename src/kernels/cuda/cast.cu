@@ -5,42 +5,22 @@
 namespace muo::cuda {
 namespace {
 
-constexpr int kPack = kWidth<BF16>;  // one access of bf16, two of fp32
-
 // Element-wise (elementwise.h): 6 bytes per element, bound by bandwidth.
-template <class To, class From>
-struct Cast {
-  static constexpr int kPacks = sizeof(From) == 4 ? 2 : 4;
-  To* y;
-  const From* x;
-
-  template <int N>
-  __device__ __forceinline__ Pack<N> load(std::int64_t i) const {
-    return load_wide<N>(x + i);
-  }
-  template <int N>
-  __device__ __forceinline__ void finish(std::int64_t i, const Pack<N>& values) const {
-    store_wide(y + i, values);
-  }
+template <int kPacksOfThread>
+struct Copy {
+  static constexpr int kPacks = kPacksOfThread;
+  __device__ __forceinline__ float operator()(float x) const { return x; }
 };
 
-template <class To, class From>
-void convert(NativeStream stream, const CastArgs& args) {
-  const Cast<To, From> body{args.y.as<To>(), args.x.as<From>()};
-  if (vectors_fit<BF16>(0, {body.y, body.x}))
-    launch_elementwise<kPack>(stream, body, args.x.numel());
-  else
-    launch_elementwise<1>(stream, body, args.x.numel());
-}
-
 void cast(NativeStream stream, const CastArgs& args) {
+  const std::int64_t n = args.x.numel();
   if (args.y.dtype == DType::kBF16)
-    convert<BF16, float>(stream, args);
+    launch_map(stream, n, Copy<2>{}, args.y.as<BF16>(), args.x.as<float>());
   else
-    convert<float, BF16>(stream, args);
+    launch_map(stream, n, Copy<4>{}, args.y.as<float>(), args.x.as<BF16>());
 }
 
-const KernelRegistration<CastArgs> registration(&cast);
+const KernelRegistration registration(&cast);
 
 }  // namespace
 }  // namespace muo::cuda

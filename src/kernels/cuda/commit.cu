@@ -46,8 +46,7 @@ void note_nonfinite(NativeStream stream, const NoteNonfiniteArgs& args) {
          args.squares ? args.squares.as<double>() : nullptr, count, args.base, args.stride);
 }
 
-const KernelRegistration<AgreeCommitArgs> agree(&agree_commit);
-const KernelRegistration<NoteNonfiniteArgs> note(&note_nonfinite);
+const KernelRegistration registration(&agree_commit, &note_nonfinite);
 
 }  // namespace
 }  // namespace muo::cuda

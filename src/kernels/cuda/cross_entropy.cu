@@ -1,23 +1,23 @@
 #include <algorithm>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/cuda/block.h"
-#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/index_check.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "runtime/cuda/ptx.h"
 
 namespace muo::cuda {
 namespace {
 
-MUO_DYNAMIC_SHARED(float4, kept)
+MUO_SHARED_MEMORY
 
 constexpr int kMostThreads = 1024;
-constexpr int kPiece = kWidth<BF16>;  // columns that a thread takes at once, whatever the type
-constexpr int kRowsPerBlock = 4;      // so that reading ahead pays; few, for an even load
+constexpr int kPack = kWidth<BF16>;  // columns that a thread takes at once, whatever the type
+constexpr int kRowsPerBlock = 4;     // so that reading ahead pays; few, for an even load
 
-// Pieces of the next row that a thread holds: 64 bytes; of bf16, a block's are 32768 columns.
+// Packs of the next row that a thread holds: 64 bytes; of bf16, a block's are 32768 columns.
 template <class T>
 constexpr int kAhead = 8 / static_cast<int>(sizeof(T));
 
@@ -36,37 +36,37 @@ struct Problem {
   bool write_gradient;
 };
 
-// kPiece neighbouring elements as they lie in memory.
+// kPack neighbouring elements as they lie in memory.
 template <class T>
-struct Piece {
-  static constexpr int kWords = kPiece * static_cast<int>(sizeof(T)) / 4;
+struct RawPack {
+  static constexpr int kWords = kPack * static_cast<int>(sizeof(T)) / 4;
   std::uint32_t words[kWords];
 };
 
-__device__ __forceinline__ Pack<kPiece> widen(const Piece<BF16>& piece) {
-  Pack<kPiece> out;
+__device__ __forceinline__ Pack<kPack> widen(const RawPack<BF16>& raw) {
+  Pack<kPack> out;
 #pragma unroll
-  for (int j = 0; j < kPiece; ++j)
+  for (int j = 0; j < kPack; ++j)
     out.v[j] =
-        __uint_as_float(j % 2 == 0 ? piece.words[j / 2] << 16 : piece.words[j / 2] & 0xFFFF0000U);
+        __uint_as_float(j % 2 == 0 ? raw.words[j / 2] << 16 : raw.words[j / 2] & 0xFFFF0000U);
   return out;
 }
-__device__ __forceinline__ Pack<kPiece> widen(const Piece<float>& piece) {
-  Pack<kPiece> out;
+__device__ __forceinline__ Pack<kPack> widen(const RawPack<float>& raw) {
+  Pack<kPack> out;
 #pragma unroll
-  for (int j = 0; j < kPiece; ++j)
-    out.v[j] = __uint_as_float(piece.words[j]);
+  for (int j = 0; j < kPack; ++j)
+    out.v[j] = __uint_as_float(raw.words[j]);
   return out;
 }
 
 // kAligned: rows can be read 16 bytes at a time. What lies beyond the row's end is anything.
 template <bool kAligned, class T>
-__device__ __forceinline__ Piece<T> load_piece(const T* row, int column, int padded) {
-  Piece<T> out;
+__device__ __forceinline__ RawPack<T> load_raw(const T* row, int column, int padded) {
+  RawPack<T> out;
   if constexpr (kAligned) {
     const auto* from = reinterpret_cast<const uint4*>(row + column);
 #pragma unroll
-    for (int k = 0; k < Piece<T>::kWords / 4; ++k) {
+    for (int k = 0; k < RawPack<T>::kWords / 4; ++k) {
       const uint4 raw = from[k];
       out.words[4 * k] = raw.x;
       out.words[4 * k + 1] = raw.y;
@@ -75,7 +75,7 @@ __device__ __forceinline__ Piece<T> load_piece(const T* row, int column, int pad
     }
   } else {
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j) {
+    for (int j = 0; j < kPack; ++j) {
       const T value = row[min(column + j, padded - 1)];
       if constexpr (sizeof(T) == 4)
         out.words[j] = __float_as_uint(value);
@@ -89,13 +89,13 @@ __device__ __forceinline__ Piece<T> load_piece(const T* row, int column, int pad
 }
 
 template <bool kAligned, class T>
-__device__ __forceinline__ void store_piece(T* row, int column, const Pack<kPiece>& values,
-                                            int padded) {
+__device__ __forceinline__ void store_pack(T* row, int column, const Pack<kPack>& values,
+                                           int padded) {
   if constexpr (kAligned) {
     store_wide(row + column, values);
   } else {
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j)
+    for (int j = 0; j < kPack; ++j)
       if (column + j < padded) row[column + j] = from_float<T>(values.v[j]);
   }
 }
@@ -127,9 +127,9 @@ struct BoundedSoftmax {
     return __fdividef(1.0F, 1.0F + exp2_approximate(x * to_r));
   }
   template <bool kWhole>
-  __device__ __forceinline__ Pack<kPiece> add(Pack<kPiece> x, int count) {
+  __device__ __forceinline__ Pack<kPack> add(Pack<kPack> x, int count) {
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j) {
+    for (int j = 0; j < kPack; ++j) {
       const float r = mark(x.v[j]);
       const float e = exp2_approximate(to_exponent * r);
       if (kWhole || j < count) sum += e;
@@ -165,24 +165,24 @@ struct OnlineSoftmax {
     return cap > 0.0F ? cap * tanhf(x * inverse_cap) : x;
   }
   template <bool kWhole>
-  __device__ __forceinline__ Pack<kPiece> add(Pack<kPiece> x, int count) {
+  __device__ __forceinline__ Pack<kPack> add(Pack<kPack> x, int count) {
     if (cap > 0.0F)
 #pragma unroll
       for (float& v : x.v)
         v = mark(v);
-    float piece = -INFINITY;
+    float highest = -INFINITY;
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j) {
+    for (int j = 0; j < kPack; ++j) {
       if (!kWhole && j >= count) x.v[j] = -INFINITY;
-      piece = fmaxf(piece, x.v[j]);
+      highest = fmaxf(highest, x.v[j]);
     }
-    if (piece > most) {
-      sum *= exp_of_difference(most, piece);
-      most = piece;
+    if (highest > most) {
+      sum *= exp_of_difference(most, highest);
+      most = highest;
     }
     const float shift = most == -INFINITY ? 0.0F : most;
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j)
+    for (int j = 0; j < kPack; ++j)
       sum += exp_of_difference(x.v[j], shift);
     return x;
   }
@@ -205,20 +205,20 @@ struct OnlineSoftmax {
   }
 };
 
-// One block takes kRowsPerBlock rows, one after the other; a thread takes every blockDim.x-th piece
+// One block takes kRowsPerBlock rows, one after the other; a thread takes every blockDim.x-th pack
 // of a row. What it needs for the gradient stays in shared memory (kKept), each thread reading what
 // it wrote itself, so the row is read once and written once: 2 sizeof(T) bytes per element. While
-// a row is summed, the first pieces of the next are on their way into registers. Without a cap
+// a row is summed, the first packs of the next are on their way into registers. Without a cap
 // there are two exponentials per element: bound by bandwidth. With a cap there are three operations
 // of the special function unit, 16 a clock: about as long as bf16 takes to come and go. A row that
 // does not fit is read twice, and its values computed twice.
 template <class T, class Softmax, bool kKept, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads, 1)
     cross_entropy_kernel(T* logits, const Problem p) {
-  extern __shared__ float4 kept[];
+  float4* const kept = shared_memory<float4>();
   __shared__ float at_target[2];  // the row's and the one before's, which threads may still read
-  const int first = static_cast<int>(threadIdx.x) * kPiece;
-  const int stride = static_cast<int>(blockDim.x) * kPiece;
+  const int first = static_cast<int>(threadIdx.x) * kPack;
+  const int stride = static_cast<int>(blockDim.x) * kPack;
   const std::int64_t begin = std::int64_t{blockIdx.x} * kRowsPerBlock;
   const std::int64_t end = min(begin + kRowsPerBlock, p.n);
   int parity = 0;
@@ -226,10 +226,10 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   std::int64_t wrong = -1;  // a row whose target is; one thread says so at the end
 
   constexpr int kHeld = kAligned ? kAhead<T> : 0;  // rows of odd lengths are not worth registers
-  Piece<T> ahead[kHeld > 0 ? kHeld : 1];
+  RawPack<T> ahead[kHeld > 0 ? kHeld : 1];
   const auto fetch = [&](std::int64_t row, int k) {
     if (const int column = first + k * stride; column < p.vocab && row < end)
-      ahead[k] = load_piece<kAligned>(logits + row * p.padded, column, p.padded);
+      ahead[k] = load_raw<kAligned>(logits + row * p.padded, column, p.padded);
   };
 #pragma unroll
   for (int k = 0; k < kHeld; ++k)
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       if (threadIdx.x == 0) p.losses[row] = 0.0F;
       if (p.write_gradient)
         for (int column = first; column < p.padded; column += stride)
-          store_piece<kAligned>(x, column, Pack<kPiece>{}, p.padded);
+          store_pack<kAligned>(x, column, Pack<kPack>{}, p.padded);
 #pragma unroll
       for (int k = 0; k < kHeld; ++k)
         fetch(row + 1, k);
@@ -252,14 +252,14 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     }
 
     Softmax softmax(p);
-    const auto add = [&](const Piece<T>& piece, int column, int k) {
-      const Pack<kPiece> logit = widen(piece);
+    const auto add = [&](const RawPack<T>& raw, int column, int k) {
+      const Pack<kPack> logit = widen(raw);
 #pragma unroll
-      for (int j = 0; j < kPiece; ++j)
+      for (int j = 0; j < kPack; ++j)
         if (column + j == target) at_target[parity] = softmax.mark(logit.v[j]);
-      const Pack<kPiece> values = column + kPiece <= p.vocab
-                                      ? softmax.template add<true>(logit, kPiece)
-                                      : softmax.template add<false>(logit, p.vocab - column);
+      const Pack<kPack> values = column + kPack <= p.vocab
+                                     ? softmax.template add<true>(logit, kPack)
+                                     : softmax.template add<false>(logit, p.vocab - column);
       if (kKept && p.write_gradient) {
         float4* to = kept + 2 * k * blockDim.x + threadIdx.x;
         to[0] = make_float4(values.v[0], values.v[1], values.v[2], values.v[3]);
@@ -269,12 +269,12 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 #pragma unroll
     for (int k = 0; k < kHeld; ++k)
       if (const int column = first + k * stride; column < p.vocab) {
-        const Piece<T> piece = ahead[k];
+        const RawPack<T> raw = ahead[k];
         fetch(row + 1, k);
-        add(piece, column, k);
+        add(raw, column, k);
       }
     for (int k = kHeld; first + k * stride < p.vocab; ++k)
-      add(load_piece<kAligned>(x, first + k * stride, p.padded), first + k * stride, k);
+      add(load_raw<kAligned>(x, first + k * stride, p.padded), first + k * stride, k);
 
     softmax.finish();
     const float mark = at_target[parity];
@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     if (!p.write_gradient) continue;
     for (int k = 0; first + k * stride < p.padded; ++k) {
       const int column = first + k * stride;
-      Pack<kPiece> gradient{};
+      Pack<kPack> gradient{};
       if (column < p.vocab) {
         if constexpr (kKept) {
           const float4* from = kept + 2 * k * blockDim.x + threadIdx.x;
@@ -296,16 +296,16 @@ __global__ void __launch_bounds__(kMostThreads, 1)
         } else {
           Softmax again(p);  // its sum is not used
           gradient =
-              again.template add<true>(widen(load_piece<kAligned>(x, column, p.padded)), kPiece);
+              again.template add<true>(widen(load_raw<kAligned>(x, column, p.padded)), kPack);
         }
 #pragma unroll
-        for (int j = 0; j < kPiece; ++j) {
+        for (int j = 0; j < kPack; ++j) {
           float g = softmax.gradient(gradient.v[j]);
           if (column + j == target) g = softmax.less_target(g, mark);
           gradient.v[j] = column + j < p.vocab ? g : 0.0F;
         }
       }
-      store_piece<kAligned>(x, column, gradient, p.padded);
+      store_pack<kAligned>(x, column, gradient, p.padded);
     }
   }
   if (wrong >= 0) stop_at_index("cross_entropy: target", p.targets[wrong], wrong, -1, p.vocab);
@@ -313,11 +313,10 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 
 template <class T, class Softmax>
 void launch_cross_entropy(NativeStream stream, T* logits, const Problem& p) {
-  const std::int64_t pieces = ceil_div(p.padded, kPiece);
-  const std::int64_t threads =
-      std::min<std::int64_t>(ceil_div(pieces, kWarp) * kWarp, kMostThreads);
+  const std::int64_t packs = ceil_div(p.padded, kPack);
+  const std::int64_t threads = std::min<std::int64_t>(ceil_div(packs, kWarp) * kWarp, kMostThreads);
   const std::int64_t bytes =
-      ceil_div(pieces, threads) * threads * kPiece * std::int64_t{sizeof(float)};
+      ceil_div(packs, threads) * threads * kPack * std::int64_t{sizeof(float)};
   const bool aligned = vectors_fit<BF16>(p.padded, {logits});
   const auto keeping = cross_entropy_kernel<T, Softmax, true, true>;
   const bool fits = aligned && bytes <= most_shared_bytes(keeping);
@@ -349,36 +348,23 @@ void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
 
 // Element-wise (elementwise.h), for sampling: 2 sizeof(T) bytes per element; tanhf's some 20
 // instructions are about as long.
-template <class T>
 struct SoftCap {
   static constexpr int kPacks = 2;
-  T* logits;
   float cap, inverse_cap;
-
-  template <int N>
-  __device__ __forceinline__ Pack<N> load(std::int64_t i) const {
-    return cuda::load<N>(logits + i);
-  }
-  template <int N>
-  __device__ __forceinline__ void finish(std::int64_t i, Pack<N> values) const {
-#pragma unroll
-    for (float& v : values.v)
-      v = cap * tanhf(v * inverse_cap);
-    store(logits + i, values);
+  __device__ __forceinline__ float operator()(float x) const {
+    return cap * tanhf(x * inverse_cap);
   }
 };
 
 void soft_cap(NativeStream stream, const SoftCapArgs& args) {
   if (args.softcap <= 0.0F) return;
   dispatch(args.logits.dtype, [&]<class T>() {
-    const SoftCap<T> body{args.logits.as<T>(), args.softcap, 1.0F / args.softcap};
-    with_width<T>(vectors_fit<T>(0, {body.logits}),
-                  [&]<int N>() { launch_elementwise<N>(stream, body, args.logits.numel()); });
+    launch_map(stream, args.logits.numel(), SoftCap{args.softcap, 1.0F / args.softcap},
+               args.logits.as<T>(), args.logits.as<T>());
   });
 }
 
-const KernelRegistration<CrossEntropyArgs> cross_entropy_registration(&cross_entropy);
-const KernelRegistration<SoftCapArgs> soft_cap_registration(&soft_cap);
+const KernelRegistration registration(&cross_entropy, &soft_cap);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -1,15 +1,34 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "kernels/attention_choice.h"
-#include "kernels/cuda/attention_problem.h"
 #include "runtime/stream.h"
 
 // Attention through cuDNN, in bf16, for the sizes that it has kernels for. All functions say or
 // throw what is missing where the build or the machine has no cuDNN.
 namespace muo::cuda {
+
+// What a library's plans of attention are kept by.
+struct AttentionProblem {
+  std::int64_t b = 0, t = 0, heads = 0, kv_heads = 0, h = 0;
+  std::int64_t window = 0;  // at most t: a wider one hides nothing more
+  float scale = 1.0F;
+
+  friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
+};
+
+inline AttentionProblem problem_of(const AttentionSize& size) {
+  return {.b = size.b,
+          .t = size.t,
+          .heads = size.heads,
+          .kv_heads = size.kv_heads,
+          .h = size.h,
+          .window = std::min(size.window, size.t),
+          .scale = size.scale};
+}
 
 // Empty if this build has cuDNN and it loads (it then stays loaded); else one line.
 const std::string& cudnn_missing();

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <type_traits>
 
 #include "runtime/cuda/vector.h"
 
@@ -14,10 +16,10 @@ __device__ __forceinline__ Pack<N> load_wide(const T* p) {
   Pack<N> out;
 #pragma unroll
   for (int i = 0; i < N; i += kStep) {
-    const Pack<kStep> part = load<kStep>(p + i);
+    const Pack<kStep> access = load<kStep>(p + i);
 #pragma unroll
     for (int j = 0; j < kStep; ++j)
-      out.v[i + j] = part.v[j];
+      out.v[i + j] = access.v[j];
   }
   return out;
 }
@@ -27,12 +29,17 @@ __device__ __forceinline__ void store_wide(T* p, const Pack<N>& x) {
   constexpr int kStep = N == 1 ? 1 : kWidth<T>;
 #pragma unroll
   for (int i = 0; i < N; i += kStep) {
-    Pack<kStep> part;
+    Pack<kStep> access;
 #pragma unroll
     for (int j = 0; j < kStep; ++j)
-      part.v[j] = x.v[i + j];
-    store(p + i, part);
+      access.v[j] = x.v[i + j];
+    store(p + i, access);
   }
+}
+
+// PyTorch's lerp, whose form depends on the weight.
+__device__ __forceinline__ float lerp(float a, float b, float weight) {
+  return weight < 0.5F ? fmaf(weight, b - a, a) : fmaf(weight - 1.0F, b - a, b);
 }
 
 inline constexpr int kElementwiseThreads = 256;
@@ -63,12 +70,59 @@ __global__ void __launch_bounds__(kElementwiseThreads)
       body.template finish<1>(i, body.template load<1>(i));
 }
 
-// N is 1, or what all of the body's tensors, at 16-byte addresses, take as a pack.
-template <int N, class Body>
-void launch_elementwise(NativeStream stream, const Body& body, std::int64_t n) {
+// T is the narrowest type of the body's tensors, which begin at `addresses`; null: not given. A
+// pack is one 16-byte access of T where all addresses allow that.
+template <class T, class Body>
+void launch_elementwise(NativeStream stream, const Body& body, std::int64_t n,
+                        std::initializer_list<const void*> addresses) {
   if (n == 0) return;
-  launch(elementwise_kernel<N, Body>, blocks_for(n / N, kElementwiseThreads * Body::kPacks),
-         kElementwiseThreads, 0, stream, body, n);
+  with_width<T>(vectors_fit<T>(0, addresses), [&]<int N>() {
+    launch(elementwise_kernel<N, Body>, blocks_for(n / N, kElementwiseThreads * Body::kPacks),
+           kElementwiseThreads, 0, stream, body, n);
+  });
+}
+
+// to[i] = f(from[0][i], from[1][i]), or of one argument, all in fp32. `F` is plain data with that
+// function, for the device, and kPacks.
+template <class F, class To, class From, int kInputs>
+struct Map {
+  static constexpr int kPacks = F::kPacks;
+  F f;
+  To* to;
+  const From* from[kInputs];
+
+  template <int N>
+  struct Inputs {
+    Pack<N> of[kInputs];
+  };
+  template <int N>
+  __device__ __forceinline__ Inputs<N> load(std::int64_t i) const {
+    Inputs<N> x;
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k)
+      x.of[k] = load_wide<N>(from[k] + i);
+    return x;
+  }
+  template <int N>
+  __device__ __forceinline__ void finish(std::int64_t i, const Inputs<N>& x) const {
+    Pack<N> y;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      if constexpr (kInputs == 1)
+        y.v[j] = f(x.of[0].v[j]);
+      else
+        y.v[j] = f(x.of[0].v[j], x.of[1].v[j]);
+    store_wide(to + i, y);
+  }
+};
+
+template <class F, class To, class From, class... Others>
+void launch_map(NativeStream stream, std::int64_t n, const F& f, To* to, const From* from,
+                const Others*... others) {
+  using Narrowest = std::conditional_t<(sizeof(To) < sizeof(From)), To, From>;
+  launch_elementwise<Narrowest>(stream,
+                                Map<F, To, From, 1 + sizeof...(Others)>{f, to, {from, others...}},
+                                n, {to, from, others...});
 }
 
 }  // namespace muo::cuda

@@ -1,5 +1,5 @@
-#include "kernels/cuda/block.h"
-#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
 #include "kernels/fingerprint.h"
 #include "kernels/operation.h"
 #include "runtime/cuda/vector.h"
@@ -20,9 +20,9 @@ __device__ __forceinline__ Hash mix(Hash z) {
 __device__ __forceinline__ std::uint32_t bits_of(BF16 x) { return x.bits; }
 __device__ __forceinline__ std::uint32_t bits_of(float x) { return __float_as_uint(x); }
 
-__device__ __forceinline__ Hash hash(std::uint32_t bits, std::int64_t place) {
+__device__ __forceinline__ Hash hash(std::uint32_t bits, std::int64_t index) {
   constexpr Hash kGoldenRatio = 0x9E3779B97F4A7C15ULL;
-  return mix(bits + (static_cast<Hash>(place) + 1) * kGoldenRatio);
+  return mix(bits + (static_cast<Hash>(index) + 1) * kGoldenRatio);
 }
 
 __global__ void clear_kernel(Hash* out) { *out = 0; }
@@ -72,7 +72,7 @@ void fingerprint(NativeStream stream, const FingerprintArgs& args) {
   });
 }
 
-const KernelRegistration<FingerprintArgs> registration(&fingerprint);
+const KernelRegistration registration(&fingerprint);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -5,13 +5,7 @@
 // of seven are spent on that, and no atomics and no partial sums are needed.
 namespace muo::cuda {
 
-MUO_DYNAMIC_SHARED(unsigned char, flash_backward_shared)
-
-// Here, as g++ 12 takes such a declaration in an unnamed namespace for one that is initialised.
-static __device__ __forceinline__ std::byte* shared_memory() {
-  extern __shared__ __align__(128) unsigned char flash_backward_shared[];
-  return reinterpret_cast<std::byte*>(flash_backward_shared);
-}
+MUO_SHARED_MEMORY
 
 namespace {
 
@@ -20,17 +14,7 @@ using flash::Geometry;
 using flash::Operand;
 using flash::Tile;
 
-struct Backward {
-  BF16* dq;
-  BF16* dk;
-  BF16* dv;
-  const BF16* dout;
-  const float* lse;
-  const float* dots;  // of dout and out, (b, heads, t)
-  const BF16* q;
-  const BF16* k;
-  const BF16* v;
-  Geometry g;
+struct Backward : AttentionGradients<BF16, int> {
   float per_scale;  // 1 / scale
   int blocks;       // of keys or of queries
 };
@@ -47,7 +31,7 @@ __device__ __forceinline__ float probability(float score, float scale, float lse
 template <int R, int N>
 __device__ __forceinline__ void begin_at(Accumulators<R, N>& sums, const float* numbers,
                                          float factor) {
-  const int column = flash::lane_id() % 4 * 2;
+  const int column = lane_id() % 4 * 2;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const float2 pair = *reinterpret_cast<const float2*>(numbers + 8 * n + column);
@@ -88,7 +72,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
   const int kv_head = static_cast<int>(blockIdx.x) / p.blocks % kv_heads;
   const int row = static_cast<int>(blockIdx.x) / p.blocks / kv_heads;
 
-  std::byte* const shared = shared_memory();
+  std::byte* const shared = shared_memory<std::byte>();
   const Tile<D> keys(shared);
   const Tile<D> values(shared + S::kKeys * Tile<D>::kRowBytes);
   std::byte* const stages = shared + 2 * S::kKeys * Tile<D>::kRowBytes;
@@ -117,8 +101,8 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
     const int which = static_cast<int>(threadIdx.x) / S::kStage;
     const int i = static_cast<int>(threadIdx.x) % S::kStage;
     const bool inside = query + i < g.t;
-    const float* from = (which == 0 ? p.lse : p.dots) +
-                        (std::int64_t{batch_row} * g.heads + head) * g.t + (inside ? query + i : 0);
+    const float* from =
+        (which == 0 ? p.lse : p.dots) + g.row_offset(batch_row, head) + (inside ? query + i : 0);
     copy_async_4(shared_address(numbers(step, which) + i), from, inside);
     copy_async_commit();
   };
@@ -146,37 +130,28 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
     }
     if (head < heads_end) fetch(step + 1, head, first_query);
 #pragma unroll 1
-    for (int part = 0; part < S::kStage; part += S::kQueries) {
-      const int query = here + part;
+    for (int offset = 0; offset < S::kStage; offset += S::kQueries) {
+      const int query = here + offset;
       if (query + S::kQueries - 1 < low || query > high + g.window) continue;
       Accumulators<kRowTiles, kColumns> probabilities;
-      begin_at<kRowTiles>(probabilities, numbers(step, 0) + part, -p.per_scale);
-      flash::add_rows<kRowTiles, kColumns, D>(probabilities, keys, own, stage(step, 0), part);
+      begin_at<kRowTiles>(probabilities, numbers(step, 0) + offset, -p.per_scale);
+      flash::add_rows<kRowTiles, kColumns, D>(probabilities, keys, own, stage(step, 0), offset);
       if (query < high || query + S::kQueries - 1 > low + g.window)
         flash::mask<false>(probabilities, g, low, query);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-        for (int n = 0; n < kColumns; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            probabilities.x[r][n][e] =
-                exp2_approximate(g.scale * flash::kLog2E * probabilities.x[r][n][e]);
+      probabilities.each([&](int r, int n, int e) {
+        float& x = probabilities.x[r][n][e];
+        x = exp2_approximate(g.scale * kLog2E * x);
+      });
       flash::add_product<kRowTiles, kColumns / 2, D>(dv, flash::operand(probabilities),
-                                                     stage(step, 1), part);
+                                                     stage(step, 1), offset);
 
       Accumulators<kRowTiles, kColumns> gradients;
-      begin_at<kRowTiles>(gradients, numbers(step, 1) + part, -1.0F);
-      flash::add_rows<kRowTiles, kColumns, D>(gradients, values, own, stage(step, 1), part);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-        for (int n = 0; n < kColumns; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            gradients.x[r][n][e] *= probabilities.x[r][n][e];
+      begin_at<kRowTiles>(gradients, numbers(step, 1) + offset, -1.0F);
+      flash::add_rows<kRowTiles, kColumns, D>(gradients, values, own, stage(step, 1), offset);
+      gradients.each(
+          [&](int r, int n, int e) { gradients.x[r][n][e] *= probabilities.x[r][n][e]; });
       flash::add_product<kRowTiles, kColumns / 2, D>(dk, flash::operand(gradients), stage(step, 0),
-                                                     part);
+                                                     offset);
     }
   }
 
@@ -212,7 +187,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
   const int row = static_cast<int>(blockIdx.x) / p.blocks / g.heads;
   const std::int64_t kv_offset = g.kv_offset(row, head / g.group);
 
-  std::byte* const shared = shared_memory();
+  std::byte* const shared = shared_memory<std::byte>();
   const Tile<D> queries(shared);
   const Tile<D> douts(shared + S::kQueries * Tile<D>::kRowBytes);
   const auto stage = [&](int tile, int which) {
@@ -238,15 +213,12 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
 
   float exponents[kRowTiles][2];
   float dots[kRowTiles][2];
-#pragma unroll
-  for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int query = low + 16 * r + 8 * half + flash::lane_id() / 4;
-      const std::int64_t at = (std::int64_t{row} * g.heads + head) * g.t + min(query, g.t - 1);
-      exponents[r][half] = p.lse[at] * flash::kLog2E;
-      dots[r][half] = p.dots[at];
-    }
+  flash::for_rows<kRowTiles>([&](int r, int half) {
+    const int query = low + 16 * r + 8 * half + lane_id() / 4;
+    const std::int64_t at = g.row_offset(row, head) + min(query, g.t - 1);
+    exponents[r][half] = p.lse[at] * kLog2E;
+    dots[r][half] = p.dots[at];
+  });
   Accumulators<kRowTiles, D / 8> dq;
   dq.clear();
 #pragma unroll 1
@@ -255,28 +227,24 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
     __syncthreads();  // this tile is there, and nobody needs the one before
     if (tile + 1 < end) fetch(tile + 1);
 #pragma unroll 1
-    for (int part = 0; part < S::kStage; part += S::kKeys) {
-      const int key = tile * S::kStage + part;
+    for (int offset = 0; offset < S::kStage; offset += S::kKeys) {
+      const int key = tile * S::kStage + offset;
       if (key > high || key + S::kKeys - 1 < low - g.window) continue;
       Accumulators<kRowTiles, kColumns> probabilities;
       probabilities.clear();
-      flash::add_rows<kRowTiles, kColumns, D>(probabilities, queries, own, stage(tile, 0), part);
+      flash::add_rows<kRowTiles, kColumns, D>(probabilities, queries, own, stage(tile, 0), offset);
       if (key + S::kKeys - 1 > low || key < high - g.window)
         flash::mask<true>(probabilities, g, low, key);
       Accumulators<kRowTiles, kColumns> gradients;
       gradients.clear();
-      flash::add_rows<kRowTiles, kColumns, D>(gradients, douts, own, stage(tile, 1), part);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-        for (int n = 0; n < kColumns; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            gradients.x[r][n][e] = probability(probabilities.x[r][n][e], g.scale * flash::kLog2E,
-                                               exponents[r][e / 2]) *
-                                   (gradients.x[r][n][e] - dots[r][e / 2]);
+      flash::add_rows<kRowTiles, kColumns, D>(gradients, douts, own, stage(tile, 1), offset);
+      gradients.each([&](int r, int n, int e) {
+        float& x = gradients.x[r][n][e];
+        x = probability(probabilities.x[r][n][e], g.scale * kLog2E, exponents[r][e / 2]) *
+            (x - dots[r][e / 2]);
+      });
       flash::add_product<kRowTiles, kColumns / 2, D>(dq, flash::operand(gradients), stage(tile, 0),
-                                                     part);
+                                                     offset);
     }
   }
   flash::write_rows<kRowTiles, D>(dq, queries, own, p.dq + g.offset(row, head), g.stride(), low,
@@ -287,20 +255,9 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
 
 void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
   attention_dots(stream, args);
-  Backward p{.dq = args.dq.as<BF16>(),
-             .dk = args.dk.as<BF16>(),
-             .dv = args.dv.as<BF16>(),
-             .dout = args.dout.as<BF16>(),
-             .lse = args.lse.as<float>(),
-             .dots = args.workspace.as<float>(),
-             .q = args.q.as<BF16>(),
-             .k = args.k.as<BF16>(),
-             .v = args.v.as<BF16>(),
-             .g = flash::geometry_of(args),
-             .per_scale = 1.0F / args.scale,
-             .blocks = 0};
+  Backward p{AttentionGradients<BF16, int>::of(args), 1.0F / args.scale, 0};
   const std::int64_t b = args.q.shape[0], heads = args.q.shape[2], kv_heads = args.k.shape[2];
-  flash::with_head_size(p.g.h, [&]<int D>() {
+  flash::with_tile(p.g.h, [&]<int D>() {
     p.blocks = static_cast<int>(ceil_div(p.g.t, KeyShape<D>::kKeys));
     launch(flash_keys_kernel<D>, static_cast<unsigned>(p.blocks * b * kv_heads), flash::kThreads,
            KeyShape<D>::kShared, stream, p);

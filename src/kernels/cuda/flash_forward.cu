@@ -3,13 +3,7 @@
 
 namespace muo::cuda {
 
-MUO_DYNAMIC_SHARED(unsigned char, flash_forward_shared)
-
-// Here, as g++ 12 takes such a declaration in an unnamed namespace for one that is initialised.
-static __device__ __forceinline__ std::byte* shared_memory() {
-  extern __shared__ __align__(128) unsigned char flash_forward_shared[];
-  return reinterpret_cast<std::byte*>(flash_forward_shared);
-}
+MUO_SHARED_MEMORY
 
 namespace {
 
@@ -40,44 +34,35 @@ struct Softmax {
 template <int N, int D>
 __device__ __forceinline__ void update(Softmax& softmax, Accumulators<kRowTiles, N>& scores,
                                        Accumulators<kRowTiles, D / 8>& out, float scale) {
+  flash::for_rows<kRowTiles>([&](int r, int half) {
+    const float before = softmax.maximum[r][half];
+    float highest = before;
 #pragma unroll
-  for (int r = 0; r < kRowTiles; ++r)
+    for (int n = 0; n < N; ++n)
+      highest = fmaxf(highest, fmaxf(scores.x[r][n][2 * half], scores.x[r][n][2 * half + 1]));
+    highest = flash::row_max(highest);
+    const float origin = highest == -INFINITY ? 0.0F : highest * scale;
+    const float factor = exp2_approximate(fmaf(before, scale, -origin));
+    float sum = softmax.sum[r][half] * factor;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float before = softmax.maximum[r][half];
-      float highest = before;
+    for (int n = 0; n < N; ++n)
 #pragma unroll
-      for (int n = 0; n < N; ++n)
-        highest = fmaxf(highest, fmaxf(scores.x[r][n][2 * half], scores.x[r][n][2 * half + 1]));
-      highest = flash::row_max(highest);
-      const float origin = highest == -INFINITY ? 0.0F : highest * scale;
-      const float factor = exp2_approximate(fmaf(before, scale, -origin));
-      float sum = softmax.sum[r][half] * factor;
+      for (int e = 2 * half; e < 2 * half + 2; ++e) {
+        const float p = exp2_approximate(fmaf(scores.x[r][n][e], scale, -origin));
+        scores.x[r][n][e] = p;
+        sum += p;
+      }
 #pragma unroll
-      for (int n = 0; n < N; ++n)
+    for (int n = 0; n < D / 8; ++n)
 #pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const float p = exp2_approximate(fmaf(scores.x[r][n][e], scale, -origin));
-          scores.x[r][n][e] = p;
-          sum += p;
-        }
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e)
-          out.x[r][n][e] *= factor;
-      softmax.maximum[r][half] = highest;
-      softmax.sum[r][half] = sum;
-    }
+      for (int e = 2 * half; e < 2 * half + 2; ++e)
+        out.x[r][n][e] *= factor;
+    softmax.maximum[r][half] = highest;
+    softmax.sum[r][half] = sum;
+  });
 }
 
-struct Forward {
-  BF16* out;
-  float* lse;
-  const BF16* q;
-  const BF16* k;
-  const BF16* v;
-  Geometry g;
+struct Forward : AttentionTensors<BF16, int> {
   int blocks;  // of queries
 };
 
@@ -96,7 +81,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
   const int row = static_cast<int>(blockIdx.x) / p.blocks / g.heads;
   const std::int64_t kv_offset = g.kv_offset(row, head / g.group);
 
-  std::byte* const shared = shared_memory();
+  std::byte* const shared = shared_memory<std::byte>();
   const Tile<D> queries(shared);
   const auto stage = [&](int tile, int which) {
     constexpr int kBytes = kStage * Tile<D>::kRowBytes;
@@ -121,13 +106,10 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
   Accumulators<kRowTiles, D / 8> out;
   out.clear();
   Softmax softmax;
-#pragma unroll
-  for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      softmax.maximum[r][half] = -INFINITY;
-      softmax.sum[r][half] = 0.0F;
-    }
+  flash::for_rows<kRowTiles>([&](int r, int half) {
+    softmax.maximum[r][half] = -INFINITY;
+    softmax.sum[r][half] = 0.0F;
+  });
 
 #pragma unroll 1
   for (int tile = begin; tile < end; ++tile) {
@@ -135,30 +117,26 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
     __syncthreads();  // this tile is there, and nobody needs the one before
     if (tile + 1 < end) fetch(tile + 1);
 #pragma unroll 1
-    for (int part = 0; part < kStage; part += kKeys<D>) {
-      const int key = tile * kStage + part;
+    for (int offset = 0; offset < kStage; offset += kKeys<D>) {
+      const int key = tile * kStage + offset;
       if (key > high || key + kKeys<D> - 1 < low - g.window) continue;
       Accumulators<kRowTiles, kKeys<D> / 8> scores;
       scores.clear();
-      flash::add_rows<kRowTiles, kKeys<D> / 8, D>(scores, queries, own, stage(tile, 0), part);
+      flash::add_rows<kRowTiles, kKeys<D> / 8, D>(scores, queries, own, stage(tile, 0), offset);
       if (key + kKeys<D> - 1 > low || key < high - g.window) flash::mask<true>(scores, g, low, key);
-      update<kKeys<D> / 8, D>(softmax, scores, out, g.scale * flash::kLog2E);
+      update<kKeys<D> / 8, D>(softmax, scores, out, g.scale * kLog2E);
       flash::add_product<kRowTiles, kKeys<D> / 16, D>(out, flash::operand(scores), stage(tile, 1),
-                                                      part);
+                                                      offset);
     }
   }
 
-#pragma unroll
-  for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float& sum = softmax.sum[r][half];
-      sum = flash::row_sum(sum);
-      const int query = low + 16 * r + 8 * half + flash::lane_id() / 4;
-      if (flash::lane_id() % 4 == 0 && query < g.t)
-        p.lse[(std::int64_t{row} * g.heads + head) * g.t + query] =
-            fmaf(softmax.maximum[r][half], g.scale, logf(sum));
-    }
+  flash::for_rows<kRowTiles>([&](int r, int half) {
+    float& sum = softmax.sum[r][half];
+    sum = flash::row_sum(sum);
+    const int query = low + 16 * r + 8 * half + lane_id() / 4;
+    if (lane_id() % 4 == 0 && query < g.t)
+      p.lse[g.row_offset(row, head) + query] = fmaf(softmax.maximum[r][half], g.scale, logf(sum));
+  });
   flash::write_rows<kRowTiles, D>(out, queries, own, p.out + g.offset(row, head), g.stride(), low,
                                   g.t, g.h,
                                   [&](int r, int half) { return 1.0F / softmax.sum[r][half]; });
@@ -167,19 +145,12 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
 }  // namespace
 
 void flash_attention(NativeStream stream, const AttentionArgs& args) {
-  const Geometry g = flash::geometry_of(args);
-  const std::int64_t blocks = ceil_div(g.t, kQueries);
-  flash::with_head_size(g.h, [&]<int D>() {
+  const Forward p{AttentionTensors<BF16, int>::of(args),
+                  static_cast<int>(ceil_div(args.q.shape[1], kQueries))};
+  flash::with_tile(p.g.h, [&]<int D>() {
     launch(flash_forward_kernel<D>,
-           static_cast<unsigned>(blocks * args.q.shape[0] * args.q.shape[2]), flash::kThreads,
-           kSharedBytes<D>, stream,
-           Forward{.out = args.out.as<BF16>(),
-                   .lse = args.lse.as<float>(),
-                   .q = args.q.as<BF16>(),
-                   .k = args.k.as<BF16>(),
-                   .v = args.v.as<BF16>(),
-                   .g = g,
-                   .blocks = static_cast<int>(blocks)});
+           static_cast<unsigned>(p.blocks * args.q.shape[0] * args.q.shape[2]), flash::kThreads,
+           kSharedBytes<D>, stream, p);
   });
 }
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/flash.h"
+#include "kernels/cuda/rows.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/ptx.h"
 #include "runtime/cuda/vector.h"
@@ -13,27 +15,7 @@ namespace muo::cuda::flash {
 
 inline constexpr int kWarps = 4;
 inline constexpr int kThreads = 32 * kWarps;
-inline constexpr float kLog2E = 1.44269504088896340736F;
-
-// What a kernel needs to know of the problem. Lengths are of elements.
-struct Geometry {
-  int t, heads, group, h;  // `group` query heads share a key-value head
-  int window;              // at most t
-  float scale;             // above 0
-
-  __device__ __forceinline__ std::int64_t stride() const { return std::int64_t{heads} * h; }
-  __device__ __forceinline__ std::int64_t kv_stride() const { return stride() / group; }
-  // Where row 0 of a head begins.
-  __device__ __forceinline__ std::int64_t offset(int row, int head) const {
-    return row * t * stride() + std::int64_t{head} * h;
-  }
-  __device__ __forceinline__ std::int64_t kv_offset(int row, int kv_head) const {
-    return row * t * kv_stride() + std::int64_t{kv_head} * h;
-  }
-  __device__ __forceinline__ bool visible(int query, int key) const {
-    return static_cast<unsigned>(query - key) <= static_cast<unsigned>(window);
-  }
-};
+using Geometry = AttentionGeometry<int>;  // scale is above 0
 
 // Rows of D bf16 in shared memory, without padding: the 16-byte chunks of a row are permuted in
 // groups of eight or four by its number, such that the eight rows of a matrix that is loaded lie in
@@ -53,7 +35,7 @@ struct Tile {
     const int twist = kGroup == 8 ? row % 8 : row / 2 % 4;
     return row * kRowBytes + (chunk ^ twist) * 16;
   }
-  // Where a lane's part of a matrix is, `rows` and `chunks` behind one whose offset is `lane`, of
+  // Where what a lane has of a matrix is, `rows` and `chunks` behind one whose offset is `lane`, of
   // chunk 0 or 1. Few values of `lane ^ ...` exist; all else are constants of the instruction.
   static __device__ __forceinline__ int step(int lane, int rows, int chunks) {
     return (lane ^ chunks % kGroup * 16) + (chunks / kGroup * kGroup * 16) + rows * kRowBytes;
@@ -66,7 +48,7 @@ struct Tile {
 // Starts copies of rows [first, first + kRows) of a head into a tile, by the whole block; row 0 is
 // `offset` elements behind `from`, apart so that tensors of one shape share it. Rows from
 // t on and columns from h on become zeros. A thread has one chunk of every kStep-th row; as that is
-// a multiple of eight, all its places in the tile are one and constants.
+// a multiple of eight, all its offsets in the tile are one and constants.
 template <int kRows, int D>
 __device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, std::int64_t offset,
                                           std::int64_t stride, int first, int t, int h) {
@@ -76,12 +58,12 @@ __device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, s
   const int row = static_cast<int>(threadIdx.x) / kAcross;
   const int chunk = static_cast<int>(threadIdx.x) % kAcross;
   if (kAcross > Tile<D>::kChunks && chunk >= Tile<D>::kChunks) return;
-  const SharedAddress place = to.address + Tile<D>::offset(row, chunk);
+  const SharedAddress target = to.address + Tile<D>::offset(row, chunk);
   const BF16* source = from + (offset + (first + row) * stride + chunk * 8);
   const int rows = chunk * 8 < h ? t - first - row : 0;
 #pragma unroll
   for (int n = 0; n < kRows; n += kStep) {
-    copy_async_16(place + n * Tile<D>::kRowBytes, source, n < rows);
+    copy_async_16(target + n * Tile<D>::kRowBytes, source, n < rows);
     source += kStep * stride;
   }
 }
@@ -92,16 +74,31 @@ template <int R, int N>
 struct Accumulators {
   float x[R][N][4];
 
-  __device__ __forceinline__ void clear() {
+  // body(r, n, e) for every number of the lane.
+  template <class Body>
+  static __device__ __forceinline__ void each(const Body& body) {
 #pragma unroll
     for (int r = 0; r < R; ++r)
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          x[r][n][e] = 0.0F;
+          body(r, n, e);
+  }
+  __device__ __forceinline__ void clear() {
+    each([this](int r, int n, int e) { x[r][n][e] = 0.0F; });
   }
 };
+
+// body(r, half) for each of the lane's rows: 8 half + lane / 4 of tile r.
+template <int R, class Body>
+__device__ __forceinline__ void for_rows(const Body& body) {
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      body(r, half);
+}
 
 // Left operands of 16 R rows and 16 K columns.
 template <int R, int K>
@@ -109,7 +106,6 @@ struct Operand {
   std::uint32_t x[R][K][4];
 };
 
-__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 // Through a shuffle, so that ptxas knows that it is the same for all lanes, and keeps what depends
 // on it in the warp's registers.
 __device__ __forceinline__ int warp_id() {
@@ -152,15 +148,10 @@ __device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Geometry&
   compute_here(lane);
   row += lane / 4;
   column += lane % 4 * 2;
-#pragma unroll
-  for (int r = 0; r < R; ++r)
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int x = row + 16 * r + e / 2 * 8, y = column + 8 * n + e % 2;
-        if (!(kRowsAreQueries ? g.visible(x, y) : g.visible(y, x))) scores.x[r][n][e] = -INFINITY;
-      }
+  scores.each([&](int r, int n, int e) {
+    const int x = row + 16 * r + e / 2 * 8, y = column + 8 * n + e % 2;
+    if (!(kRowsAreQueries ? g.visible(x, y) : g.visible(y, x))) scores.x[r][n][e] = -INFINITY;
+  });
 }
 
 // sums += left right, where `right` has 16 K rows from `first` on.
@@ -216,17 +207,14 @@ __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, c
                                            int h, const Factor& factor) {
   constexpr int kChunks = Tile<D>::kChunks;
   __syncwarp();
+  for_rows<R>([&](int r, int half) {
+    const float f = factor(r, half);
+    const int row = own + 16 * r + 8 * half + lane_id() / 4;
 #pragma unroll
-  for (int r = 0; r < R; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float f = factor(r, half);
-      const int row = own + 16 * r + 8 * half + lane_id() / 4;
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n)
-        *reinterpret_cast<std::uint32_t*>(tile.data + Tile<D>::offset(row, n) + lane_id() % 4 * 4) =
-            round_pair(sums.x[r][n][2 * half] * f, sums.x[r][n][2 * half + 1] * f);
-    }
+    for (int n = 0; n < D / 8; ++n)
+      *reinterpret_cast<std::uint32_t*>(tile.data + Tile<D>::offset(row, n) + lane_id() % 4 * 4) =
+          round_pair(sums.x[r][n][2 * half] * f, sums.x[r][n][2 * half + 1] * f);
+  });
   __syncwarp();
 #pragma unroll
   for (int n = 0; n < 16 * R * kChunks / 32; ++n) {
@@ -240,22 +228,8 @@ __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, c
 
 // body.operator()<D>() with the narrowest tile that holds heads of size h.
 template <class Body>
-void with_head_size(std::int64_t h, const Body& body) {
-  if (h <= 32) return body.template operator()<32>();
-  if (h <= 64) return body.template operator()<64>();
-  if (h <= 96) return body.template operator()<96>();
-  body.template operator()<128>();
-}
-
-template <class Args>
-Geometry geometry_of(const Args& args) {
-  const Shape& q = args.q.shape;
-  return {.t = static_cast<int>(q[1]),
-          .heads = static_cast<int>(q[2]),
-          .group = static_cast<int>(q[2] / args.k.shape[2]),
-          .h = static_cast<int>(q[3]),
-          .window = static_cast<int>(std::min(args.window, q[1])),
-          .scale = args.scale};
+void with_tile(std::int64_t h, const Body& body) {
+  with_head_size<32, 64, 96, 128>(h, body);
 }
 
 }  // namespace muo::cuda::flash

@@ -1,8 +1,9 @@
 #include <algorithm>
 
-#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/index_check.h"
+#include "kernels/cuda/rows.h"
 #include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
 #include "kernels/gate.h"
 #include "kernels/operation.h"
 #include "runtime/cuda/vector.h"
@@ -10,10 +11,7 @@
 namespace muo::cuda {
 namespace {
 
-MUO_DYNAMIC_SHARED(double, gate_shared)
-
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / 32;
+MUO_SHARED_MEMORY
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
@@ -21,14 +19,14 @@ __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-
 // lanes go through the row, each taking every 32nd pack and the gate from the lane that has it.
 // Reads v and a row of the table, writes v: 3 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     value_embedding_kernel(T* __restrict__ v, float* __restrict__ gates, const T* __restrict__ x,
                            const T* __restrict__ weight, const T* __restrict__ table,
                            const std::int32_t* __restrict__ tokens, std::int64_t n,
                            std::int64_t vocab, std::int64_t c, int heads, int h, int g) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  const std::int64_t row = row_of_warp();
   if (row >= n) return;
-  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int lane = lane_id();
   const std::int32_t token = tokens[row];
   check_index(0 <= token && token < vocab, "embedding: token", token, row, 0, vocab);
   table += std::int64_t{token} * heads * h;
@@ -48,43 +46,44 @@ __global__ void __launch_bounds__(kThreads)
     for (int first = first_head * h; first < end; first += 32 * N) {
       const int i = first + lane * N;
       const float factor = __shfl_sync(kAllLanes, gate, min(i, end - 1) / h - first_head);
-      if (i < end) {
-        const Pack<N> entry = load<N>(table + i);
-        Pack<N> value = load<N>(v + i);
-#pragma unroll
-        for (int j = 0; j < N; ++j)
-          value.v[j] = fmaf(factor, entry.v[j], value.v[j]);
-        store(v + i, value);
-      }
+      if (i < end) store(v + i, add_scaled(factor, load<N>(table + i), load<N>(v + i)));
     }
   }
 }
 
 void value_embedding(NativeStream stream, const ValueEmbeddingArgs& args) {
-  const std::int64_t n = args.x.shape[0];
-  if (n == 0) return;
-  const std::int64_t heads = args.weight.shape[0];
+  const std::int64_t n = args.x.shape[0], heads = args.weight.shape[0];
   const std::int64_t h = args.table.shape[1] / heads;
-  dispatch(args.x.dtype, [&]<class T>() {
-    with_width<T>(vectors_fit<T>(h, {args.v.data, args.table.data}), [&]<int N>() {
-      launch(value_embedding_kernel<T, N>, blocks_for(n, kWarps), kThreads, 0, stream,
-             args.v.as<T>(), args.gates.as<float>(), args.x.as<T>(), args.weight.as<T>(),
-             args.table.as<T>(), args.tokens.as<std::int32_t>(), n, args.table.shape[0],
-             args.x.shape[1], static_cast<int>(heads), static_cast<int>(h),
-             static_cast<int>(args.weight.shape[1]));
-    });
+  dispatch_packs(args.x.dtype, h, {args.v.data, args.table.data}, [&]<class T, int N>() {
+    launch_rows(value_embedding_kernel<T, N>, stream, n, args.v.as<T>(), args.gates.as<float>(),
+                args.x.as<T>(), args.weight.as<T>(), args.table.as<T>(),
+                args.tokens.as<std::int32_t>(), n, args.table.shape[0], args.x.shape[1],
+                static_cast<int>(heads), static_cast<int>(h),
+                static_cast<int>(args.weight.shape[1]));
   });
 }
 
-// The backward kernels sum the gradients of the weights over rows, in fp64 like the host: each warp
-// over its rows in shared memory, the block over its warps, and finish_sums over the blocks.
-__device__ __forceinline__ void leave_sums(double* partials, const double* sums, int count,
-                                           int stride) {
+// The loop of the backward kernels: one warp per row, striding. They sum the gradients of weights
+// over rows, in fp64 like the host: each warp over its rows in shared memory, the block over its
+// warps, and finish_sums over the blocks. A warp has `doubles` of `shared`, of which the first
+// `count` are its sums; add(row, sums) adds a row to them.
+template <class Add>
+__device__ __forceinline__ void sum_rows(double* partials, double* shared, std::int64_t rows,
+                                         int count, int doubles, const Add& add) {
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  double* const sums = shared + warp * doubles;
+  for (int e = lane_id(); e < count; e += 32)
+    sums[e] = 0.0;
+  __syncwarp();
+  for (std::int64_t row = std::int64_t{blockIdx.x} * warps + warp; row < rows;
+       row += std::int64_t{gridDim.x} * warps)
+    add(row, sums);
   __syncthreads();
   for (int e = static_cast<int>(threadIdx.x); e < count; e += static_cast<int>(blockDim.x)) {
     double total = 0.0;
-    for (int warp = 0; warp < static_cast<int>(blockDim.x / 32); ++warp)
-      total += sums[warp * stride + e];
+    for (int w = 0; w < warps; ++w)
+      total += shared[w * doubles + e];
     partials[std::int64_t{e} * gridDim.x + blockIdx.x] = total;
   }
 }
@@ -96,8 +95,7 @@ struct PutSums {
   int split;
   bool accumulate;
   __device__ void operator()(int e, double total) const {
-    float* out = e < split ? first + e : second + (e - split);
-    *out = static_cast<float>(accumulate ? static_cast<double>(*out) + total : total);
+    put_float(e < split ? first + e : second + (e - split), total, accumulate);
   }
 };
 
@@ -115,26 +113,17 @@ struct ValueProblem {
 // channels of dx and to the warp's sums for dweight. Reads dv and a row of the table: 2 sizeof(T)
 // bytes per element, bound by bandwidth.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads, 8)
+__global__ void __launch_bounds__(kRowThreads, 8)
     value_embedding_backward_kernel(T* __restrict__ dx, const T* __restrict__ dv,
                                     const T* __restrict__ x, const T* __restrict__ weight,
                                     const T* __restrict__ table, const ValueProblem p) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int warp = static_cast<int>(threadIdx.x / 32);
-  const int warps = static_cast<int>(blockDim.x / 32);
-  const std::int64_t first_row = std::int64_t{blockIdx.x} * warps + warp;
-  const std::int64_t stride = std::int64_t{gridDim.x} * warps;
-  std::int64_t wrong = -1;  // a row whose token is; said at the end
+  const int lane = lane_id();
   const int packs_per_head = p.h / N;
   const int packs = p.heads * packs_per_head;
-  extern __shared__ double gate_shared[];
-  double* sums = gate_shared + warp * p.doubles_per_warp;      // (heads, g)
-  float* dz = reinterpret_cast<float*>(sums + p.heads * p.g);  // (heads)
-  float* dots = dz + p.heads;                                  // (packs)
-  for (int k = 0; k < p.heads; ++k)
-    for (int j = lane; j < p.g; j += 32)
-      sums[k * p.g + j] = 0.0;
-  for (std::int64_t row = first_row; row < p.n; row += stride) {
+  std::int64_t wrong = -1;                                // a row whose token is; said at the end
+  const auto add = [&](std::int64_t row, double* sums) {  // (heads, g)
+    float* dz = reinterpret_cast<float*>(sums + p.heads * p.g);  // (heads)
+    float* dots = dz + p.heads;                                  // (packs)
     std::int32_t token = p.tokens[row];
     if (token < 0 || token >= p.vocab) {
       wrong = row;
@@ -164,8 +153,8 @@ __global__ void __launch_bounds__(kThreads, 8)
       }
       dx[at] = from_float<T>(to_float(dx[at]) + sum);
     }
-  }
-  leave_sums(p.partials, gate_shared, p.heads * p.g, p.doubles_per_warp);
+  };
+  sum_rows(p.partials, shared_memory<double>(), p.n, p.heads * p.g, p.doubles_per_warp, add);
   if (wrong >= 0 && lane == 0)
     stop_at_index("embedding: token", p.tokens[wrong], wrong, 0, p.vocab);
 }
@@ -183,7 +172,7 @@ struct BackwardLaunch {
     const std::int64_t fit = most_shared_bytes(kernel) / (per_warp * size);
     MUO_CHECK(fit > 0, "gates with ", sums, " weights and ", floats,
               " more values need too much shared memory");
-    const std::int64_t warps = std::min<std::int64_t>(kWarps, fit);
+    const std::int64_t warps = std::min<std::int64_t>(kRowsOfBlock, fit);
     blocks = blocks_for(rows, warps, std::min(kManyBlocks, kMostPartials / sums));
     threads = static_cast<unsigned>(32 * warps);
     doubles_per_warp = static_cast<int>(per_warp);
@@ -192,43 +181,40 @@ struct BackwardLaunch {
 };
 
 void value_embedding_backward(NativeStream stream, const ValueEmbeddingBackwardArgs& args) {
-  const std::int64_t n = args.x.shape[0];
-  const std::int64_t heads = args.weight.shape[0];
+  const std::int64_t n = args.x.shape[0], heads = args.weight.shape[0];
   const std::int64_t h = args.table.shape[1] / heads;
   const std::int64_t sums = args.weight.numel();
   if (sums == 0) return;
-  dispatch(args.x.dtype, [&]<class T>() {
-    with_width<T>(vectors_fit<T>(h, {args.dv.data, args.table.data}), [&]<int N>() {
-      const auto kernel = value_embedding_backward_kernel<T, N>;
-      const BackwardLaunch shape(kernel, n, sums, heads + heads * (h / N));
-      const ValueProblem p{.n = n,
-                           .vocab = args.table.shape[0],
-                           .c = args.x.shape[1],
-                           .heads = static_cast<int>(heads),
-                           .h = static_cast<int>(h),
-                           .g = static_cast<int>(args.weight.shape[1]),
-                           .gates = args.gates.as<float>(),
-                           .tokens = args.tokens.as<std::int32_t>(),
-                           .partials = context_of(stream).partials,
-                           .doubles_per_warp = shape.doubles_per_warp};
-      launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
-             args.dv.as<T>(), args.x.as<T>(), args.weight.as<T>(), args.table.as<T>(), p);
-      finish_sums(stream, shape.blocks, static_cast<int>(sums),
-                  PutSums{args.dweight.as<float>(), nullptr, p.heads * p.g, args.accumulate});
-    });
+  dispatch_packs(args.x.dtype, h, {args.dv.data, args.table.data}, [&]<class T, int N>() {
+    const auto kernel = value_embedding_backward_kernel<T, N>;
+    const BackwardLaunch shape(kernel, n, sums, heads + heads * (h / N));
+    const ValueProblem p{.n = n,
+                         .vocab = args.table.shape[0],
+                         .c = args.x.shape[1],
+                         .heads = static_cast<int>(heads),
+                         .h = static_cast<int>(h),
+                         .g = static_cast<int>(args.weight.shape[1]),
+                         .gates = args.gates.as<float>(),
+                         .tokens = args.tokens.as<std::int32_t>(),
+                         .partials = context_of(stream).partials,
+                         .doubles_per_warp = shape.doubles_per_warp};
+    launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
+           args.dv.as<T>(), args.x.as<T>(), args.weight.as<T>(), args.table.as<T>(), p);
+    finish_sums(stream, shape.blocks, static_cast<int>(sums),
+                PutSums{args.dweight.as<float>(), nullptr, p.heads * p.g, args.accumulate});
   });
 }
 
 // One warp per row: a gate of g channels, then the row and the one before it, which comes from L2:
 // 2 sizeof(T) bytes per element from memory, bound by bandwidth.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     smear_kernel(T* __restrict__ y, float* __restrict__ gates, const T* __restrict__ x,
                  const float* __restrict__ weight, const float* __restrict__ lambda,
                  std::int64_t rows, std::int64_t steps, std::int64_t c, int g) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  const std::int64_t row = row_of_warp();
   if (row >= rows) return;
-  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int lane = lane_id();
   const bool first = row % steps == 0;
   x += row * c;
   y += row * c;
@@ -241,27 +227,16 @@ __global__ void __launch_bounds__(kThreads)
   const T* before = first ? x : x - c;
   const float factor = *lambda * gate;
 #pragma unroll 4
-  for (std::int64_t i = std::int64_t{lane} * N; i < c; i += kWarp * N) {
-    const Pack<N> old = load<N>(before + i);
-    Pack<N> value = load<N>(x + i);
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      value.v[j] = fmaf(factor, old.v[j], value.v[j]);
-    store(y + i, value);
-  }
+  for (std::int64_t i = std::int64_t{lane} * N; i < c; i += kWarp * N)
+    store(y + i, add_scaled(factor, load<N>(before + i), load<N>(x + i)));
 }
 
 void smear(NativeStream stream, const SmearArgs& args) {
-  const std::int64_t steps = args.x.shape[1];
-  const std::int64_t rows = args.x.shape[0] * steps;
-  const std::int64_t c = args.x.shape[2];
-  if (rows == 0) return;
-  dispatch(args.x.dtype, [&]<class T>() {
-    with_width<T>(vectors_fit<T>(c, {args.y.data, args.x.data}), [&]<int N>() {
-      launch(smear_kernel<T, N>, blocks_for(rows, kWarps), kThreads, 0, stream, args.y.as<T>(),
-             args.gates.as<float>(), args.x.as<T>(), args.weight.as<float>(),
-             args.lambda.as<float>(), rows, steps, c, static_cast<int>(args.weight.shape[1]));
-    });
+  const std::int64_t steps = args.x.shape[1], rows = args.x.shape[0] * steps, c = args.x.shape[2];
+  dispatch_packs(args.x.dtype, c, {args.y.data, args.x.data}, [&]<class T, int N>() {
+    launch_rows(smear_kernel<T, N>, stream, rows, args.y.as<T>(), args.gates.as<float>(),
+                args.x.as<T>(), args.weight.as<float>(), args.lambda.as<float>(), rows, steps, c,
+                static_cast<int>(args.weight.shape[1]));
   });
 }
 
@@ -278,20 +253,12 @@ struct SmearProblem {
 // sizeof(T) bytes per element, bound by bandwidth. The gate's gradient is added to the first g
 // channels of dx after they were stored, as on the host: bf16 rounds them twice.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     smear_backward_kernel(T* dx, const T* __restrict__ dy, const T* __restrict__ x,
                           const SmearProblem p) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int warp = static_cast<int>(threadIdx.x / 32);
-  const int warps = static_cast<int>(blockDim.x / 32);
-  extern __shared__ double gate_shared[];
-  double* sums = gate_shared + warp * (p.g + 1);  // of dweight, and of dlambda
-  for (int j = lane; j <= p.g; j += 32)
-    sums[j] = 0.0;
-  __syncwarp();
   const float lambda = *p.lambda;
-  for (std::int64_t row = std::int64_t{blockIdx.x} * warps + warp; row < p.rows;
-       row += std::int64_t{gridDim.x} * warps) {
+  const auto add = [&](std::int64_t row, double* sums) {  // of dweight, and of dlambda
+    const int lane = lane_id();
     const std::int64_t position = row % p.steps;
     const bool last = position + 1 == p.steps;
     const T* gradient = dy + row * p.c;
@@ -305,13 +272,9 @@ __global__ void __launch_bounds__(kThreads)
       const Pack<N> own = load<N>(gradient + i);
       const Pack<N> next = load<N>(after + i);
       dgate = dot(own, load<N>(before + i), dgate);
-      Pack<N> sum;
-#pragma unroll
-      for (int j = 0; j < N; ++j)
-        sum.v[j] = fmaf(factor, next.v[j], own.v[j]);
-      store(out + i, sum);
+      store(out + i, add_scaled(factor, next, own));
     }
-    if (position == 0) continue;
+    if (position == 0) return;
     dgate = warp_sum(dgate);
     __syncwarp();  // the channels below were stored by other lanes
     const float gate = p.gates[row];
@@ -321,39 +284,32 @@ __global__ void __launch_bounds__(kThreads)
       out[j] = from_float<T>(fmaf(dz, p.weight[j], to_float(out[j])));
     }
     if (lane == 0) sums[p.g] += static_cast<double>(gate) * static_cast<double>(dgate);
-  }
-  leave_sums(p.partials, gate_shared, p.g + 1, p.g + 1);
+  };
+  sum_rows(p.partials, shared_memory<double>(), p.rows, p.g + 1, p.g + 1, add);
 }
 
 void smear_backward(NativeStream stream, const SmearBackwardArgs& args) {
-  const std::int64_t steps = args.x.shape[1];
-  const std::int64_t c = args.x.shape[2];
-  const std::int64_t g = args.weight.shape[1];
-  dispatch(args.x.dtype, [&]<class T>() {
-    const SmearProblem p{.rows = args.x.shape[0] * steps,
-                         .steps = steps,
-                         .c = c,
-                         .g = static_cast<int>(g),
-                         .gates = args.gates.as<float>(),
-                         .weight = args.weight.as<float>(),
-                         .lambda = args.lambda.as<float>(),
-                         .partials = context_of(stream).partials};
-    with_width<T>(vectors_fit<T>(c, {args.dx.data, args.dy.data, args.x.data}), [&]<int N>() {
-      const auto kernel = smear_backward_kernel<T, N>;
-      const BackwardLaunch shape(kernel, p.rows, g + 1, 0);
-      launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
-             args.dy.as<T>(), args.x.as<T>(), p);
-      finish_sums(
-          stream, shape.blocks, p.g + 1,
-          PutSums{args.dweight.as<float>(), args.dlambda.as<float>(), p.g, args.accumulate});
-    });
+  const std::int64_t steps = args.x.shape[1], c = args.x.shape[2], g = args.weight.shape[1];
+  const SmearProblem p{.rows = args.x.shape[0] * steps,
+                       .steps = steps,
+                       .c = c,
+                       .g = static_cast<int>(g),
+                       .gates = args.gates.as<float>(),
+                       .weight = args.weight.as<float>(),
+                       .lambda = args.lambda.as<float>(),
+                       .partials = context_of(stream).partials};
+  dispatch_packs(args.x.dtype, c, {args.dx.data, args.dy.data, args.x.data}, [&]<class T, int N>() {
+    const auto kernel = smear_backward_kernel<T, N>;
+    const BackwardLaunch shape(kernel, p.rows, g + 1, 0);
+    launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
+           args.dy.as<T>(), args.x.as<T>(), p);
+    finish_sums(stream, shape.blocks, p.g + 1,
+                PutSums{args.dweight.as<float>(), args.dlambda.as<float>(), p.g, args.accumulate});
   });
 }
 
-const KernelRegistration<ValueEmbeddingArgs> value_forward(&value_embedding);
-const KernelRegistration<ValueEmbeddingBackwardArgs> value_backward(&value_embedding_backward);
-const KernelRegistration<SmearArgs> smear_forward(&smear);
-const KernelRegistration<SmearBackwardArgs> smear_back(&smear_backward);
+const KernelRegistration registration(&value_embedding, &value_embedding_backward, &smear,
+                                      &smear_backward);
 
 }  // namespace
 }  // namespace muo::cuda

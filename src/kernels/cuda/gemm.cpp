@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/gemm_plan.h"
-#include "kernels/cuda/gemm_scale.h"
+#include "kernels/cuda/gemm_problem.h"
 #include "kernels/operation.h"
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/relaxed_capture.h"
@@ -34,12 +34,6 @@ cublasLtHandle_t handle_of(StreamContext& context) {
         handle, [](void* h) { cublasLtDestroy(static_cast<cublasLtHandle_t>(h)); });
   }
   return static_cast<cublasLtHandle_t>(context.blas.get());
-}
-
-bool is_capturing(NativeStream stream) {
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  MUO_CUDA_CHECK(cudaStreamIsCapturing(stream, &capture));
-  return capture != cudaStreamCaptureStatusNone;
 }
 
 // From the table; else measured, where that is asked for, when `stream` has nothing to do; else the
@@ -101,7 +95,7 @@ void gemm(NativeStream stream, const GemmArgs& args) {
                .beta = adds ? args.beta : 0.0F});
 }
 
-const KernelRegistration<GemmArgs> kRegistration(&gemm);
+const KernelRegistration kRegistration(&gemm);
 
 [[maybe_unused]] const bool kOffered = [] {
   offer_gemm_table([] { return environment_of(0); });

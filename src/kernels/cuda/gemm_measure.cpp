@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "kernels/cuda/gemm_plan.h"
+#include "kernels/dispatch.h"
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/own_stream.h"
 
@@ -46,16 +47,12 @@ DeviceMemory random_operand(std::int64_t count, DType dtype, cudaStream_t stream
   const std::int64_t block = std::min<std::int64_t>(count, std::int64_t{1} << 16);
   std::vector<std::byte> host(static_cast<std::size_t>(block * size_of(dtype)));
   const CounterRandom random(0, "gemm");
-  const auto fill = [&]<class T>(T /*type*/) {
+  dispatch(dtype, [&]<class T>() {
     for (std::int64_t i = 0; i < block; ++i) {
       const T value = from_f32<T>(random.uniform(static_cast<std::uint64_t>(i)) - 0.5F);
       std::memcpy(host.data() + i * size_of(dtype), &value, sizeof(value));
     }
-  };
-  if (dtype == DType::kBF16)
-    fill(BF16{});
-  else
-    fill(float{});
+  });
   const std::size_t bytes = static_cast<std::size_t>(count * size_of(dtype));
   DeviceMemory memory = device_memory(count * size_of(dtype));
   auto* device = static_cast<std::byte*>(memory.get());

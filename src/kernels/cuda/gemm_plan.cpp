@@ -112,7 +112,7 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan p
   cublasLtMatmulPreferenceOpaque_t preference{};
   MUO_BLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
   prefer<std::uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  // Where k is split, the parts are kept in fp32 and summed in a second step: a fixed order, and
+  // Where k is split, partial sums are kept in fp32 and added in a second step: a fixed order, and
   // no rounding but the last. Summing in place, or in the type of d, is excluded.
   prefer<std::uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);

@@ -7,7 +7,6 @@
 
 #include "kernels/cuda/gemm_algorithms.h"
 #include "kernels/cuda/gemm_problem.h"
-#include "kernels/cuda/gemm_run.h"
 
 namespace muo::cuda {
 

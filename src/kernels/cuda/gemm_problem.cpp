@@ -44,17 +44,17 @@ std::string text_of(const GemmProblem& p) {
 ColumnMajorProblem column_major(const GemmProblem& p) {
   const std::int64_t all_rows = p.whole != 0 ? p.whole : p.m;
   const std::int64_t all_columns = p.whole != 0 ? p.whole : p.n;
-  // The stored rows of ours are the columns there. `all` is what lies in memory of both.
+  // The stored rows of ours are the columns there. `all` is what lies in memory.
   struct Extents {
     std::int64_t rows, columns;
   };
-  const auto matrix = [](Extents part, Extents all, bool transpose) {
+  const auto matrix = [](Extents used, Extents all, bool transpose) {
     if (transpose) {
-      std::swap(part.rows, part.columns);
+      std::swap(used.rows, used.columns);
       std::swap(all.rows, all.columns);
     }
-    return ColumnMajorMatrix{.rows = part.columns,
-                             .columns = part.rows,
+    return ColumnMajorMatrix{.rows = used.columns,
+                             .columns = used.rows,
                              .leading = all.columns,
                              .stride = all.rows * all.columns,
                              .transpose = transpose};

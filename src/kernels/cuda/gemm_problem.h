@@ -21,7 +21,7 @@ struct GemmProblem {
   // Where beta c comes from: nowhere (beta is zero or c absent), d itself, another tensor.
   enum class Addend : std::uint8_t { kNone, kInPlace, kApart } addend = Addend::kNone;
   // Bytes that the addresses of a, b, c and d are multiples of; 16, the width of the widest
-  // access, stands for all above, so that a tensor's place in an arena does not matter.
+  // access, stands for all above, so that a tensor's offset in an arena does not matter.
   struct Alignment {
     std::int64_t a = 16, b = 16, c = 16, d = 16;
     // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes part of it for a 0
@@ -55,5 +55,20 @@ struct ColumnMajorProblem {
   ColumnMajorMatrix result;  // our c and d
 };
 ColumnMajorProblem column_major(const GemmProblem& problem);
+
+// d <- alpha op(a) op(b) + beta c, where the problem has c.
+struct GemmOperands {
+  const void* a;
+  const void* b;
+  const void* c;  // d where the problem has none
+  void* d;
+  float alpha, beta;
+};
+
+// By cuBLASLt, in the same way whenever the problem is the same. Its k is above 0.
+void run_problem(NativeStream stream, const GemmProblem& problem, const GemmOperands& operands);
+
+// d <- beta c, where a product has nothing to add (k = 0); zero if c is absent. c may be d.
+void scale_into(NativeStream stream, Tensor d, Tensor c, float beta);
 
 }  // namespace muo::cuda

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "kernels/cuda/block.h"
+#include "kernels/cuda/sums.h"
 
 namespace muo::cuda {
 

@@ -34,7 +34,7 @@ void write_metrics(NativeStream stream, const WriteMetricsArgs& args) {
          args.totals.as<double>(), args.totals.numel(), args.scalars.as_struct<StepScalars>());
 }
 
-const KernelRegistration<WriteMetricsArgs> registration(&write_metrics);
+const KernelRegistration registration(&write_metrics);
 
 }  // namespace
 }  // namespace muo::cuda

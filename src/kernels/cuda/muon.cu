@@ -1,60 +1,41 @@
-#include "kernels/cuda/block.h"
-#include "kernels/cuda/dispatch.h"
+#include <algorithm>
+
 #include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/lerp.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
 #include "kernels/muon.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 #include "runtime/cuda/stream_context.h"
-#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {
 
-constexpr double kRowFloor = 1e-6;  // MuonEq's clamp of a row's norm
+constexpr int kWholeMatrix = 512;  // threads where one block serves one matrix
 
-constexpr int kThreads = 128;
-constexpr std::int64_t kRows = kThreads / kWarp;  // of a block
-constexpr int kWholeMatrix = 512;                 // threads where one block serves one matrix
-constexpr int kPack = kWidth<BF16>;               // neighbours of one thread where types mix
-
+__device__ __forceinline__ double add_square(float v, double sum) {
+  return fma(static_cast<double>(v), static_cast<double>(v), sum);
+}
 // Of `values` in fp64, which adds 2 operations to the 10 and more bytes of an element.
 template <int N>
 __device__ __forceinline__ double add_squares(const Pack<N>& values, double sum) {
 #pragma unroll
   for (const float v : values.v)
-    sum = fma(static_cast<double>(v), static_cast<double>(v), sum);
+    sum = add_square(v, sum);
   return sum;
 }
 
-template <int N>
-__device__ __forceinline__ Pack<N> nesterov(const Pack<N>& g, const Pack<N>& m, float mu) {
-  Pack<N> out;
-#pragma unroll
-  for (int j = 0; j < N; ++j)
-    out.v[j] = lerp(g.v[j], lerp(m.v[j], g.v[j], 1.0F - mu), mu);
-  return out;
-}
+// ---- muon_nesterov and muon_input ---------------------------------------------------------------
 
-// Element-wise: 12 bytes per element, bound by bandwidth.
+// m' = lerp(m, g, 1 - mu), x = lerp(g, m', mu). Element-wise (elementwise.h): 12 bytes per element,
+// bound by bandwidth.
 struct Nesterov {
   static constexpr int kPacks = 2;
-  float* x;
-  const float* g;
-  const float* m;
   const StepScalars* scalars;
-
-  template <int N>
-  struct Inputs {
-    Pack<N> g, m;
-  };
-  template <int N>
-  __device__ __forceinline__ Inputs<N> load(std::int64_t i) const {
-    return {cuda::load<N>(g + i), cuda::load<N>(m + i)};
-  }
-  template <int N>
-  __device__ __forceinline__ void finish(std::int64_t i, const Inputs<N>& in) const {
-    store(x + i, nesterov(in.g, in.m, scalars->muon_momentum));
+  __device__ __forceinline__ float operator()(float g, float m) const {
+    const float mu = scalars->muon_momentum;
+    return lerp(g, lerp(m, g, 1.0F - mu), mu);
   }
 };
 
@@ -62,29 +43,33 @@ struct Nesterov {
 // and the norms of its rows. One warp per row: 8 bytes read and sizeof(T) written per element,
 // bound by bandwidth.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
-    muon_input_kernel(T* x, float* norms, const float* g, const float* m,
-                      const StepScalars* scalars, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / 32;
+__global__ void __launch_bounds__(kRowThreads)
+    muon_input_kernel(T* x, float* norms, const float* g, const float* m, Nesterov nesterov,
+                      std::int64_t rows, std::int64_t columns) {
+  const std::int64_t row = row_of_warp();
   if (row >= rows) return;
-  const float mu = scalars->muon_momentum;
   double squares = 0.0;
-  for (std::int64_t j = std::int64_t{threadIdx.x % 32} * N; j < columns; j += kWarp * N) {
+  for (std::int64_t j = std::int64_t{lane_id()} * N; j < columns; j += kWarp * N) {
     const std::int64_t i = row * columns + j;
     Pack<N> values = load_wide<N>(g + i);
-    if (m != nullptr) values = nesterov(values, load_wide<N>(m + i), mu);
+    if (m != nullptr) {
+      const Pack<N> momentum = load_wide<N>(m + i);
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        values.v[k] = nesterov(values.v[k], momentum.v[k]);
+    }
     values = rounded<T>(values);
     squares = add_squares(values, squares);
     store_wide(x + i, values);
   }
   squares = warp_sum(squares);
-  if (threadIdx.x % 32 == 0) norms[row] = static_cast<float>(sqrt(squares));
+  if (lane_id() == 0) norms[row] = static_cast<float>(sqrt(squares));
 }
 
 // What a row is scaled by before the norm divides.
 __device__ __forceinline__ double row_factor(const MuonNormalisation& how, double target,
                                              float norm) {
-  return how.equilibrate ? target / fmax(static_cast<double>(norm), kRowFloor) : 1.0;
+  return how.equilibrate ? target / fmax(static_cast<double>(norm), kMuonRowFloor) : 1.0;
 }
 __device__ __forceinline__ double divisor(const MuonNormalisation& how, double sum_of_squares) {
   return sqrt(sum_of_squares) * how.factor + how.eps;
@@ -96,18 +81,13 @@ __global__ void __launch_bounds__(kWholeMatrix)
     muon_target_kernel(double* partials, const float* norms, std::int64_t rows,
                        MuonNormalisation how) {
   norms += blockIdx.x * rows;
-  double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < rows; i += kWholeMatrix) {
-    const double norm{norms[i]};
-    sum = fma(norm, norm, sum);
-  }
-  const double target = sqrt(block_sum(sum) / static_cast<double>(rows));
-  double scaled = 0.0;
-  for (std::int64_t i = threadIdx.x; i < rows; i += kWholeMatrix) {
+  const double total = block_sum_of<kWholeMatrix>(
+      rows, [=](std::int64_t i, double sum) { return add_square(norms[i], sum); });
+  const double target = sqrt(total / static_cast<double>(rows));
+  const double scaled = block_sum_of<kWholeMatrix>(rows, [=](std::int64_t i, double sum) {
     const double after = double{norms[i]} * row_factor(how, target, norms[i]);
-    scaled = fma(after, after, scaled);
-  }
-  scaled = block_sum(scaled);
+    return fma(after, after, sum);
+  });
   if (threadIdx.x != 0) return;
   partials[2 * blockIdx.x] = target;
   partials[2 * blockIdx.x + 1] = divisor(how, scaled);
@@ -117,44 +97,37 @@ __global__ void __launch_bounds__(kWholeMatrix)
 // so that sum needs a pass of its own. One warp per row: reads 2 bytes per element. row_squares
 // lies after the targets of all matrices.
 template <int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     muon_rounded_squares_kernel(double* row_squares, const double* targets, const BF16* x,
                                 const float* norms, std::int64_t all_rows, std::int64_t rows,
                                 std::int64_t columns, MuonNormalisation how) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / 32;
+  const std::int64_t row = row_of_warp();
   if (row >= all_rows) return;
   const double factor = row_factor(how, targets[2 * (row / rows)], norms[row]);
   const float scale = to_float(from_float<BF16>(static_cast<float>(factor)));
   double squares = 0.0;
-  for (std::int64_t j = std::int64_t{threadIdx.x % 32} * N; j < columns; j += kWarp * N) {
-    Pack<N> values = load<N>(x + row * columns + j);
-#pragma unroll
-    for (float& v : values.v)
-      v *= scale;
-    squares = add_squares(rounded<BF16>(values), squares);
-  }
+  for (std::int64_t j = std::int64_t{lane_id()} * N; j < columns; j += kWarp * N)
+    squares = add_squares(rounded<BF16>(scaled(scale, load<N>(x + row * columns + j))), squares);
   squares = warp_sum(squares);
-  if (threadIdx.x % 32 == 0) row_squares[row] = squares;
+  if (lane_id() == 0) row_squares[row] = squares;
 }
 
 __global__ void __launch_bounds__(kWholeMatrix)
     muon_divisor_kernel(double* targets, const double* row_squares, std::int64_t rows,
                         MuonNormalisation how) {
   row_squares += blockIdx.x * rows;
-  double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < rows; i += kWholeMatrix)
-    sum += row_squares[i];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) targets[2 * blockIdx.x + 1] = divisor(how, sum);
+  const double total = block_sum_of<kWholeMatrix>(
+      rows, [=](std::int64_t i, double sum) { return sum + row_squares[i]; });
+  if (threadIdx.x == 0) targets[2 * blockIdx.x + 1] = divisor(how, total);
 }
 
 // Last pass of muon_input: one warp per row, 2 sizeof(T) bytes per element, bound by bandwidth.
 // fp32 has one factor a row; bf16 rounds the factor, the product and the quotient.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     muon_normalise_kernel(T* x, const double* targets, const float* norms, std::int64_t all_rows,
                           std::int64_t rows, std::int64_t columns, MuonNormalisation how) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / 32;
+  const std::int64_t row = row_of_warp();
   if (row >= all_rows) return;
   const double* target = targets + 2 * (row / rows);
   const double factor = row_factor(how, target[0], norms[row]);
@@ -162,7 +135,7 @@ __global__ void __launch_bounds__(kThreads)
   const float scale = kRounds ? to_float(from_float<BF16>(static_cast<float>(factor)))
                               : static_cast<float>(factor / target[1]);
   const auto divisor = static_cast<float>(target[1]);
-  for (std::int64_t j = std::int64_t{threadIdx.x % 32} * N; j < columns; j += kWarp * N) {
+  for (std::int64_t j = std::int64_t{lane_id()} * N; j < columns; j += kWarp * N) {
     Pack<N> values = load<N>(x + row * columns + j);
 #pragma unroll
     for (float& v : values.v) {
@@ -172,6 +145,195 @@ __global__ void __launch_bounds__(kThreads)
     store(x + row * columns + j, values);
   }
 }
+
+void muon_nesterov(NativeStream stream, const MuonNesterovArgs& args) {
+  launch_map(stream, args.x.numel(), Nesterov{args.scalars.as_struct<StepScalars>()},
+             args.x.as<float>(), args.grad.as<float>(), args.momentum.as<float>());
+}
+
+void muon_input(NativeStream stream, const MuonInputArgs& args) {
+  const std::int64_t matrices = args.x.shape[0], rows = args.x.shape[1], columns = args.x.shape[2];
+  const std::int64_t all_rows = matrices * rows;
+  if (args.x.numel() == 0) return;
+  MUO_CHECK(2 * matrices + all_rows <= kMostPartials, "muon_input of ", args.x.shape.text(),
+            ": more rows than a stream has scratch for");
+  double* targets = context_of(stream).partials;
+  double* row_squares = targets + 2 * matrices;
+  auto* norms = args.row_norms.as<float>();
+  const auto* grad = args.grad.as<float>();
+  const auto* momentum = data_or_null<float>(args.momentum);
+  const Nesterov nesterov{args.scalars.as_struct<StepScalars>()};
+  const auto launch_per_matrix = [&](auto kernel, const auto&... arguments) {
+    launch(kernel, static_cast<unsigned>(matrices), kWholeMatrix, 0, stream, targets, arguments...,
+           rows, args.normalisation);
+  };
+  dispatch_packs(args.x.dtype, columns, {args.x.data, grad, momentum}, [&]<class T, int N>() {
+    auto* x = args.x.as<T>();
+    launch_rows(muon_input_kernel<T, N>, stream, all_rows, x, norms, grad, momentum, nesterov,
+                all_rows, columns);
+    launch_per_matrix(&muon_target_kernel, norms);
+    if constexpr (std::is_same_v<T, BF16>) {
+      launch_rows(muon_rounded_squares_kernel<N>, stream, all_rows, row_squares, targets, x, norms,
+                  all_rows, rows, columns, args.normalisation);
+      launch_per_matrix(&muon_divisor_kernel, row_squares);
+    }
+    launch_rows(muon_normalise_kernel<T, N>, stream, all_rows, x, targets, norms, all_rows, rows,
+                columns, args.normalisation);
+  });
+}
+
+// ---- muon_scale ---------------------------------------------------------------------------------
+
+constexpr int kStripe = 8;  // warps that share a stripe of columns
+
+// The scratch of a stream: the scale of each matrix, then sums of squares, one for each range of
+// the short side and index of the long side: sums[(matrix * ranges + range) * length + i].
+struct Scratch {
+  double* scales;
+  double* sums;
+  std::int64_t ranges;
+};
+
+// R >= C: sums along rows. One warp per row, sizeof(T) bytes per element, bound by bandwidth.
+template <class T, int N>
+__global__ void __launch_bounds__(kRowThreads)
+    row_sums_kernel(double* sums, const T* x, std::int64_t all_rows, std::int64_t columns) {
+  const std::int64_t row = row_of_warp();
+  if (row >= all_rows) return;
+  double sum = 0.0;
+  for (std::int64_t j = std::int64_t{lane_id()} * N; j < columns; j += kWarp * N)
+    sum = add_squares(load<N>(x + row * columns + j), sum);
+  sum = warp_sum(sum);
+  if (lane_id() == 0) sums[row] = sum;
+}
+
+// R < C: sums along columns. A block takes a stripe of 32 N columns and one range of rows;
+// its warps take every kStripe-th row, and their sums meet in shared memory, in order. sizeof(T)
+// bytes per element, bound by bandwidth. Grid: stripes, ranges, matrices.
+template <class T, int N>
+__global__ void __launch_bounds__(kStripe * 32)
+    column_sums_kernel(double* sums, const T* x, std::int64_t rows, std::int64_t columns,
+                       std::int64_t rows_of_range) {
+  __shared__ double of_warps[kStripe][32 * N];
+  const std::int64_t lane = threadIdx.x % 32;
+  const std::int64_t warp = threadIdx.x / 32;
+  const std::int64_t column = (std::int64_t{blockIdx.x} * 32 + lane) * N;
+  const std::int64_t begin = blockIdx.y * rows_of_range;
+  const std::int64_t end = min(rows, begin + rows_of_range);
+  x += blockIdx.z * rows * columns;
+  double squares[N] = {};
+  if (column < columns)
+    for (std::int64_t i = begin + warp; i < end; i += kStripe) {
+      const Pack<N> values = load<N>(x + i * columns + column);
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        squares[j] = add_square(values.v[j], squares[j]);
+    }
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    of_warps[warp][lane * N + j] = squares[j];
+  __syncthreads();
+  sums += (blockIdx.z * std::int64_t{gridDim.y} + blockIdx.y) * columns;
+  for (int i = static_cast<int>(threadIdx.x); i < 32 * N; i += kStripe * 32) {
+    double sum = 0.0;
+    for (int w = 0; w < kStripe; ++w)
+      sum += of_warps[w][i];
+    const std::int64_t at = std::int64_t{blockIdx.x} * 32 * N + i;
+    if (at < columns) sums[at] = sum;
+  }
+}
+
+// Muon+ and NorMuon's variance from the sums: new_variance, and the scale of the matrix that the
+// next launch divides by the root of the variance. One block per matrix: latency.
+__global__ void __launch_bounds__(kWholeMatrix)
+    muon_variance_kernel(Scratch scratch, float* new_variance, const float* variance,
+                         const StepScalars* scalars, std::int64_t length, double n,
+                         bool unit_update) {
+  const std::int64_t matrix = blockIdx.x;
+  const double* sums = scratch.sums + matrix * scratch.ranges * length;
+  const auto sum_at = [&](std::int64_t i) {
+    double sum = 0.0;
+    for (std::int64_t range = 0; range < scratch.ranges; ++range)
+      sum += sums[range * length + i];
+    return sum;
+  };
+  variance += matrix * length;
+  new_variance += matrix * length;
+  const double total = block_sum_of<kWholeMatrix>(
+      length, [&](std::int64_t i, double sum) { return sum + sum_at(i); });
+  const double plus = unit_update ? sqrt(n) / fmax(sqrt(total), kMuonUpdateFloor) : 1.0;
+  const float weight = 1.0F - scalars->muon_beta2;
+  const double rescaled = block_sum_of<kWholeMatrix>(length, [&](std::int64_t i, double sum) {
+    const double squares = sum_at(i) * plus * plus;
+    const float v = lerp(variance[i], static_cast<float>(squares / n), weight);
+    new_variance[i] = v;
+    return sum + squares / static_cast<double>(fmaxf(v, kMuonVarianceFloor));
+  });
+  const double norm = plus * sqrt(total);
+  if (threadIdx.x == 0)
+    scratch.scales[matrix] = plus * norm / fmax(sqrt(rescaled), kMuonRescaleFloor);
+}
+
+// u = x scale / sqrt(variance of its row, or column). One warp per row: sizeof(T) + 4 bytes per
+// element, bound by bandwidth. u may be x.
+template <class T, int N, bool kPerRow>
+__global__ void __launch_bounds__(kRowThreads)
+    muon_apply_scale_kernel(float* u, const T* x, const double* scales, const float* variance,
+                            std::int64_t all_rows, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t row = row_of_warp();
+  if (row >= all_rows) return;
+  const auto scale = static_cast<float>(scales[row / rows]);
+  const auto factor_of = [&](float v) { return scale / sqrtf(fmaxf(v, kMuonVarianceFloor)); };
+  const float factor = kPerRow ? factor_of(variance[row]) : 0.0F;
+  variance += row / rows * columns;
+  for (std::int64_t j = std::int64_t{lane_id()} * N; j < columns; j += kWarp * N) {
+    Pack<N> values = load<N>(x + row * columns + j);
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      values.v[i] *= kPerRow ? factor : factor_of(variance[j + i]);
+    store_wide(u + row * columns + j, values);
+  }
+}
+
+// So many ranges of rows that the blocks fill a GPU when there are few matrices, and that fit the
+// scratch.
+std::int64_t ranges_of(std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kRowsOfRange = 128;
+  const std::int64_t most = (kMostPartials - matrices) / (matrices * std::max(rows, columns));
+  MUO_CHECK(most >= 1, "muon_scale of ", matrices, " matrices of ", rows, " x ", columns,
+            ": more rows and columns than a stream has scratch for");
+  return rows >= columns ? 1 : std::min(ceil_div(rows, kRowsOfRange), most);
+}
+
+void muon_scale(NativeStream stream, const MuonScaleArgs& args) {
+  const std::int64_t matrices = args.u.shape[0], rows = args.u.shape[1], columns = args.u.shape[2];
+  if (args.u.numel() == 0) return;
+  const bool per_row = rows >= columns;
+  const std::int64_t all_rows = matrices * rows;
+  const std::int64_t ranges = ranges_of(matrices, rows, columns);
+  double* partials = context_of(stream).partials;
+  const Scratch scratch{.scales = partials, .sums = partials + matrices, .ranges = ranges};
+  auto* u = args.u.as<float>();
+  auto* new_variance = args.new_variance.as<float>();
+  dispatch_packs(args.x.dtype, columns, {u, args.x.data}, [&]<class T, int N>() {
+    const T* x = args.x.as<T>();
+    if (per_row)
+      launch_rows(row_sums_kernel<T, N>, stream, all_rows, scratch.sums, x, all_rows, columns);
+    else
+      launch(column_sums_kernel<T, N>,
+             dim3(blocks_for(columns, 32 * N), static_cast<unsigned>(ranges),
+                  static_cast<unsigned>(matrices)),
+             kStripe * 32, 0, stream, scratch.sums, x, rows, columns, ceil_div(rows, ranges));
+    launch(muon_variance_kernel, static_cast<unsigned>(matrices), kWholeMatrix, 0, stream, scratch,
+           new_variance, args.variance.as<float>(), args.scalars.as_struct<StepScalars>(),
+           std::max(rows, columns), static_cast<double>(std::min(rows, columns)), args.unit_update);
+    launch_rows(
+        per_row ? muon_apply_scale_kernel<T, N, true> : muon_apply_scale_kernel<T, N, false>,
+        stream, all_rows, u, x, scratch.scales, new_variance, all_rows, rows, columns);
+  });
+}
+
+// ---- muon_commit --------------------------------------------------------------------------------
 
 // The state after the step, if every rank agreed that it is finite: else nothing. A thread takes N
 // neighbours: 24 bytes per element and 2 for the replica, bound by bandwidth.
@@ -228,73 +390,26 @@ struct CommitVariance {
   }
 };
 
-void muon_nesterov(NativeStream stream, const MuonNesterovArgs& args) {
-  const Nesterov body{args.x.as<float>(), args.grad.as<float>(), args.momentum.as<float>(),
-                      args.scalars.as_struct<StepScalars>()};
-  with_width<float>(vectors_fit<float>(0, {body.x, body.g, body.m}),
-                    [&]<int N>() { launch_elementwise<N>(stream, body, args.x.numel()); });
-}
-
-void muon_input(NativeStream stream, const MuonInputArgs& args) {
-  const std::int64_t matrices = args.x.shape[0];
-  const std::int64_t rows = args.x.shape[1];
-  const std::int64_t columns = args.x.shape[2];
-  const std::int64_t all_rows = matrices * rows;
-  if (args.x.numel() == 0) return;
-  const StreamContext& context = context_of(stream);
-  MUO_CHECK(2 * matrices + all_rows <= kMostPartials, "muon_input of ", args.x.shape.text(),
-            ": more rows than a stream has scratch for");
-  double* targets = context.partials;
-  double* row_squares = targets + 2 * matrices;
-  auto* norms = args.row_norms.as<float>();
-  const auto* momentum = args.momentum ? args.momentum.as<float>() : nullptr;
-  const unsigned blocks = blocks_for(all_rows, kRows);
-  const auto one_per_matrix = static_cast<unsigned>(matrices);
-  const MuonNormalisation& how = args.normalisation;
-  dispatch(args.x.dtype, [&]<class T>() {
-    auto* x = args.x.as<T>();
-    const bool fit = vectors_fit<T>(columns, {x, args.grad.data, momentum});
-    with_width<T>(fit, [&]<int N>() {
-      launch(muon_input_kernel<T, N>, blocks, kThreads, 0, stream, x, norms, args.grad.as<float>(),
-             momentum, args.scalars.as_struct<StepScalars>(), all_rows, columns);
-      launch(muon_target_kernel, one_per_matrix, kWholeMatrix, 0, stream, targets, norms, rows,
-             how);
-      if constexpr (std::is_same_v<T, BF16>) {
-        launch(muon_rounded_squares_kernel<N>, blocks, kThreads, 0, stream, row_squares, targets, x,
-               norms, all_rows, rows, columns, how);
-        launch(muon_divisor_kernel, one_per_matrix, kWholeMatrix, 0, stream, targets, row_squares,
-               rows, how);
-      }
-      launch(muon_normalise_kernel<T, N>, blocks, kThreads, 0, stream, x, targets, norms, all_rows,
-             rows, columns, how);
-    });
-  });
-}
-
 void muon_commit(NativeStream stream, const MuonCommitArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (args.variance) {
     const CommitVariance body{args.variance.as<float>(), args.new_variance.as<float>(), scalars};
-    with_width<float>(vectors_fit<float>(0, {body.variance, body.new_variance}),
-                      [&]<int N>() { launch_elementwise<N>(stream, body, args.variance.numel()); });
+    launch_elementwise<float>(stream, body, args.variance.numel(),
+                              {body.variance, body.new_variance});
   }
   if (!args.weight) return;
   const Commit body{.w = args.weight.as<float>(),
-                    .replica = args.replica ? args.replica.as<BF16>() : nullptr,
+                    .replica = data_or_null<BF16>(args.replica),
                     .m = args.momentum.as<float>(),
                     .u = args.u.as<float>(),
                     .g = args.grad.as<float>(),
                     .scalars = scalars,
                     .rate = args.rate};
-  if (vectors_fit<BF16>(0, {body.w, body.replica, body.m, body.u, body.g}))
-    launch_elementwise<kPack>(stream, body, args.weight.numel());
-  else
-    launch_elementwise<1>(stream, body, args.weight.numel());
+  launch_elementwise<BF16>(stream, body, args.weight.numel(),
+                           {body.w, body.replica, body.m, body.u, body.g});
 }
 
-const KernelRegistration<MuonNesterovArgs> nesterov_registration(&muon_nesterov);
-const KernelRegistration<MuonInputArgs> input_registration(&muon_input);
-const KernelRegistration<MuonCommitArgs> commit_registration(&muon_commit);
+const KernelRegistration registration(&muon_nesterov, &muon_input, &muon_scale, &muon_commit);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -20,7 +20,7 @@ void lap(NativeStream stream, const LapArgs& args) {
   launch(lap_kernel, 1, 1, 0, stream, args.clock.as_struct<PhaseClock>(), args.phase);
 }
 
-const KernelRegistration<LapArgs> registration(&lap);
+const KernelRegistration registration(&lap);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -1,33 +1,16 @@
-#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/portable_tile.h"
+#include "kernels/cuda/rows.h"
 
 namespace muo::cuda {
 
-MUO_DYNAMIC_SHARED(float, portable_backward_shared)
-
-// Here, as g++ 12 takes such a declaration in an unnamed namespace for one that is initialised.
-static __device__ __forceinline__ float* shared_memory() {
-  extern __shared__ __align__(16) float portable_backward_shared[];
-  return portable_backward_shared;
-}
+MUO_SHARED_MEMORY
 
 namespace {
 
 using namespace portable;  // NOLINT(google-build-using-namespace): the rest of this file
 
 template <class T>
-struct Backward {
-  T* dq;
-  T* dk;
-  T* dv;
-  const T* dout;
-  const float* lse;
-  const float* dots;
-  const T* q;
-  const T* k;
-  const T* v;
-  Geometry g;
-};
+using Backward = AttentionGradients<T, std::int64_t>;
 
 // Of a pair: the probability, and the gradient of the score before it is scaled.
 struct Pair {
@@ -46,52 +29,46 @@ __device__ Pair pair_of(const Geometry& g, std::int64_t query, std::int64_t key,
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> p) {
   using L = Layout<D>;
-  float* const keys = shared_memory();
+  float* const keys = shared_memory<float>();
   float* const values = keys + L::kRows;
   float* const queries = values + L::kRows;
   float* const douts = queries + L::kRows;
   float* const probabilities = douts + L::kRows;
-  float* const gradients = probabilities + L::kTile * L::kPairs;
-  const Geometry& g = p.g;
-  const std::int64_t first = std::int64_t{blockIdx.x} * L::kTile;
-  const std::int64_t kv_head = blockIdx.y, row = blockIdx.z;
-  const Part<D> part;
-  copy_rows<D>(keys, p.k + g.kv_offset(row, kv_head), g.kv_stride(), first, g.t, g.h);
-  copy_rows<D>(values, p.v + g.kv_offset(row, kv_head), g.kv_stride(), first, g.t, g.h);
-  float dk[2][L::kGroups][4];
-  float dv[2][L::kGroups][4];
-  clear(dk);
-  clear(dv);
+  float* const gradients = probabilities + L::kPairs;
+  const Block<D> block(p.g);
+  const Geometry& g = block.g;
+  const std::int64_t row = block.batch_row, kv_head = block.head, first = block.first;
+  block.copy(keys, kv_rows_of(p.k, g, row, kv_head), first);
+  block.copy(values, kv_rows_of(p.v, g, row, kv_head), first);
+  typename L::Sums dk = {}, dv = {};
   const std::int64_t end = min(g.t, first + L::kTile + g.window);
   for (std::int64_t head = kv_head * g.group; head < (kv_head + 1) * g.group; ++head)
     for (std::int64_t query = first; query < end; query += L::kTile) {
       __syncthreads();
-      copy_rows<D>(queries, p.q + g.offset(row, head), g.stride(), query, g.t, g.h);
-      copy_rows<D>(douts, p.dout + g.offset(row, head), g.stride(), query, g.t, g.h);
+      block.copy(queries, rows_of(p.q, g, row, head), query);
+      block.copy(douts, rows_of(p.dout, g, row, head), query);
       __syncthreads();
-      float x[2][L::kColumns];
-      float dx[2][L::kColumns];
-      part.dots(x, keys, queries);
-      part.dots(dx, values, douts);
+      typename L::Pairs x, dx;
+      block.dots(x, keys, queries);
+      block.dots(dx, values, douts);
       for (int c = 0; c < L::kColumns; ++c) {
-        const std::int64_t i = query + part.column(c);
-        const std::int64_t at = (row * g.heads + head) * g.t + min(i, g.t - 1);
+        const std::int64_t i = query + block.column(c);
+        const std::int64_t at = g.row_offset(row, head) + min(i, g.t - 1);
         for (int r = 0; r < 2; ++r) {
           const Pair pair =
-              pair_of(g, i, first + part.row + r, x[r][c], dx[r][c], p.lse[at], p.dots[at]);
+              pair_of(g, i, first + block.row + r, x[r][c], dx[r][c], p.lse[at], p.dots[at]);
           x[r][c] = pair.p;
           dx[r][c] = pair.ds;
         }
       }
-      part.template put<T>(probabilities, x);
-      part.template put<T>(gradients, dx);
+      block.template put<T>(probabilities, x);
+      block.template put<T>(gradients, dx);
       __syncthreads();
-      part.add(dv, probabilities, douts);
-      part.add(dk, gradients, queries);
+      block.add(dv, probabilities, douts);
+      block.add(dk, gradients, queries);
     }
-  part.write(p.dk + g.kv_offset(row, kv_head), dk, g.kv_stride(), first, g.t, g.h, g.scale,
-             g.scale);
-  part.write(p.dv + g.kv_offset(row, kv_head), dv, g.kv_stride(), first, g.t, g.h, 1.0F, 1.0F);
+  block.write(kv_rows_of(p.dk, g, row, kv_head), dk, g.scale, g.scale);
+  block.write(kv_rows_of(p.dv, g, row, kv_head), dv, 1.0F, 1.0F);
 }
 
 // A block has 32 (D = 256: 16) queries of one head, rows of the tiles; the keys and values that
@@ -99,43 +76,40 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<T> p) {
   using L = Layout<D>;
-  float* const queries = shared_memory();
+  float* const queries = shared_memory<float>();
   float* const douts = queries + L::kRows;
   float* const keys = douts + L::kRows;
   float* const values = keys + L::kRows;
   float* const gradients = values + L::kRows;
-  const Geometry& g = p.g;
-  const std::int64_t first = std::int64_t{blockIdx.x} * L::kTile;
-  const std::int64_t head = blockIdx.y, row = blockIdx.z;
-  const T* k = p.k + g.kv_offset(row, head / g.group);
-  const T* v = p.v + g.kv_offset(row, head / g.group);
-  const Part<D> part;
-  copy_rows<D>(queries, p.q + g.offset(row, head), g.stride(), first, g.t, g.h);
-  copy_rows<D>(douts, p.dout + g.offset(row, head), g.stride(), first, g.t, g.h);
-  float dq[2][L::kGroups][4];
-  clear(dq);
+  const Block<D> block(p.g);
+  const Geometry& g = block.g;
+  const std::int64_t row = block.batch_row, head = block.head, first = block.first;
+  const auto k = kv_rows_of(p.k, g, row, head / g.group);
+  const auto v = kv_rows_of(p.v, g, row, head / g.group);
+  block.copy(queries, rows_of(p.q, g, row, head), first);
+  block.copy(douts, rows_of(p.dout, g, row, head), first);
+  typename L::Sums dq = {};
   const std::int64_t end = min(g.t, first + L::kTile);
-  for (std::int64_t key = max(std::int64_t{0}, first - g.window) / L::kTile * L::kTile; key < end;
-       key += L::kTile) {
+  for (std::int64_t key = block.first_key(); key < end; key += L::kTile) {
     __syncthreads();
-    copy_rows<D>(keys, k, g.kv_stride(), key, g.t, g.h);
-    copy_rows<D>(values, v, g.kv_stride(), key, g.t, g.h);
+    block.copy(keys, k, key);
+    block.copy(values, v, key);
     __syncthreads();
-    float x[2][L::kColumns];
-    float dx[2][L::kColumns];
-    part.dots(x, queries, keys);
-    part.dots(dx, douts, values);
+    typename L::Pairs x, dx;
+    block.dots(x, queries, keys);
+    block.dots(dx, douts, values);
     for (int r = 0; r < 2; ++r) {
-      const std::int64_t i = first + part.row + r;
-      const std::int64_t at = (row * g.heads + head) * g.t + min(i, g.t - 1);
+      const std::int64_t i = first + block.row + r;
+      const std::int64_t at = g.row_offset(row, head) + min(i, g.t - 1);
       for (int c = 0; c < L::kColumns; ++c)
-        dx[r][c] = pair_of(g, i, key + part.column(c), x[r][c], dx[r][c], p.lse[at], p.dots[at]).ds;
+        dx[r][c] =
+            pair_of(g, i, key + block.column(c), x[r][c], dx[r][c], p.lse[at], p.dots[at]).ds;
     }
-    part.template put<T>(gradients, dx);
+    block.template put<T>(gradients, dx);
     __syncthreads();
-    part.add(dq, gradients, keys);
+    block.add(dq, gradients, keys);
   }
-  part.write(p.dq + g.offset(row, head), dq, g.stride(), first, g.t, g.h, g.scale, g.scale);
+  block.write(rows_of(p.dq, g, row, head), dq, g.scale, g.scale);
 }
 
 constexpr int kRowLanes = 8;
@@ -153,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row < rows)
     for (std::int64_t d = lane * N; d < h; d += kRowLanes * N)
       sum = dot(load<N>(dout + row * h + d), load<N>(out + row * h + d), sum);
-  sum = across_row<kRowLanes>(sum, [](float a, float b) { return a + b; });
+  sum = warp_sum<kRowLanes>(sum);
   if (row < rows && lane == 0)
     dots[(row / heads / t * heads + row % heads) * t + row / heads % t] = sum;
 }
@@ -163,41 +137,19 @@ __global__ void __launch_bounds__(kThreads)
 void attention_dots(NativeStream stream, const AttentionBackwardArgs& args) {
   const Shape& q = args.q.shape;
   const std::int64_t rows = q[0] * q[1] * q[2];
-  dispatch(args.q.dtype, [&]<class T>() {
-    with_width<T>(vectors_fit<T>(q[3], {args.dout.data, args.out.data}), [&]<int N>() {
-      launch(attention_dots_kernel<T, N>, blocks_for(rows, kThreads / kRowLanes), kThreads, 0,
-             stream, args.workspace.as<float>(), args.dout.as<T>(), args.out.as<T>(), rows, q[1],
-             q[2], q[3]);
-    });
+  dispatch_packs(args.q.dtype, q[3], {args.dout.data, args.out.data}, [&]<class T, int N>() {
+    launch(attention_dots_kernel<T, N>, blocks_for(rows, kThreads / kRowLanes), kThreads, 0, stream,
+           args.workspace.as<float>(), args.dout.as<T>(), args.out.as<T>(), rows, q[1], q[2], q[3]);
   });
 }
 
 void portable_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
   attention_dots(stream, args);
   const Shape& q = args.q.shape;
-  dispatch(args.q.dtype, [&]<class T>() {
-    const Backward<T> p{.dq = args.dq.as<T>(),
-                        .dk = args.dk.as<T>(),
-                        .dv = args.dv.as<T>(),
-                        .dout = args.dout.as<T>(),
-                        .lse = args.lse.as<float>(),
-                        .dots = args.workspace.as<float>(),
-                        .q = args.q.as<T>(),
-                        .k = args.k.as<T>(),
-                        .v = args.v.as<T>(),
-                        .g = geometry_of(args)};
-    with_head_size(q[3], [&]<int D>() {
-      using L = Layout<D>;
-      const auto grid = [&](std::int64_t heads) {
-        return dim3(blocks_for(q[1], L::kTile), static_cast<unsigned>(heads),
-                    static_cast<unsigned>(q[0]));
-      };
-      constexpr std::size_t kTiles = 4 * L::kRows * sizeof(float);
-      constexpr std::size_t kPairs = L::kTile * L::kPairs * sizeof(float);
-      launch(portable_keys_kernel<T, D>, grid(args.k.shape[2]), kThreads, kTiles + 2 * kPairs,
-             stream, p);
-      launch(portable_queries_kernel<T, D>, grid(q[2]), kThreads, kTiles + kPairs, stream, p);
-    });
+  with_layout(args, [&]<class T, int D>() {
+    const auto p = Backward<T>::of(args);
+    launch_blocks<D>(portable_keys_kernel<T, D>, stream, q, args.k.shape[2], 4, 2, p);
+    launch_blocks<D>(portable_queries_kernel<T, D>, stream, q, q[2], 4, 1, p);
   });
 }
 

@@ -105,9 +105,7 @@ void loss_totals(NativeStream stream, const LossTotalsArgs& args) {
   finish_sums(stream, blocks, kTotals, AddTotals{args.out.as<double>()});
 }
 
-const KernelRegistration<SumArgs> sums(&sum);
-const KernelRegistration<SumSquaresArgs> squares(&sum_squares);
-const KernelRegistration<LossTotalsArgs> losses(&loss_totals);
+const KernelRegistration registration(&sum, &sum_squares, &loss_totals);
 
 }  // namespace
 }  // namespace muo::cuda

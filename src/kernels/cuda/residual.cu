@@ -1,16 +1,13 @@
-#include "kernels/cuda/block.h"
-#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/rows.h"
 #include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "kernels/residual.h"
 #include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {
-
-constexpr int kThreads = 128;
-constexpr std::int64_t kRows = kThreads / kWarp;  // of a block
 
 // What mixes, on the device: null counts as the value it is absent for.
 struct Lambdas {
@@ -23,39 +20,25 @@ struct Lambdas {
 };
 template <class Args>
 Lambdas lambdas_of(const Args& args) {
-  return {args.alpha ? args.alpha.template as<float>() : nullptr,
-          args.beta ? args.beta.template as<float>() : nullptr, args.sign};
-}
-template <class T>
-T* pointer_or_null(const Tensor& tensor) {
-  return tensor ? tensor.as<T>() : nullptr;
+  return {data_or_null<float>(args.alpha), data_or_null<float>(args.beta), args.sign};
 }
 
 // One warp per row, a lane every 32nd vector. x and z are read once from memory; the second pass
 // finds the row in L1 (or what was stored as `mixed`). Writes y and, if kept, mixed: 2 to 4
 // sizeof(T) bytes per element, bound by bandwidth. The norm is that of what is stored.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     mix_norm_kernel(T* y, float* rstd, T* mixed, const T* x, const T* z, Lambdas lambdas,
                     std::int64_t n, std::int64_t c, float eps) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / 32;
+  const std::int64_t row = row_of_warp();
   if (row >= n) return;
-  const std::int64_t first = std::int64_t{threadIdx.x % 32} * N;
+  const std::int64_t first = std::int64_t{lane_id()} * N;
   const float alpha = lambdas.of_x();
   const float beta = lambdas.of_z();
   const std::int64_t start = row * c;
   const auto mix = [&](std::int64_t i) {
-    Pack<N> out = load<N>(x + start + i);
-#pragma unroll
-    for (float& v : out.v)
-      v *= alpha;
-    if (z != nullptr) {
-      const Pack<N> other = load<N>(z + start + i);
-#pragma unroll
-      for (int j = 0; j < N; ++j)
-        out.v[j] = fmaf(beta, other.v[j], out.v[j]);
-    }
-    return rounded<T>(out);
+    const Pack<N> out = scaled(alpha, load<N>(x + start + i));
+    return rounded<T>(z == nullptr ? out : add_scaled(beta, load<N>(z + start + i), out));
   };
   float squares = 0.0F;
   for (std::int64_t i = first; i < c; i += kWarp * N) {
@@ -65,13 +48,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const float factor = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(c) + eps);
   for (std::int64_t i = first; i < c; i += kWarp * N) {
-    Pack<N> values = mixed != nullptr ? load<N>(mixed + start + i) : mix(i);
-#pragma unroll
-    for (float& v : values.v)
-      v *= factor;
-    store(y + start + i, values);
+    const Pack<N> values = mixed != nullptr ? load<N>(mixed + start + i) : mix(i);
+    store(y + start + i, scaled(factor, values));
   }
-  if (threadIdx.x % 32 == 0) rstd[row] = factor;
+  if (lane_id() == 0) rstd[row] = factor;
 }
 
 // Element-wise by strides of the grid, with the two inner products on the way: fp32 within an
@@ -86,22 +66,14 @@ __global__ void __launch_bounds__(kSumThreads)
   double dalpha = 0.0;
   double dbeta = 0.0;
   const auto step = [&]<int M>(std::int64_t i) {
-    Pack<M> d = load<M>(dx + i);
+    const Pack<M> d = load<M>(dx + i);
     if (z != nullptr) {
       dbeta += static_cast<double>(dot(d, load<M>(z + i), 0.0F));
-      Pack<M> out;
-      if (add_dz) out = load<M>(dz + i);
-#pragma unroll
-      for (int j = 0; j < M; ++j)
-        out.v[j] = add_dz ? fmaf(beta, d.v[j], out.v[j]) : beta * d.v[j];
-      store(dz + i, out);
+      store(dz + i, add_dz ? add_scaled(beta, d, load<M>(dz + i)) : scaled(beta, d));
     }
     if (x != nullptr) {
       dalpha += static_cast<double>(dot(d, load<M>(x + i), 0.0F));
-#pragma unroll
-      for (float& v : d.v)
-        v *= alpha;
-      store(dx + i, d);
+      store(dx + i, scaled(alpha, d));
     }
   };
   const std::int64_t packs = count / N;
@@ -126,46 +98,25 @@ struct PutLambdaGradients {
     float* out = sum == 0 ? dalpha : dbeta;
     if (out == nullptr) return;
     if (sum == 1) total *= sign;
-    *out = static_cast<float>(accumulate ? static_cast<double>(*out) + total : total);
+    put_float(out, total, accumulate);
   }
 };
 
-// 3 sizeof(T) bytes per element, bound by bandwidth.
-template <class T>
+// Element-wise: 3 sizeof(T) bytes per element, bound by bandwidth.
 struct Add {
   static constexpr int kPacks = 1;
-  T* y;
-  const T* x;
-
-  template <int N>
-  struct Inputs {
-    Pack<N> y, x;
-  };
-  template <int N>
-  __device__ __forceinline__ Inputs<N> load(std::int64_t i) const {
-    return {cuda::load<N>(y + i), cuda::load<N>(x + i)};
-  }
-  template <int N>
-  __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in) const {
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      in.y.v[j] += in.x.v[j];
-    store(y + i, in.y);
-  }
+  __device__ __forceinline__ float operator()(float y, float x) const { return y + x; }
 };
 
 void mix_norm(NativeStream stream, const MixNormArgs& args) {
-  const std::int64_t n = args.x.shape[0];
-  const std::int64_t c = args.x.shape[1];
-  if (n == 0) return;
-  dispatch(args.x.dtype, [&]<class T>() {
-    const bool fit = vectors_fit<T>(c, {args.y.data, args.mixed.data, args.x.data, args.z.data});
-    with_width<T>(fit, [&]<int N>() {
-      launch(mix_norm_kernel<T, N>, blocks_for(n, kRows), kThreads, 0, stream, args.y.as<T>(),
-             args.rstd.as<float>(), pointer_or_null<T>(args.mixed), args.x.as<T>(),
-             args.beta ? args.z.as<T>() : nullptr, lambdas_of(args), n, c, args.eps);
-    });
-  });
+  const std::int64_t n = args.x.shape[0], c = args.x.shape[1];
+  dispatch_packs(args.x.dtype, c, {args.y.data, args.mixed.data, args.x.data, args.z.data},
+                 [&]<class T, int N>() {
+                   launch_rows(mix_norm_kernel<T, N>, stream, n, args.y.as<T>(),
+                               args.rstd.as<float>(), data_or_null<T>(args.mixed), args.x.as<T>(),
+                               args.beta ? args.z.as<T>() : nullptr, lambdas_of(args), n, c,
+                               args.eps);
+                 });
 }
 
 void mix_backward(NativeStream stream, const MixBackwardArgs& args) {
@@ -174,31 +125,26 @@ void mix_backward(NativeStream stream, const MixBackwardArgs& args) {
                                .dbeta = args.beta ? args.dbeta.as<float>() : nullptr,
                                .sign = double{args.sign},
                                .accumulate = args.accumulate};
-  dispatch(args.dx.dtype, [&]<class T>() {
-    // Vectors need aligned addresses only: what is left over goes one by one.
-    const bool fit = vectors_fit<T>(0, {args.dx.data, args.dz.data, args.x.data, args.z.data});
-    with_width<T>(fit, [&]<int N>() {
-      const unsigned blocks = blocks_for(count / N, kSumThreads * 2, kManyBlocks);
-      launch(mix_backward_kernel<T, N>, blocks, kSumThreads, 0, stream, args.dx.as<T>(),
-             args.beta ? args.dz.as<T>() : nullptr, args.alpha ? args.x.as<T>() : nullptr,
-             args.beta ? args.z.as<T>() : nullptr, lambdas_of(args), args.add_dz, count,
-             context_of(stream).partials);
-      finish_sums(stream, blocks, 2, put);
-    });
-  });
+  // Vectors need aligned addresses only: what is left over goes one by one.
+  dispatch_packs(args.dx.dtype, 0, {args.dx.data, args.dz.data, args.x.data, args.z.data},
+                 [&]<class T, int N>() {
+                   const unsigned blocks = blocks_for(count / N, kSumThreads * 2, kManyBlocks);
+                   launch(mix_backward_kernel<T, N>, blocks, kSumThreads, 0, stream,
+                          args.dx.as<T>(), args.beta ? args.dz.as<T>() : nullptr,
+                          args.alpha ? args.x.as<T>() : nullptr,
+                          args.beta ? args.z.as<T>() : nullptr, lambdas_of(args), args.add_dz,
+                          count, context_of(stream).partials);
+                   finish_sums(stream, blocks, 2, put);
+                 });
 }
 
 void add(NativeStream stream, const AddArgs& args) {
   dispatch(args.y.dtype, [&]<class T>() {
-    with_width<T>(vectors_fit<T>(0, {args.y.data, args.x.data}), [&]<int N>() {
-      launch_elementwise<N>(stream, Add<T>{args.y.as<T>(), args.x.as<T>()}, args.y.numel());
-    });
+    launch_map(stream, args.y.numel(), Add{}, args.y.as<T>(), args.y.as<T>(), args.x.as<T>());
   });
 }
 
-const KernelRegistration<MixNormArgs> forward(&mix_norm);
-const KernelRegistration<MixBackwardArgs> backward(&mix_backward);
-const KernelRegistration<AddArgs> addition(&add);
+const KernelRegistration registration(&mix_norm, &mix_backward, &add);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -1,5 +1,6 @@
-#include "kernels/cuda/block.h"
-#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "kernels/rotary.h"
 #include "runtime/cuda/vector.h"
@@ -119,25 +120,26 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// body.operator()<N, kLanes>() for rows of two halves. Few lanes a row leave none idle.
-template <class T, class Body>
-void with_lanes(std::int64_t half, bool vectors, const Body& body) {
-  with_width<T>(vectors, [&]<int N>() {
+// body.operator()<T, N, kLanes>() for rows of two halves, of tensors at these addresses. Few lanes
+// a row leave none idle.
+template <class Body>
+void with_lanes(DType dtype, std::int64_t half, std::initializer_list<const void*> addresses,
+                const Body& body) {
+  dispatch_packs(dtype, half, addresses, [&]<class T, int N>() {
     const std::int64_t lanes = ceil_div(half, N);
     if (lanes <= 4)
-      body.template operator()<N, 4>();
+      body.template operator()<T, N, 4>();
     else if (lanes <= 8)
-      body.template operator()<N, 8>();
+      body.template operator()<T, N, 8>();
     else if (lanes <= 16)
-      body.template operator()<N, 16>();
+      body.template operator()<T, N, 16>();
     else
-      body.template operator()<N, 32>();
+      body.template operator()<T, N, 32>();
   });
 }
 
 void rotary_table(NativeStream stream, const RotaryTableArgs& args) {
-  const std::int64_t t = args.cos.shape[0];
-  const std::int64_t half = args.cos.shape[1];
+  const std::int64_t t = args.cos.shape[0], half = args.cos.shape[1];
   dispatch(args.cos.dtype, [&]<class T>() {
     launch(rotary_table_kernel<T>, blocks_for(t * half, kThreads), kThreads, 0, stream,
            args.cos.as<T>(), args.sin.as<T>(), t, half, args.base);
@@ -157,33 +159,27 @@ Rows rows_of(const Tensor& x, std::int64_t first_position) {
 void rotary_norm(NativeStream stream, const RotaryNormArgs& args) {
   const Rows rows = rows_of(args.x, args.first_position);
   if (rows.count == 0) return;
-  dispatch(args.x.dtype, [&]<class T>() {
-    const bool fit = vectors_fit<T>(rows.half, {args.x.data, args.cos.data, args.sin.data});
-    with_lanes<T>(rows.half, fit, [&]<int N, int kLanes>() {
-      launch(rotary_norm_kernel<T, N, kLanes>, blocks_for(rows.count, kThreads / kLanes), kThreads,
-             0, stream, args.x.as<T>(), args.rstd.as<float>(), args.cos.as<T>(), args.sin.as<T>(),
-             rows, args.scale, args.eps);
-    });
-  });
+  with_lanes(args.x.dtype, rows.half, {args.x.data, args.cos.data, args.sin.data},
+             [&]<class T, int N, int kLanes>() {
+               launch(rotary_norm_kernel<T, N, kLanes>, blocks_for(rows.count, kThreads / kLanes),
+                      kThreads, 0, stream, args.x.as<T>(), args.rstd.as<float>(), args.cos.as<T>(),
+                      args.sin.as<T>(), rows, args.scale, args.eps);
+             });
 }
 
 void rotary_norm_backward(NativeStream stream, const RotaryNormBackwardArgs& args) {
   const Rows rows = rows_of(args.y, 0);
   if (rows.count == 0) return;
-  dispatch(args.y.dtype, [&]<class T>() {
-    const bool fit =
-        vectors_fit<T>(rows.half, {args.dx.data, args.y.data, args.cos.data, args.sin.data});
-    with_lanes<T>(rows.half, fit, [&]<int N, int kLanes>() {
-      launch(rotary_norm_backward_kernel<T, N, kLanes>, blocks_for(rows.count, kThreads / kLanes),
-             kThreads, 0, stream, args.dx.as<T>(), args.y.as<T>(), args.rstd.as<float>(),
-             args.cos.as<T>(), args.sin.as<T>(), rows, args.scale);
-    });
-  });
+  with_lanes(args.y.dtype, rows.half, {args.dx.data, args.y.data, args.cos.data, args.sin.data},
+             [&]<class T, int N, int kLanes>() {
+               launch(rotary_norm_backward_kernel<T, N, kLanes>,
+                      blocks_for(rows.count, kThreads / kLanes), kThreads, 0, stream,
+                      args.dx.as<T>(), args.y.as<T>(), args.rstd.as<float>(), args.cos.as<T>(),
+                      args.sin.as<T>(), rows, args.scale);
+             });
 }
 
-const KernelRegistration<RotaryTableArgs> table(&rotary_table);
-const KernelRegistration<RotaryNormArgs> forward(&rotary_norm);
-const KernelRegistration<RotaryNormBackwardArgs> backward(&rotary_norm_backward);
+const KernelRegistration registration(&rotary_table, &rotary_norm, &rotary_norm_backward);
 
 }  // namespace
 }  // namespace muo::cuda

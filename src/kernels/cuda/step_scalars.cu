@@ -25,8 +25,7 @@ void finish_step(NativeStream stream, const FinishStepArgs& args) {
   launch(finish_step_kernel, 1, 1, 0, stream, args.scalars.as_struct<StepScalars>());
 }
 
-const KernelRegistration<AdvanceStepArgs> advance(&advance_step);
-const KernelRegistration<FinishStepArgs> finish(&finish_step);
+const KernelRegistration registration(&advance_step, &finish_step);
 
 }  // namespace
 }  // namespace muo::cuda

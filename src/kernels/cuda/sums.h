@@ -2,10 +2,66 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/block.h"
+#include "runtime/cuda/launch.h"
 #include "runtime/cuda/stream_context.h"
 
 namespace muo::cuda {
+
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+
+// Sums and maxima over threads. The order is that of a butterfly, the same on every run; all
+// threads get the same bits.
+
+// Over kLanes neighbouring lanes, a power of two; the whole warp calls it.
+template <int kLanes = 32, class T>
+__device__ __forceinline__ T warp_sum(T x) {
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2)
+    x += __shfl_xor_sync(kAllLanes, x, step);
+  return x;
+}
+
+template <int kLanes = 32>
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2)
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, step));
+  return x;
+}
+
+// Of a one-dimensional block of whole warps, 1024 threads at most. All threads call it; it is a
+// barrier, and may be called again at once.
+template <class T, class Combine>
+__device__ __forceinline__ T block_reduce(T x, T neutral, const Combine& combine) {
+  __shared__ T of_warps[32];
+  const unsigned lane = threadIdx.x % 32;
+  const unsigned warps = blockDim.x / 32;
+  x = combine(x);
+  if (lane == 0) of_warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = combine(lane < warps ? of_warps[lane] : neutral);
+  __syncthreads();
+  return x;
+}
+
+template <class T>
+__device__ __forceinline__ T block_sum(T x) {
+  return block_reduce(x, T{0}, [](T v) { return warp_sum(v); });
+}
+
+__device__ __forceinline__ float block_max(float x) {
+  return block_reduce(x, -INFINITY, [](float v) { return warp_max(v); });
+}
+
+// A sum over the indices below n by a block of kThreads threads: add(i, sum) returns `sum` plus the
+// term of i.
+template <int kThreads, class Add>
+__device__ __forceinline__ double block_sum_of(std::int64_t n, const Add& add) {
+  double total = 0.0;
+  for (std::int64_t i = threadIdx.x; i < n; i += kThreads)
+    total = add(i, total);
+  return block_sum(total);
+}
 
 // Sums over a whole tensor take two launches: every block of the first leaves one partial for each
 // sum, then one block a sum adds them up. The order depends on the grid alone, so the bits are the
@@ -13,16 +69,18 @@ namespace muo::cuda {
 
 inline constexpr int kSumThreads = 256;
 
+__device__ __forceinline__ void put_float(float* out, double total, bool accumulate) {
+  *out = static_cast<float>(accumulate ? static_cast<double>(*out) + total : total);
+}
+
 // Put is plain data with a __device__ function (int sum, double total).
 template <class Put>
 __global__ void __launch_bounds__(kSumThreads)
     finish_sums_kernel(const double* partials, std::int64_t blocks, Put put) {
   partials += blockIdx.x * blocks;
-  double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < blocks; i += kSumThreads)
-    sum += partials[i];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) put(static_cast<int>(blockIdx.x), sum);
+  const double total = block_sum_of<kSumThreads>(
+      blocks, [=](std::int64_t i, double sum) { return sum + partials[i]; });
+  if (threadIdx.x == 0) put(static_cast<int>(blockIdx.x), total);
 }
 
 template <class Put>

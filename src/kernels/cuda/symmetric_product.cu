@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "kernels/cuda/dispatch.h"
-#include "kernels/cuda/gemm_run.h"
+#include "kernels/cuda/gemm_problem.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "kernels/symmetric_product.h"
 #include "runtime/cuda/launch.h"
@@ -88,7 +88,7 @@ void symmetric_product(NativeStream stream, const SymmetricProductArgs& args) {
   });
 }
 
-const KernelRegistration<SymmetricProductArgs> registration(&symmetric_product);
+const KernelRegistration registration(&symmetric_product);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -1,4 +1,4 @@
-#include "kernels/cuda/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "kernels/transpose.h"
 #include "runtime/cuda/launch.h"
@@ -50,7 +50,7 @@ void transpose(NativeStream stream, const TransposeArgs& args) {
   });
 }
 
-const KernelRegistration<TransposeArgs> registration(&transpose);
+const KernelRegistration registration(&transpose);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -1,6 +1,6 @@
 #include "kernels/activation.h"
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 
@@ -33,8 +33,7 @@ void relu_squared_backward(const ReluSquaredBackwardArgs& args) {
   });
 }
 
-const KernelRegistration<ReluSquaredArgs> kReluSquared(&relu_squared);
-const KernelRegistration<ReluSquaredBackwardArgs> kReluSquaredBackward(&relu_squared_backward);
+const KernelRegistration kRegistration(&relu_squared, &relu_squared_backward);
 
 }  // namespace
 }  // namespace muo::host

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/host/cast.h"
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/host/lerp.h"
+#include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
@@ -41,10 +41,11 @@ void adamw(const AdamwArgs& args) {
   dispatch(args.m.dtype, [&]<class T>() {
     adamw_of<T>(args, scalars->adam[args.group], scalars->gradient_scale);
   });
-  if (args.replica) cast({.y = args.replica, .x = args.weight});
+  if (args.replica)
+    simd::copy(args.replica.as<BF16>(), args.weight.as<float>(), args.weight.numel());
 }
 
-const KernelRegistration<AdamwArgs> kAdamw(&adamw);
+const KernelRegistration kRegistration(&adamw);
 
 }  // namespace
 }  // namespace muo::host

@@ -153,7 +153,7 @@ void attention(const AttentionArgs& args) {
   dispatch_operand(args.q.dtype, [&]<class Operand>() { attention_of<Operand>(args); });
 }
 
-const KernelRegistration<AttentionArgs> kAttention(&attention);
+const KernelRegistration kRegistration(&attention);
 
 }  // namespace
 

@@ -189,7 +189,7 @@ void attention_backward(const AttentionBackwardArgs& args) {
   dispatch_operand(args.q.dtype, [&]<class Operand>() { attention_backward_of<Operand>(args); });
 }
 
-const KernelRegistration<AttentionBackwardArgs> kAttentionBackward(&attention_backward);
+const KernelRegistration kRegistration(&attention_backward);
 
 }  // namespace
 

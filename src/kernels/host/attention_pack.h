@@ -55,10 +55,10 @@ inline void transpose_in(float* dst_t, Index dst_stride, const typename Operand:
       if (i + kLanes <= rows && d + kNumbers <= h) {
         tile(to, from, stride);
       } else {
-        Element part[static_cast<std::size_t>(kLanes * kNumbers)] = {};
+        Element padded[static_cast<std::size_t>(kLanes * kNumbers)] = {};
         for (Index r = 0; r < std::min(kLanes, rows - i); ++r)
-          std::copy_n(from + r * stride, std::min(kNumbers, h - d), part + r * kNumbers);
-        tile(to, part, kNumbers);
+          std::copy_n(from + r * stride, std::min(kNumbers, h - d), padded + r * kNumbers);
+        tile(to, padded, kNumbers);
       }
     }
 }
@@ -80,10 +80,10 @@ inline void transpose_out(T* dst, Index stride, const float* src_t, Index src_st
       if (i + kLanes <= rows && d + kLanes <= h) {
         tile(to, stride, from);
       } else {
-        T part[kLanes * kLanes];
-        tile(part, kLanes, from);
+        T padded[kLanes * kLanes];
+        tile(padded, kLanes, from);
         for (Index r = 0; r < std::min(kLanes, rows - i); ++r)
-          std::copy_n(part + r * kLanes, std::min(kLanes, h - d), to + r * stride);
+          std::copy_n(padded + r * kLanes, std::min(kLanes, h - d), to + r * stride);
       }
     }
   }
@@ -113,10 +113,10 @@ inline void pack_rows(float* dst, Index width, Index dst_rows, const typename Op
       store(dst + d / Operand::kDepth, Operand::load_words(src + d));
     if (d == h) continue;
     std::fill(dst + d / Operand::kDepth, dst + width, 0.0F);
-    Element part[static_cast<std::size_t>(kNumbers)] = {};
-    std::copy_n(src + d, h - d, part);
+    Element padded[static_cast<std::size_t>(kNumbers)] = {};
+    std::copy_n(src + d, h - d, padded);
     simd::for_lanes(words<Operand>(h - d), [&](Index w, auto lanes) {
-      store(dst + d / Operand::kDepth + w, Operand::load_words(part), lanes);
+      store(dst + d / Operand::kDepth + w, Operand::load_words(padded), lanes);
     });
   }
 }

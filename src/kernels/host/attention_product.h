@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/dispatch.h"
 #include "kernels/host/attention.h"
-#include "kernels/host/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 
 // The matrix products of the host attention, for tensors of fp32 and of bf16.

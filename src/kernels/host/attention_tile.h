@@ -32,7 +32,7 @@ inline F32 lane_numbers() {
   return load(kNumbers);
 }
 
-// Hands out scratch from a cache line on. Every piece is a multiple of kLanes elements. Without
+// Hands out scratch from a cache line on. Every block is a multiple of kLanes elements. Without
 // memory it counts what would be handed out.
 class Workspace {
  public:
@@ -74,7 +74,7 @@ struct QueryBlock {
   }
 
   // Of the keys [begin, end), calls body(from, to, vector_begin, vector_end) for each run of keys
-  // that the same ones of the vectors [low, high) of queries see (in part at least).
+  // that the same ones of the vectors [low, high) of queries see (at least partly).
   template <class Body>
   void for_runs(Index low, Index high, Index begin, Index end, const Body& body) const {
     const auto [runs_begin, runs_end] = keys_of(low, high, begin, end);

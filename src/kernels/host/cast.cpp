@@ -1,5 +1,4 @@
-
-#include "kernels/host/cast.h"
+#include "kernels/cast.h"
 
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
@@ -7,25 +6,14 @@
 namespace muo::host {
 namespace {
 
-template <class To, class From>
-void convert(const CastArgs& args) {
-  To* y = args.y.as<To>();
-  const From* x = args.x.as<From>();
-  simd::for_lanes(args.y.numel(), [&](std::int64_t i, auto lanes) {
-    simd::store(y + i, simd::load(x + i, lanes), lanes);
-  });
-}
-
-}  // namespace
-
 void cast(const CastArgs& args) {
   if (args.y.dtype == DType::kBF16)
-    convert<BF16, float>(args);
+    simd::copy(args.y.as<BF16>(), args.x.as<float>(), args.y.numel());
   else
-    convert<float, BF16>(args);
+    simd::copy(args.y.as<float>(), args.x.as<BF16>(), args.y.numel());
 }
 
-namespace {
-const KernelRegistration<CastArgs> kCast(&cast);
+const KernelRegistration kRegistration(&cast);
+
 }  // namespace
 }  // namespace muo::host

@@ -23,8 +23,7 @@ void note_nonfinite(const NoteNonfiniteArgs& args) {
   *found = std::max(*found, kNoIndex - static_cast<double>(args.base + (bad - x) * args.stride));
 }
 
-const KernelRegistration<AgreeCommitArgs> kAgreeCommit(&agree_commit);
-const KernelRegistration<NoteNonfiniteArgs> kNoteNonfinite(&note_nonfinite);
+const KernelRegistration kRegistration(&agree_commit, &note_nonfinite);
 
 }  // namespace
 }  // namespace muo::host

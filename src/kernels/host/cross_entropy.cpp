@@ -6,7 +6,8 @@
 #include <limits>
 #include <numbers>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
+#include "kernels/host/index_check.h"
 #include "kernels/host/scratch.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
@@ -21,7 +22,7 @@ constexpr std::int64_t kBlock = 64 * simd::kLanes;
 // largest logit is looked for.
 constexpr float kLargestBound = 35.0F;
 
-// A column's part of the softmax, and that of its gradient.
+// What a column adds to the sum of the softmax, and its gradient.
 struct Term {
   simd::F32 exponential;
   simd::F32 gradient;  // exponential times the derivative of what is exponentiated
@@ -97,7 +98,7 @@ struct Softmax {
 };
 
 // Leaves in `logits` the gradient of a row but for its factor and the target.
-Softmax softmax(float* logits, std::int64_t n, std::int32_t target, float softcap) {
+Softmax softmax(float* logits, std::int64_t n, std::int64_t target, float softcap) {
   const SoftCap cap(softcap);
   if (0.0F < softcap && softcap <= kLargestBound) {
     // No value is above the cap, so it does for the largest one, and one pass is enough.
@@ -117,7 +118,7 @@ Softmax softmax(float* logits, std::int64_t n, std::int32_t target, float softca
   return {shift, at_target, sum};
 }
 
-float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
+float row(float* logits, std::int64_t target, const CrossEntropyArgs& args) {
   const std::int64_t padded = args.logits.shape[1];
   if (target < 0) {
     if (args.write_gradient) std::fill_n(logits, padded, 0.0F);
@@ -128,10 +129,7 @@ float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
   if (args.write_gradient) {
     const double probability = std::exp(z) / sum;
     const double t = args.softcap > 0.0F ? double{at_target} / double{args.softcap} : 0.0;
-    const simd::F32 factor = simd::broadcast(static_cast<float>(double{args.gradient_scale} / sum));
-    simd::for_lanes(args.vocab, [&](std::int64_t i, auto lanes) {
-      simd::store(logits + i, factor * simd::load(logits + i, lanes), lanes);
-    });
+    simd::scale(logits, static_cast<float>(double{args.gradient_scale} / sum), logits, args.vocab);
     logits[target] =
         static_cast<float>(double{args.gradient_scale} * (probability - 1.0) * (1.0 - t * t));
     std::fill(logits + args.vocab, logits + padded, 0.0F);
@@ -140,29 +138,23 @@ float row(float* logits, std::int32_t target, const CrossEntropyArgs& args) {
 }
 
 // bf16 logits of a row, widened: what one thread works on between the load and the only rounding.
-float row(BF16* logits, std::int32_t target, const CrossEntropyArgs& args) {
+float row(BF16* logits, std::int64_t target, const CrossEntropyArgs& args) {
   thread_local Scratch scratch;
   const std::int64_t padded = args.logits.shape[1];
   float* wide = scratch.floats(padded);
-  simd::for_lanes(padded, [&](std::int64_t i, auto lanes) {
-    simd::store(wide + i, simd::load(logits + i, lanes), lanes);
-  });
+  simd::copy(wide, logits, padded);
   const float loss = row(wide, target, args);
-  if (args.write_gradient)
-    simd::for_lanes(padded, [&](std::int64_t i, auto lanes) {
-      simd::store(logits + i, simd::load(wide + i, lanes), lanes);
-    });
+  if (args.write_gradient) simd::copy(logits, wide, padded);
   return loss;
 }
 
 void cross_entropy(const CrossEntropyArgs& args) {
   auto* losses = args.losses.as<float>();
-  const auto* targets = args.targets.as<std::int32_t>();
   dispatch(args.logits.dtype, [&]<class T>() {
     for (std::int64_t i = 0; i < args.logits.shape[0]; ++i) {
-      MUO_CHECK(-1 <= targets[i] && targets[i] < args.vocab, "cross_entropy: target ", targets[i],
-                " at position ", i, " is outside [-1, ", args.vocab, ")");
-      losses[i] = row(args.logits.as<T>() + i * args.logits.shape[1], targets[i], args);
+      const std::int64_t target =
+          index_at(args.targets, i, "cross_entropy: target", -1, args.vocab);
+      losses[i] = row(args.logits.as<T>() + i * args.logits.shape[1], target, args);
     }
   });
 }
@@ -174,8 +166,7 @@ void soft_cap(const SoftCapArgs& args) {
     });
 }
 
-const KernelRegistration<CrossEntropyArgs> kCrossEntropy(&cross_entropy);
-const KernelRegistration<SoftCapArgs> kSoftCap(&soft_cap);
+const KernelRegistration kRegistration(&cross_entropy, &soft_cap);
 
 }  // namespace
 }  // namespace muo::host

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 
 namespace muo::host {
@@ -30,7 +30,7 @@ void fingerprint(const FingerprintArgs& args) {
   });
 }
 
-const KernelRegistration<FingerprintArgs> kFingerprint(&fingerprint);
+const KernelRegistration kRegistration(&fingerprint);
 
 }  // namespace
 }  // namespace muo::host

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
+#include "kernels/host/index_check.h"
 #include "kernels/host/simd_bf16.h"
-#include "kernels/host/tokens.h"
 #include "kernels/operation.h"
 
 namespace muo::host {
@@ -23,7 +23,7 @@ float short_dot(const X* x, const W* w, std::int64_t n) {
   return sum;
 }
 
-using WeightSums = std::array<double, kMostGateWeights>;  // over the rows of a batch
+using WeightSums = std::array<double, kMostGateWeights>;  // over all rows
 
 // dx[j] += sum over gates k of dz(k) w[k, j]; dw[k, j] += dz(k) x[j].
 template <class T, class W, class Gate>
@@ -47,40 +47,36 @@ void put(float* out, const double* values, std::int64_t n, bool accumulate) {
     out[i] = static_cast<float>(accumulate ? static_cast<double>(out[i]) + values[i] : values[i]);
 }
 
-template <class T>
-void value_embedding_of(const ValueEmbeddingArgs& args) {
-  const std::int64_t heads = args.weight.shape[0];
-  const std::int64_t g = args.weight.shape[1];
-  const std::int64_t c = args.x.shape[1];
-  const std::int64_t width = args.table.shape[1];
-  const std::int64_t h = width / heads;
-  for (std::int64_t i = 0; i < args.x.shape[0]; ++i) {
-    const T* entry = args.table.as<T>() + token_at(args.tokens, i, args.table.shape[0]) * width;
+// Calls row(i, entry) for each token i: entry is its row of the table.
+template <class Row>
+void for_token_rows(const Tensor& tokens, const Tensor& table, const Row& row) {
+  dispatch(table.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < tokens.shape[0]; ++i) {
+      const std::int64_t token = index_at(tokens, i, "embedding: token", 0, table.shape[0]);
+      row(i, table.as<T>() + token * table.shape[1]);
+    }
+  });
+}
+
+void value_embedding(const ValueEmbeddingArgs& args) {
+  const std::int64_t heads = args.weight.shape[0], g = args.weight.shape[1], c = args.x.shape[1];
+  const std::int64_t width = args.table.shape[1], h = width / heads;
+  for_token_rows(args.tokens, args.table, [&]<class T>(std::int64_t i, const T* entry) {
     for (std::int64_t k = 0; k < heads; ++k) {
       const float gate =
           3.0F * sigmoid(short_dot(args.x.as<T>() + i * c, args.weight.as<T>() + k * g, g));
       args.gates.as<float>()[i * heads + k] = gate;
       T* v = args.v.as<T>() + i * width + k * h;
-      simd::for_lanes(h, [&](std::int64_t j, auto lanes) {
-        simd::store(v + j,
-                    simd::fma(simd::broadcast(gate), simd::load(entry + k * h + j, lanes),
-                              simd::load(v + j, lanes)),
-                    lanes);
-      });
+      simd::add_scaled(v, gate, entry + k * h, v, h);
     }
-  }
+  });
 }
 
-template <class T>
-void value_embedding_backward_of(const ValueEmbeddingBackwardArgs& args) {
-  const std::int64_t heads = args.weight.shape[0];
-  const std::int64_t g = args.weight.shape[1];
-  const std::int64_t c = args.x.shape[1];
-  const std::int64_t width = args.table.shape[1];
-  const std::int64_t h = width / heads;
+void value_embedding_backward(const ValueEmbeddingBackwardArgs& args) {
+  const std::int64_t heads = args.weight.shape[0], g = args.weight.shape[1], c = args.x.shape[1];
+  const std::int64_t width = args.table.shape[1], h = width / heads;
   WeightSums dw{};
-  for (std::int64_t i = 0; i < args.x.shape[0]; ++i) {
-    const T* entry = args.table.as<T>() + token_at(args.tokens, i, args.table.shape[0]) * width;
+  for_token_rows(args.tokens, args.table, [&]<class T>(std::int64_t i, const T* entry) {
     const T* dv = args.dv.as<T>() + i * width;
     gates_backward(heads, g, args.x.as<T>() + i * c, args.weight.as<T>(), args.dx.as<T>() + i * c,
                    dw.data(), [&](std::int64_t k) {
@@ -88,81 +84,52 @@ void value_embedding_backward_of(const ValueEmbeddingBackwardArgs& args) {
                      const float dgate = simd::dot(dv + k * h, entry + k * h, h);
                      return dgate * gate * (1.0F - gate / 3.0F);
                    });
-  }
+  });
   put(args.dweight.as<float>(), dw.data(), heads * g, args.accumulate);
 }
 
-template <class T>
-void smear_of(const SmearArgs& args) {
-  const std::int64_t steps = args.x.shape[1];
-  const std::int64_t c = args.x.shape[2];
+void smear(const SmearArgs& args) {
+  const std::int64_t steps = args.x.shape[1], c = args.x.shape[2];
   const float lambda = args.lambda.as<float>()[0];
-  for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
-    const T* x = args.x.as<T>() + i * c;
-    const bool first = i % steps == 0;
-    const float gate =
-        first ? 0.0F : sigmoid(short_dot(x, args.weight.as<float>(), args.weight.shape[1]));
-    args.gates.as<float>()[i] = gate;
-    const T* before = first ? x : x - c;
-    T* y = args.y.as<T>() + i * c;
-    const simd::F32 factor = simd::broadcast(lambda * gate);
-    simd::for_lanes(c, [&](std::int64_t j, auto lanes) {
-      simd::store(y + j, simd::fma(factor, simd::load(before + j, lanes), simd::load(x + j, lanes)),
-                  lanes);
-    });
-  }
+  dispatch(args.x.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
+      const T* x = args.x.as<T>() + i * c;
+      const bool first = i % steps == 0;
+      const float gate =
+          first ? 0.0F : sigmoid(short_dot(x, args.weight.as<float>(), args.weight.shape[1]));
+      args.gates.as<float>()[i] = gate;
+      simd::add_scaled(args.y.as<T>() + i * c, lambda * gate, first ? x : x - c, x, c);
+    }
+  });
 }
 
-template <class T>
-void smear_backward_of(const SmearBackwardArgs& args) {
-  const std::int64_t steps = args.x.shape[1];
-  const std::int64_t c = args.x.shape[2];
-  const std::int64_t g = args.weight.shape[1];
+void smear_backward(const SmearBackwardArgs& args) {
+  const std::int64_t steps = args.x.shape[1], c = args.x.shape[2], g = args.weight.shape[1];
   const float lambda = args.lambda.as<float>()[0];
   const auto* gates = args.gates.as<float>();
   WeightSums dw{};
   double dlambda = 0;
-  for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
-    const std::int64_t position = i % steps;
-    const T* dy = args.dy.as<T>() + i * c;
-    const T* x = args.x.as<T>() + i * c;
-    T* dx = args.dx.as<T>() + i * c;
-    const bool last = position + 1 == steps;
-    const T* after = last ? dy : dy + c;
-    const simd::F32 factor = simd::broadcast(last ? 0.0F : lambda * gates[i + 1]);
-    simd::for_lanes(c, [&](std::int64_t j, auto lanes) {
-      simd::store(dx + j,
-                  simd::fma(factor, simd::load(after + j, lanes), simd::load(dy + j, lanes)),
-                  lanes);
-    });
-    if (position == 0) continue;
-    const float dgate = simd::dot(dy, x - c, c);  // of lambda gate
-    dlambda += static_cast<double>(gates[i]) * static_cast<double>(dgate);
-    gates_backward(1, g, x, args.weight.as<float>(), dx, dw.data(),
-                   [&](std::int64_t) { return dgate * lambda * gates[i] * (1.0F - gates[i]); });
-  }
+  dispatch(args.x.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
+      const std::int64_t position = i % steps;
+      const T* dy = args.dy.as<T>() + i * c;
+      const T* x = args.x.as<T>() + i * c;
+      T* dx = args.dx.as<T>() + i * c;
+      const bool last = position + 1 == steps;
+      simd::add_scaled(dx, last ? 0.0F : lambda * gates[i + 1], last ? dy : dy + c, dy, c);
+      if (position == 0) continue;
+      const float dgate = simd::dot(dy, x - c, c);  // of lambda gate
+      dlambda += static_cast<double>(gates[i]) * static_cast<double>(dgate);
+      gates_backward(1, g, x, args.weight.as<float>(), dx, dw.data(),
+                     [&](std::int64_t) { return dgate * lambda * gates[i] * (1.0F - gates[i]); });
+    }
+  });
   put(args.dweight.as<float>(), dw.data(), g, args.accumulate);
   put(args.dlambda.as<float>(), &dlambda, 1, args.accumulate);
 }
 
-void value_embedding(const ValueEmbeddingArgs& args) {
-  dispatch(args.x.dtype, [&]<class T>() { value_embedding_of<T>(args); });
-}
-void value_embedding_backward(const ValueEmbeddingBackwardArgs& args) {
-  dispatch(args.x.dtype, [&]<class T>() { value_embedding_backward_of<T>(args); });
-}
-void smear(const SmearArgs& args) {
-  dispatch(args.x.dtype, [&]<class T>() { smear_of<T>(args); });
-}
-void smear_backward(const SmearBackwardArgs& args) {
-  dispatch(args.x.dtype, [&]<class T>() { smear_backward_of<T>(args); });
-}
-
-const KernelRegistration<ValueEmbeddingArgs> kValueEmbedding(&value_embedding);
-const KernelRegistration<ValueEmbeddingBackwardArgs> kValueEmbeddingBackward(
-    &value_embedding_backward);
-const KernelRegistration<SmearArgs> kSmear(&smear);
-const KernelRegistration<SmearBackwardArgs> kSmearBackward(&smear_backward);
+const KernelRegistration kRegistration(&value_embedding, &value_embedding_backward, &smear,
+                                       &smear_backward);
 
 }  // namespace
 }  // namespace muo::host

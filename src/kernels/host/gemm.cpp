@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/host/gemm.h"
 #include "kernels/host/gemm_block.h"
 #include "kernels/host/scratch.h"
@@ -32,23 +32,23 @@ void multiply_widened(const Product& p, Block<const BF16> whole_a, Block<const B
   for (std::int64_t j = 0; j < p.n; j += kColumns)
     for (std::int64_t i = 0; i < p.m; i += kRows) {
       const std::int64_t at = i * p.n + j;
-      Product part = p;
-      part.m = std::min(kRows, p.m - i);
-      part.n = std::min(kColumns, p.n - j);
-      Block<float> out{wide_d, part.n};
+      Product block = p;
+      block.m = std::min(kRows, p.m - i);
+      block.n = std::min(kColumns, p.n - j);
+      Block<float> out{wide_d, block.n};
       if constexpr (kRounds)
-        part.beta = 0.0F;
+        block.beta = 0.0F;
       else
         out = {d + at, p.n};
       for (std::int64_t l = 0; l < p.k; l += kDepth) {
-        part.k = std::min(kDepth, p.k - l);
-        product(part, widened(wide_a, whole_a, p.transpose_a, i, l, part.m, part.k),
-                widened(wide_b, whole_b, p.transpose_b, l, j, part.k, part.n), out);
-        part.beta = 1.0F;
+        block.k = std::min(kDepth, p.k - l);
+        product(block, widened(wide_a, whole_a, p.transpose_a, i, l, block.m, block.k),
+                widened(wide_b, whole_b, p.transpose_b, l, j, block.k, block.n), out);
+        block.beta = 1.0F;
       }
       if constexpr (kRounds)
         round_block({d + at, p.n}, {p.beta == 0.0F ? nullptr : c + at, p.n}, p.beta,
-                    {out.data, out.stride}, part.m, part.n);
+                    {out.data, out.stride}, block.m, block.n);
     }
 }
 
@@ -83,20 +83,20 @@ template <class In, class T>
 void multiply_by_columns(const Product& p, Block<const In> a, Block<const In> b, Block<T> d) {
   if (p.transpose_b || !Panel<In>::pays(p.n, p.k, p.m)) return product(p, a, b, d);
   static thread_local Panel<In> panel;
-  Product part = p;
-  part.n = kPanel;
+  Product block = p;
+  block.n = kPanel;
   for (std::int64_t j = 0; j < p.n; j += kPanel)
-    product(part, a, panel(b, p.k, j), Block<T>{d.data + j, d.stride});
+    product(block, a, panel(b, p.k, j), Block<T>{d.data + j, d.stride});
 }
 
 template <class In, class T>
 void multiply_by_panels(const Product& p, Block<const In> a, Block<const In> b, Block<T> d) {
   if (!p.transpose_a || !Panel<In>::pays(p.m, p.k, p.n)) return multiply_by_columns(p, a, b, d);
   static thread_local Panel<In> panel;
-  Product part = p;
-  part.m = kPanel;
+  Product block = p;
+  block.m = kPanel;
   for (std::int64_t i = 0; i < p.m; i += kPanel)
-    multiply_by_columns(part, panel(a, p.k, i), b, Block<T>{d.data + i * d.stride, d.stride});
+    multiply_by_columns(block, panel(a, p.k, i), b, Block<T>{d.data + i * d.stride, d.stride});
 }
 
 // T is the type of c and d, In of the operands. Nothing here depends on what else the machine does:
@@ -153,7 +153,7 @@ Gemm& gemm_in_use() {
 }
 
 namespace {
-const KernelRegistration<GemmArgs> kGemm(+[](const GemmArgs& args) { gemm_in_use()(args); });
+const KernelRegistration kRegistration(+[](const GemmArgs& args) { gemm_in_use()(args); });
 }  // namespace
 
 }  // namespace muo::host

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/gemm.h"
+#include "kernels/symmetric_product.h"
 
 namespace muo::host {
 
@@ -11,5 +12,9 @@ void gemm(const GemmArgs& args);
 // has put another function there, while no rank was running.
 using Gemm = void (*)(const GemmArgs&);
 Gemm& gemm_in_use();
+
+// What the kernel of symmetric_product computes: of each block of rows all up to its last diagonal
+// element.
+double symmetric_product_flops(const SymmetricProductArgs& args);
 
 }  // namespace muo::host

@@ -17,13 +17,8 @@ inline Block<const float> widened(float* scratch, Block<const BF16> x, bool tran
     std::swap(row, column);
     std::swap(rows, columns);
   }
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const BF16* from = x.data + (row + i) * x.stride + column;
-    float* to = scratch + i * columns;
-    simd::for_lanes(columns, [&](std::int64_t j, auto lanes) {
-      simd::store(to + j, simd::load(from + j, lanes), lanes);
-    });
-  }
+  for (std::int64_t i = 0; i < rows; ++i)
+    simd::copy(scratch + i * columns, x.data + (row + i) * x.stride + column, columns);
   return {scratch, columns};
 }
 

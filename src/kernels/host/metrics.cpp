@@ -20,7 +20,7 @@ void write_metrics(const WriteMetricsArgs& args) {
   sequence.store(scalars->step + 1, std::memory_order_release);
 }
 
-const KernelRegistration<WriteMetricsArgs> kWriteMetrics(&write_metrics);
+const KernelRegistration kRegistration(&write_metrics);
 
 }  // namespace
 }  // namespace muo::host

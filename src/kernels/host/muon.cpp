@@ -4,19 +4,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/host/cast.h"
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/host/lerp.h"
+#include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
 namespace muo::host {
 namespace {
-
-constexpr double kRowFloor = 1e-6;        // MuonEq's clamp of a row's norm
-constexpr double kUpdateFloor = 1e-6;     // Muon+'s clamp of |u|
-constexpr float kVarianceFloor = 1e-10F;  // NorMuon's clamps
-constexpr double kRescaleFloor = 1e-10;
 
 // A fixed number of partial sums makes the order of a sum independent of how it is vectorised.
 constexpr std::int64_t kLanes = 16;
@@ -57,7 +52,7 @@ double mean_norm(const float* norms, std::int64_t rows) {
 
 // What a row is scaled by before the norm divides.
 double row_factor(const MuonNormalisation& how, double target, float norm) {
-  return how.equilibrate ? target / std::max(static_cast<double>(norm), kRowFloor) : 1.0;
+  return how.equilibrate ? target / std::max(static_cast<double>(norm), kMuonRowFloor) : 1.0;
 }
 
 // norms: of the rows of x (rows, columns).
@@ -107,9 +102,9 @@ void sum_along_short_side(float* out, const float* u, std::int64_t rows, std::in
     const std::int64_t width = std::min(kBlock, columns - begin);
     double sums[kBlock] = {};
     for (std::int64_t i = 0; i < rows; ++i) {
-      const float* part = u + i * columns + begin;
+      const float* block = u + i * columns + begin;
       for (std::int64_t j = 0; j < width; ++j)
-        sums[j] += static_cast<double>(part[j]) * static_cast<double>(part[j]);
+        sums[j] += static_cast<double>(block[j]) * static_cast<double>(block[j]);
     }
     for (std::int64_t j = 0; j < width; ++j)
       out[begin + j] = static_cast<float>(sums[j]);
@@ -119,7 +114,7 @@ void sum_along_short_side(float* out, const float* u, std::int64_t rows, std::in
 void scale_along_long_side(float* u, const float* variance, float scale, std::int64_t rows,
                            std::int64_t columns) {
   const auto factor = [=](std::int64_t i) {
-    return scale / std::sqrt(std::max(variance[i], kVarianceFloor));
+    return scale / std::sqrt(std::max(variance[i], kMuonVarianceFloor));
   };
   if (rows >= columns) {
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -136,56 +131,47 @@ void scale_along_long_side(float* u, const float* variance, float scale, std::in
     for (std::int64_t j = 0; j < width; ++j)
       factors[j] = factor(begin + j);
     for (std::int64_t i = 0; i < rows; ++i) {
-      float* part = u + i * columns + begin;
+      float* block = u + i * columns + begin;
       for (std::int64_t j = 0; j < width; ++j)
-        part[j] *= factors[j];
+        block[j] *= factors[j];
     }
   }
 }
-
-}  // namespace
 
 void muon_nesterov(const MuonNesterovArgs& args) {
   nesterov(args.x.as<float>(), args.grad.as<float>(), args.momentum.as<float>(),
            args.scalars.as_struct<StepScalars>()->muon_momentum, args.x.numel());
 }
 
-namespace {
-
-template <class T>
-void muon_input_of(const MuonInputArgs& args) {
-  const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
-  const std::int64_t rows = args.x.shape[1];
-  const std::int64_t columns = args.x.shape[2];
-  for (std::int64_t k = 0; k < args.x.shape[0]; ++k) {
-    const std::int64_t begin = k * rows * columns;
-    T* x = args.x.as<T>() + begin;
-    const float* grad = args.grad.as<float>() + begin;
-    float* norms = args.row_norms.as<float>() + k * rows;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      T* row = x + i * columns;
-      if (args.momentum)
-        nesterov(row, grad + i * columns, args.momentum.as<float>() + begin + i * columns, mu,
-                 columns);
-      else
-        std::transform(grad + i * columns, grad + (i + 1) * columns, row, from_f32<T>);
-      norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
-    }
-    normalise(args.normalisation, x, norms, rows, columns);
-  }
-}
-
 void muon_input(const MuonInputArgs& args) {
-  dispatch(args.x.dtype, [&]<class T>() { muon_input_of<T>(args); });
+  const std::int64_t rows = args.x.shape[1], columns = args.x.shape[2];
+  const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
+  const auto* momentum = data_or_null<float>(args.momentum);
+  dispatch(args.x.dtype, [&]<class T>() {
+    for (std::int64_t k = 0; k < args.x.shape[0]; ++k) {
+      T* x = args.x.as<T>() + k * rows * columns;
+      float* norms = args.row_norms.as<float>() + k * rows;
+      for (std::int64_t i = 0; i < rows; ++i) {
+        T* row = x + i * columns;
+        const std::int64_t begin = (k * rows + i) * columns;
+        const float* grad = args.grad.as<float>() + begin;
+        if (momentum != nullptr)
+          nesterov(row, grad, momentum + begin, mu, columns);
+        else
+          simd::copy(row, grad, columns);
+        norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
+      }
+      normalise(args.normalisation, x, norms, rows, columns);
+    }
+  });
 }
 
 void muon_scale(const MuonScaleArgs& args) {
   if (args.x.dtype == DType::kBF16)
-    cast({.y = args.u, .x = args.x});
+    simd::copy(args.u.as<float>(), args.x.as<BF16>(), args.x.numel());
   else if (args.x.data != args.u.data)
     std::copy_n(args.x.as<float>(), args.x.numel(), args.u.as<float>());
-  const std::int64_t rows = args.u.shape[1];
-  const std::int64_t columns = args.u.shape[2];
+  const std::int64_t rows = args.u.shape[1], columns = args.u.shape[2];
   const std::int64_t length = std::max(rows, columns);
   const auto n = static_cast<double>(std::min(rows, columns));
   const Lerp lerp(1.0F - args.scalars.as_struct<StepScalars>()->muon_beta2);
@@ -198,16 +184,16 @@ void muon_scale(const MuonScaleArgs& args) {
     for (std::int64_t i = 0; i < length; ++i)
       total += static_cast<double>(new_variance[i]);
     const double plus =
-        args.unit_update ? std::sqrt(n) / std::max(std::sqrt(total), kUpdateFloor) : 1.0;
+        args.unit_update ? std::sqrt(n) / std::max(std::sqrt(total), kMuonUpdateFloor) : 1.0;
     double rescaled = 0;
     for (std::int64_t i = 0; i < length; ++i) {
       const double sum = static_cast<double>(new_variance[i]) * plus * plus;
       const float variance = lerp(old_variance[i], static_cast<float>(sum / n));
-      rescaled += sum / static_cast<double>(std::max(variance, kVarianceFloor));
+      rescaled += sum / static_cast<double>(std::max(variance, kMuonVarianceFloor));
       new_variance[i] = variance;
     }
     const double norm = plus * std::sqrt(total);
-    const double scale = plus * norm / std::max(std::sqrt(rescaled), kRescaleFloor);
+    const double scale = plus * norm / std::max(std::sqrt(rescaled), kMuonRescaleFloor);
     scale_along_long_side(u, new_variance, static_cast<float>(scale), rows, columns);
   }
 }
@@ -233,13 +219,10 @@ void muon_commit(const MuonCommitArgs& args) {
     w[i] -= lr * u[i] + decayed;
     m[i] = to_momentum(m[i], g[i] * gradient_scale);
   }
-  if (args.replica) cast({.y = args.replica, .x = args.weight});
+  if (args.replica) simd::copy(args.replica.as<BF16>(), w, n);
 }
 
-const KernelRegistration<MuonNesterovArgs> kMuonNesterov(&muon_nesterov);
-const KernelRegistration<MuonInputArgs> kMuonInput(&muon_input);
-const KernelRegistration<MuonScaleArgs> kMuonScale(&muon_scale);
-const KernelRegistration<MuonCommitArgs> kMuonCommit(&muon_commit);
+const KernelRegistration kRegistration(&muon_nesterov, &muon_input, &muon_scale, &muon_commit);
 
 }  // namespace
 }  // namespace muo::host

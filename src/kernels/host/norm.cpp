@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 
@@ -12,10 +12,7 @@ namespace {
 template <class T>
 float forward_row(T* y, const T* x, std::int64_t c, float eps) {
   const float rstd = 1.0F / std::sqrt(simd::dot(x, x, c) / static_cast<float>(c) + eps);
-  const simd::F32 factor = simd::broadcast(rstd);
-  simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
-    simd::store(y + i, simd::load(x + i, lanes) * factor, lanes);
-  });
+  simd::scale(y, rstd, x, c);
   return rstd;
 }
 
@@ -33,8 +30,7 @@ void backward_row(T* dx, const T* dy, const T* y, float rstd, std::int64_t c) {
 }
 
 void rms_norm(const RmsNormArgs& args) {
-  const std::int64_t n = args.x.shape[0];
-  const std::int64_t c = args.x.shape[1];
+  const std::int64_t n = args.x.shape[0], c = args.x.shape[1];
   auto* rstd = args.rstd.as<float>();
   dispatch(args.x.dtype, [&]<class T>() {
     for (std::int64_t row = 0; row < n; ++row)
@@ -43,8 +39,7 @@ void rms_norm(const RmsNormArgs& args) {
 }
 
 void rms_norm_backward(const RmsNormBackwardArgs& args) {
-  const std::int64_t n = args.y.shape[0];
-  const std::int64_t c = args.y.shape[1];
+  const std::int64_t n = args.y.shape[0], c = args.y.shape[1];
   const auto* rstd = args.rstd.as<float>();
   dispatch(args.y.dtype, [&]<class T>() {
     const auto row_function = args.accumulate ? &backward_row<true, T> : &backward_row<false, T>;
@@ -54,8 +49,7 @@ void rms_norm_backward(const RmsNormBackwardArgs& args) {
   });
 }
 
-const KernelRegistration<RmsNormArgs> kRmsNorm(&rms_norm);
-const KernelRegistration<RmsNormBackwardArgs> kRmsNormBackward(&rms_norm_backward);
+const KernelRegistration kRegistration(&rms_norm, &rms_norm_backward);
 
 }  // namespace
 }  // namespace muo::host

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "kernels/gemm_library.h"
+#include "kernels/host_kernels.h"
 
 // Of OpenMP, which is oneDNN's. Declared here, because clang does not find g++'s omp.h.
 extern "C" void omp_set_num_threads(int count);  // NOLINT(readability-identifier-naming)
@@ -60,7 +60,7 @@ constexpr const char* kLeastCpu = "this kind of CPU";
 #endif
 
 // oneDNN takes the first of its implementations that can do it: blocked products. On a CPU
-// without AMX the one behind `*_gemm` measured 3 to 10 % faster for fp32 results and for long sums
+// without AMX the one behind `*_gemm` measured up to 10 % faster for fp32 results and for long sums
 // of few columns (docs/experiments.md); elsewhere it is slower, as it rounds a copy of the result.
 bool wants_gemm(const Problem& p) {
   return runs(dnnl::cpu_isa::avx512_core_bf16) && !runs(dnnl::cpu_isa::avx512_core_amx) &&

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "base/thread_time.h"
+#include "base/threads.h"
 #include "kernels/operation.h"
 
 namespace muo::host {
@@ -23,7 +23,7 @@ void lap(const LapArgs& args) {
   clock.thread_last = thread;
 }
 
-const KernelRegistration<LapArgs> kLap(&lap);
+const KernelRegistration kRegistration(&lap);
 
 }  // namespace
 }  // namespace muo::host

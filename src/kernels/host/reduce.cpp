@@ -1,5 +1,6 @@
 #include "kernels/reduce.h"
 
+#include "kernels/host/index_check.h"
 #include "kernels/host/simd.h"
 #include "kernels/operation.h"
 
@@ -48,14 +49,13 @@ void loss_totals(const LossTotalsArgs& args) {
   std::int64_t text = 0;
   for (std::int64_t i = 0; i < args.losses.shape[0]; ++i) {
     if (targets[i] < 0) continue;
-    MUO_CHECK(targets[i] < vocab, "loss_totals: target ", targets[i], " at position ", i,
-              " is outside the table of bytes, ", args.bytes.shape.text());
+    const std::int64_t target = index_at(args.targets, i, "loss_totals: target", -1, vocab);
     const double loss{losses[i]};
     nats += loss;
     ++count;
-    if (bytes[targets[i]] <= 0) continue;
+    if (bytes[target] <= 0) continue;
     nats_of_text += loss;
-    text += bytes[targets[i]];
+    text += bytes[target];
   }
   auto* out = args.out.as<double>();
   out[0] += nats;
@@ -64,9 +64,7 @@ void loss_totals(const LossTotalsArgs& args) {
   out[3] += static_cast<double>(text);
 }
 
-const KernelRegistration<SumArgs> kSum(&sum);
-const KernelRegistration<SumSquaresArgs> kSumSquares(&sum_squares);
-const KernelRegistration<LossTotalsArgs> kLossTotals(&loss_totals);
+const KernelRegistration kRegistration(&sum, &sum_squares, &loss_totals);
 
 }  // namespace
 }  // namespace muo::host

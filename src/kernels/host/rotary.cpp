@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 
@@ -49,13 +49,11 @@ float rotate_and_normalise(T* x, const T* cos, const T* sin, std::int64_t half, 
   });
   const float mean = simd::sum(squares) / static_cast<float>(2 * half);
   const float rstd = 1.0F / std::sqrt(mean + eps);
-  const simd::F32 factor = simd::broadcast(scale * rstd);
   if constexpr (kStored)
-    simd::for_lanes(2 * half, [&](std::int64_t j, auto lanes) {
-      simd::store(x + j, simd::load(x + j, lanes) * factor, lanes);
-    });
+    simd::scale(x, scale * rstd, x, 2 * half);
   else
     simd::for_lanes(half, [&](std::int64_t j, auto lanes) {
+      const simd::F32 factor = simd::broadcast(scale * rstd);
       const Pair r = rotated(j, lanes);
       put(j, {r.r1 * factor, r.r2 * factor}, lanes);
     });
@@ -88,9 +86,7 @@ void rotary_table(const RotaryTableArgs& args) {
 }
 
 void rotary_norm(const RotaryNormArgs& args) {
-  const std::int64_t t = args.x.shape[1];
-  const std::int64_t heads = args.x.shape[2];
-  const std::int64_t h = args.x.shape[3];
+  const std::int64_t t = args.x.shape[1], heads = args.x.shape[2], h = args.x.shape[3];
   auto* rstd = args.rstd.as<float>();
   dispatch(args.x.dtype, [&]<class T>() {
     for (std::int64_t row = 0; row < args.rstd.numel(); ++row) {
@@ -102,9 +98,7 @@ void rotary_norm(const RotaryNormArgs& args) {
 }
 
 void rotary_norm_backward(const RotaryNormBackwardArgs& args) {
-  const std::int64_t t = args.y.shape[1];
-  const std::int64_t heads = args.y.shape[2];
-  const std::int64_t h = args.y.shape[3];
+  const std::int64_t t = args.y.shape[1], heads = args.y.shape[2], h = args.y.shape[3];
   const auto* rstd = args.rstd.as<float>();
   dispatch(args.y.dtype, [&]<class T>() {
     for (std::int64_t row = 0; row < args.rstd.numel(); ++row) {
@@ -116,9 +110,7 @@ void rotary_norm_backward(const RotaryNormBackwardArgs& args) {
   });
 }
 
-const KernelRegistration<RotaryTableArgs> kRotaryTable(&rotary_table);
-const KernelRegistration<RotaryNormArgs> kRotaryNorm(&rotary_norm);
-const KernelRegistration<RotaryNormBackwardArgs> kRotaryNormBackward(&rotary_norm_backward);
+const KernelRegistration kRegistration(&rotary_table, &rotary_norm, &rotary_norm_backward);
 
 }  // namespace
 }  // namespace muo::host

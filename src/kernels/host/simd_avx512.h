@@ -13,6 +13,10 @@ struct F64 {
   __m512d lo, hi;
 };
 
+namespace detail {
+constexpr __mmask16 kAll = 0xFFFF;
+}  // namespace detail
+
 inline __mmask16 first_mask(FirstLanes lanes) {
   return static_cast<__mmask16>((1U << static_cast<unsigned>(lanes.count)) - 1U);
 }
@@ -35,15 +39,11 @@ inline F32 operator*(F32 a, F32 b) { return {a.v * b.v}; }
 inline F32 operator/(F32 a, F32 b) { return {a.v / b.v}; }
 inline F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline F32 fnma(F32 a, F32 b, F32 c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }
-inline F32 min(F32 a, F32 b) {
-  return {_mm512_mask_min_ps(a.v, static_cast<__mmask16>(-1), a.v, b.v)};
-}
-inline F32 max(F32 a, F32 b) {
-  return {_mm512_mask_max_ps(a.v, static_cast<__mmask16>(-1), a.v, b.v)};
-}
-inline F32 sqrt(F32 a) { return {_mm512_mask_sqrt_ps(a.v, static_cast<__mmask16>(-1), a.v)}; }
+inline F32 min(F32 a, F32 b) { return {_mm512_mask_min_ps(a.v, detail::kAll, a.v, b.v)}; }
+inline F32 max(F32 a, F32 b) { return {_mm512_mask_max_ps(a.v, detail::kAll, a.v, b.v)}; }
+inline F32 sqrt(F32 a) { return {_mm512_mask_sqrt_ps(a.v, detail::kAll, a.v)}; }
 inline F32 round(F32 a) {
-  return {_mm512_mask_roundscale_ps(a.v, static_cast<__mmask16>(-1), a.v,
+  return {_mm512_mask_roundscale_ps(a.v, detail::kAll, a.v,
                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
 inline F32 select_less(F32 a, F32 b, F32 yes, F32 no) {
@@ -59,17 +59,16 @@ inline F32 copy_sign(F32 magnitude, F32 sign) {
   return {_mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(magnitude.v), bit))};
 }
 inline F32 scale_by_power(F32 a, F32 n) {
-  return {_mm512_mask_scalef_ps(a.v, static_cast<__mmask16>(-1), a.v, n.v)};
+  return {_mm512_mask_scalef_ps(a.v, detail::kAll, a.v, n.v)};
 }
 inline F32 power_of_low_bits(F32 shifted) {
   const __m512i one = _mm512_castps_si512(_mm512_set1_ps(1.0F));
   const __m512i bits = _mm512_castps_si512(shifted.v);
   return {_mm512_castsi512_ps(
-      _mm512_add_epi32(_mm512_mask_slli_epi32(bits, static_cast<__mmask16>(-1), bits, 23), one))};
+      _mm512_add_epi32(_mm512_mask_slli_epi32(bits, detail::kAll, bits, 23), one))};
 }
 
 namespace detail {
-constexpr __mmask16 kAll = 0xFFFF;
 // Masked forms: g++ 12's plain ones read an undefined register and warn about it.
 template <int kHalf>
 inline __m256 half(__m512 a) {

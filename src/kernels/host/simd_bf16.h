@@ -7,8 +7,8 @@
 #include "base/dtype.h"
 #include "kernels/host/simd.h"
 
-// bf16 in memory, fp32 in registers: with these a kernel's loads and stores are the only places
-// that know the storage type. Rounds to nearest, ties to even, as base/dtype.h's to_bf16 does, bit
+// bf16 in memory, fp32 in registers: with these only a kernel's loads and stores
+// know the storage type. Rounds to nearest, ties to even, as base/dtype.h's to_bf16 does, bit
 // for bit: the CPU's own conversion (vcvtneps2bf16) would flush denormals.
 namespace muo::simd {
 
@@ -36,6 +36,29 @@ inline F32 rounded(F32 a) {
     return round_to_bf16(a);
   else
     return a;
+}
+
+// y <- x, in y's type.
+template <class Y, class X>
+inline void copy(Y* y, const X* x, std::int64_t n) {
+  for_lanes(n, [&](std::int64_t i, auto lanes) { store(y + i, load(x + i, lanes), lanes); });
+}
+
+// y <- a x. y may be x.
+template <class Y, class X>
+inline void scale(Y* y, float a, const X* x, std::int64_t n) {
+  const F32 factor = broadcast(a);
+  for_lanes(n,
+            [&](std::int64_t i, auto lanes) { store(y + i, load(x + i, lanes) * factor, lanes); });
+}
+
+// z <- a x + y. z may be x or y.
+template <class Z, class X, class Y>
+inline void add_scaled(Z* z, float a, const X* x, const Y* y, std::int64_t n) {
+  const F32 factor = broadcast(a);
+  for_lanes(n, [&](std::int64_t i, auto lanes) {
+    store(z + i, fma(factor, load(x + i, lanes), load(y + i, lanes)), lanes);
+  });
 }
 
 // Sum of x[i] y[i] in 64 partial sums, folded in a fixed order.

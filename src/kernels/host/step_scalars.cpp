@@ -16,8 +16,7 @@ void finish_step(const FinishStepArgs& args) {
   scalars->updates += scalars->commit;
 }
 
-const KernelRegistration<AdvanceStepArgs> kAdvanceStep(&advance_step);
-const KernelRegistration<FinishStepArgs> kFinishStep(&finish_step);
+const KernelRegistration kRegistration(&advance_step, &finish_step);
 
 }  // namespace
 }  // namespace muo::host

@@ -1,12 +1,12 @@
-#include "kernels/host/symmetric_product.h"
+#include "kernels/symmetric_product.h"
 
 #include <algorithm>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
+#include "kernels/host/gemm.h"
 #include "kernels/host/gemm_block.h"
 #include "kernels/host/scratch.h"
 #include "kernels/operation.h"
-#include "kernels/symmetric_product.h"
 
 namespace muo::host {
 namespace {
@@ -25,10 +25,10 @@ void lower_triangle(Product p, Block<const In> a, Block<const In> b, Block<T> d)
     p.transpose_b = !p.transpose_a;
   }
   for (std::int64_t i = 0; i < p.n; i += kRows) {
-    Product part = p;
-    part.m = std::min(kRows, p.n - i);
-    part.n = i + part.m;
-    product(part, {a.data + (p.transpose_a ? i : i * a.stride), a.stride}, b,
+    Product block = p;
+    block.m = std::min(kRows, p.n - i);
+    block.n = i + block.m;
+    product(block, {a.data + (p.transpose_a ? i : i * a.stride), a.stride}, b,
             {d.data + i * d.stride, d.stride});
   }
 }
@@ -51,15 +51,15 @@ void multiply_widened(const Product& p, const BF16* a, const BF16* b, const BF16
   float* wide_a = sum + p.n * p.n;
   float* wide_b = wide_a + p.n * kDepth;
   const Block<const BF16> whole_a{a, p.transpose_a ? p.n : p.k};
-  Product part = p;
-  part.beta = 0.0F;
+  Product block = p;
+  block.beta = 0.0F;
   for (std::int64_t l = 0; l < p.k; l += kDepth) {
-    part.k = std::min(kDepth, p.k - l);
+    block.k = std::min(kDepth, p.k - l);
     lower_triangle<float, float>(
-        part, widened(wide_a, whole_a, p.transpose_a, 0, l, p.n, part.k),
-        b == nullptr ? Block<const float>{} : widened(wide_b, {b, p.n}, false, l, 0, part.k, p.n),
+        block, widened(wide_a, whole_a, p.transpose_a, 0, l, p.n, block.k),
+        b == nullptr ? Block<const float>{} : widened(wide_b, {b, p.n}, false, l, 0, block.k, p.n),
         {sum, p.n});
-    part.beta = 1.0F;
+    block.beta = 1.0F;
   }
   for (std::int64_t i = 0; i < p.n; ++i)
     round_block({d + i * p.n, p.n}, {c == nullptr ? nullptr : c + i * p.n, p.n}, p.beta,
@@ -96,7 +96,7 @@ void symmetric_product(const SymmetricProductArgs& args) {
   });
 }
 
-const KernelRegistration<SymmetricProductArgs> kSymmetricProduct(&symmetric_product);
+const KernelRegistration kRegistration(&symmetric_product);
 
 }  // namespace
 

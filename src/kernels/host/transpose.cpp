@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/host/dispatch.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 
 namespace muo::host {
@@ -32,7 +32,7 @@ void transpose(const TransposeArgs& args) {
   });
 }
 
-const KernelRegistration<TransposeArgs> kTranspose(&transpose);
+const KernelRegistration kRegistration(&transpose);
 
 }  // namespace
 }  // namespace muo::host

@@ -1,6 +1,7 @@
 #include "runtime/comm/collective.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "base/check.h"
@@ -25,27 +26,12 @@ void check_same_dtype(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 std::string_view name_of(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveKind::kAllGather:
-      return "all_gather";
-    case CollectiveKind::kAllGatherV:
-      return "all_gather_v";
-    case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kReduce:
-      return "reduce";
-    case CollectiveKind::kBroadcast:
-      return "broadcast";
-    case CollectiveKind::kGather:
-      return "gather";
-    case CollectiveKind::kScatter:
-      return "scatter";
-    case CollectiveKind::kAllToAll:
-      return "all_to_all";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, kCollectiveKinds> kNames = {
+      // in their order
+      "reduce_scatter", "all_gather", "all_gather_v", "all_reduce", "reduce",
+      "broadcast",      "gather",     "scatter",      "all_to_all"};
+  static_assert(!kNames.back().empty());
+  return kNames.at(static_cast<std::size_t>(kind));
 }
 
 std::string Collective::text() const {
@@ -226,8 +212,8 @@ void CheckedCommunicator::check_parts(const Tensor& full, const Tensor& part,
             " elements where the counts sum to ", sum);
 }
 
-// `own_place`: the element of `out` at which `in` may lie.
-void CheckedCommunicator::finish(Stream& stream, Collective collective, std::int64_t own_place) {
+// `own_offset`: the element of `out` at which `in` may lie.
+void CheckedCommunicator::finish(Stream& stream, Collective collective, std::int64_t own_offset) {
   const Tensor& out = collective.out;
   const Tensor& in = collective.in;
   const Tensor& any = in ? in : out;
@@ -239,7 +225,7 @@ void CheckedCommunicator::finish(Stream& stream, Collective collective, std::int
   const bool converts = collective.kind == CollectiveKind::kReduceScatter ||
                         collective.kind == CollectiveKind::kReduce;
   collective.out_dtype = converts && out ? out.dtype : any.dtype;
-  const bool in_place = own_place >= 0 && in.data == out.data + own_place * size_of(out.dtype);
+  const bool in_place = own_offset >= 0 && in.data == out.data + own_offset * size_of(out.dtype);
   MUO_CHECK(in_place || !overlap(out, in), name_of(collective.kind), " with tag ", collective.tag,
             ": the output overlaps the input");
   if (muted_) return;

@@ -21,6 +21,7 @@ enum class CollectiveKind : std::uint8_t {
   kScatter,
   kAllToAll,
 };
+inline constexpr int kCollectiveKinds = static_cast<int>(CollectiveKind::kAllToAll) + 1;
 std::string_view name_of(CollectiveKind kind);
 
 // One rank's call of a collective, checked and normalised.
@@ -88,7 +89,7 @@ class CheckedCommunicator : public Communicator {
   void check_segments(const Tensor& full, const Tensor& shard) const;
   void check_parts(const Tensor& full, const Tensor& part, std::span<const std::int64_t> counts,
                    bool has_full) const;
-  void finish(Stream& stream, Collective collective, std::int64_t own_place = -1);
+  void finish(Stream& stream, Collective collective, std::int64_t own_offset = -1);
 
   const int rank_;
   const int world_;

@@ -111,7 +111,7 @@ void run_near(int ordinal) {
 }  // namespace
 
 CudaDevice::CudaDevice(int rank, int ordinal)
-    : state_(std::make_shared<CudaDeviceState>(CudaDeviceState{.rank = rank, .ordinal = ordinal})) {
+    : state_(std::make_shared<CudaDeviceState>(rank, ordinal)) {
   bind_thread();
   cuda::load_listed_kernels();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,11 +12,14 @@ namespace muo {
 
 // What a GPU and its streams share.
 struct CudaDeviceState {
-  int rank = 0;
-  int ordinal = 0;  // CUDA's number of the GPU; several ranks may share one
-  bool capturing = false;
-  bool sealed = false;
-  std::int64_t allocations = 0;
+  CudaDeviceState(int rank_, int ordinal_) : rank(rank_), ordinal(ordinal_) {}
+
+  const int rank;
+  const int ordinal;  // CUDA's number of the GPU; several ranks may share one
+  // Asked by every thread that allocates.
+  std::atomic<bool> capturing = false;
+  std::atomic<bool> sealed = false;
+  std::atomic<std::int64_t> allocations = 0;
 };
 
 // A GPU as one rank sees it, with every kernel of this library loaded. Its thread launches and

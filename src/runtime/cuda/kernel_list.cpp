@@ -28,7 +28,7 @@ void load_listed_kernels() {
 }  // namespace muo::cuda
 
 // The linker sends this library's calls of __cudaRegisterFunction here (--wrap, src/cuda.cmake):
-// the one place that sees every kernel. As declared in crt/host_runtime.h of the toolkit.
+// nothing else sees every kernel. As declared in crt/host_runtime.h of the toolkit.
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming)
 extern "C" {
 

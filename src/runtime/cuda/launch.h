@@ -1,24 +1,43 @@
 #pragma once
 
 // The one header that knows who compiles a kernel: nvcc, or g++ for the SIMT tier, which runs the
-// same source with a fiber for each CUDA thread (tests/simt). Kernels are started by launch() and
-// by nothing else; dynamic shared memory is declared by MUO_DYNAMIC_SHARED(type, name), once in a
-// translation unit that says `extern __shared__ type name[];` inside a kernel.
+// same source with a fiber for each CUDA thread (tests/emulator). Kernels are started by launch()
+// and by nothing else. A translation unit whose kernels use dynamic shared memory has the line
+// MUO_SHARED_MEMORY before them, and they call shared_memory<T>(), which is aligned to 128 bytes.
+
+#include <cstddef>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+#include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/shared_memory.h"
+#include "runtime/stream.h"
 
 #ifdef MUO_SIMT
-#  include "simt/emulator/launch.h"
+#  include "emulator/launch.h"
 #else
 
-#  include <cstddef>
-#  include <utility>
+#  define MUO_SHARED_MEMORY                                        \
+    template <class T>                                             \
+    static __device__ __forceinline__ T* shared_memory() {         \
+      extern __shared__ __align__(128) unsigned char muo_shared[]; \
+      return reinterpret_cast<T*>(muo_shared);                     \
+    }
 
-#  include <cuda_runtime.h>
+namespace muo::cuda {
 
-#  include "runtime/cuda/cuda_check.h"
-#  include "runtime/cuda/shared_memory.h"
-#  include "runtime/stream.h"
+// In a loop that waits for what another rank writes.
+__device__ __forceinline__ void spin_pause() { __nanosleep(100); }
 
-#  define MUO_DYNAMIC_SHARED(type, name)
+}  // namespace muo::cuda
+
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/check.h"
 
 namespace muo::cuda {
 
@@ -43,26 +62,16 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 }
 
 // For grids whose blocks wait for blocks of other ranks' grids, and so have to be on the GPU
-// together. Nothing to ask for: such grids are small, and whoever makes them sees that they fit.
+// together. A GPU need not be asked: such grids are small, and whoever makes them sees that they
+// fit.
 template <class... Parameters, class... Arguments>
 void launch_resident(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
                      NativeStream stream, Arguments&&... arguments) {
+#ifdef MUO_SIMT
+  const stand_in::ResidentLaunches all_blocks_at_once;
+#endif
   launch(kernel, grid, block, shared_bytes, stream, std::forward<Arguments>(arguments)...);
 }
-
-// In a loop that waits for what another rank writes.
-__device__ __forceinline__ void spin_pause() { __nanosleep(100); }
-
-}  // namespace muo::cuda
-
-#endif
-
-#include <algorithm>
-#include <cstdint>
-
-#include "base/check.h"
-
-namespace muo::cuda {
 
 inline constexpr std::int64_t kWarp = 32;
 

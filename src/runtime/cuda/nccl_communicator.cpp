@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -11,14 +12,19 @@
 
 #include "base/check.h"
 #include "runtime/comm/collective.h"
+#include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/nccl_handle.h"
 #include "runtime/cuda/nccl_library.h"
+#include "runtime/cuda/peer_access.h"
+#include "runtime/cuda/relaxed_capture.h"
 
 namespace muo::nccl {
 namespace {
 
 // Blocks that NCCL may occupy, which are lost to the products beside it.
 constexpr int kMostCtas = 16;
+
+constexpr std::chrono::seconds kTimeout(10);  // with NCCL's destruction
 
 Type type_of(DType dtype) {
   switch (dtype) {
@@ -70,17 +76,16 @@ class NcclCommunicator final : public CheckedCommunicator {
 
 class Group final : public CommunicatorGroup {
  public:
-  Group(const Platform& platform, int world, Rendezvous& rendezvous)
-      : platform_(platform),
-        rendezvous_(rendezvous),
-        library_(load(platform.library)),
+  Group(int world, Rendezvous& rendezvous)
+      : rendezvous_(rendezvous),
+        library_(load("libnccl.so.2")),
         gpus_(static_cast<std::size_t>(world), -1) {
     if (!library_.missing.empty()) throw InputError(concat("--comm nccl: ", library_.missing));
     set_environment();
   }
 
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
-    gpus_[static_cast<std::size_t>(device.rank())] = platform_.gpu_of(device);
+    gpus_[static_cast<std::size_t>(device.rank())] = current_gpu();
     meet([this] {
       check_gpus();
       for (UniqueId& id : ids_)
@@ -110,7 +115,7 @@ class Group final : public CommunicatorGroup {
       for (std::thread& thread : threads)
         thread.join();
     };
-    static_cast<void>(run_with_deadline(platform_.timeout, all));
+    static_cast<void>(run_with_deadline(kTimeout, all));
   }
 
   // Of the ranks' threads, outside captures.
@@ -118,7 +123,6 @@ class Group final : public CommunicatorGroup {
     rendezvous_.arrive(leader, "joining NCCL");
   }
   [[nodiscard]] bool aborted() const { return aborted_; }
-  [[nodiscard]] const Platform& platform() const { return platform_; }
   [[nodiscard]] const Library& library() const { return library_; }
   [[nodiscard]] int world() const { return static_cast<int>(gpus_.size()); }
 
@@ -139,10 +143,9 @@ class Group final : public CommunicatorGroup {
       Result result = Result::kInternalError;
     };
     const auto made = std::make_shared<Made>();
-    const auto task = [made, f = library_.functions, use_gpu = platform_.use_gpu,
-                       gpu = gpus_[static_cast<std::size_t>(rank)], id, name, rank,
-                       world = world()] {
-      use_gpu(gpu);
+    const auto task = [made, f = library_.functions, gpu = gpus_[static_cast<std::size_t>(rank)],
+                       id, name, rank, world = world()] {
+      MUO_CUDA_CHECK(cudaSetDevice(gpu));
       Config config;
       config.blocking = 1;
       config.max_ctas = kMostCtas;
@@ -162,7 +165,6 @@ class Group final : public CommunicatorGroup {
     throw PeerFailed("a peer failed while this rank joined NCCL");
   }
 
-  const Platform platform_;
   Rendezvous& rendezvous_;
   const Library library_;
   std::vector<int> gpus_;  // by rank
@@ -180,8 +182,8 @@ NcclCommunicator::NcclCommunicator(Group& group, int rank, std::shared_ptr<Handl
       eager_(std::move(eager)) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  static_cast<void>(graph_->destroy(group_.platform().timeout));
-  static_cast<void>(eager_->destroy(group_.platform().timeout));
+  static_cast<void>(graph_->destroy(kTimeout));
+  static_cast<void>(eager_->destroy(kTimeout));
 }
 
 void NcclCommunicator::check() const {
@@ -219,7 +221,7 @@ void NcclCommunicator::enqueue(Stream& stream, const Collective& collective) {
     throw InputError(concat("--comm nccl: ", collective.text(),
                             ": NCCL would round the sum at every rank; use --gradient-wire fp32, "
                             "or --comm peer"));
-  Handle& handle = group_.platform().is_capturing(stream.native()) ? *graph_ : *eager_;
+  Handle& handle = cuda::is_capturing(stream.native()) ? *graph_ : *eager_;
   enqueue_on(handle, stream, collective);
   bytes_sent_ += collective.wire_bytes;
 }
@@ -380,9 +382,8 @@ void NcclCommunicator::exchange(Comm comm, Stream& stream, const Collective& c) 
 
 }  // namespace
 
-std::unique_ptr<CommunicatorGroup> make_nccl_communicators(const Platform& platform, int world,
-                                                           Rendezvous& rendezvous) {
-  return std::make_unique<Group>(platform, world, rendezvous);
+std::unique_ptr<CommunicatorGroup> make_nccl_communicators(int world, Rendezvous& rendezvous) {
+  return std::make_unique<Group>(world, rendezvous);
 }
 
 }  // namespace muo::nccl

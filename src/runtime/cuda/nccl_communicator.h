@@ -1,25 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/device.h"
 #include "runtime/rendezvous.h"
-#include "runtime/stream.h"
 
 namespace muo::nccl {
-
-// What differs between GPUs and the tier of tests.
-struct Platform {
-  const char* library = "libnccl.so.2";
-  bool (*is_capturing)(NativeStream stream) = nullptr;
-  int (*gpu_of)(const Device& device) = nullptr;
-  void (*use_gpu)(int gpu) = nullptr;                            // on the calling thread
-  std::chrono::milliseconds timeout = std::chrono::seconds(10);  // with NCCL's destruction
-};
-
-Platform cuda_platform();
 
 // Collectives of NCCL, a GPU per rank. A rank has two communicators of NCCL: one for what graphs
 // hold, one for what runs eagerly, as NCCL would otherwise tie each replay to eager work by events.
@@ -33,7 +19,6 @@ Platform cuda_platform();
 // replayed.
 //
 // Throws InputError if NCCL is missing or too old, and its join() if ranks share a GPU.
-std::unique_ptr<CommunicatorGroup> make_nccl_communicators(const Platform& platform, int world,
-                                                           Rendezvous& rendezvous);
+std::unique_ptr<CommunicatorGroup> make_nccl_communicators(int world, Rendezvous& rendezvous);
 
 }  // namespace muo::nccl

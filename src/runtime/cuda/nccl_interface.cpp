@@ -5,6 +5,7 @@
 
 #  include <nccl.h>
 
+#  include "runtime/cuda/called_alike.h"
 #  include "runtime/cuda/nccl_library.h"
 
 namespace muo::nccl {
@@ -42,13 +43,6 @@ MUO_SAME_PLACE(nvlink_centric_sched, nvlinkCentricSched);
 #  endif
 #  undef MUO_SAME_PLACE
 
-// Parameters of equal size and kind, as the calling convention sees them.
-template <class Ours, class Theirs>
-constexpr bool called_alike = false;
-template <class R, class... P, class S, class... Q>
-requires(sizeof...(P) == sizeof...(Q)) constexpr bool called_alike<R (*)(P...), S (*)(Q...)> =
-    sizeof(R) == sizeof(S) &&
-    ((sizeof(P) == sizeof(Q) && std::is_pointer_v<P> == std::is_pointer_v<Q>)&&...);
 #  define MUO_CALLED_ALIKE(ours, theirs) \
     static_assert(called_alike<decltype(Functions::ours), decltype(&(theirs))>)
 MUO_CALLED_ALIKE(get_version, ncclGetVersion);

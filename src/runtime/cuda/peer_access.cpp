@@ -13,13 +13,13 @@ bool can_access(int own, int other) {
   return can != 0;
 }
 
-namespace {
-
 int current_gpu() {
   int gpu = 0;
   MUO_CUDA_CHECK(cudaGetDevice(&gpu));
   return gpu;
 }
+
+namespace {
 
 void enable_access(int rank, int own, int other) {
   if (!can_access(own, other))
@@ -32,31 +32,29 @@ void enable_access(int rank, int own, int other) {
     MUO_CUDA_CHECK(enabled, "from GPU ", own, " to GPU ", other);
 }
 
-// A CTA that waits keeps its place. All ranks' CTAs together may take half of the GPU at most, so
+// A CTA that waits stays resident. All ranks' CTAs together may take half of the GPU at most, so
 // that what the ranks wait for still runs.
-void check_room(int own, std::ptrdiff_t ranks, const void* kernel) {
+void check_residency(int own, std::ptrdiff_t ranks, const void* kernel) {
   int multiprocessors = 0;
   int each = 0;
   MUO_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, own));
   MUO_CUDA_CHECK(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, peer::kMostThreads, 0));
-  const int room = multiprocessors * each / 2;
-  if (ranks * peer::kMostCtas > room)
+  const int most = multiprocessors * each / 2;
+  if (ranks * peer::kMostCtas > most)
     throw InputError(concat("--comm peer: ", ranks, " ranks on GPU ", own, " need ",
-                            ranks * peer::kMostCtas, " resident blocks, half of it holds ", room,
+                            ranks * peer::kMostCtas, " resident blocks, half of it holds ", most,
                             "; use fewer --ranks-per-device"));
-}
-
-void connect(int rank, std::span<const int> gpus) {
-  const int own = current_gpu();
-  for (const int other : gpus)
-    if (other != own) enable_access(rank, own, other);
-  for (const void* kernel : peer::kernels())
-    check_room(own, std::ranges::count(gpus, own), kernel);
 }
 
 }  // namespace
 
-PeerPlatform cuda_peer_platform() { return {.gpu = current_gpu, .connect = connect}; }
+void connect_peers(int rank, std::span<const int> gpus) {
+  const int own = current_gpu();
+  for (const int other : gpus)
+    if (other != own) enable_access(rank, own, other);
+  for (const void* kernel : peer::kernels())
+    check_residency(own, std::ranges::count(gpus, own), kernel);
+}
 
 }  // namespace muo

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "runtime/comm/collective.h"
 #include "runtime/comm/peer_work.h"
+#include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/peer_kernels.h"
 
 namespace muo {
@@ -26,15 +28,22 @@ std::uint32_t load(const std::uint32_t& word) {
   return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire);
 }
 
-std::chrono::milliseconds deadline_from_environment(std::chrono::milliseconds otherwise) {
-  const char* text = std::getenv("MUO_PEER_DEADLINE_MS");  // NOLINT(concurrency-mt-unsafe)
+std::int64_t from_environment(const char* name, std::int64_t otherwise, std::int64_t least,
+                              std::int64_t most, const char* of_what) {
+  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
   if (text == nullptr) return otherwise;
   const std::string_view number = text;
-  std::int64_t ms = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ms);
-  if (error != std::errc{} || end != number.data() + number.size() || ms < 1)
-    throw InputError(concat("MUO_PEER_DEADLINE_MS is a number of milliseconds, not '", text, "'"));
-  return std::chrono::milliseconds(ms);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc{} || end != number.data() + number.size() || value < least || value > most)
+    throw InputError(concat(name, " is a number of ", of_what, ", not '", text, "'"));
+  return value;
+}
+
+std::chrono::milliseconds deadline_from_environment(std::chrono::milliseconds otherwise) {
+  return std::chrono::milliseconds(from_environment("MUO_PEER_DEADLINE_MS", otherwise.count(), 1,
+                                                    std::numeric_limits<std::int64_t>::max(),
+                                                    "milliseconds"));
 }
 
 // What all ranks share. Their words live here, as a peer may still write to those of a rank that is
@@ -46,14 +55,16 @@ struct PeerGroup {
     Control* words = nullptr;
   };
 
-  PeerGroup(int world_, Rendezvous& meeting, PeerPlatform platform_)
+  PeerGroup(int world_, Rendezvous& meeting, std::chrono::milliseconds deadline_)
       : world(world_),
         rendezvous(meeting),
-        platform(std::move(platform_)),
+        deadline(deadline_from_environment(deadline_)),
+        threads(static_cast<int>(from_environment("MUO_PEER_THREADS", peer::kMostThreads,
+                                                  peer::kMostRanks, peer::kMostThreads,
+                                                  "threads from 16 to 512"))),
         members(static_cast<std::size_t>(world_)) {
     for (auto& of_turn : posts)
       of_turn.resize(members.size());
-    platform.deadline = deadline_from_environment(platform.deadline);
   }
 
   void abort() noexcept {
@@ -65,7 +76,8 @@ struct PeerGroup {
 
   const int world;
   Rendezvous& rendezvous;
-  PeerPlatform platform;
+  const std::chrono::milliseconds deadline;
+  const int threads;  // of a CTA
   std::atomic<bool> aborted = false;
   std::vector<Member> members;  // by rank
   // Two in turn: a rank writes its next post while slow ones read this one. It cannot be two ahead,
@@ -97,8 +109,8 @@ class PeerCommunicator final : public CheckedCommunicator {
     switch (reason) {
       case Reason::kDeadline:
         MUO_FAIL(
-            "rank ", rank(), " waited ", group_.platform.deadline.count(), " ms in ", where,
-            " for rank ", control_.peer,
+            "rank ", rank(), " waited ", group_.deadline.count(), " ms in ", where, " for rank ",
+            control_.peer,
             ", which did not come; if it is only slow, set MUO_PEER_DEADLINE_MS higher; if ranks "
             "share a GPU, try --graph-branches 1");
       case Reason::kTwoAtOnce:
@@ -125,9 +137,9 @@ class PeerCommunicator final : public CheckedCommunicator {
     if (!mispaired.empty()) throw Error(mispaired);
     peer::Work work = peer::share_work(rank(), posts);
     work.control = &control_;
-    work.threads = group_.platform.threads;
+    work.threads = group_.threads;
     work.deadline_ns =
-        static_cast<std::uint64_t>(std::chrono::nanoseconds(group_.platform.deadline).count());
+        static_cast<std::uint64_t>(std::chrono::nanoseconds(group_.deadline).count());
     for (std::size_t p = 0; p < posts.size(); ++p)
       work.mailbox[p] = reinterpret_cast<Mailbox*>(group_.members[p].mailbox->data());
     peer::launch_collective(stream.native(), work);
@@ -140,8 +152,8 @@ class PeerCommunicator final : public CheckedCommunicator {
 
 class PeerCommunicators final : public CommunicatorGroup {
  public:
-  PeerCommunicators(int world, Rendezvous& rendezvous, PeerPlatform platform)
-      : group_(world, rendezvous, std::move(platform)) {}
+  PeerCommunicators(int world, Rendezvous& rendezvous, std::chrono::milliseconds deadline)
+      : group_(world, rendezvous, deadline) {}
 
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
     const int rank = device.rank();
@@ -149,13 +161,13 @@ class PeerCommunicators final : public CommunicatorGroup {
     PeerGroup::Member& mine = group_.members[static_cast<std::size_t>(rank)];
     mine.mailbox = device.allocate(sizeof(Mailbox), "the mailbox of the peer communicator");
     mine.control = device.allocate_pinned(sizeof(Control), "the words of the peer communicator");
-    mine.gpu = group_.platform.gpu();
+    mine.gpu = current_gpu();
     std::atomic_ref(mine.words).store(reinterpret_cast<Control*>(mine.control->data()));
     group_.rendezvous.arrive({}, "communicator");
     std::vector<int> gpus;
     for (const PeerGroup::Member& member : group_.members)
       gpus.push_back(member.gpu);
-    group_.platform.connect(rank, gpus);
+    connect_peers(rank, gpus);
     // Nobody starts a kernel while a peer still prepares its GPU.
     group_.rendezvous.arrive({}, "communicator");
     auto communicator = std::make_unique<PeerCommunicator>(group_, rank);
@@ -172,11 +184,11 @@ class PeerCommunicators final : public CommunicatorGroup {
 }  // namespace
 
 std::unique_ptr<CommunicatorGroup> make_peer_communicators(int world, Rendezvous& rendezvous,
-                                                           PeerPlatform platform) {
+                                                           std::chrono::milliseconds deadline) {
   if (world > peer::kMostRanks)
     throw InputError(
         concat("--comm peer: ", world, " ranks, at most ", peer::kMostRanks, "; use --comm nccl"));
-  return std::make_unique<PeerCommunicators>(world, rendezvous, std::move(platform));
+  return std::make_unique<PeerCommunicators>(world, rendezvous, deadline);
 }
 
 }  // namespace muo

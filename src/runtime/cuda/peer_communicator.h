@@ -1,28 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <span>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/peer_protocol.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {
-
-// What the peer communicator asks of a platform. Both are called by join(), on each rank's thread.
-struct PeerPlatform {
-  // The number of the GPU that the calling thread drives.
-  std::function<int()> gpu = {};
-  // Makes the memory of all `gpus`, by rank, accessible to the calling thread's one. Throws
-  // InputError if that cannot be.
-  std::function<void(int rank, std::span<const int> gpus)> connect = {};
-  // How long a rank waits for a peer that neither comes nor fails, 0: for ever;
-  // MUO_PEER_DEADLINE_MS overrides.
-  std::chrono::milliseconds deadline{0};
-  int threads = peer::kMostThreads;  // of a CTA
-};
 
 // Collectives by kernels that read and write peers' memory, in one process: no host takes part in a
 // replay. Sums as rank_sum.h has them, bit by bit. docs/peer_protocol.md.
@@ -31,7 +15,11 @@ struct PeerPlatform {
 // order, captured or not; and a rank's collectives follow each other on the device, on one stream
 // or ordered by events. Memory that a failed group's collectives touch stays until every rank's
 // device is idle.
+//
+// A rank waits `deadline` for a peer that neither comes nor fails, 0: for ever;
+// MUO_PEER_DEADLINE_MS overrides. MUO_PEER_THREADS: of a CTA, peer::kMostThreads without, at least
+// as many as ranks. Throws InputError, here or in join(), if the GPUs cannot do it.
 std::unique_ptr<CommunicatorGroup> make_peer_communicators(int world, Rendezvous& rendezvous,
-                                                           PeerPlatform platform);
+                                                           std::chrono::milliseconds deadline);
 
 }  // namespace muo

@@ -2,12 +2,12 @@
 
 #include <chrono>
 #include <string>
-#include <utility>
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/nccl_communicator.h"
 #include "runtime/cuda/peer_access.h"
+#include "runtime/cuda/peer_communicator.h"
 #include "runtime/cuda/probe.h"
 
 namespace muo {
@@ -111,13 +111,10 @@ std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int
                                                       Rendezvous& rendezvous,
                                                       std::chrono::milliseconds deadline) {
   switch (kind) {
-    case CommunicatorKind::kPeer: {
-      PeerPlatform platform = cuda_peer_platform();
-      platform.deadline = deadline;
-      return make_peer_communicators(world, rendezvous, std::move(platform));
-    }
+    case CommunicatorKind::kPeer:
+      return make_peer_communicators(world, rendezvous, deadline);
     case CommunicatorKind::kNccl:
-      return nccl::make_nccl_communicators(nccl::cuda_platform(), world, rendezvous);
+      return nccl::make_nccl_communicators(world, rendezvous);
     case CommunicatorKind::kHost:
       break;
   }

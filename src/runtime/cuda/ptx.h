@@ -8,14 +8,14 @@
 #include "runtime/cuda/launch.h"
 
 #ifdef MUO_SIMT
-#  include "simt/emulator/ptx.h"
+#  include "emulator/ptx.h"
 #else
 
 #  include <cstdint>
 
 namespace muo::cuda {
 
-// A place in shared memory; an offset in bytes may be added.
+// An address in shared memory; an offset in bytes may be added.
 using SharedAddress = std::uint32_t;
 
 __device__ __forceinline__ SharedAddress shared_address(const void* p) {

@@ -4,6 +4,13 @@
 
 namespace muo::cuda {
 
+// Throws Error.
+inline bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  MUO_CUDA_CHECK(cudaStreamIsCapturing(stream, &capture));
+  return capture != cudaStreamCaptureStatusNone;
+}
+
 // While it lives, this thread may make calls that a capture in progress would refuse: allocate,
 // load kernels, wait for streams that are not captured. Work on captured streams is recorded as
 // ever.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "runtime/cuda/cuda_check.h"
-#include "runtime/cuda/shared_opt_in.h"
 
 namespace muo::cuda {
 namespace {

@@ -104,6 +104,22 @@ __device__ __forceinline__ float dot(const Pack<N>& a, const Pack<N>& b, float s
   return sum;
 }
 
+// y + a x, in one rounding, and a x, element by element.
+template <int N>
+__device__ __forceinline__ Pack<N> add_scaled(float a, const Pack<N>& x, Pack<N> y) {
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    y.v[i] = fmaf(a, x.v[i], y.v[i]);
+  return y;
+}
+template <int N>
+__device__ __forceinline__ Pack<N> scaled(float a, Pack<N> x) {
+#pragma unroll
+  for (float& v : x.v)
+    v *= a;
+  return x;
+}
+
 // Whether rows of `length` elements of T at these addresses can be read 16 bytes at a time. An
 // absent tensor (null) does not matter.
 template <class T>

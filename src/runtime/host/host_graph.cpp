@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/thread_time.h"
+#include "base/threads.h"
+#include "runtime/graph_trace.h"
 #include "runtime/rank_progress.h"
-#include "runtime/trace_dot.h"
 
 namespace muo {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/check_races.h"
+#include "runtime/graph_trace.h"
 #include "runtime/host/host_graph.h"
 #include "runtime/memory/arena.h"
 #include "runtime/profile_range.h"

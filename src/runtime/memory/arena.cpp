@@ -1,35 +1,28 @@
 #include "runtime/memory/arena.h"
 
+#include <array>
+
 #include "base/check.h"
 #include "runtime/memory/fake_memory.h"
 
 namespace muo {
+
+std::byte* CommonMemory::take(Device& device, std::int64_t bytes, std::string_view what) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t index = taken_.at(static_cast<std::size_t>(device.rank()))++;
+  if (index == buffers_.size()) buffers_.push_back(device.allocate(bytes, what));
+  MUO_CHECK(buffers_[index]->bytes() == bytes, what, ": rank ", device.rank(), " asks for ", bytes,
+            " bytes, another for ", buffers_[index]->bytes());
+  return buffers_[index]->data();
+}
+
 std::string_view name_of(MemoryCategory category) {
-  switch (category) {
-    case MemoryCategory::kWeights:
-      return "weights";
-    case MemoryCategory::kGradients:
-      return "gradients";
-    case MemoryCategory::kMasters:
-      return "masters";
-    case MemoryCategory::kMomentum:
-      return "momentum";
-    case MemoryCategory::kAdamState:
-      return "adam state";
-    case MemoryCategory::kUpdate:
-      return "update";
-    case MemoryCategory::kStaging:
-      return "staging";
-    case MemoryCategory::kActivations:
-      return "activations";
-    case MemoryCategory::kWorkspace:
-      return "workspace";
-    case MemoryCategory::kInput:
-      return "input";
-    case MemoryCategory::kMetrics:
-      return "metrics";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, kMemoryCategories> kNames = {
+      // in their order
+      "weights", "gradients",   "masters",   "momentum", "adam state", "update",
+      "staging", "activations", "workspace", "input",    "metrics"};
+  static_assert(!kNames.back().empty());
+  return kNames.at(static_cast<std::size_t>(category));
 }
 
 TraceArena::TraceArena(int device)

@@ -1,14 +1,34 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/tensor.h"
 
 namespace muo {
+
+// Memory that ranks have in common, where they can all address it: one buffer for all of them. They
+// order their uses of it themselves. A rank's n-th call gets the n-th buffer, so all have to ask
+// for the same ones in the same order. Buffers live as long as this.
+class CommonMemory {
+ public:
+  explicit CommonMemory(int world) : taken_(static_cast<std::size_t>(world), 0) {}
+
+  // From `device`, of the first rank that asks. Throws Error if ranks ask for different sizes.
+  [[nodiscard]] std::byte* take(Device& device, std::int64_t bytes, std::string_view what);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::size_t> taken_;  // by rank: how many
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
 
 enum class MemoryCategory : std::uint8_t {
   kWeights,
@@ -23,7 +43,7 @@ enum class MemoryCategory : std::uint8_t {
   kInput,
   kMetrics,
 };
-inline constexpr int kMemoryCategories = 11;
+inline constexpr int kMemoryCategories = static_cast<int>(MemoryCategory::kMetrics) + 1;
 std::string_view name_of(MemoryCategory category);
 
 // kRun: holds its contents between launches, shares with nobody. kStep: holds nothing between

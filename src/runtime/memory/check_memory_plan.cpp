@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/check_races.h"
-#include "runtime/memory/tensor_uses.h"
+#include "runtime/graph_trace.h"
+#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {

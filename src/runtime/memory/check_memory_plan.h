@@ -12,7 +12,7 @@ namespace muo {
 // of the arena. A write that also reads (Access) counts as a write.
 void check_step_tensors(const TraceArena& arena, const GraphTrace& graph);
 
-// Throws Error, naming both tensors and the node, if a graph that runs in the places of the plan
+// Throws Error, naming both tensors and the node, if a graph that runs at the addresses of the plan
 // would use a tensor again after another has taken bytes of it, or in no order with another. It
 // judges bytes and nodes, not the reasoning by which plan_memory() placed them.
 void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,

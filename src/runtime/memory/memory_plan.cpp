@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "runtime/graph_trace.h"
 #include "runtime/memory/check_memory_plan.h"
-#include "runtime/memory/tensor_uses.h"
-#include "runtime/trace_order.h"
 
 namespace muo {
 namespace {
@@ -62,7 +62,7 @@ class Lifetimes {
   }
 
   TraceOrder order_;
-  // Tensors x streams: the place of the last use on the stream, or 0; and how much of the stream
+  // Tensors x streams: the index of the last use on the stream, or 0; and how much of the stream
   // has run, at least, when a use starts.
   std::vector<std::uint32_t> last_;
   std::vector<std::uint32_t> first_;
@@ -167,6 +167,27 @@ Tensor PlannedArena::tensor(const TensorSpec& spec) {
   const std::int64_t offset = plan_.offsets[next_++];
   std::byte* data = planned.common ? common_ + (offset - plan_.bytes) : buffer_->data() + offset;
   return {.data = data, .shape = spec.shape, .dtype = spec.dtype, .device = device_};
+}
+
+void for_each_use(const TraceArena& arena, const GraphTrace& graph, const TensorUse& visit) {
+  const auto tensors = arena.tensors();  // by ascending address
+  if (tensors.empty()) return;
+  for (std::uint32_t node = 0; node < graph.nodes.size(); ++node) {
+    for (const bool write : {false, true}) {
+      for (const Access& access : graph.nodes[node].accesses) {
+        if (access.write != write || access.bytes == 0 || !arena.owns(access.data)) continue;
+        const auto after = std::upper_bound(
+            tensors.begin(), tensors.end(), access.data,
+            [](const std::byte* address, const Tensor& t) { return address < t.data; });
+        const auto index = static_cast<std::size_t>(std::distance(tensors.begin(), after)) - 1;
+        const std::int64_t offset = access.data - tensors[index].data;
+        MUO_CHECK(offset + access.bytes <= tensors[index].bytes(), "'", graph.nodes[node].name,
+                  "' (node ", node, ") touches bytes [", offset, ", ", offset + access.bytes,
+                  ") of '", arena.specs()[index].name, "', which has ", tensors[index].bytes());
+        visit(node, index, offset, access);
+      }
+    }
+  }
 }
 
 }  // namespace muo

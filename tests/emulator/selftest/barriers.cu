@@ -1,6 +1,6 @@
 // Bugs of order: between the threads of a block, of a warp, between blocks.
 
-#include "simt/selftest/cases.h"
+#include "emulator/selftest/cases.h"
 
 namespace muo::selftest {
 namespace {

@@ -5,7 +5,7 @@
 #include <new>
 #include <vector>
 
-#include "runtime/cuda/launch.h"
+#include "emulator/launch.h"
 
 namespace muo::selftest {
 
@@ -24,6 +24,21 @@ std::vector<Case> rank_cases();
 std::vector<Case> launch_cases();
 // Without a bug: what kernels may rely on.
 std::vector<Case> control_cases();
+
+// At once.
+template <class... Parameters, class... Arguments>
+void launch(bool resident, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::size_t shared_bytes, Arguments&&... arguments) {
+  const simt::Call<Parameters...> call(kernel, std::forward<Arguments>(arguments)...);
+  const std::size_t opt_in =
+      simt::shared_opt_in(reinterpret_cast<const void*>(kernel), shared_bytes);
+  call.run(call.checked(grid, block, shared_bytes, opt_in, resident));
+}
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            Arguments&&... arguments) {
+  launch(false, kernel, grid, block, shared_bytes, std::forward<Arguments>(arguments)...);
+}
 
 // Memory that ends where it should, at an address that suits 16-byte accesses.
 template <class T>
@@ -58,7 +73,7 @@ inline bool sums(void (*kernel)(float* out, const float* x), dim3 grid = 1, dim3
   float sum = 0.0F;  // of small integers: exact in any order
   for (unsigned i = 0; i < kValues; ++i)
     sum += x[i] = static_cast<float>(1 + i % 7);
-  cuda::launch(kernel, grid, block, shared_bytes, nullptr, out.data(), x.data());
+  launch(kernel, grid, block, shared_bytes, out.data(), x.data());
   return out[0] == sum && out[1] == 2 * sum;
 }
 

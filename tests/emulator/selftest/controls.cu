@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "simt/selftest/cases.h"
+#include "emulator/selftest/cases.h"
 
 namespace muo::selftest {
 namespace {
@@ -29,7 +29,7 @@ __global__ void all_shuffles(int* out) {
 
 bool shuffles(bool /*planted*/) {
   const Array<int> out(32 * 8);
-  cuda::launch(all_shuffles, 1, 32, 0, nullptr, out.data());
+  launch(all_shuffles, 1, 32, 0, out.data());
   bool right = true;
   for (int lane = 0; lane < 32; ++lane) {
     const int want[8] = {5,
@@ -62,7 +62,7 @@ __global__ void all_votes(unsigned* out) {
 bool votes(bool /*planted*/) {
   constexpr unsigned kThreads = 64;
   const Array<unsigned> out(kThreads * 8);
-  cuda::launch(all_votes, 1, kThreads, 0, nullptr, out.data());
+  launch(all_votes, 1, kThreads, 0, out.data());
   bool right = true;
   for (unsigned i = 0; i < kThreads; ++i) {
     const unsigned want[8] = {0x49249249U, 2, 496, 31, 0x11111111U << i % 4, 22, 1, 0};
@@ -85,7 +85,7 @@ __global__ void transpose(int* out, int planes) {
 bool shapes(bool /*planted*/) {
   constexpr unsigned kBlocks = 3;
   const Array<int> out(kBlocks * 30);
-  cuda::launch(transpose, kBlocks, dim3(5, 3, 3), 0, nullptr, out.data(), 2);
+  launch(transpose, kBlocks, dim3(5, 3, 3), 0, out.data(), 2);
   bool right = true;
   for (int i = 0; i < static_cast<int>(out.size()); ++i)
     right = right && out[static_cast<unsigned>(i)] == i / 15 * 15 + i % 15 % 3 * 5 + i % 15 / 3;
@@ -111,7 +111,7 @@ bool atomics(bool /*planted*/) {
   const Array<unsigned> out(5);
   const Array<float> sum(1);
   out[2] = 1000;
-  cuda::launch(all_atomics, 4, kThreads, 0, nullptr, out.data(), sum.data());
+  launch(all_atomics, 4, kThreads, 0, out.data(), sum.data());
   return out[0] == 383 * 384 / 2 && out[1] == 383 && out[2] == 117 && out[3] == ~0U &&
          out[4] == 2 * 384 && sum[0] == 192.0F;
 }
@@ -131,7 +131,7 @@ bool launches_at_once(bool /*planted*/) {
     for (unsigned round = 0; round < 5; ++round) {
       for (unsigned i = 0; i < x.size(); ++i)
         x[i] = static_cast<float>((i + round + self) % 5);
-      cuda::launch(row_sums, kBlocks, 96, 0, nullptr, out.data(), x.data());
+      launch(row_sums, kBlocks, 96, 0, out.data(), x.data());
       for (unsigned row = 0; row < kBlocks; ++row)
         right[self] = right[self] && out[row] == std::accumulate(x.data() + row * 96,
                                                                  x.data() + row * 96 + 96, 0.0F);
@@ -146,7 +146,7 @@ bool launches_at_once(bool /*planted*/) {
 
 bool refuses(dim3 grid, dim3 block, std::size_t shared_bytes, const std::string& what) {
   try {
-    cuda::launch(all_shuffles, grid, block, shared_bytes, nullptr, nullptr);
+    launch(all_shuffles, grid, block, shared_bytes, nullptr);
   } catch (const Error& error) {
     const std::string text = error.what();
     return text.find(what) != std::string::npos && text.find("all_shuffles") != std::string::npos;

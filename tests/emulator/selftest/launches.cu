@@ -1,12 +1,12 @@
 // Launches that a GPU refuses, each beside one that it takes.
 
-#include "runtime/cuda/shared_opt_in.h"
-#include "simt/selftest/cases.h"
+#include "emulator/selftest/cases.h"
+#include "runtime/cuda/shared_memory.h"
 
 namespace muo::selftest {
 namespace {
 
-MUO_DYNAMIC_SHARED(float, dynamic)
+MUO_SHARED_MEMORY
 
 // All of these sum up, in the memory or by the threads that they are given.
 __device__ void add_up(float* out, const float* x, float* shared) {
@@ -19,23 +19,23 @@ __device__ void add_up(float* out, const float* x, float* shared) {
 }
 
 __global__ void shared_in_kernel(float* out, const float* x) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   add_up(out, x, dynamic);
 }
 __global__ void many_registers(float* out, const float* x) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   add_up(out, x, dynamic);
 }
 __global__ void bounded(float* out, const float* x) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   add_up(out, x, dynamic);
 }
 __global__ void in_a_table(float* out, const float* x) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   add_up(out, x, dynamic);
 }
 __global__ void of_no_table(float* out, const float* x) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   add_up(out, x, dynamic);
 }
 
@@ -47,7 +47,7 @@ struct Parameters {
 // With two pointers before it.
 template <std::size_t kBytes>
 __global__ void long_parameters(float* out, const float* x, Parameters<kBytes> more) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   add_up(out, x, dynamic);
   if (more.bytes[kBytes - 1] != 0) out[0] = 0.0F;
 }
@@ -57,37 +57,21 @@ bool sums_with_parameters() {
   const Array<float> out(2);
   for (float& value : x)
     value = 1.0F;
-  cuda::launch(long_parameters<kBytes>, 1, kValues, kValues * sizeof(float), nullptr, out.data(),
-               x.data(), Parameters<kBytes>{});
+  launch(long_parameters<kBytes>, 1, kValues, kValues * sizeof(float), out.data(), x.data(),
+         Parameters<kBytes>{});
   return out[0] == float{kValues};
 }
 
-// With 48 KiB in all, or more; opting in as cuda::launch() does, or not at all.
+// With 48 KiB in all, or more; opting in as launch() does, or not at all.
 bool launches(std::size_t dynamic_bytes, bool opts_in) {
   const Array<float> x(kValues);
   const Array<float> out(2);
   for (float& value : x)
     value = 1.0F;
   const void* kernel = reinterpret_cast<const void*>(&shared_in_kernel);
-  struct Arguments {
-    float* out;
-    const float* x;
-  } arguments{out.data(), x.data()};
-  const simt::Launch launch{
-      .kernel = kernel,
-      .call =
-          [](const void* p) {
-            const auto* of = static_cast<const Arguments*>(p);
-            shared_in_kernel(of->out, of->x);
-          },
-      .arguments = &arguments,
-      .grid = 1,
-      .block = kValues,
-      .shared_bytes = dynamic_bytes,
-      .shared_opt_in = opts_in ? simt::shared_opt_in(kernel, dynamic_bytes) : 0,
-      .parameter_bytes = sizeof arguments};
-  simt::check(launch);
-  simt::run(launch);
+  const simt::Call<float*, const float*> call(&shared_in_kernel, out.data(), x.data());
+  call.run(call.checked(1, kValues, dynamic_bytes,
+                        opts_in ? simt::shared_opt_in(kernel, dynamic_bytes) : 0, false));
   return out[0] == float{kValues};
 }
 

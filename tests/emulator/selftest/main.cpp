@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "simt/selftest/cases.h"
+#include "emulator/selftest/cases.h"
 
 namespace {
 

@@ -1,14 +1,14 @@
 // Bugs of addresses and of memory that was never written.
 
-#include "simt/selftest/cases.h"
+#include "emulator/selftest/cases.h"
 
 namespace muo::selftest {
 namespace {
 
-MUO_DYNAMIC_SHARED(float, dynamic)
+MUO_SHARED_MEMORY
 
 __global__ void beyond_dynamic(float* out, const float* x, unsigned offset) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   dynamic[threadIdx.x + offset] = x[threadIdx.x];
   __syncthreads();
   float sum = 0.0F;
@@ -42,7 +42,7 @@ __global__ void sixteen_bytes(float* out, const float* x, unsigned offset) {
 
 template <bool kPlanted>
 __global__ void unwritten_dynamic(float* out, const float* x) {
-  extern __shared__ float dynamic[];
+  float* const dynamic = shared_memory<float>();
   if (!kPlanted || threadIdx.x != 17) dynamic[threadIdx.x] = 0.0F;
   write_sums(out, block_sum(x[threadIdx.x]) + dynamic[17]);
 }
@@ -61,7 +61,7 @@ bool sums_with_offset(Kernel kernel, bool planted) {
   float sum = 0.0F;
   for (unsigned i = 0; i < kValues; ++i)
     sum += x[i] = static_cast<float>(1 + i % 7);
-  cuda::launch(kernel, 1, kValues, kShared, nullptr, out.data(), x.data(), planted ? 1U : 0U);
+  launch(kernel, 1, kValues, kShared, out.data(), x.data(), planted ? 1U : 0U);
   return out[0] == sum && out[1] == 2 * sum;
 }
 

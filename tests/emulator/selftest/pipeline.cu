@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/dtype.h"
-#include "simt/emulator/ptx.h"
-#include "simt/selftest/cases.h"
+#include "emulator/ptx.h"
+#include "emulator/selftest/cases.h"
 
 namespace muo::selftest {
 namespace {
@@ -14,12 +14,12 @@ constexpr int kDepth = 32;
 constexpr int kStride = kDepth + 8;  // elements of a row in shared memory: spreads it over banks
 constexpr int kThreads = 128;
 
-MUO_DYNAMIC_SHARED(BF16, tiles)
+MUO_SHARED_MEMORY
 
 // c(m, n) = a(m, k) b(n, k)^T by tiles of 64 by 64; four warps, 32 by 32 each.
 template <bool kWaitTooLittle, bool kNoLastBarrier>
 __global__ void multiply(float* c, const BF16* a, const BF16* b, int n, int k) {
-  extern __shared__ BF16 tiles[];  // [stage][a or b][kTile][kStride]
+  BF16* const tiles = shared_memory<BF16>();  // [stage][a or b][kTile][kStride]
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int row = static_cast<int>(blockIdx.y) * kTile;
@@ -83,9 +83,8 @@ bool product(void (*kernel)(float*, const BF16*, const BF16*, int, int)) {
     a[i] = to_bf16(static_cast<float>(static_cast<int>(i * 7919 % 97) - 48) / 8);
   for (unsigned i = 0; i < b.size(); ++i)
     b[i] = to_bf16(static_cast<float>(static_cast<int>(i * 104729 % 89) - 44) / 8);
-  cuda::launch(kernel, dim3(kN / kTile, kM / kTile), kThreads,
-               std::size_t{2} * 2 * kTile * kStride * sizeof(BF16), nullptr, c.data(), a.data(),
-               b.data(), kN, kK);
+  launch(kernel, dim3(kN / kTile, kM / kTile), kThreads,
+         std::size_t{2} * 2 * kTile * kStride * sizeof(BF16), c.data(), a.data(), b.data(), kN, kK);
   bool right = true;
   for (unsigned i = 0; i < kM; ++i)
     for (unsigned j = 0; j < kN; ++j) {

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <thread>
 
+#include "emulator/selftest/cases.h"
 #include "runtime/cuda/ptx.h"
-#include "simt/selftest/cases.h"
 
 namespace muo::selftest {
 namespace {
@@ -43,9 +43,9 @@ bool exchanges(bool planted) {
   unsigned flags[2] = {0, 0};
   const auto rank = [&](unsigned self) {
     const unsigned other = 1 - self;
-    cuda::launch(planted ? exchange<true> : exchange<false>, 1, kThreads, 0, nullptr,
-                 totals[self].data(), values[self].data(), values[other].data(), &flags[self],
-                 &flags[other], self == 0 ? 0.0F : 1000.0F);
+    launch(planted ? exchange<true> : exchange<false>, 1, kThreads, 0, totals[self].data(),
+           values[self].data(), values[other].data(), &flags[self], &flags[other],
+           self == 0 ? 0.0F : 1000.0F);
   };
   {
     const std::jthread first(rank, 0);
@@ -81,8 +81,7 @@ bool resident_grids(bool /*planted*/) {
   unsigned flags[2][kBlocks] = {};
   unsigned sums[2] = {};
   const auto rank = [&](unsigned self) {
-    cuda::launch_resident(wait_crosswise, kBlocks, kThreads, 0, nullptr, &sums[self], flags[self],
-                          flags[1 - self]);
+    launch(true, wait_crosswise, kBlocks, kThreads, 0, &sums[self], flags[self], flags[1 - self]);
   };
   {
     const std::jthread first(rank, 0);

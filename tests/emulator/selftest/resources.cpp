@@ -1,8 +1,8 @@
 // What the self-test's kernels take of a GPU, for which nobody compiles them: little, but for the
 // planted bugs.
 
-#include "simt/emulator/gpu.h"
-#include "simt/selftest/cases.h"
+#include "emulator/gpu.h"
+#include "emulator/selftest/cases.h"
 
 namespace muo::simt {
 

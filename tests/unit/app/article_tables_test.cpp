@@ -3,14 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <sstream>
 #include <string>
 
 #include "support/paths.h"
-#include "support/program.h"
 
 namespace muo::test {
 namespace {
@@ -68,17 +66,6 @@ TEST(ArticleTables, StandInTheDocumentation) {
     EXPECT_THAT(docs, HasSubstr(words_of(std::istringstream(printed))))
         << "docs/strategies.md: put in what `muograph plan --articles` prints";
   }
-}
-
-TEST(ArticleTables, ArePrintedByPlan) {
-  const Outcome text = run_program("plan --articles");
-  EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_EQ(text.out, articles_text());
-  const auto json = nlohmann::json::parse(run_program("plan --articles --json").out);
-  ASSERT_EQ(json.size(), article_tables().size());
-  EXPECT_EQ(json[2]["rows"][1][2], "655");
-  EXPECT_THAT(json[2]["reason"], HasSubstr("84.9M elements in matrices"));
-  EXPECT_EQ(run_program("plan --articles --compare").code, 2);
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/checkpoint_saver.h"
-#include "app/checkpoint_state.h"
 #include "base/check.h"
+#include "support/checkpoint_state.h"
 #include "support/errors.h"
 #include "support/files.h"
 
@@ -151,7 +151,7 @@ TEST(BackgroundSave, IsGivenUpWhenTheRunFailsAndTheDiskIsSlow) {
   save_state(run.path(), kWorld, 1, 1);
   CheckpointSaver saver(run.path(), kWorld);
   saver.on_change([](std::string_view change) {
-    if (change == "write a part") std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (change == "write a range") std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   });
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THROW(

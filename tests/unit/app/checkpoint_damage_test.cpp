@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "app/checkpoint/checkpoint.h"
-#include "app/checkpoint_state.h"
 #include "base/check.h"
+#include "support/checkpoint_state.h"
 #include "support/files.h"
 
 // Whatever happens to the bytes of a checkpoint, it is noticed, or it makes no difference.

@@ -18,8 +18,8 @@
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/durable_files.h"
-#include "app/checkpoint_state.h"
 #include "base/check.h"
+#include "support/checkpoint_state.h"
 #include "support/errors.h"
 #include "support/files.h"
 
@@ -304,7 +304,7 @@ TEST(CheckpointSaver, RemovesWhatABrokenGroupInterrupted) {
       RankState state(rank.rank, 2);
       rank.barrier.arrive([&] {
         saver.on_change([&rank](std::string_view change) {
-          if (change == "write a part") rank.barrier.break_all();
+          if (change == "write a range") rank.barrier.break_all();
         });
       });
       saver.save(rank, {.step = 1}, state.entries());

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "app/checkpoint/checkpoint_saver.h"
-#include "app/checkpoint/tensor_checksum.h"
-#include "app/checkpoint_state.h"
+#include "app/checkpoint/manifest.h"
 #include "base/check.h"
 #include "base/philox.h"
+#include "support/checkpoint_state.h"
 #include "support/errors.h"
 #include "support/files.h"
 #include "support/kernel_stream.h"
@@ -141,8 +141,9 @@ TEST(Checkpoint, LoadsFullReplicasOfTheWeights) {
   const TemporaryDirectory run;
   save_state(run.path(), 3, 1, 7);
   std::filesystem::remove(checkpoint_directory(run.path(), 1) / kCheckpointFiles[1]);
-  EXPECT_THAT(refusal(run.path()), HasSubstr("optimizer.safetensors: No such file"));
-  const Checkpoint checkpoint(run.path(), {.parts = CheckpointParts::kWeights});
+  EXPECT_THAT(refusal(run.path()),
+              HasSubstr("optimizer.safetensors: cannot be read: No such file"));
+  const Checkpoint checkpoint(run.path(), {.weights_only = true});
 
   std::vector<ParamSpec> params;
   std::vector<HostTensor> replicas;

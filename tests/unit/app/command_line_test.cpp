@@ -111,7 +111,7 @@ TEST(CommandLine, ParsesTheOtherCommands) {
   const auto sample = std::get<SampleOptions>(
       parse({"sample", "--checkpoint", "c", "--prompt", "a\nb", "--temperature", "0"}));
   EXPECT_EQ(sample.prompt, "a\nb");
-  EXPECT_EQ(sample.temperature, 0);
+  EXPECT_EQ(sample.sampling.temperature, 0);
   const auto plan = std::get<PlanOptions>(parse({"plan", "--json", "--depth", "2"}));
   EXPECT_EQ(plan.format, ReportFormat::kJson);
   EXPECT_EQ(plan.train.model.depth, 2);

@@ -2,7 +2,6 @@
 // --save-mode auto.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -13,7 +12,6 @@
 #include "app/train/run_memory.h"
 #include "runtime/memory/memory_plan.h"
 #include "support/errors.h"
-#include "support/program.h"
 
 namespace muo {
 namespace {
@@ -235,49 +233,6 @@ TEST(RequireMemory, SaysWhatAGpuKeepsForLibraries) {
   EXPECT_THAT(error,
               HasSubstr("4.50 GiB are available (of each GPU, what is free less 1.50 GiB for "
                         "the kernels and buffers of CUDA's libraries): give a smaller"));
-}
-
-// `plan` of a depth of nanochat's on one GPU, or as many virtual ranks, which nothing executes.
-nlohmann::json planned(std::int64_t gpu_bytes, const std::string& depth_and_more = "12") {
-  const test::Outcome outcome = test::run_program(
-      "plan --json --backend cuda --vocab-size 32768 --devices 1 --depth " + depth_and_more,
-      "MUO_CUDA_PLUGIN=muograph_simt SIMT_GPU_MEMORY=" + std::to_string(gpu_bytes));
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  return nlohmann::json::parse(outcome.out);
-}
-std::int64_t rows_of(const nlohmann::json& plan) { return plan["device_batch_size"]; }
-std::int64_t bytes_of(const nlohmann::json& plan) { return plan["memory_bytes_per_device"]; }
-
-TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
-  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
-  const nlohmann::json roomy = planned(1024 * kGiB);
-  EXPECT_EQ(rows_of(roomy), 32);  // of 2048 tokens
-  EXPECT_EQ(roomy["total_batch_tokens"], 524288);
-  EXPECT_THAT(roomy.dump(), HasSubstr("32 rows need"));
-  EXPECT_EQ(rows_of(planned(1024 * kGiB, "12 --max-seq-len 1024")), 64);
-  EXPECT_EQ(rows_of(planned(bytes_of(roomy) + kKept)), 32);
-  const nlohmann::json smaller = planned(bytes_of(roomy) + kKept - 1);
-  EXPECT_EQ(rows_of(smaller), 16);
-  EXPECT_EQ(smaller["total_batch_tokens"], 524288);
-  EXPECT_THAT(smaller.dump(), HasSubstr("for tensors: a GPU's memory less 2560.0 for CUDA"));
-  // Two ranks have half each.
-  EXPECT_LT(rows_of(planned(bytes_of(roomy) + kKept, "12 --ranks-per-device 2")), 32);
-  // As many rows as 7 ranks can take in equal micro-steps that come near to the same total.
-  const nlohmann::json seven = planned(1024 * kGiB, "12 --ranks-per-device 7");
-  EXPECT_EQ(rows_of(seven), 18);
-  EXPECT_EQ(seven["total_batch_tokens"], 2 * 18 * 7 * 2048);
-}
-
-// Where not even one row fits, logits are made in smaller chunks, and a batch that was asked for
-// stays.
-TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
-  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
-  const std::string options = "1 --max-seq-len 8192 --device-batch-size 4";
-  const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
-  const nlohmann::json tight = planned(whole + kKept - 1, options);
-  EXPECT_EQ(rows_of(tight), 4);
-  EXPECT_THAT(tight.dump(), HasSubstr("logits: 64 MiB of them at a time"));
-  EXPECT_LT(bytes_of(tight), whole - 256 * (kGiB >> 10));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-#include "app/train/gemm_rate.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "app/train/device_rates.h"
 
 namespace muo {
 namespace {

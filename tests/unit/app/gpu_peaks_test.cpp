@@ -1,6 +1,6 @@
-#include "app/train/gpu_peaks.h"
-
 #include <gtest/gtest.h>
+
+#include "app/train/device_rates.h"
 
 namespace muo {
 namespace {

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "app/train/metrics_line.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"

@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "app/checkpoint_state.h"
 #include "app/train/run_config.h"
 #include "base/check.h"
+#include "support/checkpoint_state.h"
 #include "support/errors.h"
 #include "support/files.h"
 

@@ -1,11 +1,10 @@
-#include "app/report/operation_times.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 #include <string>
 
+#include "app/report/step_times.h"
 #include "graphs/run_state.h"
 #include "kernels/gemm.h"
 #include "kernels/residual.h"

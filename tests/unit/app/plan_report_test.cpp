@@ -7,7 +7,6 @@
 #include <string>
 
 #include "app/report/plan_compare.h"
-#include "app/report/prediction.h"
 #include "app/train/run_memory.h"
 
 namespace muo {

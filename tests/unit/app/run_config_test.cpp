@@ -14,7 +14,7 @@
 #include "app/checkpoint/model_json.h"
 #include "app/train/backend.h"
 #include "base/check.h"
-#include "base/cores.h"
+#include "base/threads.h"
 #include "support/environment.h"
 #include "support/errors.h"
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -238,6 +240,31 @@ TEST(Scaling, RefusesMoreTokensThanCanBeCounted) {
   const RunConfig run = run_of(12, more);
   EXPECT_EQ(run.targets.tokens, 1);
   EXPECT_EQ(run.iterations(), 1);
+}
+
+TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
+  for (std::int64_t world = 1; world <= 9; ++world) {
+    TrainOptions options;
+    options.model.preset = "plain";
+    options.devices.backend = "host";
+    options.devices.count = world;
+    options.batch.target_tokens = 4096;
+    const RunConfig run = resolve(options, vocabulary_only(options));
+    EXPECT_EQ(run.tokens_per_step() % (256 * world), 0);
+    EXPECT_LE(std::abs(run.tokens_per_step() - 4096) * 2, 256 * world) << world;
+    EXPECT_EQ(run.step.accumulation, 1);
+    EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 4096"))), 16 % world != 0);
+    options.batch.total_tokens = 256 * world;
+    EXPECT_EQ(resolve(options, vocabulary_only(options)).tokens_per_step(), 256 * world);
+  }
+  TrainOptions options;
+  options.devices.backend = "host";
+  options.devices.count = 3;
+  options.model.set(&GptConfig::seq_len, 256);
+  options.batch.total_tokens = 4096;
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { static_cast<void>(resolve(options, vocabulary_only(options))); }),
+              HasSubstr("give 3840 or 4608"));
 }
 
 }  // namespace

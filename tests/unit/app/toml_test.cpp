@@ -1,10 +1,9 @@
-#include "app/options/toml.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "app/options/config_file.h"
 #include "base/check.h"
 #include "support/errors.h"
 

@@ -18,12 +18,12 @@ namespace {
 using test::HostTensor;
 using test::random_tensor;
 
-// On a GPU: MUO_TEST_BACKEND=cuda.
+// MUO_TEST_BACKEND=cuda on a GPU, simt against the stand-in of cuBLASLt.
 class GemmOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (test::kernel_backend() != test::KernelBackend::kCuda)
-      GTEST_SKIP() << "MUO_TEST_BACKEND is not cuda";
+    if (test::kernel_backend() == test::KernelBackend::kHost)
+      GTEST_SKIP() << "MUO_TEST_BACKEND is neither cuda nor simt";
     cuda::gemm_algorithms().set_measuring(true);
   }
   void TearDown() override { cuda::gemm_algorithms().set_measuring(false); }
@@ -54,6 +54,23 @@ TEST_F(GemmOnGpu, MeasuresAProblemOnceAndLeavesItsTensorsAlone) {
     EXPECT_NEAR(got[i], want[i], 0.02 * (1.0 + std::abs(want[i]))) << i;
   add();
   EXPECT_EQ(cuda::gemm_algorithms().size(), before + 2);
+}
+
+// Its handle is made and its kernel loaded then.
+TEST_F(GemmOnGpu, AProductMayFirstComeInACapture) {
+  cuda::gemm_algorithms().set_measuring(false);
+  const HostTensor a = random_tensor({56, 136}, "a").rounded(DType::kBF16);
+  const HostTensor b = random_tensor({136, 24}, "b").rounded(DType::kBF16);
+  const HostTensor d({56, 24});
+  const HostTensor eager({56, 24});
+  test::KernelStream stream;
+  const auto graph = stream.capture([&] { gemm(stream, {.d = d, .a = a, .b = b}); });
+  stream.launch(*graph);
+  stream.synchronize();
+  gemm(stream, {.d = eager, .a = a, .b = b});
+  stream.synchronize();
+  EXPECT_EQ(d.doubles(), eager.doubles());
+  EXPECT_NE(d.doubles(), HostTensor({56, 24}).doubles());
 }
 
 TEST_F(GemmOnGpu, RefusesToMeasureDuringACapture) {

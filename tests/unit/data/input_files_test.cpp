@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "data/data_files.h"
+#include "unit/data/data_files.h"
 
 namespace muo {
 namespace {

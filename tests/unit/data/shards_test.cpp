@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/philox.h"
-#include "data/data_files.h"
+#include "unit/data/data_files.h"
 
 namespace muo {
 namespace {

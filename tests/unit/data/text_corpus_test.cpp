@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "data/data_files.h"
 #include "data/token_data.h"
+#include "unit/data/data_files.h"
 
 namespace muo {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gemm_library.h"
+#include "kernels/host_kernels.h"
 #include "support/counting_new.h"
 #include "support/toy_training.h"
 

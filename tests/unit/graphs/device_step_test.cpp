@@ -3,13 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
-#include "graphs/warm_up.h"
+#include "graphs/capture.h"
+#include "kernels/cast.h"
+#include "runtime/device_group.h"
 #include "runtime/memory/memory_plan.h"
 #include "runtime/plugin.h"
+#include "support/environment.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/sum_order.h"
@@ -23,9 +28,8 @@ using test::ToyCurves;
 using test::ToyTraining;
 
 ToyTraining on_device(ToyTraining run) {
-  static const LoadedPlugin loaded = test::kernel_backend() == test::KernelBackend::kCuda
-                                         ? load_cuda()
-                                         : load_plugin("muograph_simt");
+  static const LoadedPlugin loaded =
+      test::kernel_backend() == test::KernelBackend::kCuda ? load_cuda() : test::load_simt();
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
   run.devices = {.plugin = loaded.plugin,
                  .ranks_per_device = run.world,
@@ -194,6 +198,32 @@ TEST(DeviceStep, TheFirstPassOfAWarmUpHasNoCollectives) {
     warm_up_and_capture(rank, arena, state, /*capture=*/false);
     EXPECT_EQ(state.sent.size(), 4U);
     EXPECT_EQ(state.captures, 1);
+  });
+}
+
+// Loading a kernel may wait for the whole GPU, and so for a collective there that waits for the
+// rank which loads: all are there before any rank's collective runs.
+TEST(DeviceStep, AKernelsFirstUseBesideACollectiveDoesNotWaitForIt) {
+  const ToyTraining on_gpu = on_device({.world = 2});
+  DeviceGroup group({.world = 2,
+                     .plugin = on_gpu.devices.plugin,
+                     .ranks_per_device = 2,
+                     .communicator = CommunicatorKind::kPeer});
+  group.run([](RankContext& rank) {
+    const auto memory = rank.device.allocate(64, "values");
+    const Tensor sums{memory->data(), {8}, DType::kF32, rank.rank};
+    const Tensor rounded{memory->data() + 32, {8}, DType::kBF16, rank.rank};
+    const auto graph =
+        rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 1, sums, sums); });
+    rank.barrier.arrive();
+    if (rank.rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      cast(rank.compute, {.y = rounded, .x = sums});
+      rank.compute.synchronize();
+    }
+    rank.comm.launch(*graph);
+    rank.comm.synchronize();
+    rank.communicator.check();
   });
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "app/report/optimizer_times.h"
-#include "base/on_threads.h"
+#include "base/threads.h"
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 #include "support/toy_training.h"

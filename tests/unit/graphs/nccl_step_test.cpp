@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "runtime/plugin.h"
+#include "support/environment.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/toy_training.h"
@@ -20,7 +21,7 @@ using test::ToyTraining;
 bool on_gpu() { return test::kernel_backend() == test::KernelBackend::kCuda; }
 
 ToyCurves train_over_nccl(ToyTraining run) {
-  static const LoadedPlugin loaded = on_gpu() ? load_cuda() : load_plugin("muograph_simt");
+  static const LoadedPlugin loaded = on_gpu() ? load_cuda() : test::load_simt();
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
   if (on_gpu()) run.world = 1;
   run.devices = {.plugin = loaded.plugin, .communicator = CommunicatorKind::kNccl};

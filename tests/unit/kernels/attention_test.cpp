@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/attention_reference.h"
+#include "support/attention_reference.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"

@@ -9,11 +9,12 @@
 #include "kernels/gemm.h"
 #include "kernels/symmetric_product.h"
 #include "runtime/host/host_device.h"
-#include "support/tensors.h"
+#include "support/attention_reference.h"
 
 namespace muo {
 namespace {
 
+using test::AttentionProblem;
 using test::HostTensor;
 
 template <class Submit>
@@ -60,33 +61,10 @@ TEST(Cost, OfAttentionIsItsVisiblePairs) {
     for (std::int64_t i = 0; i < t; ++i)
       for (std::int64_t j = 0; j <= i; ++j)
         pairs += i - j <= window ? 1 : 0;
-    const HostTensor q({b, t, heads, h}), k({b, t, 2, h}), out({b, t, heads, h}),
-        dq({b, t, heads, h}), dk({b, t, 2, h}), dv({b, t, 2, h}), dout({b, t, heads, h}),
-        v({b, t, 2, h}), lse({b, heads, t});
-    const HostTensor workspace(
-        {attention_workspace({.b = b, .t = t, .heads = heads, .kv_heads = 2, .h = h})});
-    const Cost forward = cost_of([&](Stream& stream) {
-      attention(stream, {.out = out,
-                         .lse = lse,
-                         .q = q,
-                         .k = k,
-                         .v = v,
-                         .workspace = workspace,
-                         .window = window});
-    });
-    const Cost backward = cost_of([&](Stream& stream) {
-      attention_backward(stream, {.dq = dq,
-                                  .dk = dk,
-                                  .dv = dv,
-                                  .dout = dout,
-                                  .out = out,
-                                  .lse = lse,
-                                  .q = q,
-                                  .k = k,
-                                  .v = v,
-                                  .workspace = workspace,
-                                  .window = window});
-    });
+    const AttentionProblem p({b, t, heads, 2, h, window});
+    const Cost forward = cost_of([&](Stream& stream) { attention(stream, p.forward_args()); });
+    const Cost backward =
+        cost_of([&](Stream& stream) { attention_backward(stream, p.backward_args()); });
     EXPECT_EQ(forward.flops, static_cast<double>(4 * h * b * heads * pairs)) << window;
     EXPECT_EQ(backward.flops, static_cast<double>(10 * h * b * heads * pairs)) << window;
     EXPECT_EQ(forward.shape, window >= 10 ? "2x11x4x8" : "2x11x4x8 w" + std::to_string(window));

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/gemm_library.h"
+#include "kernels/host_kernels.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "optim/sharded_step.h"
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 #include "support/plans.h"
 
 namespace muo::test {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "optim/sharded_step.h"
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 #include "support/toy_step.h"
 
 namespace muo::test {

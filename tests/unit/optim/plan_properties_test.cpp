@@ -11,7 +11,7 @@
 #include "optim/sharding_plan.h"
 #include "runtime/comm/collective.h"
 #include "runtime/memory/arena.h"
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 #include "support/plans.h"
 
 namespace muo::test {

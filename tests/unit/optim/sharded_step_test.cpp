@@ -8,7 +8,7 @@
 #include <string>
 
 #include "kernels/commit.h"
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 #include "support/errors.h"
 #include "support/plans.h"
 #include "support/sanitized.h"

@@ -9,6 +9,8 @@
 #include "model/parameters.h"
 #include "optim/check_sharding_plan.h"
 #include "support/errors.h"
+#include "support/files.h"
+#include "support/paths.h"
 #include "support/plans.h"
 #include "support/toy_step.h"
 
@@ -176,6 +178,12 @@ TEST(ShardingPlan, UnknownStrategyNamesTheKnownOnes) {
       message_of<InputError>([&] { static_cast<void>(make_sharding_plan(params, 2, "zero3")); }),
       testing::AllOf(HasSubstr("zero3"), HasSubstr("balanced"), HasSubstr("ddp"),
                      HasSubstr("stacked")));
+}
+
+TEST(ShardingPlan, EveryStrategyHasARowInTheirDocument) {
+  const std::string page = read_file(source_directory() + "/docs/strategies.md");
+  for (const std::string_view name : strategy_names())
+    EXPECT_THAT(page, HasSubstr(concat("\n| `", name, "`"))) << name;
 }
 
 TEST(ShardingPlan, MuonUpdatesMatricesOnly) {

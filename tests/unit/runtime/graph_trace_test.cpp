@@ -1,4 +1,4 @@
-#include "runtime/check_races.h"
+#include "runtime/graph_trace.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/philox.h"
 #include "runtime/memory/arena.h"
-#include "runtime/trace_order.h"
 #include "support/errors.h"
 #include "support/graphs.h"
 
@@ -144,6 +143,29 @@ TEST(CheckRaces, TakesFarLessThanASecondForTwentyThousandNodes) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   RecordProperty("milliseconds", static_cast<int>(seconds.count() * 1e3));
   EXPECT_LT(seconds.count(), 5.0);  // generous: sanitizers and busy machines run this too
+}
+
+TEST(TraceDot, HasEveryNodeInItsStreamAndEveryEdge) {
+  GraphTrace trace;
+  trace.nodes = {{.name = "gemm", .stream = 0, .after = {}, .accesses = {}},
+                 {.name = "all_reduce #7", .stream = 1, .after = {0}, .accesses = {}},
+                 {.name = "norm", .stream = 0, .after = {0, 1}, .accesses = {}}};
+  EXPECT_EQ(trace_dot(trace), R"(digraph step {
+  node [shape=box];
+  subgraph cluster_0 {
+    label="stream 0";
+    n0 [label="0 gemm"];
+    n2 [label="2 norm"];
+  }
+  subgraph cluster_1 {
+    label="stream 1";
+    n1 [label="1 all_reduce #7"];
+  }
+  n0 -> n1;
+  n0 -> n2;
+  n1 -> n2;
+}
+)");
 }
 
 }  // namespace

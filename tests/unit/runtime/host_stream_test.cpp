@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/thread_time.h"
+#include "base/threads.h"
 #include "runtime/host/host_device.h"
 #include "support/errors.h"
 #include "support/tensors.h"

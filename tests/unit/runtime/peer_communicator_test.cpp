@@ -1,5 +1,5 @@
-// The peer communicator on the backend of tests/simt, whose kernels run at once on the ranks'
-// threads. What every communicator promises is in tests/contracts.
+// The peer communicator on the backend of tests/emulator, whose kernels run at once on the ranks'
+// threads. What every communicator promises is in tests/contract.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using Bytes = std::vector<std::byte>;
 using Clock = std::chrono::steady_clock;
 
 GroupOptions on_peers(int world) {
-  const LoadedPlugin loaded = load_plugin("muograph_simt");
+  const LoadedPlugin loaded = test::load_simt();
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
   return {.world = world, .plugin = loaded.plugin, .communicator = CommunicatorKind::kPeer};
 }
@@ -237,6 +237,7 @@ TEST(SimtPeerCommunicator, SlowRanksChangeNothing) {
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
         rank.comm.launch(*graph);
       }
+      rank.comm.synchronize();
       x.append_to(out[static_cast<std::size_t>(rank.rank)]);
       rank.barrier.arrive();
     });
@@ -253,6 +254,11 @@ class Deadline : test::ScopedEnvironment {
 
 constexpr int kWorld = 3;
 constexpr int kOdd = 2;
+
+void replay(Stream& stream, Graph& graph) {
+  stream.launch(graph);
+  stream.synchronize();
+}
 
 // One rank throws where the others' kernels wait for it.
 void expect_release(std::int64_t size) {
@@ -272,9 +278,9 @@ void expect_release(std::int64_t size) {
         throw Error("out of paper");
       }
       ++waiting;
-      rank.comm.launch(*graph);
+      replay(rank.comm, *graph);
       const std::int64_t sent = rank.communicator.bytes_sent();
-      rank.comm.launch(*graph);  // leaves at once
+      replay(rank.comm, *graph);  // leaves at once
       const std::string own = message_of<PeerFailed>([&] { rank.communicator.check(); });
       // It saw the abort word, or heard from the other one that did.
       EXPECT_TRUE(own.find("a peer failed while rank") != std::string::npos ||
@@ -310,10 +316,10 @@ TEST(SimtPeerCommunicator, ARankThatNeverComesIsNamedAfterTheDeadline) {
     const auto graph = rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 7, x, x); });
     rank.barrier.arrive();
     if (rank.rank != kOdd) {
-      rank.comm.launch(*graph);
+      replay(rank.comm, *graph);
       const auto gave_up = Clock::now();
       EXPECT_GE(gave_up - start, std::chrono::milliseconds(1000));
-      rank.comm.launch(*graph);  // leaves at once
+      replay(rank.comm, *graph);  // leaves at once
       EXPECT_LT(Clock::now() - gave_up, std::chrono::milliseconds(900));
       const std::string own = message_of<Error>([&] { rank.communicator.check(); });
       EXPECT_NE(own.find(concat("rank ", rank.rank,
@@ -325,13 +331,43 @@ TEST(SimtPeerCommunicator, ARankThatNeverComesIsNamedAfterTheDeadline) {
     } else {
       while (late < kWorld - 1)
         std::this_thread::yield();
-      rank.comm.launch(*graph);
+      replay(rank.comm, *graph);
       const std::string own = message_of<PeerFailed>([&] { rank.communicator.check(); });
       EXPECT_NE(own.find("left all_reduce with tag 7"), std::string::npos) << own;
     }
     rank.barrier.arrive();
   });
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+}
+
+// The rank whose kernel gave up is stopped before it asks, as the others have seen it leave.
+TEST(SimtPeerCommunicator, TheDeadlineOfARankThatIsStoppedIsTheCauseAllTheSame) {
+  const Deadline deadline("500");
+  std::atomic<int> gone = 0;
+  const std::string message = message_of<Error>([&] {
+    DeviceGroup group(on_peers(2));
+    group.run([&](RankContext& rank) {
+      const Skewed x(rank, DType::kF32, 8, 0, 1);
+      const auto graph =
+          rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 7, x, x); });
+      if (rank.rank == 0) {
+        replay(rank.comm, *graph);
+        ++gone;
+        while (gone < 2)
+          std::this_thread::yield();
+        throw PeerFailed("a peer failed");  // as a rank is stopped
+      }
+      while (gone < 1)
+        std::this_thread::yield();
+      replay(rank.comm, *graph);
+      ++gone;
+      rank.communicator.check();
+    });
+  });
+  EXPECT_TRUE(message.starts_with("rank 0: ")) << message;
+  EXPECT_NE(message.find("rank 0 waited 500 ms in all_reduce with tag 7 for rank 1"),
+            std::string::npos)
+      << message;
 }
 
 TEST(SimtPeerCommunicator, TwoCollectivesOfARankAtOnceAreAnError) {
@@ -344,9 +380,10 @@ TEST(SimtPeerCommunicator, TwoCollectivesOfARankAtOnceAreAnError) {
     const auto two =
         rank.update.capture([&] { rank.communicator.all_reduce(rank.update, 2, x, x); });
     if (rank.rank == 0) {
-      std::jthread other([&] { rank.comm.launch(*one); });
+      rank.comm.launch(*one);
       rank.update.launch(*two);
-      other.join();
+      rank.comm.synchronize();
+      rank.update.synchronize();
       const std::string own = message_of<Error>([&] { rank.communicator.check(); });
       EXPECT_NE(own.find("rank 0 runs two collectives at once"), std::string::npos) << own;
       done = true;

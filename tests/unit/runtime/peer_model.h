@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/peer_model_state.h"
+#include "unit/runtime/peer_model_state.h"
 
 namespace muo::test {
 

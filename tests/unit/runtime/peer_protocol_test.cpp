@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/peer_work.h"
-#include "runtime/peer_model.h"
+#include "unit/runtime/peer_model.h"
 
 namespace muo {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/trace.h"
+#include "runtime/tracing_rank.h"
 
 #include <gtest/gtest.h>
 

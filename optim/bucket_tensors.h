@@ -1,0 +1,91 @@
+#pragma once
+
+#include <vector>
+
+#include "optim/element_ranges.h"
+#include "optim/sharding_plan.h"
+#include "runtime/device_group.h"
+#include "runtime/memory/arena.h"
+#include "runtime/parameter.h"
+
+namespace muo {
+
+// Where a bucket's gradients lie.
+struct GradientMemory {
+  Lifespan sums = Lifespan::kStep;  // of what micro-steps add to
+  // Accumulate::kSharded: shared with other buckets, and at least as large as this one needs.
+  Tensor whole = {};   // the gradient of one micro-step; absent: the bucket's own, which adds up
+  Tensor wire = {};    // of the type in which gradients travel; may be absent where that is fp32
+  Tensor addend = {};  // a rank's part of the sum over ranks, of one micro-step
+};
+
+// What of a bucket's full space one rank's tensors cover.
+struct BucketRanges {
+  BucketRanges(const Bucket& bucket, int rank, int world);
+
+  ElementRanges full;
+  ElementRanges segment;  // the rank's
+  ElementRanges compute;  // where it computes updates
+  ElementRanges state;    // where it holds masters and optimizer state
+  ElementRanges reduced;  // where it holds the sum of gradients over ranks
+};
+
+// One rank's weights, masters and gradients of one bucket, and the collectives that its table asks
+// for: reduction and publication. Each function enqueues on the one stream it is given and
+// synchronises with nothing: ShardedStep orders the streams.
+class BucketTensors {
+ public:
+  BucketTensors(const RankContext& rank, const Bucket& bucket, Arena& arena,
+                const GradientMemory& gradients);
+
+  [[nodiscard]] const Bucket& bucket() const { return bucket_; }
+  [[nodiscard]] const BucketRanges& ranges() const { return ranges_; }
+  [[nodiscard]] bool computes(const Unit& unit) const;     // this rank its update
+  [[nodiscard]] bool holds_state(const Unit& unit) const;  // this rank, of some of it or all
+  [[nodiscard]] bool writes_state() const;                 // to checkpoints: no other rank does
+
+  // Flat, of `unit` and the units after it that continue its parameter.
+  [[nodiscard]] Tensor weight(const Unit& unit, std::int64_t count) const;
+  [[nodiscard]] Tensor gradient(const Unit& unit, std::int64_t count) const;
+  // The sum of gradients over ranks, within ranges().reduced; all that this rank has of it.
+  [[nodiscard]] Tensor reduced(Range range) const;
+  [[nodiscard]] Tensor reduced() const { return reduced_; }
+  // What commit writes, within ranges().state: masters, and the replica where that is another
+  // tensor (else absent).
+  [[nodiscard]] Tensor master(Range range) const;
+  [[nodiscard]] Tensor committed_replica(Range range) const;
+
+  // Before reduce: padding must not carry what shared memory held.
+  void zero_padding(Stream& stream) const;
+  // Into this rank's part of the sum over ranks: the first time in a step, or added to it.
+  void reduce(Stream& comm, Tag tag, bool first) const;
+  // Adds the squares of this rank's part of the reduced gradient, each of which one rank counts, to
+  // `total`, and notes in `found` (kernels/commit.h) the first value that is not finite; `base` is
+  // ValueIndexBases::gradients.
+  void add_squares(Stream& update, Tensor total, Tensor found, std::int64_t base) const;
+  // Sends the committed weights to all ranks.
+  void publish(Stream& comm) const;
+  // Makes this rank's part of the replica equal to its masters, which someone else wrote.
+  void refresh_replica(Stream& stream) const;
+
+ private:
+  void allocate_gradients(Arena& arena, const GradientMemory& memory);
+
+  const Bucket& bucket_;
+  Communicator& communicator_;
+  int rank_;
+  int world_;
+  BucketRanges ranges_;
+  Tensor weights_;        // full space: the replica
+  Tensor master_;         // over state; absent where the master is this rank's part of the replica
+  Tensor weight_wire_;    // full space; absent where weights travel as they are
+  Tensor gradient_;       // full space
+  Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
+  Tensor reduced_;        // over ranges_.reduced; gradient_ itself where no other is needed
+  Tensor addend_;         // over ranges_.reduced; absent unless every micro-step is reduced
+};
+
+// What is sent of `values`: themselves or, rounded to the wire's type on `comm`, `wire`.
+Tensor to_wire(Stream& comm, const Tensor& values, const Tensor& wire);
+
+}  // namespace muo

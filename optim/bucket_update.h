@@ -1,0 +1,60 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "optim/bucket_tensors.h"
+#include "optim/update_clock.h"
+
+namespace muo {
+
+// The update of one bucket on one rank: state of the optimizer, and how it makes new masters of
+// reduced gradients. Functions enqueue and synchronise with nothing, as those of BucketTensors do.
+class BucketUpdate {
+ public:
+  virtual ~BucketUpdate() = default;
+  BucketUpdate(const BucketUpdate&) = delete;
+  BucketUpdate& operator=(const BucketUpdate&) = delete;
+
+  // What precedes commit, and writes no state. Where the bucket exchanges: prepare, exchange,
+  // compute and return_updates; else compute.
+  virtual void prepare(Stream& /*update*/) const {}
+  virtual void exchange(Stream& /*comm*/) const {}
+  virtual void compute(Stream& /*update*/, const UpdateClock& /*clock*/) const {}
+  virtual void return_updates(Stream& /*comm*/) const {}
+  // New masters and state, if StepScalars::commit.
+  virtual void commit(Stream& update) const = 0;
+  // Masters and state of this rank, as parts of parameters.
+  void append_state(std::vector<StateEntry>& entries) const;
+
+ protected:
+  // Of one parameter, or of several in a row that are alike to the kernel: committed by one call.
+  struct CommitRange {
+    Range range;
+    double rate = 1;     // Muon's, by shape
+    int adam_group = 0;  // AdamW's
+  };
+
+  BucketUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params, Tensor scalars);
+  [[nodiscard]] Tensor state_tensor(const char* suffix, DType dtype, MemoryCategory category,
+                                    Arena& arena);  // zero at first, over ranges().state
+  [[nodiscard]] const Bucket& bucket() const { return tensors_.bucket(); }
+  [[nodiscard]] const BucketRanges& ranges() const { return tensors_.ranges(); }
+
+  const BucketTensors& tensors_;
+  std::span<const ParamSpec> params_;
+  Tensor scalars_;
+  std::vector<CommitRange> commit_ranges_;
+
+ private:
+  // State that is no range of elements.
+  virtual void append_other_state(std::vector<StateEntry>& /*entries*/) const {}
+
+  struct StateTensor {
+    const char* suffix;
+    Tensor tensor;
+  };
+  std::vector<StateTensor> state_;
+};
+
+}  // namespace muo

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "optim/bucket_update.h"
+#include "optim/newton_schulz.h"
+#include "optim/update_exchange.h"
+
+namespace muo {
+
+// Muon of one bucket's matrices (docs/spec/optimizer.md): Nesterov, Newton-Schulz on the ranks that
+// compute, scaling; with the plan's exchange where a rank holds less of a matrix than it computes.
+class MuonUpdate final : public BucketUpdate {
+ public:
+  // The first value of an update that is not finite is noted in `found` (kernels/commit.h); `base`
+  // is ValueIndexBases::updates.
+  MuonUpdate(const RankContext& rank, const BucketTensors& tensors, const ShardingPlan& plan,
+             std::span<const ParamSpec> params, Arena& arena, Tensor scalars, Tensor found,
+             std::int64_t base);
+
+  void prepare(Stream& update) const override;  // Nesterov input of the elements held
+  void exchange(Stream& comm) const override;
+  void compute(Stream& update, const UpdateClock& clock) const override;
+  void return_updates(Stream& comm) const override;
+  void commit(Stream& update) const override;
+
+ private:
+  // Adjacent matrices of one shape, for which this rank makes the calls around Newton-Schulz.
+  struct Stack {
+    std::size_t first_unit = 0;
+    std::int64_t count = 0;
+    Range range;               // of the bucket's full space
+    Tensor u = {};             // (k, R, C)
+    Tensor row_norms = {};     // (k, R)
+    Tensor variance = {};      // (k, long); absent in a version without it, as the next is
+    Tensor new_variance = {};  // (k, long)
+  };
+  // Where a stack goes through Newton-Schulz: from matrix `begin` of an iteration on, transposed if
+  // that merges its shape with the other orientation of it.
+  struct Member {
+    std::size_t stack = 0;
+    std::int64_t begin = 0;
+    bool transposed = false;
+  };
+  struct Iteration {
+    std::vector<Member> members;
+    NewtonSchulz newton_schulz;
+  };
+
+  void find_stacks();
+  void allocate(Stack& stack, Arena& arena);
+  void add_iterations(const NewtonSchulzForm& form, Arena& arena);
+  void fill_input(Stream& update, const Iteration& iteration, const Member& member) const;
+  void take_result(Stream& update, const Iteration& iteration, const Member& member) const;
+  void append_other_state(std::vector<StateEntry>& entries) const override;
+
+  const OptimizerVersion& version_;
+  int rank_;
+  Tensor found_;
+  std::int64_t base_;
+  Tensor momentum_;                         // over ranges().state
+  std::optional<UpdateExchange> exchange_;  // if the plan exchanges
+  Tensor u_;                                // over ranges().compute
+  std::vector<Stack> stacks_;
+  std::vector<Iteration> iterations_;
+};
+
+}  // namespace muo

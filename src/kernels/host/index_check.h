@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/tensor.h"
+
+namespace muo::host {
+
+// Entry i of `indices`, of tokens or targets: one outside [lowest, bound) is an Error, as it would
+// read beyond a table. `what` names it.
+inline std::int64_t index_at(const Tensor& indices, std::int64_t i, const char* what,
+                             std::int64_t lowest, std::int64_t bound) {
+  const std::int32_t value = indices.as<std::int32_t>()[i];
+  MUO_CHECK(lowest <= value && value < bound, what, " ", value, " at position ", i, " is outside [",
+            lowest, ", ", bound, ")");
+  return value;
+}
+
+}  // namespace muo::host

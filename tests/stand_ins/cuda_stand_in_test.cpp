@@ -1,0 +1,314 @@
+// The rules that the stand-in holds its callers to, by CUDA's own calls.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+#include "stand_ins/launches.h"
+
+namespace muo::stand_in {
+namespace {
+
+using testing::ExitedWithCode;
+constexpr int kMisuse = 97;
+
+// A call that succeeds.
+#define CALL(call) ASSERT_EQ(call, cudaSuccess)
+// One that fails so, as is known.
+#define FAILS(call, error)  \
+  do {                      \
+    EXPECT_EQ(call, error); \
+    cudaGetLastError();     \
+  } while (false)
+
+class CudaStandIn : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (cudaStream_t* stream : {&a_, &b_})
+      CALL(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+    for (cudaEvent_t* event : {&fork_, &join_})
+      CALL(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+    CALL(cudaMalloc(&memory_, 64));
+  }
+  void TearDown() override {
+    for (const cudaStream_t stream : {a_, b_})
+      CALL(cudaStreamSynchronize(stream));
+    CALL(cudaFree(memory_));
+    for (const cudaEvent_t event : {fork_, join_})
+      CALL(cudaEventDestroy(event));
+    for (const cudaStream_t stream : {a_, b_})
+      CALL(cudaStreamDestroy(stream));
+  }
+  static cudaError_t work(cudaStream_t stream, Task task) {
+    return enqueue(stream, "a test's work", {}, std::move(task));
+  }
+  void begin(cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) const {
+    CALL(cudaStreamBeginCapture(a_, mode));
+  }
+  // Ends the capture, which is no good.
+  void end(cudaError_t error) const {
+    cudaGraph_t graph = nullptr;
+    FAILS(cudaStreamEndCapture(a_, &graph), error);
+    EXPECT_EQ(graph, nullptr);
+    cudaStreamCaptureStatus status{};
+    CALL(cudaStreamIsCapturing(b_, &status));
+    EXPECT_EQ(status, cudaStreamCaptureStatusNone);
+  }
+  [[nodiscard]] cudaGraphExec_t ended() const {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(a_, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    return executable;
+  }
+
+  cudaStream_t a_ = nullptr, b_ = nullptr;
+  cudaEvent_t fork_ = nullptr, join_ = nullptr;
+  void* memory_ = nullptr;
+};
+using CudaStandInDeathTest = CudaStandIn;
+
+TEST_F(CudaStandIn, StreamsRunBesideEachOtherAndEventsOrderThem) {
+  std::atomic<int> state = 0;
+  CALL(work(a_, [&] {
+    while (state != 1)
+      std::this_thread::yield();
+    state = 2;
+  }));
+  CALL(cudaEventRecord(fork_, a_));
+  CALL(work(b_, [&] { state = 1; }));
+  CALL(cudaStreamWaitEvent(b_, fork_));
+  CALL(work(b_, [&] { state = state == 2 ? 3 : -1; }));
+  CALL(cudaStreamSynchronize(b_));
+  EXPECT_EQ(state, 3);
+}
+
+// Both orders are seen of what nothing orders.
+TEST_F(CudaStandIn, BranchesOfAGraphComeInAnyOrder) {
+  std::vector<int> order;
+  std::mutex mutex;
+  const auto note = [&](int i) {
+    return [&, i] {
+      const std::lock_guard lock(mutex);
+      order.push_back(i);
+    };
+  };
+  begin();
+  CALL(work(a_, note(0)));
+  CALL(cudaEventRecord(fork_, a_));
+  CALL(cudaStreamWaitEvent(b_, fork_));
+  CALL(work(b_, note(1)));
+  CALL(work(a_, note(2)));
+  CALL(cudaEventRecord(join_, b_));
+  CALL(cudaStreamWaitEvent(a_, join_));
+  CALL(work(a_, note(3)));
+  const cudaGraphExec_t graph = ended();
+  EXPECT_TRUE(order.empty());
+  bool seen[2] = {};
+  for (int i = 0; i < 10000 && !(seen[0] && seen[1]); ++i) {
+    order.clear();
+    CALL(cudaGraphLaunch(graph, a_));
+    CALL(cudaStreamSynchronize(a_));
+    ASSERT_EQ(order.size(), 4U);
+    ASSERT_EQ(order.front() * 10 + order.back(), 3);
+    seen[order[1] - 1] = true;
+  }
+  EXPECT_TRUE(seen[0] && seen[1]);
+  CALL(cudaGraphExecDestroy(graph));
+}
+
+TEST_F(CudaStandIn, ABranchThatIsNotJoinedSpoilsTheCapture) {
+  begin();
+  CALL(cudaEventRecord(fork_, a_));
+  CALL(cudaStreamWaitEvent(b_, fork_));
+  CALL(work(b_, [] {}));
+  end(cudaErrorStreamCaptureUnjoined);
+}
+
+TEST_F(CudaStandIn, WhatACaptureCannotHoldSpoilsIt) {
+  const std::function<cudaError_t()> calls[] = {
+      [&] { return cudaStreamSynchronize(a_); }, [&] { return cudaStreamDestroy(a_); },
+      [&] { return cudaStreamSynchronize(b_); }, [&] { return cudaFree(memory_); },
+      [&] {
+        void* more = nullptr;
+        return cudaMalloc(&more, 8);
+      }};
+  for (const auto& call : calls) {
+    begin();
+    FAILS(call(), cudaErrorStreamCaptureUnsupported);
+    FAILS(work(a_, [] {}), cudaErrorStreamCaptureInvalidated);
+    end(cudaErrorStreamCaptureInvalidated);
+  }
+  begin();
+  CALL(cudaEventRecord(fork_, a_));
+  FAILS(cudaEventSynchronize(fork_), cudaErrorCapturedEvent);
+  end(cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(CudaStandIn, EventsDoNotLeadIntoOrOutOfACapture) {
+  CALL(cudaEventRecord(fork_, b_));
+  begin();
+  FAILS(cudaStreamWaitEvent(a_, fork_), cudaErrorStreamCaptureIsolation);
+  end(cudaErrorStreamCaptureInvalidated);
+  begin();
+  CALL(cudaEventRecord(fork_, a_));
+  CALL(cudaStreamBeginCapture(b_, cudaStreamCaptureModeThreadLocal));
+  FAILS(cudaStreamWaitEvent(b_, fork_), cudaErrorStreamCaptureMerge);
+  cudaGraph_t graph = nullptr;
+  FAILS(cudaStreamEndCapture(b_, &graph), cudaErrorStreamCaptureInvalidated);
+  end(cudaErrorStreamCaptureInvalidated);
+  FAILS(cudaStreamWaitEvent(b_, fork_), cudaErrorCapturedEvent);
+}
+
+TEST_F(CudaStandIn, ACaptureIsEndedWhereItBegan) {
+  cudaGraph_t graph = nullptr;
+  FAILS(cudaStreamEndCapture(a_, &graph), cudaErrorIllegalState);
+  begin();
+  CALL(cudaEventRecord(fork_, a_));
+  CALL(cudaStreamWaitEvent(b_, fork_));
+  FAILS(cudaStreamEndCapture(b_, &graph), cudaErrorStreamCaptureUnmatched);
+  std::jthread([&] {
+    FAILS(cudaStreamEndCapture(a_, &graph), cudaErrorStreamCaptureWrongThread);
+  }).join();
+  end(cudaErrorStreamCaptureInvalidated);
+}
+
+// Another thread's capture matters in global mode only, and a relaxed thread may do what it likes.
+TEST_F(CudaStandIn, ModesSayWhoseCallsSpoilACapture) {
+  const auto elsewhere = [&](cudaError_t expected) {
+    std::jthread([&] { FAILS(cudaStreamSynchronize(b_), expected); }).join();
+  };
+  begin();
+  elsewhere(cudaSuccess);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  CALL(cudaThreadExchangeStreamCaptureMode(&mode));
+  CALL(cudaStreamSynchronize(b_));
+  CALL(cudaThreadExchangeStreamCaptureMode(&mode));
+  EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
+  CALL(cudaGraphExecDestroy(ended()));
+  begin(cudaStreamCaptureModeRelaxed);
+  CALL(cudaStreamSynchronize(b_));
+  CALL(cudaGraphExecDestroy(ended()));
+  begin(cudaStreamCaptureModeGlobal);
+  elsewhere(cudaErrorStreamCaptureUnsupported);
+  end(cudaErrorStreamCaptureInvalidated);
+}
+
+// Work on that many streams, each of which waits for all others.
+void spin_together(int branches) {
+  std::vector<cudaStream_t> streams(static_cast<std::size_t>(branches));
+  std::atomic<int> there = 0;
+  for (cudaStream_t& stream : streams) {
+    CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CALL(enqueue(stream, "a collective", {}, [&, branches] {
+      ++there;
+      while (there < branches)
+        std::this_thread::yield();
+    }));
+  }
+  for (const cudaStream_t stream : streams)
+    CALL(cudaStreamSynchronize(stream));
+}
+
+TEST(HardwareQueuesDeathTest, WorkWaitsBehindWhatSpinsInItsQueue) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto with_queues = [](const char* queues, int branches) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues, 1);  // NOLINT(concurrency-mt-unsafe): one thread
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      _exit(1);  // it hangs
+    }).detach();
+    spin_together(branches);
+    _exit(0);
+  };
+  EXPECT_EXIT(with_queues("4", 4), ExitedWithCode(0), "");
+  EXPECT_EXIT(with_queues("3", 4), ExitedWithCode(1), "");
+}
+
+void leave(const std::function<void()>& body) {
+  body();
+  std::exit(0);  // NOLINT(concurrency-mt-unsafe)
+}
+
+TEST_F(CudaStandInDeathTest, WrongUseThatNobodyAsksAboutEndsTheProcessBadly) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(leave([&] {
+                begin();
+                static_cast<void>(cudaFree(memory_));
+              }),
+              ExitedWithCode(kMisuse), "cudaFree during a capture");
+  EXPECT_EXIT(leave([&] {
+                begin();
+                FAILS(cudaFree(memory_), cudaErrorStreamCaptureUnsupported);
+              }),
+              ExitedWithCode(0), "");
+  EXPECT_EXIT(leave([&] {
+                std::atomic<bool> freed = false;
+                CALL(enqueue(a_, "a long one", {.certain = {memory_}, .possible = {}},
+                             [&] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }));
+                CALL(cudaFree(memory_));
+              }),
+              ExitedWithCode(kMisuse), "64 bytes that work which has not ended may use");
+  EXPECT_EXIT(leave([&] {
+                begin();
+                CALL(cudaMemsetAsync(memory_, 0, 64, a_));
+                const cudaGraphExec_t graph = ended();
+                CALL(cudaFree(memory_));
+                EXPECT_EQ(cudaGraphLaunch(graph, a_), cudaErrorIllegalAddress);
+                EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorIllegalAddress);  // for ever
+              }),
+              ExitedWithCode(kMisuse), "uses memory that was freed");
+  EXPECT_EXIT(leave([&] {
+                CALL(cudaSetDevice(1));
+                cudaStream_t other = nullptr;
+                CALL(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+                static_cast<void>(
+                    enqueue(other, "a kernel", {.certain = {memory_}, .possible = {}}, [] {}));
+              }),
+              ExitedWithCode(kMisuse), "memory of GPU 0, which GPU 1 may not access");
+  EXPECT_EXIT(
+      leave([&] { CALL(enqueue(a_, "a kernel", {.certain = {this}, .possible = {}}, [] {})); }),
+      ExitedWithCode(kMisuse), "an address that is no memory of a GPU");
+}
+
+#ifdef __SANITIZE_THREAD__
+// Whatever the order in which it ran.
+TEST_F(CudaStandInDeathTest, WhatNothingOrdersIsARace) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto write_twice = [&](bool ordered) {
+    int value = 0;
+    const auto write = [&value] { ++value; };
+    CALL(work(a_, write));
+    CALL(cudaEventRecord(fork_, a_));
+    if (ordered) CALL(cudaStreamWaitEvent(b_, fork_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    CALL(work(b_, write));
+    CALL(cudaStreamSynchronize(a_));
+    CALL(cudaStreamSynchronize(b_));
+  };
+  const auto is_bad = [](int status) { return WIFEXITED(status) && WEXITSTATUS(status) != 0; };
+  EXPECT_EXIT(leave([&] { write_twice(false); }), is_bad, "ThreadSanitizer: data race");
+  EXPECT_EXIT(leave([&] { write_twice(true); }), ExitedWithCode(0), "");
+}
+#endif
+
+TEST_F(CudaStandIn, HandlesThatWereDestroyedAreRefused) {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CALL(cudaEventCreate(&event));
+  CALL(cudaStreamDestroy(stream));
+  CALL(cudaEventDestroy(event));
+  FAILS(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
+  FAILS(cudaEventRecord(event, a_), cudaErrorInvalidResourceHandle);
+  FAILS(work(nullptr, [] {}), cudaErrorStreamCaptureImplicit);
+}
+
+}  // namespace
+}  // namespace muo::stand_in

@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "stand_ins/world.h"
+
+namespace muo::stand_in {
+namespace {
+
+cudaError_t known(cudaGraph_t graph) {
+  return world().graphs.contains(graph) ? usable(*graph->gpu)
+                                        : wrong(cudaErrorInvalidValue, "a graph that is not there");
+}
+cudaError_t known(cudaGraphExec_t executable) {
+  return world().executables.contains(executable)
+             ? usable(*executable->gpu)
+             : wrong(cudaErrorInvalidValue, "an executable graph that is not there");
+}
+
+// A node goes on with the branch of the first node before it that nobody has gone on with; else it
+// begins one. Returns how many there are.
+std::size_t divide(CUgraphExec_st& executable) {
+  const std::vector<Node>& nodes = executable.nodes;
+  std::vector<bool> continued(nodes.size(), false);
+  std::size_t branches = 0;
+  executable.branch.resize(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const auto& after = nodes[i].after;
+    const auto before = std::ranges::find_if(after, [&](std::size_t n) { return !continued[n]; });
+    if (before == after.end()) {
+      executable.branch[i] = branches++;
+    } else {
+      executable.branch[i] = executable.branch[*before];
+      continued[*before] = true;
+    }
+  }
+  return branches;
+}
+
+// An order in which every node comes after those before it: any, by chance.
+std::vector<std::size_t> some_order(const std::vector<Node>& nodes) {
+  std::vector<std::vector<std::size_t>> successors(nodes.size());
+  std::vector<std::size_t> unmet(nodes.size());
+  std::vector<std::size_t> ready;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    unmet[i] = nodes[i].after.size();
+    for (const std::size_t before : nodes[i].after)
+      successors[before].push_back(i);
+    if (unmet[i] == 0) ready.push_back(i);
+  }
+  while (!ready.empty()) {
+    std::swap(ready[world().next_random() % ready.size()], ready.back());
+    const std::size_t next = ready.back();
+    ready.pop_back();
+    order.push_back(next);
+    for (const std::size_t successor : successors[next])
+      if (--unmet[successor] == 0) ready.push_back(successor);
+  }
+  return order;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text)
+    out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+  return out + '"';
+}
+
+}  // namespace
+}  // namespace muo::stand_in
+
+using namespace muo::stand_in;  // NOLINT(google-build-using-namespace): CUDA's functions are these
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  std::vector<Node> nodes;  // whose captured arguments are freed without the lock
+  const Lock lock;
+  if (!world().graphs.contains(graph)) return known(graph);
+  world().graphs.erase(graph);
+  nodes.swap(graph->nodes);
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long /*flags*/) {
+  const Lock lock;
+  if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
+  if (const cudaError_t error = unsafe("cudaGraphInstantiate"); error != cudaSuccess) return error;
+  *executable = new CUgraphExec_st{.nodes = graph->nodes, .gpu = graph->gpu};
+  const std::size_t branches = divide(**executable);
+  for (std::size_t i = 1; i < branches; ++i) {
+    Queue& queue = least_used_queue(*graph->gpu);
+    ++queue.users;
+    (*executable)->queues.push_back(&queue);
+  }
+  world().executables.insert(*executable);
+  return cudaSuccess;
+}
+
+// One that runs goes on to its end.
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  std::vector<Node> nodes;
+  const Lock lock;
+  if (!world().executables.contains(executable)) return known(executable);
+  world().executables.erase(executable);
+  for (Queue* queue : executable->queues)
+    --queue->users;
+  nodes.swap(executable->nodes);
+  delete executable;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
+  Lock lock;
+  if (const cudaError_t error = known(executable); error != cudaSuccess) return error;
+  return enqueue(lock, stream, "an upload", {}, {});
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  Lock lock;
+  World& all = world();
+  if (const cudaError_t error = known(executable); error != cudaSuccess) return error;
+  Gpu& gpu = *executable->gpu;
+  if (all.streams.contains(stream) && stream->capture != nullptr) {
+    stream->capture->invalid = true;
+    return wrong(cudaErrorStreamCaptureUnsupported, "a graph launched into a capture");
+  }
+  if (!all.streams.contains(stream) || stream->gpu != &gpu)
+    return wrong(cudaErrorInvalidResourceHandle, "a graph launched on a stream of another GPU");
+  for (const Node& node : executable->nodes)
+    for (const std::uint64_t number : node.memory)
+      if (!all.alive.contains(number)) {
+        fault(gpu, node.name + " of a graph uses memory that was freed");
+        return gpu.error;
+      }
+  std::vector<OperationPtr> before;  // the stream, and the launch before
+  for (const OperationPtr& one : {stream->last, executable->last})
+    if (one != nullptr) before.push_back(one);
+  const std::vector<Node>& nodes = executable->nodes;
+  std::vector<OperationPtr> running(nodes.size());
+  std::vector<bool> is_last(nodes.size(), true);
+  for (const std::size_t i : some_order(nodes)) {
+    std::vector<OperationPtr> after = nodes[i].after.empty() ? before : std::vector<OperationPtr>{};
+    for (const std::size_t n : nodes[i].after) {
+      after.push_back(running[n]);
+      is_last[n] = false;
+    }
+    const std::size_t branch = executable->branch[i];
+    Queue& queue = branch == 0 ? *stream->queue : *executable->queues[branch - 1];
+    running[i] = submit(gpu, queue,
+                        {.name = nodes[i].name,
+                         .task = nodes[i].task,
+                         .after = std::move(after),
+                         .memory = nodes[i].memory});
+  }
+  std::vector<OperationPtr> ends = before;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (is_last[i]) ends.push_back(running[i]);
+  stream->last = executable->last =
+      submit(gpu, *stream->queue, {.name = "the end of a graph", .after = std::move(ends)});
+  if (all.settings.blocking) wait_for(lock, stream->last);
+  return usable(gpu);
+}
+
+cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned /*flags*/) {
+  const Lock lock;
+  if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
+  std::ofstream file(path);
+  file << "digraph dot {\n";
+  for (std::size_t i = 0; i < graph->nodes.size(); ++i) {
+    file << "n" << i << "[label=" << quoted(graph->nodes[i].name) << "];\n";
+    for (const std::size_t before : graph->nodes[i].after)
+      file << "n" << before << " -> n" << i << ";\n";
+  }
+  file << "}\n";
+  return file.flush() ? cudaSuccess : failed(cudaErrorInvalidValue);
+}

@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "emulator/sanitizers.h"
+#include "stand_ins/world.h"
+
+#ifdef __SANITIZE_THREAD__
+extern "C" {
+// NOLINTBEGIN(readability-identifier-naming): ThreadSanitizer's names
+void AnnotateIgnoreSyncBegin(const char* file, int line);
+void AnnotateIgnoreSyncEnd(const char* file, int line);
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+// NOLINTEND(readability-identifier-naming)
+}
+#endif
+
+namespace muo::stand_in {
+
+namespace {
+
+std::mutex& mutex() {
+  static std::mutex& one = *new std::mutex;  // never destroyed, as World
+  return one;
+}
+
+}  // namespace
+
+#ifdef __SANITIZE_THREAD__
+Lock::Lock() {
+  AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  held_ = std::unique_lock(mutex());
+}
+Lock::~Lock() {
+  held_.unlock();
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+}
+void Lock::publish(char* edge) {
+  AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+  simt::release(edge);
+  AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+}
+void Lock::observe(char* edge) {
+  AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+  simt::acquire(edge);
+  AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+}
+#else
+Lock::Lock() : held_(mutex()) {}
+Lock::~Lock() = default;
+void Lock::publish(char* /*edge*/) {}
+void Lock::observe(char* /*edge*/) {}
+#endif
+
+namespace {
+
+// Of some work, by chance, so that neighbours come in another order.
+std::chrono::microseconds some_delay() {
+  World& all = world();
+  const std::uint64_t random = all.settings.seed == 0 ? 1 : all.next_random();
+  return std::chrono::microseconds(random % 16 == 0 ? random >> 32U & 127U : 0);
+}
+
+void run(Operation& operation) {
+  simt::acquire(&operation.submitted);
+  for (const OperationPtr& before : operation.after)
+    simt::acquire(&before->finished);
+  try {
+    if (operation.task) operation.task();
+  } catch (const std::exception& error) {
+    const Lock lock;
+    fault(*operation.gpu, operation.name + ": " + error.what());
+  }
+  operation.task = nullptr;
+  simt::release(&operation.finished);
+}
+
+}  // namespace
+
+void Queue::push(const OperationPtr& operation) {
+  operations_.push_back(operation);
+  if (thread_.joinable()) return wake();
+  thread_ = std::thread([this] { work(); });
+}
+
+std::thread Queue::leave() {
+  if (!thread_.joinable()) return {};
+  leaves_ = true;
+  wake();
+  if (!waits_) thread_.detach();  // it may be stuck
+  return std::move(thread_);
+}
+
+void Queue::work() {
+  for (;;) {
+    OperationPtr operation;
+    std::chrono::microseconds delay{0};
+    {
+      Lock lock;
+      waits_ = true;
+      changed_.wait(lock.held(), [&] {
+        return leaves_ || (!operations_.empty() && operations_.front()->unmet == 0);
+      });
+      if (leaves_) return;
+      waits_ = false;
+      operation = std::move(operations_.front());
+      operations_.pop_front();
+      if (operation->gpu->error != cudaSuccess) operation->task = nullptr;  // it does no more work
+      delay = some_delay();
+    }
+    if (delay.count() > 0) std::this_thread::sleep_for(delay);
+    run(*operation);
+    const Lock lock;
+    World& all = world();
+    operation->done = true;
+    for (Operation* next : operation->successors)
+      if (--next->unmet == 0) next->queue->wake();
+    operation->gpu->pending.erase(operation->number);
+    for (const std::uint64_t number : operation->memory)
+      if (--all.in_use[number] == 0) all.in_use.erase(number);
+    operation->after.clear();
+    operation->successors.clear();
+    all.finished.notify_all();
+    operation.reset();
+  }
+}
+
+OperationPtr submit(Gpu& gpu, Queue& queue, Operation description) {
+  World& all = world();
+  auto operation = std::make_shared<Operation>(std::move(description));
+  operation->gpu = &gpu;
+  operation->queue = &queue;
+  operation->number = ++all.numbers;
+  for (const OperationPtr& before : operation->after) {
+    if (before->done) continue;
+    ++operation->unmet;
+    before->successors.push_back(operation.get());  // which its queue keeps
+  }
+  for (const std::uint64_t number : operation->memory)
+    ++all.in_use[number];
+  gpu.pending.insert(operation->number);
+  Lock::publish(&operation->submitted);
+  queue.push(operation);
+  return operation;
+}
+
+void wait_for(Lock& lock, OperationPtr operation) {
+  if (operation == nullptr) return;
+  world().finished.wait(lock.held(),
+                        [&] { return operation->done || operation->gpu->error != cudaSuccess; });
+  Lock::observe(&operation->finished);
+}
+
+void wait_for_all(Lock& lock, Gpu& gpu, const std::string& why) {
+  World& all = world();
+  const std::uint64_t newest = all.numbers;
+  const bool idle =
+      all.finished.wait_for(lock.held(), std::chrono::duration<double>(all.settings.patience), [&] {
+        return gpu.pending.empty() || *gpu.pending.begin() > newest || gpu.error != cudaSuccess;
+      });
+  if (!idle)
+    misuse(why + " waits for everything on GPU " + std::to_string(gpu.index) + ", in vain");
+}
+
+Queue& least_used_queue(Gpu& gpu) {
+  return **std::ranges::min_element(gpu.queues, {}, [](const auto& queue) { return queue->users; });
+}
+
+}  // namespace muo::stand_in

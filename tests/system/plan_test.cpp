@@ -1,0 +1,77 @@
+// `plan` as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+
+#include "app/report/article_tables.h"
+#include "app/train/backend.h"
+#include "support/program.h"
+
+namespace muo {
+namespace {
+
+using test::Outcome;
+using test::run_program;
+using testing::HasSubstr;
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+TEST(ArticleTables, ArePrintedByPlan) {
+  const Outcome text = run_program("plan --articles");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out, articles_text());
+  const auto json = nlohmann::json::parse(run_program("plan --articles --json").out);
+  ASSERT_EQ(json.size(), article_tables().size());
+  EXPECT_EQ(json[2]["rows"][1][2], "655");
+  EXPECT_THAT(json[2]["reason"], HasSubstr("84.9M elements in matrices"));
+  EXPECT_EQ(run_program("plan --articles --compare").code, 2);
+}
+
+// `plan` of a depth of nanochat's on one GPU, or as many virtual ranks, which nothing executes.
+nlohmann::json planned(std::int64_t gpu_bytes, const std::string& depth_and_more = "12") {
+  const Outcome outcome = run_program(
+      "plan --json --backend cuda --vocab-size 32768 --devices 1 --depth " + depth_and_more,
+      "MUO_CUDA_PLUGIN=muograph_simt SIMT_GPU_MEMORY=" + std::to_string(gpu_bytes));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return nlohmann::json::parse(outcome.out);
+}
+std::int64_t rows_of(const nlohmann::json& plan) { return plan["device_batch_size"]; }
+std::int64_t bytes_of(const nlohmann::json& plan) { return plan["memory_bytes_per_device"]; }
+
+TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
+  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  const nlohmann::json roomy = planned(1024 * kGiB);
+  EXPECT_EQ(rows_of(roomy), 32);  // of 2048 tokens
+  EXPECT_EQ(roomy["total_batch_tokens"], 524288);
+  EXPECT_THAT(roomy.dump(), HasSubstr("32 rows need"));
+  EXPECT_EQ(rows_of(planned(1024 * kGiB, "12 --max-seq-len 1024")), 64);
+  EXPECT_EQ(rows_of(planned(bytes_of(roomy) + kKept)), 32);
+  const nlohmann::json smaller = planned(bytes_of(roomy) + kKept - 1);
+  EXPECT_EQ(rows_of(smaller), 16);
+  EXPECT_EQ(smaller["total_batch_tokens"], 524288);
+  EXPECT_THAT(smaller.dump(), HasSubstr("for tensors: a GPU's memory less 2560.0 for CUDA"));
+  // Two ranks have half each.
+  EXPECT_LT(rows_of(planned(bytes_of(roomy) + kKept, "12 --ranks-per-device 2")), 32);
+  // As many rows as 7 ranks can take in equal micro-steps that come near to the same total.
+  const nlohmann::json seven = planned(1024 * kGiB, "12 --ranks-per-device 7");
+  EXPECT_EQ(rows_of(seven), 18);
+  EXPECT_EQ(seven["total_batch_tokens"], 2 * 18 * 7 * 2048);
+}
+
+// Where not even one row fits, logits are made in smaller chunks, and a batch that was asked for
+// stays.
+TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
+  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  const std::string options = "1 --max-seq-len 8192 --device-batch-size 4";
+  const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
+  const nlohmann::json tight = planned(whole + kKept - 1, options);
+  EXPECT_EQ(rows_of(tight), 4);
+  EXPECT_THAT(tight.dump(), HasSubstr("logits: 64 MiB of them at a time"));
+  EXPECT_LT(bytes_of(tight), whole - 256 * (kGiB >> 10));
+}
+
+}  // namespace
+}  // namespace muo
