@@ -87,6 +87,16 @@ void RunState::initialize_weights(std::uint64_t seed) {
   muo::initialize_weights(rank_, seed, params_, update);
 }
 
+void RunState::reset(const HyperParameters& hyper) {
+  for (const StateEntry& entry : update.state())
+    if (std::ranges::find(params_, entry.name, &ParamSpec::name) == params_.end())
+      rank_.compute.zero(entry.values);
+  rank_.compute.copy(update.hyper(), host_struct(hyper));
+  rank_.wait(rank_.compute);
+  std::fill_n(ring.data, ring.bytes(), std::byte{0});  // nobody has stepped
+  set_counts({});
+}
+
 void RunState::set_counts(const Counts& counts) {
   StepScalars scalars;
   scalars.step = counts.step;

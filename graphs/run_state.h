@@ -33,6 +33,9 @@ class RunState {
   // Host calls before the first step. `bytes_of_token` may be empty.
   void initialize(const std::vector<std::int32_t>& bytes_of_token);
   void initialize_weights(std::uint64_t seed);
+  // As if no step had been: every counter and all state at zero, but for the weights, and these
+  // hyper-parameters. No captured graph has to be captured again. Waits.
+  void reset(const HyperParameters& hyper);
   // Where a run is, beside its tensors: batches consumed, updates committed, what it has seen.
   struct Counts {
     std::int64_t step = 0;

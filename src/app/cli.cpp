@@ -15,6 +15,8 @@
 #include "app/checkpoint/run_directory.h"
 #include "app/options/option_parser.h"
 #include "app/options/option_table.h"
+#include "app/sweep/find_sweep.h"
+#include "app/sweep/search_space.h"
 #include "base/check.h"
 
 namespace muo {
@@ -72,6 +74,32 @@ Command parse_train(const CommandRow& command, Arguments arguments) {
   if (train.data.paths.empty())
     throw InputError("train: --data is required: text files, folders of text, or .bin shards");
   return train;
+}
+
+Command parse_sweep(const CommandRow& command, Arguments arguments) {
+  SweepOptions options;
+  Parser parser(command, option_table(options));
+  std::string config;
+  parser.add_text("--config", config, "FILE.toml",
+                  "options from a file, `name = value` lines; the command line wins");
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
+  const TakeValues take_axis = [&](const OptionRow& row, std::span<const std::string> values,
+                                   std::string_view where) {
+    std::optional<Axis> axis = parse_axis(row, values, where);
+    if (axis) options.axes.push_back(std::move(*axis));
+    return axis.has_value();
+  };
+  parser.apply(take_axis);
+  const RunOptions& run = options.train.run;
+  if (!config.empty()) {
+    parser.apply_config(find_config(config), take_axis);
+  } else if (!run.resume.empty()) {
+    const std::filesystem::path sweep = find_sweep_directory(run);
+    if (holds_sweep(sweep)) parser.apply_config(sweep / "sweep.toml", take_axis);
+  }
+  if (options.train.data.paths.empty())
+    throw InputError("sweep: --data is required: text files, folders of text, or .bin shards");
+  return options;
 }
 
 Command parse_plan(const CommandRow& command, Arguments arguments) {
@@ -146,6 +174,8 @@ constexpr std::array kCheckpoint = {
 };
 constexpr std::array kCommands = {
     Entry{{"train", "train a GPT on text files, folders or token shards"}, parse_train},
+    Entry{{"sweep", "train many short runs that differ in some options, and compare them"},
+          parse_sweep},
     Entry{{"eval", "loss and bits per byte of a checkpoint on held-out data"},
           parse_simple<EvalOptions>},
     Entry{{"sample", "let a checkpoint write text"}, parse_simple<SampleOptions>},
@@ -230,7 +260,7 @@ int report(std::string text, int code) {
 
 Command parse_command_line(Arguments arguments) {
   constexpr std::string_view kHint =
-      "give train, eval, sample, plan, bench, checkpoint or doctor (muograph --help)";
+      "give train, sweep, eval, sample, plan, bench, checkpoint or doctor (muograph --help)";
   if (arguments.empty()) throw input_error("no command: {}", kHint);
   const std::string_view name = arguments.front();
   const Arguments rest = arguments.subspan(1);

@@ -12,9 +12,9 @@ namespace muo {
 struct Answer {
   std::string text;
 };
-using Command =
-    std::variant<TrainOptions, EvalOptions, SampleOptions, PlanOptions, BenchOptions, DoctorOptions,
-                 ImportOptions, ExportOptions, InspectOptions, VerifyOptions, Answer>;
+using Command = std::variant<TrainOptions, SweepOptions, EvalOptions, SampleOptions, PlanOptions,
+                             BenchOptions, DoctorOptions, ImportOptions, ExportOptions,
+                             InspectOptions, VerifyOptions, Answer>;
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);
@@ -22,6 +22,8 @@ Command parse_command_line(std::span<const char* const> arguments);
 // What the commands of the program do, after parsing: each returns its exit code and throws
 // InputError or Error.
 int run_command(const TrainOptions& options);
+// Trains many short runs that differ in some options, and tells which was best: docs/sweeps.md.
+int run_command(const SweepOptions& options);
 int run_command(const EvalOptions& options);
 int run_command(const SampleOptions& options);
 // Prints parameters, ownership, memory and wire bytes of a run without running it. Without `data`,

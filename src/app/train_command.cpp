@@ -2,11 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -21,43 +19,14 @@
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
 #include "app/train/scaling.h"
+#include "app/train/stop_signal.h"
 #include "app/train/trainer.h"
 #include "base/terminal.h"
-#include "graphs/run_state.h"
 #include "kernels/gemm.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
 namespace {
-
-// The handler runs on any thread while the ranks read: an atomic, and lock-free as handlers need.
-std::atomic<int> stop_signal = 0;
-static_assert(std::atomic<int>::is_always_lock_free);
-
-// SIGINT and SIGTERM finish the step, save and end the run; a second one, of either, ends it at
-// once.
-void request_stop(int signal) {
-  stop_signal = signal;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-}
-
-class SignalScope {
- public:
-  SignalScope() {
-    stop_signal = 0;
-    std::signal(SIGINT, request_stop);
-    std::signal(SIGTERM, request_stop);
-    std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error like a full disk
-  }
-  ~SignalScope() {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
-    std::signal(SIGXFSZ, SIG_DFL);
-  }
-  SignalScope(const SignalScope&) = delete;
-  SignalScope& operator=(const SignalScope&) = delete;
-};
 
 // Start-up writes these files at its end: that it cannot should show at its beginning.
 void require_writable(std::string_view option, const std::filesystem::path& file) {
@@ -117,14 +86,7 @@ int run_command(const TrainOptions& options) {
 
   const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
-  Logger logger({.metrics = directory.metrics(),
-                 .first_step = first_step,
-                 .iterations = config.iterations(),
-                 .tokens_per_step = config.tokens_per_step(),
-                 .bytes_per_token = config.bytes_per_token,
-                 .flops_per_token = config.flops_per_token,
-                 .peak_flops = peak.flops,
-                 .log_every = config.options.run.log_every});
+  Logger logger(logger_options(config, directory.metrics(), first_step, peak.flops));
   const auto note_all = [&logger](const std::vector<std::string>& lines) {
     for (const std::string& line : lines)
       logger.note(line);
@@ -139,27 +101,26 @@ int run_command(const TrainOptions& options) {
   logger.note(peak_note(config, peak, first_step));
   note_all(attention_notes(config));
 
-  const SaveOptions& save = config.options.save;
-  CheckpointSaver saver(directory.root, config.world(),
-                        {.last = std::max<std::int64_t>(0, save.keep_last),
-                         .every = std::max<std::int64_t>(0, save.keep_every)});
+  CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save));
   if (resume && resume->path().parent_path() == directory.checkpoints())
     saver.mark_verified(resume->info().step);
-  const SignalScope signals;
+  const StopSignal signals;
   TrainingRun run{.config = config,
-                  .params = params,
-                  .plan = plan,
                   .corpus = corpus,
                   .saver = saver,
                   .resume = resume ? &*resume : nullptr,
                   .init_from = init_from ? &*init_from : nullptr,
                   .lost_evaluation = resume && lost_evaluation(directory, config, *resume),
                   .logger = logger,
-                  .signal = stop_signal,
-                  .saves_in_background = saves_in_background};
+                  .signal = signals.number()};
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);
-  group.run([&](RankContext& rank) { train_rank(rank, run); });
+  group.run([&](RankContext& rank) {
+    CapturedRank captured(rank, config, params, plan, corpus, saves_in_background);
+    captured.capture(corpus);
+    train_run(captured, run);
+    if (rank.rank == 0 && run.too_many_skipped) throw Error(too_many_skipped_text(run));
+  });
   if (!options.numbers.gemm_table.empty())
     save_gemm_table(options.numbers.gemm_table);  // what eager steps met
   logger.summary();

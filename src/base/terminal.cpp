@@ -15,6 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kLivePause{100};
 constexpr std::chrono::seconds kLogPause{10};
 constexpr std::string_view kClearLine = "\r\x1b[K";
+constexpr std::string_view kLineUp = "\x1b[A";
 
 int columns_of(int fd) {
   if (fd < 0 || isatty(fd) == 0) return 0;
@@ -103,19 +104,39 @@ void Terminal::progress(std::string_view text, bool urgent, Clock::time_point no
   if (!urgent && shown_ && now - *shown_ < pause) return;
   shown_ = now;
   if (live) {
-    // One column stays free: a full line would wrap, and then not be overwritten.
-    live_ = text.substr(0, static_cast<std::size_t>(columns_ - 1));
-    write(fmt::format("{}{}", kClearLine, live_));
+    std::string cut;
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      // One column stays free: a full line would wrap, and then not be overwritten.
+      cut += (at == 0 ? "" : "\n");
+      cut += text.substr(at, std::min(end - at, static_cast<std::size_t>(columns_ - 1)));
+      at = end + 1;
+    }
+    const std::string before = live_.empty() ? std::string(kClearLine) : erased();
+    live_ = std::move(cut);
+    write(before + live_);
   } else {
     write(fmt::format("{}\n", text));
   }
 }
 
+std::string Terminal::erased() const {
+  if (live_.empty()) return {};
+  std::string out(kClearLine);
+  for (auto above = std::ranges::count(live_, '\n'); above > 0; --above)
+    out += fmt::format("{}{}", kLineUp, kClearLine);
+  return out;
+}
+
 void Terminal::lines(std::string_view text) {
-  std::string out(live_.empty() ? "" : kClearLine);
-  out += printable(text);
+  std::string out = erased() + printable(text);
   if (out.empty() || out.back() != '\n') out += '\n';
   write(out + live_);
+}
+
+void Terminal::clear() {
+  write(erased());
+  live_.clear();
 }
 
 void Terminal::close() {

@@ -28,25 +28,29 @@ std::string count_text(double count);
 // and broken UTF-8 become '?' (new lines and tabs stay).
 std::string printable(std::string_view text);
 
-// Lines, and one live line below them. Where nobody watches (a file or a pipe) the live
-// line is printed every few seconds instead. Write errors are ignored: a run outlives its window.
+// Lines, and live ones below them, which change. Where nobody watches (a file or a pipe) the live
+// ones are printed every few seconds instead. Write errors are ignored: a run outlives its window.
 class Terminal {
  public:
   using Clock = std::chrono::steady_clock;
   // fd -1: silent. Without `columns`: what the terminal says; 0: not a terminal.
   explicit Terminal(int fd, std::optional<int> columns = {});
 
-  // `urgent`: at once; otherwise as often as eyes, or a log, can bear.
+  [[nodiscard]] bool is_live() const { return columns_ > 0; }
+  // The live text: a line, or several. `urgent`: at once; otherwise as often as eyes, or a log, can
+  // bear.
   void progress(std::string_view text, bool urgent, Clock::time_point now = Clock::now());
   void lines(std::string_view text);
-  void close();  // leaves the live line standing
+  void clear();  // takes the live text away
+  void close();  // leaves it standing
 
  private:
   void write(std::string_view text) const;
+  [[nodiscard]] std::string erased() const;  // what takes the live text away
 
   int fd_;
   int columns_;
-  std::string live_;  // shown now
+  std::string live_;  // shown now, the cursor at its end
   std::optional<Clock::time_point> shown_;
 };
 

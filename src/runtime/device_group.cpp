@@ -143,7 +143,8 @@ class DeviceGroup::Impl {
   void make_rank(int rank) {
     std::unique_ptr<Device> device =
         options_.plugin != nullptr
-            ? options_.plugin->make_device(rank, rank / options_.ranks_per_device)
+            ? options_.plugin->make_device(rank,
+                                           options_.first_device + rank / options_.ranks_per_device)
             : std::make_unique<HostDevice>(
                   rank, HostDeviceOptions{.random_order_seed = options_.random_order_seed});
     device->bind_thread();

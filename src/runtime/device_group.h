@@ -55,6 +55,7 @@ struct GroupOptions {
   Branches branches = Branches::kThree;
   const BackendPlugin* plugin = nullptr;  // of the devices; null: the host's own
   int ranks_per_device = 1;               // virtual ranks that share a device, of a plug-in
+  int first_device = 0;                   // of a plug-in: the one of rank 0
   CommunicatorKind communicator = CommunicatorKind::kHost;
   // Host backend: graphs replay their nodes in a pseudo-random topological order, anew at each
   // launch, so that a forgotten event is a wrong result. Without it, in capture order.

@@ -46,6 +46,7 @@ CheckpointSaver::CheckpointSaver(const fs::path& run, int world, const KeepCheck
       pruning_(run, keep),
       entries_(static_cast<std::size_t>(world)),
       staged_(static_cast<std::size_t>(world)),
+      stagings_(static_cast<std::size_t>(world)),
       writers_(world) {}
 
 CheckpointSaver::~CheckpointSaver() {
@@ -56,6 +57,8 @@ CheckpointSaver::~CheckpointSaver() {
   }
   for (std::thread& thread : threads_)
     thread.join();
+  for (Staging* staging : stagings_)
+    if (staging != nullptr) staging->user_ = nullptr;
 }
 
 void CheckpointSaver::attempt(int rank, const Action& action) {
@@ -163,6 +166,11 @@ void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
                             std::span<const StateEntry> entries, Staging& staging) {
   MUO_CHECK(static_cast<std::size_t>(rank.world) == entries_.size(), rank.world, " ranks");
   wait();
+  if (staging.user_ != this) {
+    if (staging.user_ != nullptr) staging.user_->let_go(rank.rank);
+    staging.user_ = this;
+    stagings_[static_cast<std::size_t>(rank.rank)] = &staging;
+  }
   const Buffer& memory = *staging.memory_;
   std::vector<StateEntry>& staged = staged_[static_cast<std::size_t>(rank.rank)];
   staged.clear();
@@ -232,12 +240,24 @@ void CheckpointSaver::wait() {
 
 // Called when a rank fails. A save under way gets three seconds to end, less than the watchdog
 // waits before it ends the process; then it is cancelled.
-void CheckpointSaver::release() noexcept {
+void CheckpointSaver::release(const Staging& staging) noexcept {
   std::unique_lock lock(mutex_);
   const auto idle = [&] { return !busy_; };
-  if (changed_.wait_for(lock, std::chrono::seconds(3), idle)) return;
-  cancelled_ = true;
-  changed_.wait(lock, idle);
+  if (!changed_.wait_for(lock, std::chrono::seconds(3), idle)) {
+    cancelled_ = true;
+    changed_.wait(lock, idle);
+  }
+  std::ranges::replace(stagings_, &staging, nullptr);
+}
+
+void CheckpointSaver::let_go(int rank) {
+  wait();
+  stagings_[static_cast<std::size_t>(rank)] = nullptr;
+}
+
+bool CheckpointSaver::is_saving() const {
+  const std::lock_guard lock(mutex_);
+  return busy_;
 }
 
 std::vector<SaveResult> CheckpointSaver::take_results() {
@@ -258,16 +278,16 @@ std::int64_t CheckpointSaver::Staging::bytes(std::span<const StateEntry> entries
   return total;
 }
 
-CheckpointSaver::Staging::Staging(CheckpointSaver& saver, const RankContext& rank,
-                                  std::span<const StateEntry> entries)
-    : saver_(saver),
-      memory_(rank.device.allocate_pinned(std::max<std::int64_t>(1, bytes(entries)),
+CheckpointSaver::Staging::Staging(const RankContext& rank, std::span<const StateEntry> entries)
+    : memory_(rank.device.allocate_pinned(std::max<std::int64_t>(1, bytes(entries)),
                                           "checkpoint staging")) {
   // Host memory comes page by page when it is touched: now, not in the first save.
   std::memset(memory_->data(), 0, static_cast<std::size_t>(memory_->bytes()));
 }
 
-CheckpointSaver::Staging::~Staging() { saver_.release(); }
+CheckpointSaver::Staging::~Staging() {
+  if (user_ != nullptr) user_->release(*this);
+}
 
 CheckpointPruning::CheckpointPruning(fs::path run, const KeepCheckpoints& keep)
     : run_(std::move(run)), keep_(keep) {}

@@ -77,12 +77,14 @@ class CheckpointSaver {
             std::span<const StateEntry> entries);
 
   // Collective: as write(), but returns when the values are copied; threads of this object, at low
-  // priority, write the files. First waits for the save before this one.
+  // priority, write the files. First waits for the save before this one, of this object or from
+  // this memory.
   void start(const RankContext& rank, const CheckpointInfo& info,
              std::span<const StateEntry> entries, Staging& staging);
   // Until no save is under way. Its writers' heartbeats are this rank's, so that the watchdog
   // sees a disk that does not answer.
   void wait();
+  [[nodiscard]] bool is_saving() const;
   // Of saves that have ended since the last call, in order. One rank calls, where no other can be
   // in a save (a barrier's leader).
   [[nodiscard]] std::vector<SaveResult> take_results();
@@ -109,7 +111,8 @@ class CheckpointSaver {
                     const std::function<Tensor(const Tensor& chunk)>& on_host);
   void hand_over(const CheckpointInfo& info);
   void work(int rank);
-  void release() noexcept;
+  void let_go(int rank);  // of its staging memory, when what it holds is written
+  void release(const Staging& staging) noexcept;
 
   CheckpointFiles files_;
   CheckpointPruning pruning_;
@@ -123,10 +126,11 @@ class CheckpointSaver {
 
   // The background. A writer is a thread for each rank, from the first start() on.
   std::vector<std::vector<StateEntry>> staged_;  // [rank], values in its Staging
+  std::vector<Staging*> stagings_;               // [rank], null: none
   std::vector<std::thread> threads_;
   Rendezvous writers_;
   std::atomic<bool> cancelled_ = false;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   CheckpointInfo info_;
   std::uint64_t jobs_ = 0;  // handed over
@@ -134,11 +138,12 @@ class CheckpointSaver {
   std::vector<SaveResult> results_;
 };
 
-// Memory of one rank that start() copies into, allocated before the device is sealed. It is not
-// freed under a writer: the destructor waits a little, then makes the save fail.
+// Memory of one rank that start() copies into, allocated before the device is sealed; savers of
+// several runs may use it one after another. It is not freed under a writer: the destructor waits a
+// little, then makes the save fail.
 class CheckpointSaver::Staging {
  public:
-  Staging(CheckpointSaver& saver, const RankContext& rank, std::span<const StateEntry> entries);
+  Staging(const RankContext& rank, std::span<const StateEntry> entries);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -148,7 +153,7 @@ class CheckpointSaver::Staging {
 
  private:
   friend class CheckpointSaver;
-  CheckpointSaver& saver_;
+  CheckpointSaver* user_ = nullptr;  // the last, if it is still there
   std::unique_ptr<Buffer> memory_;
 };
 

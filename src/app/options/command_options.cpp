@@ -95,6 +95,33 @@ std::vector<OptionRow> option_table(PredictionOptions& o) {
   };
 }
 
+std::vector<OptionRow> option_table(SweepOptions& o) {
+  const OptionGroup row{kSweepGroup};
+  std::vector<OptionRow> table = {
+      row("trials", kHost, "N", "that many random ones; auto: the whole grid", &o.trials, {1, 1e4}),
+      row("search-seed", kHost, "N", "of random trials", &o.search_seed),
+      row("halving", kHost, "FACTOR", "of so many trials the best goes on; 1: all train to the end",
+          &o.halving.factor, {1, 1000}),
+      row("min-steps", kHost, "STEPS", "before the first halving; auto: the steps / FACTOR^3",
+          &o.halving.min_steps, {1, kMostSteps}),
+      row("asynchronous", kHost, "on|off", "halve without waiting for all trials of a rung (ASHA)",
+          &o.halving.asynchronous),
+      row("devices-per-trial", kHost, "N", "each trial on N of --devices", &o.devices_per_trial,
+          {1, 256}),
+      row("trials-per-device", kHost, "N", "side by side on each GPU", &o.trials_per_device,
+          {1, 16}),
+  };
+  for (OptionRow& each : option_table(o.train)) {
+    if (each.name == "profile-steps" || each.name == "graph-dot") continue;  // of one run
+    if (each.name == "out") each.help = "the sweep's; without it sweeps/<date>-<time>-<pid>";
+    if (each.name == "resume") each.help = "go on with a sweep; auto: the one in --out, if any";
+    if (each.name == "devices")
+      each.help = "for all trials; auto: all GPUs, or the cores, at most 4";
+    table.push_back(each);
+  }
+  return table;
+}
+
 std::vector<OptionRow> option_table(InspectOptions& o) {
   return {checkpoint_row(o.checkpoint, kFiles)};
 }

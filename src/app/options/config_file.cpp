@@ -84,7 +84,7 @@ std::filesystem::path find_config(const std::string& name) {
 }
 
 void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
-                 const std::function<bool(std::string_view)>& skip) {
+                 const std::function<bool(std::string_view)>& skip, const TakeValues& take) {
   std::vector<std::string_view> names(rows.size());
   std::ranges::transform(rows, names.begin(), &OptionRow::name);
   for (TomlEntry& entry : parse_toml(read_text(file), file.string())) {
@@ -96,7 +96,8 @@ void load_config(const std::filesystem::path& file, std::span<const OptionRow> r
       throw input_error("{}: unknown key{}", where,
                         near.empty() ? "" : fmt::format("; did you mean {}?", near));
     }
-    if (!skip(row->name)) set_option(*row, entry.values, where);
+    if (skip(row->name) || (take && take(*row, entry.values, where))) continue;
+    set_option(*row, entry.values, where);
   }
 }
 

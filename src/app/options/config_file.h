@@ -16,10 +16,14 @@ namespace muo {
 // that it was built in). What is not found is returned as it is.
 std::filesystem::path find_config(const std::string& name);
 
+// Is asked before a row's field is set: true if it has taken the values itself.
+using TakeValues = std::function<bool(const OptionRow& row, std::span<const std::string> values,
+                                      std::string_view where)>;
+
 // Sets the rows that the file names, except those that `skip` says (given on the command line).
 // Throws InputError naming file, line and key for what is unknown or wrong.
 void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
-                 const std::function<bool(std::string_view)>& skip);
+                 const std::function<bool(std::string_view)>& skip, const TakeValues& take = {});
 
 // The rows as a file that load_config reads back to the same values.
 std::string config_text(std::span<const OptionRow> rows);

@@ -115,7 +115,7 @@ class Parser {
 
   // Fills the rows' fields with what the command line gave. Of what is given more than once the
   // last counts, which a line on stderr says; the values of a list follow each other.
-  void apply() const {
+  void apply(const TakeValues& take = {}) const {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       std::span<const std::string> values = given_[i];
       if (values.empty()) continue;
@@ -125,13 +125,13 @@ class Parser {
                    values.size(), values.back());
         values = values.last(1);
       }
-      set_option(rows_[i], values, name);
+      if (!take || !take(rows_[i], values, name)) set_option(rows_[i], values, name);
     }
   }
 
   // Fills the others from a file.
-  void apply_config(const std::filesystem::path& file) const {
-    load_config(file, rows_, [&](std::string_view name) {
+  void apply_config(const std::filesystem::path& file, const TakeValues& take = {}) const {
+    const auto is_replaced = [&](std::string_view name) {
       for (std::size_t i = 0; i < rows_.size(); ++i) {
         if (given_[i].empty()) continue;
         if (rows_[i].name == name ||
@@ -139,7 +139,8 @@ class Parser {
           return true;
       }
       return false;
-    });
+    };
+    load_config(file, rows_, is_replaced, take);
   }
 
  private:

@@ -15,6 +15,7 @@ std::vector<OptionRow> option_table(SampleOptions& options);
 std::vector<OptionRow> option_table(ImportOptions& options);
 std::vector<OptionRow> option_table(ExportOptions& options);
 std::vector<OptionRow> option_table(PredictionOptions& options);  // the rest of plan's
+std::vector<OptionRow> option_table(SweepOptions& options);  // with those of train that it takes
 std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);
 
@@ -29,6 +30,7 @@ inline constexpr double kMostRows = 1 << 20;
 inline constexpr double kMostVocab = 1 << 24;
 inline constexpr std::string_view kDataGroup = "Data";
 inline constexpr std::string_view kDevicesGroup = "Devices";
+inline constexpr std::string_view kSweepGroup = "Sweep";
 inline constexpr std::string_view kRunGroup = "Run directory, evaluation, checkpoints";
 
 }  // namespace muo

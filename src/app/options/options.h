@@ -97,6 +97,40 @@ struct TrainOptions {
   RunOptions run;
 };
 
+// One option that a sweep varies: app/sweep/search_space.h makes it of what was given.
+struct Axis {
+  std::string option;
+  std::string text;                      // as given
+  std::vector<std::string> values = {};  // in a grid's order; empty: any from low to high
+  double low = 0, high = 0;
+  bool logarithmic = false;  // evenly in the logarithm
+  bool whole = false;        // whole numbers
+
+  [[nodiscard]] bool is_finite() const { return !values.empty(); }
+  [[nodiscard]] double at(double position) const;  // 0: low, 1: high
+};
+
+// Successive halving: at each rung the best of so many go on, the others stop.
+struct HalvingOptions {
+  std::int64_t factor = 1;                     // 1: every trial trains to its end
+  std::optional<std::int64_t> min_steps = {};  // of the first rung; each next one has factor times
+  bool asynchronous = false;                   // promote without waiting for the whole rung
+};
+
+struct SweepOptions {
+  SweepOptions() { train.evaluation.every = train.evaluation.sample_every = -1; }
+
+  // What all trials have in common; `run.out` and `run.resume` are the sweep's. Held-out data are
+  // looked at where trials are compared.
+  TrainOptions train = {};
+  std::vector<Axis> axes = {};
+  std::optional<std::int64_t> trials = {};  // empty: the whole grid
+  std::uint64_t search_seed = 0;            // of random points
+  HalvingOptions halving = {};
+  std::int64_t devices_per_trial = 1;
+  std::int64_t trials_per_device = 1;  // of a GPU, at once
+};
+
 // What `plan` predicts the time of updates for; without the first two it does not.
 struct PredictionOptions {
   std::optional<double> link_gbps = {};    // GB/s that a device sends in a collective

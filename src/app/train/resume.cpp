@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <string_view>
 
@@ -96,14 +97,28 @@ bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
   const auto every = config.options.evaluation.every;
   const bool due = is_due(every, step) || (*every > 0 && step == config.iterations());
   if (!due || checkpoint.path().parent_path() != directory.checkpoints()) return false;
-  std::ifstream log(directory.metrics());
+  const std::vector<LoggedEvaluation> logged = logged_evaluations(directory.metrics());
+  return std::ranges::find(logged, step, &LoggedEvaluation::step) == logged.end();
+}
+
+std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& metrics) {
+  std::vector<LoggedEvaluation> out;
+  std::ifstream log(metrics);
   for (std::string line; std::getline(log, line);) {
+    if (line.find(R"("eval")") == std::string::npos) continue;
     const json record = json::parse(line, nullptr, false);
-    if (record.is_object() && record.value("kind", json()) == "eval" &&
-        record.value("step", json()) == step)
-      return false;
+    if (!record.is_object() || record.value("kind", json()) != "eval" || !record.contains("step") ||
+        !record["step"].is_number_integer())
+      continue;
+    const auto number = [&](const char* key, double otherwise) {
+      const json value = record.value(key, json());
+      return value.is_number() ? value.get<double>() : otherwise;
+    };
+    out.push_back(
+        {.step = record["step"].get<std::int64_t>(),
+         .result = {.loss = number("val_loss", std::nan("")), .bpb = number("val_bpb", -1)}});
   }
-  return true;
+  return out;
 }
 
 std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes) {

@@ -6,6 +6,7 @@
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/run_directory.h"
+#include "app/train/evaluator.h"
 #include "app/train/run_config.h"
 #include "data/token_data.h"
 
@@ -19,6 +20,14 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
 
 // The same of --init-from.
 std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes);
+
+// An evaluation that metrics.jsonl holds.
+struct LoggedEvaluation {
+  std::int64_t step = 0;
+  EvalResult result;
+};
+// In the order of the file; lines that are not whole are passed over.
+std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& metrics);
 
 // Whether the process that saved this checkpoint of the run ended before the evaluation that was to
 // follow: it is due at that step, and not in the run's log.

@@ -8,14 +8,9 @@
 #include <optional>
 
 #include "app/checkpoint/model_json.h"
-#include "app/train/evaluator.h"
 #include "app/train/sample_text.h"
 #include "data/loader.h"
-#include "graphs/capture.h"
-#include "graphs/run_state.h"
-#include "kernels/gemm.h"
 #include "optim/nonfinite_value.h"
-#include "runtime/memory/memory_plan.h"
 #include "runtime/profile_range.h"
 
 namespace muo {
@@ -23,60 +18,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
 constexpr std::int64_t kSampleTokens = 200;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 class RankTrainer {
  public:
-  RankTrainer(RankContext& rank, TrainingRun& run)
-      : rank_(rank),
+  RankTrainer(CapturedRank& captured, TrainingRun& run)
+      : rank_(captured.rank),
         run_(run),
         config_(run.config),
-        arena_(rank.device, plan_rank_memory(config_, run.params, run.plan, rank.rank),
-               rank.common),
-        state_(rank, config_, run.params, run.plan, arena_),
-        evaluator_(rank, *state_.eval, *run.corpus.val, config_.step.batch, config_.model.seq_len,
-                   config_.eval_rows()),
+        captured_(captured),
+        state_(captured.state),
         sampler_(run.corpus.train->size(), config_.model.seq_len, config_.rows_per_step(),
-                 config_.options.seed),
-        copied_(rank.device.make_event()) {}
+                 config_.options.seed) {}
 
   void train() {
-    warm_up_and_capture(rank_, arena_, state_, config_.options.capture.graph);
-    if (is_logger() && !config_.options.run.graph_dot.empty())
-      state_.step.write_dot(config_.options.run.graph_dot);
-    LoaderOptions loading{.rank = rank_.rank,
-                          .world = rank_.world,
-                          .batch = config_.step.batch,
-                          .seq_len = config_.model.seq_len,
-                          .accumulation = config_.step.accumulation,
-                          .first_step = 0};
-    if (run_.saves_in_background) staging_.emplace(run_.saver, rank_, state_.update.state());
-    const auto slots =
-        rank_.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
-    rank_.device.seal();
-    // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
-    rank_.barrier.arrive(
-        [this] {
-          if (!config_.options.numbers.gemm_table.empty())
-            save_gemm_table(config_.options.numbers.gemm_table);  // captures have met every product
-        },
-        "start-up");
-
-    rank_.progress.enter("the setting of its weights");
-    state_.initialize(run_.corpus.token_bytes);
     step_ = restore_or_initialize();
     next_logged_ = step_;
+    LoaderOptions loading = captured_.loading;
     loading.first_step = step_;
-    Loader loader(*run_.corpus.train, sampler_, loading,
-                  {slots->data(), static_cast<std::size_t>(slots->bytes())});
+    Loader loader(*run_.corpus.train, sampler_, loading, captured_.slots());
+    const std::int64_t end = std::min(config_.iterations(), run_.until);
     first_ = saved_ = step_;
     if (run_.resume != nullptr) good_ = step_;
     restart_clock();
     started_ = saved_at_ = last_logged_;
-    for (; step_ < config_.iterations() && !stop_requested(); ++step_) {
+    for (; step_ < end && !stop_requested(); ++step_) {
       between_steps();
       one_step(loader);
     }
@@ -85,23 +53,17 @@ class RankTrainer {
     profiled_.reset();
     settle();
     save_last();
-    if (is_logger() && run_.too_many_skipped)
-      throw Error(
-          fmt::format("{} updates were skipped by step {}, more than --max-skipped {}: "
-                      "metrics.jsonl names them; the last checkpoint holds the weights of the last "
-                      "update that was committed; try a lower --matrix-lr, or --max-grad-norm",
-                      skipped_, step_, config_.options.guard.max_skipped));
     // Before the evaluation, which may be long: nothing is lost if it fails.
-    if (run_.stop == 0 && !run_.too_many_skipped) {
-      if (*config_.options.evaluation.every > 0) evaluate();
-      if (*config_.options.evaluation.sample_every > 0) sample();
-    }
+    if (run_.stop != 0 || run_.too_many_skipped) return;
+    if (run_.evaluates_last.value_or(*config_.options.evaluation.every > 0)) evaluate();
+    if (*config_.options.evaluation.sample_every > 0) sample();
   }
 
  private:
   [[nodiscard]] bool is_logger() const { return rank_.rank == 0; }
 
   std::int64_t restore_or_initialize() {
+    captured_.reset(config_.hyper);
     if (run_.resume == nullptr) {
       if (run_.init_from == nullptr)
         state_.initialize_weights(config_.options.seed);
@@ -130,8 +92,8 @@ class RankTrainer {
   bool stop_requested() {
     rank_.progress.begin_step(step_);
     if (is_logger())
-      run_.too_many_skipped =
-          config_.options.guard.max_skipped >= 0 && skipped_ > config_.options.guard.max_skipped;
+      run_.too_many_skipped = config_.options.guard.max_skipped >= 0 &&
+                              run_.skipped > config_.options.guard.max_skipped;
     const auto agree = [this] {
       const SaveOptions& save = config_.options.save;
       const double unsaved = seconds(Clock::now() - saved_at_);
@@ -201,10 +163,10 @@ class RankTrainer {
       return loader.next();
     }();
     rank_.progress.enter("the step");
-    state_.step.run(batch.inputs, batch.targets, *copied_);
+    state_.step.run(batch.inputs, batch.targets, *captured_.copied);
     // In stream order the copies of this step follow the replay of the one before, so this waits
     // for that, never for the replay just launched.
-    rank_.wait(*copied_);
+    rank_.wait(*captured_.copied);
     loader.release();
     log_finished();
     if (!is_due(config_.options.run.verify_sync_every, step_ + 1)) return;
@@ -225,14 +187,15 @@ class RankTrainer {
     for (; count > 0; --count, ++next_logged_) {
       const MetricsRecord record = state_.metrics(next_logged_);
       run_.logger.train(record, step_ms, bad_number(record));
-      skipped_ = record.step + 1 - record.updates;
+      run_.skipped = record.step + 1 - record.updates;
     }
+    run_.steps_done = next_logged_;
   }
   [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
     if (record.bad_rank < 0) return {};
-    return concat(
-        describe_value(locate_value(run_.plan, record.bad_rank, record.bad_index), run_.params),
-        " on rank ", record.bad_rank);
+    return concat(describe_value(locate_value(captured_.plan, record.bad_rank, record.bad_index),
+                                 captured_.params),
+                  " on rank ", record.bad_rank);
   }
   void restart_clock() { last_logged_ = Clock::now(); }
 
@@ -240,9 +203,11 @@ class RankTrainer {
     rank_.progress.enter("the evaluation");
     const ProfileRange range(ProfileKind::kPhase, "evaluation");
     const Clock::time_point start = Clock::now();
-    const EvalResult result = evaluator_.run();
+    const EvalResult result = captured_.evaluator.run();
     evaluation_seconds_ = seconds(Clock::now() - start);
-    if (is_logger()) run_.logger.eval(step_, result.loss, result.bpb);
+    if (!is_logger()) return;
+    run_.logger.eval(step_, result.loss, result.bpb);
+    run_.last_evaluation = result;
   }
 
   void sample() {
@@ -270,8 +235,8 @@ class RankTrainer {
                               .statistics = counts.statistics,
                               .data = data_identity(run_.corpus),
                               .config = checkpoint_config(config_.model, config_.options)};
-    if (staging_)
-      run_.saver.start(rank_, info, state_.update.state(), *staging_);
+    if (captured_.staging)
+      run_.saver.start(rank_, info, state_.update.state(), *captured_.staging);
     else
       run_.saver.write(rank_, info, state_.update.state());
     saved_ = step_;
@@ -285,7 +250,7 @@ class RankTrainer {
     if (good_ == step_) return;
     last_chance_ = true;
     save();
-    await_saves();
+    if (!run_.leaves_last_save) await_saves();
   }
 
   void await_saves() {
@@ -323,16 +288,12 @@ class RankTrainer {
   RankContext& rank_;
   TrainingRun& run_;
   const RunConfig& config_;
-  PlannedArena arena_;
-  RunState state_;
-  Evaluator evaluator_;
+  CapturedRank& captured_;
+  RunState& state_;
   RowSampler sampler_;
-  std::unique_ptr<Event> copied_;
   std::optional<ProfileRange> profiled_;
-  std::optional<CheckpointSaver::Staging> staging_;  // none: training waits for the disk
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
-  std::int64_t skipped_ = 0;  // updates of the whole run, as rank 0 has read
   std::int64_t first_ = 0;    // step of this process
   std::int64_t saved_ = 0;    // no save is due that is not younger
   std::int64_t good_ = -1;    // the newest on the disk, as far as is known; -1: none
@@ -343,6 +304,31 @@ class RankTrainer {
 
 }  // namespace
 
-void train_rank(RankContext& rank, TrainingRun& run) { RankTrainer(rank, run).train(); }
+void train_run(CapturedRank& captured, TrainingRun& run) { RankTrainer(captured, run).train(); }
+
+std::string too_many_skipped_text(const TrainingRun& run) {
+  return fmt::format(
+      "{} updates were skipped by step {}, more than --max-skipped {}: metrics.jsonl names them; "
+      "the last checkpoint holds the weights of the last update that was committed; try a lower "
+      "--matrix-lr, or --max-grad-norm",
+      run.skipped, run.steps_done.load(), run.config.options.guard.max_skipped);
+}
+
+LoggerOptions logger_options(const RunConfig& config, const std::filesystem::path& metrics,
+                             std::int64_t first_step, double peak_flops) {
+  return {.metrics = metrics,
+          .first_step = first_step,
+          .iterations = config.iterations(),
+          .tokens_per_step = config.tokens_per_step(),
+          .bytes_per_token = config.bytes_per_token,
+          .flops_per_token = config.flops_per_token,
+          .peak_flops = peak_flops,
+          .log_every = config.options.run.log_every};
+}
+
+KeepCheckpoints keep_checkpoints(const SaveOptions& options) {
+  return {.last = std::max<std::int64_t>(0, options.keep_last),
+          .every = std::max<std::int64_t>(0, options.keep_every)};
+}
 
 }  // namespace muo

@@ -1,22 +1,23 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "app/checkpoint/checkpoint_saver.h"
+#include "app/train/captured_rank.h"
 #include "app/train/logger.h"
 #include "app/train/run_config.h"
 #include "data/token_data.h"
-#include "optim/sharding_plan.h"
-#include "runtime/device_group.h"
 
 namespace muo {
 
 // What the ranks of a training run share. Only rank 0 uses the logger.
 struct TrainingRun {
   const RunConfig& config;
-  const std::vector<ParamSpec>& params;
-  const ShardingPlan& plan;
   const Corpus& corpus;
   CheckpointSaver& saver;
   const Checkpoint* resume = nullptr;     // null: from the start,
@@ -24,7 +25,15 @@ struct TrainingRun {
   bool lost_evaluation = false;           // of `resume`'s step: it is made up for
   Logger& logger;
   const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
-  bool saves_in_background = true;
+  // Where it ends before its last step, with a checkpoint and as its end would.
+  std::int64_t until = std::numeric_limits<std::int64_t>::max();
+  std::optional<bool> evaluates_last = {};  // at its end; empty: if it evaluates at all
+  bool leaves_last_save = false;            // in the background: the saver's owner awaits it
+
+  // What became of it, by rank 0: any thread may read the steps, the others' are for after the run.
+  std::atomic<std::int64_t> steps_done = 0;
+  std::int64_t skipped = 0;  // updates
+  std::optional<EvalResult> last_evaluation = {};
 
   // What all ranks agreed on between the last two steps.
   int stop = 0;  // the signal to stop for
@@ -34,7 +43,17 @@ struct TrainingRun {
   std::vector<SaveResult> ended_saves = {};
 };
 
-// One rank's training: builds its state, restores or initializes it, steps, evaluates, saves.
-void train_rank(RankContext& rank, TrainingRun& run);
+// One rank's training on what it has captured: from new weights or a checkpoint, steps,
+// evaluations, saves. Every rank of the group calls it. A run that skips too many updates ends
+// early, `too_many_skipped`.
+void train_run(CapturedRank& captured, TrainingRun& run);
+
+// What to tell of a run that did: a line.
+std::string too_many_skipped_text(const TrainingRun& run);
+
+// What a run's logger and saver are made with.
+LoggerOptions logger_options(const RunConfig& config, const std::filesystem::path& metrics,
+                             std::int64_t first_step, double peak_flops);
+KeepCheckpoints keep_checkpoints(const SaveOptions& options);
 
 }  // namespace muo

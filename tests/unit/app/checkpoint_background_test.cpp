@@ -49,7 +49,7 @@ void with_ranks(CheckpointSaver& saver, const Body& body, const WatchOptions& wa
   DeviceGroup group({.world = kWorld, .watch = watch});
   group.run([&](RankContext& rank) {
     RankState state(rank.rank, kWorld);
-    CheckpointSaver::Staging staging(saver, rank, state.entries());
+    CheckpointSaver::Staging staging(rank, state.entries());
     rank.device.seal();
     body(rank, state, staging);
   });

@@ -1,0 +1,62 @@
+#include "app/sweep/find_sweep.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "app/checkpoint/durable_files.h"
+#include "app/options/option_row.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSweeps = "sweeps";
+
+fs::path new_sweep(const std::string& out) {
+  if (out.empty()) {
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    return fs::path(kSweeps) / fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), getpid());
+  }
+  std::error_code error;
+  if (fs::exists(out, error) && !fs::is_directory(out, error))
+    throw input_error("--out {}: exists and is not a directory", out);
+  if (fs::exists(fs::path(out) / "config.toml", error))
+    throw input_error("--out {}: holds a run: give another directory", out);
+  return out;
+}
+
+}  // namespace
+
+bool holds_sweep(const fs::path& directory) {
+  std::error_code error;
+  return fs::exists(directory / "sweep.jsonl", error);
+}
+
+fs::path find_sweep_directory(const RunOptions& options) {
+  if (options.resume.empty()) {
+    if (!options.out.empty() && holds_sweep(options.out))
+      throw input_error(
+          "--out {}: holds a sweep already: give another directory, or --resume auto to go on "
+          "with it",
+          options.out);
+    return new_sweep(options.out);
+  }
+  if (options.resume != "auto") {
+    if (!holds_sweep(options.resume))
+      throw input_error("--resume {}: no sweep there (no sweep.jsonl)", options.resume);
+    return options.resume;
+  }
+  if (!options.out.empty())
+    return holds_sweep(options.out) ? fs::path(options.out) : new_sweep(options.out);
+  const std::vector<fs::path> sweeps = entries_of(kSweeps);
+  const auto newest = std::find_if(sweeps.rbegin(), sweeps.rend(), holds_sweep);
+  return newest == sweeps.rend() ? new_sweep({}) : *newest;
+}
+
+}  // namespace muo

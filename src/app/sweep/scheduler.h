@@ -1,0 +1,93 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "app/sweep/trial.h"
+
+namespace muo {
+
+// Where each trial of a sweep is.
+struct TrialStatus {
+  TrialState state = TrialState::kWaiting;
+  std::size_t rung = 0;   // the next to reach, or the one that it has reached or failed at
+  TrialResult last = {};  // the newest result; `seconds` of all of them together
+  std::string message = {};
+};
+
+// Which trial trains next, and how far. Trials take part in successive halving if there are rungs
+// (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification"): when all have come to a
+// rung, the best of them, one of `factor` and at least one, go on to the next. Asynchronously
+// (ASHA; Li et al. 2020, "A system for massively parallel hyperparameter tuning", algorithm 2):
+// whenever a device is free, a trial that is among the best of its rung so far goes on, else a new
+// one begins; when there are no new ones left, the last rung gets at least one. Equal scores: the
+// lower number. What a sweep decides follows from the order of results and promotions, and
+// synchronously from the results alone. Thread-safe.
+class Scheduler {
+ public:
+  struct Options {
+    std::int64_t factor = 1;
+    bool asynchronous = false;
+  };
+  // Promotions are told to `promoted`, in the order in which they are decided, before they count.
+  using Promoted = std::function<void(std::size_t trial, std::size_t rung)>;
+  Scheduler(const SweepPlan& plan, const Options& options, Promoted promoted = {});
+
+  // What an earlier process has written down, in its order; before anything else.
+  void replay_result(std::size_t trial, const TrialResult& result);
+  void replay_promotion(std::size_t trial, std::size_t rung);
+
+  // A stretch of training: a trial from where it is to a step.
+  struct Stretch {
+    std::size_t trial = 0;
+    std::size_t rung = 0;
+    std::int64_t until = 0;
+  };
+  // The group to capture next, when there is a trial of it that waits; blocks until then. Groups
+  // that no device serves go first. Empty: nothing is left to do, or stop() was called.
+  [[nodiscard]] std::optional<std::size_t> next_group();
+  // A trial of the group for a device that has captured it. `waiting` is called every so often
+  // while there is none and may be one. Empty: leave the group, as others wait or all is done.
+  [[nodiscard]] std::optional<Stretch> next_trial(std::size_t group,
+                                                  const std::function<void()>& waiting);
+  void leave_group(std::size_t group);
+  // The stretch has ended.
+  void finish(const Stretch& stretch, const TrialResult& result);
+  // It has not: the trial waits again.
+  void give_back(const Stretch& stretch);
+  void stop();  // no more stretches
+
+  [[nodiscard]] std::vector<TrialStatus> status() const;
+  // Steps that are left to train, as far as can be told; those of running trials are.
+  [[nodiscard]] std::int64_t steps_left() const;
+
+ private:
+  [[nodiscard]] std::int64_t step_of(std::size_t trial, std::size_t rung) const;
+  [[nodiscard]] std::size_t rungs() const { return plan_.rungs.empty() ? 1 : plan_.rungs.size(); }
+  void take(std::size_t trial, const TrialResult& result);
+  void promote(std::size_t trial);
+  void decide();
+  void decide_rung();
+  bool promote_one(bool at_least_one);
+  [[nodiscard]] std::vector<std::size_t> ranked(std::size_t rung) const;
+  [[nodiscard]] bool any(TrialState state) const;
+  [[nodiscard]] std::optional<std::size_t> first_waiting(std::size_t group) const;
+  [[nodiscard]] std::size_t waiting_in(std::size_t group) const;
+
+  const SweepPlan& plan_;
+  const Options options_;
+  const Promoted promoted_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<TrialStatus> trials_;
+  std::vector<std::vector<std::size_t>> entered_;  // [rung]: trials with a result there
+  std::vector<std::size_t> promotions_;            // [rung]: how many have left it upwards
+  std::vector<int> serving_;                       // devices, by group
+  bool stopped_ = false;
+};
+
+}  // namespace muo

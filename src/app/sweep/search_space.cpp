@@ -1,0 +1,258 @@
+#include "app/sweep/search_space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <unordered_map>
+
+#include "app/options/option_table.h"
+#include "base/philox.h"
+
+namespace muo {
+namespace {
+
+constexpr std::string_view kLog = "log:";
+constexpr std::string_view kRange = "..";
+constexpr std::string_view kSeed = "seed";
+
+template <class... Fields>
+bool holds_any(const OptionRow::Field& field) {
+  return (std::holds_alternative<Fields>(field) || ...);
+}
+bool is_whole(const OptionRow& row) {
+  return holds_any<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*>(row.field);
+}
+bool is_real(const OptionRow& row) {
+  return holds_any<float*, double*, std::optional<double>*>(row.field);
+}
+
+// Six digits are more than any search needs, and a command line holds them exactly.
+std::string number_text(double value, bool whole) {
+  return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value);
+}
+
+class AxisParser {
+ public:
+  AxisParser(const OptionRow& row, std::string_view where) : row_(row), where_(where) {
+    axis_.option = row.name;
+    axis_.whole = is_whole(row);
+  }
+
+  Axis list(std::span<const std::string> values) && {
+    if (values.empty() || std::ranges::find(values, "") != values.end())
+      throw input_error("{}: a value of the list is missing", where_);
+    if (std::ssize(values) > kMostTrials)
+      throw input_error("{}: {} values: give at most {}", where_, values.size(), kMostTrials);
+    for (const std::string& value : values) {
+      check(value);
+      if (std::ranges::find(axis_.values, value) != axis_.values.end())
+        throw input_error("{}: {} is given twice", where_, value);
+      axis_.values.push_back(value);
+    }
+    return std::move(axis_);
+  }
+
+  Axis range(std::string_view text) && {
+    if (!is_whole(row_) && !is_real(row_))
+      throw input_error("{}: '{}': a range is for numbers: give A,B,C", where_, text);
+    axis_.logarithmic = text.starts_with(kLog);
+    std::string_view ends = text.substr(axis_.logarithmic ? kLog.size() : 0);
+    std::optional<std::int64_t> count;
+    if (const auto slash = ends.find('/'); slash != std::string_view::npos) {
+      count = whole_number(ends.substr(slash + 1));
+      if (!count || *count < 2 || *count > kMostTrials)
+        throw input_error("{}: '{}': behind / give how many values, from 2 to {}", where_, text,
+                          kMostTrials);
+      ends = ends.substr(0, slash);
+    }
+    const auto dots = ends.find(kRange);
+    if (dots == std::string_view::npos)
+      throw input_error("{}: '{}': give {}A..B", where_, text, axis_.logarithmic ? kLog : "");
+    axis_.low = end_of_range(ends.substr(0, dots), text);
+    axis_.high = end_of_range(ends.substr(dots + kRange.size()), text);
+    if (axis_.low >= axis_.high)
+      throw input_error("{}: '{}': the first number is not below the second", where_, text);
+    if (axis_.logarithmic && axis_.low <= 0)
+      throw input_error("{}: '{}': a logarithm needs numbers above 0", where_, text);
+    if (axis_.whole && !axis_.logarithmic && !count) {
+      count = static_cast<std::int64_t>(axis_.high - axis_.low) + 1;
+      if (*count > kMostTrials)
+        throw input_error("{}: '{}': {} numbers: give at most {}, or A..B/N for N of them", where_,
+                          text, *count, kMostTrials);
+    }
+    if (count) spread(*count);
+    return std::move(axis_);
+  }
+
+ private:
+  // As the option itself would refuse it.
+  void check(const std::string& value) const {
+    TrainOptions scratch;
+    const std::vector<OptionRow> rows = option_table(scratch);
+    const std::vector<std::string> values = {value};
+    set_option(*std::ranges::find(rows, row_.name, &OptionRow::name), values, where_);
+  }
+
+  double end_of_range(std::string_view number, std::string_view text) const {
+    double value = 0;
+    const char* const end = number.data() + number.size();
+    const auto [stop, error] = std::from_chars(number.data(), end, value);
+    if (error != std::errc() || stop != end || number.empty())
+      throw input_error("{}: '{}': '{}' is not a number", where_, text, number);
+    check(std::string(number));
+    return value;
+  }
+
+  void spread(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::string value = number_text(
+          axis_.at(static_cast<double>(i) / static_cast<double>(count - 1)), axis_.whole);
+      if (axis_.values.empty() || axis_.values.back() != value)
+        axis_.values.push_back(std::move(value));
+    }
+  }
+
+  const OptionRow& row_;
+  const std::string_view where_;
+  Axis axis_;
+};
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    std::string_view piece = text.substr(at, comma - at);
+    while (piece.starts_with(' '))
+      piece.remove_prefix(1);
+    while (piece.ends_with(' '))
+      piece.remove_suffix(1);
+    out.emplace_back(piece);
+    at = comma + 1;
+  }
+  return out;
+}
+
+// Cells of the grid, as one number each, in a random order: the first `count` of it.
+std::vector<std::int64_t> random_cells(std::int64_t cells, std::int64_t count, std::uint64_t seed) {
+  const CounterRandom random(seed, "grid");
+  std::unordered_map<std::int64_t, std::int64_t> moved;  // of a shuffle that has come to `count`
+  const auto cell_at = [&](std::int64_t i) {
+    const auto found = moved.find(i);
+    return found == moved.end() ? i : found->second;
+  };
+  std::vector<std::int64_t> out;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto left = static_cast<std::uint64_t>(cells - i);
+    const auto other =
+        i + static_cast<std::int64_t>(random.bits(static_cast<std::uint64_t>(i)) % left);
+    out.push_back(cell_at(other));
+    moved[other] = cell_at(i);
+  }
+  return out;
+}
+
+std::string random_value(const Axis& axis, std::uint64_t seed, std::int64_t point) {
+  const double u = CounterRandom(seed, axis.option).uniform(static_cast<std::uint64_t>(point));
+  if (!axis.is_finite()) return number_text(axis.at(u), axis.whole);
+  return axis.values[static_cast<std::size_t>(u * static_cast<double>(axis.values.size()))];
+}
+
+}  // namespace
+
+double Axis::at(double position) const {
+  if (position >= 1) return high;
+  return logarithmic ? low * std::pow(high / low, position) : low + (high - low) * position;
+}
+
+bool is_sweepable(const OptionRow& row) {
+  return row.group != kDataGroup && row.group != kRunGroup && row.name != "backend" &&
+         row.name != "devices" && row.name != "ranks-per-device" && row.name != "comm" &&
+         row.kind != OptionClass::kOther && !is_list(row);
+}
+
+std::optional<Axis> parse_axis(const OptionRow& row, std::span<const std::string> texts,
+                               std::string_view where) {
+  if (is_list(row)) return std::nullopt;
+  const std::string_view text = texts.size() == 1 ? std::string_view(texts.front()) : "";
+  const bool is_range = text.starts_with(kLog) || text.find(kRange) != std::string_view::npos;
+  if (texts.size() == 1 && !is_range && text.find(',') == std::string_view::npos)
+    return std::nullopt;
+  if (!is_sweepable(row)) {
+    if (texts.size() == 1) return std::nullopt;  // such as a path with a comma
+    throw input_error("{}: is the same for all trials of a sweep: give one value", where);
+  }
+  AxisParser parser(row, where);
+  Axis axis =
+      is_range ? std::move(parser).range(text)
+               : std::move(parser).list(texts.size() == 1
+                                            ? split(text)
+                                            : std::vector<std::string>(texts.begin(), texts.end()));
+  axis.text = is_range ? std::string(text) : fmt::format("{}", fmt::join(axis.values, ","));
+  return axis;
+}
+
+std::vector<Point> choose_points(std::span<const Axis> axes, std::optional<std::int64_t> trials,
+                                 std::uint64_t seed) {
+  // The seed goes fastest.
+  std::vector<const Axis*> order;
+  for (const Axis& axis : axes)
+    order.push_back(&axis);
+  const auto is_of_seeds = [](const Axis* axis) {
+    return axis->option == kSeed && axis->is_finite();
+  };
+  std::ranges::stable_partition(order, std::not_fn(is_of_seeds));
+  const Axis* const seeds = order.empty() || !is_of_seeds(order.back()) ? nullptr : order.back();
+  const auto per_point = seeds == nullptr ? 1 : std::ssize(seeds->values);
+  if (seeds != nullptr) order.pop_back();
+
+  std::int64_t cells = 1;
+  bool finite = true;
+  for (const Axis* axis : order) {
+    finite = finite && axis->is_finite();
+    cells = std::min<std::int64_t>(cells, kMostTrials * kMostTrials) *
+            std::max<std::int64_t>(1, std::ssize(axis->values));
+    if (!trials && !axis->is_finite())
+      throw input_error("--trials: {} is any of a range: say how many trials, or give {}A..B/N",
+                        axis->option, axis->logarithmic ? kLog : "");
+  }
+  if (!trials && cells > kMostTrials / per_point)
+    throw input_error(
+        "the grid has {} trials or more, at most {} are possible: give --trials for some of them",
+        cells * per_point, kMostTrials);
+  const std::int64_t count = trials.value_or(cells * per_point);
+  if (count % per_point != 0)
+    throw input_error("--trials {}: there are {} seeds at each point: give a multiple of {}", count,
+                      per_point, per_point);
+  const std::int64_t points = count / per_point;
+  if (finite && points > cells)
+    throw input_error("--trials {}: the grid has {}: give at most that", count, cells * per_point);
+
+  std::vector<std::int64_t> cell_of;
+  if (finite && points < cells) cell_of = random_cells(cells, points, seed);
+  std::vector<Point> out;
+  for (std::int64_t i = 0; i < points; ++i) {
+    Point point(order.size());
+    std::int64_t cell = cell_of.empty() ? i : cell_of[static_cast<std::size_t>(i)];
+    for (std::size_t a = order.size(); a-- > 0;) {
+      const Axis& axis = *order[a];
+      point[a].option = axis.option;
+      if (!finite) {
+        point[a].value = random_value(axis, seed, i);
+        continue;
+      }
+      point[a].value = axis.values[static_cast<std::size_t>(cell % std::ssize(axis.values))];
+      cell /= std::ssize(axis.values);
+    }
+    for (std::int64_t s = 0; s < per_point; ++s) {
+      Point& trial = out.emplace_back(point);
+      if (seeds != nullptr)
+        trial.push_back({std::string(kSeed), seeds->values[static_cast<std::size_t>(s)]});
+    }
+  }
+  return out;
+}
+
+}  // namespace muo

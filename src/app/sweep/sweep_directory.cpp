@@ -1,0 +1,233 @@
+#include "app/sweep/sweep_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
+#include "app/checkpoint/run_directory.h"
+#include "app/options/config_file.h"
+#include "app/options/option_table.h"
+#include "app/sweep/find_sweep.h"
+#include "base/file_bytes.h"
+#include "base/strict_json.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+
+// Whether a sweep that goes on may have another value.
+bool is_free(const OptionRow& row) {
+  constexpr std::array<std::string_view, 3> kCompared = {"eval-every", "eval-tokens", "init-from"};
+  if (row.name == "devices" || row.name == "trials-per-device") return true;
+  return row.group == kRunGroup && std::ranges::find(kCompared, row.name) == kCompared.end();
+}
+
+std::string header_of(const SweepOptions& options, const std::string& data) {
+  SweepOptions copy = options;
+  Json values;
+  for (const OptionRow& row : option_table(copy))
+    if (!is_free(row)) values[std::string(row.name)] = option_text(row);
+  for (const Axis& axis : options.axes)
+    values[axis.option] = axis.text;
+  return Json{{"kind", "sweep"}, {"format", kFormat}, {"options", values}, {"data", data}}.dump();
+}
+
+// The options as a file that `sweep --config` reads back.
+std::string sweep_toml(const SweepOptions& options) {
+  SweepOptions copy = options;
+  std::string text = "\n" + config_text(option_table(copy));
+  for (const Axis& axis : options.axes) {
+    const std::string key = fmt::format("\n{} = ", axis.option);
+    const std::size_t begin = text.find(key) + key.size();
+    text.replace(begin, text.find('\n', begin) - begin, toml_string(axis.text));
+  }
+  return "# This sweep: muograph sweep --config reads it back.\n" + text;
+}
+
+std::optional<double> number_of(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found == line.end() || !found->is_number() ? std::nullopt
+                                                    : std::optional(found->get<double>());
+}
+Json json_of(std::optional<double> number) { return number ? Json(*number) : Json(nullptr); }
+
+TrialState state_of(const std::string& name, std::string_view where) {
+  for (int i = 0; i <= static_cast<int>(TrialState::kFailed); ++i)
+    if (name_of(static_cast<TrialState>(i)) == name) return static_cast<TrialState>(i);
+  throw input_error("{}: '{}' is no state of a trial", where, name);
+}
+
+// A field of a table of comma-separated values (RFC 4180).
+std::string field(std::string text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
+    text.insert(at, 1, '"');
+  return '"' + text + '"';
+}
+std::string field(std::optional<double> number) { return number ? fmt::format("{}", *number) : ""; }
+
+[[noreturn]] void fail_to_write(const fs::path& file, int error) {
+  throw Error(
+      fmt::format("cannot write {}: {}", file.string(), std::generic_category().message(error)));
+}
+
+}  // namespace
+
+SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& plan,
+                               const std::string& data)
+    : root_(find_sweep_directory(options.train.run)) {
+  const std::string header = header_of(options, data);
+  const bool exists = holds_sweep(root_);
+  if (!exists) create(options);
+  lock_ = lock_run_directory({root_, {}});
+  const fs::path file = root_ / "sweep.jsonl";
+  if (exists) resume(header);
+  journal_ = FileDescriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!journal_) fail_to_write(file, errno);
+  if (!exists) {
+    append(header);
+    for (std::size_t i = 0; i < plan.trials.size(); ++i) {
+      Json settings = Json::object();
+      for (const Setting& setting : plan.trials[i].point)
+        settings[setting.option] = setting.value;
+      append(Json{{"kind", "trial"}, {"trial", i}, {"options", settings}}.dump());
+    }
+  }
+}
+
+fs::path SweepDirectory::trial(std::size_t number) const {
+  return root_ / "trials" / fmt::format("{:04}", number);
+}
+
+void SweepDirectory::create(const SweepOptions& options) {
+  std::error_code error;
+  fs::create_directories(root_ / "trials", error);
+  if (error) throw input_error("--out {}: cannot make it: {}", root_.string(), error.message());
+  std::ofstream out(root_ / "sweep.toml", std::ios::trunc);
+  out << sweep_toml(options);
+  out.close();
+  if (!out)
+    throw input_error("--out {}: cannot write sweep.toml: {}", root_.string(),
+                      std::generic_category().message(errno));
+}
+
+void SweepDirectory::resume(const std::string& header) {
+  const fs::path file = root_ / "sweep.jsonl";
+  const FileBytes bytes(file);
+  std::string_view text = bytes.text();
+  // What was killed while it wrote a line wrote it in part.
+  const std::size_t whole = text.rfind('\n') + 1;
+  if (whole == 0) throw input_error("--resume: {} is empty", file.string());
+  if (whole < text.size() && ::truncate(file.c_str(), static_cast<off_t>(whole)) != 0)
+    fail_to_write(file, errno);
+  text = text.substr(0, whole);
+  const std::string first(text.substr(0, text.find('\n')));
+  if (first != header) {
+    const nlohmann::json was = parse_strict_json(first, file.string());
+    const nlohmann::json is = nlohmann::json::parse(header);
+    if (was.value("format", 0) != kFormat)
+      throw input_error("--resume: {} is of format {}, and this program writes {}", file.string(),
+                        was.value("format", 0), kFormat);
+    for (const auto& [name, value] : is["options"].items()) {
+      const std::string before = was["options"].value(name, "");
+      if (before != value.get<std::string>())
+        throw input_error(
+            "--resume: the sweep in {} has {} {}, now {}: give the same, or a new "
+            "--out",
+            root_.string(), name, before, value.get<std::string>());
+    }
+    throw input_error("--resume: the sweep in {} trains on other data: give a new --out",
+                      root_.string());
+  }
+  for (std::size_t at = first.size() + 1; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines_.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+void SweepDirectory::replay(Scheduler& scheduler) {
+  const std::string name = (root_ / "sweep.jsonl").string();
+  const std::size_t trials = scheduler.status().size();
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const std::string where = fmt::format("{}:{}", name, i + 2);
+    const nlohmann::json line = parse_strict_json(lines_[i], where);
+    if (!line.is_object()) throw input_error("{}: is not an object", where);
+    const std::string kind = line.value("kind", "");
+    const auto trial = line.value("trial", std::size_t{0});
+    if (trial >= trials) throw input_error("{}: there is no trial {}", where, trial);
+    if (kind == "promotion") scheduler.replay_promotion(trial, line.value("rung", std::size_t{0}));
+    if (kind != "result") continue;
+    scheduler.replay_result(trial, {.state = state_of(line.value("state", ""), where),
+                                    .step = line.value("step", std::int64_t{0}),
+                                    .val_loss = number_of(line, "val_loss"),
+                                    .val_bpb = number_of(line, "val_bpb"),
+                                    .best = number_of(line, "best"),
+                                    .seconds = number_of(line, "seconds").value_or(0),
+                                    .message = line.value("message", "")});
+  }
+}
+
+void SweepDirectory::add_result(std::size_t trial, std::size_t rung, const TrialResult& result) {
+  append(Json{{"kind", "result"},
+              {"trial", trial},
+              {"rung", rung},
+              {"state", name_of(result.state)},
+              {"step", result.step},
+              {"val_loss", json_of(result.val_loss)},
+              {"val_bpb", json_of(result.val_bpb)},
+              {"best", json_of(result.best)},
+              {"seconds", result.seconds},
+              {"message", result.message}}
+             .dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void SweepDirectory::add_promotion(std::size_t trial, std::size_t rung) {
+  append(Json{{"kind", "promotion"}, {"trial", trial}, {"rung", rung}}.dump());
+}
+
+void SweepDirectory::append(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  const std::string text = line + '\n';
+  const ssize_t written = ::write(journal_.number(), text.data(), text.size());
+  if (written == std::ssize(text)) return;
+  fail_to_write(root_ / "sweep.jsonl", written < 0 ? errno : ENOSPC);
+}
+
+void SweepDirectory::write_table(const SweepPlan& plan,
+                                 const std::vector<TrialStatus>& status) const {
+  std::string text = "trial,state";
+  for (const Setting& setting : plan.trials.front().point)
+    text += "," + field(setting.option);
+  text += ",step,tokens,val_loss,val_bpb,best,seconds,message,directory\n";
+  for (std::size_t i = 0; i < status.size(); ++i) {
+    const Trial& trial = plan.trials[i];
+    const TrialResult& last = status[i].last;
+    text += fmt::format("{},{}", i, name_of(status[i].state));
+    for (const Setting& setting : trial.point)
+      text += "," + field(setting.value);
+    text += fmt::format(",{},{},{},{},{},{:.1f},{},{}\n", last.step,
+                        trial.config ? last.step * trial.config->tokens_per_step() : 0,
+                        field(last.val_loss), field(last.val_bpb), field(last.best), last.seconds,
+                        field(status[i].message), field(this->trial(i).lexically_relative(root_)));
+  }
+  const fs::path file = root_ / "sweep.csv", temporary = root_ / "sweep.csv.tmp";
+  std::ofstream out(temporary, std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) fail_to_write(temporary, errno);
+  fs::rename(temporary, file);
+}
+
+}  // namespace muo

@@ -1,0 +1,219 @@
+#include "app/sweep/trial.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "app/options/option_table.h"
+#include "app/train/backend.h"
+#include "app/train/evaluator.h"
+#include "app/train/run_memory.h"
+
+namespace muo {
+namespace {
+
+bool splits(const OptionRow& row) {
+  return row.kind == OptionClass::kCaptured || row.kind == OptionClass::kShape;
+}
+
+// Equal for runs that one captured step serves.
+std::string capture_key(const RunConfig& config) {
+  TrainOptions options = config.options;
+  std::string key;
+  for (const OptionRow& row : option_table(options))
+    if (splits(row)) key += fmt::format("{}={}\n", row.name, option_text(row));
+  return key;
+}
+
+TrainOptions with_settings(const TrainOptions& common, const Point& point) {
+  TrainOptions options = common;
+  const std::vector<OptionRow> rows = option_table(options);
+  for (const Setting& setting : point)
+    set_option(*std::ranges::find(rows, setting.option, &OptionRow::name),
+               std::array{setting.value}, "--" + setting.option);
+  return options;
+}
+
+class Planner {
+ public:
+  Planner(const SweepOptions& options, const Corpus& corpus) : options_(options), corpus_(corpus) {}
+
+  SweepPlan run() {
+    devices();
+    for (Point& point : choose_points(options_.axes, options_.trials, options_.search_seed))
+      add(std::move(point));
+    if (plan_.groups.empty())
+      throw InputError("every trial is refused: " + plan_.trials.front().refusal);
+    name_what_splits();
+    rungs();
+    return std::move(plan_);
+  }
+
+ private:
+  void devices() {
+    DeviceOptions all = options_.train.devices;
+    std::vector<std::string> notes;
+    const GroupOptions group = choose_devices(all, notes);
+    const bool host = group.plugin == nullptr;
+    if (*all.count % options_.devices_per_trial != 0)
+      throw input_error("--devices-per-trial {}: does not divide --devices {}",
+                        options_.devices_per_trial, *all.count);
+    if (host && options_.trials_per_device > 1)
+      throw InputError("--trials-per-device: the host has virtual devices only; give --devices");
+    if (options_.trials_per_device > 1 &&
+        (options_.devices_per_trial > 1 || options_.train.devices.ranks_per_device > 1))
+      throw InputError(
+          "--trials-per-device: collectives of several trials on one GPU could wait for each "
+          "other: give it, or --devices-per-trial or --ranks-per-device");
+    common_ = options_.train;
+    common_.devices.count = options_.devices_per_trial;
+    workers_ = *all.count / options_.devices_per_trial * options_.trials_per_device;
+    plan_.workers = static_cast<int>(workers_);
+    plan_.trials_per_device = static_cast<int>(options_.trials_per_device);
+  }
+
+  void add(Point point) {
+    Trial& trial = plan_.trials.emplace_back();
+    trial.point = std::move(point);
+    try {
+      trial.options = with_settings(common_, trial.point);
+      RunConfig config = resolve(trial.options, corpus_);
+      need_evaluation(config);
+      join_group(trial, std::move(config));
+    } catch (const InputError& error) {
+      trial.refusal = error.what();
+    }
+  }
+
+  void need_evaluation(const RunConfig& config) const {
+    if (corpus_.val == nullptr || evaluation_rows(*corpus_.val, config.model.seq_len) < 1)
+      throw InputError("--val-data: trials are compared by held-out data, and there are none");
+  }
+
+  // What fits into memory is the same for all trials that ask for the same; so is a refusal.
+  void join_group(Trial& trial, RunConfig config) {
+    const std::string key = capture_key(config);
+    const auto refused = refused_.find(key);
+    if (refused != refused_.end()) throw InputError(refused->second);
+    const auto found = groups_.find(key);
+    if (found == groups_.end()) {
+      try {
+        make_group(config);
+      } catch (const InputError& error) {
+        refused_[key] = error.what();
+        throw;
+      }
+      groups_[key] = plan_.groups.size() - 1;
+    } else {
+      const RunConfig& first = plan_.groups[found->second].config;
+      config.step = first.step;
+      config.model.head_chunk_bytes = first.model.head_chunk_bytes;
+      config.options.batch.device_rows = first.options.batch.device_rows;
+    }
+    trial.group = groups_.at(key);
+    trial.config = std::move(config);
+    plan_.groups[trial.group].trials.push_back(plan_.trials.size() - 1);
+  }
+
+  void make_group(RunConfig& config) {
+    const std::int64_t sharing =
+        config.group.plugin == nullptr ? workers_ : options_.trials_per_device;
+    MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group) / sharing);
+    require_memory(config, memory, available_memory_per_rank(config.group) / sharing);
+    CaptureGroup group{.config = config,
+                       .params = gpt_parameters(config.model),
+                       .plan = {},
+                       .memory = std::move(memory),
+                       .trials = {}};
+    group.plan = make_sharding_plan(config, group.params);
+    plan_.groups.push_back(std::move(group));
+  }
+
+  void name_what_splits() {
+    TrainOptions scratch;
+    const std::vector<OptionRow> rows = option_table(scratch);
+    for (const Axis& axis : options_.axes)
+      if (splits(*std::ranges::find(rows, axis.option, &OptionRow::name)))
+        plan_.splitting.push_back("--" + axis.option);
+  }
+
+  void rungs() {
+    const HalvingOptions& halving = options_.halving;
+    if (halving.factor < 2) {
+      if (halving.asynchronous) throw InputError("--asynchronous: give --halving as well");
+      if (halving.min_steps) throw InputError("--min-steps: give --halving as well");
+      return;
+    }
+    std::optional<std::int64_t> steps;
+    for (const Trial& trial : plan_.trials) {
+      if (!trial.config) continue;
+      if (steps.value_or(trial.config->iterations()) != trial.config->iterations())
+        throw input_error(
+            "--halving: compares trials of equal length, and there are some of {} steps and some "
+            "of {}: give --num-iterations",
+            *steps, trial.config->iterations());
+      steps = trial.config->iterations();
+    }
+    const std::int64_t factor = halving.factor;
+    const std::int64_t first =
+        halving.min_steps.value_or(std::max<std::int64_t>(1, *steps / (factor * factor * factor)));
+    if (first >= *steps)
+      throw input_error("--min-steps {}: the trials have {} steps: give fewer", first, *steps);
+    for (std::int64_t rung = first; rung < *steps; rung *= factor)
+      plan_.rungs.push_back(rung);
+    plan_.rungs.push_back(*steps);
+  }
+
+  const SweepOptions& options_;
+  const Corpus& corpus_;
+  TrainOptions common_;
+  std::int64_t workers_ = 1;
+  SweepPlan plan_;
+  std::map<std::string, std::size_t> groups_;
+  std::map<std::string, std::string> refused_;
+};
+
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word)
+    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+std::string_view name_of(TrialState state) {
+  constexpr std::array<std::string_view, 8> kNames = {"waiting", "running",  "paused",  "done",
+                                                      "stopped", "diverged", "refused", "failed"};
+  return kNames.at(static_cast<std::size_t>(state));
+}
+
+SweepPlan plan_sweep(const SweepOptions& options, const Corpus& corpus) {
+  return Planner(options, corpus).run();
+}
+
+std::string train_command(const TrainOptions& options) {
+  TrainOptions defaults, given = options;
+  const std::vector<OptionRow> plain = option_table(defaults);
+  const std::vector<OptionRow> rows = option_table(given);
+  std::string out = "muograph train";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].saved || option_text(rows[i]) == option_text(plain[i])) continue;
+    out += fmt::format(" --{}", rows[i].name);
+    if (is_list(rows[i]))
+      for (const auto& path : *std::get<std::vector<std::filesystem::path>*>(rows[i].field))
+        out += " " + shell_word(path.native());
+    else
+      out += " " + shell_word(option_text(rows[i]));
+  }
+  return out;
+}
+
+}  // namespace muo

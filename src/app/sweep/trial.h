@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/sweep/search_space.h"
+#include "app/train/run_config.h"
+#include "runtime/memory/memory_plan.h"
+
+namespace muo {
+
+enum class TrialState : std::uint8_t {
+  kWaiting,  // for a device
+  kRunning,
+  kPaused,    // at a rung, not decided yet
+  kDone,      // trained to its end
+  kStopped,   // by halving
+  kDiverged,  // numbers that are not finite
+  kRefused,   // options that cannot be
+  kFailed,
+};
+std::string_view name_of(TrialState state);
+
+// What became of a trial up to a rung or to its end.
+struct TrialResult {
+  TrialState state = TrialState::kDone;  // or kPaused, kDiverged, kFailed
+  std::int64_t step = 0;
+  std::optional<double> val_loss = {}, val_bpb = {};
+  std::optional<double> best = {};  // of all evaluations so far, of what trials are compared by
+  double seconds = 0;               // from its first step here to its end
+  std::string message = {};         // why it ended early
+
+  // What trials are compared by: bits per byte where they are known, else the loss; lower is
+  // better. Empty: none was finite.
+  [[nodiscard]] std::optional<double> score() const { return val_bpb ? val_bpb : val_loss; }
+};
+
+// One run of a sweep.
+struct Trial {
+  Point point;
+  TrainOptions options;             // before anything automatic is filled in
+  std::optional<RunConfig> config;  // empty: refused
+  std::size_t group = 0;            // in SweepPlan::groups
+  std::string refusal;
+};
+
+// Trials that one captured step serves, as they differ in options of classes kHost and kMemory.
+struct CaptureGroup {
+  RunConfig config;  // of its first trial
+  std::vector<ParamSpec> params;
+  ShardingPlan plan;
+  MemoryPlan memory;
+  std::vector<std::size_t> trials;
+};
+
+// A sweep before it begins.
+struct SweepPlan {
+  std::vector<Trial> trials;
+  std::vector<CaptureGroup> groups;
+  std::vector<std::string> splitting;  // options that trials differ in and that make groups
+  int workers = 1;                     // trials at the same time
+  int trials_per_device = 1;           // of them
+  std::vector<std::int64_t> rungs;     // steps of halving; empty: none
+};
+
+// Resolves every trial. Throws InputError where nothing could be trained: no devices, data that are
+// too short, halving that has no rungs, every trial refused.
+SweepPlan plan_sweep(const SweepOptions& options, const Corpus& corpus);
+
+// The `train` command that does what the trial does, for a shell.
+std::string train_command(const TrainOptions& options);
+
+}  // namespace muo

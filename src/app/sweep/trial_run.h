@@ -1,0 +1,58 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "app/checkpoint/run_directory.h"
+#include "app/sweep/scheduler.h"
+#include "app/sweep/sweep_directory.h"
+#include "app/train/trainer.h"
+
+namespace muo {
+
+// A trial while it trains, from where its run directory says it is to the end of a stretch: all
+// that `train` opens for a run, with the messages in <run>/output.log.
+class TrialRun {
+ public:
+  struct Shared {
+    const SweepDirectory& directory;
+    const Corpus& corpus;
+    const Checkpoint* init_from = nullptr;
+    double peak_flops = 0;
+    const std::atomic<int>& signal;
+    bool saves_in_background = true;
+  };
+  // Throws InputError and Error as opening any run does.
+  TrialRun(const Shared& shared, const Trial& trial, const Scheduler::Stretch& stretch);
+
+  [[nodiscard]] TrainingRun& run() { return *run_; }
+  [[nodiscard]] const Scheduler::Stretch& stretch() const { return stretch_; }
+  [[nodiscard]] std::int64_t first_step() const { return first_step_; }
+
+  void flush() { logger_->flush(); }
+  // All ranks have returned from train_run(): closes the log. Whether a signal has stopped it.
+  void end();
+  [[nodiscard]] bool was_stopped() const { return run_->stop != 0; }
+  // Whether its last checkpoint is still on its way to the disk.
+  [[nodiscard]] bool is_saving() const { return saver_->is_saving(); }
+  // Once it is not: what came out.
+  [[nodiscard]] TrialResult result();
+
+ private:
+  const Scheduler::Stretch stretch_;
+  RunConfig config_;
+  RunDirectory directory_;
+  FileLock lock_;
+  FileDescriptor output_;
+  std::optional<Checkpoint> resume_;
+  std::int64_t first_step_ = 0;
+  std::optional<EvalResult> known_;  // the evaluation at the stretch's end, if it was done before
+  std::optional<Logger> logger_;
+  std::optional<CheckpointSaver> saver_;
+  std::unique_ptr<TrainingRun> run_;
+  std::chrono::steady_clock::time_point started_, ended_;
+};
+
+}  // namespace muo

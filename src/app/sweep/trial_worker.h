@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "app/sweep/trial_run.h"
+
+namespace muo {
+
+// What the workers of a sweep share, and what who watches them may look at meanwhile.
+class SweepRun {
+ public:
+  SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory,
+           const TrialRun::Shared& trials);
+
+  // Trains trials on the devices of worker `index` until there are none left. On a thread of its
+  // own; throws nothing.
+  void work(int index);
+
+  // Writes down what has come out of trials whose checkpoints are on the disk. Somebody has to call
+  // it, often, until the workers have ended and once more. One thread.
+  void record_results();
+
+  struct Running {
+    std::size_t trial = 0;
+    std::int64_t first = 0, done = 0, until = 0;  // steps
+  };
+  [[nodiscard]] std::vector<Running> running() const;
+  [[nodiscard]] int captures() const { return captures_; }
+  // Why the sweep cannot go on; empty: it can.
+  [[nodiscard]] std::string failure() const;
+
+ private:
+  struct Worker {
+    std::unique_ptr<TrialRun> current;
+    std::vector<std::unique_ptr<TrialRun>> ended;  // not to be freed before it is recorded
+  };
+  void serve(Worker& worker, int index, std::size_t group);
+  void take_next(Worker& worker, std::size_t group);
+  void end_current(Worker& worker);
+  void fail_current(Worker& worker, std::size_t group, const std::string& why);
+  void free_recorded(Worker& worker);
+  void await_recorded(Worker& worker);
+  void record(const Scheduler::Stretch& stretch, const TrialResult& result);
+  void fail(const std::string& why);
+
+  const SweepPlan& plan_;
+  Scheduler& scheduler_;
+  SweepDirectory& directory_;
+  const TrialRun::Shared trials_;
+  std::atomic<int> captures_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<Worker> workers_;
+  std::vector<TrialRun*> unrecorded_;
+  std::string failure_;
+};
+
+}  // namespace muo

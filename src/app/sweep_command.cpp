@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "app/checkpoint/model_json.h"
+#include "app/cli.h"
+#include "app/sweep/sweep_view.h"
+#include "app/train/backend.h"
+#include "app/train/device_rates.h"
+#include "app/train/resume.h"
+#include "app/train/run_memory.h"
+#include "app/train/stop_signal.h"
+#include "base/threads.h"
+
+namespace muo {
+namespace {
+
+std::vector<std::string> names_of(std::span<const Axis> axes) {
+  std::vector<std::string> out;
+  for (const Axis& axis : axes)
+    out.push_back("--" + axis.option);
+  return out;
+}
+
+// How often a step is captured, and why.
+std::string capture_note(const SweepPlan& plan) {
+  const auto devices =
+      std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size());
+  const std::string each = plan.workers == 1 ? "" : fmt::format(" on each of {} devices", devices);
+  if (plan.splitting.empty())
+    return fmt::format("captures: one{}: what differs between trials is in device memory", each);
+  return fmt::format(
+      "captures: at most {}{}: {} part of the captured step", plan.groups.size(), each,
+      plan.splitting.size() == 1 ? plan.splitting[0] + " is"
+                                 : fmt::format("{} are", fmt::join(plan.splitting, ", ")));
+}
+
+std::vector<std::string> start_notes(const SweepOptions& options, const SweepPlan& plan,
+                                     const Corpus& corpus) {
+  const RunConfig& first = plan.groups.front().config;
+  std::vector<std::string> notes = {corpus.description};
+  notes.push_back(fmt::format(
+      "sweep: {} trial{}{}{}, {} at a time", plan.trials.size(), plan.trials.size() == 1 ? "" : "s",
+      options.axes.empty() ? "" : " of ", fmt::join(names_of(options.axes), ", "),
+      std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size())));
+  notes.push_back(fmt::format("model: {}, {} parameters; {} steps of {} tokens",
+                              first.options.model.preset, first.parameters, first.iterations(),
+                              first.tokens_per_step()));
+  notes.push_back(capture_note(plan));
+  if (!plan.rungs.empty())
+    notes.push_back(fmt::format(
+        "halving{}: of {} trials that have come to step {} one goes on, to {} steps at most",
+        options.halving.asynchronous ? " as they come" : "", options.halving.factor,
+        fmt::join(plan.rungs.begin(), plan.rungs.end() - 1, ", "), plan.rungs.back()));
+  const auto refused = std::ranges::count_if(
+      plan.trials, [](const Trial& trial) { return !trial.config.has_value(); });
+  if (refused > 0)
+    notes.push_back(fmt::format("{} trial{} refused: sweep.csv tells why", refused,
+                                refused == 1 ? " is" : "s are"));
+  return notes;
+}
+
+// Whether trials train on while a checkpoint of the one before them is written.
+bool save_in_background(const SweepOptions& options, const SweepPlan& plan) {
+  if (options.train.save.mode == "wait") return false;
+  std::int64_t most = 0;
+  for (const CaptureGroup& group : plan.groups) {
+    const bool host = group.config.group.plugin == nullptr;
+    const int world = group.config.world();
+    const std::int64_t planned = host ? group.memory.rank_bytes(world) : 0;
+    most = std::max(most, (plan_staging_memory(group.params, group.plan) + planned) * world);
+  }
+  return most * plan.workers <= available_memory();
+}
+
+// The options of a trial, evaluated as `train` would without being told.
+TrainOptions to_repeat(const Trial& trial, const SweepOptions& sweep) {
+  TrainOptions options = trial.options;
+  const SweepOptions defaults;
+  EvaluationOptions& evaluation = options.evaluation;
+  if (sweep.train.evaluation.every == defaults.train.evaluation.every) evaluation.every.reset();
+  if (sweep.train.evaluation.sample_every == defaults.train.evaluation.sample_every)
+    evaluation.sample_every.reset();
+  return options;
+}
+
+// A sweep under way: its workers' threads, and this one, which writes down and shows what comes.
+class SweepLoop {
+ public:
+  SweepLoop(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory, SweepRun& run,
+            const std::atomic<int>& signal, SweepView& view)
+      : plan_(plan),
+        scheduler_(scheduler),
+        directory_(directory),
+        run_(run),
+        signal_(signal),
+        view_(view) {}
+
+  void run() {
+    std::atomic<int> working = plan_.workers;
+    {
+      std::vector<std::jthread> workers;
+      const SignalsBlocked in_the_threads;
+      for (int i = 0; i < plan_.workers; ++i)
+        workers.emplace_back([this, i, &working] {
+          run_.work(i);
+          --working;
+        });
+      while (working > 0) {
+        look(/*at_end=*/false);
+        std::this_thread::sleep_for(kPause);
+      }
+    }
+    look(/*at_end=*/true);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kPause = std::chrono::milliseconds(5);
+  static constexpr auto kBetweenViews = std::chrono::milliseconds(200);
+
+  void look(bool at_end) {
+    if (signal_ != 0) scheduler_.stop();
+    run_.record_results();
+    if (!at_end && Clock::now() - shown_ < kBetweenViews) return;
+    shown_ = Clock::now();
+    const std::vector<TrialStatus> status = scheduler_.status();
+    directory_.write_table(plan_, status);
+    view_.show(status, run_.running(), scheduler_.steps_left());
+  }
+
+  const SweepPlan& plan_;
+  Scheduler& scheduler_;
+  SweepDirectory& directory_;
+  SweepRun& run_;
+  const std::atomic<int>& signal_;
+  SweepView& view_;
+  Clock::time_point shown_;
+};
+
+}  // namespace
+
+int run_command(const SweepOptions& options) {
+  const Corpus corpus = open_corpus(options.train.data);
+  const SweepPlan plan = plan_sweep(options, corpus);
+  const RunConfig& first = plan.groups.front().config;
+  warn_of_unused_gpus(options.train.devices.backend, first.group, stdout);
+  SweepDirectory directory(options, plan, data_identity(corpus));
+  Scheduler scheduler(
+      plan, {.factor = options.halving.factor, .asynchronous = options.halving.asynchronous},
+      [&](std::size_t trial, std::size_t rung) { directory.add_promotion(trial, rung); });
+  directory.replay(scheduler);
+  std::vector<std::string> notes = start_notes(options, plan, corpus);
+  const std::optional<Checkpoint> init_from = open_init_from(first, notes);
+
+  const StopSignal signals;
+  SweepRun run(plan, scheduler, directory,
+               {.directory = directory,
+                .corpus = corpus,
+                .init_from = init_from ? &*init_from : nullptr,
+                .peak_flops = peak_of(first).flops,
+                .signal = signals.number(),
+                .saves_in_background = save_in_background(options, plan)});
+  SweepView view(plan, STDOUT_FILENO);
+  for (const std::string& note : notes)
+    view.note(note);
+  view.note(fmt::format("sweep directory: {}{}", directory.root().string(),
+                        directory.is_resumed() ? ", which goes on" : ""));
+  SweepLoop(plan, scheduler, directory, run, signals.number(), view).run();
+
+  const std::vector<TrialStatus> status = scheduler.status();
+  view.finish(status);
+  if (const std::string failure = run.failure(); !failure.empty()) throw Error(failure);
+  const std::string where = directory.root().string();
+  if (const int signal = signals.number(); signal != 0) {
+    view.note(fmt::format("stopped: muograph sweep --resume {} goes on", where));
+    return 128 + signal;
+  }
+  const std::vector<std::size_t> best = best_trials(status);
+  if (best.empty())
+    throw Error(fmt::format("no trial came to its end: {}/sweep.csv tells why", where));
+  view.note(fmt::format("best: trial {}, {}", best[0], directory.trial(best[0]).string()));
+  view.note("again: " + train_command(to_repeat(plan.trials[best[0]], options)));
+  view.note(fmt::format("captures: {}; all trials: {}/sweep.csv", run.captures(), where));
+  return 0;
+}
+
+}  // namespace muo

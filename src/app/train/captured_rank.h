@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "app/checkpoint/checkpoint_saver.h"
+#include "app/train/evaluator.h"
+#include "app/train/run_config.h"
+#include "data/loader.h"
+#include "data/token_data.h"
+#include "graphs/run_state.h"
+#include "runtime/memory/memory_plan.h"
+
+namespace muo {
+
+// What a rank plans, allocates and captures once, and then trains with: one run, or any number of
+// runs whose options differ in classes kHost and kMemory only (OptionClass), as those of a sweep.
+class CapturedRank {
+ public:
+  // Everything given must outlive it. `saves_in_background`: whether there is staging memory.
+  CapturedRank(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
+               const ShardingPlan& plan, const Corpus& corpus, bool saves_in_background);
+
+  // Warm-up and capture; allocates the rest, and seals the device. Every rank calls it, once.
+  void capture(const Corpus& corpus);
+  // Before each run: its hyper-parameters, and every counter and all state at zero. Waits.
+  void reset(const HyperParameters& hyper);
+
+  [[nodiscard]] std::span<std::byte> slots() const {  // for a Loader of `loading`
+    return {slots_->data(), static_cast<std::size_t>(slots_->bytes())};
+  }
+
+  RankContext& rank;
+  const ShardingPlan& plan;
+  const std::vector<ParamSpec>& params;
+  PlannedArena arena;
+  RunState state;
+  Evaluator evaluator;
+  LoaderOptions loading;
+  std::unique_ptr<Event> copied;
+  std::optional<CheckpointSaver::Staging> staging;  // none: training waits for the disk
+
+ private:
+  const RunConfig& config_;
+  const bool saves_in_background_;
+  std::unique_ptr<Buffer> slots_;
+};
+
+}  // namespace muo
