@@ -107,12 +107,7 @@ class SweepLoop {
     std::atomic<int> working = plan_.workers;
     {
       std::vector<std::jthread> workers;
-      const SignalsBlocked in_the_threads;
-      for (int i = 0; i < plan_.workers; ++i)
-        workers.emplace_back([this, i, &working] {
-          run_.work(i);
-          --working;
-        });
+      start(workers, working);
       while (working > 0) {
         look(/*at_end=*/false);
         std::this_thread::sleep_for(kPause);
@@ -125,6 +120,15 @@ class SweepLoop {
   using Clock = std::chrono::steady_clock;
   static constexpr auto kPause = std::chrono::milliseconds(5);
   static constexpr auto kBetweenViews = std::chrono::milliseconds(200);
+
+  void start(std::vector<std::jthread>& workers, std::atomic<int>& working) {
+    const SignalsBlocked in_the_threads;
+    for (int i = 0; i < plan_.workers; ++i)
+      workers.emplace_back([this, i, &working] {
+        run_.work(i);
+        --working;
+      });
+  }
 
   void look(bool at_end) {
     if (signal_ != 0) scheduler_.stop();
@@ -183,11 +187,12 @@ int run_command(const SweepOptions& options) {
     view.note(fmt::format("stopped: muograph sweep --resume {} goes on", where));
     return 128 + signal;
   }
-  const std::vector<std::size_t> best = best_trials(status);
+  const std::vector<PointScore> best = best_points(plan, status);
   if (best.empty())
     throw Error(fmt::format("no trial came to its end: {}/sweep.csv tells why", where));
-  view.note(fmt::format("best: trial {}, {}", best[0], directory.trial(best[0]).string()));
-  view.note("again: " + train_command(to_repeat(plan.trials[best[0]], options)));
+  const std::size_t trial = best[0].best_trial;
+  view.note(fmt::format("best: trial {}, {}", trial, directory.trial(trial).string()));
+  view.note("again: " + train_command(to_repeat(plan.trials[trial], options)));
   view.note(fmt::format("captures: {}; all trials: {}/sweep.csv", run.captures(), where));
   return 0;
 }

@@ -64,6 +64,7 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
       if (loaded.plugin == nullptr) throw Error(loaded.missing);
       options.plugin = loaded.plugin;
       options.ranks_per_device = tested.shares_gpu ? world : 1;
+      options.watch = patient_watch();
     }
     DeviceGroup group(options);
     group.run(body);

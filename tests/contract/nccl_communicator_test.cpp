@@ -58,7 +58,8 @@ class SimtNccl : public testing::Test {
     return std::make_unique<DeviceGroup>(GroupOptions{.world = world,
                                                       .plugin = loaded.plugin,
                                                       .ranks_per_device = ranks_per_device,
-                                                      .communicator = CommunicatorKind::kNccl});
+                                                      .communicator = CommunicatorKind::kNccl,
+                                                      .watch = patient_watch()});
   }
   static void run(int world, const std::function<void(RankContext&)>& body) {
     group(world)->run(body);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/plugin.h"
+#include "runtime/watchdog.h"
 
 namespace muo::test {
 
@@ -47,6 +48,8 @@ class ScopedEnvironment {
 class SimtForCuda {
   ScopedEnvironment plugin_{"MUO_CUDA_PLUGIN", "muograph_simt"};
 };
+// For groups on the SIMT tier: what a failing rank has to finish first takes a busy machine long.
+inline WatchOptions patient_watch() { return {.grace = std::chrono::minutes(2)}; }
 // As load_cuda(), which finds the SIMT tier.
 inline LoadedPlugin load_simt() {
   const SimtForCuda simt;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
-
-#include "base/check.h"
+#include <utility>
 
 namespace muo {
 
@@ -13,8 +13,6 @@ Scheduler::Scheduler(const SweepPlan& plan, const Options& options, Promoted pro
       options_(options),
       promoted_(std::move(promoted)),
       trials_(plan.trials.size()),
-      entered_(rungs()),
-      promotions_(rungs(), 0),
       serving_(plan.groups.size(), 0) {
   for (std::size_t i = 0; i < trials_.size(); ++i)
     if (!plan.trials[i].config) {
@@ -30,15 +28,20 @@ std::int64_t Scheduler::step_of(std::size_t trial, std::size_t rung) const {
 void Scheduler::replay_result(std::size_t trial, const TrialResult& result) {
   const std::lock_guard lock(mutex_);
   // Nothing was decided by a failure without halving: the trial gets another try.
-  if (result.state != TrialState::kFailed || !plan_.rungs.empty()) take(trial, result);
+  if (result.state == TrialState::kFailed && plan_.rungs.empty()) return;
+  replaying_ = true;
+  take(trial, result);
+  replaying_ = false;
 }
 
+// Of a synchronous sweep, the results have decided it already.
 void Scheduler::replay_promotion(std::size_t trial, std::size_t rung) {
   const std::lock_guard lock(mutex_);
-  const TrialStatus& status = trials_[trial];
-  MUO_CHECK(status.rung == rung || (status.state == TrialState::kPaused && status.rung + 1 == rung),
-            "trial ", trial, " is promoted to rung ", rung, " and is at ", status.rung);
-  if (status.rung != rung) promote(trial);
+  if (trials_[trial].rung >= rung) return;
+  for (const std::vector<std::size_t>& point : plan_.points)
+    if (point.front() == trial)
+      for (const std::size_t other : point)
+        promote(other);
 }
 
 std::optional<std::size_t> Scheduler::next_group() {
@@ -113,25 +116,26 @@ std::vector<TrialStatus> Scheduler::status() const {
   return trials_;
 }
 
-// Of a trial that waits or runs: to its next rung. Of what halving has not decided yet: as many as
-// will go on, each from rung to rung.
+// Of a trial that waits or runs: to its next rung. Of points that halving has not decided on: as
+// many as will go on, each from rung to rung.
 std::int64_t Scheduler::steps_left() const {
   const std::lock_guard lock(mutex_);
-  std::vector<std::int64_t> at(rungs() + 1, 0);  // trials that are to come to each rung
   std::int64_t left = 0;
-  for (std::size_t i = 0; i < trials_.size(); ++i) {
-    const TrialStatus& status = trials_[i];
-    if (status.state != TrialState::kWaiting && status.state != TrialState::kRunning) continue;
-    left += step_of(i, status.rung) - status.last.step;
-    ++at[status.rung];
-  }
+  for (std::size_t i = 0; i < trials_.size(); ++i)
+    if (trials_[i].state == TrialState::kWaiting || trials_[i].state == TrialState::kRunning)
+      left += step_of(i, trials_[i].rung) - trials_[i].last.step;
+  std::size_t coming = 0;  // points that are to come to the rung
   for (std::size_t rung = 0; rung + 1 < rungs(); ++rung) {
-    const auto come = at[rung] + static_cast<std::int64_t>(entered_[rung].size());
-    const std::int64_t go_on = come == 0 ? 0 : std::max<std::int64_t>(1, come / options_.factor);
-    const auto gone = static_cast<std::int64_t>(promotions_[rung]);
-    const std::int64_t more = std::max<std::int64_t>(0, go_on - gone);
-    left += more * (plan_.rungs[rung + 1] - plan_.rungs[rung]);
-    at[rung + 1] += more;
+    std::size_t gone = 0;
+    for (const std::vector<std::size_t>& point : plan_.points) {
+      const std::size_t at = trials_[point.front()].rung;
+      if (at == rung) ++coming;
+      if (at > rung) ++gone;
+    }
+    const std::size_t go_on = (coming + gone) / static_cast<std::size_t>(options_.factor);
+    coming = std::max<std::size_t>(1, go_on) - std::min(std::max<std::size_t>(1, go_on), gone);
+    left += static_cast<std::int64_t>(coming * plan_.points.front().size()) *
+            (plan_.rungs[rung + 1] - plan_.rungs[rung]);
   }
   return left;
 }
@@ -143,32 +147,41 @@ void Scheduler::take(std::size_t trial, const TrialResult& result) {
   status.last.seconds += before;
   status.state = result.state;
   status.message = result.message;
-  entered_[status.rung].push_back(trial);
   if (!options_.asynchronous) decide_rung();
 }
 
 void Scheduler::promote(std::size_t trial) {
-  TrialStatus& status = trials_[trial];
-  ++promotions_[status.rung];
-  ++status.rung;
-  status.state = TrialState::kWaiting;
+  ++trials_[trial].rung;
+  trials_[trial].state = TrialState::kWaiting;
 }
 
-// The trials with a result at this rung, best first.
-std::vector<std::size_t> Scheduler::ranked(std::size_t rung) const {
-  std::vector<std::size_t> out = entered_[rung];
-  // A trial that has gone on keeps the score it had: it was among the best then, and is first.
-  const auto key = [&](std::size_t trial) {
-    const TrialStatus& status = trials_[trial];
-    const bool gone = status.rung > rung;
-    const bool paused = status.state == TrialState::kPaused;
-    const double score = gone ? -std::numeric_limits<double>::infinity()
-                         : paused
-                             ? status.last.score().value_or(std::numeric_limits<double>::infinity())
-                             : std::numeric_limits<double>::infinity();
-    return std::pair(score, trial);
-  };
-  std::ranges::sort(out, {}, key);
+void Scheduler::promote_point(std::size_t point, std::size_t rung) {
+  if (promoted_ && !replaying_) promoted_(plan_.points[point].front(), rung + 1);
+  for (const std::size_t trial : plan_.points[point])
+    promote(trial);
+}
+
+std::vector<Scheduler::PointAt> Scheduler::points_at(std::size_t rung) const {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  std::vector<PointAt> out;
+  for (std::size_t i = 0; i < plan_.points.size(); ++i) {
+    PointAt at{.score = 0, .point = i};
+    bool complete = true;
+    for (const std::size_t trial : plan_.points[i]) {
+      const TrialStatus& status = trials_[trial];
+      at.has_gone = at.has_gone || status.rung > rung;
+      complete = complete && status.rung >= rung &&
+                 (status.rung > rung ||
+                  (status.state != TrialState::kWaiting && status.state != TrialState::kRunning));
+      const bool counts = status.state == TrialState::kPaused && status.rung == rung;
+      at.score += counts ? status.last.score().value_or(kNone) : kNone;
+    }
+    // Such a point is done for when one of its trials has ended badly.
+    if (complete) out.push_back(at);
+  }
+  for (PointAt& at : out)
+    at.score /= static_cast<double>(plan_.points[at.point].size());
+  std::ranges::stable_sort(out, {}, &PointAt::score);
   return out;
 }
 
@@ -186,16 +199,16 @@ void Scheduler::decide() {
 // From the highest rung down; false: none is ready.
 bool Scheduler::promote_one(bool at_least_one) {
   for (std::size_t rung = rungs() - 1; rung-- > 0;) {
-    const auto share = entered_[rung].size() / static_cast<std::size_t>(options_.factor);
-    const std::size_t most =
-        at_least_one && !entered_[rung].empty() ? std::max<std::size_t>(1, share) : share;
-    if (promotions_[rung] >= most) continue;
-    for (const std::size_t trial : ranked(rung)) {
-      if (trials_[trial].rung != rung || trials_[trial].state != TrialState::kPaused) continue;
-      if (promoted_) promoted_(trial, rung + 1);
-      promote(trial);
-      return true;
-    }
+    const std::vector<PointAt> points = points_at(rung);
+    const auto gone = static_cast<std::size_t>(std::ranges::count_if(points, &PointAt::has_gone));
+    std::size_t most = points.size() / static_cast<std::size_t>(options_.factor);
+    if (at_least_one) most = std::max<std::size_t>(1, most);
+    if (gone >= most) continue;
+    const auto best = std::ranges::find_if(
+        points, [](const PointAt& at) { return !at.has_gone && std::isfinite(at.score); });
+    if (best == points.end()) continue;
+    promote_point(best->point, rung);
+    return true;
   }
   return false;
 }
@@ -206,18 +219,16 @@ void Scheduler::decide_rung() {
   std::size_t rung = 0;
   for (const TrialStatus& status : trials_)
     if (status.state == TrialState::kPaused) rung = std::max(rung, status.rung);
-  const std::vector<std::size_t> order = ranked(rung);
+  std::vector<PointAt> points = points_at(rung);
   const std::size_t most =
-      std::max<std::size_t>(1, order.size() / static_cast<std::size_t>(options_.factor));
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    TrialStatus& status = trials_[order[i]];
-    if (status.state != TrialState::kPaused) continue;
-    if (i >= most) {
-      status.state = TrialState::kStopped;
+      std::max<std::size_t>(1, points.size() / static_cast<std::size_t>(options_.factor));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (i < most && std::isfinite(points[i].score)) {
+      promote_point(points[i].point, rung);
       continue;
     }
-    if (promoted_) promoted_(order[i], rung + 1);
-    promote(order[i]);
+    for (const std::size_t trial : plan_.points[points[i].point])
+      if (trials_[trial].state == TrialState::kPaused) trials_[trial].state = TrialState::kStopped;
   }
 }
 

@@ -23,9 +23,10 @@ struct TrialStatus {
 // (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification"): when all have come to a
 // rung, the best of them, one of `factor` and at least one, go on to the next. Asynchronously
 // (ASHA; Li et al. 2020, "A system for massively parallel hyperparameter tuning", algorithm 2):
-// whenever a device is free, a trial that is among the best of its rung so far goes on, else a new
-// one begins; when there are no new ones left, the last rung gets at least one. Equal scores: the
-// lower number. What a sweep decides follows from the order of results and promotions, and
+// whenever a device is free, one that is among the best of its rung so far goes on, else a new one
+// begins; when there are no new ones left, the last rung gets at least one. Trials that differ in
+// their seed only are compared by their mean, and go on or stop together; of equals the lower
+// number is better. What a sweep decides follows from the order of results and promotions, and
 // synchronously from the results alone. Thread-safe.
 class Scheduler {
  public:
@@ -33,11 +34,13 @@ class Scheduler {
     std::int64_t factor = 1;
     bool asynchronous = false;
   };
-  // Promotions are told to `promoted`, in the order in which they are decided, before they count.
+  // Promotions are told to `promoted`, in the order in which they are decided, before they count:
+  // the first trial of a point, and the rung that all its trials now train to.
   using Promoted = std::function<void(std::size_t trial, std::size_t rung)>;
   Scheduler(const SweepPlan& plan, const Options& options, Promoted promoted = {});
 
-  // What an earlier process has written down, in its order; before anything else.
+  // What an earlier process has written down, in its order; before anything else. What they decide
+  // is not told again.
   void replay_result(std::size_t trial, const TrialResult& result);
   void replay_promotion(std::size_t trial, std::size_t rung);
 
@@ -70,10 +73,17 @@ class Scheduler {
   [[nodiscard]] std::size_t rungs() const { return plan_.rungs.empty() ? 1 : plan_.rungs.size(); }
   void take(std::size_t trial, const TrialResult& result);
   void promote(std::size_t trial);
+  void promote_point(std::size_t point, std::size_t rung);
   void decide();
   void decide_rung();
   bool promote_one(bool at_least_one);
-  [[nodiscard]] std::vector<std::size_t> ranked(std::size_t rung) const;
+  // Points all of whose trials have come to the rung, or ended before.
+  struct PointAt {
+    double score = 0;  // infinite: not all of them are numbers, or have come so far
+    std::size_t point = 0;
+    bool has_gone = false;  // beyond it
+  };
+  [[nodiscard]] std::vector<PointAt> points_at(std::size_t rung) const;
   [[nodiscard]] bool any(TrialState state) const;
   [[nodiscard]] std::optional<std::size_t> first_waiting(std::size_t group) const;
   [[nodiscard]] std::size_t waiting_in(std::size_t group) const;
@@ -84,10 +94,9 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<TrialStatus> trials_;
-  std::vector<std::vector<std::size_t>> entered_;  // [rung]: trials with a result there
-  std::vector<std::size_t> promotions_;            // [rung]: how many have left it upwards
-  std::vector<int> serving_;                       // devices, by group
+  std::vector<int> serving_;  // devices, by group
   bool stopped_ = false;
+  bool replaying_ = false;
 };
 
 }  // namespace muo

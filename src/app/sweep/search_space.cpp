@@ -170,14 +170,17 @@ double Axis::at(double position) const {
 bool is_sweepable(const OptionRow& row) {
   return row.group != kDataGroup && row.group != kRunGroup && row.name != "backend" &&
          row.name != "devices" && row.name != "ranks-per-device" && row.name != "comm" &&
-         row.kind != OptionClass::kOther && !is_list(row);
+         row.kind != OptionClass::kOther && !is_list(row) &&
+         (!std::holds_alternative<std::string*>(row.field) || !row.choices.empty());
 }
 
 std::optional<Axis> parse_axis(const OptionRow& row, std::span<const std::string> texts,
                                std::string_view where) {
   if (is_list(row)) return std::nullopt;
   const std::string_view text = texts.size() == 1 ? std::string_view(texts.front()) : "";
-  const bool is_range = text.starts_with(kLog) || text.find(kRange) != std::string_view::npos;
+  const bool numbers = is_whole(row) || is_real(row);
+  const bool is_range =
+      text.starts_with(kLog) || (numbers && text.find(kRange) != std::string_view::npos);
   if (texts.size() == 1 && !is_range && text.find(',') == std::string_view::npos)
     return std::nullopt;
   if (!is_sweepable(row)) {

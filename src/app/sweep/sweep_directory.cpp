@@ -68,6 +68,24 @@ TrialState state_of(const std::string& name, std::string_view where) {
   throw input_error("{}: '{}' is no state of a trial", where, name);
 }
 
+void replay_line(Scheduler& scheduler, const std::string& text, const std::string& where) {
+  const nlohmann::json line = parse_strict_json(text, where);
+  if (!line.is_object()) throw input_error("{}: is not an object", where);
+  const std::string kind = line.value("kind", "");
+  const auto trial = line.value("trial", std::size_t{0});
+  if (trial >= scheduler.status().size())
+    throw input_error("{}: there is no trial {}", where, trial);
+  if (kind == "promotion") scheduler.replay_promotion(trial, line.value("rung", std::size_t{0}));
+  if (kind != "result") return;
+  scheduler.replay_result(trial, {.state = state_of(line.value("state", ""), where),
+                                  .step = line.value("step", std::int64_t{0}),
+                                  .val_loss = number_of(line, "val_loss"),
+                                  .val_bpb = number_of(line, "val_bpb"),
+                                  .best = number_of(line, "best"),
+                                  .seconds = number_of(line, "seconds").value_or(0),
+                                  .message = line.value("message", "")});
+}
+
 // A field of a table of comma-separated values (RFC 4180).
 std::string field(std::string text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -157,25 +175,14 @@ void SweepDirectory::resume(const std::string& header) {
   }
 }
 
-void SweepDirectory::replay(Scheduler& scheduler) {
-  const std::string name = (root_ / "sweep.jsonl").string();
-  const std::size_t trials = scheduler.status().size();
+void SweepDirectory::replay(Scheduler& scheduler) const {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    const std::string where = fmt::format("{}:{}", name, i + 2);
-    const nlohmann::json line = parse_strict_json(lines_[i], where);
-    if (!line.is_object()) throw input_error("{}: is not an object", where);
-    const std::string kind = line.value("kind", "");
-    const auto trial = line.value("trial", std::size_t{0});
-    if (trial >= trials) throw input_error("{}: there is no trial {}", where, trial);
-    if (kind == "promotion") scheduler.replay_promotion(trial, line.value("rung", std::size_t{0}));
-    if (kind != "result") continue;
-    scheduler.replay_result(trial, {.state = state_of(line.value("state", ""), where),
-                                    .step = line.value("step", std::int64_t{0}),
-                                    .val_loss = number_of(line, "val_loss"),
-                                    .val_bpb = number_of(line, "val_bpb"),
-                                    .best = number_of(line, "best"),
-                                    .seconds = number_of(line, "seconds").value_or(0),
-                                    .message = line.value("message", "")});
+    const std::string where = fmt::format("{}:{}", (root_ / "sweep.jsonl").string(), i + 2);
+    try {
+      replay_line(scheduler, lines_[i], where);
+    } catch (const nlohmann::json::exception& error) {
+      throw input_error("{}: {}", where, error.what());
+    }
   }
 }
 

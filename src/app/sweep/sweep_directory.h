@@ -29,7 +29,7 @@ class SweepDirectory {
   [[nodiscard]] bool is_resumed() const { return !lines_.empty(); }
 
   // Gives what the journal holds to the scheduler. Throws InputError for lines that do not fit.
-  void replay(Scheduler& scheduler);
+  void replay(Scheduler& scheduler) const;
   // Appends to the journal; a line is one write. From any thread. Throws Error.
   void add_result(std::size_t trial, std::size_t rung, const TrialResult& result);
   void add_promotion(std::size_t trial, std::size_t rung);

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/text_table.h"
 
@@ -22,20 +24,27 @@ std::string_view score_name(const TrialResult& result) {
 }
 
 std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& status) {
-  std::vector<std::size_t> best = best_trials(status);
+  std::vector<PointScore> best = best_points(plan, status);
   if (best.empty()) return {};
   best.resize(std::min(best.size(), kBest));
-  std::vector<std::string> head = {"trial"};
-  for (const Setting& setting : plan.trials.front().point)
+  const bool seeds = plan.points.front().size() > 1;
+  std::vector<std::string> head = {seeds ? "trials" : "trial"};
+  for (const Setting& setting : without_seed(plan.trials.front().point))
     head.push_back(setting.option);
-  head.insert(head.end(), {"step", "held-out " + std::string(score_name(status[best[0]].last))});
+  head.insert(head.end(),
+              {"step", fmt::format("held-out {}{}", score_name(status[best[0].best_trial].last),
+                                   seeds ? ", mean" : "")});
+  if (seeds) head.emplace_back("spread");
   Table table(std::move(head));
-  for (const std::size_t trial : best) {
-    std::vector<std::string> row = {fmt::format("{}", trial)};
-    for (const Setting& setting : plan.trials[trial].point)
+  for (const PointScore& each : best) {
+    const std::vector<std::size_t>& trials = plan.points[each.point];
+    std::vector<std::string> row = {fmt::format("{}", trials.front())};
+    if (trials.size() > 1) row[0] += fmt::format("-{}", trials.back());
+    for (const Setting& setting : without_seed(plan.trials[trials.front()].point))
       row.push_back(setting.value);
-    row.push_back(fmt::format("{}", status[trial].last.step));
-    row.push_back(fmt::format("{:.4f}", *status[trial].last.score()));
+    row.push_back(fmt::format("{}", each.step));
+    row.push_back(fmt::format("{:.4f}", each.mean));
+    if (seeds) row.push_back(fmt::format("{:.4f}", each.spread));
     table.add(std::move(row));
   }
   return table.text();
@@ -50,15 +59,29 @@ std::string point_text(const Point& point) {
   return out;
 }
 
-std::vector<std::size_t> best_trials(const std::vector<TrialStatus>& status) {
-  std::vector<std::size_t> out;
-  for (std::size_t i = 0; i < status.size(); ++i)
-    if (status[i].last.score() && status[i].state != TrialState::kDiverged &&
-        status[i].state != TrialState::kFailed)
-      out.push_back(i);
-  std::ranges::stable_sort(out, {}, [&](std::size_t i) {
-    return std::pair(-status[i].last.step, *status[i].last.score());
-  });
+std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<TrialStatus>& status) {
+  std::vector<PointScore> out;
+  for (std::size_t point = 0; point < plan.points.size(); ++point) {
+    const std::vector<std::size_t>& trials = plan.points[point];
+    const std::int64_t step = status[trials.front()].last.step;
+    if (std::ranges::any_of(trials, [&](std::size_t trial) {
+          const TrialStatus& each = status[trial];
+          return !each.last.score() || each.last.step != step;
+        }))
+      continue;
+    const auto score = [&](std::size_t trial) { return *status[trial].last.score(); };
+    const auto count = static_cast<double>(trials.size());
+    PointScore result{
+        .point = point, .step = step, .best_trial = *std::ranges::min_element(trials, {}, score)};
+    for (const std::size_t trial : trials)
+      result.mean += score(trial) / count;
+    for (const std::size_t trial : trials)
+      result.spread += std::pow(score(trial) - result.mean, 2);
+    result.spread = trials.size() > 1 ? std::sqrt(result.spread / (count - 1)) : 0;
+    out.push_back(result);
+  }
+  std::ranges::stable_sort(out, {},
+                           [](const PointScore& each) { return std::pair(-each.step, each.mean); });
   return out;
 }
 

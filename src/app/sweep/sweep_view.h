@@ -35,8 +35,16 @@ class SweepView {
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
-// Trials with a score, best first: by how far they have come, then by their score.
-std::vector<std::size_t> best_trials(const std::vector<TrialStatus>& status);
+// How a point has come out: over all its seeds.
+struct PointScore {
+  std::size_t point = 0;        // in SweepPlan::points
+  std::int64_t step = 0;        // that all have come to
+  double mean = 0, spread = 0;  // standard deviation; 0 with one seed
+  std::size_t best_trial = 0;
+};
+// Best first: by how far they have come, then by their mean. Without those of which a trial has no
+// score.
+std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<TrialStatus>& status);
 
 // "matrix-lr 0.02, seed 3"
 std::string point_text(const Point& point);

@@ -49,6 +49,7 @@ class Planner {
     if (plan_.groups.empty())
       throw InputError("every trial is refused: " + plan_.trials.front().refusal);
     name_what_splits();
+    collect_points();
     rungs();
     return std::move(plan_);
   }
@@ -141,6 +142,19 @@ class Planner {
         plan_.splitting.push_back("--" + axis.option);
   }
 
+  // A refused trial says nothing of its point.
+  void collect_points() {
+    for (std::size_t i = 0; i < plan_.trials.size(); ++i) {
+      if (!plan_.trials[i].config) continue;
+      // Seeds go fastest, so that a point's trials are neighbours.
+      if (!plan_.points.empty() && without_seed(plan_.trials[plan_.points.back().front()].point) ==
+                                       without_seed(plan_.trials[i].point))
+        plan_.points.back().push_back(i);
+      else
+        plan_.points.push_back({i});
+    }
+  }
+
   void rungs() {
     const HalvingOptions& halving = options_.halving;
     if (halving.factor < 2) {
@@ -197,6 +211,11 @@ std::string_view name_of(TrialState state) {
 
 SweepPlan plan_sweep(const SweepOptions& options, const Corpus& corpus) {
   return Planner(options, corpus).run();
+}
+
+Point without_seed(Point point) {
+  std::erase_if(point, [](const Setting& setting) { return setting.option == "seed"; });
+  return point;
 }
 
 std::string train_command(const TrainOptions& options) {

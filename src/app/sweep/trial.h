@@ -59,6 +59,7 @@ struct CaptureGroup {
 struct SweepPlan {
   std::vector<Trial> trials;
   std::vector<CaptureGroup> groups;
+  std::vector<std::vector<std::size_t>> points;  // trials that differ in their seed only
   std::vector<std::string> splitting;  // options that trials differ in and that make groups
   int workers = 1;                     // trials at the same time
   int trials_per_device = 1;           // of them
@@ -68,6 +69,9 @@ struct SweepPlan {
 // Resolves every trial. Throws InputError where nothing could be trained: no devices, data that are
 // too short, halving that has no rungs, every trial refused.
 SweepPlan plan_sweep(const SweepOptions& options, const Corpus& corpus);
+
+// Of a point, without its seed.
+Point without_seed(Point point);
 
 // The `train` command that does what the trial does, for a shell.
 std::string train_command(const TrainOptions& options);

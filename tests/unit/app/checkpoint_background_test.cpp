@@ -45,7 +45,7 @@ class Gate {
 
 // Each rank: a state and a staging; `body(rank, state, staging)`.
 template <class Body>
-void with_ranks(CheckpointSaver& saver, const Body& body, const WatchOptions& watch = {}) {
+void with_ranks(const Body& body, const WatchOptions& watch = {}) {
   DeviceGroup group({.world = kWorld, .watch = watch});
   group.run([&](RankContext& rank) {
     RankState state(rank.rank, kWorld);
@@ -66,7 +66,7 @@ TEST(BackgroundSave, TakesTheValuesOfTheMomentHoweverSlowTheDisk) {
   CheckpointSaver saver(run.path(), kWorld);
   Gate gate;
   saver.on_change([&](std::string_view) { gate.pass(); });
-  with_ranks(saver, [&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
+  with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
     state.fill(7);
     saver.start(rank, {.step = 7}, state.entries(), staging);
     state.fill(8);  // training goes on
@@ -87,7 +87,7 @@ TEST(BackgroundSave, WaitsForTheOneBefore) {
   CheckpointSaver saver(run.path(), kWorld);
   saver.on_change(
       [](std::string_view) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
-  with_ranks(saver, [&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
+  with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
     for (std::int64_t step = 1; step <= 6; ++step) {
       state.fill(static_cast<std::uint64_t>(step));
       if (step % 3 == 0)
@@ -101,6 +101,29 @@ TEST(BackgroundSave, WaitsForTheOneBefore) {
     expect_whole(run.path(), step);
 }
 
+// As trials of a sweep do, each of which has a saver of its own.
+TEST(BackgroundSave, SaversOfSeveralRunsTakeTurnsWithOneStagingMemory) {
+  const TemporaryDirectory runs[4];
+  std::unique_ptr<CheckpointSaver> savers[4];
+  with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      rank.barrier.arrive([&] {
+        savers[i] = std::make_unique<CheckpointSaver>(runs[i].path(), kWorld);
+        savers[i]->on_change(
+            [](std::string_view) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+        if (i >= 2) savers[i - 2].reset();  // whose save has ended, as that of i - 1 has begun
+      });
+      const auto step = static_cast<std::int64_t>(i) + 1;
+      state.fill(static_cast<std::uint64_t>(step));
+      savers[i]->start(rank, {.step = step}, state.entries(), staging);
+      state.fill(99);
+    }
+    savers[3]->wait();
+  });
+  for (std::size_t i = 0; i < 4; ++i)
+    expect_whole(runs[i].path(), static_cast<std::int64_t>(i) + 1);
+}
+
 TEST(BackgroundSave, TellsItsFailureAndTheNextOneSucceeds) {
   const TemporaryDirectory run;
   save_state(run.path(), kWorld, 1, 1);
@@ -109,7 +132,7 @@ TEST(BackgroundSave, TellsItsFailureAndTheNextOneSucceeds) {
   saver.on_change([&](std::string_view change) {
     if (broken && change == "sync a file") throw Error("planted failure");
   });
-  with_ranks(saver, [&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
+  with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
     state.fill(2);
     saver.start(rank, {.step = 2}, state.entries(), staging);
     saver.wait();
@@ -135,7 +158,7 @@ TEST(BackgroundSave, IsFinishedWhenTheRunFails) {
   saver.on_change(
       [](std::string_view) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
   const std::string message = message_of<Error>([&] {
-    with_ranks(saver, [&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
+    with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
       state.fill(4);
       saver.start(rank, {.step = 4}, state.entries(), staging);
       if (rank.rank == 1) throw Error("another failure");
@@ -155,12 +178,11 @@ TEST(BackgroundSave, IsGivenUpWhenTheRunFailsAndTheDiskIsSlow) {
   });
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THROW(
-      with_ranks(saver,
-                 [&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
-                   state.fill(2);
-                   saver.start(rank, {.step = 2}, state.entries(), staging);
-                   throw Error("another failure");
-                 }),
+      with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
+        state.fill(2);
+        saver.start(rank, {.step = 2}, state.entries(), staging);
+        throw Error("another failure");
+      }),
       Error);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(9));
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
@@ -180,7 +202,6 @@ TEST(BackgroundSave, TheWatchdogSeesWhetherTheDiskAnswers) {
     });
     const std::string message = message_of<Error>([&] {
       with_ranks(
-          saver,
           [&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
             state.fill(1);
             rank.progress.enter("the saving of a checkpoint");

@@ -33,7 +33,8 @@ ToyTraining on_device(ToyTraining run) {
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
   run.devices = {.plugin = loaded.plugin,
                  .ranks_per_device = run.world,
-                 .communicator = CommunicatorKind::kPeer};
+                 .communicator = CommunicatorKind::kPeer,
+                 .watch = test::patient_watch()};
   return run;
 }
 ToyCurves device_train(const ToyTraining& run) { return test::train(on_device(run)); }

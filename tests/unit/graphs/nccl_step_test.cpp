@@ -24,7 +24,9 @@ ToyCurves train_over_nccl(ToyTraining run) {
   static const LoadedPlugin loaded = on_gpu() ? load_cuda() : test::load_simt();
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
   if (on_gpu()) run.world = 1;
-  run.devices = {.plugin = loaded.plugin, .communicator = CommunicatorKind::kNccl};
+  run.devices = {.plugin = loaded.plugin,
+                 .communicator = CommunicatorKind::kNccl,
+                 .watch = test::patient_watch()};
   return test::train(run);
 }
 

@@ -26,7 +26,10 @@ using Clock = std::chrono::steady_clock;
 GroupOptions on_peers(int world) {
   const LoadedPlugin loaded = test::load_simt();
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
-  return {.world = world, .plugin = loaded.plugin, .communicator = CommunicatorKind::kPeer};
+  return {.world = world,
+          .plugin = loaded.plugin,
+          .communicator = CommunicatorKind::kPeer,
+          .watch = test::patient_watch()};
 }
 GroupOptions on_host(int world) { return {.world = world}; }
 

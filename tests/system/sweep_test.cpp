@@ -1,0 +1,204 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "system/training_run.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+using test::run_program;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+// Sweeps as a user starts them.
+class Sweep : public Training {
+ protected:
+  [[nodiscard]] std::string sweep(const std::string& out, const std::string& more) const {
+    std::string command = options(out, more + " --eval-every -1");
+    return "sweep" + command.substr(command.find(' '));
+  }
+  // Rows of sweep.csv, without the columns of time.
+  [[nodiscard]] std::vector<std::vector<std::string>> rows(const std::string& out) const {
+    std::istringstream file(test::read_file(path(out) / "sweep.csv"));
+    std::vector<std::vector<std::string>> table;
+    std::ptrdiff_t seconds = 0;
+    for (std::string line; std::getline(file, line);) {
+      std::vector<std::string>& row = table.emplace_back();
+      std::istringstream fields(line);
+      for (std::string field; std::getline(fields, field, ',');)
+        row.push_back(field);
+      if (table.size() == 1) seconds = std::ranges::find(row, "seconds") - row.begin();
+      row.erase(row.begin() + seconds);
+    }
+    return table;
+  }
+  [[nodiscard]] std::string trial(const std::string& out, int number) const {
+    return out + "/trials/000" + std::to_string(number);
+  }
+};
+
+// Each is another trial than the one that the device trained before it.
+TEST_F(Sweep, ATrialIsBitwiseTheSameTrainCommand) {
+  const Outcome outcome =
+      run_program(sweep("sweep", "--matrix-lr 0.1,0.3 --seed 1,2 --weight-decay 0.1 --devices 2"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("captures: 2;"));
+  for (int i = 0; i < 4; ++i) {
+    const std::string same = "same" + std::to_string(i);
+    const Outcome alone =
+        run_program("train --config " + (path(trial("sweep", i)) / "config.toml").string() +
+                    " --out " + path(same).string());
+    ASSERT_EQ(alone.code, 0) << alone.err;
+    EXPECT_EQ(losses(trial("sweep", i)), losses(same));
+    EXPECT_EQ(tensors(trial("sweep", i), 20), tensors(same, 20)) << "trial " << i;
+    const Outcome eval = run_program("eval --eval-tokens 640 --devices 1 " + path(same).string());
+    EXPECT_EQ(eval.code, 0) << eval.err;
+  }
+  EXPECT_NE(losses(trial("sweep", 0)), losses(trial("sweep", 1)));
+  EXPECT_NE(losses(trial("sweep", 0)), losses(trial("sweep", 2)));
+}
+
+TEST_F(Sweep, CapturesOncePerDeviceAndGroup) {
+  const Outcome outcome =
+      run_program(sweep("sweep", "--depth 1,2 --matrix-lr 0.1,0.2,0.3 --num-iterations 3"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("captures: at most 2 on each of 2 devices: --depth is part of "
+                                     "the captured step"));
+  // Each device has a group of its own, and the one that is through first may help the other.
+  EXPECT_THAT(outcome.out, testing::ContainsRegex("captures: [23];"));
+  EXPECT_THAT(rows("sweep"), SizeIs(7));
+}
+
+TEST_F(Sweep, TwoDevicesPerTrialAreTwoRanks) {
+  const Outcome outcome =
+      run_program(sweep("sweep", "--devices-per-trial 2 --matrix-lr 0.1,0.2 --num-iterations 4"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("captures: 1;"));
+  train("same", "--devices 2 --matrix-lr 0.2 --num-iterations 4");
+  EXPECT_EQ(tensors(trial("sweep", 1), 4), tensors("same", 4));
+}
+
+// The plug-in's other half is executed as well: see tests/stand_ins.
+TEST_F(Sweep, ADeviceReplaysTheGraphOfTheTrialBefore) {
+  const std::string simt = "MUO_CUDA_PLUGIN=muograph_simt";
+  const std::string more =
+      "--num-iterations 3 --total-batch-size 128 --backend cuda --devices 1 --dtype fp32 ";
+  const Outcome outcome = run_program(sweep("sweep", more + "--matrix-lr 0.1,0.3"), simt);
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("captures: 1;"));
+  const Outcome alone =
+      run_program(options("same", more + "--matrix-lr 0.3 --eval-every -1"), simt);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(tensors(trial("sweep", 1), 3), tensors("same", 3));
+}
+
+TEST_F(Sweep, KilledAndResumedItComesToTheSameTable) {
+  for (const std::string mode : {"off", "on"}) {
+    const std::string more =
+        "--matrix-lr log:0.05..0.5 --seed 1,2 --trials 12 --halving 3 --min-steps 4 --devices 1 "
+        "--num-iterations 36 --resume auto --asynchronous " +
+        mode;
+    const std::string whole = "whole_" + mode, killed = "killed_" + mode;
+    const Outcome want = run_program(sweep(whole, more));
+    ASSERT_EQ(want.code, 0) << want.err;
+    int kills = 0;
+    for (;; ++kills) {
+      const std::string delay = std::to_string(150 + 61 * kills % 400);
+      const Outcome outcome = run_program(
+          sweep(killed, more) +
+          (kills < 8 ? " & pid=$!; sleep 0." + delay + "; kill -KILL $pid; wait $pid" : ""));
+      ASSERT_TRUE(outcome.code == 137 || outcome.code == 0) << outcome.code << outcome.err;
+      if (outcome.code == 0) break;
+    }
+    EXPECT_EQ(rows(killed), rows(whole)) << mode;
+    EXPECT_THAT(rows(whole), SizeIs(13));
+    // Ended, it does nothing more.
+    const Outcome again = run_program("sweep --resume " + path(killed).string());
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("captures: 0;"));
+  }
+}
+
+TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
+  const std::string more = "--matrix-lr 0.1,0.3 --num-iterations 4000 --devices 1 ";
+  const std::string first = path(trial("sweep", 0)).string();
+  const Outcome stopped =
+      run_program(sweep("sweep", more) + " & pid=$!; while ! grep -q '\"step\":20,' " + first +
+                  "/metrics.jsonl 2>/dev/null; do sleep 0.01; done; kill -INT $pid; wait $pid");
+  EXPECT_EQ(stopped.code, 130) << stopped.err << stopped.out;
+  EXPECT_THAT(stopped.out, HasSubstr("stopped: muograph sweep --resume"));
+  const std::vector<FoundCheckpoint> saved = find_checkpoints(first);
+  ASSERT_THAT(saved, SizeIs(1));
+  EXPECT_GT(saved[0].step, 20);
+  EXPECT_LT(saved[0].step, 4000);
+  EXPECT_FALSE(fs::exists(path(trial("sweep", 1)) / "checkpoints/step_00000000"));
+}
+
+TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {
+  // A threshold that many steps pass, once there are enough to compare with.
+  const Outcome outcome =
+      run_program(sweep("sweep",
+                        "--n-head 2,5 --outlier-deviations 8,0.5 --on-outlier skip "
+                        "--max-skipped 2 --num-iterations 160 --matrix-lr 0.02"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  const auto table = rows("sweep");
+  ASSERT_THAT(table, SizeIs(5));
+  std::vector<std::string> states;
+  for (std::size_t i = 1; i < table.size(); ++i)
+    states.push_back(table[i][1]);
+  EXPECT_THAT(states, ElementsAre("done", "diverged", "refused", "refused"));
+  EXPECT_THAT(test::read_file(path("sweep") / "sweep.csv"),
+              AllOf(HasSubstr("updates skipped"), HasSubstr("does not divide into --n-head 5")));
+  const Outcome none = run_program(sweep("none", "--n-head 5,7"));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("every trial is refused: --n-embd 32 does not divide"));
+  EXPECT_FALSE(fs::exists(path("none")));
+}
+
+// A limit on the size of a file stands for a disk that is full.
+TEST_F(Sweep, ATrialThatCannotBeSavedIsARowAndTheOthersAreTrained) {
+  const Outcome outcome =
+      run_program(sweep("sweep", "--n-embd 32,256 --n-head 2 --num-iterations 2 --devices 1"),
+                  "ulimit -f 800;");
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  const auto table = rows("sweep");
+  ASSERT_THAT(table, SizeIs(3));
+  EXPECT_EQ(table[1][1], "done");
+  EXPECT_EQ(table[2][1], "failed");
+  EXPECT_THAT(test::read_file(path("sweep") / "sweep.csv"), HasSubstr("not saved"));
+}
+
+TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
+  ASSERT_EQ(run_program(sweep("sweep", "--matrix-lr 0.1,0.2 --num-iterations 2")).code, 0);
+  const auto error = [&](const std::string& more) {
+    const Outcome outcome = run_program(sweep("sweep", more));
+    EXPECT_EQ(outcome.code, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(error("--matrix-lr 0.1,0.2 --num-iterations 2"), HasSubstr("holds a sweep already"));
+  EXPECT_THAT(error("--matrix-lr 0.1,0.3 --num-iterations 2 --resume auto"),
+              HasSubstr("has matrix-lr 0.1,0.2, now 0.1,0.3"));
+  // The file that --resume reads is changed.
+  const fs::path file = path("sweep") / "sweep.toml";
+  std::string text = test::read_file(file);
+  const std::string line = "num-iterations = 2";
+  ASSERT_NE(text.find(line), std::string::npos);
+  test::write_file(file, text.replace(text.find(line), line.size(), "num-iterations = 3"));
+  const Outcome changed = run_program("sweep --resume " + path("sweep").string());
+  EXPECT_EQ(changed.code, 2);
+  EXPECT_THAT(changed.err, HasSubstr("has num-iterations 2, now 3"));
+}
+
+}  // namespace
+}  // namespace muo

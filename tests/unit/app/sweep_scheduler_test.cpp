@@ -1,0 +1,235 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "app/sweep/scheduler.h"
+
+namespace muo {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr std::int64_t kSteps = 270;
+
+// Trials without anything to train: `per_point` seeds at each point, by turns in so many groups.
+SweepPlan plan_of(std::size_t trials, std::size_t per_point, std::vector<std::int64_t> rungs,
+                  std::size_t groups = 1) {
+  SweepPlan plan;
+  plan.rungs = std::move(rungs);
+  plan.groups.resize(groups);
+  for (std::size_t i = 0; i < trials; ++i) {
+    Trial& trial = plan.trials.emplace_back();
+    trial.config.emplace();
+    trial.config->hyper.iterations = kSteps;
+    trial.group = i / per_point % groups;
+    plan.groups[trial.group].trials.push_back(i);
+    if (i % per_point == 0) plan.points.emplace_back();
+    plan.points.back().push_back(i);
+  }
+  return plan;
+}
+
+// What a trial comes to by a step, made up; some diverge.
+TrialResult result_of(const Scheduler::Stretch& stretch, std::uint64_t seed) {
+  std::mt19937_64 random(seed * 1000003 + stretch.trial * 1009 + stretch.rung);
+  TrialResult result{.state = stretch.until < kSteps ? TrialState::kPaused : TrialState::kDone,
+                     .step = stretch.until};
+  if (random() % 8 == 0) {
+    result.state = TrialState::kDiverged;
+  } else {
+    result.val_loss = static_cast<double>(random() % 1000);
+  }
+  return result;
+}
+
+struct Event {
+  bool promotion = false;
+  std::size_t trial = 0, rung = 0;
+  TrialResult result = {};
+};
+
+// Runs the sweep on `devices` that end their stretches in a random order, until `most` results.
+std::vector<Event> run_sweep(Scheduler& scheduler, std::vector<Event>& events, int devices,
+                             std::uint64_t seed, std::size_t most = 1000000) {
+  std::mt19937_64 random(seed);
+  std::vector<Scheduler::Stretch> running;
+  for (std::size_t results = 0; results < most;) {
+    while (std::ssize(running) < devices) {
+      bool stop = false;
+      // On one thread: never wait.
+      const auto next = scheduler.next_trial(0, [&] { stop = true, scheduler.stop(); });
+      if (stop) ADD_FAILURE() << "it would wait";
+      if (!next) break;
+      running.push_back(*next);
+      if (random() % 2 == 0) break;
+    }
+    if (running.empty()) break;
+    const std::size_t pick = random() % running.size();
+    const Scheduler::Stretch stretch = running[pick];
+    running.erase(running.begin() + static_cast<std::ptrdiff_t>(pick));
+    const TrialResult result = result_of(stretch, 99);
+    events.push_back({false, stretch.trial, stretch.rung, result});
+    scheduler.finish(stretch, result);
+    ++results;
+  }
+  for (const Scheduler::Stretch& stretch : running)
+    scheduler.give_back(stretch);
+  return events;
+}
+
+Scheduler::Promoted keep(std::vector<Event>& events) {
+  return [&events](std::size_t trial, std::size_t rung) { events.push_back({true, trial, rung}); };
+}
+
+std::vector<std::string> states(const Scheduler& scheduler) {
+  std::vector<std::string> out;
+  for (const TrialStatus& status : scheduler.status())
+    out.push_back(std::string(name_of(status.state)) + std::to_string(status.rung));
+  return out;
+}
+
+// One device: nothing ever has to wait for another.
+TEST(SweepScheduler, HalvesAsTheDefinitionSays) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const SweepPlan plan = plan_of(27, 1, {10, 30, 90, kSteps});
+    std::vector<Event> events;
+    Scheduler scheduler(plan, {.factor = 3}, keep(events));
+    run_sweep(scheduler, events, 1, seed);
+    // By hand: who has come to each rung, sorted by score.
+    std::vector<std::size_t> here(27);
+    for (std::size_t i = 0; i < 27; ++i)
+      here[i] = i;
+    std::set<std::size_t> done;
+    for (std::size_t rung = 0; rung < 4; ++rung) {
+      std::vector<std::pair<double, std::size_t>> scores;
+      for (const std::size_t trial : here) {
+        const TrialResult r = result_of({trial, rung, plan.rungs[rung]}, 99);
+        scores.emplace_back(r.val_loss.value_or(INFINITY), trial);
+      }
+      std::ranges::sort(scores);
+      const std::size_t keep_count = std::max<std::size_t>(1, here.size() / 3);
+      here.clear();
+      for (std::size_t i = 0; i < scores.size(); ++i) {
+        const auto [score, trial] = scores[i];
+        if (rung == 3 && std::isfinite(score)) done.insert(trial);
+        if (i < keep_count && std::isfinite(score)) here.push_back(trial);
+      }
+    }
+    const std::vector<TrialStatus> status = scheduler.status();
+    for (std::size_t i = 0; i < 27; ++i) {
+      EXPECT_EQ(status[i].state == TrialState::kDone, done.contains(i)) << i;
+      EXPECT_NE(status[i].state, TrialState::kPaused) << i;
+      EXPECT_NE(status[i].state, TrialState::kWaiting) << i;
+    }
+    EXPECT_EQ(scheduler.steps_left(), 0);
+  }
+}
+
+TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeedsWhichGoOnTogether) {
+  const SweepPlan plan = plan_of(6, 2, {10, kSteps});
+  Scheduler scheduler(plan, {.factor = 3});
+  // Point 1 has the best trial, point 2 the best mean.
+  const std::vector<double> scores = {5, 5, 0, 9, 4, 4};
+  for (const double score : scores) {
+    const auto next = scheduler.next_trial(0, [] {});
+    scheduler.finish(*next, {.state = TrialState::kPaused, .step = 10, .val_loss = score});
+  }
+  EXPECT_THAT(states(scheduler),
+              ElementsAre("stopped0", "stopped0", "stopped0", "stopped0", "waiting1", "waiting1"));
+  EXPECT_EQ(scheduler.steps_left(), 2 * (kSteps - 10));
+}
+
+TEST(SweepScheduler, AsynchronouslyNeverMoreThanTheShareGoesOnAndAtLeastOneToTheEnd) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const SweepPlan plan = plan_of(20, 1, {10, 30, 90, kSteps});
+    std::vector<Event> events;
+    Scheduler scheduler(plan, {.factor = 3, .asynchronous = true}, keep(events));
+    run_sweep(scheduler, events, 1, seed);
+    std::vector<std::size_t> entered(4, 0), gone(4, 0);
+    std::vector<double> scores(20, INFINITY);
+    for (const Event& event : events) {
+      if (!event.promotion) {
+        ++entered[event.rung];
+        scores[event.trial] = event.result.val_loss.value_or(INFINITY);
+        continue;
+      }
+      const std::size_t from = event.rung - 1;
+      ++gone[from];
+      EXPECT_TRUE(gone[from] <= entered[from] / 3 || gone[from] == 1);
+      EXPECT_TRUE(std::isfinite(scores[event.trial]));
+    }
+    EXPECT_EQ(entered[0], 20U);
+    const std::vector<TrialStatus> status = scheduler.status();
+    for (const TrialStatus& each : status)
+      EXPECT_TRUE(each.state == TrialState::kDone || each.state == TrialState::kStopped ||
+                  each.state == TrialState::kDiverged)
+          << name_of(each.state);
+    EXPECT_GE(gone[0], 1U);
+    EXPECT_EQ(entered[3], gone[2]);
+  }
+}
+
+// From the journal of a sweep that was cut anywhere another process comes to the same end.
+TEST(SweepScheduler, AJournalCutAnywhereLeadsToTheSameEnd) {
+  for (const bool asynchronous : {false, true})
+    for (std::size_t cut = 0; cut < 40; ++cut) {
+      const SweepPlan plan = plan_of(18, 2, {10, 30, kSteps});
+      const Scheduler::Options options{.factor = 3, .asynchronous = asynchronous};
+      std::vector<Event> whole;
+      Scheduler first(plan, options, keep(whole));
+      run_sweep(first, whole, 1, 1);
+      std::vector<Event> events(
+          whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(std::min(cut, whole.size())));
+      const std::vector<Event> journal = events;
+      Scheduler second(plan, options, keep(events));
+      for (const Event& event : journal)
+        if (event.promotion)
+          second.replay_promotion(event.trial, event.rung);
+        else
+          second.replay_result(event.trial, event.result);
+      EXPECT_EQ(events.size(), journal.size()) << "a replay decides nothing anew";
+      run_sweep(second, events, 1, 1);
+      EXPECT_EQ(states(second), states(first)) << "cut at " << cut;
+    }
+}
+
+TEST(SweepScheduler, DevicesTakeGroupsOfTheirOwnAndEachGroupIsEnteredOnce) {
+  const SweepPlan plan = plan_of(12, 1, {}, 3);
+  Scheduler scheduler(plan, {});
+  EXPECT_EQ(scheduler.next_group(), 0U);
+  EXPECT_EQ(scheduler.next_group(), 1U);
+  EXPECT_EQ(scheduler.next_group(), 2U);
+  for (std::size_t group = 0; group < 3; ++group) {
+    int trained = 0;
+    while (const auto next = scheduler.next_trial(group, [] {})) {
+      EXPECT_EQ(plan.trials[next->trial].group, group);
+      EXPECT_EQ(next->until, kSteps);
+      scheduler.finish(*next, {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0});
+      ++trained;
+    }
+    EXPECT_EQ(trained, 4);
+    scheduler.leave_group(group);
+  }
+  EXPECT_FALSE(scheduler.next_group());
+}
+
+TEST(SweepScheduler, AStoppedTrialWaitsAgainAndAFailedOneIsTriedAgainWithoutHalving) {
+  const SweepPlan plan = plan_of(2, 1, {});
+  Scheduler scheduler(plan, {});
+  scheduler.replay_result(0, {.state = TrialState::kFailed});
+  const auto next = scheduler.next_trial(0, [] {});
+  EXPECT_EQ(next->trial, 0U);
+  scheduler.give_back(*next);
+  EXPECT_THAT(states(scheduler), ElementsAre("waiting0", "waiting0"));
+  scheduler.stop();
+  EXPECT_FALSE(scheduler.next_trial(0, [] {}));
+  EXPECT_FALSE(scheduler.next_group());
+}
+
+}  // namespace
+}  // namespace muo
