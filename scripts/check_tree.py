@@ -20,7 +20,7 @@ SOURCES = re.compile(  # of tests, that CMake and scripts/fuzz.sh name
     r"tests/(support|emulator|stand_ins)/|tests/fuzz/(targets|fuzzer)\.cpp|tests/system/nvtx_recorder\.cpp|"
     r"tests/unit/(cuda/fake_driver|kernels/simd_results)\.cpp")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
-COMMANDS = ("train", "eval", "sample", "plan", "doctor", "checkpoint import",
+COMMANDS = ("train", "sweep", "eval", "sample", "plan", "doctor", "checkpoint import",
             "checkpoint export")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # A document and headings of it, by its path from the root, or as a link of another document.
