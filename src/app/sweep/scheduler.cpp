@@ -13,7 +13,7 @@ Scheduler::Scheduler(const SweepPlan& plan, const Options& options, Promoted pro
       options_(options),
       promoted_(std::move(promoted)),
       trials_(plan.trials.size()),
-      serving_(plan.groups.size(), 0) {
+      devices_(plan.groups.size()) {
   for (std::size_t i = 0; i < trials_.size(); ++i)
     if (!plan.trials[i].config) {
       trials_[i].state = TrialState::kRefused;
@@ -50,21 +50,33 @@ std::optional<std::size_t> Scheduler::next_group() {
     if (stopped_) return std::nullopt;
     decide();
     std::optional<std::size_t> best;
-    double most = 0;
-    for (std::size_t group = 0; group < serving_.size(); ++group) {
-      const auto waiting = static_cast<double>(waiting_in(group));
-      const double per_device = serving_[group] == 0
-                                    ? std::numeric_limits<double>::max() * (waiting > 0 ? 1 : 0)
-                                    : waiting / (serving_[group] + 1);
-      if (per_device > most) best = group, most = per_device;
+    for (std::size_t group = 0; group < devices_.size(); ++group) {
+      if (unclaimed(group) == 0) continue;
+      const auto key = [&](std::size_t g) {
+        return std::pair(devices_[g].capturing + devices_[g].training > 0 ? 1 : 0,
+                         -static_cast<std::ptrdiff_t>(unclaimed(g)));
+      };
+      if (!best || key(group) < key(*best)) best = group;
     }
     if (best) {
-      ++serving_[*best];
+      ++devices_[*best].capturing;
       return best;
     }
-    if (!any(TrialState::kRunning)) return std::nullopt;
+    if (!any(TrialState::kRunning) && !any(TrialState::kWaiting)) return std::nullopt;
     changed_.wait(lock);
   }
+}
+
+void Scheduler::captured(std::size_t group) {
+  const std::lock_guard lock(mutex_);
+  --devices_[group].capturing;
+  ++devices_[group].training;
+}
+
+void Scheduler::leave_group(std::size_t group, bool has_captured) {
+  const std::lock_guard lock(mutex_);
+  --(has_captured ? devices_[group].training : devices_[group].capturing);
+  changed_.notify_all();
 }
 
 std::optional<Scheduler::Stretch> Scheduler::next_trial(std::size_t group,
@@ -76,21 +88,16 @@ std::optional<Scheduler::Stretch> Scheduler::next_trial(std::size_t group,
     if (const auto trial = first_waiting(group)) {
       TrialStatus& status = trials_[*trial];
       status.state = TrialState::kRunning;
-      changed_.notify_all();
       return Stretch{.trial = *trial, .rung = status.rung, .until = step_of(*trial, status.rung)};
     }
-    if (any(TrialState::kWaiting) || !any(TrialState::kRunning)) return std::nullopt;
+    for (std::size_t other = 0; other < devices_.size(); ++other)
+      if (unclaimed(other) > 0) return std::nullopt;
+    if (!any(TrialState::kRunning) && !any(TrialState::kWaiting)) return std::nullopt;
     changed_.wait_for(lock, std::chrono::milliseconds(50));
     lock.unlock();
     waiting();
     lock.lock();
   }
-}
-
-void Scheduler::leave_group(std::size_t group) {
-  const std::lock_guard lock(mutex_);
-  --serving_[group];
-  changed_.notify_all();
 }
 
 void Scheduler::finish(const Stretch& stretch, const TrialResult& result) {
@@ -162,25 +169,26 @@ void Scheduler::promote_point(std::size_t point, std::size_t rung) {
 }
 
 std::vector<Scheduler::PointAt> Scheduler::points_at(std::size_t rung) const {
-  constexpr double kNone = std::numeric_limits<double>::infinity();
   std::vector<PointAt> out;
   for (std::size_t i = 0; i < plan_.points.size(); ++i) {
     PointAt at{.score = 0, .point = i};
     bool complete = true;
     for (const std::size_t trial : plan_.points[i]) {
       const TrialStatus& status = trials_[trial];
-      at.has_gone = at.has_gone || status.rung > rung;
-      complete = complete && status.rung >= rung &&
-                 (status.rung > rung ||
-                  (status.state != TrialState::kWaiting && status.state != TrialState::kRunning));
-      const bool counts = status.state == TrialState::kPaused && status.rung == rung;
-      at.score += counts ? status.last.score().value_or(kNone) : kNone;
+      const bool gone = status.rung > rung;
+      const bool busy =
+          status.state == TrialState::kWaiting || status.state == TrialState::kRunning;
+      at.has_gone = at.has_gone || gone;
+      complete = complete && (gone || (status.rung == rung && !busy));
+      const auto score = status.last.score();
+      // A point whose trials have not all come here well is never among the best.
+      if (!gone && status.state == TrialState::kPaused && score)
+        at.score += *score / static_cast<double>(plan_.points[i].size());
+      else
+        at.score = std::numeric_limits<double>::infinity();
     }
-    // Such a point is done for when one of its trials has ended badly.
     if (complete) out.push_back(at);
   }
-  for (PointAt& at : out)
-    at.score /= static_cast<double>(plan_.points[at.point].size());
   std::ranges::stable_sort(out, {}, &PointAt::score);
   return out;
 }
@@ -246,10 +254,12 @@ std::optional<std::size_t> Scheduler::first_waiting(std::size_t group) const {
   return best;
 }
 
-std::size_t Scheduler::waiting_in(std::size_t group) const {
-  return static_cast<std::size_t>(std::ranges::count_if(
+// Trials that wait, but for one for each device that is about to ask.
+std::size_t Scheduler::unclaimed(std::size_t group) const {
+  const auto waiting = static_cast<std::size_t>(std::ranges::count_if(
       plan_.groups[group].trials,
       [&](std::size_t trial) { return trials_[trial].state == TrialState::kWaiting; }));
+  return waiting - std::min(waiting, devices_[group].capturing);
 }
 
 }  // namespace muo

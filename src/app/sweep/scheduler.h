@@ -50,14 +50,16 @@ class Scheduler {
     std::size_t rung = 0;
     std::int64_t until = 0;
   };
-  // The group to capture next, when there is a trial of it that waits; blocks until then. Groups
-  // that no device serves go first. Empty: nothing is left to do, or stop() was called.
+  // The group to capture next, when there is a trial of it for one more device; blocks until then.
+  // Groups that no device serves go first. Empty: nothing is left to do, or stop() was called.
   [[nodiscard]] std::optional<std::size_t> next_group();
+  void captured(std::size_t group);
+  void leave_group(std::size_t group, bool has_captured);
   // A trial of the group for a device that has captured it. `waiting` is called every so often
-  // while there is none and may be one. Empty: leave the group, as others wait or all is done.
+  // while there is none and may be one. Empty: leave the group, as others need the device or all is
+  // done.
   [[nodiscard]] std::optional<Stretch> next_trial(std::size_t group,
                                                   const std::function<void()>& waiting);
-  void leave_group(std::size_t group);
   // The stretch has ended.
   void finish(const Stretch& stretch, const TrialResult& result);
   // It has not: the trial waits again.
@@ -86,7 +88,7 @@ class Scheduler {
   [[nodiscard]] std::vector<PointAt> points_at(std::size_t rung) const;
   [[nodiscard]] bool any(TrialState state) const;
   [[nodiscard]] std::optional<std::size_t> first_waiting(std::size_t group) const;
-  [[nodiscard]] std::size_t waiting_in(std::size_t group) const;
+  [[nodiscard]] std::size_t unclaimed(std::size_t group) const;
 
   const SweepPlan& plan_;
   const Options options_;
@@ -94,7 +96,10 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<TrialStatus> trials_;
-  std::vector<int> serving_;  // devices, by group
+  struct Devices {
+    std::size_t capturing = 0, training = 0;
+  };
+  std::vector<Devices> devices_;  // by group
   bool stopped_ = false;
   bool replaying_ = false;
 };

@@ -96,7 +96,7 @@ class AxisParser {
     set_option(*std::ranges::find(rows, row_.name, &OptionRow::name), values, where_);
   }
 
-  double end_of_range(std::string_view number, std::string_view text) const {
+  [[nodiscard]] double end_of_range(std::string_view number, std::string_view text) const {
     double value = 0;
     const char* const end = number.data() + number.size();
     const auto [stop, error] = std::from_chars(number.data(), end, value);
@@ -206,7 +206,7 @@ std::vector<Point> choose_points(std::span<const Axis> axes, std::optional<std::
   const auto is_of_seeds = [](const Axis* axis) {
     return axis->option == kSeed && axis->is_finite();
   };
-  std::ranges::stable_partition(order, std::not_fn(is_of_seeds));
+  std::stable_partition(order.begin(), order.end(), std::not_fn(is_of_seeds));
   const Axis* const seeds = order.empty() || !is_of_seeds(order.back()) ? nullptr : order.back();
   const auto per_point = seeds == nullptr ? 1 : std::ssize(seeds->values);
   if (seeds != nullptr) order.pop_back();

@@ -25,14 +25,12 @@ SweepRun::SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& 
 
 void SweepRun::work(int index) {
   Worker& worker = workers_[static_cast<std::size_t>(index)];
-  while (const auto group = scheduler_.next_group()) {
-    serve(worker, index, *group);
-    scheduler_.leave_group(*group);
-  }
+  while (const auto group = scheduler_.next_group())
+    scheduler_.leave_group(*group, serve(worker, index, *group));
 }
 
-// Captures the group's step, then trains its trials, one after another.
-void SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
+// Captures the group's step, then trains its trials, one after another. Whether it could capture.
+bool SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
   const CaptureGroup& group = plan_.groups[group_index];
   GroupOptions devices = group.config.group;
   devices.first_device = index / plan_.trials_per_device * devices.world / devices.ranks_per_device;
@@ -42,13 +40,18 @@ void SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
   devices.watch.before_exit = [&worker] {
     if (worker.current) worker.current->flush();
   };
+  std::atomic<bool> has_captured = false;
   try {
     DeviceGroup ranks(devices);
     ranks.run([&](RankContext& rank) {
       CapturedRank captured(rank, group.config, group.params, group.plan, trials_.corpus,
                             trials_.saves_in_background);
       captured.capture(trials_.corpus);
-      if (rank.rank == 0) ++captures_;
+      if (rank.rank == 0) {
+        ++captures_;
+        has_captured = true;
+        scheduler_.captured(group_index);
+      }
       for (;;) {
         rank.barrier.arrive([&] { take_next(worker, group_index); }, "the next trial");
         if (!worker.current) return;
@@ -59,6 +62,7 @@ void SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
     fail_current(worker, group_index, error.what());
   }
   await_recorded(worker);
+  return has_captured;
 }
 
 // Where the ranks meet: the last to come calls it.

@@ -38,7 +38,7 @@ class SweepRun {
     std::unique_ptr<TrialRun> current;
     std::vector<std::unique_ptr<TrialRun>> ended;  // not to be freed before it is recorded
   };
-  void serve(Worker& worker, int index, std::size_t group);
+  bool serve(Worker& worker, int index, std::size_t group);
   void take_next(Worker& worker, std::size_t group);
   void end_current(Worker& worker);
   void fail_current(Worker& worker, std::size_t group, const std::string& why);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "app/sweep/scheduler.h"
@@ -205,17 +206,36 @@ TEST(SweepScheduler, DevicesTakeGroupsOfTheirOwnAndEachGroupIsEnteredOnce) {
   EXPECT_EQ(scheduler.next_group(), 1U);
   EXPECT_EQ(scheduler.next_group(), 2U);
   for (std::size_t group = 0; group < 3; ++group) {
+    scheduler.captured(group);
     int trained = 0;
-    while (const auto next = scheduler.next_trial(group, [] {})) {
+    while (const auto next = scheduler.next_trial(group, [&] { scheduler.stop(); })) {
       EXPECT_EQ(plan.trials[next->trial].group, group);
       EXPECT_EQ(next->until, kSteps);
       scheduler.finish(*next, {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0});
       ++trained;
     }
     EXPECT_EQ(trained, 4);
-    scheduler.leave_group(group);
+    scheduler.leave_group(group, /*has_captured=*/true);
   }
   EXPECT_FALSE(scheduler.next_group());
+}
+
+// Two trials and three devices: the third one waits, and then there is nothing for it to do.
+TEST(SweepScheduler, NoDeviceCapturesForATrialThatAnotherIsAboutToTake) {
+  const SweepPlan plan = plan_of(2, 1, {});
+  Scheduler scheduler(plan, {});
+  EXPECT_EQ(scheduler.next_group(), 0U);
+  EXPECT_EQ(scheduler.next_group(), 0U);
+  std::optional<std::size_t> third = 7;
+  std::thread device([&] { third = scheduler.next_group(); });
+  for (int i = 0; i < 2; ++i) {
+    scheduler.captured(0);
+    const auto next = scheduler.next_trial(0, [] {});
+    ASSERT_TRUE(next);
+    scheduler.finish(*next, {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0});
+  }
+  device.join();
+  EXPECT_FALSE(third);
 }
 
 TEST(SweepScheduler, AStoppedTrialWaitsAgainAndAFailedOneIsTriedAgainWithoutHalving) {
