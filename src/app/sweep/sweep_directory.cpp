@@ -105,39 +105,39 @@ std::string field(std::optional<double> number) { return number ? fmt::format("{
 SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& plan,
                                const std::string& data)
     : root_(find_sweep_directory(options.train.run)) {
-  const std::string header = header_of(options, data);
-  const bool exists = holds_sweep(root_);
-  if (!exists) create(options);
+  std::error_code error;
+  fs::create_directories(root_ / "trials", error);
+  if (error) throw input_error("--out {}: cannot make it: {}", root_.string(), error.message());
   lock_ = lock_run_directory({root_, {}});
+  const std::string header = header_of(options, data);
   const fs::path file = root_ / "sweep.jsonl";
-  if (exists) resume(header);
+  const bool resumes = holds_sweep(root_);
+  if (resumes) resume(header);
   journal_ = FileDescriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!journal_) fail_to_write(file, errno);
-  if (!exists) {
-    append(header);
-    for (std::size_t i = 0; i < plan.trials.size(); ++i) {
-      Json settings = Json::object();
-      for (const Setting& setting : plan.trials[i].point)
-        settings[setting.option] = setting.value;
-      append(Json{{"kind", "trial"}, {"trial", i}, {"options", settings}}.dump());
-    }
-  }
+  if (!resumes) begin(options, plan, header);
 }
 
 fs::path SweepDirectory::trial(std::size_t number) const {
   return root_ / "trials" / fmt::format("{:04}", number);
 }
 
-void SweepDirectory::create(const SweepOptions& options) {
-  std::error_code error;
-  fs::create_directories(root_ / "trials", error);
-  if (error) throw input_error("--out {}: cannot make it: {}", root_.string(), error.message());
+void SweepDirectory::begin(const SweepOptions& options, const SweepPlan& plan,
+                           const std::string& header) {
   std::ofstream out(root_ / "sweep.toml", std::ios::trunc);
   out << sweep_toml(options);
   out.close();
   if (!out)
     throw input_error("--out {}: cannot write sweep.toml: {}", root_.string(),
                       std::generic_category().message(errno));
+  std::string lines = header;
+  for (std::size_t i = 0; i < plan.trials.size(); ++i) {
+    Json settings = Json::object();
+    for (const Setting& setting : plan.trials[i].point)
+      settings[setting.option] = setting.value;
+    lines += '\n' + Json{{"kind", "trial"}, {"trial", i}, {"options", settings}}.dump();
+  }
+  append(lines);
 }
 
 void SweepDirectory::resume(const std::string& header) {

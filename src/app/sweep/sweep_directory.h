@@ -30,14 +30,14 @@ class SweepDirectory {
 
   // Gives what the journal holds to the scheduler. Throws InputError for lines that do not fit.
   void replay(Scheduler& scheduler) const;
-  // Appends to the journal; a line is one write. From any thread. Throws Error.
+  // Appends to the journal; each call is one write. From any thread. Throws Error.
   void add_result(std::size_t trial, std::size_t rung, const TrialResult& result);
   void add_promotion(std::size_t trial, std::size_t rung);
   // Writes sweep.csv anew, as a whole or not at all.
   void write_table(const SweepPlan& plan, const std::vector<TrialStatus>& status) const;
 
  private:
-  void create(const SweepOptions& options);
+  void begin(const SweepOptions& options, const SweepPlan& plan, const std::string& header);
   void resume(const std::string& header);
   void append(const std::string& line);
 

@@ -10,7 +10,7 @@ constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
 
 }  // namespace
 
-CapturedRank::CapturedRank(RankContext& context, const RunConfig& config,
+CapturedRank::CapturedRank(RankContext& own, const RunConfig& config,
                            const std::vector<ParamSpec>& all_params, const ShardingPlan& sharding,
                            const Corpus& corpus, bool saves_in_background)
     : rank(context),

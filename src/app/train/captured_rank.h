@@ -18,8 +18,8 @@ namespace muo {
 class CapturedRank {
  public:
   // Everything given must outlive it. `saves_in_background`: whether there is staging memory.
-  CapturedRank(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
-               const ShardingPlan& plan, const Corpus& corpus, bool saves_in_background);
+  CapturedRank(RankContext& own, const RunConfig& config, const std::vector<ParamSpec>& all_params,
+               const ShardingPlan& sharding, const Corpus& corpus, bool saves_in_background);
 
   // Warm-up and capture; allocates the rest, and seals the device. Every rank calls it, once.
   void capture(const Corpus& corpus);
