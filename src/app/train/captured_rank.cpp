@@ -13,7 +13,7 @@ constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
 CapturedRank::CapturedRank(RankContext& own, const RunConfig& config,
                            const std::vector<ParamSpec>& all_params, const ShardingPlan& sharding,
                            const Corpus& corpus, bool saves_in_background)
-    : rank(context),
+    : rank(own),
       plan(sharding),
       params(all_params),
       arena(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common),
