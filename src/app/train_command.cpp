@@ -16,6 +16,7 @@
 #include "app/cli.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
+#include "app/train/event_log.h"
 #include "app/train/logger.h"
 #include "app/train/resume.h"
 #include "app/train/run_config.h"
@@ -124,7 +125,8 @@ int run_command(const TrainOptions& options) {
                  .bytes_per_token = config.bytes_per_token,
                  .flops_per_token = config.flops_per_token,
                  .peak_flops = peak.flops,
-                 .log_every = config.options.run.log_every});
+                 .log_every = config.options.run.log_every,
+                 .events = open_event_log(directory, config, first_step)});
   const auto note_all = [&logger](const std::vector<std::string>& lines) {
     for (const std::string& line : lines)
       logger.note(line);
