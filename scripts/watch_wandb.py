@@ -19,7 +19,7 @@ import time
 import tomllib
 
 POLL_SECONDS = 1
-NEW = {"id": "", "project": "", "train": -1, "eval": -1}  # the last two: the last step of that kind
+NEW = {"id": "", "project": "", "records": 0, "train": -1, "eval": -1}  # of the last two kinds: the last step
 
 
 def fail(text):
@@ -103,8 +103,9 @@ def mirror(lines, position, wandb_run):
             continue
         # Before it is logged: if this process is killed in between, a step is missing and none is there twice.
         position.values[kind] = step
+        position.values["records"] += 1
         position.save()
-        wandb_run.log(values_of(record))
+        wandb_run.log(values_of(record), step=position.values["records"] - 1)
         count += 1
     return count
 
@@ -122,7 +123,7 @@ def start(wandb, run, project, position):
     except Exception as error:
         fail(f"W&B does not start: {' '.join(str(error).split())}")
     position.save()
-    # Steps of our own: W&B's only grow, and it drops what comes with an earlier one.
+    # Steps of our own: W&B's, which are numbers of records here, may only grow from one record to the next.
     wandb_run.define_metric("step")
     for kind in ("train", "eval"):
         wandb_run.define_metric(f"{kind}/*", step_metric="step")

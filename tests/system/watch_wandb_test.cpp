@@ -39,10 +39,11 @@ def write(what, value):
         file.write(json.dumps([what, value]) + "\n")
 class Run:
     def define_metric(self, name, step_metric=None): write("define", [name, step_metric])
-    def log(self, values):
+    def log(self, values, step):
         global logged
         logged += 1
         if logged == int(os.environ.get("KILL_AT", 0)): os._exit(9)
+        write("at", step)
         write("log", {k: str(v) if v != v else v for k, v in values.items()})
     def finish(self): write("finish", None)
 def init(**options):
@@ -125,6 +126,9 @@ TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
   expect_each_once("run");
   for (const json& again : calls("init"))
     EXPECT_EQ(again["id"], init["id"]);
+  EXPECT_THAT(calls("at"), SizeIs(29));
+  for (std::size_t i = 0; i < 29; ++i)
+    EXPECT_EQ(calls("at")[i], i) << "W&B drops what comes with an earlier step of its own";
   const Outcome other = watch("run", "--project elsewhere");
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.err, HasSubstr("--project elsewhere: " + path("run").string() +
