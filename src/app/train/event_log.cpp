@@ -104,7 +104,8 @@ std::shared_ptr<EventLog> open_event_log(const RunDirectory& directory, const Ru
 std::vector<Hparam> hparams_of(TrainOptions options) {
   std::vector<Hparam> out;
   for (const OptionRow& row : option_table(options))
-    if (row.trains || row.group == kModelGroup) out.emplace_back(row.name, value_of(row));
+    if ((row.trains || row.group == kModelGroup) && option_text(row) != "auto")
+      out.emplace_back(row.name, value_of(row));
   return out;
 }
 

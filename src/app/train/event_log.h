@@ -44,7 +44,8 @@ class EventLog {
 std::shared_ptr<EventLog> open_event_log(const RunDirectory& directory, const RunConfig& config,
                                          std::int64_t first_step);
 
-// The options that say what is trained, by name: what trials can differ in.
+// The options that say what is trained, by name, but for those that are automatic: what trials can
+// differ in.
 std::vector<Hparam> hparams_of(TrainOptions options);
 
 }  // namespace muo

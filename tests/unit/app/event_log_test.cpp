@@ -154,9 +154,10 @@ TEST_F(EventLogTest, HparamsAreWhatIsTrained) {
   };
   EXPECT_EQ(value("matrix-lr"), HparamValue(0.1));
   EXPECT_EQ(value("model"), HparamValue("plain"));
-  EXPECT_EQ(value("smear"), HparamValue(true));
+  EXPECT_EQ(value("deterministic"), HparamValue(true));
   EXPECT_EQ(value("seed"), HparamValue(42.0));
   EXPECT_EQ(value("log-every"), HparamValue("none"));
+  EXPECT_EQ(value("target-flops"), HparamValue("none")) << "it is automatic";
 }
 
 TEST_F(EventLogTest, FilesOfARunAreReadInTheOrderOfTheirAttempts) {
