@@ -158,6 +158,30 @@ TEST_F(WatchWandb, FollowsARunToItsEnd) {
   expect_each_once("run");
 }
 
+// As a resumed training does: under its lock, a log of the same length takes the other's place.
+TEST_F(WatchWandb, FollowsALogThatIsReplaced) {
+  const auto line = [](int step) {
+    return fmt::format(R"({{"kind":"train","step":{},"loss":2.5,"mfu":null}})", step) + "\n";
+  };
+  fs::create_directories(path("run"));
+  test::write_file(path("run") / "config.toml", "seed = 1\n");
+  test::write_file(path("run") / "metrics.jsonl", line(0) + line(1));
+  test::write_file(path("run") / "new", line(1) + line(2));
+  const std::string until_step = "for i in $(seq 1000); do grep -q '\"step\": {}' " +
+                                 calls_.string() + " && break; sleep 0.01; done; ";
+  test::write_file(path("training.sh"),
+                   fmt::format("python3 {}/scripts/watch_wandb.py {} --follow & ",
+                               test::source_directory(), path("run").string()) +
+                       fmt::format(fmt::runtime(until_step), 1) +
+                       fmt::format("mv {0}/new {0}/metrics.jsonl; ", path("run").string()) +
+                       fmt::format(fmt::runtime(until_step), 2));
+  const Outcome outcome = test::run_command(
+      fmt::format("flock -o {}/run.lock sh {}", path("run").string(), path("training.sh").string()),
+      fmt::format("PYTHONPATH={} CALLS={}", path("modules").string(), calls_.string()));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(steps("train/loss"), (std::map<int, int>{{0, 1}, {1, 1}, {2, 1}}));
+}
+
 TEST_F(WatchWandb, KilledItLogsNoStepTwice) {
   train("run");
   EXPECT_EQ(watch("run", "", "KILL_AT=8").code, 9);
