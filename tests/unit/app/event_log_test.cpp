@@ -30,7 +30,6 @@ using test::ReadEvent;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 MetricsRecord record_of(std::int64_t step) {
   MetricsRecord record;
