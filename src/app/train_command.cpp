@@ -86,7 +86,7 @@ int run_command(const TrainOptions& options) {
 
   const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
-  Logger logger(logger_options(config, directory.metrics(), first_step, peak.flops));
+  Logger logger(open_log(config, directory, first_step, peak.flops));
   const auto note_all = [&logger](const std::vector<std::string>& lines) {
     for (const std::string& line : lines)
       logger.note(line);

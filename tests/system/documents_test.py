@@ -37,7 +37,12 @@ RUN_ELSEWHERE = {
     "cmake --install": "scripts/try_install.sh",
     "cpack ": "scripts/try_install.sh",
     "dpkg ": "scripts/try_install.sh",
+    "pip install tensorboard": "tests/system/tensorboard_test.cpp",
+    "pip install wandb": "tests/system/watch_wandb_test.cpp",
     "pip ": "scripts/try_install.sh",
+    "scripts/watch_wandb.py": "tests/system/watch_wandb_test.cpp",
+    "scripts/check_tensorboard.py": "tests/system/tensorboard_test.cpp",
+    "tensorboard --logdir": "pip install tensorboard",
 }
 STARTS = re.compile(r"(\w+=\S+ )*(python3? )?(muograph |ctest |build/(release|dev)/\w+( |$)|\w+_bench |"
                     + "|".join(map(re.escape, RUN_ELSEWHERE)) + ")")

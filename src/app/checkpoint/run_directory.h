@@ -7,7 +7,8 @@
 
 namespace muo {
 
-// <root>/config.toml, <root>/metrics.jsonl, <root>/checkpoints/step_00000100/, <root>/run.lock
+// <root>/config.toml, <root>/metrics.jsonl, <root>/events.out.tfevents.*,
+// <root>/checkpoints/step_00000100/, <root>/run.lock
 struct RunDirectory {
   std::filesystem::path root;
   // What to continue from: a checkpoint, or a run directory whose newest one counts; empty: from

@@ -72,6 +72,7 @@ struct RunOptions {
   std::string resume = {};     // empty, "auto", a run directory or a checkpoint
   std::string init_from = {};  // empty, a run directory or a checkpoint
   std::int64_t log_every = 1;
+  bool tensorboard = true;                 // event files beside metrics.jsonl
   std::int64_t verify_sync_every = -1;     // steps; -1: never
   std::optional<double> stuck_after = {};  // seconds; 0: never
   std::string profile_steps = {};          // "A:B": steps A to B - 1; empty: none

@@ -230,6 +230,8 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           &o.evaluation.sample_every, {1, kMostSteps, kOrNever}),
       row("log-every", kHost, "STEPS", "between lines of metrics.jsonl", &o.run.log_every,
           {1, kMostSteps}),
+      row("tensorboard", kHost, "on|off",
+          "write the same, and samples, as TensorBoard's event files", &o.run.tensorboard),
       row("stuck-after", kHost, "SECONDS", "a run that stands still for so long fails; 0: never",
           &o.run.stuck_after, {0, 1e6}),
       row("profile-steps", kHost, "A:B",

@@ -15,6 +15,7 @@
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
 #include "app/sweep/find_sweep.h"
+#include "app/train/event_log.h"
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
 
@@ -86,6 +87,17 @@ void replay_line(Scheduler& scheduler, const std::string& text, const std::strin
                                   .message = line.value("message", "")});
 }
 
+// For TensorBoard's HPARAMS: what trials differ in, and what they are compared by.
+void describe_experiment(const fs::path& root, const SweepOptions& options, const SweepPlan& plan) {
+  std::vector<Hparam> varied = hparams_of(plan.trials.front().options);
+  std::erase_if(varied, [&](const Hparam& hparam) {
+    return std::ranges::find(options.axes, hparam.first, &Axis::option) == options.axes.end();
+  });
+  const bool text = plan.groups.front().config.bytes_per_token > 0;
+  const std::string_view metric = text ? kValBpbTag : "eval/val_loss";
+  EventFile(root).write(hparams_experiment_event({wall_time(), 0}, varied, {&metric, 1}));
+}
+
 // A field of a table of comma-separated values (RFC 4180).
 std::string field(std::string text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -138,6 +150,7 @@ void SweepDirectory::begin(const SweepOptions& options, const SweepPlan& plan,
     lines += '\n' + Json{{"kind", "trial"}, {"trial", i}, {"options", settings}}.dump();
   }
   append(lines);
+  if (options.train.run.tensorboard) describe_experiment(root_, options, plan);
 }
 
 void SweepDirectory::resume(const std::string& header) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <system_error>
 
+#include "app/train/event_log.h"
 #include "app/train/resume.h"
 #include "app/train/scaling.h"
 
@@ -45,9 +46,9 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const Scheduler::St
   if (!output_)
     throw Error(
         fmt::format("cannot write {}: {}", log.string(), std::generic_category().message(errno)));
-  LoggerOptions logging =
-      logger_options(config_, directory_.metrics(), first_step_, shared.peak_flops);
+  LoggerOptions logging = open_log(config_, directory_, first_step_, shared.peak_flops);
   logging.terminal = output_.number();
+  events_ = logging.events;
   logger_.emplace(logging);
   for (const std::string& note : notes)
     logger_->note(note);
@@ -84,6 +85,18 @@ void TrialRun::end() {
 }
 
 TrialResult TrialRun::result() {
+  TrialResult result = outcome();
+  if (events_ && result.state != TrialState::kPaused) {
+    try {
+      events_->end(result.state == TrialState::kDone ? TrialEnd::kSuccess : TrialEnd::kFailure);
+    } catch (const Error& error) {  // of a file that is for looking at
+      if (result.message.empty()) result.message = error.what();
+    }
+  }
+  return result;
+}
+
+TrialResult TrialRun::outcome() {
   TrialResult out{.step = run_->steps_done,
                   .seconds = std::chrono::duration<double>(ended_ - started_).count()};
   for (const SaveResult& save : saver_->take_results())

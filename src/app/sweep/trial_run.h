@@ -41,6 +41,8 @@ class TrialRun {
   [[nodiscard]] TrialResult result();
 
  private:
+  [[nodiscard]] TrialResult outcome();
+
   const Scheduler::Stretch stretch_;
   RunConfig config_;
   RunDirectory directory_;
@@ -48,7 +50,8 @@ class TrialRun {
   FileDescriptor output_;
   std::optional<Checkpoint> resume_;
   std::int64_t first_step_ = 0;
-  std::optional<EvalResult> known_;  // the evaluation at the stretch's end, if it was done before
+  std::optional<EvalResult> known_;   // the evaluation at the stretch's end, if it was done before
+  std::shared_ptr<EventLog> events_;  // null: none
   std::optional<Logger> logger_;
   std::optional<CheckpointSaver> saver_;
   std::unique_ptr<TrainingRun> run_;

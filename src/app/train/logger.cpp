@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "app/train/event_log.h"
 #include "base/check.h"
 #include "base/terminal.h"
 #include "base/threads.h"
@@ -38,8 +39,13 @@ struct EvalItem {
   double loss = 0;
   double bpb = -1;
 };
+struct SampleItem {
+  std::int64_t step = 0;
+  std::string text;
+};
 struct Summary {};
-using Item = std::variant<TrainItem, EvalItem, std::string, Summary>;  // a string: text to show
+using Item =
+    std::variant<TrainItem, EvalItem, SampleItem, std::string, Summary>;  // a string: text to show
 
 // What a run that starts at `step` will write itself. Its checkpoint was evaluated before, if at
 // all.
@@ -203,6 +209,9 @@ class Logger::Impl {
     const bool last = record.step + 1 == options_.iterations;
     const bool odd = record.verdict != Verdict::kOrdinary;
     if (record.step % options_.log_every == 0 || last || odd) {
+      show_events([&](EventLog& events) {
+        events.train(record, item.step_ms, tokens_per_s, mfu_at(tokens_per_s));
+      });
       append(train_line(record, (record.step + 1) * options_.tokens_per_step, item.step_ms,
                         tokens_per_s, mfu_at(tokens_per_s), item.bad_number));
     }
@@ -230,10 +239,16 @@ class Logger::Impl {
 
   void show(const EvalItem& item) {
     const auto bpb = item.bpb < 0 ? std::nullopt : std::optional(item.bpb);
+    show_events([&](EventLog& events) { events.eval(item.step, item.loss, bpb); });
     append(eval_line(item.step, item.loss, bpb));
     std::string text = fmt::format("step {}: held-out loss {:.4f}", item.step, item.loss);
     if (bpb) text += fmt::format(", {:.4f} bits/byte", *bpb);
     terminal_.lines(text);
+  }
+
+  void show(const SampleItem& item) {
+    show_events([&](EventLog& events) { events.sample(item.step, item.text); });
+    terminal_.lines(fmt::format("step {}: sample\n{}", item.step, item.text));
   }
 
   void show(const std::string& text) { terminal_.lines(text); }
@@ -255,6 +270,26 @@ class Logger::Impl {
   [[nodiscard]] std::optional<double> mfu_at(double tokens_per_s) const {
     if (options_.peak_flops <= 0) return std::nullopt;
     return options_.flops_per_token * tokens_per_s / options_.peak_flops;
+  }
+
+  // Before the line of metrics.jsonl: whenever the process is killed, TensorBoard has all of that.
+  template <class Call>
+  void show_events(const Call& call) {
+    if (!options_.events) return;
+    try {
+      call(*options_.events);
+      events_fail_ = false;
+    } catch (const Error& error) {
+      if (!options_.events->may_fail()) {
+        const std::lock_guard lock(mutex_);
+        if (error_.empty()) error_ = error.what();
+      } else if (!std::exchange(events_fail_, true)) {
+        terminal_.lines(
+            fmt::format("warning: {}; TensorBoard will lack what follows until it can be written, "
+                        "metrics.jsonl has it",
+                        error.what()));
+      }
+    }
   }
 
   // A line is one write: a reader sees whole lines, while the run writes and after a crash.
@@ -285,7 +320,7 @@ class Logger::Impl {
   double mean_ms_ = 0, weight_ = 0;
   std::int64_t steps_ = 0;
   double seconds_ = 0;  // of those steps
-  bool skipping_ = false;
+  bool skipping_ = false, events_fail_ = false;
 
   std::mutex mutex_;
   std::condition_variable condition_, written_;
@@ -313,7 +348,7 @@ void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
 }
 void Logger::note(std::string_view text) { impl_->submit(std::string(text)); }
 void Logger::sample(std::int64_t step, std::string_view text) {
-  impl_->submit(fmt::format("step {}: sample\n{}", step, text));
+  impl_->submit(SampleItem{step, std::string(text)});
 }
 void Logger::summary() { impl_->submit(Summary{}); }
 void Logger::flush() { impl_->flush(); }

@@ -11,6 +11,8 @@
 
 namespace muo {
 
+class EventLog;
+
 struct LoggerOptions {
   std::filesystem::path metrics;  // metrics.jsonl, appended to; empty: none
   std::int64_t first_step = 0;    // a resumed run's; later records are dropped first
@@ -20,7 +22,8 @@ struct LoggerOptions {
   double flops_per_token = 0;
   double peak_flops = 0;       // of all devices, what mfu is a share of; 0: unknown, mfu is null
   std::int64_t log_every = 1;  // steps between train records in metrics.jsonl
-  int terminal = 1;            // file descriptor of progress and messages; -1: silent
+  std::shared_ptr<EventLog> events = {};  // TensorBoard's; null: none
+  int terminal = 1;                       // file descriptor of progress and messages; -1: silent
 };
 
 // The run's voice: metrics.jsonl and the terminal, written by a thread of its own. Every call only
@@ -28,7 +31,8 @@ struct LoggerOptions {
 // devices never wait for the logger. One thread calls.
 //
 // What cannot be written to metrics.jsonl is an Error of the next call, at the latest of close().
-// A terminal that goes away is ignored: a run outlives its window.
+// So is what cannot be written for TensorBoard, unless that may fail: then a warning says so. A
+// terminal that goes away is ignored: a run outlives its window.
 class Logger {
  public:
   explicit Logger(const LoggerOptions& options);

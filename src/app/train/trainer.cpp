@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "app/checkpoint/model_json.h"
+#include "app/train/event_log.h"
 #include "app/train/sample_text.h"
 #include "data/loader.h"
 #include "optim/nonfinite_value.h"
@@ -314,16 +315,17 @@ std::string too_many_skipped_text(const TrainingRun& run) {
       run.skipped, run.steps_done.load(), run.config.options.guard.max_skipped);
 }
 
-LoggerOptions logger_options(const RunConfig& config, const std::filesystem::path& metrics,
-                             std::int64_t first_step, double peak_flops) {
-  return {.metrics = metrics,
+LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
+                       std::int64_t first_step, double peak_flops) {
+  return {.metrics = directory.metrics(),
           .first_step = first_step,
           .iterations = config.iterations(),
           .tokens_per_step = config.tokens_per_step(),
           .bytes_per_token = config.bytes_per_token,
           .flops_per_token = config.flops_per_token,
           .peak_flops = peak_flops,
-          .log_every = config.options.run.log_every};
+          .log_every = config.options.run.log_every,
+          .events = open_event_log(directory, config, first_step)};
 }
 
 KeepCheckpoints keep_checkpoints(const SaveOptions& options) {

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/checkpoint/checkpoint_saver.h"
+#include "app/checkpoint/run_directory.h"
 #include "app/train/captured_rank.h"
 #include "app/train/logger.h"
 #include "app/train/run_config.h"
@@ -51,9 +51,9 @@ void train_run(CapturedRank& captured, TrainingRun& run);
 // What to tell of a run that did: a line.
 std::string too_many_skipped_text(const TrainingRun& run);
 
-// What a run's logger and saver are made with.
-LoggerOptions logger_options(const RunConfig& config, const std::filesystem::path& metrics,
-                             std::int64_t first_step, double peak_flops);
+// What a run's logger and saver are made with; makes the event file for TensorBoard.
+LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
+                       std::int64_t first_step, double peak_flops);
 KeepCheckpoints keep_checkpoints(const SaveOptions& options);
 
 }  // namespace muo

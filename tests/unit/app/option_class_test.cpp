@@ -152,6 +152,7 @@ const std::vector<Case>& cases() {
       {"on-save-error", "continue"},
       {"sample-every", "7"},
       {"log-every", "7"},
+      {"tensorboard", "off"},
       {"stuck-after", "7"},
       {"profile-steps", "1:2"},
       {"graph-dot", "elsewhere"},

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Mirrors a run directory's metrics.jsonl to Weights & Biases.
+
+  scripts/watch_wandb.py RUN [--project NAME] [--follow]
+
+RUN/wandb.json holds the id of its W&B run and the last steps that were handed over, so that a later call goes on where
+this one ends and no step is logged twice, also if training is resumed from an earlier step. --follow: until no process
+trains in RUN any more. W&B's own files are in RUN/wandb; WANDB_MODE=offline sends nothing. Needs the package wandb.
+"""
+import argparse
+import fcntl
+import json
+import math
+import os
+import pathlib
+import signal
+import sys
+import time
+import tomllib
+
+POLL_SECONDS = 1
+NEW = {"id": "", "project": "", "records": 0, "train": -1, "eval": -1}  # of the last two kinds: the last step
+
+
+def fail(text):
+    sys.exit(f"watch_wandb.py: {text}")
+
+
+class Position:
+    """What W&B has of a run directory; held by one process at a time."""
+
+    def __init__(self, run):
+        self.file = run / "wandb.json"
+        self.directory = os.open(run, os.O_RDONLY)
+        try:
+            fcntl.flock(self.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fail(f"{run}: another process mirrors it: wait until that ends, or end it")
+        self.values = dict(NEW)
+        if self.file.is_file():
+            try:
+                self.values |= json.loads(self.file.read_text())
+            except ValueError:
+                fail(f"{self.file}: not JSON: remove it to mirror the run from its start, as another one of W&B")
+
+    def save(self):
+        temporary = self.file.with_suffix(".json.tmp")
+        temporary.write_text(json.dumps(self.values) + "\n")
+        temporary.replace(self.file)
+
+
+class Lines:
+    """The whole lines of metrics.jsonl that were not read before; all of them, if training has replaced the file."""
+
+    def __init__(self, file):
+        self.file, self.inode, self.offset = file, None, 0
+
+    def read(self):
+        if not self.file.exists():  # a run that has just begun
+            return []
+        with open(self.file, "rb") as opened:
+            status = os.fstat(opened.fileno())
+            if status.st_ino != self.inode or status.st_size < self.offset:
+                self.inode, self.offset = status.st_ino, 0
+            opened.seek(self.offset)
+            whole = opened.read().rpartition(b"\n")
+        self.offset += len(whole[0]) + len(whole[1])
+        return [json.loads(line) for line in whole[0].splitlines()]
+
+
+def is_training(run):
+    """Whether a process holds the lock that training takes."""
+    try:
+        lock = os.open(run / "run.lock", os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+
+
+def values_of(record):
+    """What to log of a record: its numbers, with NaN for those that were not finite."""
+    kind = record["kind"]
+    values = {"step": record["step"]}
+    for key, value in record.items():
+        if value is None and record.get("nonfinite") and key not in ("mfu", "val_bpb"):
+            value = math.nan
+        if key != "step" and isinstance(value, (int, float)) and not isinstance(value, bool):
+            values[f"{kind}/{key}"] = value
+    return values
+
+
+def mirror(lines, position, wandb_run):
+    count = 0
+    for record in lines.read():
+        kind, step = record["kind"], record["step"]
+        if step <= position.values.get(kind, -1):
+            continue
+        # Before it is logged: if this process is killed in between, a step is missing and none is there twice.
+        position.values[kind] = step
+        position.values["records"] += 1
+        position.save()
+        wandb_run.log(values_of(record), step=position.values["records"] - 1)
+        count += 1
+    return count
+
+
+def start(wandb, run, project, position):
+    values = position.values
+    if values["id"] and project not in (None, values["project"]):
+        fail(f"--project {project}: {run} is mirrored to {values['project']}: give that, or remove {position.file}")
+    values["project"] = values["project"] or project or "muograph"
+    values["id"] = values["id"] or os.urandom(4).hex()
+    config = tomllib.loads((run / "config.toml").read_text())
+    try:
+        wandb_run = wandb.init(project=values["project"], id=values["id"], name=run.resolve().name, dir=str(run),
+                               config=config, resume="allow")
+    except Exception as error:
+        fail(f"W&B does not start: {' '.join(str(error).split())}")
+    position.save()
+    # Steps of our own: W&B's, which are numbers of records here, may only grow from one record to the next.
+    wandb_run.define_metric("step")
+    for kind in ("train", "eval"):
+        wandb_run.define_metric(f"{kind}/*", step_metric="step")
+    return wandb_run
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=pathlib.Path, metavar="RUN", help="a run directory")
+    parser.add_argument("--project", help="of W&B; default: muograph")
+    parser.add_argument("--follow", action="store_true", help="until no process trains there any more")
+    options = parser.parse_args()
+    run = options.run
+    if not (run / "config.toml").is_file():
+        fail(f"{run}: no config.toml there: give the directory of a run")
+    try:
+        import wandb
+    except ImportError as error:
+        fail(f"the Python package wandb is missing ({error}): pip install wandb")
+    position = Position(run)
+    wandb_run = start(wandb, run, options.project, position)
+    lines, count, code = Lines(run / "metrics.jsonl"), 0, 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        going = True
+        while going:
+            going = options.follow and is_training(run)  # asked before reading: nothing comes after "no"
+            count += mirror(lines, position, wandb_run)
+            if going:
+                time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        code = 130
+    wandb_run.finish()
+    print(f"{run}: {count} records to {position.values['project']}/{position.values['id']}")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
