@@ -4,8 +4,8 @@
   scripts/check_tensorboard.py RUN [--serve]
 
 Each number of metrics.jsonl is there once, rounded to fp32, and no other; config.toml and samples are there as text,
-and the options as hyper-parameters. --serve: the same curves from a TensorBoard that is started, over HTTP, by each of
-its two readers. Needs the Python package tensorboard.
+and the options as hyper-parameters. --serve: the same curves over HTTP from `tensorboard --logdir RUN`, which it starts
+with each of its two readers. Needs the Python package tensorboard.
 """
 import argparse
 import json
