@@ -86,6 +86,9 @@ case "$*" in
   "-m zipfile -e ./ninja-1.whl"*)
     mkdir -p $5/ninja-1.data/scripts $5/ninja.dist-info
     : >$5/ninja-1.data/scripts/ninja ;;
+  "-m zipfile -e ./plotly-1.whl"*)
+    mkdir -p $5/plotly/package_data $5/plotly.dist-info/licenses
+    : >$5/plotly/package_data/plotly.min.js ;;
   *) exit 1 ;;
 esac)sh";
 

@@ -7,7 +7,8 @@
 
 namespace muo {
 
-// <root>/config.toml, <root>/metrics.jsonl, <root>/checkpoints/step_00000100/, <root>/run.lock
+// <root>/config.toml, <root>/run.json, <root>/metrics.jsonl, <root>/checkpoints/step_00000100/,
+// <root>/run.lock
 struct RunDirectory {
   std::filesystem::path root;
   // What to continue from: a checkpoint, or a run directory whose newest one counts; empty: from
@@ -15,6 +16,7 @@ struct RunDirectory {
   std::filesystem::path resume;
 
   [[nodiscard]] std::filesystem::path config() const { return root / "config.toml"; }
+  [[nodiscard]] std::filesystem::path facts() const { return root / "run.json"; }
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 };

@@ -17,6 +17,7 @@ std::vector<OptionRow> option_table(ExportOptions& options);
 std::vector<OptionRow> option_table(PredictionOptions& options);  // the rest of plan's
 std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);
+std::vector<OptionRow> option_table(ReportOptions& options);
 
 // --backend, --devices, --ranks-per-device, --comm.
 std::vector<OptionRow> device_rows(DeviceOptions& options, OptionClass kind);
