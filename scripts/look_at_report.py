@@ -75,9 +75,11 @@ class Browser:
 
     def picture(self, file):
         """Of the whole page, whose charts have to be drawn first, as they are when they come into view."""
-        for y in range(0, self.run("return document.documentElement.scrollHeight"), 400):
-            self.run(f"window.scrollTo(0, {y})")
-            time.sleep(0.1)
+        for i in range(self.run("return document.querySelectorAll('.plot').length")):
+            plot = f"document.querySelectorAll('.plot')[{i}]"
+            self.run(f"{plot}.scrollIntoView()")
+            self.wait_for(f"chart {i}", f"return {plot}.querySelector('svg') !== null"
+                                        f" || {plot}.parentElement.querySelector('.note').textContent !== ''")
         self.run("window.scrollTo(0, 0)")
         size = self.run("return [innerWidth, document.documentElement.scrollHeight]")
         shot = self.ask("POST", "/goog/cdp/execute", {"cmd": "Page.captureScreenshot", "params": {

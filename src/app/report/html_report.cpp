@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kClockPoints = 200;  // of a curve that is nearly straight
-constexpr std::size_t kBins = 48, kNamedSlow = 50, kNamedSkips = 200, kSamples = 40;
+constexpr std::size_t kBins = 48, kNamedSlow = 50, kNamedSkips = 200;
 
 // With 6 digits: more are not seen, and double the page.
 double rounded(double value) {
@@ -109,10 +109,10 @@ Json skips_json(const RunHistory& run) {
 }
 
 // The first, the last, and some between them.
-Json samples_json(const RunHistory& run) {
+Json samples_json(const RunHistory& run, std::size_t most) {
   Json out = Json::array();
   const std::size_t n = run.samples.size();
-  for (std::size_t i = 0, kept = std::min(n, kSamples); i < kept; ++i) {
+  for (std::size_t i = 0, kept = std::min(n, most); i < kept; ++i) {
     const RunHistory::Sample& sample = run.samples[kept == 1 ? n - 1 : i * (n - 1) / (kept - 1)];
     out.push_back({{"step", sample.step}, {"text", sample.text}});
   }
@@ -195,7 +195,7 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"times", times_json(run)},
                      {"skipped", skips_json(run)},
                      {"clipped", run.clipped.size()},
-                     {"samples", samples_json(run)}};
+                     {"samples", samples_json(run, std::clamp<std::size_t>(points / 20, 5, 40))}};
   return data.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

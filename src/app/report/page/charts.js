@@ -1,5 +1,5 @@
-// Charts by plotly.js. A chart is {id, title, height, build(view)}; build returns {data, layout, note}, or null
-// where no run has anything to show.
+// Charts by plotly.js. A chart is {id, title, wide, ofOne, build(view)}; build returns {data, layout, note}, or null
+// where the runs of the view, or of a chart `ofOne` its one run, have nothing to show.
 
 // Plotly reads a few tags in the texts that it shows.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -38,7 +38,7 @@ function timeUnit(runs) {
 
 // Traces of one series of every shown run. `scale`: what its values are multiplied by, or null: not known.
 function curves(view, key, { done = 1, scale = () => 1, markers = false, label = "" } = {}) {
-  const data = [], left = [];
+  const data = [], left = [], many = view.runs.length > 30;
   const [unit] = view.axis === "time" ? timeUnit(view.runs) : [1];
   for (const run of view.runs) {
     const curve = run.series[key];
@@ -53,8 +53,9 @@ function curves(view, key, { done = 1, scale = () => 1, markers = false, label =
     const trace = (points, y, more) => merged({
       type: "scatter", mode: markers || points.x.length === 1 ? "lines+markers" : "lines",
       x: at(points), y, customdata: points.x, name: plain(run.name + label),
-      line: { color: run.colour, width: 1.6, dash: run.index < PALETTE.length ? "solid" : DASHES[run.index % 4] },
-      marker: { size: 6 },
+      line: { color: run.colour, width: markers || many ? 1 : 1.6,
+              dash: markers ? "dot" : run.index < PALETTE.length ? "solid" : DASHES[run.index % 4] },
+      marker: { size: many ? 3 : 6, color: run.colour },
       hovertemplate: "%{y:.5~g} at step %{customdata}",
     }, more);
     if (view.smooth > 0 && !markers) {
@@ -86,7 +87,7 @@ function curveChart(view, parts, title, more = {}) {
   const left = parts.flatMap((part) => part.left);
   if (data.length === 0 && left.length === 0) return null;
   const layout = {
-    xaxis: { title: { text: axisTitle(view) }, type: view.logX ? "log" : "linear", exponentformat: "power" },
+    xaxis: { title: { text: axisTitle(view) }, type: view.logX ? "log" : "linear", exponentformat: "SI" },
     yaxis: { title: { text: title }, type: view.logY ? "log" : "linear" },
   };
   return { data, layout: merged(layout, more), note: leftOut(left) };
@@ -99,11 +100,11 @@ const seriesChart = (id, key, title, options = {}) => ({
 const heldOut = (view, key) => curves(view, key, { done: 0, markers: true, label: ", held-out" });
 
 const LOSS = {
-  id: "loss", title: "Loss: training as lines, held-out with markers", wide: true,
+  id: "loss", title: "Loss: training as lines, held-out dotted with markers", wide: true,
   build: (view) => curveChart(view, [curves(view, "loss"), heldOut(view, "val_loss")], "loss (nats per token)"),
 };
 const BITS = {
-  id: "bits", title: "Bits per byte: training as lines, held-out with markers", wide: true,
+  id: "bits", title: "Bits per byte: training as lines, held-out dotted with markers", wide: true,
   build: (view) => curveChart(view, [curves(view, "loss", { scale: bitsPerByte }), heldOut(view, "val_bpb")],
                               "bits per byte"),
 };
@@ -134,7 +135,7 @@ const NORM = {
 
 // Of one run: how often steps took how long, with ticks for outliers.
 const TIMES = {
-  id: "times", title: "Step times",
+  id: "times", title: "Step times", ofOne: true,
   build: ({ detail }) => {
     const times = detail.times;
     if (!times) return null;
@@ -194,7 +195,7 @@ const clipped = (name) => plain(name.length > 22 ? name.slice(0, 21) + "\u2026" 
 
 // Of one run: what each rank updates.
 const RANKS = {
-  id: "ranks", title: "What each rank updates",
+  id: "ranks", title: "What each rank updates", ofOne: true,
   build: ({ detail }) => {
     const ranks = detail.facts && detail.facts.ranks;
     if (!Array.isArray(ranks) || ranks.length === 0) return null;
@@ -211,7 +212,7 @@ const RANKS = {
         hovertemplate: `rank %{x}: %{y:.1f} % (%{customdata})`,
       })),
       layout: {
-        barmode: "group", showlegend: true, legend: { orientation: "h", y: -0.25, yanchor: "top" },
+        barmode: "group", showlegend: true, legend: { orientation: "h", y: -0.35, yanchor: "top" },
         xaxis: { title: { text: "rank" }, dtick: ranks.length > 16 ? undefined : 1 },
         yaxis: { title: { text: "% of all ranks" }, rangemode: "tozero" },
       },

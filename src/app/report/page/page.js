@@ -302,10 +302,18 @@ function addSamples() {
   fillSamples();
 }
 
+// Whether any run has something for the chart to show.
+function hasData(chart) {
+  const all = { ...view(), runs };
+  return chart.ofOne ? runs.some((run) => chart.build({ ...all, detail: run })) : chart.build(all) !== null;
+}
+
 function addCharts(id, title, charts, ...more) {
   const grid = element("div", { class: "charts" });
-  for (const chart of charts) addChart(grid, chart);
-  section(id, title).append(grid, ...more.filter((child) => child !== ""));
+  const used = charts.filter(hasData);
+  for (const chart of used) addChart(grid, chart);
+  section(id, title).append(used.length ? grid : element("p", { class: "note" }, "The runs recorded nothing of this."),
+                            ...more);
 }
 
 function addLosses() {
@@ -322,7 +330,7 @@ function addPage() {
   addRuns();
   addLosses();
   addCharts("speed", "Speed", [
-    seriesChart("tokens", "tokens_per_s", "tokens per second", { layout: { yaxis: { rangemode: "tozero" } } }),
+    seriesChart("tokens", "tokens_per_s", "Tokens per second", { axis: "tokens/s", layout: { yaxis: { rangemode: "tozero" } } }),
     seriesChart("mfu", "mfu", "MFU: share of the devices' peak", { axis: "MFU", layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } }),
   ]);
   addCharts("stability", "Gradients", [
