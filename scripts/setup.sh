@@ -162,7 +162,7 @@ fetch_plotly() {
   if [ -n "$(find "$failed" -mmin -1440 2>/dev/null)" ]; then return 0; fi
   if "$scripts/fetch_plotly.sh"; then rm -f "$failed"; return 0; fi
   echo "setup.sh: so there are no charts for muograph report" >&2
-  mkdir -p "$third_party" 2>/dev/null && : >"$failed" || true
+  if mkdir -p "$third_party" 2>/dev/null; then : >"$failed"; fi
 }
 
 by_root=yes

@@ -27,7 +27,9 @@ class Report : public Training {
   Report() { test::write_file(path("plotly.js"), "window.Plotly = {};"); }
 
   Outcome report(const std::string& arguments) {
-    return test::run_program("report --plotly " + path("plotly.js").string() + " " + arguments);
+    const bool named = arguments.find("--plotly") != std::string::npos;
+    return test::run_program("report " + arguments +
+                             (named ? "" : " --plotly " + path("plotly.js").string()));
   }
   [[nodiscard]] std::string run(const std::string& name) const { return path(name).string(); }
   [[nodiscard]] json runs_in(const std::string& name) const {
@@ -98,7 +100,8 @@ TEST_F(Report, RefusesWhatItCannotReadOrWrite) {
   expect_refused(run("a") + " -o " + run("none/page.html"), "page.html: cannot write it: No such");
   expect_refused(run("a") + " -o " + run("empty"), "empty: cannot write it: Is a directory");
   expect_refused(run("a") + " -o /dev/null", "it is no regular file");
-  expect_refused(run("a") + " --plotly " + run("none.js") + " -o " + run("page.html"), "none.js");
+  expect_refused(run("a") + " -o " + run("page.html") + " --plotly " + run("none.js"),
+                 "none.js: cannot");
   EXPECT_FALSE(fs::exists(path("page.html")));
 }
 
