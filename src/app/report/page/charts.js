@@ -38,7 +38,7 @@ function timeUnit(runs) {
 
 // Traces of one series of every shown run. `scale`: what its values are multiplied by, or null: not known.
 function curves(view, key, { done = 1, scale = () => 1, markers = false, label = "" } = {}) {
-  const data = [], left = [], many = view.runs.length > 30;
+  const data = [], left = [], many = view.runs.length > 30;  // a marker is an element of its own, and slow
   const [unit] = view.axis === "time" ? timeUnit(view.runs) : [1];
   for (const run of view.runs) {
     const curve = run.series[key];
@@ -51,11 +51,11 @@ function curves(view, key, { done = 1, scale = () => 1, markers = false, label =
     const at = (points) => points.x.map((step) => place(step) / unit);
     const values = (points) => points.y.map((y) => (known(y) ? y * factor : null));
     const trace = (points, y, more) => merged({
-      type: "scatter", mode: markers || points.x.length === 1 ? "lines+markers" : "lines",
+      type: "scatter", mode: (markers && !many) || points.x.length === 1 ? "lines+markers" : "lines",
       x: at(points), y, customdata: points.x, name: plain(run.name + label),
       line: { color: run.colour, width: markers || many ? 1 : 1.6,
               dash: markers ? "dot" : run.index < PALETTE.length ? "solid" : DASHES[run.index % 4] },
-      marker: { size: many ? 3 : 6, color: run.colour },
+      marker: { size: 6, color: run.colour },
       hovertemplate: "%{y:.5~g} at step %{customdata}",
     }, more);
     if (view.smooth > 0 && !markers) {
@@ -140,6 +140,7 @@ const TIMES = {
     const times = detail.times;
     if (!times) return null;
     const middle = times.counts.map((_, i) => (times.edges[i] + times.edges[i + 1]) / 2);
+    const ticks = [0, 1, 2, 3, 4].map((i) => times.edges[Math.round(i * times.counts.length / 4)]);
     const width = times.counts.map((_, i) => times.edges[i + 1] - times.edges[i]);
     return {
       data: [
@@ -153,7 +154,8 @@ const TIMES = {
       ],
       layout: {
         bargap: 0,
-        xaxis: { title: { text: "ms" }, type: "log", tickformat: ".3~g", nticks: 6 },
+        xaxis: { title: { text: "ms" }, type: "log", tickmode: "array", tickvals: ticks,
+                 ticktext: ticks.map((ms) => short(ms)) },
         yaxis: { title: { text: "steps" }, type: "log", dtick: 1, rangemode: "tozero" },
       },
       note: `Median ${short(times.median, 4)} ms, 90 % within ${short(times.p90, 4)} ms, 99 % within ` +
@@ -180,7 +182,7 @@ const MEMORY = {
         hovertemplate: "%{x:.4~g} MiB",
       })),
       layout: {
-        barmode: "stack", showlegend: true, legend: { orientation: "h", y: -0.25, yanchor: "top" },
+        barmode: "stack", showlegend: true, legend: { orientation: "h", y: -0.4, yanchor: "top" },
         height: 260 + 22 * shown.length,
         xaxis: { title: { text: "MiB" } },
         yaxis: { type: "category", tickmode: "array", tickvals: shown.map((run) => run.index),

@@ -43,7 +43,7 @@ const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     const figure = figures.find((candidate) => candidate.plot === entry.target);
     figure.seen = entry.isIntersecting;
-    if (figure.seen) draw(figure);
+    if (figure.seen) setTimeout(draw, 0, figure);
   }
 }, { rootMargin: "200px" });
 
@@ -76,7 +76,7 @@ function draw(figure) {
 function redraw() {
   for (const figure of figures) {
     figure.stale = true;
-    if (figure.seen) draw(figure);
+    if (figure.seen) setTimeout(draw, 0, figure);
   }
 }
 
