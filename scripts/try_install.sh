@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs muograph in its three ways, and trains for 5 steps and makes a report with each: by `cmake --install` into a folder,
-# which is then moved; as a Debian package, which is removed again; in a virtual environment by pip. It installs
-# and removes packages: for a chroot (scripts/try_in_chroot.sh --install SUITE) or another machine to spare.
+# Installs muograph in its three ways, and with each trains for 5 steps and makes a report: by `cmake --install`
+# into a folder, which is then moved; as a Debian package, which is removed again; in a virtual environment by
+# pip. It installs and removes packages: for a chroot (scripts/try_in_chroot.sh --install SUITE) or another machine to spare.
 #   scripts/try_install.sh     as root
 # Prints one line of JSON. Exit codes: 0 all is well, 1 not (one line on standard error says what).
 set -euo pipefail

@@ -4,9 +4,10 @@
 // Plotly reads a few tags in the texts that it shows.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
+const themeColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
 function themeLayout() {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
+  const colour = themeColour;
   const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), linecolor: colour("--line"),
                  automargin: true };
   return {
@@ -149,17 +150,17 @@ const TIMES = {
           marker: { color: detail.colour },
           hovertemplate: "%{y} steps of %{customdata[0]:.4~g} to %{customdata[1]:.4~g} ms<extra></extra>" },
         { type: "scatter", mode: "markers", x: times.slow.map(([, ms]) => ms), y: times.slow.map(() => 0.7),
-          marker: { symbol: "line-ns-open", size: 12, color: detail.colour },
-          text: times.slow.map(([step, ms]) => `step ${step}: ${short(ms, 4)} ms`), hovertemplate: "%{text}<extra></extra>" },
+          marker: { symbol: "line-ns", size: 12, line: { width: 2, color: themeColour("--ink") } },
+          text: times.slow.map(([step, ms]) => `step ${step}: ${digits(ms, 4)} ms`), hovertemplate: "%{text}<extra></extra>" },
       ],
       layout: {
         bargap: 0,
         xaxis: { title: { text: "ms" }, type: "log", tickmode: "array", tickvals: ticks,
-                 ticktext: ticks.map((ms) => short(ms)) },
+                 ticktext: ticks.map((ms) => digits(ms, 3)) },
         yaxis: { title: { text: "steps" }, type: "log", dtick: 1, rangemode: "tozero" },
       },
-      note: `Median ${short(times.median, 4)} ms, 90 % within ${short(times.p90, 4)} ms, 99 % within ` +
-            `${short(times.p99, 4)} ms; both axes are logarithmic`,
+      note: `Median ${digits(times.median, 4)} ms, 90 % within ${digits(times.p90, 4)} ms, 99 % within ` +
+            `${digits(times.p99, 4)} ms; ticks below are slow steps; both axes are logarithmic`,
     };
   },
 };

@@ -23,6 +23,9 @@ function short(value, digits = 3) {
     if (Math.abs(value) >= size) return Number((value / size).toPrecision(digits)) + unit;
   return String(Number(value.toPrecision(digits)));
 }
+// 1234.5 as 1235: milliseconds in their usual unit
+const digits = (value, count) => (known(value) ? String(Number(value.toPrecision(count))) : "\u2013");
+const counted = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 const fixed = (value, digits) => (known(value) ? value.toFixed(digits) : "\u2013");
 const whole = (value) => (known(value) ? String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f") : "\u2013");
 function bytesText(value) {
@@ -38,11 +41,11 @@ function durationText(seconds) {
   return (seconds / 3600).toFixed(1) + " h";
 }
 
-// The y of a curve at x, on straight lines between its points.
+// The y of a run's clock at the end of step x, on straight lines between its points; step -1 ends at 0 s.
 function interpolate(curve, x) {
   const xs = curve.x, ys = curve.y;
   if (xs.length === 0) return null;
-  if (x <= xs[0]) return x < xs[0] && xs[0] > 0 ? ys[0] * x / xs[0] : ys[0];
+  if (x <= xs[0]) return ys[0] * (x + 1) / (xs[0] + 1);
   if (x >= xs[xs.length - 1]) return ys[ys.length - 1];
   let low = 0, high = xs.length - 1;
   while (high - low > 1) {

@@ -212,18 +212,18 @@ function slowSteps(run) {
   if (!times || times.outliers === 0) return [element("p", { class: "note" }, "No step took more than twice the median.")];
   const more = times.outliers > times.slow.length ? `, of which the slowest ${times.slow.length} are listed` : "";
   return [
-    element("p", { class: "note" }, `${times.outliers} steps took more than twice the median${more}:`),
-    table(["step", "ms", "medians"], times.slow.map(([step, ms]) => [step, short(ms, 4), (ms / times.median).toFixed(1)])),
+    element("p", { class: "note" }, `${counted(times.outliers, "step")} took more than twice the median${more}:`),
+    table(["step", "ms", "medians"], times.slow.map(([step, ms]) => [step, digits(ms, 4), (ms / times.median).toFixed(1)])),
   ];
 }
 
 function skippedSteps(run) {
   const { count, named } = run.skipped;
-  const clippedText = run.clipped > 0 ? ` ${whole(run.clipped)} gradients were scaled down.` : "";
+  const clippedText = run.clipped > 0 ? ` Gradients scaled down: ${whole(run.clipped)}.` : "";
   if (count === 0) return [element("p", { class: "note" }, "Every update was committed." + clippedText)];
   const more = count > named.length ? `, of which the first ${named.length} are listed` : "";
   return [
-    element("p", { class: "note" }, `${whole(count)} updates were not committed${more}.${clippedText}`),
+    element("p", { class: "note" }, `Not committed: ${counted(count, "update")}${more}.${clippedText}`),
     table(["step", "why", "what was not finite", "gradient norm"],
           named.map((skip) => [skip.step, skip.why, skip.what || "\u2013", short(skip.norm)])),
   ];
@@ -325,7 +325,7 @@ function addLosses() {
 function addPage() {
   const total = runs.reduce((sum, run) => sum + run.steps, 0);
   document.getElementById("summary").textContent =
-    runs.length === 1 ? `${runs[0].directory}: ${whole(total)} steps` : `${runs.length} runs, ${whole(total)} steps`;
+    runs.length === 1 ? `${runs[0].directory}: ${counted(total, "step")}` : `${runs.length} runs, ${counted(total, "step")}`;
   document.title = (runs.length === 1 ? runs[0].name : `${runs.length} runs`) + " \u2013 muograph report";
   addRuns();
   addLosses();
