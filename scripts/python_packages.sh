@@ -3,6 +3,7 @@
 # once. Who sources it has path.sh's `third_party`, and says in
 #   packages TABLE    lines of name, version, sha256 of the one file, MB of the package and unpacked
 #   $instead          what to do where they cannot be had
+#   $any_machine      yes: they are for every kind of processor
 # An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
 
 PATH=$third_party/debian/bin/python:$PATH  # with the pip that unpack_packages.sh has brought
@@ -61,7 +62,7 @@ is_whole() { [ "$(cat "$2/packages" 2>/dev/null)" = "$(packages "$1")" ]; }
 begin() {
   local table=$1 to=$2 lock=$third_party/.$1.lock
   if is_whole "$table" "$to"; then exit 0; fi
-  [ "$(uname -m)" = x86_64 ] || fail "there is no $table for $(uname -m) here: $instead"
+  [ "${any_machine:-no}" = yes ] || [ "$(uname -m)" = x86_64 ] || fail "there is no $table for $(uname -m) here: $instead"
   mkdir -p "$third_party" 2>/dev/null || fail "cannot write to $third_party"
   (: >"$lock") 2>/dev/null || fail "cannot write to $third_party"
   exec 9>"$lock"

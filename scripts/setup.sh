@@ -2,7 +2,8 @@
 # Installs what building and testing need from Debian's packages, as root or by sudo. Who has neither gets
 # the same packages unpacked into build/third_party (scripts/unpack_packages.sh); cmake and ninja that are
 # missing there, or too old anywhere, are Python packages (scripts/fetch_cmake.sh). Says nothing if all is
-# there. With a CUDA toolkit, it also fetches the headers of cuDNN's frontend by pip.
+# there. By pip, where there is one, it also fetches plotly.js for reports, and with a CUDA toolkit the headers
+# of cuDNN's frontend; neither is needed to train.
 #   scripts/setup.sh [--dev|--fuzz|--cuda]     also what scripts/check.sh, scripts/fuzz.sh, or
 #                                              scripts/fetch_cuda.sh uses
 # MUO_GPU_ROOT is the folder that /usr and /etc are looked for in (tests).
@@ -79,6 +80,11 @@ find_missing() {
      [[ " ${missing[*]} " != *" python3-pip "* ]]; then
     missing+=(python3-pip)
   fi
+  # pip comes along with other packages, not alone: what it fetches for reports, training does without.
+  if [ ${#missing[@]} -gt 0 ] && [ $by_root = yes ] && [ ! -e "$third_party/plotly" ] &&
+     ! is_installed python3-pip && ! has_command python3-pip && [[ " ${missing[*]} " != *" python3-pip "* ]]; then
+    missing+=(python3-pip)
+  fi
 }
 is_ready() { [ ${#missing[@]} -eq 0 ] && [ $python_cmake = no ]; }
 
@@ -149,6 +155,16 @@ fetch_cudnn_frontend() {
     echo "setup.sh: so the CUDA backend is built without cuDNN's attention" >&2
 }
 
+# What `muograph report` draws with. A machine without network is not asked again for a day.
+fetch_plotly() {
+  local failed=$third_party/plotly.failed
+  if [ -e "$third_party/plotly" ] || ! has_command python3-pip; then return 0; fi
+  if [ -n "$(find "$failed" -mmin -1440 2>/dev/null)" ]; then return 0; fi
+  if "$scripts/fetch_plotly.sh"; then rm -f "$failed"; return 0; fi
+  echo "setup.sh: so there are no charts for muograph report" >&2
+  if mkdir -p "$third_party" 2>/dev/null; then : >"$failed"; fi
+}
+
 by_root=yes
 find_missing
 if ! is_ready; then
@@ -178,3 +194,4 @@ if ! is_ready; then
   fi
 fi
 fetch_cudnn_frontend
+fetch_plotly

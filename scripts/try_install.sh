@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs muograph in its three ways, and trains for 5 steps with each: by `cmake --install` into a folder,
-# which is then moved; as a Debian package, which is removed again; in a virtual environment by pip. It installs
-# and removes packages: for a chroot (scripts/try_in_chroot.sh --install SUITE) or another machine to spare.
+# Installs muograph in its three ways, and with each trains for 5 steps and makes a report: by `cmake --install`
+# into a folder, which is then moved; as a Debian package, which is removed again; in a virtual environment by
+# pip. It installs and removes packages: for a chroot (scripts/try_in_chroot.sh --install SUITE) or another machine to spare.
 #   scripts/try_install.sh     as root
 # Prints one line of JSON. Exit codes: 0 all is well, 1 not (one line on standard error says what).
 set -euo pipefail
@@ -27,6 +27,7 @@ train() {
   mkdir "$run"
   (cd "$run" && quietly "$1" train --data /usr/include/*.h --config quick.toml --num-iterations 5 --out out)
   grep -q '^trained 5 steps' "$log" || fail "$1 did not say that it trained 5 steps"
+  (cd "$run" && quietly "$1" report out)
 }
 
 begin=$SECONDS

@@ -19,6 +19,7 @@ import time
 import tomllib
 
 POLL_SECONDS = 1
+KINDS = ("train", "eval")
 NEW = {"id": "", "project": "", "records": 0, "train": -1, "eval": -1}  # of the last two kinds: the last step
 
 
@@ -99,7 +100,7 @@ def mirror(lines, position, wandb_run):
     count = 0
     for record in lines.read():
         kind, step = record["kind"], record["step"]
-        if step <= position.values.get(kind, -1):
+        if kind not in KINDS or step <= position.values[kind]:
             continue
         # Before it is logged: if this process is killed in between, a step is missing and none is there twice.
         position.values[kind] = step
@@ -125,7 +126,7 @@ def start(wandb, run, project, position):
     position.save()
     # Steps of our own: W&B's, which are numbers of records here, may only grow from one record to the next.
     wandb_run.define_metric("step")
-    for kind in ("train", "eval"):
+    for kind in KINDS:
         wandb_run.define_metric(f"{kind}/*", step_metric="step")
     return wandb_run
 

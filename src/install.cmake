@@ -18,6 +18,8 @@ if(TARGET muograph_core_avx512)
 endif()
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph COMPONENT program
         FILES_MATCHING PATTERN *.toml)
+install(FILES build/third_party/plotly/plotly.min.js COMPONENT program OPTIONAL  # scripts/fetch_plotly.sh
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES src/app/completion/muograph.bash RENAME muograph COMPONENT program
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)

@@ -185,6 +185,8 @@ constexpr std::array kCommands = {
           nullptr,
           kBench,
           ": those of train"},
+    Entry{{"report", "draw runs, their speed, memory and options into one HTML page"},
+          parse_simple<ReportOptions>},
     Entry{{"checkpoint",
            "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
           nullptr,
@@ -260,7 +262,8 @@ int report(std::string text, int code) {
 
 Command parse_command_line(Arguments arguments) {
   constexpr std::string_view kHint =
-      "give train, sweep, eval, sample, plan, bench, checkpoint or doctor (muograph --help)";
+      "give train, sweep, eval, sample, plan, bench, report, checkpoint or doctor (muograph "
+      "--help)";
   if (arguments.empty()) throw input_error("no command: {}", kHint);
   const std::string_view name = arguments.front();
   const Arguments rest = arguments.subspan(1);
@@ -283,8 +286,10 @@ int run_program(Arguments arguments, const char* version) {
   try {
     if (arguments.size() == 1 && std::string_view(arguments[0]) == "--version")
       return run_command(Answer{fmt::format("muograph {}\n", version)});
-    return std::visit([](const auto& command) { return run_command(command); },
-                      parse_command_line(arguments));
+    Command command = parse_command_line(arguments);
+    if (auto* train = std::get_if<TrainOptions>(&command)) train->run.version = version;
+    if (auto* sweep = std::get_if<SweepOptions>(&command)) sweep->train.run.version = version;
+    return std::visit([](const auto& options) { return run_command(options); }, command);
   } catch (const InputError& error) {
     return report(error.what(), 2);
   } catch (const std::exception& error) {

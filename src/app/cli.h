@@ -14,7 +14,7 @@ struct Answer {
 };
 using Command = std::variant<TrainOptions, SweepOptions, EvalOptions, SampleOptions, PlanOptions,
                              BenchOptions, DoctorOptions, ImportOptions, ExportOptions,
-                             InspectOptions, VerifyOptions, Answer>;
+                             InspectOptions, VerifyOptions, ReportOptions, Answer>;
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);
@@ -38,6 +38,8 @@ int run_command(const ImportOptions& options);
 int run_command(const ExportOptions& options);
 int run_command(const InspectOptions& options);
 int run_command(const VerifyOptions& options);
+// Writes one page of HTML on runs (html_report.h).
+int run_command(const ReportOptions& options);
 
 // The whole program: parses, runs, and turns exceptions into one line on stderr and an exit code
 // (2: InputError, 3: anything else). `version` is what --version says.

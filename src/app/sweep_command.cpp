@@ -11,6 +11,7 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/cli.h"
+#include "app/report/run_facts.h"
 #include "app/sweep/sweep_view.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
@@ -67,17 +68,21 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
   return notes;
 }
 
-// Whether trials train on while a checkpoint of the one before them is written.
-bool save_in_background(const SweepOptions& options, const SweepPlan& plan) {
-  if (options.train.save.mode == "wait") return false;
+// Bytes of staging memory for a device, by group, with which trials train on while a checkpoint of
+// the one before them is written; none: they wait for it.
+std::vector<std::int64_t> plan_staging(const SweepOptions& options, const SweepPlan& plan) {
+  std::vector<std::int64_t> staging(plan.groups.size(), 0);
+  if (options.train.save.mode == "wait") return staging;
   std::int64_t most = 0;
-  for (const CaptureGroup& group : plan.groups) {
+  for (std::size_t i = 0; i < plan.groups.size(); ++i) {
+    const CaptureGroup& group = plan.groups[i];
     const bool host = group.config.group.plugin == nullptr;
     const int world = group.config.world();
-    const std::int64_t planned = host ? group.memory.rank_bytes(world) : 0;
-    most = std::max(most, (plan_staging_memory(group.params, group.plan) + planned) * world);
+    staging[i] = plan_staging_memory(group.params, group.plan);
+    most = std::max(most, (staging[i] + (host ? group.memory.rank_bytes(world) : 0)) * world);
   }
-  return most * plan.workers <= available_memory();
+  if (most * plan.workers > available_memory()) std::ranges::fill(staging, 0);
+  return staging;
 }
 
 // The options of a trial, evaluated as `train` would without being told.
@@ -164,14 +169,21 @@ int run_command(const SweepOptions& options) {
   std::vector<std::string> notes = start_notes(options, plan, corpus);
   const std::optional<Checkpoint> init_from = open_init_from(first, notes);
 
+  const DevicePeak peak = peak_of(first);
+  const std::vector<std::int64_t> staging = plan_staging(options, plan);
+  const auto describe = [&](const RunDirectory& run, const RunConfig& config, std::size_t group) {
+    const CaptureGroup& captured = plan.groups[group];
+    write_run_facts(run, {config, captured.plan, captured.memory, {}, staging[group]}, peak);
+  };
   const StopSignal signals;
   SweepRun run(plan, scheduler, directory,
                {.directory = directory,
                 .corpus = corpus,
                 .init_from = init_from ? &*init_from : nullptr,
-                .peak_flops = peak_of(first).flops,
+                .peak_flops = peak.flops,
                 .signal = signals.number(),
-                .saves_in_background = save_in_background(options, plan)});
+                .saves_in_background = staging[0] > 0,
+                .describe = describe});
   SweepView view(plan, STDOUT_FILENO);
   for (const std::string& note : notes)
     view.note(note);

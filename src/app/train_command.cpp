@@ -12,6 +12,7 @@
 
 #include "app/checkpoint/run_directory.h"
 #include "app/cli.h"
+#include "app/report/run_facts.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
 #include "app/train/logger.h"
@@ -78,13 +79,14 @@ int run_command(const TrainOptions& options) {
   std::vector<std::string> notes = config.notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
-  const bool saves_in_background =
-      choose_background_saves(config, memory.rank_bytes(config.world()),
-                              plan_staging_memory(params, plan), available_memory(), notes);
+  const std::int64_t staging = plan_staging_memory(params, plan);
+  const bool saves_in_background = choose_background_saves(
+      config, memory.rank_bytes(config.world()), staging, available_memory(), notes);
   if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
   create_run_directory(directory, config.options, lock);
 
   const DevicePeak peak = peak_of(config);
+  write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak);
   const std::int64_t first_step = resume ? resume->info().step : 0;
   Logger logger(open_log(config, directory, first_step, peak.flops));
   const auto note_all = [&logger](const std::vector<std::string>& lines) {

@@ -86,6 +86,9 @@ case "$*" in
   "-m zipfile -e ./ninja-1.whl"*)
     mkdir -p $5/ninja-1.data/scripts $5/ninja.dist-info
     : >$5/ninja-1.data/scripts/ninja ;;
+  "-m zipfile -e ./plotly-1.whl"*)
+    mkdir -p $5/plotly/package_data $5/plotly.dist-info/licenses
+    : >$5/plotly/package_data/plotly.min.js ;;
   *) exit 1 ;;
 esac)sh";
 
@@ -298,10 +301,12 @@ TEST_F(SetupScript, SudoInstallsUnlessItWantsAPassword) {
   add_machine_command("sudo", "[ $1 = -n ] || { echo sudo >>$machine/log; exec \"$@\"; }");
   run = setup();
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_EQ(run.out, "setup.sh: installing cmake ninja-build " + std::string(kLibraries) + "\n");
+  EXPECT_EQ(run.out,
+            "setup.sh: installing cmake ninja-build " + std::string(kLibraries) + " python3-pip\n");
   EXPECT_THAT(done(), StartsWith("sudo\napt-get "));
   EXPECT_THAT(done(), Not(HasSubstr("download")));
-  EXPECT_FALSE(fs::exists(third_party_));
+  EXPECT_FALSE(fs::exists(debian_));
+  EXPECT_FALSE(fs::exists(third_party_ / "cmake"));
   expect_silence();
 }
 
@@ -316,7 +321,7 @@ TEST_F(SetupScript, RootGetsANewerCompilerAndCmakeWhereThePackagesAreOld) {
   EXPECT_EQ(
       run.out,
       "setup.sh: installing g++ cmake ninja-build " + std::string(kLibraries) +
-          "\nsetup.sh: installing g++-12 python3-pip\nsetup.sh: fetching cmake and ninja into " +
+          " python3-pip\nsetup.sh: installing g++-12\nsetup.sh: fetching cmake and ninja into " +
           (third_party_ / "cmake").string() + ": 3.25 is needed, and cmake here is 3.22.1\n");
   EXPECT_FALSE(fs::exists(debian_));
   expect_silence();
@@ -327,6 +332,32 @@ TEST_F(SetupScript, RootGetsANewerCompilerAndCmakeWhereThePackagesAreOld) {
   EXPECT_EQ(failed.code, 3);
   EXPECT_THAT(failed.err, EndsWith("setup.sh: apt-get could not install cmake " +
                                    std::string(kLibraries) + "\n"));
+}
+
+// What reports are drawn with comes along, and whatever becomes of it, the set-up succeeds.
+TEST_F(SetupScript, FetchesPlotlyAndDoesWithoutIt) {
+  set_user(0);
+  write("pip_broken", "");
+  Outcome run = setup();
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(lines(run.err), 2);
+  EXPECT_THAT(run.err, StartsWith("fetch_plotly.sh: pip could not fetch plotly 6.9.0: ERROR: no "
+                                  "such version: repeat the command"));
+  EXPECT_THAT(run.err, EndsWith("\nsetup.sh: so there are no charts for muograph report\n"));
+  remove("pip_broken");
+  expect_silence();  // for a day
+  fs::remove(third_party_ / "plotly.failed");
+  run = setup();
+  EXPECT_EQ(run.code, 0);
+  EXPECT_EQ(run.out + run.err, "");
+  EXPECT_THAT(done(), StartsWith("pip plotly==6.9.0 --hash=sha256:"));
+  for (const char* name : {"plotly.min.js", "licenses"})
+    EXPECT_TRUE(fs::exists(third_party_ / "plotly" / name)) << name;
+  expect_silence();
+  fs::remove_all(third_party_);
+  fs::remove(bin_ / "python3");
+  expect_silence();  // pip alone is not installed
+  EXPECT_FALSE(fs::exists(third_party_ / "plotly"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace muo {
 
-// <root>/config.toml, <root>/metrics.jsonl, <root>/events.out.tfevents.*,
+// <root>/config.toml, <root>/run.json, <root>/metrics.jsonl, <root>/events.out.tfevents.*,
 // <root>/checkpoints/step_00000100/, <root>/run.lock
 struct RunDirectory {
   std::filesystem::path root;
@@ -16,6 +16,7 @@ struct RunDirectory {
   std::filesystem::path resume;
 
   [[nodiscard]] std::filesystem::path config() const { return root / "config.toml"; }
+  [[nodiscard]] std::filesystem::path facts() const { return root / "run.json"; }
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 };

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "app/options/option_table.h"
 
@@ -128,6 +129,19 @@ std::vector<OptionRow> option_table(InspectOptions& o) {
 
 std::vector<OptionRow> option_table(VerifyOptions& o) {
   return {checkpoint_row(o.checkpoint, kFiles, "a checkpoint, or a run directory (all of it)")};
+}
+
+std::vector<OptionRow> option_table(ReportOptions& o) {
+  OptionRow runs = kFiles("runs", kOther, "RUN...", "run directories", &o.runs).needed();
+  runs.positional = true;
+  OptionRow out = kFiles("out", kOther, "FILE", "the page, written when it is whole", &o.out);
+  out.letter = "-o";
+  return {
+      std::move(runs),
+      std::move(out),
+      kFiles("plotly", kOther, "FILE", "plotly.js, minified; auto: as scripts/setup.sh fetched it",
+             &o.plotly),
+  };
 }
 
 std::vector<OptionRow> option_table(ImportOptions& o) {

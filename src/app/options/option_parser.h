@@ -62,7 +62,8 @@ class Parser {
     app_.set_help_flag();  // CLI11's own would come first
     app_.allow_extras();
     for (const OptionRow& row : rows_) {
-      CLI::Option* option = app_.add_option("--" + std::string(row.name));
+      const std::string letter = row.letter.empty() ? "" : std::string(row.letter) + ",";
+      CLI::Option* option = app_.add_option(letter + "--" + std::string(row.name));
       option->description(std::string(row.help) + row.choices_help)
           ->group(std::string(row.group))
           ->type_name(std::string(row.value))
@@ -184,17 +185,19 @@ class Parser {
     return out;
   }
 
-  // The word that belongs to no option is the one that may stand alone.
+  // The word that belongs to no option is the one that may stand alone; of a list, all of them.
   void take_word() {
     extras_ = app_.remaining();
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       given_.push_back(options_[i]->results());
       if (!rows_[i].positional || !given_[i].empty()) continue;
-      const auto word = std::ranges::find_if(
-          extras_, [](const std::string& extra) { return !extra.starts_with('-'); });
-      if (word == extras_.end()) continue;
-      given_[i] = {*word};
-      extras_.erase(word);
+      const auto is_word = [](const std::string& extra) { return !extra.starts_with('-'); };
+      for (auto word = std::ranges::find_if(extras_, is_word);
+           word != extras_.end() && (given_[i].empty() || is_list(rows_[i]));
+           word = std::ranges::find_if(extras_, is_word)) {
+        given_[i].push_back(*word);
+        extras_.erase(word);
+      }
     }
   }
 

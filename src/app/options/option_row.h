@@ -56,10 +56,11 @@ struct OptionRow {
   // command line.
   std::vector<std::string_view> replaces = {};
   bool required = false;
-  bool positional = false;  // may be given without its name
-  bool saved = true;        // in config.toml
-  bool trains = false;      // tells what is trained: that it changed is said at --resume
-  bool* is_told = nullptr;  // false: automatic, whatever the field holds
+  bool positional = false;       // may be given without its name
+  std::string_view letter = {};  // its short name: "-o"
+  bool saved = true;             // in config.toml
+  bool trains = false;           // tells what is trained: that it changed is said at --resume
+  bool* is_told = nullptr;       // false: automatic, whatever the field holds
 
   // For tables: the row with more said of it.
   OptionRow one_of(std::vector<std::string_view> names, std::string summaries = {}) && {

@@ -18,6 +18,7 @@ std::vector<OptionRow> option_table(PredictionOptions& options);  // the rest of
 std::vector<OptionRow> option_table(SweepOptions& options);  // with those of train that it takes
 std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);
+std::vector<OptionRow> option_table(ReportOptions& options);
 
 // --backend, --devices, --ranks-per-device, --comm.
 std::vector<OptionRow> device_rows(DeviceOptions& options, OptionClass kind);

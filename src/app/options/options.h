@@ -77,6 +77,7 @@ struct RunOptions {
   std::optional<double> stuck_after = {};  // seconds; 0: never
   std::string profile_steps = {};          // "A:B": steps A to B - 1; empty: none
   std::string graph_dot = {};              // where to write the captured step; empty: nowhere
+  std::string version = {};                // of the program, for run.json; no option
 };
 
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
@@ -201,6 +202,12 @@ struct BenchOptions {
 };
 // What --strategy may be there.
 inline constexpr std::string_view kAllStrategies = "all";
+
+struct ReportOptions {
+  std::vector<std::filesystem::path> runs = {};  // run directories
+  std::string out = "report.html";
+  std::string plotly = {};  // plotly.js, minified; empty: the one that was installed or fetched
+};
 
 struct DoctorOptions {
   bool gpu_only = false;

@@ -211,7 +211,7 @@ std::string plan_table(const PlanReport& report) {
               : "");
 }
 
-std::string plan_json(const PlanReport& report) {
+Json plan_object(const PlanReport& report) {
   const RunConfig& run = report.config;
   const auto params = gpt_parameters(run.model);
   const PlanCost cost = plan_cost(report.sharding, params);
@@ -264,8 +264,10 @@ std::string plan_json(const PlanReport& report) {
               {"scaling_notes", scaling_notes(run)}};
   if (report.rates)
     out["predicted"] = prediction_json(exposed_time(report.sharding, params, *report.rates));
-  return out.dump(2) + "\n";
+  return out;
 }
+
+std::string plan_json(const PlanReport& report) { return plan_object(report).dump(2) + "\n"; }
 
 std::optional<MachineRates> machine_rates(const RunConfig& config,
                                           const PredictionOptions& options) {

@@ -23,7 +23,8 @@ struct PlanReport {
 // Bytes that the process of the run will hold, on the host.
 std::int64_t process_bytes(const PlanReport& report);
 std::string plan_table(const PlanReport& report);
-std::string plan_json(const PlanReport& report);
+nlohmann::ordered_json plan_object(const PlanReport& report);
+std::string plan_json(const PlanReport& report);  // its text
 
 // What `options` say of the machine that would run `config`; nothing if they say nothing.
 std::optional<MachineRates> machine_rates(const RunConfig& config,

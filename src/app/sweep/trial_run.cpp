@@ -41,6 +41,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const Scheduler::St
         "come to: remove it",
         directory_.root.string(), first_step_, stretch.until);
   create_run_directory(directory_, config_.options, lock_);
+  if (shared.describe) shared.describe(directory_, config_, trial.group);
   const std::filesystem::path log = directory_.root / "output.log";
   output_ = FileDescriptor(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!output_)

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -23,6 +24,9 @@ class TrialRun {
     double peak_flops = 0;
     const std::atomic<int>& signal;
     bool saves_in_background = true;
+    // Writes what else a run directory holds of its run: run.json.
+    std::function<void(const RunDirectory& directory, const RunConfig& config, std::size_t group)>
+        describe = {};
   };
   // Throws InputError and Error as opening any run does.
   TrialRun(const Shared& shared, const Trial& trial, const Scheduler::Stretch& stretch);

@@ -47,14 +47,15 @@ struct Summary {};
 using Item =
     std::variant<TrainItem, EvalItem, SampleItem, std::string, Summary>;  // a string: text to show
 
-// What a run that starts at `step` will write itself. Its checkpoint was evaluated before, if at
-// all.
+// What a run that starts at `step` will write itself. Its checkpoint was evaluated and sampled
+// before, if at all.
 bool comes_again(const nlohmann::json& record, std::int64_t step) {
   if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
     return true;  // a line that an earlier attempt could not finish
   const auto at = record["step"].get<std::int64_t>();
-  const bool evaluation = record.value("kind", nlohmann::json()) == "eval";
-  return evaluation && step > 0 ? at > step : at >= step;
+  const nlohmann::json kind = record.value("kind", nlohmann::json());
+  const bool between_steps = kind == "eval" || kind == "sample";
+  return between_steps && step > 0 ? at > step : at >= step;
 }
 
 // A resumed run repeats the steps after its checkpoint: what an earlier attempt wrote of them goes.
@@ -248,6 +249,7 @@ class Logger::Impl {
 
   void show(const SampleItem& item) {
     show_events([&](EventLog& events) { events.sample(item.step, item.text); });
+    append(sample_line(item.step, item.text));
     terminal_.lines(fmt::format("step {}: sample\n{}", item.step, item.text));
   }
 
@@ -386,6 +388,11 @@ std::string eval_line(std::int64_t step, double val_loss, std::optional<double> 
   line.add("val_loss", val_loss);
   line.add("val_bpb", val_bpb);
   return line.finish();
+}
+
+std::string sample_line(std::int64_t step, std::string_view text) {
+  const nlohmann::ordered_json line = {{"kind", "sample"}, {"step", step}, {"text", text}};
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace muo

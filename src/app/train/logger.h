@@ -46,7 +46,7 @@ class Logger {
   void eval(std::int64_t step, double val_loss, double val_bpb);
   // A line, or a block of lines, for people; control characters are made harmless.
   void note(std::string_view text);
-  void sample(std::int64_t step, std::string_view text);
+  void sample(std::int64_t step, std::string_view text);  // to both
   // A line that sums up the training steps so far: tokens, FLOPs, time, speed, mfu.
   void summary();
   // Waits until what was submitted is written, but not for long. From any thread.
@@ -76,5 +76,8 @@ std::string train_line(const MetricsRecord& record, std::int64_t tokens, double 
 
 // {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
 std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
+
+// {"kind":"sample","step":..,"text":".."}; bytes of `text` that are no UTF-8 become U+FFFD.
+std::string sample_line(std::int64_t step, std::string_view text);
 
 }  // namespace muo

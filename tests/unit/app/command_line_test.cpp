@@ -148,6 +148,19 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
   EXPECT_EQ(error_of({"doctor", "now"}), "doctor: 'now' belongs to no option");
 }
 
+TEST(CommandLine, ReportTakesRunsWithoutTheirOption) {
+  const auto report = std::get<ReportOptions>(parse({"report", "a", "b", "-o", "page.html", "c"}));
+  EXPECT_THAT(report.runs, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(report.out, "page.html");
+  const auto named = std::get<ReportOptions>(parse({"report", "--runs", "a", "b", "--out=x"}));
+  EXPECT_THAT(named.runs, ElementsAre("a", "b"));
+  EXPECT_EQ(named.out, "x");
+  EXPECT_EQ(std::get<ReportOptions>(parse({"report", "a"})).out, "report.html");
+  EXPECT_EQ(error_of({"report"}), "report: --runs is required: run directories");
+  EXPECT_EQ(error_of({"report", "a", "-p", "x"}),
+            "report: unknown option -p (muograph report --help lists them)");
+}
+
 TEST(CommandLine, RefusesBackendsThatThereAreNot) {
   EXPECT_EQ(train_error({"--backend", "hip"}),
             "--backend: 'hip' is unknown: give auto, host, cuda");
@@ -155,8 +168,9 @@ TEST(CommandLine, RefusesBackendsThatThereAreNot) {
 
 TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
   EXPECT_THAT(error_of({"trian"}), HasSubstr("unknown command 'trian': did you mean train?"));
-  EXPECT_THAT(error_of({"42"}),
-              HasSubstr("give train, sweep, eval, sample, plan, bench, checkpoint or doctor"));
+  EXPECT_THAT(
+      error_of({"42"}),
+      HasSubstr("give train, sweep, eval, sample, plan, bench, report, checkpoint or doctor"));
   EXPECT_THAT(error_of({"checkpoint", "improt"}),
               HasSubstr("'improt' is none of import, export, inspect, verify"));
   EXPECT_THAT(error_of({"checkpoint", "import"}), HasSubstr("--model is required"));

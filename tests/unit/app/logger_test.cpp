@@ -180,6 +180,32 @@ TEST_F(LoggerTest, AResumedRunReplacesWhatItRepeats) {
               testing::ElementsAre("t0", "e0", "t1", "e1", "t2", "e2", "t3", "e3", "e4", "t4"));
 }
 
+TEST_F(LoggerTest, ASampleIsARecordWhateverItsBytes) {
+  const std::string text = "a\"b\\\n\x01\xE2\x82\xAC\xFF</script>";
+  EXPECT_EQ(sample_line(3, text),
+            "{\"kind\":\"sample\",\"step\":3,\"text\":"
+            "\"a\\\"b\\\\\\n\\u0001\xE2\x82\xAC\xEF\xBF\xBD</script>\"}");
+  Logger logger(options_);
+  logger.sample(3, text);
+  logger.close();
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_EQ(lines()[0]["text"], "a\"b\\\n\x01\xE2\x82\xAC\xEF\xBF\xBD</script>");
+}
+
+// The sample of the step that a checkpoint is of was drawn before the checkpoint was saved.
+TEST_F(LoggerTest, AResumedRunKeepsTheSampleOfItsFirstStep) {
+  std::string before;
+  for (std::int64_t step = 0; step < 6; ++step)
+    before += sample_line(step, "text") + "\n";
+  test::write_file(options_.metrics, before);
+  options_.first_step = 4;
+  Logger(options_).close();
+  EXPECT_EQ(lines().size(), 5U);
+  options_.first_step = 0;
+  Logger(options_).close();
+  EXPECT_EQ(lines().size(), 0U);
+}
+
 TEST_F(LoggerTest, AFullDiskIsAnErrorOfALaterCall) {
   options_.metrics = "/dev/full";
   Logger logger(options_);

@@ -1,0 +1,238 @@
+#include "app/report/html_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "app/report/decimate.h"
+#include "app/report/report_page.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kClockPoints = 200;  // of a curve that is nearly straight
+constexpr std::size_t kBins = 48, kNamedSlow = 50, kNamedSkips = 200;
+
+// With 6 digits: more are not seen, and double the page.
+double rounded(double value) {
+  std::array<char, 32> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
+  std::from_chars(text.data(), end.ptr, value);
+  return value;
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(rounded(value)) : Json(); }
+
+Json numbers(const std::vector<double>& values) {
+  Json out = Json::array();
+  for (const double value : values)
+    out.push_back(number(value));
+  return out;
+}
+
+Json points_json(const Points& points) { return {{"x", points.x}, {"y", numbers(points.y)}}; }
+
+// Nothing where no value is known.
+Json curve(const std::vector<std::int64_t>& step, const std::vector<double>& values,
+           std::size_t points) {
+  if (std::ranges::none_of(values, [](double value) { return std::isfinite(value); })) return {};
+  const DrawnCurve drawn = decimate(step, values, points);
+  Json out = points_json(drawn.points);
+  if (!drawn.means.x.empty()) out["means"] = points_json(drawn.means);
+  return out;
+}
+
+// Seconds of training until the end of a step: what lies between the steps of two records took as
+// long as the later one.
+std::vector<double> clock_of(const RunHistory& run) {
+  std::vector<double> out;
+  double seconds = 0;
+  for (std::size_t i = 0; i < run.step.size(); ++i) {
+    const double ms = run.of(Series::kStepMs)[i];
+    const auto steps = static_cast<double>(i == 0 ? 1 : run.step[i] - run.step[i - 1]);
+    if (std::isfinite(ms)) seconds += steps * ms / 1000;
+    out.push_back(seconds);
+  }
+  return out;
+}
+
+Json clock_json(const RunHistory& run, const std::vector<double>& clock) {
+  Points points;
+  const std::size_t n = clock.size();
+  for (std::size_t i = 0, kept = std::min(n, kClockPoints); i < kept; ++i) {
+    const std::size_t at = kept == 1 ? 0 : i * (n - 1) / (kept - 1);
+    points.x.push_back(run.step[at]);
+    points.y.push_back(clock[at]);
+  }
+  return points_json(points);
+}
+
+Json times_json(const RunHistory& run) {
+  const StepTimes times = step_times(run.step, run.of(Series::kStepMs), kBins, kNamedSlow);
+  if (times.counts.empty()) return {};
+  Json slow = Json::array();
+  for (const auto& [step, ms] : times.slow)
+    slow.push_back({step, number(ms)});
+  return {{"edges", numbers(times.edges)},
+          {"counts", times.counts},
+          {"median", number(times.median)},
+          {"p90", number(times.p90)},
+          {"p99", number(times.p99)},
+          {"outliers", times.outliers},
+          {"slow", slow}};
+}
+
+Json skips_json(const RunHistory& run) {
+  Json named = Json::array();
+  for (const RunHistory::Skip& skip : run.skipped) {
+    if (named.size() == kNamedSkips) break;
+    const auto at = std::ranges::lower_bound(run.step, skip.step) - run.step.begin();
+    named.push_back({{"step", skip.step},
+                     {"why", skip.why},
+                     {"what", skip.bad_number},
+                     {"norm", number(run.of(Series::kGradNorm)[static_cast<std::size_t>(at)])}});
+  }
+  return {{"count", run.skipped.size()}, {"named", named}};
+}
+
+// The first, the last, and some between them.
+Json samples_json(const RunHistory& run, std::size_t most) {
+  Json out = Json::array();
+  const std::size_t n = run.samples.size();
+  for (std::size_t i = 0, kept = std::min(n, most); i < kept; ++i) {
+    const RunHistory::Sample& sample = run.samples[kept == 1 ? n - 1 : i * (n - 1) / (kept - 1)];
+    out.push_back({{"step", sample.step}, {"text", sample.text}});
+  }
+  return out;
+}
+
+Json last_finite(const std::vector<double>& values) {
+  const auto last = std::find_if(values.rbegin(), values.rend(),
+                                 [](double value) { return std::isfinite(value); });
+  return last == values.rend() ? Json() : number(*last);
+}
+
+Json middle(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.empty()) return {};
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, at);
+  return number(*at);
+}
+
+Json facts_json(const std::string& text) {
+  if (text.empty()) return {};
+  Json facts = Json::parse(text);
+  facts.erase("notes");
+  facts.erase("scaling_notes");
+  return facts;
+}
+
+}  // namespace
+
+std::size_t points_per_curve(std::size_t runs) {
+  constexpr std::size_t kAll = 300'000, kLeast = 120, kMost = 4000;
+  return std::clamp(kAll / (std::max<std::size_t>(runs, 1) * kSeries.size()), kLeast, kMost);
+}
+
+std::vector<std::string> run_names(std::span<const fs::path> directories) {
+  std::vector<std::string> names;
+  std::set<std::string> different;
+  for (const fs::path& directory : directories) {
+    names.push_back(
+        fs::absolute(directory / ".").lexically_normal().parent_path().filename().string());
+    different.insert(names.back());
+  }
+  if (different.size() == names.size()) return names;
+  std::ranges::transform(directories, names.begin(),
+                         [](const fs::path& directory) { return directory.string(); });
+  return names;
+}
+
+std::string run_data(const RunHistory& run, const std::string& name, std::size_t points) {
+  const std::vector<double> clock = clock_of(run);
+  Json series;
+  for (std::size_t i = 0; i < kSeries.size(); ++i)
+    series[std::string(kSeries.at(i))] = curve(run.step, run.series.at(i), points);
+  series["val_loss"] = curve(run.eval_step, run.val_loss, points);
+  series["val_bpb"] = curve(run.eval_step, run.val_bpb, points);
+  series["gradient_scale"] = curve(run.clipped, run.gradient_scale, points);
+  Json options = Json::object();
+  for (const auto& [key, value] : run.options)
+    options[key] = value;
+  const bool any = !run.step.empty();
+  const Json data = {{"name", name},
+                     {"directory", run.directory.string()},
+                     {"notes", run.notes},
+                     {"config", run.config},
+                     {"options", options},
+                     {"facts", facts_json(run.facts)},
+                     {"steps", any ? run.step.back() + 1 : 0},
+                     {"seconds", any ? number(clock.back()) : Json()},
+                     {"tokensPerStep", any ? number(static_cast<double>(run.tokens.back()) /
+                                                    static_cast<double>(run.step.back() + 1))
+                                           : Json()},
+                     {"loss", last_finite(run.of(Series::kLoss))},
+                     {"valLoss", last_finite(run.val_loss)},
+                     {"valBpb", last_finite(run.val_bpb)},
+                     {"tokensPerS", middle(run.of(Series::kTokensPerS))},
+                     {"mfu", middle(run.of(Series::kMfu))},
+                     {"series", series},
+                     {"clock", clock_json(run, clock)},
+                     {"times", times_json(run)},
+                     {"skipped", skips_json(run)},
+                     {"clipped", run.clipped.size()},
+                     {"samples", samples_json(run, std::clamp<std::size_t>(points / 20, 5, 40))}};
+  return data.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string report_page(std::span<const std::string> runs, std::string_view plotly) {
+  // Either would change where the script element ends.
+  for (const std::string_view text : {"</script", "<!--"})
+    if (plotly.find(text) != std::string_view::npos)
+      throw InputError(
+          fmt::format("plotly.js holds {}: give the minified file of its package", text));
+  constexpr std::string_view kPlotly = "@PLOTLY@", kRuns = "@RUNS@";
+  const std::size_t script = kReportPage.find(kPlotly), data = kReportPage.find(kRuns);
+  MUO_CHECK(script < data && data != std::string_view::npos, script, data);
+  std::string page(kReportPage.substr(0, script));
+  page += plotly;
+  page += kReportPage.substr(script + kPlotly.size(), data - script - kPlotly.size());
+  page += '[';
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    page += i == 0 ? "\n" : ",\n";
+    // In JSON a < is in strings only.
+    for (const char c : runs[i])
+      c == '<' ? page += "\\u003c" : page += c;
+  }
+  page += ']';
+  page += kReportPage.substr(data + kRuns.size());
+  return page;
+}
+
+fs::path find_plotly() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* folder : {"../share/muograph", "../third_party/plotly"})
+    if (const fs::path file = program / folder / "plotly.min.js"; fs::exists(file, error))
+      return file.lexically_normal();
+  throw InputError(
+      "report: plotly.min.js, which draws the charts, is not there: scripts/fetch_plotly.sh "
+      "fetches "
+      "it (then install again, if this program is installed), or name one by --plotly FILE");
+}
+
+}  // namespace muo

@@ -1,0 +1,225 @@
+// Charts by plotly.js. A chart is {id, title, wide, ofOne, build(view)}; build returns {data, layout, note}, or null
+// where the runs of the view, or of a chart `ofOne` its one run, have nothing to show.
+
+// Plotly reads a few tags in the texts that it shows.
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+const themeColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function themeLayout() {
+  const colour = themeColour;
+  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), linecolor: colour("--line"),
+                 automargin: true };
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: colour("--ink"), family: "system-ui, DejaVu Sans, sans-serif", size: 12 },
+    margin: { l: 56, r: 12, t: 30, b: 44 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--soft"), activecolor: colour("--accent") },
+    showlegend: false,
+    hovermode: "closest",
+    hoverlabel: { namelength: -1, bgcolor: colour("--card"), font: { color: colour("--ink") } },
+    xaxis: { ...axis },
+    yaxis: { ...axis },
+  };
+}
+
+function merged(base, more) {
+  const out = { ...base };
+  for (const [key, value] of Object.entries(more))
+    out[key] = value && typeof value === "object" && !Array.isArray(value) ? merged(base[key] || {}, value) : value;
+  return out;
+}
+
+const TIME_UNITS = [[3600, "h"], [60, "min"], [1, "s"]];
+function timeUnit(runs) {
+  const longest = Math.max(0, ...runs.map((run) => run.seconds || 0));
+  return TIME_UNITS.find(([size]) => longest >= 2 * size) || [1, "s"];
+}
+
+// Traces of one series of every shown run. `scale`: what its values are multiplied by, or null: not known.
+function curves(view, key, { done = 1, scale = () => 1, markers = false, label = "" } = {}) {
+  const data = [], left = [], many = view.runs.length > 30;  // a marker is an element of its own, and slow
+  const [unit] = view.axis === "time" ? timeUnit(view.runs) : [1];
+  for (const run of view.runs) {
+    const curve = run.series[key];
+    if (!curve) continue;
+    const place = axisOf(run, view.axis, done), factor = scale(run);
+    if (!place || factor === null) {
+      left.push(run.name);
+      continue;
+    }
+    const at = (points) => points.x.map((step) => place(step) / unit);
+    const values = (points) => points.y.map((y) => (known(y) ? y * factor : null));
+    const trace = (points, y, more) => merged({
+      type: "scatter", mode: (markers && !many) || points.x.length === 1 ? "lines+markers" : "lines",
+      x: at(points), y, customdata: points.x, name: plain(run.name + label),
+      line: { color: run.colour, width: markers || many ? 1 : 1.6,
+              dash: markers ? "dot" : run.index < PALETTE.length ? "solid" : DASHES[run.index % 4] },
+      marker: { size: 6, color: run.colour },
+      hovertemplate: "%{y:.5~g} at step %{customdata}",
+    }, more);
+    if (view.smooth > 0 && !markers) {
+      const base = curve.means || curve;
+      if (view.runs.length <= 12)
+        data.push(trace(curve, values(curve), { opacity: 0.25, line: { width: 1 }, hoverinfo: "skip",
+                                                hovertemplate: null }));
+      data.push(trace(base, smoothed(values(base), view.smooth), {}));
+    } else {
+      data.push(trace(curve, values(curve), {}));
+    }
+  }
+  return { data, left };
+}
+
+function axisTitle(view) {
+  return view.axis === "time" ? `${AXES.time} (${timeUnit(view.runs)[1]})` : AXES[view.axis];
+}
+
+function leftOut(names) {
+  const runs = [...new Set(names)];
+  if (runs.length === 0) return "";
+  const shown = runs.slice(0, 3).join(", ") + (runs.length > 3 ? ` and ${runs.length - 3} more` : "");
+  return `Not drawn, as these runs do not tell what it takes: ${shown}`;
+}
+
+function curveChart(view, parts, title, more = {}) {
+  const data = parts.flatMap((part) => part.data);
+  const left = parts.flatMap((part) => part.left);
+  if (data.length === 0 && left.length === 0) return null;
+  const layout = {
+    xaxis: { title: { text: axisTitle(view) }, type: view.logX ? "log" : "linear", exponentformat: "SI" },
+    yaxis: { title: { text: title }, type: view.logY ? "log" : "linear" },
+  };
+  return { data, layout: merged(layout, more), note: leftOut(left) };
+}
+
+const seriesChart = (id, key, title, options = {}) => ({
+  id, title, build: (view) => curveChart(view, [curves(view, key, options)], options.axis || title, options.layout),
+});
+
+const heldOut = (view, key) => curves(view, key, { done: 0, markers: true, label: ", held-out" });
+
+const LOSS = {
+  id: "loss", title: "Loss: training as lines, held-out dotted with markers", wide: true,
+  build: (view) => curveChart(view, [curves(view, "loss"), heldOut(view, "val_loss")], "loss (nats per token)"),
+};
+const BITS = {
+  id: "bits", title: "Bits per byte: training as lines, held-out dotted with markers", wide: true,
+  build: (view) => curveChart(view, [curves(view, "loss", { scale: bitsPerByte }), heldOut(view, "val_bpb")],
+                              "bits per byte"),
+};
+
+// Gradient norms; steps that were not committed are crosses, at the top where the norm was not finite.
+const NORM = {
+  id: "norm", title: "Gradient norm, and steps that were not committed",
+  build: (view) => {
+    const part = curves(view, "grad_norm");
+    const [unit] = view.axis === "time" ? timeUnit(view.runs) : [1];
+    for (const run of view.runs) {
+      const place = axisOf(run, view.axis, 1);
+      if (!place || run.skipped.named.length === 0) continue;
+      const norms = run.series.grad_norm ? run.series.grad_norm.y.filter(known) : [];
+      const top = norms.reduce((most, y) => Math.max(most, y), 0) || 1;
+      part.data.push({
+        type: "scatter", mode: "markers", name: plain(run.name) + ", skipped",
+        x: run.skipped.named.map((skip) => place(skip.step) / unit),
+        y: run.skipped.named.map((skip) => (known(skip.norm) ? skip.norm : top)),
+        marker: { symbol: "x", size: 9, color: run.colour },
+        text: run.skipped.named.map((skip) => plain(`step ${skip.step}: ${skip.why} ${skip.what}`)),
+        hovertemplate: "%{text}",
+      });
+    }
+    return curveChart(view, [part], "gradient norm");
+  },
+};
+
+// Of one run: how often steps took how long, with ticks for outliers.
+const TIMES = {
+  id: "times", title: "Step times", ofOne: true,
+  build: ({ detail }) => {
+    const times = detail.times;
+    if (!times) return null;
+    const middle = times.counts.map((_, i) => (times.edges[i] + times.edges[i + 1]) / 2);
+    const ticks = [0, 1, 2, 3, 4].map((i) => times.edges[Math.round(i * times.counts.length / 4)]);
+    const width = times.counts.map((_, i) => times.edges[i + 1] - times.edges[i]);
+    return {
+      data: [
+        { type: "bar", x: middle, y: times.counts, width: width[0] > 0 ? width : undefined, name: plain(detail.name),
+          customdata: times.counts.map((_, i) => [times.edges[i], times.edges[i + 1]]),
+          marker: { color: detail.colour },
+          hovertemplate: "%{y} steps of %{customdata[0]:.4~g} to %{customdata[1]:.4~g} ms<extra></extra>" },
+        { type: "scatter", mode: "markers", x: times.slow.map(([, ms]) => ms), y: times.slow.map(() => 0.7),
+          marker: { symbol: "line-ns", size: 12, line: { width: 2, color: themeColour("--ink") } },
+          text: times.slow.map(([step, ms]) => `step ${step}: ${digits(ms, 4)} ms`), hovertemplate: "%{text}<extra></extra>" },
+      ],
+      layout: {
+        bargap: 0,
+        xaxis: { title: { text: "ms" }, type: "log", tickmode: "array", tickvals: ticks,
+                 ticktext: ticks.map((ms) => digits(ms, 3)) },
+        yaxis: { title: { text: "steps" }, type: "log", dtick: 1, rangemode: "tozero" },
+      },
+      note: `Median ${digits(times.median, 4)} ms, 90 % within ${digits(times.p90, 4)} ms, 99 % within ` +
+            `${digits(times.p99, 4)} ms; ticks below are slow steps; both axes are logarithmic`,
+    };
+  },
+};
+
+// Bytes by category, a bar for each run.
+const MOST_BARS = 20;
+const MEMORY = {
+  id: "memory", title: "Memory of a device by category",
+  build: (view) => {
+    const runs = view.runs.filter((run) => run.facts && run.facts.memory_bytes_by_category);
+    if (runs.length === 0) return null;
+    const shown = runs.slice(0, MOST_BARS).reverse();
+    const categories = new Set(shown.flatMap((run) => Object.keys(run.facts.memory_bytes_by_category)));
+    const mib = (run, name) => (run.facts.memory_bytes_by_category[name] || 0) / 2 ** 20;
+    const used = [...categories].filter((name) => shown.some((run) => mib(run, name) > 0));
+    return {
+      data: used.map((name, i) => ({
+        type: "bar", orientation: "h", name: plain(name), marker: { color: PALETTE[i % PALETTE.length] },
+        y: shown.map((run) => run.index), x: shown.map((run) => mib(run, name)),
+        hovertemplate: "%{x:.4~g} MiB",
+      })),
+      layout: {
+        barmode: "stack", showlegend: true, legend: { orientation: "h", y: -0.4, yanchor: "top" },
+        height: 260 + 22 * shown.length,
+        xaxis: { title: { text: "MiB" } },
+        yaxis: { type: "category", tickmode: "array", tickvals: shown.map((run) => run.index),
+                 ticktext: shown.map((run) => clipped(run.name)) },
+      },
+      note: "Tensors that are never in use together share memory, so that less is allocated than the sum." +
+            (runs.length > MOST_BARS ? ` The first ${MOST_BARS} of ${runs.length} shown runs.` : ""),
+    };
+  },
+};
+const clipped = (name) => plain(name.length > 22 ? name.slice(0, 21) + "\u2026" : name);
+
+// Of one run: what each rank updates.
+const RANKS = {
+  id: "ranks", title: "What each rank updates", ofOne: true,
+  build: ({ detail }) => {
+    const ranks = detail.facts && detail.facts.ranks;
+    if (!Array.isArray(ranks) || ranks.length === 0) return null;
+    const share = (key) => {
+      const sum = ranks.reduce((total, rank) => total + rank[key], 0);
+      return ranks.map((rank) => (sum > 0 ? 100 * rank[key] / sum : 0));
+    };
+    const bars = [["elements", "elements"], ["muon_flops", "Newton-Schulz FLOPs"], ["sent_bytes", "bytes sent"]]
+      .filter(([key]) => ranks.some((rank) => rank[key] > 0));
+    return {
+      data: bars.map(([key, name], i) => ({
+        type: "bar", name, x: ranks.map((_, rank) => rank), y: share(key), marker: { color: PALETTE[i] },
+        customdata: ranks.map((rank) => short(rank[key])),
+        hovertemplate: `rank %{x}: %{y:.1f} % (%{customdata})`,
+      })),
+      layout: {
+        barmode: "group", showlegend: true, legend: { orientation: "h", y: -0.35, yanchor: "top" },
+        xaxis: { title: { text: "rank" }, dtick: ranks.length > 16 ? undefined : 1 },
+        yaxis: { title: { text: "% of all ranks" }, rangemode: "tozero" },
+      },
+      note: `${detail.facts.strategy}, balance ${fixed(detail.facts.balance, 3)} (1: no rank waits for another)`,
+    };
+  },
+};

@@ -1,0 +1,101 @@
+// The runs as the program wrote them (run_data in html_report.cpp), and what is computed from them. Nothing
+// here knows of the page.
+
+const PALETTE = ["#2f6fd0", "#d9730d", "#2b9348", "#c2334d", "#7b4fc9", "#8a5a2b", "#d14aa3", "#6b7785",
+                 "#8f9a12", "#0f9bb3"];
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+
+function colourOf(index) {
+  if (index < PALETTE.length) return PALETTE[index];
+  return `hsl(${(index * 137.508) % 360}, 60%, 50%)`;
+}
+
+function loadRuns(text) {
+  return JSON.parse(text).map((run, index) => ({ ...run, index, colour: colourOf(index) }));
+}
+
+const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+// 1234567 as 1.23M
+function short(value, digits = 3) {
+  if (!known(value)) return "\u2013";
+  for (const [size, unit] of [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
+    if (Math.abs(value) >= size) return Number((value / size).toPrecision(digits)) + unit;
+  return String(Number(value.toPrecision(digits)));
+}
+// 1234.5 as 1235: milliseconds in their usual unit
+const digits = (value, count) => (known(value) ? String(Number(value.toPrecision(count))) : "\u2013");
+const counted = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
+const fixed = (value, digits) => (known(value) ? value.toFixed(digits) : "\u2013");
+const whole = (value) => (known(value) ? String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f") : "\u2013");
+function bytesText(value) {
+  if (!known(value)) return "\u2013";
+  for (const [power, unit] of [[40, "TiB"], [30, "GiB"], [20, "MiB"], [10, "KiB"]])
+    if (value >= 2 ** power) return (value / 2 ** power).toPrecision(3) + " " + unit;
+  return value + " B";
+}
+function durationText(seconds) {
+  if (!known(seconds)) return "\u2013";
+  if (seconds < 100) return Number(seconds.toPrecision(3)) + " s";
+  if (seconds < 6000) return Math.round(seconds / 60) + " min";
+  return (seconds / 3600).toFixed(1) + " h";
+}
+
+// The y of a run's clock at the end of step x, on straight lines between its points; step -1 ends at 0 s.
+function interpolate(curve, x) {
+  const xs = curve.x, ys = curve.y;
+  if (xs.length === 0) return null;
+  if (x <= xs[0]) return ys[0] * (x + 1) / (xs[0] + 1);
+  if (x >= xs[xs.length - 1]) return ys[ys.length - 1];
+  let low = 0, high = xs.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] <= x) low = middle; else high = middle;
+  }
+  return ys[low] + (ys[high] - ys[low]) * (x - xs[low]) / (xs[high] - xs[low]);
+}
+
+const AXES = {
+  step: "step",
+  tokens: "tokens",
+  flops: "training FLOPs",
+  time: "training time",
+};
+
+// What turns a step of the run into a value of the axis; null where the run does not tell. Train records are of
+// the end of their step, `done` 1; evaluations of its beginning, 0.
+function axisOf(run, axis, done) {
+  const perStep = run.tokensPerStep;
+  if (axis === "step") return (step) => step;
+  if (axis === "time") return run.clock.x.length ? (step) => interpolate(run.clock, step - 1 + done) : null;
+  if (!known(perStep)) return null;
+  if (axis === "tokens") return (step) => (step + done) * perStep;
+  const flops = run.facts && run.facts.flops_per_token;
+  return known(flops) ? (step) => (step + done) * perStep * flops : null;
+}
+
+// A moving mean in which each value weighs `keep` times its successor, without bias towards its start.
+function smoothed(values, keep) {
+  let mean = 0, weight = 0;
+  return values.map((value) => {
+    if (!known(value)) return null;
+    weight = keep * weight + (1 - keep);
+    mean += (1 - keep) / weight * (value - mean);
+    return mean;
+  });
+}
+
+// Nats per token of a training text as bits per byte; null where its bytes are not known.
+function bitsPerByte(run) {
+  const bytes = run.facts && run.facts.bytes_per_token;
+  return known(bytes) && bytes > 0 ? 1 / (Math.LN2 * bytes) : null;
+}
+
+// Names of options whose values differ between runs. A run that lacks one has another version of the program.
+// Where a run lies, and whether it was resumed, says its name.
+const NO_DIFFERENCE = new Set(["out", "resume"]);
+function differingOptions(runs) {
+  const names = new Set(runs.flatMap((run) => Object.keys(run.options)));
+  return [...names].filter((name) => !NO_DIFFERENCE.has(name) &&
+    new Set(runs.map((run) => run.options[name])).size > 1);
+}

@@ -1,0 +1,392 @@
+// The page: sections, tables and controls. Texts of runs get into it by textContent only.
+
+const runs = loadRuns(document.getElementById("runs").textContent);
+const state = {
+  axis: "step", smooth: 0, logX: false, logY: false,
+  shown: new Set(runs.map((run) => run.index)),
+  detail: 0, sampleStep: null, filter: "",
+  sort: { column: null, descending: false },
+};
+
+// element("p", {class: "note"}, "text", child, ...)
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== ""));
+  return node;
+}
+
+const shownRuns = () => runs.filter((run) => state.shown.has(run.index));
+const view = () => ({ ...state, runs: shownRuns(), detail: runs[state.detail] });
+
+function section(id, title) {
+  const node = element("section", { id, "aria-labelledby": id + "-title" }, element("h2", { id: id + "-title" }, title));
+  document.getElementById("main").append(node);
+  document.getElementById("sections").append(element("a", { href: "#" + id }, title));
+  return node;
+}
+
+function runName(run) {
+  const swatch = element("span", { class: "swatch" });
+  swatch.style.background = run.colour;
+  return element("span", { class: "run" }, swatch, element("span", { title: run.name }, run.name));
+}
+
+// Charts are drawn when they come into view, and again when something has changed since.
+
+const figures = [];
+const watcher = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    const figure = figures.find((candidate) => candidate.plot === entry.target);
+    figure.seen = entry.isIntersecting;
+    if (figure.seen) setTimeout(draw, 0, figure);
+  }
+}, { rootMargin: "200px" });
+
+function addChart(parent, chart) {
+  const plot = element("div", { class: "plot", role: "img", "aria-label": chart.title });
+  const note = element("p", { class: "note" });
+  const node = element("figure", { class: chart.wide ? "wide" : "" }, element("figcaption", {}, chart.title), plot, note);
+  parent.append(node);
+  figures.push({ chart, node, plot, note, seen: false, stale: true });
+  watcher.observe(plot);
+}
+
+function draw(figure) {
+  if (!figure.stale) return;
+  figure.stale = false;
+  const built = figure.chart.build(view());
+  figure.note.textContent = built ? built.note || "" : "Nothing of this was recorded by the runs shown.";
+  if (!built || built.data.length === 0) {
+    Plotly.purge(figure.plot);
+    figure.plot.style.minHeight = "0";
+    return;
+  }
+  figure.plot.style.minHeight = "";
+  const layout = merged(themeLayout(), { height: figure.plot.clientHeight, ...built.layout });
+  Plotly.react(figure.plot, built.data, layout,
+               { responsive: true, displaylogo: false, displayModeBar: window.innerWidth < 520 ? false : "hover",
+                 modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+}
+
+function redraw() {
+  for (const figure of figures) {
+    figure.stale = true;
+    if (figure.seen) setTimeout(draw, 0, figure);
+  }
+}
+
+// The table of runs: what came of each, and the options in which they differ.
+
+const RESULTS = [
+  ["steps", (run) => run.steps, whole],
+  ["loss", (run) => run.loss, (value) => fixed(value, 4)],
+  ["held-out loss", (run) => run.valLoss, (value) => fixed(value, 4)],
+  ["held-out bits/byte", (run) => run.valBpb, (value) => fixed(value, 4)],
+  ["tokens/s", (run) => run.tokensPerS, short],
+  ["MFU %", (run) => (known(run.mfu) ? 100 * run.mfu : null), (value) => fixed(value, 1)],
+  ["time", (run) => run.seconds, durationText],
+  ["skipped", (run) => run.skipped.count, whole],
+  ["clipped", (run) => run.clipped, whole],
+  ["parameters", (run) => run.facts && run.facts.parameters, short],
+];
+
+function columns() {
+  const optional = new Set(["skipped", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte"]);
+  const told = RESULTS.filter(([name, value]) => !optional.has(name) || runs.some((run) => value(run)));
+  const options = differingOptions(runs).map((name) => ["--" + name, (run) => run.options[name], null]);
+  return [["run", (run) => run.name, null], ...told, ...options];
+}
+
+function ordered(table) {
+  const { column, descending } = state.sort;
+  const found = table.find(([name]) => name === column);
+  if (!found) return runs;
+  const numeric = (value) => (known(value) ? value : value === "" || value === undefined || value === null ? NaN : Number(value));
+  const order = (a, b) => {
+    const [left, right] = [found[1](a), found[1](b)];
+    const [x, y] = [numeric(left), numeric(right)];
+    if (!Number.isNaN(x) && !Number.isNaN(y)) return x - y;
+    if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
+    return String(left ?? "").localeCompare(String(right ?? ""));
+  };
+  const sorted = [...runs].sort(order);
+  return descending ? sorted.reverse() : sorted;
+}
+
+function matches(run) {
+  const text = run.name + " " + Object.entries(run.options).map(([name, value]) => `${name}=${value}`).join(" ");
+  return state.filter.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
+}
+
+function runRow(run, table) {
+  const box = element("input", {
+    type: "checkbox", checked: state.shown.has(run.index), "aria-label": "draw " + run.name,
+    onchange: (event) => {
+      if (event.target.checked) state.shown.add(run.index); else state.shown.delete(run.index);
+      redraw();
+      fillSamples();
+    },
+  });
+  const first = element("td", {}, element("label", { class: "run" }, box, runName(run)));
+  return element("tr", {}, first, ...table.slice(1).map(([, value, show]) => {
+    if (show) return element("td", {}, show(value(run)));
+    const text = value(run) ?? "\u2013";
+    return element("td", { class: "text", title: text }, text);
+  }));
+}
+
+function sortBy(name) {
+  state.sort = { column: name, descending: state.sort.column === name && !state.sort.descending };
+  fillRuns();
+  const again = [...document.querySelectorAll("#runs-table th button")].find((button) => button.textContent === name);
+  if (again) again.focus();
+}
+
+function fillRuns() {
+  const table = columns();
+  const head = table.map(([name, , show]) => {
+    const sorted = state.sort.column === name ? (state.sort.descending ? "descending" : "ascending") : "none";
+    return element("th", { scope: "col", "aria-sort": sorted, class: show ? "" : "text" },
+                   element("button", { type: "button", onclick: () => sortBy(name) }, name));
+  });
+  const rows = ordered(table).filter(matches).map((run) => runRow(run, table));
+  document.getElementById("runs-table").replaceChildren(
+    element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+}
+
+function show(chosen) {
+  state.shown = new Set(runs.filter(chosen).map((run) => run.index));
+  fillRuns();
+  redraw();
+  fillSamples();
+}
+
+function addRuns() {
+  const node = section("overview", runs.length === 1 ? "Run" : "Runs and how they differ");
+  if (runs.length > 1) {
+    const button = (text, chosen) => element("button", { type: "button", onclick: () => show(chosen) }, text);
+    node.append(element("div", { class: "bar" },
+      element("label", {}, "filter", element("input", {
+        type: "search", placeholder: "name or option=value",
+        oninput: (event) => { state.filter = event.target.value.trim(); fillRuns(); },
+      })),
+      button("draw all", () => true), button("draw none", () => false), button("draw what is listed", matches)));
+  }
+  node.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table of runs" },
+                      element("table", { id: "runs-table" })));
+  if (runs.length > 1 && differingOptions(runs).length === 0)
+    node.append(element("p", { class: "note" }, "Their options are the same."));
+  for (const run of runs)
+    for (const note of run.notes) node.append(element("p", { class: "warning" }, `${run.name}: ${note}`));
+  fillRuns();
+}
+
+// Charts of one run at a time share one choice of it.
+
+function runChoice() {
+  return element("select", {
+    class: "detail", "aria-label": "run",
+    onchange: (event) => {
+      state.detail = Number(event.target.value);
+      for (const other of document.querySelectorAll("select.detail")) other.value = event.target.value;
+      redraw();
+      fillDetails();
+    },
+  }, ...runs.map((run) => element("option", { value: run.index }, run.name)));
+}
+const choiceBar = () => (runs.length > 1 ? element("div", { class: "bar" }, element("label", {}, "run", runChoice())) : "");
+
+function table(head, rows) {
+  return element("div", { class: "scroll", tabindex: "0" }, element("table", {},
+    element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { scope: "col" }, text)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell))))))));
+}
+
+function slowSteps(run) {
+  const times = run.times;
+  if (!times || times.outliers === 0) return [element("p", { class: "note" }, "No step took more than twice the median.")];
+  const more = times.outliers > times.slow.length ? `, of which the slowest ${times.slow.length} are listed` : "";
+  return [
+    element("p", { class: "note" }, `${counted(times.outliers, "step")} took more than twice the median${more}:`),
+    table(["step", "ms", "medians"], times.slow.map(([step, ms]) => [step, digits(ms, 4), (ms / times.median).toFixed(1)])),
+  ];
+}
+
+function skippedSteps(run) {
+  const { count, named } = run.skipped;
+  const clippedText = run.clipped > 0 ? ` Gradients scaled down: ${whole(run.clipped)}.` : "";
+  if (count === 0) return [element("p", { class: "note" }, "Every update was committed." + clippedText)];
+  const more = count > named.length ? `, of which the first ${named.length} are listed` : "";
+  return [
+    element("p", { class: "note" }, `Not committed: ${counted(count, "update")}${more}.${clippedText}`),
+    table(["step", "why", "what was not finite", "gradient norm"],
+          named.map((skip) => [skip.step, skip.why, skip.what || "\u2013", short(skip.norm)])),
+  ];
+}
+
+function buckets(run) {
+  const list = run.facts && run.facts.buckets;
+  if (!Array.isArray(list) || list.length === 0) return [];
+  const head = Object.keys(list[0]);
+  return [element("details", {}, element("summary", {}, `${list.length} buckets: who reduces, exchanges and publishes what`),
+                  table(head, list.map((bucket) => head.map((key) => (known(bucket[key]) ? whole(bucket[key]) : bucket[key])))))];
+}
+
+function facts(run) {
+  const told = run.facts || {};
+  const rows = [
+    ["directory", run.directory], ["version", told.version],
+    ["parameters", known(told.parameters) && whole(told.parameters)],
+    ["tokens per step", known(run.tokensPerStep) && whole(run.tokensPerStep)],
+    ["devices", known(told.world) && `${told.world} (${told.backend || "host"}), ${told.dtype}`],
+    ["FLOPs per token", known(told.flops_per_token) && short(told.flops_per_token)],
+    ["peak FLOP/s", known(told.peak_flops) && told.peak_flops > 0 && short(told.peak_flops)],
+    ["memory of the process", known(told.process_bytes) && bytesText(told.process_bytes)],
+  ].filter(([, value]) => value);
+  return [
+    element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    run.facts ? "" : element("p", { class: "note" },
+      "No run.json: an older version wrote this run. FLOPs, memory and ownership are not known."),
+  ].filter((child) => child !== "");
+}
+
+function fillDetails() {
+  const run = runs[state.detail];
+  document.getElementById("slow").replaceChildren(...slowSteps(run));
+  document.getElementById("skips").replaceChildren(...skippedSteps(run));
+  document.getElementById("buckets").replaceChildren(...buckets(run));
+  document.getElementById("facts").replaceChildren(...facts(run));
+  document.getElementById("config").textContent = run.config || "No config.toml.";
+}
+
+// Samples of the runs shown at one step, or the last ones before it.
+
+const MOST_SAMPLES = 12;
+function sampleSteps() {
+  return [...new Set(shownRuns().flatMap((run) => run.samples.map((sample) => sample.step)))].sort((a, b) => a - b);
+}
+
+function fillSamples() {
+  const steps = sampleSteps();
+  if (!steps.includes(state.sampleStep)) state.sampleStep = steps.length ? steps[steps.length - 1] : null;
+  const slider = document.getElementById("sample-step");
+  slider.max = String(Math.max(0, steps.length - 1));
+  slider.value = String(Math.max(0, steps.indexOf(state.sampleStep)));
+  slider.disabled = steps.length < 2;
+  slider.setAttribute("aria-valuetext", `step ${state.sampleStep}`);
+  document.getElementById("sample-value").textContent = state.sampleStep === null ? "" : `step ${state.sampleStep}`;
+  const cards = shownRuns().flatMap((run) => {
+    const found = run.samples.filter((sample) => sample.step <= state.sampleStep).pop();
+    return found ? [element("article", { class: "sample" }, runName(run),
+                            element("span", { class: "note" }, ` step ${found.step}`),
+                            element("pre", { tabindex: "0" }, found.text))] : [];
+  });
+  const rest = cards.length > MOST_SAMPLES ? `The first ${MOST_SAMPLES} of ${cards.length} runs shown.` : "";
+  document.getElementById("samples-note").textContent =
+    cards.length ? rest : "No samples: train --sample-every writes them.";
+  document.getElementById("sample-cards").replaceChildren(...cards.slice(0, MOST_SAMPLES));
+}
+
+function addSamples() {
+  section("samples", "Samples").append(
+    element("div", { class: "bar" }, element("label", {}, "of ", element("input", {
+      id: "sample-step", type: "range", min: "0", step: "1", "aria-label": "step of the samples",
+      oninput: (event) => { state.sampleStep = sampleSteps()[Number(event.target.value)]; fillSamples(); },
+    })), element("output", { id: "sample-value", for: "sample-step" })),
+    element("p", { class: "note", id: "samples-note" }), element("div", { class: "samples", id: "sample-cards" }));
+  fillSamples();
+}
+
+// Whether any run has something for the chart to show.
+function hasData(chart) {
+  const all = { ...view(), runs };
+  return chart.ofOne ? runs.some((run) => chart.build({ ...all, detail: run })) : chart.build(all) !== null;
+}
+
+function addCharts(id, title, charts, ...more) {
+  const grid = element("div", { class: "charts" });
+  const used = charts.filter(hasData);
+  for (const chart of used) addChart(grid, chart);
+  section(id, title).append(used.length ? grid : element("p", { class: "note" }, "The runs recorded nothing of this."),
+                            ...more);
+}
+
+function addLosses() {
+  const node = section("losses", "Loss");
+  const charts = [LOSS, ...(runs.some((run) => bitsPerByte(run) !== null || run.series.val_bpb) ? [BITS] : [])];
+  for (const chart of charts) addChart(node, chart);
+}
+
+function addPage() {
+  const total = runs.reduce((sum, run) => sum + run.steps, 0);
+  document.getElementById("summary").textContent =
+    runs.length === 1 ? `${runs[0].directory}: ${counted(total, "step")}` : `${runs.length} runs, ${counted(total, "step")}`;
+  document.title = (runs.length === 1 ? runs[0].name : `${runs.length} runs`) + " \u2013 muograph report";
+  addRuns();
+  addLosses();
+  addCharts("speed", "Speed", [
+    seriesChart("tokens", "tokens_per_s", "Tokens per second", { axis: "tokens/s", layout: { yaxis: { rangemode: "tozero" } } }),
+    seriesChart("mfu", "mfu", "MFU: share of the devices' peak", { axis: "MFU", layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } }),
+  ]);
+  addCharts("stability", "Gradients", [
+    NORM, seriesChart("clipping", "gradient_scale", "Scale of clipped gradients", { axis: "scale" }),
+  ]);
+  addCharts("schedules", "Schedules", [
+    seriesChart("rate", "lr_multiplier", "Learning rate, as a multiple of its full value", { axis: "multiplier" }),
+    seriesChart("momentum", "muon_momentum", "Muon's momentum", { axis: "momentum" }),
+    seriesChart("decay", "muon_weight_decay", "Muon's weight decay", { axis: "weight decay" }),
+  ]);
+  addCharts("memory", "Memory", [MEMORY]);
+  addCharts("detail", runs.length > 1 ? "One run" : "Steps and ranks", [TIMES, RANKS],
+            element("div", { id: "buckets" }), element("h3", {}, "Slow steps"), element("div", { id: "slow" }),
+            element("h3", {}, "Skipped and clipped steps"), element("div", { id: "skips" }));
+  if (runs.length > 1) document.getElementById("detail-title").after(choiceBar());
+  addSamples();
+  section("configuration", "Configuration").append(choiceBar() || "", element("div", { id: "facts" }),
+    element("details", {}, element("summary", {}, "config.toml"), element("pre", { id: "config", tabindex: "0" })));
+  fillDetails();
+}
+
+function addControls() {
+  const on = (id, event, change) => document.getElementById(id).addEventListener(event, (e) => {
+    change(e.target);
+    redraw();
+  });
+  on("axis", "change", (node) => { state.axis = node.value; });
+  on("log-x", "change", (node) => { state.logX = node.checked; });
+  on("log-y", "change", (node) => { state.logY = node.checked; });
+  on("smooth", "input", (node) => {
+    state.smooth = Number(node.value);
+    document.getElementById("smooth-value").textContent = node.value;
+  });
+  document.getElementById("controls").addEventListener("submit", (event) => event.preventDefault());
+}
+
+// The system's choice of light or dark, until the button makes another.
+function addTheme() {
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const button = document.getElementById("theme");
+  let chosen = null;
+  const apply = () => {
+    const dark = chosen === null ? system.matches : chosen;
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    button.textContent = dark ? "light" : "dark";
+    button.setAttribute("aria-label", dark ? "light colours" : "dark colours");
+    redraw();
+  };
+  button.addEventListener("click", () => {
+    chosen = document.documentElement.dataset.theme !== "dark";
+    apply();
+  });
+  system.addEventListener("change", apply);
+  apply();
+}
+
+addTheme();
+addPage();
+addControls();

@@ -1,0 +1,22 @@
+#include "app/report/run_facts.h"
+
+#include <nlohmann/json.hpp>
+
+#include "app/report/text_file.h"
+
+namespace muo {
+
+void write_run_facts(const RunDirectory& directory, const PlanReport& report,
+                     const DevicePeak& peak) {
+  const RunConfig& run = report.config;
+  nlohmann::ordered_json facts = {{"version", run.options.run.version},
+                                  {"model", run.options.model.preset},
+                                  {"backend", run.options.devices.backend},
+                                  {"bytes_per_token", run.bytes_per_token},
+                                  {"peak_flops", peak.flops}};
+  facts.update(plan_object(report));
+  replace_file(directory.facts(),
+               facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace muo

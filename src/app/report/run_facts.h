@@ -1,0 +1,19 @@
+#pragma once
+
+#include "app/checkpoint/run_directory.h"
+#include "app/report/plan_report.h"
+#include "app/train/device_rates.h"
+
+namespace muo {
+
+// Writes run.json: what `muograph plan --json` says of the run, with what only its process knows:
+//   "version"          the program's
+//   "model"            --model
+//   "backend"          of its devices: host, cuda
+//   "bytes_per_token"  of the training text; 0: unknown
+//   "peak_flops"       of all devices; 0: unknown
+// A resumed run writes it anew. Throws Error.
+void write_run_facts(const RunDirectory& directory, const PlanReport& report,
+                     const DevicePeak& peak);
+
+}  // namespace muo

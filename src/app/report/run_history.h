@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace muo {
+
+// Numbers of a train record of metrics.jsonl (app/train/logger.h), by their keys.
+inline constexpr std::array<std::string_view, 8> kSeries = {
+    "loss",      "lr_multiplier", "muon_momentum", "muon_weight_decay",
+    "grad_norm", "step_ms",       "tokens_per_s",  "mfu"};
+enum class Series : std::uint8_t {
+  kLoss,
+  kLrMultiplier,
+  kMuonMomentum,
+  kMuonWeightDecay,
+  kGradNorm,
+  kStepMs,
+  kTokensPerS,
+  kMfu
+};
+
+// What a run directory tells of its run, of which parts may be missing: a run that has just begun,
+// one that was killed, or one of an older version.
+struct RunHistory {
+  struct Skip {
+    std::int64_t step = 0;
+    std::string why;         // nonfinite, outlier
+    std::string bad_number;  // empty: not known
+  };
+  struct Sample {
+    std::int64_t step = 0;
+    std::string text;
+  };
+
+  std::filesystem::path directory;
+  // config.toml: its text, and its options with values as text, in its order.
+  std::string config;
+  std::vector<std::pair<std::string, std::string>> options;
+  std::string facts;  // the JSON object of run.json (run_facts.h); empty: none
+  // Train records in the order of steps. Not finite: it was not, or is not known.
+  std::vector<std::int64_t> step, tokens;
+  std::array<std::vector<double>, kSeries.size()> series;
+  std::vector<Skip> skipped;              // steps whose update was not committed
+  std::vector<std::int64_t> clipped;      // steps whose gradient was scaled down,
+  std::vector<double> gradient_scale;     // and by what
+  std::vector<std::int64_t> eval_step;    // evaluations
+  std::vector<double> val_loss, val_bpb;  // not finite: was not, or is not known
+  std::vector<Sample> samples;
+  std::vector<std::string> notes;  // a line for each thing that was there and could not be read
+
+  [[nodiscard]] const std::vector<double>& of(Series which) const {
+    return series.at(static_cast<std::size_t>(which));
+  }
+};
+
+// Throws InputError if the directory holds neither config.toml nor metrics.jsonl. Lines of
+// metrics.jsonl that are no records, as a crash leaves one at the end, are left out and noted. Of
+// records of the same step the last one counts, and those between are from an attempt that a
+// resumed run repeated.
+RunHistory read_run(const std::filesystem::path& directory);
+
+}  // namespace muo

@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "app/cli.h"
+#include "app/report/html_report.h"
+#include "app/report/run_history.h"
+#include "app/report/text_file.h"
+#include "base/check.h"
+#include "base/file_bytes.h"
+#include "base/terminal.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+void note(const std::string& text) { fmt::print(stderr, "muograph: note: {}\n", printable(text)); }
+
+// Reading runs may take a while: that the page cannot be written should show before.
+void require_writable(const fs::path& out) {
+  std::error_code error;
+  const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
+  std::string reason;
+  if (fs::is_directory(out, error)) {
+    reason = std::generic_category().message(EISDIR);
+  } else if (fs::exists(out, error) && !fs::is_regular_file(out, error)) {
+    reason = "it is no regular file";
+  } else if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    reason = std::generic_category().message(errno);
+  }
+  if (!reason.empty())
+    throw InputError(fmt::format("--out {}: cannot write it: {}", out.string(), reason));
+}
+
+// Without those that were given before, by whatever path.
+std::vector<fs::path> different(const std::vector<fs::path>& runs) {
+  std::vector<fs::path> out, seen;
+  for (const fs::path& run : runs) {
+    std::error_code error;
+    const fs::path real = fs::weakly_canonical(run, error);
+    if (std::ranges::find(seen, real) != seen.end()) {
+      note(fmt::format("{} is given more than once", run.string()));
+      continue;
+    }
+    seen.push_back(real);
+    out.push_back(run);
+  }
+  return out;
+}
+
+}  // namespace
+
+int run_command(const ReportOptions& options) {
+  require_writable(options.out);
+  const FileBytes plotly(options.plotly.empty() ? find_plotly() : fs::path(options.plotly));
+  const std::vector<fs::path> directories = different(options.runs);
+  const std::vector<std::string> names = run_names(directories);
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    const RunHistory history = read_run(directories[i]);
+    for (const std::string& line : history.notes)
+      note(fmt::format("{}: {}", directories[i].string(), line));
+    runs.push_back(run_data(history, names[i], points_per_curve(directories.size())));
+  }
+  const std::string page = report_page(runs, plotly.text());
+  try {
+    replace_file(options.out, page);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("--out {}: {}", options.out, error.what()));
+  }
+  fmt::print("{}: {} run{}, {:.1f} MB\n", options.out, runs.size(), runs.size() == 1 ? "" : "s",
+             static_cast<double>(page.size()) / 1e6);
+  return 0;
+}
+
+}  // namespace muo

@@ -1,0 +1,122 @@
+// `muograph report` as a user calls it. Its charts are looked at by scripts/look_at_report.py, in a
+// browser.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <string>
+
+#include "support/files.h"
+#include "support/program.h"
+#include "system/training_run.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// The script that draws takes no part here: a line stands for it.
+class Report : public Training {
+ protected:
+  Report() { test::write_file(path("plotly.js"), "window.Plotly = {};"); }
+
+  Outcome report(const std::string& arguments) {
+    const bool named = arguments.find("--plotly") != std::string::npos;
+    return test::run_program("report " + arguments +
+                             (named ? "" : " --plotly " + path("plotly.js").string()));
+  }
+  [[nodiscard]] std::string run(const std::string& name) const { return path(name).string(); }
+  [[nodiscard]] json runs_in(const std::string& name) const {
+    const std::string page = test::read_file(path(name)), begin = R"(id="runs">)";
+    const std::size_t from = page.find(begin) + begin.size();
+    return json::parse(page.substr(from, page.find("</script>", from) - from));
+  }
+  void expect_refused(const std::string& arguments, const std::string& why) {
+    const Outcome outcome = report(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_THAT(outcome.err, HasSubstr(why));
+    EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  }
+};
+
+TEST_F(Report, HasWhatRunsRecordOfThemselves) {
+  train("a", "--num-iterations 4 --sample-every 2 --eval-every 2 --max-grad-norm 0.001");
+  train("b", "--num-iterations 3 --depth 2");
+  const Outcome outcome = report(run("a") + " " + run("b") + " -o " + run("page.html"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, StartsWith(run("page.html") + ": 2 runs, "));
+  const json runs = runs_in("page.html");
+  ASSERT_EQ(runs.size(), 2U);
+  const json& a = runs[0];
+  EXPECT_EQ(a["name"], "a");
+  EXPECT_EQ(a["steps"], 4);
+  EXPECT_EQ(a["tokensPerStep"], 768);
+  EXPECT_EQ(a["series"]["loss"]["y"].size(), 4U);
+  EXPECT_EQ(a["series"]["val_loss"]["x"], json({0, 2, 4}));
+  EXPECT_EQ(a["clipped"], 4);
+  EXPECT_EQ(a["samples"].size(), 2U) << "at steps 2 and 4";
+  EXPECT_EQ(a["options"]["depth"], "1");
+  EXPECT_EQ(runs[1]["options"]["depth"], "2");
+  const json& facts = a["facts"];
+  EXPECT_EQ(facts["world"], 2);
+  EXPECT_EQ(facts["ranks"].size(), 2U);
+  EXPECT_GT(facts["flops_per_token"], 0);
+  EXPECT_GT(facts["peak_flops"], 0);
+  EXPECT_GT(facts["memory_bytes_by_category"]["activations"], 0);
+  EXPECT_FALSE(facts["buckets"].empty());
+  // As --version says it.
+  EXPECT_EQ("muograph " + facts["version"].get<std::string>() + "\n",
+            test::run_program("--version").out);
+}
+
+TEST_F(Report, TakesARunOnceAndAnOlderOrACutOneAsItIs) {
+  train("a", "--num-iterations 2");
+  fs::remove(path("a/run.json"));
+  const std::string metrics = test::read_file(path("a/metrics.jsonl"));
+  test::write_file(path("a/metrics.jsonl"), metrics.substr(0, metrics.size() - 9));
+  const Outcome outcome = report(run("a") + " " + run("a") + "/../a/ --out " + run("page.html"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("a/../a/ is given more than once\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("the last one, is cut off: left out\n"));
+  const json runs = runs_in("page.html");
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_TRUE(runs[0]["facts"].is_null());
+  EXPECT_EQ(runs[0]["notes"].size(), 1U);
+}
+
+TEST_F(Report, RefusesWhatItCannotReadOrWrite) {
+  fs::create_directories(path("empty"));
+  fs::create_directories(path("a"));
+  test::write_file(path("a/config.toml"), "depth = 1\n");
+  expect_refused("", "report: --runs is required: run directories");
+  expect_refused(run("none") + " -o " + run("page.html"), "none: no such directory");
+  expect_refused(run("empty") + " -o " + run("page.html"), "empty: no run: neither");
+  expect_refused(run("a") + " -o " + run("none/page.html"), "page.html: cannot write it: No such");
+  expect_refused(run("a") + " -o " + run("empty"), "empty: cannot write it: Is a directory");
+  expect_refused(run("a") + " -o /dev/null", "it is no regular file");
+  expect_refused(run("a") + " -o " + run("page.html") + " --plotly " + run("none.js"),
+                 "none.js: cannot");
+  EXPECT_FALSE(fs::exists(path("page.html")));
+}
+
+TEST_F(Report, ReplacesAPageAsAWholeAndLeavesNothingElse) {
+  fs::create_directories(path("a"));
+  fs::create_directories(path("out"));
+  test::write_file(path("a/config.toml"), "depth = 1\n");
+  test::write_file(path("out/page.html"), "old");
+  // A page that somebody reads stays what it was.
+  fs::create_hard_link(path("out/page.html"), path("before"));
+  ASSERT_EQ(report(run("a") + " -o " + run("out/page.html")).code, 0);
+  EXPECT_EQ(test::read_file(path("before")), "old");
+  EXPECT_THAT(test::read_file(path("out/page.html")), EndsWith("</html>\n"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("out")), {}), 1);
+}
+
+}  // namespace
+}  // namespace muo
