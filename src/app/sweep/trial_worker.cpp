@@ -68,6 +68,7 @@ bool SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
 // Where the ranks meet: the last to come calls it.
 void SweepRun::take_next(Worker& worker, std::size_t group) {
   if (worker.current) end_current(worker);
+  if (trials_.signal != 0) scheduler_.stop();
   const auto alive = [&] {
     RankProgress::alive();
     free_recorded(worker);
