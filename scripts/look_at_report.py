@@ -16,13 +16,13 @@ import urllib.request
 
 WINDOWS = {"wide": (1280, 900), "phone": (390, 844)}
 PROBLEMS = """
-const wrong = [];
-if (document.documentElement.scrollWidth > window.innerWidth)
-  wrong.push(`the page is ${document.documentElement.scrollWidth} pixels wide in ${window.innerWidth}`);
+const wrong = [], width = WIDTH;
+if (document.documentElement.scrollWidth > width)
+  wrong.push(`the page is ${document.documentElement.scrollWidth} pixels wide in ${width}`);
 for (const node of document.querySelectorAll('main section, .plot, button, select, input')) {
   const box = node.getBoundingClientRect();
-  const inside = node.closest('.scroll');
-  if (box.width > 0 && !inside && (box.left < -1 || box.right > window.innerWidth + 1))
+  const inside = node.closest('.scroll') || node.parentElement.closest('.plot');
+  if (box.width > 0 && !inside && (box.left < -1 || box.right > width + 1))
     wrong.push(`${node.tagName} ${node.id || node.textContent.slice(0, 20)} leaves the window`);
 }
 for (const plot of document.querySelectorAll('.plot')) {
@@ -109,8 +109,37 @@ def install():
         subprocess.run([*root, "apt-get", "-qq", *command], check=True, stdout=subprocess.DEVNULL)
 
 
+def use_table(browser):
+    """Of several runs: sorts, filters, and draws none and all of them."""
+    wrong = []
+    rows = "return document.querySelectorAll('#runs-table tbody tr').length"
+    lines = "return document.querySelectorAll('#losses .plot')[0].querySelectorAll('.scatterlayer .trace').length"
+    click = "[...document.querySelectorAll('#overview button')].find((node) => node.textContent === '{}').click()"
+    count, drawn = browser.run(rows), browser.run(lines)
+    if count < 2:
+        return wrong
+    browser.run("document.querySelector('#runs-table th button').focus()")
+    browser.press("\ue007")
+    if browser.run("return document.activeElement.closest('th')?.getAttribute('aria-sort')") != "ascending":
+        wrong.append("the table is not sorted by Enter on a heading")
+    browser.run("const field = document.querySelector('#overview input[type=search]'); field.focus()")
+    browser.press(*"zzzz")
+    if browser.run(rows) != 0:
+        wrong.append("the filter leaves rows that have nothing of it")
+    browser.press(*["\ue003"] * 4)  # Backspace
+    if browser.run(rows) != count:
+        wrong.append("rows do not come back when the filter is empty")
+    for button, wanted in (("draw none", 0), ("draw all", drawn)):
+        browser.run(click.format(button))
+        try:
+            browser.wait_for(button, f"return ({lines.removeprefix('return ')}) === {wanted}")
+        except RuntimeError:
+            wrong.append(f"'{button}' draws {browser.run(lines)} lines, not {wanted}")
+    return wrong
+
+
 def use_controls(browser):
-    """By the keyboard: the first control that Tab reaches behind the links is the theme; the axis follows keys."""
+    """By the keyboard: the theme follows Enter, the axis its first letters, smoothing the arrows."""
     wrong = []
     theme = "return document.documentElement.dataset.theme"
     before = browser.run(theme)
@@ -127,6 +156,10 @@ def use_controls(browser):
     time.sleep(0.5)
     if browser.run(title) == before:
         wrong.append("the axis does not follow the keyboard")
+    browser.run("document.getElementById('smooth').focus()")
+    browser.press("\ue014", "\ue014")  # right
+    if browser.run("return document.getElementById('smooth-value').textContent") != "0.02":
+        wrong.append("smoothing does not follow the arrows")
     return wrong
 
 
@@ -138,10 +171,10 @@ def look(page, folder, name, size, dark):
         loaded = browser.run("return performance.timing.loadEventEnd - performance.timing.navigationStart")
         theme = browser.run("return document.documentElement.dataset.theme")
         browser.picture(folder / f"{name}.png")
-        wrong = browser.run(PROBLEMS)
+        wrong = browser.run(PROBLEMS.replace("WIDTH", str(size[0])))  # a phone's innerWidth grows with its page
         if theme != ("dark" if dark else "light"):
             wrong.append(f"the page is {theme}")
-        wrong += use_controls(browser) + browser.errors()
+        wrong += use_table(browser) + use_controls(browser) + browser.errors()
         print(f"{name}: loaded in {loaded} ms, {folder / f'{name}.png'}")
         return [f"{name}: {text}" for text in wrong]
     finally:

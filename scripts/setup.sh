@@ -158,8 +158,8 @@ fetch_cudnn_frontend() {
 # What `muograph report` draws with. A machine without network is not asked again for a day.
 fetch_plotly() {
   local failed=$third_party/plotly.failed
-  if [ -e "$third_party/plotly" ] || ! has_command python3-pip; then return 0; fi
   if [ -n "$(find "$failed" -mmin -1440 2>/dev/null)" ]; then return 0; fi
+  if [ ! -e "$third_party/plotly" ] && ! has_command python3-pip; then return 0; fi
   if "$scripts/fetch_plotly.sh"; then rm -f "$failed"; return 0; fi
   echo "setup.sh: so there are no charts for muograph report" >&2
   if mkdir -p "$third_party" 2>/dev/null; then : >"$failed"; fi

@@ -20,6 +20,8 @@ install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph COMPONEN
         FILES_MATCHING PATTERN *.toml)
 install(FILES build/third_party/plotly/plotly.min.js COMPONENT program OPTIONAL  # scripts/fetch_plotly.sh
         DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph)
+install(FILES build/third_party/plotly/licenses/LICENSE.txt RENAME LICENSE.plotly COMPONENT program OPTIONAL
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES src/app/completion/muograph.bash RENAME muograph COMPONENT program
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)

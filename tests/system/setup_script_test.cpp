@@ -354,6 +354,10 @@ TEST_F(SetupScript, FetchesPlotlyAndDoesWithoutIt) {
   for (const char* name : {"plotly.min.js", "licenses"})
     EXPECT_TRUE(fs::exists(third_party_ / "plotly" / name)) << name;
   expect_silence();
+  test::write_file(third_party_ / "plotly/packages", "of another version\n");
+  EXPECT_EQ(setup().code, 0);
+  EXPECT_THAT(done(), StartsWith("pip plotly==6.9.0 "));
+  expect_silence();
   fs::remove_all(third_party_);
   fs::remove(bin_ / "python3");
   expect_silence();  // pip alone is not installed

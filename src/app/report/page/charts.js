@@ -101,11 +101,11 @@ const seriesChart = (id, key, title, options = {}) => ({
 const heldOut = (view, key) => curves(view, key, { done: 0, markers: true, label: ", held-out" });
 
 const LOSS = {
-  id: "loss", title: "Loss: training as lines, held-out dotted with markers", wide: true,
+  id: "loss", title: "Loss: training as lines, held-out dotted", wide: true,
   build: (view) => curveChart(view, [curves(view, "loss"), heldOut(view, "val_loss")], "loss (nats per token)"),
 };
 const BITS = {
-  id: "bits", title: "Bits per byte: training as lines, held-out dotted with markers", wide: true,
+  id: "bits", title: "Bits per byte: training as lines, held-out dotted", wide: true,
   build: (view) => curveChart(view, [curves(view, "loss", { scale: bitsPerByte }), heldOut(view, "val_bpb")],
                               "bits per byte"),
 };
@@ -157,7 +157,8 @@ const TIMES = {
         bargap: 0,
         xaxis: { title: { text: "ms" }, type: "log", tickmode: "array", tickvals: ticks,
                  ticktext: ticks.map((ms) => digits(ms, 3)) },
-        yaxis: { title: { text: "steps" }, type: "log", dtick: 1, rangemode: "tozero" },
+        yaxis: { title: { text: "steps" }, type: "log", dtick: 1,
+                 range: [Math.log10(0.5), Math.log10(2 * Math.max(...times.counts))] },
       },
       note: `Median ${digits(times.median, 4)} ms, 90 % within ${digits(times.p90, 4)} ms, 99 % within ` +
             `${digits(times.p99, 4)} ms; ticks below are slow steps; both axes are logarithmic`,
@@ -183,7 +184,7 @@ const MEMORY = {
         hovertemplate: "%{x:.4~g} MiB",
       })),
       layout: {
-        barmode: "stack", showlegend: true, legend: { orientation: "h", y: -0.4, yanchor: "top" },
+        barmode: "stack", showlegend: true, legend: { orientation: "h", y: -70 / (120 + 22 * shown.length), yanchor: "top" },
         height: 260 + 22 * shown.length,
         xaxis: { title: { text: "MiB" } },
         yaxis: { type: "category", tickmode: "array", tickvals: shown.map((run) => run.index),
