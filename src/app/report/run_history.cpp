@@ -13,6 +13,7 @@
 
 #include "app/checkpoint/run_directory.h"
 #include "app/options/config_file.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 
 namespace muo {
@@ -113,7 +114,7 @@ bool add_record(const std::string& line, RunHistory& history) {
   const auto step = record.find("step");
   if (step == record.end() || !step->is_number_integer()) return false;
   const auto at = step->get<std::int64_t>();
-  if (at < 0) return false;
+  if (at < 0 || static_cast<double>(at) > kMostSteps) return false;
   const std::string kind = text(record, "kind");
   if (kind == "train") add_train(record, at, history);
   if (kind == "eval") add_evaluation(record, at, history);

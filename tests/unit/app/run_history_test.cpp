@@ -75,14 +75,15 @@ TEST_F(ReadRun, NotesWhatIsDamagedAndReadsTheRest) {
   write("config.toml", "depth = = 4\n");
   write("run.json", "[1]");
   write("metrics.jsonl", train(0, 5) + "not a record\n{\"kind\":\"train\",\"step\":-1}\n" +
-                             "{\"kind\":\"train\",\"step\":1e999}\n" + train(1, 4) +
-                             R"({"kind":"train","step":2,"lo)");
+                             "{\"kind\":\"train\",\"step\":1e999}\n"
+                             "{\"kind\":\"train\",\"step\":9223372036854775807}\n" +
+                             train(1, 4) + R"({"kind":"train","step":2,"lo)");
   const RunHistory run = read();
   EXPECT_THAT(run.step, ElementsAre(0, 1));
   EXPECT_THAT(run.notes,
               ElementsAre(HasSubstr("config.toml:1: "), "run.json: not a JSON object: left out",
-                          "metrics.jsonl: 3 lines are no records, the first is line 2: left out",
-                          "metrics.jsonl: line 6, the last one, is cut off: left out"));
+                          "metrics.jsonl: 4 lines are no records, the first is line 2: left out",
+                          "metrics.jsonl: line 7, the last one, is cut off: left out"));
   EXPECT_EQ(run.facts, "");
 }
 
