@@ -69,7 +69,7 @@ tidy() {
   # The counts of suppressed warnings in system headers are noise; what clang-tidy finds is on
   # standard output.
   printf '%s\0' "${files[@]}" |
-    xargs -0 -n 1 -P 2 timeout 120 clang-tidy -p build/tidy --quiet \
+    xargs -0 -n 1 -P 2 timeout 300 clang-tidy -p build/tidy --quiet \
       --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings\? generated\.$' >&2)
   echo "tidy: ok"
 }
