@@ -46,7 +46,8 @@ class Browser:
                 break
         else:
             raise RuntimeError("chromedriver did not start")
-        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+        arguments = ["--headless=new", "--no-sandbox", "--hide-scrollbars",
+                     "--use-angle=swiftshader", "--enable-unsafe-swiftshader",  # WebGL without a GPU
                      f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
         width, height = size
         options = {"args": [*arguments, f"--window-size={width},{height}"],
@@ -131,6 +132,7 @@ def use_table(browser):
         wrong.append("rows do not come back when the filter is empty")
     for button, wanted in (("draw none", 0), ("draw all", drawn)):
         browser.run(click.format(button))
+        browser.run("document.getElementById('losses').scrollIntoView()")  # what is far off is not drawn
         try:
             browser.wait_for(button, f"return ({lines.removeprefix('return ')}) === {wanted}")
         except RuntimeError:

@@ -5,14 +5,17 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "app/checkpoint/durable_files.h"
 #include "app/cli.h"
 #include "app/report/html_report.h"
 #include "app/report/run_history.h"
 #include "app/report/text_file.h"
+#include "app/sweep/find_sweep.h"
 #include "base/check.h"
 #include "base/file_bytes.h"
 #include "base/terminal.h"
@@ -40,6 +43,23 @@ void require_writable(const fs::path& out) {
     throw InputError(fmt::format("--out {}: cannot write it: {}", out.string(), reason));
 }
 
+// Those given, and in the place of a sweep its trials that have begun.
+std::vector<fs::path> runs_of(const std::vector<fs::path>& given) {
+  std::vector<fs::path> out;
+  for (const fs::path& directory : given) {
+    if (!holds_sweep(directory)) {
+      out.push_back(directory);
+      continue;
+    }
+    std::vector<fs::path> trials = entries_of(directory / "trials");
+    std::erase_if(trials, [](const fs::path& trial) { return !fs::exists(trial / "config.toml"); });
+    if (trials.empty())
+      throw InputError(fmt::format("{}: no trial of this sweep has begun", directory.string()));
+    std::ranges::move(trials, std::back_inserter(out));
+  }
+  return out;
+}
+
 // Without those that were given before, by whatever path.
 std::vector<fs::path> different(const std::vector<fs::path>& runs) {
   std::vector<fs::path> out, seen;
@@ -61,7 +81,7 @@ std::vector<fs::path> different(const std::vector<fs::path>& runs) {
 int run_command(const ReportOptions& options) {
   require_writable(options.out);
   const FileBytes plotly(options.plotly.empty() ? find_plotly() : fs::path(options.plotly));
-  const std::vector<fs::path> directories = different(options.runs);
+  const std::vector<fs::path> directories = different(runs_of(options.runs));
   const std::vector<std::string> names = run_names(directories);
   std::vector<std::string> runs;
   for (std::size_t i = 0; i < directories.size(); ++i) {

@@ -45,6 +45,24 @@ class Report : public Training {
   }
 };
 
+TEST_F(Report, OfASweepIsOfItsTrialsThatHaveBegun) {
+  std::string command = options("sweep", "--matrix-lr 0.1,0.2 --n-head 2,5 --num-iterations 2");
+  command = "sweep" + command.substr(command.find(' '));
+  ASSERT_EQ(test::run_program(command).code, 0);
+  const Outcome outcome = report(run("sweep") + " -o " + run("page.html"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json runs = runs_in("page.html");
+  ASSERT_EQ(runs.size(), 2U) << "a trial whose options are refused has no directory";
+  for (const json& trial : runs) {
+    EXPECT_TRUE(trial["valLoss"].is_number());
+    EXPECT_EQ(trial["options"]["n-head"], "2");
+    EXPECT_EQ(trial["facts"]["backend"], "host");
+  }
+  EXPECT_NE(runs[0]["options"]["matrix-lr"], runs[1]["options"]["matrix-lr"]);
+  fs::remove_all(path("sweep") / "trials");
+  expect_refused(run("sweep"), "no trial of this sweep has begun");
+}
+
 TEST_F(Report, HasWhatRunsRecordOfThemselves) {
   train("a", "--num-iterations 4 --sample-every 2 --eval-every 2 --max-grad-norm 0.001");
   train("b", "--num-iterations 3 --depth 2");

@@ -4,7 +4,7 @@ const runs = loadRuns(document.getElementById("runs").textContent);
 const state = {
   axis: "step", smooth: 0, logX: false, logY: false,
   shown: new Set(runs.map((run) => run.index)),
-  detail: 0, sampleStep: null, filter: "",
+  detail: 0, sampleStep: null, filter: "", heat: [],
   sort: { column: null, descending: false },
 };
 
@@ -328,6 +328,7 @@ function addPage() {
     runs.length === 1 ? `${runs[0].directory}: ${counted(total, "step")}` : `${runs.length} runs, ${counted(total, "step")}`;
   document.title = (runs.length === 1 ? runs[0].name : `${runs.length} runs`) + " \u2013 muograph report";
   addRuns();
+  addOptions();
   addLosses();
   addCharts("speed", "Speed", [
     seriesChart("tokens", "tokens_per_s", "Tokens per second", { axis: "tokens/s", layout: { yaxis: { rangemode: "tozero" } } }),

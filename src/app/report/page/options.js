@@ -1,0 +1,149 @@
+// How the options in which runs differ go with what came of them: for sweeps.
+
+const score = (run) => (known(run.valBpb) ? run.valBpb : run.valLoss);
+const scoreName = () => (runs.some((run) => known(run.valBpb)) ? "held-out bits/byte" : "held-out loss");
+
+// Of the shown runs those with a score that have come to the same step: to the one to which most have.
+function comparable(view) {
+  const scored = view.runs.filter((run) => known(score(run)));
+  const counts = new Map();
+  for (const run of scored) counts.set(run.steps, (counts.get(run.steps) || 0) + 1);
+  const [steps] = [...counts].sort((a, b) => b[1] - a[1] || b[0] - a[0])[0] || [0];
+  return { steps, of: scored.length, runs: scored.filter((run) => run.steps === steps) };
+}
+
+const numeric = (texts) => texts.every((text) => text !== "" && Number.isFinite(Number(text)));
+
+// The values of an option in these runs: at most `most` groups, of equal values or, of many numbers, of
+// neighbours, as equally many as can be. {labels, of: the group of each run}
+function grouped(list, option, most) {
+  const texts = list.map((run) => String(run.options[option] ?? ""));
+  const distinct = [...new Set(texts)];
+  const isNumber = numeric(distinct);
+  distinct.sort(isNumber ? (a, b) => a - b : undefined);
+  if (distinct.length <= most) return { labels: distinct, of: texts.map((text) => distinct.indexOf(text)) };
+  if (!isNumber) return null;
+  const group = (text) => Math.floor(distinct.indexOf(text) * most / distinct.length);
+  const labels = Array.from({ length: most }, (_, i) => {
+    const inside = distinct.filter((text) => group(text) === i);
+    return `${digits(Number(inside[0]), 3)} \u2013 ${digits(Number(inside[inside.length - 1]), 3)}`;
+  });
+  return { labels, of: texts.map(group) };
+}
+
+// The share of the scores' variance that lies between groups of the option's values (omega squared: what as
+// many groups of chance would explain is taken off). Null: it cannot be told.
+function importance(list, option) {
+  const groups = grouped(list, option, 5);
+  if (!groups || groups.labels.length < 2 || list.length <= groups.labels.length) return null;
+  const values = list.map(score);
+  const mean = (some) => some.reduce((sum, value) => sum + value, 0) / some.length;
+  const all = mean(values);
+  const total = values.reduce((sum, value) => sum + (value - all) ** 2, 0);
+  let between = 0;
+  groups.labels.forEach((_, i) => {
+    const inside = values.filter((_, j) => groups.of[j] === i);
+    if (inside.length > 0) between += inside.length * (mean(inside) - all) ** 2;
+  });
+  const within = (total - between) / (list.length - groups.labels.length);
+  return total > 0 ? Math.max(0, (between - (groups.labels.length - 1) * within) / (total + within)) : null;
+}
+
+const sweptOptions = () => differingOptions(runs);
+
+const comparedNote = ({ runs: list, of, steps }) =>
+  `${list.length === of ? "All" : `The ${list.length} of`} ${of} shown runs with held-out data` +
+  `${list.length === of ? "" : " that"} have come to step ${steps}.`;
+
+const PARALLEL = {
+  id: "parallel", title: "A line for each run; drag along an axis to choose", wide: true,
+  build: (view) => {
+    const list = view.runs.filter((run) => known(score(run)));
+    if (list.length < 2) return null;
+    const texts = (name) => list.map((run) => String(run.options[name] ?? ""));
+    const axis = (label, texts) => {
+      const values = texts.map(Number);
+      if (!numeric(texts)) {
+        const distinct = [...new Set(texts)].sort();
+        return { label, values: texts.map((text) => distinct.indexOf(text)), range: [-0.2, distinct.length - 0.8],
+                 tickvals: distinct.map((_, i) => i), ticktext: distinct.map(plain) };
+      }
+      const low = Math.min(...values), high = Math.max(...values);
+      if (low <= 0 || high < 20 * low) return { label, values };
+      const ticks = [0, 1, 2, 3, 4].map((i) => Math.log10(low) + i * Math.log10(high / low) / 4);
+      return { label, values: values.map(Math.log10), tickvals: ticks,
+               ticktext: ticks.map((at) => digits(10 ** at, 3)) };
+    };
+    const dimensions = sweptOptions().map((name) => axis(plain("--" + name), texts(name)));
+    const scores = list.map(score), steps = list.map((run) => String(run.steps));
+    if (new Set(steps).size > 1) dimensions.push(axis("steps", steps));
+    dimensions.push({ label: scoreName(), values: scores });
+    const narrow = window.innerWidth < 600;
+    return {
+      data: [{ type: "parcoords", dimensions, labelangle: narrow ? -45 : dimensions.length > 5 ? -20 : 0,
+               line: { color: scores, colorscale: "Viridis", reversescale: true, showscale: !narrow } }],
+      layout: { margin: { l: 60, r: 50, t: narrow ? 110 : 60, b: 30 }, height: 420 },
+    };
+  },
+};
+
+const IMPORTANCE = {
+  id: "importance", title: "What an option alone explains of the differences",
+  build: (view) => {
+    const compared = comparable(view);
+    const bars = sweptOptions().map((name) => [name, importance(compared.runs, name)])
+      .filter(([, share]) => share !== null).sort((a, b) => a[1] - b[1]);
+    if (bars.length === 0) return null;
+    return {
+      data: [{ type: "bar", orientation: "h", y: bars.map(([name]) => plain("--" + name)),
+               x: bars.map(([, share]) => 100 * share),
+               marker: { color: themeColour("--accent") }, hovertemplate: "%{x:.0f} %<extra></extra>" }],
+      layout: { xaxis: { title: { text: "% of the variance" }, range: [0, 100] }, yaxis: { type: "category" },
+                height: 160 + 28 * bars.length },
+      note: comparedNote(compared) + " What options do together is not in it.",
+    };
+  },
+};
+
+const HEAT = {
+  id: "heat", title: "Mean over runs, by two options",
+  build: (view) => {
+    const compared = comparable(view), [across, up] = view.heat;
+    const columns = grouped(compared.runs, across, 6), rows = grouped(compared.runs, up, 6);
+    if (compared.runs.length < 2 || !columns || !rows) return null;
+    const cells = rows.labels.map((_, row) => columns.labels.map((_, column) =>
+      compared.runs.filter((_, i) => columns.of[i] === column && rows.of[i] === row).map(score)));
+    const mean = (some) => (some.length ? some.reduce((sum, value) => sum + value, 0) / some.length : null);
+    const z = cells.map((row) => row.map(mean));
+    return {
+      data: [{ type: "heatmap", x: columns.labels.map(plain), y: rows.labels.map(plain), z,
+               colorscale: "Viridis", reversescale: true,
+               text: z.map((row) => row.map((at) => (known(at) ? fixed(at, 4) : ""))),
+               texttemplate: "%{text}", customdata: cells.map((row) => row.map((some) => some.length)),
+               hovertemplate: "%{z:.5f}, %{customdata} runs<extra></extra>" }],
+      layout: { xaxis: { title: { text: plain("--" + across) }, type: "category" },
+                yaxis: { title: { text: plain("--" + up) }, type: "category" } },
+      note: comparedNote(compared),
+    };
+  },
+};
+
+function heatChoice() {
+  const choice = (which, label) => element("label", {}, label, element("select", {
+    onchange: (event) => { state.heat[which] = event.target.value; redraw(); },
+  }, ...sweptOptions().map((name) =>
+    element("option", { value: name, selected: state.heat[which] === name }, "--" + name))));
+  return element("div", { class: "bar" }, choice(0, "across"), choice(1, "up"));
+}
+
+// From four runs on: fewer say nothing of their options.
+function addOptions() {
+  const options = sweptOptions();
+  if (options.length === 0 || runs.filter((run) => known(score(run))).length < 4) return;
+  const by = (name) => importance(comparable(view()).runs, name) ?? -1;
+  const order = [...options].sort((a, b) => by(b) - by(a));
+  state.heat = [order[0], order[1] ?? order[0]];
+  addCharts("options", "Options and what came of them",
+            options.length > 1 ? [PARALLEL, IMPORTANCE, HEAT] : [PARALLEL, IMPORTANCE]);
+  if (options.length > 1) document.getElementById("options").append(heatChoice());
+}
