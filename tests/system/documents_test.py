@@ -26,6 +26,7 @@ RUN_ELSEWHERE = {
     "scripts/gpu_pack.sh": "CUDA toolkit",
     "scripts/check_cuda_architectures.py": "CUDA toolkit",
     "muograph report": "tests/system/report_test.cpp",
+    "muograph sweep --resume": "tests/system/sweep_test.cpp",
     "scripts/look_at_report.py": "Chromium",
     "scripts/fetch_plotly.sh": "tests/system/setup_script_test.cpp",
     "scripts/fetch_cuda.sh": "tests/system/train_script_test.cpp",
@@ -106,7 +107,7 @@ class Sandbox:
 def tiny(words):
     """The command of a training or of a measurement with the sizes of TINY instead of its own."""
     sizes = dict(TINY)
-    del sizes["--steps" if "train" in words else "--data"]
+    del sizes["--data" if "bench" in words else "--steps"]
     if "--resume" in words and "--data" not in words:  # its run has two steps already
         sizes = {"--num-iterations": "3"}
     elif "--data" in words:
@@ -137,9 +138,9 @@ def try_command(sandbox, command):
     elif any(word.endswith("_bench") for word in words):
         if "/" not in sandbox.run([*words, "--benchmark_list_tests"]):
             raise RuntimeError("no benchmark has such a name")
-    elif "train" in words or "bench" in words[:-1]:
+    elif "train" in words or "sweep" in words[:-1] or "bench" in words[:-1]:
         sandbox.run(tiny(words))
-    elif words[1:] not in ([], ["bench"]):
+    elif words[1:] not in ([], ["bench"], ["sweep"]):
         sandbox.run(words)
 
 
