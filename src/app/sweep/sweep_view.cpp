@@ -120,6 +120,7 @@ void SweepView::show(const std::vector<TrialStatus>& status,
     if (best) best_ = score;
     terminal_.lines(trial_line(i, now, best));
   }
+  if (ended == 0 && running.empty()) return;  // they capture
   std::int64_t under_way = 0;
   std::vector<std::string> lines;
   for (const SweepRun::Running& each : running) {
