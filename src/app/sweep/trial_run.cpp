@@ -62,6 +62,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const Scheduler::St
   if (first_step_ == stretch.until)
     for (const LoggedEvaluation& logged : logged_evaluations(directory_.metrics()))
       if (logged.step == first_step_) known_ = logged.result;
+  // NOLINTNEXTLINE(modernize-make-unique): of an aggregate
   run_.reset(
       new TrainingRun{.config = config_,
                       .corpus = shared.corpus,
