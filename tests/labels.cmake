@@ -15,7 +15,7 @@ string(JOIN "|" numbers
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
   UnderEveryStrategy "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
 string(JOIN "|" long_threads
-  DeviceStep DeviceTraining SimtFaults PeerProtocol "Corpus.Changed"
+  DeviceStep DeviceTraining "Sweep.ADevice" SimtFaults PeerProtocol "Corpus.Changed"
   "Bench.(ALaunch|TheUpdateAlone|OperationsAreTimed)"
   PlanProperties "system[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
   "CheckpointSaver.Dying" "Disk.(Without|ThatHasSpace)")
