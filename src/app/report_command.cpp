@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "app/checkpoint/durable_files.h"
+#include "app/checkpoint/text_file.h"
 #include "app/cli.h"
 #include "app/report/html_report.h"
 #include "app/report/run_history.h"
-#include "app/report/text_file.h"
 #include "app/sweep/find_sweep.h"
 #include "base/check.h"
 #include "base/file_bytes.h"

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -67,9 +65,7 @@ int run_command(const TrainOptions& options) {
   RunConfig config = resolve(options, corpus);
   warn_of_unused_gpus(options.devices.backend, config.group, stdout);
   const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
-  if (const auto seconds = config.options.run.stuck_after)
-    config.group.watch.stuck_after =
-        std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+  config.group.watch.stuck_after = stuck_after(config);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   require_memory(config, memory, available_memory_per_rank(config.group));

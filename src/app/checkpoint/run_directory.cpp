@@ -54,10 +54,7 @@ bool holds_run(const fs::path& directory) {
 }
 
 fs::path fresh_run(const TrainOptions& options) {
-  if (options.run.out.empty()) {
-    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-    return fs::path(kRuns) / fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), getpid());
-  }
+  if (options.run.out.empty()) return fs::path(kRuns) / dated_name();
   std::error_code error;
   if (fs::exists(options.run.out, error) && !fs::is_directory(options.run.out, error))
     throw input_error("--out {}: exists and is not a directory", options.run.out);
@@ -70,6 +67,11 @@ fs::path fresh_run(const TrainOptions& options) {
 }
 
 }  // namespace
+
+std::string dated_name() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), getpid());
+}
 
 RunDirectory find_run_directory(const TrainOptions& options) {
   if (options.run.resume.empty()) return {fresh_run(options), {}};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "app/checkpoint/durable_files.h"
 #include "app/options/options.h"
@@ -20,6 +21,9 @@ struct RunDirectory {
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 };
+
+// "20261123-183357-4711": UTC and this process, for a directory that nobody has named.
+std::string dated_name();
 
 // Which directory a run will use, without touching the disk. Without --resume: --out, or
 // runs/<UTC date>-<time>-<pid>; a directory that holds a run already is refused.

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/report/text_file.h"
+#include "app/checkpoint/text_file.h"
 
 namespace muo {
 

@@ -1,14 +1,9 @@
 #include "app/sweep/find_sweep.h"
 
-#include <fmt/chrono.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 
 #include "app/checkpoint/durable_files.h"
+#include "app/checkpoint/run_directory.h"
 #include "app/options/option_row.h"
 
 namespace muo {
@@ -19,10 +14,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSweeps = "sweeps";
 
 fs::path new_sweep(const std::string& out) {
-  if (out.empty()) {
-    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-    return fs::path(kSweeps) / fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), getpid());
-  }
+  if (out.empty()) return fs::path(kSweeps) / dated_name();
   std::error_code error;
   if (fs::exists(out, error) && !fs::is_directory(out, error))
     throw input_error("--out {}: exists and is not a directory", out);

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "app/checkpoint/run_directory.h"
+#include "app/checkpoint/text_file.h"
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
 #include "app/sweep/find_sweep.h"
@@ -242,12 +243,7 @@ void SweepDirectory::write_table(const SweepPlan& plan,
                         field(last.val_loss), field(last.val_bpb), field(last.best), last.seconds,
                         field(status[i].message), field(this->trial(i).lexically_relative(root_)));
   }
-  const fs::path file = root_ / "sweep.csv", temporary = root_ / "sweep.csv.tmp";
-  std::ofstream out(temporary, std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) fail_to_write(temporary, errno);
-  fs::rename(temporary, file);
+  replace_file(root_ / "sweep.csv", text);
 }
 
 }  // namespace muo

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -16,11 +15,11 @@
 namespace muo {
 
 SweepRun::SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory,
-                   const TrialRun::Shared& trials)
+                   TrialRun::Shared trials)
     : plan_(plan),
       scheduler_(scheduler),
       directory_(directory),
-      trials_(trials),
+      trials_(std::move(trials)),
       workers_(static_cast<std::size_t>(plan.workers)) {}
 
 void SweepRun::work(int index) {
@@ -34,9 +33,7 @@ bool SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
   const CaptureGroup& group = plan_.groups[group_index];
   GroupOptions devices = group.config.group;
   devices.first_device = index / plan_.trials_per_device * devices.world / devices.ranks_per_device;
-  if (const auto seconds = group.config.options.run.stuck_after)
-    devices.watch.stuck_after =
-        std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+  devices.watch.stuck_after = stuck_after(group.config);
   devices.watch.before_exit = [&worker] {
     if (worker.current) worker.current->flush();
   };

@@ -14,7 +14,7 @@ namespace muo {
 class SweepRun {
  public:
   SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory,
-           const TrialRun::Shared& trials);
+           TrialRun::Shared trials);
 
   // Trains trials on the devices of worker `index` until there are none left. On a thread of its
   // own; throws nothing.

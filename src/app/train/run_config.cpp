@@ -277,6 +277,12 @@ RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
   return Resolver(options, corpus).run();
 }
 
+std::optional<Timeouts::Time> stuck_after(const RunConfig& config) {
+  const auto seconds = config.options.run.stuck_after;
+  if (!seconds) return std::nullopt;
+  return Timeouts::Time(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+}
+
 NumberFormats RunConfig::formats() const {
   const NumberOptions& o = options.numbers;
   return {.gradient_wire = o.gradient_wire.value_or(DType::kF32),

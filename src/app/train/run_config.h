@@ -50,6 +50,9 @@ struct RunConfig : RunSetup {
   [[nodiscard]] NumberFormats formats() const;
 };
 
+// --stuck-after, for the run's DeviceGroup.
+std::optional<Timeouts::Time> stuck_after(const RunConfig& config);
+
 // Whether what happens every so many steps (-1 or nothing: never) happens after `step`.
 inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
   return every.value_or(-1) > 0 && step % *every == 0;

@@ -1,4 +1,4 @@
-#include "app/report/text_file.h"
+#include "app/checkpoint/text_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
