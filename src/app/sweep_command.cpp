@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +13,11 @@
 #include "app/checkpoint/model_json.h"
 #include "app/cli.h"
 #include "app/report/run_facts.h"
+#include "app/sweep/ask_tell.h"
 #include "app/sweep/sweep_view.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
 #include "app/train/resume.h"
-#include "app/train/run_memory.h"
 #include "app/train/stop_signal.h"
 #include "base/threads.h"
 
@@ -32,6 +33,7 @@ std::vector<std::string> names_of(std::span<const Axis> axes) {
 
 // How often a step is captured, and why.
 std::string capture_note(const SweepPlan& plan) {
+  if (plan.trials.empty()) return "captures: as many as the trials' options ask for";
   const auto devices =
       std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size());
   const std::string each = plan.workers == 1 ? "" : fmt::format(" on each of {} devices", devices);
@@ -47,10 +49,15 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
                                      const Corpus& corpus) {
   const RunConfig& first = plan.groups.front().config;
   std::vector<std::string> notes = {corpus.description};
-  notes.push_back(fmt::format(
-      "sweep: {} trial{}{}{}, {} at a time", plan.trials.size(), plan.trials.size() == 1 ? "" : "s",
-      options.axes.empty() ? "" : " of ", fmt::join(names_of(options.axes), ", "),
-      std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size())));
+  if (options.ask_tell)
+    notes.push_back(
+        fmt::format("sweep: trials come on standard input, {} at a time", plan.workers));
+  else
+    notes.push_back(fmt::format(
+        "sweep: {} trial{}{}{}, {} at a time", plan.trials.size(),
+        plan.trials.size() == 1 ? "" : "s", options.axes.empty() ? "" : " of ",
+        fmt::join(names_of(options.axes), ", "),
+        std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size())));
   notes.push_back(fmt::format("model: {}, {} parameters; {} steps of {} tokens",
                               first.options.model.preset, first.parameters, first.iterations(),
                               first.tokens_per_step()));
@@ -68,23 +75,6 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
   return notes;
 }
 
-// Bytes of staging memory for a device, by group, with which trials train on while a checkpoint of
-// the one before them is written; none: they wait for it.
-std::vector<std::int64_t> plan_staging(const SweepOptions& options, const SweepPlan& plan) {
-  std::vector<std::int64_t> staging(plan.groups.size(), 0);
-  if (options.train.save.mode == "wait") return staging;
-  std::int64_t most = 0;
-  for (std::size_t i = 0; i < plan.groups.size(); ++i) {
-    const CaptureGroup& group = plan.groups[i];
-    const bool host = group.config.group.plugin == nullptr;
-    const int world = group.config.world();
-    staging[i] = plan_staging_memory(group.params, group.plan);
-    most = std::max(most, (staging[i] + (host ? group.memory.rank_bytes(world) : 0)) * world);
-  }
-  if (most * plan.workers > available_memory()) std::ranges::fill(staging, 0);
-  return staging;
-}
-
 // The options of a trial, evaluated as `train` would without being told.
 TrainOptions to_repeat(const Trial& trial, const SweepOptions& sweep) {
   TrainOptions options = trial.options;
@@ -100,13 +90,14 @@ TrainOptions to_repeat(const Trial& trial, const SweepOptions& sweep) {
 class SweepLoop {
  public:
   SweepLoop(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory, SweepRun& run,
-            const std::atomic<int>& signal, SweepView& view)
+            const std::atomic<int>& signal, SweepView& view, AskTell* outside)
       : plan_(plan),
         scheduler_(scheduler),
         directory_(directory),
         run_(run),
         signal_(signal),
-        view_(view) {}
+        view_(view),
+        outside_(outside) {}
 
   void run() {
     std::atomic<int> working = plan_.workers;
@@ -136,8 +127,17 @@ class SweepLoop {
   }
 
   void look(bool at_end) {
+    try {
+      look_on(at_end);
+    } catch (const Error& error) {
+      run_.fail(error.what());
+    }
+  }
+
+  void look_on(bool at_end) {
     if (signal_ != 0) scheduler_.stop();
     run_.record_results();
+    if (outside_ != nullptr) outside_->look(run_);
     if (!at_end && Clock::now() - shown_ < kBetweenViews) return;
     shown_ = Clock::now();
     const std::vector<TrialStatus> status = scheduler_.status();
@@ -151,6 +151,7 @@ class SweepLoop {
   SweepRun& run_;
   const std::atomic<int>& signal_;
   SweepView& view_;
+  AskTell* const outside_;  // null: none gives trials
   Clock::time_point shown_;
 };
 
@@ -158,38 +159,57 @@ class SweepLoop {
 
 int run_command(const SweepOptions& options) {
   const Corpus corpus = open_corpus(options.train.data);
-  const SweepPlan plan = plan_sweep(options, corpus);
+  SweepPlanner planner(options, corpus);
+  const SweepPlan& plan = planner.plan();
   const RunConfig& first = plan.groups.front().config;
-  warn_of_unused_gpus(options.train.devices.backend, first.group, stdout);
+  // Standard output is the outside optimizer's, if there is one.
+  warn_of_unused_gpus(options.train.devices.backend, first.group,
+                      options.ask_tell ? stderr : stdout);
   SweepDirectory directory(options, plan, data_identity(corpus));
   Scheduler scheduler(
-      plan, {.factor = options.halving.factor, .asynchronous = options.halving.asynchronous},
+      plan,
+      {.factor = options.halving.factor,
+       .asynchronous = options.halving.asynchronous,
+       .open = options.ask_tell},
       [&](std::size_t trial, std::size_t rung) { directory.add_promotion(trial, rung); });
-  directory.replay(scheduler);
+  const StopSignal signals;
+  std::optional<AskTell> outside;
+  if (options.ask_tell) {
+    outside.emplace(STDIN_FILENO, STDOUT_FILENO, planner, scheduler, directory, signals.number());
+    directory.replay(scheduler, [&](const nlohmann::json& line) { outside->replay(line); });
+  } else {
+    directory.replay(scheduler);
+  }
   std::vector<std::string> notes = start_notes(options, plan, corpus);
   const std::optional<Checkpoint> init_from = open_init_from(first, notes);
 
   const DevicePeak peak = peak_of(first);
-  const std::vector<std::int64_t> staging = plan_staging(options, plan);
-  const auto describe = [&](const RunDirectory& run, const RunConfig& config, std::size_t group) {
-    const CaptureGroup& captured = plan.groups[group];
-    write_run_facts(run, {config, captured.plan, captured.memory, {}, staging[group]}, peak);
+  TrialRun::Shared shared{.directory = directory,
+                          .corpus = corpus,
+                          .init_from = init_from ? &*init_from : nullptr,
+                          .peak_flops = peak.flops,
+                          .signal = signals.number()};
+  shared.describe = [&](const RunDirectory& run, const RunConfig& config,
+                        const CaptureGroup& group) {
+    write_run_facts(run, {config, group.plan, group.memory, {}, group.staging_bytes}, peak);
   };
-  const StopSignal signals;
-  SweepRun run(plan, scheduler, directory,
-               {.directory = directory,
-                .corpus = corpus,
-                .init_from = init_from ? &*init_from : nullptr,
-                .peak_flops = peak.flops,
-                .signal = signals.number(),
-                .saves_in_background = staging[0] > 0,
-                .describe = describe});
-  SweepView view(plan, STDOUT_FILENO);
+  if (outside) {
+    shared.evaluated = [&](std::size_t trial, std::int64_t step, const EvalResult& result) {
+      outside->evaluated(trial, step, result);
+    };
+    shared.ended = [&](std::size_t trial, const TrialResult& result) {
+      outside->ended(trial, result);
+    };
+  }
+  SweepRun run(plan, scheduler, directory, std::move(shared));
+  SweepView view(plan, options.ask_tell ? STDERR_FILENO : STDOUT_FILENO);
   for (const std::string& note : notes)
     view.note(note);
   view.note(fmt::format("sweep directory: {}{}", directory.root().string(),
                         directory.is_resumed() ? ", which goes on" : ""));
-  SweepLoop(plan, scheduler, directory, run, signals.number(), view).run();
+  if (outside) outside->begin();
+  SweepLoop(plan, scheduler, directory, run, signals.number(), view, outside ? &*outside : nullptr)
+      .run();
 
   const std::vector<TrialStatus> status = scheduler.status();
   view.finish(status);

@@ -111,6 +111,8 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
           {1, 256}),
       row("trials-per-device", kHost, "N", "side by side on each GPU", &o.trials_per_device,
           {1, 16}),
+      row("ask-tell", kHost, "on|off", "an outside optimizer gives trials: JSON lines in and out",
+          &o.ask_tell),
   };
   for (OptionRow& each : option_table(o.train)) {
     if (each.name == "profile-steps" || each.name == "graph-dot") continue;  // of one run

@@ -131,6 +131,7 @@ struct SweepOptions {
   HalvingOptions halving = {};
   std::int64_t devices_per_trial = 1;
   std::int64_t trials_per_device = 1;  // of a GPU, at once
+  bool ask_tell = false;               // trials come from an outside optimizer
 };
 
 // What `plan` predicts the time of updates for; without the first two it does not.

@@ -9,16 +9,34 @@
 namespace muo {
 
 Scheduler::Scheduler(const SweepPlan& plan, const Options& options, Promoted promoted)
-    : plan_(plan),
-      options_(options),
-      promoted_(std::move(promoted)),
-      trials_(plan.trials.size()),
-      devices_(plan.groups.size()) {
-  for (std::size_t i = 0; i < trials_.size(); ++i)
-    if (!plan.trials[i].config) {
-      trials_[i].state = TrialState::kRefused;
-      trials_[i].message = plan.trials[i].refusal;
+    : plan_(plan), options_(options), promoted_(std::move(promoted)), open_(options.open) {
+  add_trials_locked();
+}
+
+void Scheduler::add_trials() {
+  const std::lock_guard lock(mutex_);
+  add_trials_locked();
+  changed_.notify_all();
+}
+
+void Scheduler::add_trials_locked() {
+  groups_.resize(plan_.groups.size());
+  for (std::size_t i = trials_.size(); i < plan_.trials.size(); ++i) {
+    const Trial& trial = plan_.trials[i];
+    TrialStatus& status = trials_.emplace_back();
+    if (trial.config) {
+      groups_[trial.group].trials.push_back(i);
+      continue;
     }
+    status.state = TrialState::kRefused;
+    status.message = trial.refusal;
+  }
+}
+
+void Scheduler::close() {
+  const std::lock_guard lock(mutex_);
+  open_ = false;
+  changed_.notify_all();
 }
 
 std::int64_t Scheduler::step_of(std::size_t trial, std::size_t rung) const {
@@ -50,32 +68,32 @@ std::optional<std::size_t> Scheduler::next_group() {
     if (stopped_) return std::nullopt;
     decide();
     std::optional<std::size_t> best;
-    for (std::size_t group = 0; group < devices_.size(); ++group) {
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
       if (unclaimed(group) == 0) continue;
       const auto key = [&](std::size_t g) {
-        return std::pair(devices_[g].capturing + devices_[g].training > 0 ? 1 : 0,
+        return std::pair(groups_[g].capturing + groups_[g].training > 0 ? 1 : 0,
                          -static_cast<std::ptrdiff_t>(unclaimed(g)));
       };
       if (!best || key(group) < key(*best)) best = group;
     }
     if (best) {
-      ++devices_[*best].capturing;
+      ++groups_[*best].capturing;
       return best;
     }
-    if (!any(TrialState::kRunning) && !any(TrialState::kWaiting)) return std::nullopt;
+    if (!may_go_on()) return std::nullopt;
     changed_.wait(lock);
   }
 }
 
 void Scheduler::captured(std::size_t group) {
   const std::lock_guard lock(mutex_);
-  --devices_[group].capturing;
-  ++devices_[group].training;
+  --groups_[group].capturing;
+  ++groups_[group].training;
 }
 
 void Scheduler::leave_group(std::size_t group, bool has_captured) {
   const std::lock_guard lock(mutex_);
-  --(has_captured ? devices_[group].training : devices_[group].capturing);
+  --(has_captured ? groups_[group].training : groups_[group].capturing);
   changed_.notify_all();
 }
 
@@ -85,19 +103,32 @@ std::optional<Scheduler::Stretch> Scheduler::next_trial(std::size_t group,
   for (;;) {
     if (stopped_) return std::nullopt;
     decide();
-    if (const auto trial = first_waiting(group)) {
-      TrialStatus& status = trials_[*trial];
-      status.state = TrialState::kRunning;
-      return Stretch{.trial = *trial, .rung = status.rung, .until = step_of(*trial, status.rung)};
-    }
-    for (std::size_t other = 0; other < devices_.size(); ++other)
+    if (const auto stretch = take_waiting_locked(group)) return stretch;
+    for (std::size_t other = 0; other < groups_.size(); ++other)
       if (unclaimed(other) > 0) return std::nullopt;
-    if (!any(TrialState::kRunning) && !any(TrialState::kWaiting)) return std::nullopt;
+    if (!may_go_on()) return std::nullopt;
     changed_.wait_for(lock, std::chrono::milliseconds(50));
     lock.unlock();
     waiting();
     lock.lock();
   }
+}
+
+std::optional<Scheduler::Stretch> Scheduler::take_waiting(std::size_t group) {
+  const std::lock_guard lock(mutex_);
+  return take_waiting_locked(group);
+}
+
+std::optional<Scheduler::Stretch> Scheduler::take_waiting_locked(std::size_t group) {
+  const auto trial = first_waiting(group);
+  if (!trial) return std::nullopt;
+  TrialStatus& status = trials_[*trial];
+  status.state = TrialState::kRunning;
+  return Stretch{.trial = *trial, .rung = status.rung, .until = step_of(*trial, status.rung)};
+}
+
+bool Scheduler::may_go_on() const {
+  return open_ || any(TrialState::kRunning) || any(TrialState::kWaiting);
 }
 
 void Scheduler::finish(const Stretch& stretch, const TrialResult& result) {
@@ -110,6 +141,14 @@ void Scheduler::give_back(const Stretch& stretch) {
   const std::lock_guard lock(mutex_);
   trials_[stretch.trial].state = TrialState::kWaiting;
   changed_.notify_all();
+}
+
+bool Scheduler::cancel(std::size_t trial) {
+  const std::lock_guard lock(mutex_);
+  if (trials_[trial].state != TrialState::kWaiting) return false;
+  trials_[trial].state = TrialState::kStopped;
+  changed_.notify_all();
+  return true;
 }
 
 void Scheduler::stop() {
@@ -247,7 +286,7 @@ bool Scheduler::any(TrialState state) const {
 std::optional<std::size_t> Scheduler::first_waiting(std::size_t group) const {
   // Of those that have come farthest: what has been promoted is finished first.
   std::optional<std::size_t> best;
-  for (const std::size_t trial : plan_.groups[group].trials)
+  for (const std::size_t trial : groups_[group].trials)
     if (trials_[trial].state == TrialState::kWaiting &&
         (!best || trials_[trial].rung > trials_[*best].rung))
       best = trial;
@@ -256,10 +295,11 @@ std::optional<std::size_t> Scheduler::first_waiting(std::size_t group) const {
 
 // Trials that wait, but for one for each device that is about to ask.
 std::size_t Scheduler::unclaimed(std::size_t group) const {
-  const auto waiting = static_cast<std::size_t>(std::ranges::count_if(
-      plan_.groups[group].trials,
-      [&](std::size_t trial) { return trials_[trial].state == TrialState::kWaiting; }));
-  return waiting - std::min(waiting, devices_[group].capturing);
+  const auto waiting =
+      static_cast<std::size_t>(std::ranges::count_if(groups_[group].trials, [&](std::size_t trial) {
+        return trials_[trial].state == TrialState::kWaiting;
+      }));
+  return waiting - std::min(waiting, groups_[group].capturing);
 }
 
 }  // namespace muo

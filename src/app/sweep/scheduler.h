@@ -33,11 +33,16 @@ class Scheduler {
   struct Options {
     std::int64_t factor = 1;
     bool asynchronous = false;
+    bool open = false;  // more trials may come, until close(); not with halving
   };
   // Promotions are told to `promoted`, in the order in which they are decided, before they count:
   // the first trial of a point, and the rung that all its trials now train to.
   using Promoted = std::function<void(std::size_t trial, std::size_t rung)>;
   Scheduler(const SweepPlan& plan, const Options& options, Promoted promoted = {});
+
+  // Takes in what has been added to the plan.
+  void add_trials();
+  void close();
 
   // What an earlier process has written down, in its order; before anything else. What they decide
   // is not told again.
@@ -60,10 +65,14 @@ class Scheduler {
   // done.
   [[nodiscard]] std::optional<Stretch> next_trial(std::size_t group,
                                                   const std::function<void()>& waiting);
+  // One that waits now, if any.
+  [[nodiscard]] std::optional<Stretch> take_waiting(std::size_t group);
   // The stretch has ended.
   void finish(const Stretch& stretch, const TrialResult& result);
   // It has not: the trial waits again.
   void give_back(const Stretch& stretch);
+  // A trial that waits will not train; false: it does not wait.
+  bool cancel(std::size_t trial);
   void stop();  // no more stretches
 
   [[nodiscard]] std::vector<TrialStatus> status() const;
@@ -73,6 +82,9 @@ class Scheduler {
  private:
   [[nodiscard]] std::int64_t step_of(std::size_t trial, std::size_t rung) const;
   [[nodiscard]] std::size_t rungs() const { return plan_.rungs.empty() ? 1 : plan_.rungs.size(); }
+  void add_trials_locked();
+  [[nodiscard]] std::optional<Stretch> take_waiting_locked(std::size_t group);
+  [[nodiscard]] bool may_go_on() const;
   void take(std::size_t trial, const TrialResult& result);
   void promote(std::size_t trial);
   void promote_point(std::size_t point, std::size_t rung);
@@ -96,10 +108,12 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<TrialStatus> trials_;
-  struct Devices {
-    std::size_t capturing = 0, training = 0;
+  struct Group {
+    std::vector<std::size_t> trials;
+    std::size_t capturing = 0, training = 0;  // devices
   };
-  std::vector<Devices> devices_;  // by group
+  std::vector<Group> groups_;
+  bool open_ = false;
   bool stopped_ = false;
   bool replaying_ = false;
 };

@@ -70,11 +70,14 @@ TrialState state_of(const std::string& name, std::string_view where) {
   throw input_error("{}: '{}' is no state of a trial", where, name);
 }
 
-void replay_line(Scheduler& scheduler, const std::string& text, const std::string& where) {
+void replay_line(Scheduler& scheduler,
+                 const std::function<void(const nlohmann::json& line)>& add_trial,
+                 const std::string& text, const std::string& where) {
   const nlohmann::json line = parse_strict_json(text, where);
   if (!line.is_object()) throw input_error("{}: is not an object", where);
   const std::string kind = line.value("kind", "");
   const auto trial = line.value("trial", std::size_t{0});
+  if (kind == "trial" && add_trial) add_trial(line);
   if (trial >= scheduler.status().size())
     throw input_error("{}: there is no trial {}", where, trial);
   if (kind == "promotion") scheduler.replay_promotion(trial, line.value("rung", std::size_t{0}));
@@ -86,6 +89,15 @@ void replay_line(Scheduler& scheduler, const std::string& text, const std::strin
                                   .best = number_of(line, "best"),
                                   .seconds = number_of(line, "seconds").value_or(0),
                                   .message = line.value("message", "")});
+}
+
+std::string trial_line(std::size_t number, const Trial& trial) {
+  Json settings = Json::object();
+  for (const Setting& setting : trial.point)
+    settings[setting.option] = setting.value;
+  Json line{{"kind", "trial"}, {"trial", number}, {"options", settings}};
+  if (!trial.name.empty()) line["name"] = trial.name;
+  return line.dump();
 }
 
 // For TensorBoard's HPARAMS: what trials differ in, and what they are compared by.
@@ -144,14 +156,11 @@ void SweepDirectory::begin(const SweepOptions& options, const SweepPlan& plan,
     throw input_error("--out {}: cannot write sweep.toml: {}", root_.string(),
                       std::generic_category().message(errno));
   std::string lines = header;
-  for (std::size_t i = 0; i < plan.trials.size(); ++i) {
-    Json settings = Json::object();
-    for (const Setting& setting : plan.trials[i].point)
-      settings[setting.option] = setting.value;
-    lines += '\n' + Json{{"kind", "trial"}, {"trial", i}, {"options", settings}}.dump();
-  }
+  for (std::size_t i = 0; i < plan.trials.size(); ++i)
+    lines += '\n' + trial_line(i, plan.trials[i]);
   append(lines);
-  if (options.train.run.tensorboard) describe_experiment(root_, options, plan);
+  if (options.train.run.tensorboard && !plan.trials.empty())
+    describe_experiment(root_, options, plan);
 }
 
 void SweepDirectory::resume(const std::string& header) {
@@ -189,15 +198,20 @@ void SweepDirectory::resume(const std::string& header) {
   }
 }
 
-void SweepDirectory::replay(Scheduler& scheduler) const {
+void SweepDirectory::replay(
+    Scheduler& scheduler, const std::function<void(const nlohmann::json& line)>& add_trial) const {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const std::string where = fmt::format("{}:{}", (root_ / "sweep.jsonl").string(), i + 2);
     try {
-      replay_line(scheduler, lines_[i], where);
+      replay_line(scheduler, add_trial, lines_[i], where);
     } catch (const nlohmann::json::exception& error) {
       throw input_error("{}: {}", where, error.what());
     }
   }
+}
+
+void SweepDirectory::add_trial(std::size_t number, const Trial& trial) {
+  append(trial_line(number, trial));
 }
 
 void SweepDirectory::add_result(std::size_t trial, std::size_t rung, const TrialResult& result) {
@@ -228,16 +242,17 @@ void SweepDirectory::append(const std::string& line) {
 
 void SweepDirectory::write_table(const SweepPlan& plan,
                                  const std::vector<TrialStatus>& status) const {
+  const std::vector<std::string> varied = varied_options(plan);
   std::string text = "trial,state";
-  for (const Setting& setting : plan.trials.front().point)
-    text += "," + field(setting.option);
+  for (const std::string& option : varied)
+    text += "," + field(option);
   text += ",step,tokens,val_loss,val_bpb,best,seconds,message,directory\n";
   for (std::size_t i = 0; i < status.size(); ++i) {
     const Trial& trial = plan.trials[i];
     const TrialResult& last = status[i].last;
     text += fmt::format("{},{}", i, name_of(status[i].state));
-    for (const Setting& setting : trial.point)
-      text += "," + field(setting.value);
+    for (const std::string& option : varied)
+      text += "," + field(value_in(trial.point, option));
     text += fmt::format(",{},{},{},{},{},{:.1f},{},{}\n", last.step,
                         trial.config ? last.step * trial.config->tokens_per_step() : 0,
                         field(last.val_loss), field(last.val_bpb), field(last.best), last.seconds,

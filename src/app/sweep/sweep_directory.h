@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -28,9 +30,12 @@ class SweepDirectory {
   [[nodiscard]] std::filesystem::path trial(std::size_t number) const;
   [[nodiscard]] bool is_resumed() const { return !lines_.empty(); }
 
-  // Gives what the journal holds to the scheduler. Throws InputError for lines that do not fit.
-  void replay(Scheduler& scheduler) const;
+  // Gives what the journal holds to the scheduler, its trials to `add_trial`, if any is given: the
+  // sweep's plan does not have them. Throws InputError for lines that do not fit.
+  void replay(Scheduler& scheduler,
+              const std::function<void(const nlohmann::json& line)>& add_trial = {}) const;
   // Appends to the journal; each call is one write. From any thread. Throws Error.
+  void add_trial(std::size_t number, const Trial& trial);
   void add_result(std::size_t trial, std::size_t rung, const TrialResult& result);
   void add_promotion(std::size_t trial, std::size_t rung);
   // Writes sweep.csv anew, as a whole or not at all.

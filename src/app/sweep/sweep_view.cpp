@@ -29,8 +29,9 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
   best.resize(std::min(best.size(), kBest));
   const bool seeds = plan.points.front().size() > 1;
   std::vector<std::string> head = {seeds ? "trials" : "trial"};
-  for (const Setting& setting : without_seed(plan.trials.front().point))
-    head.push_back(setting.option);
+  std::vector<std::string> varied = varied_options(plan);
+  if (seeds) std::erase(varied, "seed");
+  head.insert(head.end(), varied.begin(), varied.end());
   head.insert(head.end(),
               {"step", fmt::format("held-out {}{}", score_name(status[best[0].best_trial].last),
                                    seeds ? ", mean" : "")});
@@ -40,8 +41,8 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
     const std::vector<std::size_t>& trials = plan.points[each.point];
     std::vector<std::string> row = {fmt::format("{}", trials.front())};
     if (trials.size() > 1) row[0] += fmt::format("-{}", trials.back());
-    for (const Setting& setting : without_seed(plan.trials[trials.front()].point))
-      row.push_back(setting.value);
+    for (const std::string& option : varied)
+      row.push_back(value_in(plan.trials[trials.front()].point, option));
     row.push_back(fmt::format("{}", each.step));
     row.push_back(fmt::format("{:.4f}", each.mean));
     if (seeds) row.push_back(fmt::format("{:.4f}", each.spread));
@@ -85,11 +86,7 @@ std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<Tri
   return out;
 }
 
-SweepView::SweepView(const SweepPlan& plan, int fd)
-    : plan_(plan),
-      terminal_(fd),
-      shown_(plan.trials.size(), TrialState::kWaiting),
-      shown_step_(plan.trials.size(), 0) {}
+SweepView::SweepView(const SweepPlan& plan, int fd) : plan_(plan), terminal_(fd) {}
 
 std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, bool best) const {
   const TrialResult& last = status.last;
@@ -105,6 +102,8 @@ std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, 
 
 void SweepView::show(const std::vector<TrialStatus>& status,
                      const std::vector<SweepRun::Running>& running, std::int64_t steps_left) {
+  shown_.resize(status.size(), TrialState::kWaiting);
+  shown_step_.resize(status.size(), 0);
   std::size_t ended = 0;
   for (std::size_t i = 0; i < status.size(); ++i) {
     const TrialStatus& now = status[i];

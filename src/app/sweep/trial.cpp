@@ -38,158 +38,28 @@ TrainOptions with_settings(const TrainOptions& common, const Point& point) {
   return options;
 }
 
-class Planner {
- public:
-  Planner(const SweepOptions& options, const Corpus& corpus) : options_(options), corpus_(corpus) {}
+void need_evaluation(const RunConfig& config, const Corpus& corpus) {
+  if (corpus.val == nullptr || evaluation_rows(*corpus.val, config.model.seq_len) < 1)
+    throw InputError("--val-data: trials are compared by held-out data, and there are none");
+}
 
-  SweepPlan run() {
-    devices();
-    for (Point& point : choose_points(options_.axes, options_.trials, options_.search_seed))
-      add(std::move(point));
-    if (plan_.groups.empty())
-      throw InputError("every trial is refused: " + plan_.trials.front().refusal);
-    name_what_splits();
-    collect_points();
-    rungs();
-    return std::move(plan_);
-  }
+Point without_seed(Point point) {
+  std::erase_if(point, [](const Setting& setting) { return setting.option == "seed"; });
+  return point;
+}
 
- private:
-  void devices() {
-    DeviceOptions all = options_.train.devices;
-    std::vector<std::string> notes;
-    const GroupOptions group = choose_devices(all, notes);
-    const bool host = group.plugin == nullptr;
-    if (*all.count % options_.devices_per_trial != 0)
-      throw input_error("--devices-per-trial {}: does not divide --devices {}",
-                        options_.devices_per_trial, *all.count);
-    if (host && options_.trials_per_device > 1)
-      throw InputError("--trials-per-device: the host has virtual devices only; give --devices");
-    if (options_.trials_per_device > 1 &&
-        (options_.devices_per_trial > 1 || options_.train.devices.ranks_per_device > 1))
-      throw InputError(
-          "--trials-per-device: collectives of several trials on one GPU could wait for each "
-          "other: give it, or --devices-per-trial or --ranks-per-device");
-    common_ = options_.train;
-    common_.devices.count = options_.devices_per_trial;
-    workers_ = *all.count / options_.devices_per_trial * options_.trials_per_device;
-    plan_.workers = static_cast<int>(workers_);
-    plan_.trials_per_device = static_cast<int>(options_.trials_per_device);
-  }
-
-  void add(Point point) {
-    Trial& trial = plan_.trials.emplace_back();
-    trial.point = std::move(point);
-    try {
-      trial.options = with_settings(common_, trial.point);
-      RunConfig config = resolve(trial.options, corpus_);
-      need_evaluation(config);
-      join_group(trial, std::move(config));
-    } catch (const InputError& error) {
-      trial.refusal = error.what();
-    }
-  }
-
-  void need_evaluation(const RunConfig& config) const {
-    if (corpus_.val == nullptr || evaluation_rows(*corpus_.val, config.model.seq_len) < 1)
-      throw InputError("--val-data: trials are compared by held-out data, and there are none");
-  }
-
-  // What fits into memory is the same for all trials that ask for the same; so is a refusal.
-  void join_group(Trial& trial, RunConfig config) {
-    const std::string key = capture_key(config);
-    const auto refused = refused_.find(key);
-    if (refused != refused_.end()) throw InputError(refused->second);
-    const auto found = groups_.find(key);
-    if (found == groups_.end()) {
-      try {
-        make_group(config);
-      } catch (const InputError& error) {
-        refused_[key] = error.what();
-        throw;
-      }
-      groups_[key] = plan_.groups.size() - 1;
-    } else {
-      const RunConfig& first = plan_.groups[found->second].config;
-      config.step = first.step;
-      config.model.head_chunk_bytes = first.model.head_chunk_bytes;
-      config.options.batch.device_rows = first.options.batch.device_rows;
-    }
-    trial.group = groups_.at(key);
-    trial.config = std::move(config);
-    plan_.groups[trial.group].trials.push_back(plan_.trials.size() - 1);
-  }
-
-  void make_group(RunConfig& config) {
-    const std::int64_t sharing =
-        config.group.plugin == nullptr ? workers_ : options_.trials_per_device;
-    MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group) / sharing);
-    require_memory(config, memory, available_memory_per_rank(config.group) / sharing);
-    CaptureGroup group{.config = config,
-                       .params = gpt_parameters(config.model),
-                       .plan = {},
-                       .memory = std::move(memory),
-                       .trials = {}};
-    group.plan = make_sharding_plan(config, group.params);
-    plan_.groups.push_back(std::move(group));
-  }
-
-  void name_what_splits() {
-    TrainOptions scratch;
-    const std::vector<OptionRow> rows = option_table(scratch);
-    for (const Axis& axis : options_.axes)
-      if (splits(*std::ranges::find(rows, axis.option, &OptionRow::name)))
-        plan_.splitting.push_back("--" + axis.option);
-  }
-
-  // A refused trial says nothing of its point.
-  void collect_points() {
-    for (std::size_t i = 0; i < plan_.trials.size(); ++i) {
-      if (!plan_.trials[i].config) continue;
-      // Seeds go fastest, so that a point's trials are neighbours.
-      if (!plan_.points.empty() && without_seed(plan_.trials[plan_.points.back().front()].point) ==
-                                       without_seed(plan_.trials[i].point))
-        plan_.points.back().push_back(i);
-      else
-        plan_.points.push_back({i});
-    }
-  }
-
-  void rungs() {
-    const HalvingOptions& halving = options_.halving;
-    if (halving.factor < 2) {
-      if (halving.asynchronous) throw InputError("--asynchronous: give --halving as well");
-      if (halving.min_steps) throw InputError("--min-steps: give --halving as well");
-      return;
-    }
-    std::optional<std::int64_t> steps;
-    for (const Trial& trial : plan_.trials) {
-      if (!trial.config) continue;
-      if (steps.value_or(trial.config->iterations()) != trial.config->iterations())
-        throw input_error(
-            "--halving: compares trials of equal length, and there are some of {} steps and some "
-            "of {}: give --num-iterations",
-            *steps, trial.config->iterations());
-      steps = trial.config->iterations();
-    }
-    const std::int64_t factor = halving.factor;
-    const std::int64_t first =
-        halving.min_steps.value_or(std::max<std::int64_t>(1, *steps / (factor * factor * factor)));
-    if (first >= *steps)
-      throw input_error("--min-steps {}: the trials have {} steps: give fewer", first, *steps);
-    for (std::int64_t rung = first; rung < *steps; rung *= factor)
-      plan_.rungs.push_back(rung);
-    plan_.rungs.push_back(*steps);
-  }
-
-  const SweepOptions& options_;
-  const Corpus& corpus_;
-  TrainOptions common_;
-  std::int64_t workers_ = 1;
-  SweepPlan plan_;
-  std::map<std::string, std::size_t> groups_;
-  std::map<std::string, std::string> refused_;
-};
+// What to train, and how far, is the outside optimizer's to say.
+void refuse_with_ask_tell(const SweepOptions& options) {
+  if (!options.axes.empty())
+    throw input_error(
+        "--ask-tell: the values of --{} come with each trial: give one, for those "
+        "that do not say it",
+        options.axes.front().option);
+  if (options.trials)
+    throw InputError("--ask-tell: its end is that of standard input: no --trials");
+  if (options.halving.factor > 1)
+    throw InputError("--ask-tell: who gives the trials stops them: no --halving");
+}
 
 std::string shell_word(const std::string& word) {
   constexpr std::string_view kPlain =
@@ -209,13 +79,180 @@ std::string_view name_of(TrialState state) {
   return kNames.at(static_cast<std::size_t>(state));
 }
 
-SweepPlan plan_sweep(const SweepOptions& options, const Corpus& corpus) {
-  return Planner(options, corpus).run();
+SweepPlanner::SweepPlanner(const SweepOptions& options, const Corpus& corpus)
+    : options_(options), corpus_(corpus) {
+  choose_devices();
+  if (options.ask_tell) {
+    refuse_with_ask_tell(options);
+    plan_.trials.reserve(kMostTrials);
+    plan_.groups.reserve(kMostTrials);
+    RunConfig config = resolve(common_, corpus_);
+    need_evaluation(config, corpus_);
+    const std::string key = capture_key(config);
+    make_group(config, key);
+    return;
+  }
+  for (Point& point : choose_points(options_.axes, options_.trials, options_.search_seed))
+    plan_one({}, std::move(point));
+  if (plan_.groups.empty())
+    throw InputError("every trial is refused: " + plan_.trials.front().refusal);
+  name_what_splits();
+  collect_points();
+  choose_rungs();
 }
 
-Point without_seed(Point point) {
-  std::erase_if(point, [](const Setting& setting) { return setting.option == "seed"; });
-  return point;
+std::size_t SweepPlanner::add(std::string name, Point point) {
+  plan_one(std::move(name), std::move(point));
+  const std::size_t number = plan_.trials.size() - 1;
+  if (plan_.trials[number].config) plan_.points.push_back({number});
+  return number;
+}
+
+void SweepPlanner::choose_devices() {
+  DeviceOptions all = options_.train.devices;
+  std::vector<std::string> notes;
+  const GroupOptions group = muo::choose_devices(all, notes);
+  const bool host = group.plugin == nullptr;
+  if (*all.count % options_.devices_per_trial != 0)
+    throw input_error("--devices-per-trial {}: does not divide --devices {}",
+                      options_.devices_per_trial, *all.count);
+  if (host && options_.trials_per_device > 1)
+    throw InputError("--trials-per-device: the host has virtual devices only; give --devices");
+  if (options_.trials_per_device > 1 &&
+      (options_.devices_per_trial > 1 || options_.train.devices.ranks_per_device > 1))
+    throw InputError(
+        "--trials-per-device: collectives of several trials on one GPU could wait for each "
+        "other: give it, or --devices-per-trial or --ranks-per-device");
+  common_ = options_.train;
+  common_.devices.count = options_.devices_per_trial;
+  plan_.workers =
+      static_cast<int>(*all.count / options_.devices_per_trial * options_.trials_per_device);
+  plan_.trials_per_device = static_cast<int>(options_.trials_per_device);
+}
+
+// Appends the trial, refused or not.
+void SweepPlanner::plan_one(std::string name, Point point) {
+  Trial trial;
+  trial.name = std::move(name);
+  trial.point = std::move(point);
+  try {
+    trial.options = with_settings(common_, trial.point);
+    RunConfig config = resolve(trial.options, corpus_);
+    need_evaluation(config, corpus_);
+    const std::string key = capture_key(config);
+    join_group(trial, std::move(config), key);
+  } catch (const InputError& error) {
+    trial.refusal = error.what();
+  }
+  plan_.trials.push_back(std::move(trial));
+}
+
+// What fits into memory is the same for all trials that ask for the same; so is a refusal.
+void SweepPlanner::join_group(Trial& trial, RunConfig config, const std::string& key) {
+  if (const auto refused = refused_.find(key); refused != refused_.end())
+    throw InputError(refused->second);
+  const auto found = groups_.find(key);
+  if (found == groups_.end()) {
+    try {
+      make_group(config, key);
+    } catch (const InputError& error) {
+      refused_[key] = error.what();
+      throw;
+    }
+  } else {
+    const RunConfig& first = plan_.groups[found->second].config;
+    config.step = first.step;
+    config.model.head_chunk_bytes = first.model.head_chunk_bytes;
+    config.options.batch.device_rows = first.options.batch.device_rows;
+  }
+  trial.group = groups_.at(key);
+  trial.config = std::move(config);
+}
+
+void SweepPlanner::make_group(RunConfig& config, const std::string& key) {
+  const bool host = config.group.plugin == nullptr;
+  if (plan_.groups.empty()) {
+    const int sharing = host ? plan_.workers : plan_.trials_per_device;
+    rank_to_plan_ = memory_to_plan_per_rank(config.group) / sharing;
+    rank_available_ = available_memory_per_rank(config.group) / sharing;
+    process_available_ = available_memory();
+  }
+  MemoryPlan memory = fit_batch(config, rank_to_plan_);
+  require_memory(config, memory, rank_available_);
+  CaptureGroup group{
+      .config = config, .params = gpt_parameters(config.model), .plan = {}, .memory = {}};
+  group.plan = make_sharding_plan(config, group.params);
+  if (options_.train.save.mode != "wait") {
+    const int world = config.world();
+    const std::int64_t staging = plan_staging_memory(group.params, group.plan);
+    const std::int64_t planned = host ? memory.rank_bytes(world) : 0;
+    if ((staging + planned) * world * plan_.workers <= process_available_)
+      group.staging_bytes = staging;
+  }
+  group.memory = std::move(memory);
+  plan_.groups.push_back(std::move(group));
+  groups_[key] = plan_.groups.size() - 1;
+}
+
+void SweepPlanner::name_what_splits() {
+  TrainOptions scratch;
+  const std::vector<OptionRow> rows = option_table(scratch);
+  for (const Axis& axis : options_.axes)
+    if (splits(*std::ranges::find(rows, axis.option, &OptionRow::name)))
+      plan_.splitting.push_back("--" + axis.option);
+}
+
+// A refused trial says nothing of its point.
+void SweepPlanner::collect_points() {
+  for (std::size_t i = 0; i < plan_.trials.size(); ++i) {
+    if (!plan_.trials[i].config) continue;
+    // Seeds go fastest, so that a point's trials are neighbours.
+    if (!plan_.points.empty() && without_seed(plan_.trials[plan_.points.back().front()].point) ==
+                                     without_seed(plan_.trials[i].point))
+      plan_.points.back().push_back(i);
+    else
+      plan_.points.push_back({i});
+  }
+}
+
+void SweepPlanner::choose_rungs() {
+  const HalvingOptions& halving = options_.halving;
+  if (halving.factor < 2) {
+    if (halving.asynchronous) throw InputError("--asynchronous: give --halving as well");
+    if (halving.min_steps) throw InputError("--min-steps: give --halving as well");
+    return;
+  }
+  std::optional<std::int64_t> steps;
+  for (const Trial& trial : plan_.trials) {
+    if (!trial.config) continue;
+    if (steps.value_or(trial.config->iterations()) != trial.config->iterations())
+      throw input_error(
+          "--halving: compares trials of equal length, and there are some of {} steps and some "
+          "of {}: give --num-iterations",
+          *steps, trial.config->iterations());
+    steps = trial.config->iterations();
+  }
+  const std::int64_t factor = halving.factor;
+  const std::int64_t first =
+      halving.min_steps.value_or(std::max<std::int64_t>(1, *steps / (factor * factor * factor)));
+  if (first >= *steps)
+    throw input_error("--min-steps {}: the trials have {} steps: give fewer", first, *steps);
+  for (std::int64_t rung = first; rung < *steps; rung *= factor)
+    plan_.rungs.push_back(rung);
+  plan_.rungs.push_back(*steps);
+}
+
+std::string value_in(const Point& point, std::string_view option) {
+  const auto found = std::ranges::find(point, option, &Setting::option);
+  return found == point.end() ? std::string() : found->value;
+}
+
+std::vector<std::string> varied_options(const SweepPlan& plan) {
+  std::vector<std::string> out;
+  for (const Trial& trial : plan.trials)
+    for (const Setting& setting : trial.point)
+      if (std::ranges::find(out, setting.option) == out.end()) out.push_back(setting.option);
+  return out;
 }
 
 std::string train_command(const TrainOptions& options) {

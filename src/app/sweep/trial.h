@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct Trial {
   std::optional<RunConfig> config;  // empty: refused
   std::size_t group = 0;            // in SweepPlan::groups
   std::string refusal;
+  std::string name = {};  // that an outside optimizer has given it
 };
 
 // Trials that one captured step serves, as they differ in options of classes kHost and kMemory.
@@ -52,7 +54,9 @@ struct CaptureGroup {
   std::vector<ParamSpec> params;
   ShardingPlan plan;
   MemoryPlan memory;
-  std::vector<std::size_t> trials;
+  // Of a device, with which trials train on while a checkpoint of the one before them is written;
+  // 0: they wait for it.
+  std::int64_t staging_bytes = 0;
 };
 
 // A sweep before it begins.
@@ -66,12 +70,42 @@ struct SweepPlan {
   std::vector<std::int64_t> rungs;     // steps of halving; empty: none
 };
 
-// Resolves every trial. Throws InputError where nothing could be trained: no devices, data that are
-// too short, halving that has no rungs, every trial refused.
-SweepPlan plan_sweep(const SweepOptions& options, const Corpus& corpus);
+// Resolves trials: all at once, or with --ask-tell one after another.
+class SweepPlanner {
+ public:
+  // Both must outlive it. Throws InputError where nothing could be trained: no devices, data that
+  // are too short, halving that has no rungs, every trial refused. With --ask-tell there are no
+  // trials yet, and the first group is that of the common options.
+  SweepPlanner(const SweepOptions& options, const Corpus& corpus);
 
-// Of a point, without its seed.
-Point without_seed(Point point);
+  [[nodiscard]] const SweepPlan& plan() const { return plan_; }
+  // With --ask-tell: one more trial, by its number. Trials and groups that are there stay where
+  // they are, and other threads may read them meanwhile. At most kMostTrials.
+  std::size_t add(std::string name, Point point);
+
+ private:
+  void choose_devices();
+  void plan_one(std::string name, Point point);
+  void join_group(Trial& trial, RunConfig config, const std::string& key);
+  void make_group(RunConfig& config, const std::string& key);
+  void name_what_splits();
+  void collect_points();
+  void choose_rungs();
+
+  const SweepOptions& options_;
+  const Corpus& corpus_;
+  TrainOptions common_;
+  // Bytes before anything is trained.
+  std::int64_t rank_to_plan_ = 0, rank_available_ = 0, process_available_ = 0;
+  SweepPlan plan_;
+  std::map<std::string, std::size_t> groups_;
+  std::map<std::string, std::string> refused_;
+};
+
+// Of a point; empty: it does not say.
+std::string value_in(const Point& point, std::string_view option);
+// What trials differ in, in the order of their points.
+std::vector<std::string> varied_options(const SweepPlan& plan);
 
 // The `train` command that does what the trial does, for a shell.
 std::string train_command(const TrainOptions& options);

@@ -24,7 +24,8 @@ std::optional<double> score_of(const EvalResult& evaluation) {
 
 }  // namespace
 
-TrialRun::TrialRun(const Shared& shared, const Trial& trial, const Scheduler::Stretch& stretch)
+TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup& group,
+                   const Scheduler::Stretch& stretch)
     : stretch_(stretch),
       config_(*trial.config),
       directory_{shared.directory.trial(stretch.trial), {}},
@@ -41,7 +42,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const Scheduler::St
         "come to: remove it",
         directory_.root.string(), first_step_, stretch.until);
   create_run_directory(directory_, config_.options, lock_);
-  if (shared.describe) shared.describe(directory_, config_, trial.group);
+  if (shared.describe) shared.describe(directory_, config_, group);
   const std::filesystem::path log = directory_.root / "output.log";
   output_ = FileDescriptor(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!output_)
@@ -73,8 +74,14 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const Scheduler::St
                       .logger = *logger_,
                       .signal = shared.signal,
                       .until = stretch.until,
+                      .end_early = &end_early_,
                       .evaluates_last = !known_,
-                      .leaves_last_save = shared.saves_in_background});
+                      .leaves_last_save = group.staging_bytes > 0});
+  if (shared.evaluated)
+    run_->evaluated = [&shared, trial = stretch.trial](std::int64_t step,
+                                                       const EvalResult& result) {
+      shared.evaluated(trial, step, result);
+    };
   run_->steps_done = first_step_;
   started_ = std::chrono::steady_clock::now();
 }
@@ -125,6 +132,7 @@ TrialResult TrialRun::outcome() {
   out.val_loss = evaluation.loss;
   if (evaluation.bpb >= 0) out.val_bpb = evaluation.bpb;
   out.state = stretch_.until < config_.iterations() ? TrialState::kPaused : TrialState::kDone;
+  if (run_->ended_early) out.state = TrialState::kStopped;
   return out;
 }
 

@@ -23,18 +23,25 @@ class TrialRun {
     const Checkpoint* init_from = nullptr;
     double peak_flops = 0;
     const std::atomic<int>& signal;
-    bool saves_in_background = true;
     // Writes what else a run directory holds of its run: run.json.
-    std::function<void(const RunDirectory& directory, const RunConfig& config, std::size_t group)>
+    std::function<void(const RunDirectory& directory, const RunConfig& config,
+                       const CaptureGroup& group)>
         describe = {};
+    // Told what comes out of trials, while they train and at the end; by any thread.
+    std::function<void(std::size_t trial, std::int64_t step, const EvalResult& result)> evaluated =
+        {};
+    std::function<void(std::size_t trial, const TrialResult& result)> ended = {};
   };
   // Throws InputError and Error as opening any run does.
-  TrialRun(const Shared& shared, const Trial& trial, const Scheduler::Stretch& stretch);
+  TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup& group,
+           const Scheduler::Stretch& stretch);
 
   [[nodiscard]] TrainingRun& run() { return *run_; }
   [[nodiscard]] const Scheduler::Stretch& stretch() const { return stretch_; }
   [[nodiscard]] std::int64_t first_step() const { return first_step_; }
 
+  // It ends after the step at hand, evaluated. From any thread.
+  void end_early() { end_early_ = true; }
   void flush() { logger_->flush(); }
   // All ranks have returned from train_run(): closes the log. Whether a signal has stopped it.
   void end();
@@ -48,6 +55,7 @@ class TrialRun {
   [[nodiscard]] TrialResult outcome();
 
   const Scheduler::Stretch stretch_;
+  std::atomic<bool> end_early_ = false;
   RunConfig config_;
   RunDirectory directory_;
   FileLock lock_;

@@ -42,7 +42,7 @@ bool SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
     DeviceGroup ranks(devices);
     ranks.run([&](RankContext& rank) {
       CapturedRank captured(rank, group.config, group.params, group.plan, trials_.corpus,
-                            trials_.saves_in_background);
+                            group.staging_bytes > 0);
       captured.capture(trials_.corpus);
       if (rank.rank == 0) {
         ++captures_;
@@ -73,9 +73,11 @@ void SweepRun::take_next(Worker& worker, std::size_t group) {
   alive();
   while (const auto stretch = scheduler_.next_trial(group, alive)) {
     try {
-      auto trial = std::make_unique<TrialRun>(trials_, plan_.trials[stretch->trial], *stretch);
+      auto trial = std::make_unique<TrialRun>(trials_, plan_.trials[stretch->trial],
+                                              plan_.groups[group], *stretch);
       const std::lock_guard lock(mutex_);
       worker.current = std::move(trial);
+      if (std::ranges::find(ending_, stretch->trial) != ending_.end()) worker.current->end_early();
       return;
     } catch (const std::exception& error) {
       record(*stretch, {.state = TrialState::kFailed, .message = error.what()});
@@ -100,7 +102,7 @@ void SweepRun::fail_current(Worker& worker, std::size_t group, const std::string
     worker.current.reset();
     return;
   }
-  while (const auto stretch = scheduler_.next_trial(group, [] {}))
+  while (const auto stretch = scheduler_.take_waiting(group))
     record(*stretch, failed);
 }
 
@@ -147,6 +149,14 @@ void SweepRun::record(const Scheduler::Stretch& stretch, const TrialResult& resu
     fail(error.what());
   }
   scheduler_.finish(stretch, result);
+  if (trials_.ended) trials_.ended(stretch.trial, result);
+}
+
+void SweepRun::end_early(std::size_t trial) {
+  const std::lock_guard lock(mutex_);
+  ending_.push_back(trial);  // it may be about to begin
+  for (const Worker& worker : workers_)
+    if (worker.current && worker.current->stretch().trial == trial) worker.current->end_early();
 }
 
 void SweepRun::fail(const std::string& why) {

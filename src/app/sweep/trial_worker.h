@@ -24,6 +24,11 @@ class SweepRun {
   // it, often, until the workers have ended and once more. One thread.
   void record_results();
 
+  // The sweep cannot go on: its trials are saved, and workers end. Any thread.
+  void fail(const std::string& why);
+  // The trial, if it trains, ends after the step at hand. Any thread.
+  void end_early(std::size_t trial);
+
   struct Running {
     std::size_t trial = 0;
     std::int64_t first = 0, done = 0, until = 0;  // steps
@@ -45,7 +50,6 @@ class SweepRun {
   void free_recorded(Worker& worker);
   void await_recorded(Worker& worker);
   void record(const Scheduler::Stretch& stretch, const TrialResult& result);
-  void fail(const std::string& why);
 
   const SweepPlan& plan_;
   Scheduler& scheduler_;
@@ -55,6 +59,7 @@ class SweepRun {
   mutable std::mutex mutex_;
   std::vector<Worker> workers_;
   std::vector<TrialRun*> unrecorded_;
+  std::vector<std::size_t> ending_;  // trials that end_early() was called for
   std::string failure_;
 };
 

@@ -99,13 +99,14 @@ class RankTrainer {
       const SaveOptions& save = config_.options.save;
       const double unsaved = seconds(Clock::now() - saved_at_);
       run_.stop = run_.signal;
+      run_.ended_early = run_.end_early != nullptr && *run_.end_early;
       run_.time_to_save = save.minutes > 0 && unsaved >= 60 * save.minutes;
       run_.long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval;
       run_.ended_saves = run_.saver.take_results();
     };
     rank_.barrier.arrive(agree, "start of a step");
     report_saves();
-    return run_.stop != 0 || run_.too_many_skipped;
+    return run_.stop != 0 || run_.too_many_skipped || run_.ended_early;
   }
 
   void between_steps() {
@@ -209,6 +210,7 @@ class RankTrainer {
     if (!is_logger()) return;
     run_.logger.eval(step_, result.loss, result.bpb);
     run_.last_evaluation = result;
+    if (run_.evaluated) run_.evaluated(step_, result);
   }
 
   void sample() {

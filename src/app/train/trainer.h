@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -27,8 +28,11 @@ struct TrainingRun {
   const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
   // Where it ends before its last step, with a checkpoint and as its end would.
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
-  std::optional<bool> evaluates_last = {};  // at its end; empty: if it evaluates at all
-  bool leaves_last_save = false;            // in the background: the saver's owner awaits it
+  const std::atomic<bool>* end_early = nullptr;  // asks for the same, after the step at hand
+  std::optional<bool> evaluates_last = {};       // at its end; empty: if it evaluates at all
+  bool leaves_last_save = false;  // in the background: the saver's owner awaits it
+  // Told each evaluation, by rank 0.
+  std::function<void(std::int64_t step, const EvalResult& result)> evaluated = {};
 
   // What became of it, by rank 0: any thread may read the steps, the others' are for after the run.
   std::atomic<std::int64_t> steps_done = 0;
@@ -37,6 +41,7 @@ struct TrainingRun {
 
   // What all ranks agreed on between the last two steps.
   int stop = 0;  // the signal to stop for
+  bool ended_early = false;
   bool too_many_skipped = false;
   bool time_to_save = false;     // whatever the step
   bool long_evaluation = false;  // that the next one will be

@@ -28,7 +28,6 @@ SweepPlan plan_of(std::size_t trials, std::size_t per_point, std::vector<std::in
     trial.config.emplace();
     trial.config->hyper.iterations = kSteps;
     trial.group = i / per_point % groups;
-    plan.groups[trial.group].trials.push_back(i);
     if (i % per_point == 0) plan.points.emplace_back();
     plan.points.back().push_back(i);
   }
