@@ -135,7 +135,7 @@ class SweepLoop {
   }
 
   void look_on(bool at_end) {
-    if (signal_ != 0) scheduler_.stop();
+    if (signal_ != 0) run_.stop();
     run_.record_results();
     if (outside_ != nullptr) outside_->look(run_);
     if (!at_end && Clock::now() - shown_ < kBetweenViews) return;
@@ -184,11 +184,12 @@ int run_command(const SweepOptions& options) {
   const std::optional<Checkpoint> init_from = open_init_from(first, notes);
 
   const DevicePeak peak = peak_of(first);
+  std::atomic<int> stop = 0;
   TrialRun::Shared shared{.directory = directory,
                           .corpus = corpus,
                           .init_from = init_from ? &*init_from : nullptr,
                           .peak_flops = peak.flops,
-                          .signal = signals.number()};
+                          .stop = stop};
   shared.describe = [&](const RunDirectory& run, const RunConfig& config,
                         const CaptureGroup& group) {
     write_run_facts(run, {config, group.plan, group.memory, {}, group.staging_bytes}, peak);

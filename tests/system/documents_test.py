@@ -46,6 +46,7 @@ RUN_ELSEWHERE = {
     "pip ": "scripts/try_install.sh",
     "scripts/watch_wandb.py": "tests/system/watch_wandb_test.cpp",
     "scripts/check_tensorboard.py": "tests/system/tensorboard_test.cpp",
+    "scripts/sweep_with_optuna.py": "tests/system/ask_tell_test.py",
     "tensorboard --logdir": "scripts/check_tensorboard.py",
 }
 STARTS = re.compile(r"(\w+=\S+ )*(python3? )?(muograph |ctest |build/(release|dev)/\w+( |$)|\w+_bench |"

@@ -144,10 +144,10 @@ TEST_F(Tensorboard, ARunThatBeginsAgainIsOneCurve) {
 
 // With TensorBoard's own readers, where they are installed.
 TEST_F(Tensorboard, ItsPackageReadsARun) {
-  const std::string python = test::environment("MUO_TENSORBOARD_PYTHON").value_or("python3");
+  const std::string python = test::environment("MUO_TEST_PYTHON").value_or("python3");
   if (test::run_command(python + " -c 'import tensorboard'").code != 0)
     GTEST_SKIP() << python << " has no package tensorboard: pip install tensorboard, or say with "
-                 << "MUO_TENSORBOARD_PYTHON which python has it";
+                 << "MUO_TEST_PYTHON which python has it";
   const std::string run = "--save-every 5 --eval-every 5 --sample-every 5 ";
   train("run", run);
   forget_after("run", 10);

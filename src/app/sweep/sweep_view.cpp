@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -21,6 +22,15 @@ bool has_ended(TrialState state) {
 
 std::string_view score_name(const TrialResult& result) {
   return result.val_bpb ? "bits/byte" : "loss";
+}
+
+// Six digits of a number are enough to look at.
+std::string short_value(const std::string& value) {
+  double number = 0;
+  const char* const end = value.data() + value.size();
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  if (value.size() <= 8 || error != std::errc() || stop != end) return value;
+  return fmt::format("{:.6g}", number);
 }
 
 std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& status) {
@@ -42,7 +52,7 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
     std::vector<std::string> row = {fmt::format("{}", trials.front())};
     if (trials.size() > 1) row[0] += fmt::format("-{}", trials.back());
     for (const std::string& option : varied)
-      row.push_back(value_in(plan.trials[trials.front()].point, option));
+      row.push_back(short_value(value_in(plan.trials[trials.front()].point, option)));
     row.push_back(fmt::format("{}", each.step));
     row.push_back(fmt::format("{:.4f}", each.mean));
     if (seeds) row.push_back(fmt::format("{:.4f}", each.spread));
@@ -56,7 +66,8 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
 std::string point_text(const Point& point) {
   std::string out;
   for (const Setting& setting : point)
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", setting.option, setting.value);
+    out +=
+        fmt::format("{}{} {}", out.empty() ? "" : ", ", setting.option, short_value(setting.value));
   return out;
 }
 

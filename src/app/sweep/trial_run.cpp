@@ -72,7 +72,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
                       .init_from = resume_ ? nullptr : shared.init_from,
                       .lost_evaluation = resume_ && lost_evaluation(directory_, config_, *resume_),
                       .logger = *logger_,
-                      .signal = shared.signal,
+                      .signal = shared.stop,
                       .until = stretch.until,
                       .end_early = &end_early_,
                       .evaluates_last = !known_,

@@ -22,7 +22,7 @@ class TrialRun {
     const Corpus& corpus;
     const Checkpoint* init_from = nullptr;
     double peak_flops = 0;
-    const std::atomic<int>& signal;
+    std::atomic<int>& stop;  // not 0: trials are saved and wait, as at a signal
     // Writes what else a run directory holds of its run: run.json.
     std::function<void(const RunDirectory& directory, const RunConfig& config,
                        const CaptureGroup& group)>

@@ -65,7 +65,7 @@ bool SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
 // Where the ranks meet: the last to come calls it.
 void SweepRun::take_next(Worker& worker, std::size_t group) {
   if (worker.current) end_current(worker);
-  if (trials_.signal != 0) scheduler_.stop();
+  if (trials_.stop != 0) scheduler_.stop();
   const auto alive = [&] {
     RankProgress::alive();
     free_recorded(worker);
@@ -164,6 +164,11 @@ void SweepRun::fail(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = why;
   }
+  stop();
+}
+
+void SweepRun::stop() {
+  trials_.stop = 1;
   scheduler_.stop();
 }
 

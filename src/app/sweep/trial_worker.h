@@ -24,7 +24,9 @@ class SweepRun {
   // it, often, until the workers have ended and once more. One thread.
   void record_results();
 
-  // The sweep cannot go on: its trials are saved, and workers end. Any thread.
+  // Trials that train are saved, and workers end. Any thread.
+  void stop();
+  // As the sweep cannot go on.
   void fail(const std::string& why);
   // The trial, if it trains, ends after the step at hand. Any thread.
   void end_early(std::size_t trial);
