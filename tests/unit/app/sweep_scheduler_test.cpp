@@ -250,5 +250,40 @@ TEST(SweepScheduler, AStoppedTrialWaitsAgainAndAFailedOneIsTriedAgainWithoutHalv
   EXPECT_FALSE(scheduler.next_group());
 }
 
+// --ask-tell: a device that has nothing to do waits for the next trial, until the end of input.
+TEST(SweepScheduler, AnOpenSweepTakesTrialsUntilItIsClosed) {
+  SweepPlan plan = plan_of(1, 1, {});
+  plan.trials.reserve(3);
+  Scheduler scheduler(plan, {.open = true});
+  EXPECT_EQ(scheduler.next_group(), 0U);
+  scheduler.captured(0);
+  const auto first = scheduler.next_trial(0, [] {});
+  ASSERT_TRUE(first);
+  scheduler.finish(*first, result_of(*first, 1));
+
+  std::size_t waited = 0;
+  const auto give_one = [&] {
+    if (++waited != 3) return;
+    plan.trials.push_back(plan.trials.front());
+    scheduler.add_trials();
+  };
+  const auto second = scheduler.next_trial(0, give_one);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->trial, 1U);
+  EXPECT_EQ(waited, 3U);
+  scheduler.finish(*second, result_of(*second, 1));
+
+  plan.trials.push_back(plan.trials.front());
+  scheduler.add_trials();
+  EXPECT_TRUE(scheduler.cancel(2));
+  EXPECT_FALSE(scheduler.cancel(2));
+  EXPECT_FALSE(scheduler.cancel(0));
+  EXPECT_FALSE(scheduler.take_waiting(0));
+  EXPECT_FALSE(scheduler.next_trial(0, [&] { scheduler.close(); }));
+  scheduler.leave_group(0, true);
+  EXPECT_FALSE(scheduler.next_group());
+  EXPECT_EQ(scheduler.status()[2].state, TrialState::kStopped);
+}
+
 }  // namespace
 }  // namespace muo
