@@ -70,7 +70,13 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
 
 Command parse_train(const CommandRow& command, Arguments arguments) {
   TrainOptions train;
-  if (auto help = parse_run(command, option_table(train), train, nullptr, arguments)) return *help;
+  if (auto help = parse_run(
+          command, option_table(train), train, nullptr, arguments,
+          {{"--quiet", &train.run.quiet, "show warnings and what came out, nothing else"},
+           {"--verbose", &train.run.verbose, "show every automatic decision, as output.log does"}}))
+    return *help;
+  if (train.run.quiet && train.run.verbose)
+    throw InputError("train: --quiet and --verbose: give one of them");
   if (train.data.paths.empty())
     throw InputError("train: --data is required: text files, folders of text, or .bin shards");
   return train;

@@ -20,6 +20,7 @@
 #include "app/train/scaling.h"
 #include "app/train/stop_signal.h"
 #include "app/train/trainer.h"
+#include "base/shell_word.h"
 #include "base/terminal.h"
 #include "kernels/gemm.h"
 #include "runtime/memory/memory_plan.h"
@@ -48,6 +49,47 @@ void check_files(const TrainOptions& options) {
     require_writable("--gemm-table", options.numbers.gemm_table);
 }
 
+// What matters at the start; all the rest is for --verbose and output.log.
+std::vector<std::string> start_lines(const RunConfig& config, const Corpus& corpus,
+                                     const MemoryPlan& memory) {
+  const bool host = config.group.plugin == nullptr;
+  const double tokens =
+      static_cast<double>(config.iterations()) * static_cast<double>(config.tokens_per_step());
+  const std::int64_t micro_steps = config.step.accumulation;
+  return {
+      fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
+                  config.options.model.preset, config.model.n_layer,
+                  config.model.n_layer == 1 ? "" : "s", config.model.n_embd,
+                  count_text(static_cast<double>(config.parameters)), name_of(config.model.dtype)),
+      corpus.description,
+      fmt::format("devices: {} {}, {}; {:.0f} MiB each", config.world(),
+                  host                  ? "virtual (CPU)"
+                  : config.world() == 1 ? "GPU"
+                                        : "ranks on GPUs",
+                  config.options.sharding.strategy,
+                  static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
+      fmt::format("step: {} tokens: {} x {} rows of {}{}", config.tokens_per_step(), config.world(),
+                  config.step.batch, config.model.seq_len,
+                  micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps)),
+      fmt::format(
+          "horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(), count_text(tokens),
+          config.train_tokens == 0 ? ""
+                                   : fmt::format(", {:.3g} times the training data",
+                                                 tokens / static_cast<double>(config.train_tokens)),
+          config.flops_per_token * tokens)};
+}
+
+// For a shell in the folder that this program was started in.
+std::string next_commands(const RunConfig& config, const RunDirectory& directory, bool ended) {
+  const std::string program = shell_word(program_invocation_name);
+  const std::string run = shell_word(directory.root.string());
+  std::string out = "next:";
+  if (!ended) out += fmt::format("\n  {} train --resume {}", program, run);
+  if (config.bytes_per_token > 0)
+    out += fmt::format("\n  {} sample {} --prompt \"The \"", program, run);
+  return out + fmt::format("\n  {} report {}", program, run);
+}
+
 std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int64_t first_step) {
   if (peak.flops <= 0) return fmt::format("peak: {}: mfu is null", peak.text);
   const double flops_left = config.flops_per_token *
@@ -72,7 +114,7 @@ int run_command(const TrainOptions& options) {
   const RunDirectory directory = find_run_directory(config.options);
   config.options.run.out = directory.root.string();
   FileLock lock = lock_run_directory(directory);
-  std::vector<std::string> notes = config.notes;
+  std::vector<std::string> notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
   const std::int64_t staging = plan_staging_memory(params, plan);
@@ -84,20 +126,21 @@ int run_command(const TrainOptions& options) {
   const DevicePeak peak = peak_of(config);
   write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak);
   const std::int64_t first_step = resume ? resume->info().step : 0;
-  Logger logger(open_log(config, directory, first_step, peak.flops));
-  const auto note_all = [&logger](const std::vector<std::string>& lines) {
+  LoggerOptions logging = open_log(config, directory, first_step, peak.flops);
+  if (config.group.plugin != nullptr)
+    logging.device_memory = memory.rank_bytes(config.world()) * config.world();
+  Logger logger(logging);
+  const auto note_all = [&logger](const std::vector<std::string>& lines, Verbosity from) {
     for (const std::string& line : lines)
-      logger.note(line);
+      logger.note(line, from);
   };
-  logger.note(corpus.description);
-  note_all(notes);
-  note_all(scaling_notes(config));
-  logger.note(fmt::format("model: {}, {} parameters; {} devices, {}; {:.0f} MiB per device",
-                          config.options.model.preset, config.parameters, config.world(),
-                          config.options.sharding.strategy,
-                          static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)));
-  logger.note(peak_note(config, peak, first_step));
-  note_all(attention_notes(config));
+  note_all(config.notes, Verbosity::kVerbose);
+  note_all(scaling_notes(config), Verbosity::kVerbose);
+  logger.note(peak_note(config, peak, first_step), Verbosity::kVerbose);
+  note_all(attention_notes(config), Verbosity::kVerbose);
+  note_all(start_lines(config, corpus, memory), Verbosity::kUsual);
+  logger.note(fmt::format("run directory: {}", directory.root.string()));
+  note_all(notes, Verbosity::kUsual);
 
   CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save));
   if (resume && resume->path().parent_path() == directory.checkpoints())
@@ -122,7 +165,8 @@ int run_command(const TrainOptions& options) {
   if (!options.numbers.gemm_table.empty())
     save_gemm_table(options.numbers.gemm_table);  // what eager steps met
   logger.summary();
-  logger.note(fmt::format("run directory: {}", directory.root.string()));
+  logger.note(fmt::format("run directory: {}", directory.root.string()), Verbosity::kQuiet);
+  logger.note(next_commands(config, directory, run.stop == 0));
   logger.close();
   return run.stop == 0 ? 0 : 128 + run.stop;
 }

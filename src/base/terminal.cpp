@@ -8,6 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "base/check.h"
 
 namespace muo {
 namespace {
@@ -16,9 +20,21 @@ constexpr std::chrono::milliseconds kLivePause{100};
 constexpr std::chrono::seconds kLogPause{10};
 constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr std::string_view kLineUp = "\x1b[A";
+constexpr std::string_view kYellow = "\x1b[33m";
+constexpr std::string_view kPlain = "\x1b[0m";
+
+std::string_view environment(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr ? std::string_view() : value;
+}
+
+bool is_warning(std::string_view text) {
+  if (text.starts_with("step ")) text.remove_prefix(std::min(text.find(": "), text.size() - 2) + 2);
+  return text.starts_with("warning:");
+}
 
 int columns_of(int fd) {
-  if (fd < 0 || isatty(fd) == 0) return 0;
+  if (fd < 0 || isatty(fd) == 0 || environment("TERM") == "dumb") return 0;
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
@@ -54,6 +70,38 @@ std::string progress_text(const Progress& p) {
   out += fmt::format("  {} tokens/s", count_text(p.tokens_per_s));
   const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
   return out + fmt::format("  ETA {}", duration_text(left * p.step_ms / 1000));
+}
+
+std::string status_line(const Progress& p, int columns) {
+  struct Part {
+    int importance;
+    std::string text;
+  };
+  constexpr int kBar = 12;
+  const auto all = static_cast<double>(std::max<std::int64_t>(1, p.iterations));
+  const int full = static_cast<int>(kBar * std::min(1.0, static_cast<double>(p.done) / all));
+  const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
+  const std::string total = std::to_string(p.iterations);
+  std::vector<Part> parts = {
+      {2, fmt::format("[{:-<{}}]", std::string(static_cast<std::size_t>(full), '#'), kBar)},
+      {7, fmt::format("step {:>{}}/{}", p.done, total.size(), total)},
+      {p.bytes_per_token > 0 ? 3 : 5, fmt::format("loss {:.4f}", p.loss)}};
+  if (p.bytes_per_token > 0)
+    parts.push_back(
+        {5, fmt::format("{:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token)});
+  parts.push_back({4, fmt::format("{} tokens/s", count_text(p.tokens_per_s))});
+  if (p.mfu) parts.push_back({1, fmt::format("MFU {:.0f} %", 100 * *p.mfu)});
+  if (p.memory > 0) parts.push_back({0, count_text(static_cast<double>(p.memory)) + "B"});
+  parts.push_back({6, fmt::format("ETA {}", duration_text(left * p.step_ms / 1000))});
+  const auto joined = [&] {
+    std::string out;
+    for (const Part& part : parts)
+      out += (out.empty() ? "" : "  ") + part.text;
+    return out;
+  };
+  while (parts.size() > 1 && std::ssize(joined()) >= columns)
+    parts.erase(std::ranges::min_element(parts, {}, &Part::importance));
+  return joined();
 }
 
 std::string duration_text(double seconds) {
@@ -96,7 +144,7 @@ std::string printable(std::string_view text) {
 }
 
 Terminal::Terminal(int fd, std::optional<int> columns)
-    : fd_(fd), columns_(columns.value_or(columns_of(fd))) {}
+    : fd_(fd), follows_(!columns), columns_(columns.value_or(columns_of(fd))) {}
 
 void Terminal::progress(std::string_view text, bool urgent, Clock::time_point now) {
   const bool live = columns_ > 0;
@@ -104,6 +152,7 @@ void Terminal::progress(std::string_view text, bool urgent, Clock::time_point no
   if (!urgent && shown_ && now - *shown_ < pause) return;
   shown_ = now;
   if (live) {
+    if (follows_) columns_ = std::max(2, columns_of(fd_));
     std::string cut;
     for (std::size_t at = 0; at <= text.size();) {
       const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -129,9 +178,11 @@ std::string Terminal::erased() const {
 }
 
 void Terminal::lines(std::string_view text) {
-  std::string out = erased() + printable(text);
+  std::string out = printable(text);
+  if (is_live() && is_warning(text) && environment("NO_COLOR").empty())
+    out = concat(kYellow, out, kPlain);
   if (out.empty() || out.back() != '\n') out += '\n';
-  write(out + live_);
+  write(erased() + out + live_);
 }
 
 void Terminal::clear() {

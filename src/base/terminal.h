@@ -14,10 +14,15 @@ struct Progress {
   double loss = 0;              // nats per token
   double bytes_per_token = 0;   // 0: not a text, no bits per byte
   double tokens_per_s = 0;
-  double step_ms = 0;  // for the time that is left
+  double step_ms = 0;              // for the time that is left
+  std::optional<double> mfu = {};  // a fraction
+  std::int64_t memory = 0;         // bytes; 0: unknown
 };
 // "step  120/1000  loss 2.3456  3.384 bits/byte  12.3k tokens/s  ETA 3m20s"
 std::string progress_text(const Progress& progress);
+// The same with a bar, MFU and memory, for a line of so many columns: what matters least is left
+// out where they are few.
+std::string status_line(const Progress& progress, int columns);
 
 // 59s, 3m20s, 2h05m, 3d04h
 std::string duration_text(double seconds);
@@ -28,8 +33,10 @@ std::string count_text(double count);
 // and broken UTF-8 become '?' (new lines and tabs stay).
 std::string printable(std::string_view text);
 
-// Lines, and live ones below them, which change. Where nobody watches (a file or a pipe) the live
-// ones are printed every few seconds instead. Write errors are ignored: a run outlives its window.
+// Lines, and live ones below them, which change. Where nobody watches (a file, a pipe, TERM=dumb)
+// the live ones are printed every few seconds instead. Lines that begin with "warning:", or "step
+// N: warning:", are yellow on a terminal, unless NO_COLOR is set (no-color.org). Write errors are
+// ignored: a run outlives its window.
 class Terminal {
  public:
   using Clock = std::chrono::steady_clock;
@@ -37,6 +44,7 @@ class Terminal {
   explicit Terminal(int fd, std::optional<int> columns = {});
 
   [[nodiscard]] bool is_live() const { return columns_ > 0; }
+  [[nodiscard]] int columns() const { return columns_; }  // as of the last live text
   // The live text: a line, or several. `urgent`: at once; otherwise as often as eyes, or a log, can
   // bear.
   void progress(std::string_view text, bool urgent, Clock::time_point now = Clock::now());
@@ -49,6 +57,7 @@ class Terminal {
   [[nodiscard]] std::string erased() const;  // what takes the live text away
 
   int fd_;
+  bool follows_;  // the terminal's width
   int columns_;
   std::string live_;  // shown now, the cursor at its end
   std::optional<Clock::time_point> shown_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "support/command.h"
 #include "support/files.h"
 #include "support/program.h"
 #include "support/sanitized.h"
@@ -47,6 +48,33 @@ TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
   EXPECT_THAT(sample.out, testing::StartsWith("line"));
   EXPECT_EQ(run_program("sample --checkpoint " + run + " --prompt line --max-tokens 20").out,
             sample.out);
+}
+
+// Six lines at the start; the log has the rest. What the end proposes can be pasted.
+TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
+  const Outcome usual = train("it's here");
+  const std::string start = usual.out.substr(0, usual.out.find("step 0:"));
+  EXPECT_EQ(std::ranges::count(start, '\n'), 6) << start;
+  for (const char* what :
+       {"model: plain, 1 layer of width 32, ", "text: ", "devices: 2 virtual",
+        "step: 768 tokens: 2 x 4 rows of 32, 3 times", "horizon: 20 steps: ", "run directory: "})
+    EXPECT_THAT(start, HasSubstr(what));
+  EXPECT_THAT(usual.out, testing::ContainsRegex("held out: [0-9.]+ bits/byte at step 20"));
+  const std::string log = test::read_file(path("it's here") / "output.log");
+  EXPECT_THAT(log, HasSubstr("learning rates: "));
+  EXPECT_THAT(usual.out, testing::Not(HasSubstr("learning rates: ")));
+  EXPECT_THAT(train("verbose", "--verbose").out, HasSubstr("learning rates: "));
+  const Outcome quiet = train("quiet", "--quiet --weight-decay 9");
+  EXPECT_THAT(quiet.out, testing::StartsWith("warning: weight decay is dangerous"));
+  EXPECT_THAT(quiet.out, HasSubstr("\ntrained 20 steps"));
+  EXPECT_EQ(std::ranges::count(quiet.out, '\n'), 4) << quiet.out;
+  EXPECT_EQ(run_program("train --quiet --verbose --data x").code, 2);
+
+  const auto next = usual.out.find("next:\n  ");
+  ASSERT_NE(next, std::string::npos) << usual.out;
+  const std::string sample = usual.out.substr(next + 8, usual.out.find('\n', next + 8) - next - 8);
+  EXPECT_THAT(sample, HasSubstr("sample "));
+  EXPECT_EQ(test::run_command(sample).code, 0) << sample;
 }
 
 TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {

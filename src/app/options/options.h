@@ -72,7 +72,9 @@ struct RunOptions {
   std::string resume = {};     // empty, "auto", a run directory or a checkpoint
   std::string init_from = {};  // empty, a run directory or a checkpoint
   std::int64_t log_every = 1;
-  bool tensorboard = true;                 // event files beside metrics.jsonl
+  bool tensorboard = true;  // event files beside metrics.jsonl
+  bool alarms = true;       // warn of loss spikes, falling throughput, growing memory, slow data
+  bool quiet = false, verbose = false;     // of what the terminal shows; no options of a file
   std::int64_t verify_sync_every = -1;     // steps; -1: never
   std::optional<double> stuck_after = {};  // seconds; 0: never
   std::string profile_steps = {};          // "A:B": steps A to B - 1; empty: none

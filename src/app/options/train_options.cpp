@@ -232,6 +232,8 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           {1, kMostSteps}),
       row("tensorboard", kHost, "on|off",
           "write the same, and samples, as TensorBoard's event files", &o.run.tensorboard),
+      row("alarms", kHost, "on|off", "say when loss, speed, memory or data are not as before",
+          &o.run.alarms),
       row("stuck-after", kHost, "SECONDS", "a run that stands still for so long fails; 0: never",
           &o.run.stuck_after, {0, 1e6}),
       row("profile-steps", kHost, "A:B",

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kClockPoints = 200;  // of a curve that is nearly straight
-constexpr std::size_t kBins = 48, kNamedSlow = 50, kNamedSkips = 200;
+constexpr std::size_t kBins = 48, kNamedSlow = 50, kNamedSkips = 200, kNamedAlarms = 50;
 
 // With 6 digits: more are not seen, and double the page.
 double rounded(double value) {
@@ -106,6 +106,15 @@ Json skips_json(const RunHistory& run) {
                      {"norm", number(run.of(Series::kGradNorm)[static_cast<std::size_t>(at)])}});
   }
   return {{"count", run.skipped.size()}, {"named", named}};
+}
+
+Json alarms_json(const RunHistory& run) {
+  Json named = Json::array();
+  for (const RunHistory::Alarm& alarm : run.alarms) {
+    if (named.size() == kNamedAlarms) break;
+    named.push_back({alarm.step, alarm.kind, alarm.text});
+  }
+  return {{"count", run.alarms.size()}, {"named", named}};
 }
 
 // The first, the last, and some between them.
@@ -195,6 +204,7 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"times", times_json(run)},
                      {"skipped", skips_json(run)},
                      {"clipped", run.clipped.size()},
+                     {"alarms", alarms_json(run)},
                      {"samples", samples_json(run, std::clamp<std::size_t>(points / 20, 5, 40))}};
   return data.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -107,6 +107,12 @@ void add_sample(const Json& record, std::int64_t step, RunHistory& history) {
   history.samples.push_back({step, text(record, "text")});
 }
 
+void add_alarm(const Json& record, std::int64_t step, RunHistory& history) {
+  while (!history.alarms.empty() && history.alarms.back().step > step)
+    history.alarms.pop_back();
+  history.alarms.push_back({step, text(record, "alarm"), text(record, "text")});
+}
+
 // Whether the line was a record.
 bool add_record(const std::string& line, RunHistory& history) {
   const Json record = Json::parse(line, nullptr, false);
@@ -119,6 +125,7 @@ bool add_record(const std::string& line, RunHistory& history) {
   if (kind == "train") add_train(record, at, history);
   if (kind == "eval") add_evaluation(record, at, history);
   if (kind == "sample") add_sample(record, at, history);
+  if (kind == "alarm") add_alarm(record, at, history);
   return true;
 }
 

@@ -34,6 +34,10 @@ struct RunHistory {
     std::string why;         // nonfinite, outlier
     std::string bad_number;  // empty: not known
   };
+  struct Alarm {
+    std::int64_t step = 0;
+    std::string kind, text;  // app/train/alarms.h
+  };
   struct Sample {
     std::int64_t step = 0;
     std::string text;
@@ -53,6 +57,7 @@ struct RunHistory {
   std::vector<std::int64_t> eval_step;    // evaluations
   std::vector<double> val_loss, val_bpb;  // not finite: was not, or is not known
   std::vector<Sample> samples;
+  std::vector<Alarm> alarms;
   std::vector<std::string> notes;  // a line for each thing that was there and could not be read
 
   [[nodiscard]] const std::vector<double>& of(Series which) const {

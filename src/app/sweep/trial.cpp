@@ -12,6 +12,7 @@
 #include "app/train/backend.h"
 #include "app/train/evaluator.h"
 #include "app/train/run_memory.h"
+#include "base/shell_word.h"
 
 namespace muo {
 namespace {
@@ -59,16 +60,6 @@ void refuse_with_ask_tell(const SweepOptions& options) {
     throw InputError("--ask-tell: its end is that of standard input: no --trials");
   if (options.halving.factor > 1)
     throw InputError("--ask-tell: who gives the trials stops them: no --halving");
-}
-
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word)
-    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 #include "app/sweep/trial_run.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <system_error>
 
@@ -43,13 +41,8 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
         directory_.root.string(), first_step_, stretch.until);
   create_run_directory(directory_, config_.options, lock_);
   if (shared.describe) shared.describe(directory_, config_, group);
-  const std::filesystem::path log = directory_.root / "output.log";
-  output_ = FileDescriptor(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!output_)
-    throw Error(
-        fmt::format("cannot write {}: {}", log.string(), std::generic_category().message(errno)));
   LoggerOptions logging = open_log(config_, directory_, first_step_, shared.peak_flops);
-  logging.terminal = output_.number();
+  logging.terminal = -1;
   events_ = logging.events;
   logger_.emplace(logging);
   for (const std::string& note : notes)

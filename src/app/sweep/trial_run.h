@@ -59,7 +59,6 @@ class TrialRun {
   RunConfig config_;
   RunDirectory directory_;
   FileLock lock_;
-  FileDescriptor output_;
   std::optional<Checkpoint> resume_;
   std::int64_t first_step_ = 0;
   std::optional<EvalResult> known_;   // the evaluation at the stretch's end, if it was done before

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <condition_variable>
 #include <fstream>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -20,6 +21,8 @@
 
 #include "app/train/event_log.h"
 #include "base/check.h"
+#include "base/file_descriptor.h"
+#include "base/process_memory.h"
 #include "base/terminal.h"
 #include "base/threads.h"
 
@@ -31,7 +34,7 @@ constexpr auto kTimeout = std::chrono::seconds(2);  // with a disk, when the pro
 
 struct TrainItem {
   MetricsRecord record;
-  double step_ms = 0;
+  double step_ms = 0, waited_ms = 0;
   std::string bad_number;
 };
 struct EvalItem {
@@ -43,9 +46,12 @@ struct SampleItem {
   std::int64_t step = 0;
   std::string text;
 };
+struct NoteItem {
+  std::string text;
+  Verbosity from = Verbosity::kUsual;
+};
 struct Summary {};
-using Item =
-    std::variant<TrainItem, EvalItem, SampleItem, std::string, Summary>;  // a string: text to show
+using Item = std::variant<TrainItem, EvalItem, SampleItem, NoteItem, Summary>;
 
 // What a run that starts at `step` will write itself. Its checkpoint was evaluated and sampled
 // before, if at all.
@@ -98,6 +104,29 @@ std::string outlier_text(const MetricsRecord& record) {
       record.committed != 0 ? "" : "; not committed, " + skipped_text(record));
 }
 
+FileDescriptor open_log_file(const std::filesystem::path& file) {
+  if (file.empty()) return FileDescriptor();
+  FileDescriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!out)
+    throw Error(
+        fmt::format("cannot write {}: {}", file.string(), std::generic_category().message(errno)));
+  return out;
+}
+
+double seconds_of(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+// What evaluations are compared by, where the lower is better; last what is not finite.
+double score_of(const EvalItem& item) {
+  const double score = item.bpb < 0 ? item.loss : item.bpb;
+  return std::isfinite(score) ? score : std::numeric_limits<double>::infinity();
+}
+std::string score_text(const EvalItem& item) {
+  return item.bpb < 0 ? fmt::format("loss {:.4f}", item.loss)
+                      : fmt::format("{:.4f} bits/byte", item.bpb);
+}
+
 class Line {
  public:
   explicit Line(std::string_view kind) { add("kind", kind); }
@@ -130,7 +159,12 @@ class Line {
 class Logger::Impl {
  public:
   explicit Impl(const LoggerOptions& options)
-      : options_(options), terminal_(options.terminal), queue_(kQueued) {
+      : options_(options),
+        log_file_(open_log_file(options.log)),
+        terminal_(options.terminal),
+        log_(log_file_.number()),
+        alarms_(options.most_waiting),
+        queue_(kQueued) {
     if (!options.metrics.empty()) {
       drop_records_from(options.metrics, options.first_step);
       fd_ = open(options.metrics.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -219,23 +253,39 @@ class Logger::Impl {
     ++steps_;
     seconds_ += item.step_ms / 1000;
     const bool finite = record.verdict != Verdict::kNotFinite;
-    if (!finite && !skipping_) terminal_.lines(nonfinite_text(record, item.bad_number));
+    if (!finite && !skipping_) say(nonfinite_text(record, item.bad_number), Verbosity::kQuiet);
     if (finite && skipping_)
-      terminal_.lines(fmt::format("step {}: finite again; {}", record.step, skipped_text(record)));
+      say(fmt::format("step {}: finite again; {}", record.step, skipped_text(record)),
+          Verbosity::kQuiet);
     skipping_ = !finite;
-    if (record.verdict == Verdict::kOutlier) terminal_.lines(outlier_text(record));
+    const std::string outlier =
+        record.verdict == Verdict::kOutlier ? outlier_text(record) : std::string();
+    if (options_.alarms)
+      watch({.step = record.step,
+             .ms = item.step_ms,
+             .waited_ms = item.waited_ms,
+             .outlier = outlier,
+             .memory = {}});
+    else if (!outlier.empty())
+      say(outlier, Verbosity::kQuiet);
     // A moving mean over about ten steps, without bias towards its start at zero.
     constexpr double kKeep = 0.9;
     weight_ = kKeep * weight_ + (1 - kKeep);
     mean_ms_ += (1 - kKeep) / weight_ * (item.step_ms - mean_ms_);
-    const Progress progress{
+    Progress progress{
         .done = record.step + 1,
         .iterations = options_.iterations,
         .loss = record.loss,
         .bytes_per_token = options_.bytes_per_token,
         .tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / mean_ms_,
         .step_ms = mean_ms_};
-    terminal_.progress(progress_text(progress), last);
+    const std::string plain = progress_text(progress);
+    log_.progress(plain, last);
+    if (options_.verbosity == Verbosity::kQuiet) return;
+    if (!terminal_.is_live()) return terminal_.progress(plain, last);
+    progress.mfu = mfu_at(progress.tokens_per_s);
+    progress.memory = memory_now();
+    terminal_.progress(status_line(progress, terminal_.columns()), last);
   }
 
   void show(const EvalItem& item) {
@@ -244,16 +294,20 @@ class Logger::Impl {
     append(eval_line(item.step, item.loss, bpb));
     std::string text = fmt::format("step {}: held-out loss {:.4f}", item.step, item.loss);
     if (bpb) text += fmt::format(", {:.4f} bits/byte", *bpb);
-    terminal_.lines(text);
+    say(text);
+    last_ = item;
+    if (!best_ || score_of(item) < score_of(*best_)) best_ = item;
   }
 
   void show(const SampleItem& item) {
     show_events([&](EventLog& events) { events.sample(item.step, item.text); });
     append(sample_line(item.step, item.text));
-    terminal_.lines(fmt::format("step {}: sample\n{}", item.step, item.text));
+    say(fmt::format("step {}: sample\n{}", item.step, item.text));
   }
 
-  void show(const std::string& text) { terminal_.lines(text); }
+  void show(const NoteItem& item) {
+    say(item.text, item.text.starts_with("warning:") ? Verbosity::kQuiet : item.from);
+  }
 
   void show(Summary /*item*/) {
     if (steps_ == 0) return;
@@ -266,7 +320,40 @@ class Logger::Impl {
                     count_text(tokens / seconds_));
     if (const auto mfu = mfu_at(tokens / seconds_))
       text += fmt::format(", MFU {:.1f} %", 100 * *mfu);
-    terminal_.lines(text);
+    say(text, Verbosity::kQuiet);
+    if (const std::string left_out = alarms_.left_out(); !left_out.empty())
+      say("alarms that were left out: " + left_out, Verbosity::kQuiet);
+    if (!last_) return;
+    text = fmt::format("held out: {} at step {}", score_text(*last_), last_->step);
+    if (best_->step != last_->step)
+      text += fmt::format("; best {} at step {}", score_text(*best_), best_->step);
+    say(text, Verbosity::kQuiet);
+  }
+
+  void watch(Alarms::Step step) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - anonymous_seen_ >= std::chrono::seconds(10)) {
+      anonymous_seen_ = now;
+      step.memory = anonymous_memory();
+    }
+    for (const Alarm& alarm : alarms_.after(step, seconds_of(now))) {
+      append(alarm_line(step.step, alarm.kind, alarm.text));
+      say(alarm.text, Verbosity::kQuiet);
+    }
+  }
+
+  void say(const std::string& text, Verbosity from = Verbosity::kUsual) {
+    log_.lines(text);
+    if (from <= options_.verbosity) terminal_.lines(text);
+  }
+
+  // Of the devices, or of the process where they share its memory; looked up now and then.
+  [[nodiscard]] std::int64_t memory_now() {
+    if (options_.device_memory > 0) return options_.device_memory;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - memory_seen_ < std::chrono::seconds(1)) return memory_;
+    memory_seen_ = now;
+    return memory_ = resident_memory().value_or(0);
   }
 
   [[nodiscard]] std::optional<double> mfu_at(double tokens_per_s) const {
@@ -286,10 +373,10 @@ class Logger::Impl {
         const std::lock_guard lock(mutex_);
         if (error_.empty()) error_ = error.what();
       } else if (!std::exchange(events_fail_, true)) {
-        terminal_.lines(
-            fmt::format("warning: {}; TensorBoard will lack what follows until it can be written, "
+        say(fmt::format("warning: {}; TensorBoard will lack what follows until it can be written, "
                         "metrics.jsonl has it",
-                        error.what()));
+                        error.what()),
+            Verbosity::kQuiet);
       }
     }
   }
@@ -317,8 +404,13 @@ class Logger::Impl {
 
   const LoggerOptions options_;
   int fd_ = -1;
+  const FileDescriptor log_file_;
   // Of the logger's thread.
-  Terminal terminal_;
+  Terminal terminal_, log_;
+  std::optional<EvalItem> last_, best_;
+  std::int64_t memory_ = 0;
+  std::chrono::steady_clock::time_point memory_seen_ = {}, anonymous_seen_ = {};
+  Alarms alarms_;
   double mean_ms_ = 0, weight_ = 0;
   std::int64_t steps_ = 0;
   double seconds_ = 0;  // of those steps
@@ -342,13 +434,16 @@ Logger::~Logger() {
   }
 }
 
-void Logger::train(const MetricsRecord& record, double step_ms, std::string bad_number) {
-  impl_->submit(TrainItem{record, step_ms, std::move(bad_number)});
+void Logger::train(const MetricsRecord& record, double step_ms, std::string bad_number,
+                   double waited_ms) {
+  impl_->submit(TrainItem{record, step_ms, waited_ms, std::move(bad_number)});
 }
 void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
   impl_->submit(EvalItem{step, val_loss, val_bpb});
 }
-void Logger::note(std::string_view text) { impl_->submit(std::string(text)); }
+void Logger::note(std::string_view text, Verbosity from) {
+  impl_->submit(NoteItem{std::string(text), from});
+}
 void Logger::sample(std::int64_t step, std::string_view text) {
   impl_->submit(SampleItem{step, std::string(text)});
 }
@@ -388,6 +483,12 @@ std::string eval_line(std::int64_t step, double val_loss, std::optional<double> 
   line.add("val_loss", val_loss);
   line.add("val_bpb", val_bpb);
   return line.finish();
+}
+
+std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text) {
+  const nlohmann::ordered_json line = {
+      {"kind", "alarm"}, {"step", step}, {"alarm", kind}, {"text", text}};
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string sample_line(std::int64_t step, std::string_view text) {

@@ -7,11 +7,19 @@
 #include <string>
 #include <string_view>
 
+#include "app/train/alarms.h"
 #include "kernels/metrics.h"
 
 namespace muo {
 
 class EventLog;
+
+// Which messages are shown.
+enum class Verbosity : std::uint8_t {
+  kQuiet,  // warnings, alarms and what came out
+  kUsual,
+  kVerbose,  // every automatic decision
+};
 
 struct LoggerOptions {
   std::filesystem::path metrics;  // metrics.jsonl, appended to; empty: none
@@ -22,8 +30,13 @@ struct LoggerOptions {
   double flops_per_token = 0;
   double peak_flops = 0;       // of all devices, what mfu is a share of; 0: unknown, mfu is null
   std::int64_t log_every = 1;  // steps between train records in metrics.jsonl
-  std::shared_ptr<EventLog> events = {};  // TensorBoard's; null: none
-  int terminal = 1;                       // file descriptor of progress and messages; -1: silent
+  std::shared_ptr<EventLog> events = {};    // TensorBoard's; null: none
+  std::filesystem::path log = {};           // all messages, and progress now and then; empty: none
+  int terminal = 1;                         // file descriptor of progress and messages; -1: silent
+  Verbosity verbosity = Verbosity::kUsual;  // of the terminal
+  bool alarms = true;
+  double most_waiting = Alarms::kMostWaiting;  // for data, before there is an alarm
+  std::int64_t device_memory = 0;  // bytes of all devices, for the status line; 0: the process's
 };
 
 // The run's voice: metrics.jsonl and the terminal, written by a thread of its own. Every call only
@@ -40,14 +53,18 @@ class Logger {
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
-  // One training step and how long it took. `bad_number`: what was not finite, if it is known.
-  void train(const MetricsRecord& record, double step_ms, std::string bad_number = {});
+  // One training step, how long it took, and how long of that it waited for its batch.
+  // `bad_number`: what was not finite, if it is known.
+  void train(const MetricsRecord& record, double step_ms, std::string bad_number = {},
+             double waited_ms = 0);
   // val_bpb: below zero where the tokens' bytes are unknown.
   void eval(std::int64_t step, double val_loss, double val_bpb);
-  // A line, or a block of lines, for people; control characters are made harmless.
-  void note(std::string_view text);
+  // A line, or a block of lines, for people; control characters are made harmless. Shown from a
+  // verbosity on; what begins with "warning:" always is.
+  void note(std::string_view text, Verbosity from = Verbosity::kUsual);
   void sample(std::int64_t step, std::string_view text);  // to both
-  // A line that sums up the training steps so far: tokens, FLOPs, time, speed, mfu.
+  // Sums up the training steps so far: tokens, FLOPs, time, speed, mfu; and the last and the best
+  // evaluation.
   void summary();
   // Waits until what was submitted is written, but not for long. From any thread.
   void flush();
@@ -76,6 +93,9 @@ std::string train_line(const MetricsRecord& record, std::int64_t tokens, double 
 
 // {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
 std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
+
+// {"kind":"alarm","step":..,"alarm":"throughput","text":".."}: alarms.h.
+std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text);
 
 // {"kind":"sample","step":..,"text":".."}; bytes of `text` that are no UTF-8 become U+FFFD.
 std::string sample_line(std::int64_t step, std::string_view text);

@@ -88,7 +88,8 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
   const double decay = decay_per_step(run, hyper);
   if (decay >= 1 - hyper.muon_momentum_end)
     out.push_back(fmt::format(
-        "weight decay is dangerous: it takes {:.2g} of a weight per step, as nanochat's rule has "
+        "warning: weight decay is dangerous: it takes {:.2g} of a weight per step, as nanochat's "
+        "rule has "
         "it for a model so small: give --weight-decay-scale 1, or a smaller --weight-decay",
         decay));
   out.push_back(fmt::format(

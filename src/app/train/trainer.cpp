@@ -160,10 +160,12 @@ class RankTrainer {
 
   void one_step(Loader& loader) {
     rank_.progress.enter("the reading of a batch");
+    const Clock::time_point asked = Clock::now();
     const Batch batch = [&loader] {
       const RankProgress::Scope reading(Activity::kFiles);
       return loader.next();
     }();
+    waited_ms_ += 1e3 * seconds(Clock::now() - asked);
     rank_.progress.enter("the step");
     state_.step.run(batch.inputs, batch.targets, *captured_.copied);
     // In stream order the copies of this step follow the replay of the one before, so this waits
@@ -185,10 +187,11 @@ class RankTrainer {
     if (count == 0) return;
     const Clock::time_point now = Clock::now();
     const double step_ms = 1e3 * seconds(now - last_logged_) / static_cast<double>(count);
+    const double waited_ms = std::exchange(waited_ms_, 0) / static_cast<double>(count);
     last_logged_ = now;
     for (; count > 0; --count, ++next_logged_) {
       const MetricsRecord record = state_.metrics(next_logged_);
-      run_.logger.train(record, step_ms, bad_number(record));
+      run_.logger.train(record, step_ms, bad_number(record), waited_ms);
       run_.skipped = record.step + 1 - record.updates;
     }
     run_.steps_done = next_logged_;
@@ -301,6 +304,7 @@ class RankTrainer {
   std::int64_t saved_ = 0;    // no save is due that is not younger
   std::int64_t good_ = -1;    // the newest on the disk, as far as is known; -1: none
   bool last_chance_ = false;  // the save under way cannot be tried again
+  double waited_ms_ = 0;      // for batches, of steps that are not logged yet
   double held_up_ms_ = 0, evaluation_seconds_ = 0;
   Clock::time_point started_, saved_at_, last_logged_;
 };
@@ -327,7 +331,14 @@ LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
           .flops_per_token = config.flops_per_token,
           .peak_flops = peak_flops,
           .log_every = config.options.run.log_every,
-          .events = open_event_log(directory, config, first_step)};
+          .events = open_event_log(directory, config, first_step),
+          .log = directory.root / "output.log",
+          .verbosity = config.options.run.quiet     ? Verbosity::kQuiet
+                       : config.options.run.verbose ? Verbosity::kVerbose
+                                                    : Verbosity::kUsual,
+          .alarms = config.options.run.alarms,
+          .most_waiting =
+              config.group.plugin == nullptr ? Alarms::kMostWaiting : Alarms::kMostWaitingOnGpu};
 }
 
 KeepCheckpoints keep_checkpoints(const SaveOptions& options) {

@@ -93,6 +93,11 @@ TEST(RunData, KeepsSamplesFromTheFirstToTheLast) {
   RunHistory run;
   for (std::int64_t step = 0; step < 100; ++step)
     run.samples.push_back({step, "text"});
+  run.alarms.assign(60, {7, "data", "steps wait"});
+  const json alarms = data_of(run, 120)["alarms"];
+  EXPECT_EQ(alarms["count"], 60);
+  ASSERT_EQ(alarms["named"].size(), 50U);
+  EXPECT_EQ(alarms["named"][0], json({7, "data", "steps wait"}));
   const json samples = data_of(run, 120)["samples"];
   ASSERT_EQ(samples.size(), 6U);
   EXPECT_EQ(samples.front()["step"], 0);

@@ -291,10 +291,11 @@ TEST_F(LoggerTest, SaysOncePerStreakWhatIsNotFinite) {
   EXPECT_FALSE(lines().at(2).contains("bad_number"));
 }
 
-TEST_F(LoggerTest, NamesEveryOutlier) {
+TEST_F(LoggerTest, NamesEveryOutlierWithoutAlarms) {
   const auto out = directory_.path() / "terminal";
   options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
   options_.log_every = 100;
+  options_.alarms = false;
   {
     Logger logger(options_);
     logger.train(record_of(0), 1);
@@ -321,6 +322,69 @@ TEST_F(LoggerTest, NamesEveryOutlier) {
   EXPECT_FALSE(lines().at(1).contains("skipped"));
   EXPECT_EQ(lines().at(2).value("skipped", ""), "outlier");
   EXPECT_EQ(lines().at(2).value("gradient_scale", 0.0), 0.5);
+}
+
+TEST_F(LoggerTest, AnAlarmIsALineAndARecord) {
+  const auto out = directory_.path() / "terminal";
+  options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+  options_.verbosity = Verbosity::kQuiet;
+  {
+    Logger logger(options_);
+    for (std::int64_t step = 0; step < 4; ++step) {
+      MetricsRecord record = record_of(step);
+      if (step > 0) record.verdict = Verdict::kOutlier;
+      record.loss_deviations = 9.25F;
+      logger.train(record, 1);
+    }
+    logger.summary();
+    logger.close();
+  }
+  close(options_.terminal);
+  const std::string text = test::read_file(out);
+  EXPECT_THAT(text, testing::StartsWith("step 1: outlier: loss 2.5000 is 9.2 standard deviations"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("step 2: outlier")));
+  EXPECT_THAT(text, HasSubstr("alarms that were left out: loss 2\n"));
+  std::vector<std::string> alarms;
+  for (const auto& line : lines())
+    if (line["kind"] == "alarm") alarms.push_back(line.dump());
+  ASSERT_EQ(alarms.size(), 1U);
+  EXPECT_THAT(alarms[0], HasSubstr(R"("alarm":"loss")"));
+  EXPECT_THAT(alarms[0], HasSubstr(R"("step":1,)"));
+}
+
+TEST_F(LoggerTest, TheLogHasWhatTheTerminalDoesNotShow) {
+  const auto out = directory_.path() / "terminal";
+  options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+  options_.log = directory_.path() / "output.log";
+  options_.verbosity = Verbosity::kQuiet;
+  options_.bytes_per_token = 1;
+  for (int process = 0; process < 2; ++process) {
+    Logger logger(options_);
+    logger.note("why", Verbosity::kVerbose);
+    logger.note("what");
+    logger.note("warning: careful", Verbosity::kVerbose);
+    logger.note("end", Verbosity::kQuiet);
+    logger.eval(1, 2, 2.5);
+    logger.eval(2, 2, 2.25);
+    logger.eval(3, 2, std::numeric_limits<double>::quiet_NaN());
+    logger.train(record_of(99), 500);
+    logger.summary();
+    logger.close();
+  }
+  close(options_.terminal);
+  const std::string ends =
+      "trained 1 steps, 1.00k tokens, 0 FLOPs in 0.50s: 2.00k tokens/s\n"
+      "held out: nan bits/byte at step 3; best 2.2500 bits/byte at step 2\n";
+  const std::string shown = "warning: careful\nend\n" + ends;
+  EXPECT_EQ(test::read_file(out), shown + shown);
+  const std::string all =
+      "why\nwhat\nwarning: careful\nend\n"
+      "step 1: held-out loss 2.0000, 2.5000 bits/byte\n"
+      "step 2: held-out loss 2.0000, 2.2500 bits/byte\n"
+      "step 3: held-out loss 2.0000, nan bits/byte\n"
+      "step 100/100  loss 2.5000  3.607 bits/byte  2.00k tokens/s  ETA 0s\n" +
+      ends;
+  EXPECT_EQ(test::read_file(options_.log), all + all);
 }
 
 }  // namespace

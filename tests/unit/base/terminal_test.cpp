@@ -3,13 +3,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 
+#include "base/check.h"
 #include "support/files.h"
 
 namespace muo {
@@ -70,6 +75,69 @@ TEST_F(TerminalLog, HasPlainLinesNowAndThen) {
   EXPECT_EQ(written(), "a\nnote\nc\nlast\n");
 }
 
+// The master's end of a terminal of so many columns; its other end is `device`.
+class PseudoTerminal {
+ public:
+  explicit PseudoTerminal(unsigned short columns) {
+    if (openpty(&master_, &device, nullptr, nullptr, nullptr) != 0) throw Error("openpty");
+    resize(columns);
+  }
+  ~PseudoTerminal() {
+    close(master_);
+    close(device);
+  }
+  PseudoTerminal(const PseudoTerminal&) = delete;
+  PseudoTerminal& operator=(const PseudoTerminal&) = delete;
+  void resize(unsigned short columns) const {
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(master_, TIOCSWINSZ, &size);
+  }
+  [[nodiscard]] std::string read() const {
+    std::string text(4096, ' ');
+    const ssize_t count = ::read(master_, text.data(), text.size());
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, count)));
+    return text;
+  }
+
+  int device = -1;
+
+ private:
+  int master_ = -1;
+};
+
+// NOLINTBEGIN(concurrency-mt-unsafe): no other thread
+TEST(Terminal, FollowsTheWidthOfItsWindow) {
+  setenv("TERM", "xterm", 1);
+  const PseudoTerminal window(20);
+  Terminal terminal(window.device);
+  ASSERT_TRUE(terminal.is_live());
+  terminal.progress("0123456789abcdef", true);
+  EXPECT_EQ(window.read(), "\r\x1b[K0123456789abcdef");
+  window.resize(9);
+  terminal.progress("0123456789abcdef", true);
+  EXPECT_EQ(window.read(), "\r\x1b[K01234567");
+  EXPECT_EQ(terminal.columns(), 9);
+}
+
+TEST(Terminal, WarningsAreYellowUnlessNobodyWantsColours) {
+  setenv("TERM", "xterm", 1);
+  const PseudoTerminal window(80);
+  Terminal terminal(window.device);
+  terminal.lines("warning: careful");
+  EXPECT_EQ(window.read(), "\x1b[33mwarning: careful\x1b[0m\r\n");
+  terminal.lines("step 3: warning: careful");
+  EXPECT_EQ(window.read(), "\x1b[33mstep 3: warning: careful\x1b[0m\r\n");
+  terminal.lines("step 3: no warning: careful");
+  EXPECT_EQ(window.read(), "step 3: no warning: careful\r\n");
+  setenv("NO_COLOR", "1", 1);
+  terminal.lines("warning: careful");
+  EXPECT_EQ(window.read(), "warning: careful\r\n");
+  unsetenv("NO_COLOR");
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(Terminal(window.device).is_live());
+}
+// NOLINTEND(concurrency-mt-unsafe)
+
 TEST(Terminal, ThatIsGoneIsIgnored) {
   Terminal terminal(-1);
   EXPECT_NO_THROW(terminal.lines("x"));
@@ -95,6 +163,32 @@ TEST(ProgressText, SaysStepLossBitsSpeedAndTime) {
                            .tokens_per_s = 1,
                            .step_ms = 1}),
             "step 1/2  loss nan  1 tokens/s  ETA 0s");
+}
+
+TEST(StatusLine, LeavesOutWhatMattersLeastWhereItIsNarrow) {
+  const Progress progress{.done = 12,
+                          .iterations = 1000,
+                          .loss = 2.0 * std::log(2.0),
+                          .bytes_per_token = 0.8,
+                          .tokens_per_s = 12345,
+                          .step_ms = 250,
+                          .mfu = 0.413,
+                          .memory = 1500000000};
+  const std::string all =
+      "[------------]  step   12/1000  loss 1.3863  2.500 bits/byte  12.3k tokens/s  MFU 41 %  "
+      "1.50GB  ETA 4m07s";
+  EXPECT_EQ(status_line(progress, 200), all);
+  EXPECT_EQ(status_line(progress, static_cast<int>(all.size()) + 1), all);
+  EXPECT_EQ(
+      status_line(progress, static_cast<int>(all.size())),
+      "[------------]  step   12/1000  loss 1.3863  2.500 bits/byte  12.3k tokens/s  MFU 41 %  "
+      "ETA 4m07s");
+  EXPECT_EQ(status_line(progress, 60),
+            "step   12/1000  2.500 bits/byte  12.3k tokens/s  ETA 4m07s");
+  EXPECT_EQ(status_line(progress, 40), "step   12/1000  ETA 4m07s");
+  EXPECT_EQ(status_line(progress, 5), "step   12/1000");
+  EXPECT_EQ(status_line({.done = 7, .iterations = 14, .loss = 3, .tokens_per_s = 900}, 80),
+            "[######------]  step  7/14  loss 3.0000  900 tokens/s  ETA 0s");
 }
 
 TEST(DurationText, UsesTwoUnits) {

@@ -91,12 +91,13 @@ const RESULTS = [
   ["MFU %", (run) => (known(run.mfu) ? 100 * run.mfu : null), (value) => fixed(value, 1)],
   ["time", (run) => run.seconds, durationText],
   ["skipped", (run) => run.skipped.count, whole],
+  ["alarms", (run) => run.alarms.count, whole],
   ["clipped", (run) => run.clipped, whole],
   ["parameters", (run) => run.facts && run.facts.parameters, short],
 ];
 
 function columns() {
-  const optional = new Set(["skipped", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte"]);
+  const optional = new Set(["skipped", "alarms", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte"]);
   const told = RESULTS.filter(([name, value]) => !optional.has(name) || runs.some((run) => value(run)));
   const options = differingOptions(runs).map((name) => ["--" + name, (run) => run.options[name], null]);
   return [["run", (run) => run.name, null], ...told, ...options];
@@ -229,6 +230,13 @@ function skippedSteps(run) {
   ];
 }
 
+function alarms(run) {
+  const { count, named } = run.alarms;
+  if (count === 0) return [element("p", { class: "note" }, "None.")];
+  const more = count > named.length ? [element("p", { class: "note" }, `The first ${named.length} of ${whole(count)}.`)] : [];
+  return [...more, table(["step", "of", "alarm"], named)];
+}
+
 function buckets(run) {
   const list = run.facts && run.facts.buckets;
   if (!Array.isArray(list) || list.length === 0) return [];
@@ -259,6 +267,7 @@ function fillDetails() {
   const run = runs[state.detail];
   document.getElementById("slow").replaceChildren(...slowSteps(run));
   document.getElementById("skips").replaceChildren(...skippedSteps(run));
+  document.getElementById("alarms").replaceChildren(...alarms(run));
   document.getElementById("buckets").replaceChildren(...buckets(run));
   document.getElementById("facts").replaceChildren(...facts(run));
   document.getElementById("config").textContent = run.config || "No config.toml.";
@@ -345,7 +354,8 @@ function addPage() {
   addCharts("memory", "Memory", [MEMORY]);
   addCharts("detail", runs.length > 1 ? "One run" : "Steps and ranks", [TIMES, RANKS],
             element("div", { id: "buckets" }), element("h3", {}, "Slow steps"), element("div", { id: "slow" }),
-            element("h3", {}, "Skipped and clipped steps"), element("div", { id: "skips" }));
+            element("h3", {}, "Skipped and clipped steps"), element("div", { id: "skips" }),
+            element("h3", {}, "Alarms"), element("div", { id: "alarms" }));
   if (runs.length > 1) document.getElementById("detail-title").after(choiceBar());
   addSamples();
   section("configuration", "Configuration").append(choiceBar() || "", element("div", { id: "facts" }),

@@ -1,0 +1,106 @@
+#include "app/train/alarms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/median.h"
+
+namespace muo {
+namespace {
+
+constexpr std::size_t kWindow = 21;                       // steps
+constexpr int kEvery = 7;                                 // steps between two looks at the window
+constexpr double kLasting = 10;                           // seconds
+constexpr double kSlow = 1.5;                             // times the normal step
+constexpr double kWarmUp = 60;                            // seconds until memory is what it will be
+constexpr double kGrowth = 1.25;                          // times normal, and
+constexpr std::int64_t kGrown = std::int64_t{256} << 20;  // so many bytes more
+constexpr double kBetweenAlarms = 600;                    // seconds
+
+void push(std::deque<double>& window, double value) {
+  window.push_back(value);
+  if (window.size() > kWindow) window.pop_front();
+}
+
+// Whether it has been so for long enough.
+bool lasts(std::optional<double>& since, bool is_so, double now) {
+  if (!is_so) {
+    since.reset();
+    return false;
+  }
+  if (!since) since = now;
+  return now - *since >= kLasting;
+}
+
+}  // namespace
+
+std::vector<Alarm> Alarms::after(const Step& step, double now) {
+  if (!step.outlier.empty()) raise("loss", step.outlier, now);
+  check_speed(step, now);
+  if (step.memory) check_memory(*step.memory, now);
+  return std::exchange(raised_, {});
+}
+
+std::string Alarms::left_out() const {
+  std::string out;
+  for (const auto& [kind, told] : told_)
+    if (told.left_out > 0)
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", kind, told.left_out);
+  return out;
+}
+
+void Alarms::check_speed(const Step& step, double now) {
+  push(ms_, step.ms);
+  push(waited_ms_, step.waited_ms);
+  if (++steps_ % kEvery != 0 || ms_.size() < kWindow) return;
+  const double median_ms = median({ms_.begin(), ms_.end()});
+  normal_ms_ = std::min(normal_ms_.value_or(median_ms), median_ms);
+  const double waited = std::accumulate(waited_ms_.begin(), waited_ms_.end(), 0.0) /
+                        std::accumulate(ms_.begin(), ms_.end(), 0.0);
+  // Who waits for data is slow for that reason.
+  const bool starved = waited > most_waiting_;
+  if (lasts(starved_since_, starved, now))
+    raise("data",
+          fmt::format("step {}: warning: steps wait {:.0f} % of their time for data: is its disk "
+                      "slow, or busy?",
+                      step.step, 100 * waited),
+          now);
+  if (lasts(slow_since_, !starved && median_ms > kSlow * *normal_ms_, now))
+    raise("throughput",
+          fmt::format("step {}: warning: a step takes {:.4g} ms, {:.2g} times the {:.4g} ms of "
+                      "before: does something else use this machine, or is it throttled?",
+                      step.step, median_ms, median_ms / *normal_ms_, *normal_ms_),
+          now);
+}
+
+void Alarms::check_memory(std::int64_t bytes, double now) {
+  if (!began_) began_ = now;
+  if (now - *began_ < kWarmUp) return;
+  if (!normal_memory_) normal_memory_ = bytes;
+  const auto normal = static_cast<double>(*normal_memory_);
+  if (static_cast<double>(bytes) < kGrowth * normal || bytes < *normal_memory_ + kGrown) return;
+  raise("memory",
+        fmt::format("warning: the process holds {} MiB, {} MiB more than when it had warmed up: "
+                    "that should not be; please report it",
+                    bytes >> 20, (bytes - *normal_memory_) >> 20),
+        now);
+  normal_memory_ = bytes;
+}
+
+void Alarms::raise(std::string_view kind, std::string text, double now) {
+  const auto told = told_.find(kind);
+  if (told != told_.end() && now - told->second.at < kBetweenAlarms) {
+    ++told->second.left_out;
+    return;
+  }
+  if (told != told_.end() && told->second.left_out > 0)
+    text += fmt::format(" ({} more like this in the last {:.0f} minutes)", told->second.left_out,
+                        (now - told->second.at) / 60);
+  told_[kind] = {.at = now};
+  raised_.push_back({kind, std::move(text)});
+}
+
+}  // namespace muo

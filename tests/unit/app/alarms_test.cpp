@@ -1,0 +1,117 @@
+#include "app/train/alarms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace muo {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Steps of a second or so each, as `of` makes them; kinds and texts of their alarms.
+std::vector<std::string> alarms_of(int steps, const std::function<Alarms::Step(int)>& of,
+                                   double most_waiting = Alarms::kMostWaiting) {
+  Alarms alarms(most_waiting);
+  std::vector<std::string> out;
+  double now = 1e6;
+  for (int i = 0; i < steps; ++i) {
+    Alarms::Step step = of(i);
+    step.step = i;
+    now += step.ms / 1000;
+    for (const Alarm& alarm : alarms.after(step, now))
+      out.push_back(std::string(alarm.kind) + ": " + alarm.text);
+  }
+  return out;
+}
+
+TEST(Alarms, NoneOfARunThatIsOnlyNoisy) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> noise(1000, 150);
+  EXPECT_THAT(alarms_of(2000,
+                        [&](int i) -> Alarms::Step {
+                          const double slow = i % 97 == 5 ? 20000 : 0;  // one step among many
+                          return {.ms = std::max(500.0, noise(random)) + slow,
+                                  .waited_ms = 50,
+                                  .memory = (std::int64_t{1} << 30) + i};
+                        }),
+              IsEmpty());
+}
+
+TEST(Alarms, OneOfStepsThatStaySlower) {
+  const auto slower = [](double ms) {
+    return alarms_of(200, [&](int i) -> Alarms::Step { return {.ms = i < 100 ? 1000 : ms}; });
+  };
+  EXPECT_THAT(slower(1400), IsEmpty());
+  EXPECT_THAT(slower(1600), ElementsAre(HasSubstr(
+                                "throughput: step 118: warning: a step takes 1600 ms, 1.6 times "
+                                "the 1000 ms of before")));
+  // Faster again, and slow once more within ten minutes: left out.
+  EXPECT_THAT(
+      alarms_of(400,
+                [](int i) -> Alarms::Step { return {.ms = i / 100 % 2 == 0 ? 1000.0 : 2000.0}; }),
+      ElementsAre(HasSubstr("throughput: ")));
+}
+
+TEST(Alarms, ASlowPhaseThatEndsSoonIsNone) {
+  // 30 slow steps of 20 ms: less than what counts as lasting.
+  EXPECT_THAT(
+      alarms_of(2000,
+                [](int i) -> Alarms::Step { return {.ms = i >= 1000 && i < 1030 ? 20.0 : 10.0}; }),
+      IsEmpty());
+}
+
+TEST(Alarms, OneOfStepsThatWaitForData) {
+  const auto waiting = [](double waited, double most) {
+    return alarms_of(
+        60, [&](int) -> Alarms::Step { return {.ms = 1000, .waited_ms = waited}; }, most);
+  };
+  EXPECT_THAT(waiting(150, Alarms::kMostWaiting), IsEmpty());
+  EXPECT_THAT(waiting(350, Alarms::kMostWaiting),
+              ElementsAre(HasSubstr("data: step 34: warning: steps wait 35 % of their time")));
+  EXPECT_THAT(waiting(800, Alarms::kMostWaitingOnGpu), IsEmpty());
+  EXPECT_THAT(waiting(990, Alarms::kMostWaitingOnGpu), ElementsAre(HasSubstr("data: ")));
+  // Slower because of it: not an alarm of throughput as well.
+  EXPECT_THAT(alarms_of(100,
+                        [](int i) -> Alarms::Step {
+                          return i < 50 ? Alarms::Step{.ms = 1000}
+                                        : Alarms::Step{.ms = 3000, .waited_ms = 2000};
+                        }),
+              ElementsAre(HasSubstr("data: ")));
+}
+
+TEST(Alarms, OneOfMemoryThatGrowsAfterTheWarmUp) {
+  const auto growing = [](std::int64_t per_step, int until) {
+    return alarms_of(1000, [=](int i) -> Alarms::Step {
+      return {.ms = 1000, .memory = (std::int64_t{512} << 20) + per_step * std::min(i, until)};
+    });
+  };
+  EXPECT_THAT(growing(std::int64_t{100} << 20, 50), IsEmpty());  // while it warms up
+  EXPECT_THAT(growing(std::int64_t{1} << 20, 300), IsEmpty());   // 240 MiB since then
+  EXPECT_THAT(growing(std::int64_t{1} << 20, 500),
+              ElementsAre(HasSubstr("memory: warning: the process holds 828 MiB, 256 MiB more")));
+}
+
+TEST(Alarms, OutliersAreOneAlarmInTenMinutesWhichSaysHowManyWereLeftOut) {
+  Alarms alarms;
+  std::vector<std::string> texts;
+  for (int i = 0; i < 1300; ++i)
+    for (const Alarm& alarm :
+         alarms.after({.step = i, .ms = 1000, .outlier = i % 100 == 0 ? "step: outlier" : ""}, i))
+      texts.push_back(alarm.text);
+  EXPECT_THAT(
+      texts, ElementsAre("step: outlier", "step: outlier (5 more like this in the last 10 minutes)",
+                         "step: outlier (5 more like this in the last 10 minutes)"));
+  EXPECT_EQ(alarms.left_out(), "");
+  static_cast<void>(alarms.after({.ms = 1000, .outlier = "again"}, 1301));
+  EXPECT_EQ(alarms.left_out(), "loss 1");
+}
+
+}  // namespace
+}  // namespace muo
