@@ -40,6 +40,7 @@ TEST_F(ReadRun, TakesEveryKindOfRecord) {
             train(1, 4, R"(,"skipped":"nonfinite","bad_number":"w[3] on rank 1","mfu":null)") +
             train(2, 3, R"(,"gradient_scale":0.5)") +
             R"({"kind":"sample","step":3,"text":"one\ntwo"})" + "\n" +
+            R"({"kind":"alarm","step":2,"alarm":"data","text":"steps wait"})" + "\n" +
             R"({"kind":"of the future","step":3})" + "\n");
   const RunHistory run = read();
   EXPECT_THAT(run.options,
@@ -60,6 +61,9 @@ TEST_F(ReadRun, TakesEveryKindOfRecord) {
   EXPECT_THAT(run.val_bpb, ElementsAre(testing::IsNan()));
   ASSERT_EQ(run.samples.size(), 1U);
   EXPECT_EQ(run.samples[0].text, "one\ntwo");
+  ASSERT_EQ(run.alarms.size(), 1U);
+  EXPECT_EQ(run.alarms[0].step, 2);
+  EXPECT_EQ(run.alarms[0].kind + ": " + run.alarms[0].text, "data: steps wait");
   EXPECT_TRUE(run.notes.empty());
 }
 
