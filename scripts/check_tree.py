@@ -130,13 +130,18 @@ def run_bits(files):
             yield f"{path.relative_to(ROOT)}: has no run bit (chmod +x)"
 
 
+# Of nanochat's that docs/coming_from.md translates, and torchrun's.
+NANOCHAT_OPTIONS = {"--aspect-ratio", "--core-metric-every", "--device-type", "--fp", "--head-dim", "--model-tag",
+                    "--nproc", "--resume-from-step", "--run"}
+
+
 def options(files):
     program = next((p for build in ("dev", "release")
                     if (p := ROOT / "build" / build / "muograph").is_file()), None)
     if program is None:
         print("tree: options in documents not compared, as nothing is built")
         return
-    known = set(OTHER_OPTIONS)
+    known = OTHER_OPTIONS | NANOCHAT_OPTIONS
     for command in COMMANDS:
         shown = subprocess.run([program, *command.split(), "--help"], capture_output=True, text=True)
         if shown.returncode != 0:

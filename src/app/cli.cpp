@@ -142,6 +142,15 @@ Command parse_bench(const CommandRow& command, Arguments arguments) {
   return options;
 }
 
+Command parse_report(const CommandRow& command, Arguments arguments) {
+  ReportOptions options;
+  Parser parser(command, option_table(options));
+  parser.add_flag("--text", options.text, "small curves here in the terminal, and no page");
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
+  parser.apply();
+  return options;
+}
+
 Command parse_doctor(const CommandRow& command, Arguments arguments) {
   DoctorOptions options;
   Parser parser(command, {});
@@ -192,7 +201,7 @@ constexpr std::array kCommands = {
           kBench,
           ": those of train"},
     Entry{{"report", "draw runs, their speed, memory and options into one HTML page"},
-          parse_simple<ReportOptions>},
+          parse_report},
     Entry{{"checkpoint",
            "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
           nullptr,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -15,6 +16,7 @@
 #include "app/cli.h"
 #include "app/report/html_report.h"
 #include "app/report/run_history.h"
+#include "app/report/text_report.h"
 #include "app/sweep/find_sweep.h"
 #include "base/check.h"
 #include "base/file_bytes.h"
@@ -76,9 +78,38 @@ std::vector<fs::path> different(const std::vector<fs::path>& runs) {
   return out;
 }
 
+// Whether the terminal, or who reads the pipe, takes braille characters.
+bool takes_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale = value;
+    return locale.find("UTF-8") != std::string_view::npos ||
+           locale.find("utf8") != std::string_view::npos;
+  }
+  return false;
+}
+
+void print_text(const std::vector<fs::path>& directories) {
+  const Terminal terminal(STDOUT_FILENO);
+  const TextReportOptions options{.columns = terminal.is_live() ? terminal.columns() : 80,
+                                  .braille = takes_utf8()};
+  const std::vector<std::string> names = run_names(directories);
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    const RunHistory history = read_run(directories[i]);
+    for (const std::string& line : history.notes)
+      note(fmt::format("{}: {}", directories[i].string(), line));
+    fmt::print("{}{}", i == 0 ? "" : "\n", text_report(history, printable(names[i]), options));
+  }
+}
+
 }  // namespace
 
 int run_command(const ReportOptions& options) {
+  if (options.text) {
+    print_text(different(runs_of(options.runs)));
+    return 0;
+  }
   require_writable(options.out);
   const FileBytes plotly(options.plotly.empty() ? find_plotly() : fs::path(options.plotly));
   const std::vector<fs::path> directories = different(runs_of(options.runs));

@@ -210,6 +210,7 @@ struct ReportOptions {
   std::vector<std::filesystem::path> runs = {};  // run directories
   std::string out = "report.html";
   std::string plotly = {};  // plotly.js, minified; empty: the one that was installed or fetched
+  bool text = false;        // small curves on the terminal instead of a page
 };
 
 struct DoctorOptions {

@@ -1,0 +1,162 @@
+#include "app/report/text_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "base/terminal.h"
+
+namespace muo {
+namespace {
+
+constexpr int kRows = 6;
+constexpr int kMargin = 9;  // columns of the numbers on the left
+constexpr int kLeastColumns = 24;
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void add(double value) {
+    if (!std::isfinite(value)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  [[nodiscard]] bool is_empty() const { return low > high; }
+};
+
+// Dots, from the top left; a character holds two by four of them in braille, one in ASCII.
+class Canvas {
+ public:
+  Canvas(int columns, bool braille)
+      : braille_(braille),
+        columns_(columns),
+        cells_(static_cast<std::size_t>(columns * kRows), 0) {}
+
+  [[nodiscard]] int width() const { return columns_ * (braille_ ? 2 : 1); }
+  [[nodiscard]] int height() const { return kRows * (braille_ ? 4 : 1); }
+
+  void set(int x, int y) {
+    constexpr std::array<std::array<unsigned char, 4>, 2> kDots = {
+        {{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}}};
+    const int cell = braille_ ? y / 4 * columns_ + x / 2 : y * columns_ + x;
+    cells_[static_cast<std::size_t>(cell)] |=
+        braille_ ? kDots.at(static_cast<std::size_t>(x % 2)).at(static_cast<std::size_t>(y % 4))
+                 : 1U;
+  }
+
+  [[nodiscard]] std::string row(int y) const {
+    std::string out;
+    for (int x = 0; x < columns_; ++x) {
+      const unsigned dots = cells_[static_cast<std::size_t>(y * columns_ + x)];
+      if (dots == 0) {
+        out += ' ';
+      } else if (braille_) {  // U+2800 and its dots
+        out += '\xE2';
+        out += static_cast<char>(0xA0U | (dots >> 6U));
+        out += static_cast<char>(0x80U | (dots & 0x3FU));
+      } else {
+        out += '*';
+      }
+    }
+    return out.erase(out.find_last_not_of(' ') + 1);
+  }
+
+ private:
+  bool braille_;
+  int columns_;
+  std::vector<unsigned> cells_;
+};
+
+std::string value_text(double value) {
+  return std::abs(value) >= 1000 ? count_text(value) : fmt::format("{:.4g}", value);
+}
+
+std::string chart(const std::string& title, std::span<const std::int64_t> steps,
+                  std::span<const double> values, const TextReportOptions& options) {
+  Range all;
+  for (const double value : values)
+    all.add(value);
+  if (all.is_empty()) return {};
+  Canvas canvas(std::max(kLeastColumns, options.columns) - kMargin - 3, options.braille);
+  const std::int64_t first = steps.front(), last = steps.back();
+  const auto column = [&](std::int64_t step) {
+    const double at =
+        last == first ? 0 : static_cast<double>(step - first) / static_cast<double>(last - first);
+    return static_cast<std::size_t>(std::lround(at * (canvas.width() - 1)));
+  };
+  const auto line = [&](double value) {
+    const double at = all.high == all.low ? 0.5 : (all.high - value) / (all.high - all.low);
+    return static_cast<int>(std::lround(at * (canvas.height() - 1)));
+  };
+  std::vector<Range> in_column(static_cast<std::size_t>(canvas.width()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    in_column[column(steps[i])].add(values[i]);
+  for (int x = 0; x < canvas.width(); ++x) {
+    const Range& range = in_column[static_cast<std::size_t>(x)];
+    if (range.is_empty()) continue;
+    for (int y = line(range.high); y <= line(range.low); ++y)
+      canvas.set(x, y);
+  }
+  std::string out = title + '\n';
+  for (int y = 0; y < kRows; ++y) {
+    const std::string label = y == 0           ? value_text(all.high)
+                              : y == kRows - 1 ? value_text(all.low)
+                                               : std::string();
+    out += fmt::format("{:>{}} | {}\n", label, kMargin, canvas.row(y));
+  }
+  return out + fmt::format("{:>{}}   step {} to {}\n", "", kMargin, first, last);
+}
+
+std::optional<double> last_finite(const std::vector<double>& values) {
+  for (auto value = values.rbegin(); value != values.rend(); ++value)
+    if (std::isfinite(*value)) return *value;
+  return std::nullopt;
+}
+
+// Lowest first.
+std::optional<double> best(const std::vector<double>& values) {
+  Range range;
+  for (const double value : values)
+    range.add(value);
+  return range.is_empty() ? std::nullopt : std::optional(range.low);
+}
+
+}  // namespace
+
+std::string text_report(const RunHistory& run, const std::string& name,
+                        const TextReportOptions& options) {
+  const std::vector<double>& ms = run.of(Series::kStepMs);
+  const bool text = best(run.val_bpb).has_value();
+  const std::vector<double>& held_out = text ? run.val_bpb : run.val_loss;
+  const std::string unit = text ? "bits/byte" : "loss";
+  std::string out = name + ": ";
+  if (run.step.empty()) return out + "no steps\n";
+  const double seconds = std::accumulate(ms.begin(), ms.end(), 0.0, [](double sum, double each) {
+    return std::isfinite(each) ? sum + each / 1000 : sum;
+  });
+  out += fmt::format("{} steps, {} tokens, {}", run.step.back() + 1,
+                     count_text(static_cast<double>(run.tokens.back())), duration_text(seconds));
+  if (const auto loss = last_finite(run.of(Series::kLoss)))
+    out += fmt::format(", loss {:.4f}", *loss);
+  if (const auto lowest = best(held_out))
+    out += fmt::format(", held out {:.4f} {}, best {:.4f}", *last_finite(held_out), unit, *lowest);
+  if (!run.skipped.empty()) out += fmt::format(", {} updates skipped", run.skipped.size());
+  if (!run.alarms.empty()) out += fmt::format(", {} alarms", run.alarms.size());
+  out += '\n';
+  out += chart("loss, nats per token", run.step, run.of(Series::kLoss), options);
+  out += chart("held-out " + unit, run.eval_step, held_out, options);
+  out += chart("tokens/s", run.step, run.of(Series::kTokensPerS), options);
+  for (const RunHistory::Alarm& alarm : run.alarms)
+    out += printable(alarm.text) + '\n';
+  return out;
+}
+
+}  // namespace muo
