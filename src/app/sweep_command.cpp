@@ -220,6 +220,10 @@ int run_command(const SweepOptions& options) {
     view.note(fmt::format("stopped: muograph sweep --resume {} goes on", where));
     return 128 + signal;
   }
+  if (status.empty()) {
+    view.note("no trials were given");
+    return 0;
+  }
   const std::vector<PointScore> best = best_points(plan, status);
   if (best.empty())
     throw Error(fmt::format("no trial came to its end: {}/sweep.csv tells why", where));

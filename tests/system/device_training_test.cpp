@@ -22,7 +22,8 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   const std::string run =
       "--num-iterations 4 --total-batch-size 256 --eval-every 2 --save-every 2 ";
   const Outcome device = run_program(
-      options("device", run + "--backend cuda --devices 1 --ranks-per-device 2 --dtype fp32"),
+      options("device",
+              run + "--verbose --backend cuda --devices 1 --ranks-per-device 2 --dtype fp32"),
       "MUO_CUDA_PLUGIN=muograph_simt");
   ASSERT_EQ(device.code, 0) << device.err << device.out;
   EXPECT_THAT(device.out + device.err, HasSubstr("attention, window 32: own kernels in fp32"));
@@ -54,7 +55,7 @@ TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
   const auto train_with = [&](const std::string& more, const std::string& environment = "") {
     return run_program(options("run",
                                "--total-batch-size 128 --eval-every -1 --dtype bf16 "
-                               "--backend cuda --devices 1 " +
+                               "--verbose --backend cuda --devices 1 " +
                                    more),
                        simt + environment);
   };

@@ -140,7 +140,7 @@ TEST_F(Disk, WithoutMemoryForCopiesTrainingWaitsForIt) {
   };
   const std::string roomy = run("roomy", 4096);
   EXPECT_THAT(roomy, testing::Not(HasSubstr("training waits for each checkpoint")));
-  const std::size_t at = roomy.find(" MiB per device");
+  const std::size_t at = roomy.find(" MiB each");
   ASSERT_NE(at, std::string::npos);
   const std::int64_t planned = std::stoll(roomy.substr(roomy.rfind(' ', at - 1)));
   const std::string tight = run("tight", 2 * planned + 2);  // copies: 5 MiB

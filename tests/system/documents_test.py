@@ -98,7 +98,7 @@ class Sandbox:
         while "=" in words[0]:
             name, value = words.pop(0).split("=")
             variables[name] = value.replace("$PWD", str(self.folder))
-        done = subprocess.run(words, cwd=self.folder, env=variables, stdin=subprocess.DEVNULL, text=True,
+        done = subprocess.run(words, cwd=self.folder, env=variables, stdin=subprocess.DEVNULL, text=True, errors="replace",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"exit code {done.returncode}: {done.stdout[-600:]}")

@@ -41,7 +41,7 @@ class Gpus : public Training {
   Outcome one_step(const std::string& environment, const std::string& more = "") {
     return run_program(options("run" + std::to_string(++runs_),
                                "--num-iterations 1 --eval-every -1 --total-batch-size 128 "
-                               "--devices 1 " +
+                               "--verbose --devices 1 " +
                                    more),
                        environment);
   }
@@ -110,7 +110,7 @@ TEST_F(Gpus, AreUsedWithoutBeingAskedFor) {
   const Outcome used = one_step("MUO_CUDA_PLUGIN=muograph_simt");
   EXPECT_EQ(used.code, 0) << used.err;
   EXPECT_THAT(used.out, Not(HasSubstr("not used")));
-  EXPECT_THAT(used.out, HasSubstr("\nbackend: cuda\n"));
+  EXPECT_THAT(used.out, HasSubstr("backend: cuda\n"));
 }
 
 TEST_F(Gpus, AreNotUsedForTheReasonThatTheBuildKnows) {
@@ -128,7 +128,7 @@ TEST_F(Gpus, AreNotUsedForTheReasonThatTheBuildKnows) {
 TEST_F(Gpus, WithoutTheDriversLibraryAreNotUsed) {
   if (library_loads("libcuda.so.1")) GTEST_SKIP() << "this machine has an NVIDIA driver";
   EXPECT_EQ(unused_gpus(), "");
-  EXPECT_THAT(one_step("").out, HasSubstr("\nbackend: host (no NVIDIA driver)\n"));
+  EXPECT_THAT(one_step("").out, HasSubstr("backend: host (no NVIDIA driver)\n"));
   add_gpu(0, kH100);
   EXPECT_THAT(unused_gpus(),
               StartsWith("GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): the driver's library "

@@ -52,7 +52,7 @@ TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
 
 // Six lines at the start; the log has the rest. What the end proposes can be pasted.
 TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
-  const Outcome usual = train("it's here");
+  const Outcome usual = train("run", "--weight-decay-scale 1");
   const std::string start = usual.out.substr(0, usual.out.find("step 0:"));
   EXPECT_EQ(std::ranges::count(start, '\n'), 6) << start;
   for (const char* what :
@@ -60,11 +60,11 @@ TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
         "step: 768 tokens: 2 x 4 rows of 32, 3 times", "horizon: 20 steps: ", "run directory: "})
     EXPECT_THAT(start, HasSubstr(what));
   EXPECT_THAT(usual.out, testing::ContainsRegex("held out: [0-9.]+ bits/byte at step 20"));
-  const std::string log = test::read_file(path("it's here") / "output.log");
+  const std::string log = test::read_file(path("run") / "output.log");
   EXPECT_THAT(log, HasSubstr("learning rates: "));
   EXPECT_THAT(usual.out, testing::Not(HasSubstr("learning rates: ")));
   EXPECT_THAT(train("verbose", "--verbose").out, HasSubstr("learning rates: "));
-  const Outcome quiet = train("quiet", "--quiet --weight-decay 9");
+  const Outcome quiet = train("quiet", "--quiet");
   EXPECT_THAT(quiet.out, testing::StartsWith("warning: weight decay is dangerous"));
   EXPECT_THAT(quiet.out, HasSubstr("\ntrained 20 steps"));
   EXPECT_EQ(std::ranges::count(quiet.out, '\n'), 4) << quiet.out;

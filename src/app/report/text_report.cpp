@@ -110,7 +110,8 @@ std::string chart(const std::string& title, std::span<const std::int64_t> steps,
     const std::string label = y == 0           ? value_text(all.high)
                               : y == kRows - 1 ? value_text(all.low)
                                                : std::string();
-    out += fmt::format("{:>{}} | {}\n", label, kMargin, canvas.row(y));
+    const std::string row = canvas.row(y);
+    out += fmt::format("{:>{}} |{}{}\n", label, kMargin, row.empty() ? "" : " ", row);
   }
   return out + fmt::format("{:>{}}   step {} to {}\n", "", kMargin, first, last);
 }
@@ -148,8 +149,8 @@ std::string text_report(const RunHistory& run, const std::string& name,
     out += fmt::format(", loss {:.4f}", *loss);
   if (const auto lowest = best(held_out))
     out += fmt::format(", held out {:.4f} {}, best {:.4f}", *last_finite(held_out), unit, *lowest);
-  if (!run.skipped.empty()) out += fmt::format(", {} updates skipped", run.skipped.size());
-  if (!run.alarms.empty()) out += fmt::format(", {} alarms", run.alarms.size());
+  if (!run.skipped.empty()) out += fmt::format(", updates skipped: {}", run.skipped.size());
+  if (!run.alarms.empty()) out += fmt::format(", alarms: {}", run.alarms.size());
   out += '\n';
   out += chart("loss, nats per token", run.step, run.of(Series::kLoss), options);
   out += chart("held-out " + unit, run.eval_step, held_out, options);

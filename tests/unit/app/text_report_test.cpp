@@ -33,15 +33,15 @@ TEST(TextReport, IsFactsAndCurves) {
   run.skipped = {{3, "outlier", ""}};
   run.alarms = {{4, "data", "step 4: warning: steps wait"}};
   EXPECT_EQ(text_report(run, "one", {.columns = 33}),
-            "one: 21 steps, 2.10k tokens, 10s, loss 1.0000, held out 2.0000 loss, best 2.0000, "
-            "1 updates skipped, 1 alarms\n"
+            "one: 21 steps, 2.10k tokens, 11s, loss 1.0000, held out 2.0000 loss, best 2.0000, "
+            "updates skipped: 1, alarms: 1\n"
             "loss, nats per token\n"
-            "        5 | ***\n"
-            "          |    ****\n"
-            "          |        **\n"
-            "          |           **\n"
-            "          |             ****\n"
-            "        1 |                 ****\n"
+            "        5 | **\n"
+            "          |   ****\n"
+            "          |       ****\n"
+            "          |            ***\n"
+            "          |               ****\n"
+            "        1 |                   ***\n"
             "            step 0 to 20\n"
             "held-out loss\n"
             "        5 | *\n"
