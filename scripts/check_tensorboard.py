@@ -40,7 +40,7 @@ def logged(run):
     curves = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
-        for name in TRAIN if record["kind"] == "train" else EVAL:
+        for name in {"train": TRAIN, "eval": EVAL}.get(record["kind"], ()):
             value = record[name]
             if value is None and (not record.get("nonfinite") or name in ("mfu", "val_bpb")):
                 continue

@@ -112,7 +112,7 @@ Json alarms_json(const RunHistory& run) {
   Json named = Json::array();
   for (const RunHistory::Alarm& alarm : run.alarms) {
     if (named.size() == kNamedAlarms) break;
-    named.push_back({alarm.step, alarm.kind, alarm.text});
+    named.push_back(alarm.text);
   }
   return {{"count", run.alarms.size()}, {"named", named}};
 }

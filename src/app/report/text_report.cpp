@@ -38,7 +38,7 @@ class Canvas {
   Canvas(int columns, bool braille)
       : braille_(braille),
         columns_(columns),
-        cells_(static_cast<std::size_t>(columns * kRows), 0) {}
+        cells_(static_cast<std::size_t>(columns) * kRows, 0) {}
 
   [[nodiscard]] int width() const { return columns_ * (braille_ ? 2 : 1); }
   [[nodiscard]] int height() const { return kRows * (braille_ ? 4 : 1); }
@@ -55,7 +55,8 @@ class Canvas {
   [[nodiscard]] std::string row(int y) const {
     std::string out;
     for (int x = 0; x < columns_; ++x) {
-      const unsigned dots = cells_[static_cast<std::size_t>(y * columns_ + x)];
+      const int cell = y * columns_ + x;
+      const unsigned dots = cells_[static_cast<std::size_t>(cell)];
       if (dots == 0) {
         out += ' ';
       } else if (braille_) {  // U+2800 and its dots
@@ -117,12 +118,11 @@ std::string chart(const std::string& title, std::span<const std::int64_t> steps,
 }
 
 std::optional<double> last_finite(const std::vector<double>& values) {
-  for (auto value = values.rbegin(); value != values.rend(); ++value)
-    if (std::isfinite(*value)) return *value;
-  return std::nullopt;
+  const auto last = std::find_if(values.rbegin(), values.rend(),
+                                 [](double value) { return std::isfinite(value); });
+  return last == values.rend() ? std::nullopt : std::optional(*last);
 }
 
-// Lowest first.
 std::optional<double> best(const std::vector<double>& values) {
   Range range;
   for (const double value : values)

@@ -151,6 +151,7 @@ const std::vector<Case>& cases() {
       {"save-mode", "wait"},
       {"on-save-error", "continue"},
       {"sample-every", "7"},
+      {"alarms", "off"},
       {"log-every", "7"},
       {"tensorboard", "off"},
       {"stuck-after", "7"},

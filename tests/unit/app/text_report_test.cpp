@@ -15,7 +15,7 @@ RunHistory run_of(int steps) {
   RunHistory run;
   for (int i = 0; i < steps; ++i) {
     run.step.push_back(i);
-    run.tokens.push_back(100 * (i + 1));
+    run.tokens.push_back(100L * (i + 1));
     for (std::vector<double>& values : run.series)
       values.push_back(kNan);
     run.series[static_cast<std::size_t>(Series::kLoss)].back() = 5.0 - 4.0 * i / (steps - 1);

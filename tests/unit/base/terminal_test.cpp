@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/file_descriptor.h"
 #include "support/files.h"
 
 namespace muo {
@@ -26,13 +27,12 @@ using namespace std::chrono_literals;
 class TerminalTest : public testing::Test {
  protected:
   TerminalTest() : fd_(open((directory_.path() / "out").c_str(), O_RDWR | O_CREAT, 0600)) {}
-  ~TerminalTest() override { close(fd_); }
   [[nodiscard]] std::string written() const { return test::read_file(directory_.path() / "out"); }
-  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] int fd() const { return fd_.number(); }
 
  private:
   test::TemporaryDirectory directory_;
-  int fd_;
+  FileDescriptor fd_;
 };
 
 using TerminalLive = TerminalTest;

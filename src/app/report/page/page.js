@@ -234,7 +234,7 @@ function alarms(run) {
   const { count, named } = run.alarms;
   if (count === 0) return [element("p", { class: "note" }, "None.")];
   const more = count > named.length ? [element("p", { class: "note" }, `The first ${named.length} of ${whole(count)}.`)] : [];
-  return [...more, table(["step", "of", "alarm"], named)];
+  return [...more, element("ul", {}, ...named.map((text) => element("li", {}, text)))];
 }
 
 function buckets(run) {
