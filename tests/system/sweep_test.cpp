@@ -80,6 +80,33 @@ TEST_F(Sweep, CapturesOncePerDeviceAndGroup) {
   EXPECT_THAT(rows("sweep"), SizeIs(7));
 }
 
+// With halving a device comes back to groups that it has captured: each learning rate comes to the
+// same in both of these, so that the best of both go on.
+TEST_F(Sweep, CapturesOncePerDeviceAndGroupWithHalving) {
+  const std::string more =
+      "--graph-branches 1,3 --matrix-lr 0.05..0.3/6 --devices 1 --num-iterations 27 --halving 3 "
+      "--min-steps 3";
+  const Outcome outcome = run_program(sweep("sweep", more));
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("captures: 2;"));
+  std::vector<std::string> went_on;  // the groups of trials that came to the second rung
+  std::string whole;                 // the trial that came to the end
+  const auto table = rows("sweep");
+  const auto value = [&](std::size_t row, const std::string& name) {
+    return table[row]
+                [static_cast<std::size_t>(std::ranges::find(table[0], name) - table[0].begin())];
+  };
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    if (value(i, "step") != "3") went_on.push_back(value(i, "graph-branches"));
+    if (value(i, "state") == "done") whole = "sweep/" + value(i, "directory");
+  }
+  EXPECT_THAT(went_on, testing::UnorderedElementsAre("1", "1", "3", "3"));
+  const Outcome alone = run_program("train --config " + (path(whole) / "config.toml").string() +
+                                    " --out " + path("same").string());
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(tensors(whole, 27), tensors("same", 27));
+}
+
 TEST_F(Sweep, TwoDevicesPerTrialAreTwoRanks) {
   const Outcome outcome =
       run_program(sweep("sweep", "--devices-per-trial 2 --matrix-lr 0.1,0.2 --num-iterations 4"));

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/sweep/trial_worker.h"
+#include "app/sweep/sweep_run.h"
 
 namespace muo {
 

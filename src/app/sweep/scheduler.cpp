@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <tuple>
 #include <utility>
 
 namespace muo {
@@ -20,14 +22,10 @@ void Scheduler::add_trials() {
 }
 
 void Scheduler::add_trials_locked() {
-  groups_.resize(plan_.groups.size());
   for (std::size_t i = trials_.size(); i < plan_.trials.size(); ++i) {
     const Trial& trial = plan_.trials[i];
     TrialStatus& status = trials_.emplace_back();
-    if (trial.config) {
-      groups_[trial.group].trials.push_back(i);
-      continue;
-    }
+    if (trial.config) continue;
     status.state = TrialState::kRefused;
     status.message = trial.refusal;
   }
@@ -62,69 +60,40 @@ void Scheduler::replay_promotion(std::size_t trial, std::size_t rung) {
         promote(other);
 }
 
-std::optional<std::size_t> Scheduler::next_group() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    if (stopped_) return std::nullopt;
-    decide();
-    std::optional<std::size_t> best;
-    for (std::size_t group = 0; group < groups_.size(); ++group) {
-      if (unclaimed(group) == 0) continue;
-      const auto key = [&](std::size_t g) {
-        return std::pair(groups_[g].capturing + groups_[g].training > 0 ? 1 : 0,
-                         -static_cast<std::ptrdiff_t>(unclaimed(g)));
-      };
-      if (!best || key(group) < key(*best)) best = group;
-    }
-    if (best) {
-      ++groups_[*best].capturing;
-      return best;
-    }
-    if (!may_go_on()) return std::nullopt;
-    changed_.wait(lock);
-  }
-}
-
-void Scheduler::captured(std::size_t group) {
-  const std::lock_guard lock(mutex_);
-  --groups_[group].capturing;
-  ++groups_[group].training;
-}
-
-void Scheduler::leave_group(std::size_t group, bool has_captured) {
-  const std::lock_guard lock(mutex_);
-  --(has_captured ? groups_[group].training : groups_[group].capturing);
-  changed_.notify_all();
-}
-
-std::optional<Scheduler::Stretch> Scheduler::next_trial(std::size_t group,
+std::optional<Scheduler::Stretch> Scheduler::next_trial(int worker,
                                                         const std::function<void()>& waiting) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (stopped_) return std::nullopt;
     decide();
-    if (const auto stretch = take_waiting_locked(group)) return stretch;
-    for (std::size_t other = 0; other < groups_.size(); ++other)
-      if (unclaimed(other) > 0) return std::nullopt;
+    if (const auto trial = choose(worker)) {
+      captured_.emplace(worker, plan_.trials[*trial].group);
+      return begin(*trial);
+    }
     if (!may_go_on()) return std::nullopt;
     changed_.wait_for(lock, std::chrono::milliseconds(50));
+    if (!waiting) continue;
     lock.unlock();
     waiting();
     lock.lock();
   }
 }
 
-std::optional<Scheduler::Stretch> Scheduler::take_waiting(std::size_t group) {
+void Scheduler::drop_group(int worker, std::size_t group) {
   const std::lock_guard lock(mutex_);
-  return take_waiting_locked(group);
+  captured_.erase({worker, group});
 }
 
-std::optional<Scheduler::Stretch> Scheduler::take_waiting_locked(std::size_t group) {
+std::optional<Scheduler::Stretch> Scheduler::take_waiting(std::size_t group) {
+  const std::lock_guard lock(mutex_);
   const auto trial = first_waiting(group);
-  if (!trial) return std::nullopt;
-  TrialStatus& status = trials_[*trial];
+  return trial ? std::optional(begin(*trial)) : std::nullopt;
+}
+
+Scheduler::Stretch Scheduler::begin(std::size_t trial) {
+  TrialStatus& status = trials_[trial];
   status.state = TrialState::kRunning;
-  return Stretch{.trial = *trial, .rung = status.rung, .until = step_of(*trial, status.rung)};
+  return {.trial = trial, .rung = status.rung, .until = step_of(trial, status.rung)};
 }
 
 bool Scheduler::may_go_on() const {
@@ -283,23 +252,33 @@ bool Scheduler::any(TrialState state) const {
   return std::ranges::any_of(trials_, [state](const TrialStatus& s) { return s.state == state; });
 }
 
-std::optional<std::size_t> Scheduler::first_waiting(std::size_t group) const {
-  // Of those that have come farthest: what has been promoted is finished first.
+// The trial that the worker should take.
+std::optional<std::size_t> Scheduler::choose(int worker) const {
+  std::map<std::size_t, std::size_t> waiting;  // trials, by group
+  for (std::size_t i = 0; i < trials_.size(); ++i)
+    if (trials_[i].state == TrialState::kWaiting) ++waiting[plan_.trials[i].group];
+  // Smaller is better.
+  const auto rank_of = [&](std::size_t group) {
+    if (captured_.contains({worker, group}))
+      return std::tuple(0, -static_cast<std::ptrdiff_t>(trials_[*first_waiting(group)].rung));
+    const bool others =
+        std::ranges::any_of(captured_, [&](const auto& pair) { return pair.second == group; });
+    return std::tuple(others ? 2 : 1, -static_cast<std::ptrdiff_t>(waiting[group]));
+  };
   std::optional<std::size_t> best;
-  for (const std::size_t trial : groups_[group].trials)
-    if (trials_[trial].state == TrialState::kWaiting &&
-        (!best || trials_[trial].rung > trials_[*best].rung))
-      best = trial;
-  return best;
+  for (const auto& [group, count] : waiting)
+    if (!best || rank_of(group) < rank_of(*best)) best = group;
+  return best ? first_waiting(*best) : std::nullopt;
 }
 
-// Trials that wait, but for one for each device that is about to ask.
-std::size_t Scheduler::unclaimed(std::size_t group) const {
-  const auto waiting =
-      static_cast<std::size_t>(std::ranges::count_if(groups_[group].trials, [&](std::size_t trial) {
-        return trials_[trial].state == TrialState::kWaiting;
-      }));
-  return waiting - std::min(waiting, groups_[group].capturing);
+// Of those that have come farthest: what has been promoted is finished first.
+std::optional<std::size_t> Scheduler::first_waiting(std::size_t group) const {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < trials_.size(); ++i)
+    if (trials_[i].state == TrialState::kWaiting && plan_.trials[i].group == group &&
+        (!best || trials_[i].rung > trials_[*best].rung))
+      best = i;
+  return best;
 }
 
 }  // namespace muo

@@ -5,6 +5,8 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "app/sweep/trial.h"
@@ -55,17 +57,15 @@ class Scheduler {
     std::size_t rung = 0;
     std::int64_t until = 0;
   };
-  // The group to capture next, when there is a trial of it for one more device; blocks until then.
-  // Groups that no device serves go first. Empty: nothing is left to do, or stop() was called.
-  [[nodiscard]] std::optional<std::size_t> next_group();
-  void captured(std::size_t group);
-  void leave_group(std::size_t group, bool has_captured);
-  // A trial of the group for a device that has captured it. `waiting` is called every so often
-  // while there is none and may be one. Empty: leave the group, as others need the device or all is
-  // done.
-  [[nodiscard]] std::optional<Stretch> next_trial(std::size_t group,
-                                                  const std::function<void()>& waiting);
-  // One that waits now, if any.
+  // The next stretch for a worker; blocks until there is one. Of groups that the worker has
+  // captured first, and of these what has come farthest; then of groups that no worker has; then of
+  // those most of whose trials wait. The worker has the group from then on. `waiting` is called
+  // every so often while there is nothing to do. Empty: there will not be, or stop() was called.
+  [[nodiscard]] std::optional<Stretch> next_trial(int worker,
+                                                  const std::function<void()>& waiting = {});
+  // The worker has the group no more.
+  void drop_group(int worker, std::size_t group);
+  // A trial of the group that waits now, if any.
   [[nodiscard]] std::optional<Stretch> take_waiting(std::size_t group);
   // The stretch has ended.
   void finish(const Stretch& stretch, const TrialResult& result);
@@ -83,7 +83,8 @@ class Scheduler {
   [[nodiscard]] std::int64_t step_of(std::size_t trial, std::size_t rung) const;
   [[nodiscard]] std::size_t rungs() const { return plan_.rungs.empty() ? 1 : plan_.rungs.size(); }
   void add_trials_locked();
-  [[nodiscard]] std::optional<Stretch> take_waiting_locked(std::size_t group);
+  [[nodiscard]] std::optional<std::size_t> choose(int worker) const;
+  Stretch begin(std::size_t trial);
   [[nodiscard]] bool may_go_on() const;
   void take(std::size_t trial, const TrialResult& result);
   void promote(std::size_t trial);
@@ -100,7 +101,6 @@ class Scheduler {
   [[nodiscard]] std::vector<PointAt> points_at(std::size_t rung) const;
   [[nodiscard]] bool any(TrialState state) const;
   [[nodiscard]] std::optional<std::size_t> first_waiting(std::size_t group) const;
-  [[nodiscard]] std::size_t unclaimed(std::size_t group) const;
 
   const SweepPlan& plan_;
   const Options options_;
@@ -108,11 +108,7 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<TrialStatus> trials_;
-  struct Group {
-    std::vector<std::size_t> trials;
-    std::size_t capturing = 0, training = 0;  // devices
-  };
-  std::vector<Group> groups_;
+  std::set<std::pair<int, std::size_t>> captured_;  // worker and group
   bool open_ = false;
   bool stopped_ = false;
   bool replaying_ = false;

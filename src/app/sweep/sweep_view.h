@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/sweep/trial_worker.h"
+#include "app/sweep/sweep_run.h"
 #include "base/terminal.h"
 
 namespace muo {

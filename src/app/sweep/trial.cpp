@@ -167,19 +167,23 @@ void SweepPlanner::make_group(RunConfig& config, const std::string& key) {
     rank_to_plan_ = memory_to_plan_per_rank(config.group) / sharing;
     rank_available_ = available_memory_per_rank(config.group) / sharing;
     process_available_ = available_memory();
+    plan_.worker_memory = {.device = rank_available_, .host = process_available_ / plan_.workers};
   }
   MemoryPlan memory = fit_batch(config, rank_to_plan_);
   require_memory(config, memory, rank_available_);
   CaptureGroup group{
       .config = config, .params = gpt_parameters(config.model), .plan = {}, .memory = {}};
   group.plan = make_sharding_plan(config, group.params);
+  const int world = config.world();
+  const std::int64_t planned = memory.rank_bytes(world);
   if (options_.train.save.mode != "wait") {
-    const int world = config.world();
     const std::int64_t staging = plan_staging_memory(group.params, group.plan);
-    const std::int64_t planned = host ? memory.rank_bytes(world) : 0;
-    if ((staging + planned) * world * plan_.workers <= process_available_)
+    if ((staging + (host ? planned : 0)) * world * plan_.workers <= process_available_)
       group.staging_bytes = staging;
   }
+  group.memory_kept = {.device = host ? 0 : planned + kLibraryMemory,
+                       .host = (group.staging_bytes + (host ? planned : 0)) * world +
+                               process_base(world, group.staging_bytes > 0)};
   group.memory = std::move(memory);
   plan_.groups.push_back(std::move(group));
   groups_[key] = plan_.groups.size() - 1;

@@ -48,6 +48,11 @@ struct Trial {
   std::string name = {};  // that an outside optimizer has given it
 };
 
+// Bytes of a worker's share: of each of its devices, and of the host.
+struct WorkerMemory {
+  std::int64_t device = 0, host = 0;
+};
+
 // Trials that one captured step serves, as they differ in options of classes kHost and kMemory.
 struct CaptureGroup {
   RunConfig config;  // of its first trial
@@ -57,6 +62,7 @@ struct CaptureGroup {
   // Of a device, with which trials train on while a checkpoint of the one before them is written;
   // 0: they wait for it.
   std::int64_t staging_bytes = 0;
+  WorkerMemory memory_kept = {};  // by a worker that has captured it
 };
 
 // A sweep before it begins.
@@ -67,6 +73,7 @@ struct SweepPlan {
   std::vector<std::string> splitting;  // options that trials differ in and that make groups
   int workers = 1;                     // trials at the same time
   int trials_per_device = 1;           // of them
+  WorkerMemory worker_memory;          // what a worker's groups may take, if it has several
   std::vector<std::int64_t> rungs;     // steps of halving; empty: none
 };
 

@@ -136,7 +136,7 @@ TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeedsWhichGoOnTogether) {
   // Point 1 has the best trial, point 2 the best mean.
   const std::vector<double> scores = {5, 5, 0, 9, 4, 4};
   for (const double score : scores) {
-    const auto next = scheduler.next_trial(0, [] {});
+    const auto next = scheduler.next_trial(0);
     scheduler.finish(*next, {.state = TrialState::kPaused, .step = 10, .val_loss = score});
   }
   EXPECT_THAT(states(scheduler),
@@ -198,42 +198,61 @@ TEST(SweepScheduler, AJournalCutAnywhereLeadsToTheSameEnd) {
     }
 }
 
-TEST(SweepScheduler, DevicesTakeGroupsOfTheirOwnAndEachGroupIsEnteredOnce) {
+TrialResult result_done() { return {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0}; }
+
+// Two workers, three groups of four trials.
+TEST(SweepScheduler, WorkersTakeGroupsOfTheirOwnThenThoseOfNobodyThenHelp) {
   const SweepPlan plan = plan_of(12, 1, {}, 3);
   Scheduler scheduler(plan, {});
-  EXPECT_EQ(scheduler.next_group(), 0U);
-  EXPECT_EQ(scheduler.next_group(), 1U);
-  EXPECT_EQ(scheduler.next_group(), 2U);
-  for (std::size_t group = 0; group < 3; ++group) {
-    scheduler.captured(group);
-    int trained = 0;
-    while (const auto next = scheduler.next_trial(group, [&] { scheduler.stop(); })) {
-      EXPECT_EQ(plan.trials[next->trial].group, group);
+  std::vector<std::size_t> groups[2];
+  for (int i = 0; i < 6; ++i)
+    for (const int worker : {0, 1}) {
+      const auto next = scheduler.next_trial(worker);
+      ASSERT_TRUE(next);
       EXPECT_EQ(next->until, kSteps);
-      scheduler.finish(*next, {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0});
-      ++trained;
+      groups[worker].push_back(plan.trials[next->trial].group);
+      scheduler.finish(*next, result_done());
     }
-    EXPECT_EQ(trained, 4);
-    scheduler.leave_group(group, /*has_captured=*/true);
-  }
-  EXPECT_FALSE(scheduler.next_group());
+  EXPECT_THAT(groups[0], ElementsAre(0, 0, 0, 0, 2, 2));
+  EXPECT_THAT(groups[1], ElementsAre(1, 1, 1, 1, 2, 2));
+  EXPECT_FALSE(scheduler.next_trial(0));
+  EXPECT_FALSE(scheduler.next_trial(1));
 }
 
-// Two trials and three devices: the third one waits, and then there is nothing for it to do.
-TEST(SweepScheduler, NoDeviceCapturesForATrialThatAnotherIsAboutToTake) {
+// With halving a worker comes back to the groups that it has; one that it had to drop is like any.
+TEST(SweepScheduler, APromotedTrialGoesToAWorkerThatHasItsGroup) {
+  const SweepPlan plan = plan_of(6, 1, {10, kSteps}, 2);  // even trials are of group 0
+  for (const bool drops : {false, true}) {
+    Scheduler scheduler(plan, {.factor = 3});
+    for (int i = 0; i < 3; ++i)
+      for (const int worker : {0, 1}) {
+        const auto next = scheduler.next_trial(worker);
+        ASSERT_TRUE(next);
+        EXPECT_EQ(plan.trials[next->trial].group, static_cast<std::size_t>(worker));
+        scheduler.finish(
+            *next,
+            {.state = TrialState::kPaused, .step = 10, .val_loss = next->trial < 2 ? 1.0 : 2.0});
+      }
+    if (drops) scheduler.drop_group(1, 1);
+    const auto promoted = scheduler.next_trial(1);
+    ASSERT_TRUE(promoted);
+    EXPECT_EQ(promoted->trial, 1U);  // what nobody has goes before what others have
+    EXPECT_EQ(promoted->rung, 1U);
+    EXPECT_EQ(scheduler.next_trial(1)->trial, 0U) << "it helps";
+  }
+}
+
+// Two trials and three workers: the third one waits, and then there is nothing for it to do.
+TEST(SweepScheduler, NoWorkerCapturesForATrialThatAnotherHas) {
   const SweepPlan plan = plan_of(2, 1, {});
   Scheduler scheduler(plan, {});
-  EXPECT_EQ(scheduler.next_group(), 0U);
-  EXPECT_EQ(scheduler.next_group(), 0U);
-  std::optional<std::size_t> third = 7;
-  std::thread device([&] { third = scheduler.next_group(); });
-  for (int i = 0; i < 2; ++i) {
-    scheduler.captured(0);
-    const auto next = scheduler.next_trial(0, [] {});
-    ASSERT_TRUE(next);
-    scheduler.finish(*next, {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0});
-  }
-  device.join();
+  const auto first = scheduler.next_trial(0), second = scheduler.next_trial(1);
+  ASSERT_TRUE(first && second);
+  std::optional<Scheduler::Stretch> third = *first;
+  std::thread worker([&] { third = scheduler.next_trial(2); });
+  scheduler.finish(*first, result_done());
+  scheduler.finish(*second, result_done());
+  worker.join();
   EXPECT_FALSE(third);
 }
 
@@ -241,13 +260,12 @@ TEST(SweepScheduler, AStoppedTrialWaitsAgainAndAFailedOneIsTriedAgainWithoutHalv
   const SweepPlan plan = plan_of(2, 1, {});
   Scheduler scheduler(plan, {});
   scheduler.replay_result(0, {.state = TrialState::kFailed});
-  const auto next = scheduler.next_trial(0, [] {});
+  const auto next = scheduler.next_trial(0);
   EXPECT_EQ(next->trial, 0U);
   scheduler.give_back(*next);
   EXPECT_THAT(states(scheduler), ElementsAre("waiting0", "waiting0"));
   scheduler.stop();
-  EXPECT_FALSE(scheduler.next_trial(0, [] {}));
-  EXPECT_FALSE(scheduler.next_group());
+  EXPECT_FALSE(scheduler.next_trial(0));
 }
 
 // --ask-tell: a device that has nothing to do waits for the next trial, until the end of input.
@@ -255,9 +273,7 @@ TEST(SweepScheduler, AnOpenSweepTakesTrialsUntilItIsClosed) {
   SweepPlan plan = plan_of(1, 1, {});
   plan.trials.reserve(3);
   Scheduler scheduler(plan, {.open = true});
-  EXPECT_EQ(scheduler.next_group(), 0U);
-  scheduler.captured(0);
-  const auto first = scheduler.next_trial(0, [] {});
+  const auto first = scheduler.next_trial(0);
   ASSERT_TRUE(first);
   scheduler.finish(*first, result_of(*first, 1));
 
@@ -280,8 +296,6 @@ TEST(SweepScheduler, AnOpenSweepTakesTrialsUntilItIsClosed) {
   EXPECT_FALSE(scheduler.cancel(0));
   EXPECT_FALSE(scheduler.take_waiting(0));
   EXPECT_FALSE(scheduler.next_trial(0, [&] { scheduler.close(); }));
-  scheduler.leave_group(0, true);
-  EXPECT_FALSE(scheduler.next_group());
   EXPECT_EQ(scheduler.status()[2].state, TrialState::kStopped);
 }
 

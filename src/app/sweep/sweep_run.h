@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/sweep/step_session.h"
 #include "app/sweep/trial_run.h"
 
 namespace muo {
@@ -41,17 +42,25 @@ class SweepRun {
   [[nodiscard]] std::string failure() const;
 
  private:
+  struct Session {
+    std::size_t group = 0;
+    std::unique_ptr<StepSession> step;
+  };
   struct Worker {
+    std::vector<Session> sessions;  // the one that trained last is the last
     std::unique_ptr<TrialRun> current;
     std::vector<std::unique_ptr<TrialRun>> ended;  // not to be freed before it is recorded
   };
-  bool serve(Worker& worker, int index, std::size_t group);
-  void take_next(Worker& worker, std::size_t group);
+  void train(int index, const Scheduler::Stretch& stretch);
+  StepSession& session_of(int index, std::size_t group);
+  void make_room(int index, const CaptureGroup& group);
+  void drop(int index, std::vector<Session>::iterator session);
+  void fail_group(std::size_t group, const std::string& why);
   void end_current(Worker& worker);
-  void fail_current(Worker& worker, std::size_t group, const std::string& why);
   void free_recorded(Worker& worker);
   void await_recorded(Worker& worker);
   void record(const Scheduler::Stretch& stretch, const TrialResult& result);
+  Worker& at(int index) { return workers_[static_cast<std::size_t>(index)]; }
 
   const SweepPlan& plan_;
   Scheduler& scheduler_;

@@ -1,4 +1,4 @@
-#include "app/sweep/trial_worker.h"
+#include "app/sweep/sweep_run.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,6 @@
 #include <exception>
 #include <thread>
 #include <utility>
-
-#include "app/train/captured_rank.h"
-#include "base/threads.h"
-#include "runtime/rank_progress.h"
 
 namespace muo {
 
@@ -23,67 +19,104 @@ SweepRun::SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& 
       workers_(static_cast<std::size_t>(plan.workers)) {}
 
 void SweepRun::work(int index) {
-  Worker& worker = workers_[static_cast<std::size_t>(index)];
-  while (const auto group = scheduler_.next_group())
-    scheduler_.leave_group(*group, serve(worker, index, *group));
+  Worker& worker = at(index);
+  for (;;) {
+    if (trials_.stop != 0) scheduler_.stop();
+    free_recorded(worker);
+    const auto stretch = scheduler_.next_trial(index, [&] { free_recorded(worker); });
+    if (!stretch) break;
+    train(index, *stretch);
+  }
+  await_recorded(worker);
+  worker.sessions.clear();
 }
 
-// Captures the group's step, then trains its trials, one after another. Whether it could capture.
-bool SweepRun::serve(Worker& worker, int index, std::size_t group_index) {
+void SweepRun::train(int index, const Scheduler::Stretch& stretch) {
+  Worker& worker = at(index);
+  const Trial& trial = plan_.trials[stretch.trial];
+  const auto failed = [&](const std::exception& error) {
+    record(stretch, {.state = TrialState::kFailed, .message = error.what()});
+  };
+  StepSession* session = nullptr;
+  try {
+    session = &session_of(index, trial.group);
+  } catch (const std::exception& error) {
+    failed(error);
+    return fail_group(trial.group, error.what());
+  }
+  try {
+    auto run = std::make_unique<TrialRun>(trials_, trial, plan_.groups[trial.group], stretch);
+    const std::lock_guard lock(mutex_);
+    worker.current = std::move(run);
+    if (std::ranges::find(ending_, stretch.trial) != ending_.end()) worker.current->end_early();
+  } catch (const std::exception& error) {
+    return failed(error);
+  }
+  try {
+    session->train(worker.current->run());
+    end_current(worker);
+  } catch (const std::exception& error) {
+    drop(index, worker.sessions.end() - 1);
+    failed(error);
+    const std::lock_guard lock(mutex_);
+    worker.current.reset();
+  }
+}
+
+// What the worker has captured for the group, or captures now. Throws what capturing throws.
+StepSession& SweepRun::session_of(int index, std::size_t group_index) {
+  Worker& worker = at(index);
+  std::vector<Session>& sessions = worker.sessions;
+  if (const auto kept = std::ranges::find(sessions, group_index, &Session::group);
+      kept != sessions.end()) {
+    std::rotate(kept, kept + 1, sessions.end());
+    return *sessions.back().step;
+  }
   const CaptureGroup& group = plan_.groups[group_index];
+  make_room(index, group);
   GroupOptions devices = group.config.group;
   devices.first_device = index / plan_.trials_per_device * devices.world / devices.ranks_per_device;
   devices.watch.stuck_after = stuck_after(group.config);
   devices.watch.before_exit = [&worker] {
     if (worker.current) worker.current->flush();
   };
-  std::atomic<bool> has_captured = false;
   try {
-    DeviceGroup ranks(devices);
-    ranks.run([&](RankContext& rank) {
-      CapturedRank captured(rank, group.config, group.params, group.plan, trials_.corpus,
-                            group.staging_bytes > 0);
-      captured.capture(trials_.corpus);
-      if (rank.rank == 0) {
-        ++captures_;
-        has_captured = true;
-        scheduler_.captured(group_index);
-      }
-      for (;;) {
-        rank.barrier.arrive([&] { take_next(worker, group_index); }, "the next trial");
-        if (!worker.current) return;
-        train_run(captured, worker.current->run());
-      }
-    });
-  } catch (const std::exception& error) {
-    fail_current(worker, group_index, error.what());
+    sessions.push_back(
+        {group_index, std::make_unique<StepSession>(group, devices, trials_.corpus)});
+  } catch (...) {
+    scheduler_.drop_group(index, group_index);
+    throw;
   }
-  await_recorded(worker);
-  return has_captured;
+  ++captures_;
+  return *sessions.back().step;
 }
 
-// Where the ranks meet: the last to come calls it.
-void SweepRun::take_next(Worker& worker, std::size_t group) {
-  if (worker.current) end_current(worker);
-  if (trials_.stop != 0) scheduler_.stop();
-  const auto alive = [&] {
-    RankProgress::alive();
-    free_recorded(worker);
-  };
-  alive();
-  while (const auto stretch = scheduler_.next_trial(group, alive)) {
-    try {
-      auto trial = std::make_unique<TrialRun>(trials_, plan_.trials[stretch->trial],
-                                              plan_.groups[group], *stretch);
-      const std::lock_guard lock(mutex_);
-      worker.current = std::move(trial);
-      if (std::ranges::find(ending_, stretch->trial) != ending_.end()) worker.current->end_early();
-      return;
-    } catch (const std::exception& error) {
-      record(*stretch, {.state = TrialState::kFailed, .message = error.what()});
+// Drops what has not trained for longest, until the group fits beside what is kept.
+void SweepRun::make_room(int index, const CaptureGroup& group) {
+  std::vector<Session>& sessions = at(index).sessions;
+  const auto fits = [&] {
+    WorkerMemory sum = group.memory_kept;
+    for (const Session& session : sessions) {
+      sum.device += plan_.groups[session.group].memory_kept.device;
+      sum.host += plan_.groups[session.group].memory_kept.host;
     }
+    return sum.device <= plan_.worker_memory.device && sum.host <= plan_.worker_memory.host;
+  };
+  while (!sessions.empty() && !fits()) {
+    await_recorded(at(index));
+    drop(index, sessions.begin());
   }
-  await_recorded(worker);
+}
+
+void SweepRun::drop(int index, std::vector<Session>::iterator session) {
+  scheduler_.drop_group(index, session->group);
+  at(index).sessions.erase(session);
+}
+
+// Its step cannot be captured.
+void SweepRun::fail_group(std::size_t group, const std::string& why) {
+  while (const auto stretch = scheduler_.take_waiting(group))
+    record(*stretch, {.state = TrialState::kFailed, .message = why});
 }
 
 void SweepRun::end_current(Worker& worker) {
@@ -91,19 +124,6 @@ void SweepRun::end_current(Worker& worker) {
   const std::lock_guard lock(mutex_);
   unrecorded_.push_back(worker.current.get());
   worker.ended.push_back(std::move(worker.current));
-}
-
-// The devices have failed, with the current trial or before there was one.
-void SweepRun::fail_current(Worker& worker, std::size_t group, const std::string& why) {
-  const TrialResult failed{.state = TrialState::kFailed, .message = why};
-  if (worker.current) {
-    record(worker.current->stretch(), failed);
-    const std::lock_guard lock(mutex_);
-    worker.current.reset();
-    return;
-  }
-  while (const auto stretch = scheduler_.take_waiting(group))
-    record(*stretch, failed);
 }
 
 void SweepRun::free_recorded(Worker& worker) {
@@ -120,7 +140,6 @@ void SweepRun::await_recorded(Worker& worker) {
   for (;;) {
     free_recorded(worker);
     if (worker.ended.empty()) return;
-    RankProgress::alive();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }

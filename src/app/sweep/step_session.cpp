@@ -1,0 +1,84 @@
+#include "app/sweep/step_session.h"
+
+#include <chrono>
+
+#include "app/train/captured_rank.h"
+#include "base/check.h"
+#include "runtime/rank_progress.h"
+
+namespace muo {
+
+StepSession::StepSession(const CaptureGroup& group, const GroupOptions& devices,
+                         const Corpus& corpus)
+    : group_(group), thread_([this, devices, &corpus] { serve(devices, corpus); }) {
+  try {
+    await_ranks();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
+}
+
+StepSession::~StepSession() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::kIdle) state_ = State::kEnding;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void StepSession::train(TrainingRun& run) {
+  {
+    const std::lock_guard lock(mutex_);
+    MUO_CHECK(state_ == State::kIdle, "a session that has ended trains no run");
+    state_ = State::kTraining;
+    run_ = &run;
+  }
+  changed_.notify_all();
+  await_ranks();
+}
+
+// Until they wait for the next run.
+void StepSession::await_ranks() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return state_ == State::kIdle || state_ == State::kEnded; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void StepSession::serve(const GroupOptions& devices, const Corpus& corpus) {
+  std::exception_ptr failure;
+  try {
+    DeviceGroup ranks(devices);
+    ranks.run([&](RankContext& rank) {
+      CapturedRank captured(rank, group_.config, group_.params, group_.plan, corpus,
+                            group_.staging_bytes > 0);
+      captured.capture(corpus);
+      for (;;) {
+        rank.barrier.arrive([this] { await_next(); }, "the next trial");
+        if (run_ == nullptr) return;
+        train_run(captured, *run_);
+      }
+    });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  failure_ = failure;
+  state_ = State::kEnded;
+  changed_.notify_all();
+}
+
+// Where the ranks meet: the last to come calls it, and sends the heartbeats of all.
+void StepSession::await_next() {
+  constexpr auto kBetweenHeartbeats = std::chrono::milliseconds(50);
+  std::unique_lock lock(mutex_);
+  run_ = nullptr;
+  state_ = State::kIdle;
+  changed_.notify_all();
+  while (!changed_.wait_for(lock, kBetweenHeartbeats, [this] { return state_ != State::kIdle; }))
+    RankProgress::alive();
+  RankProgress::alive();
+}
+
+}  // namespace muo
