@@ -116,18 +116,22 @@ TEST_F(Sweep, TwoDevicesPerTrialAreTwoRanks) {
   EXPECT_EQ(tensors(trial("sweep", 1), 4), tensors("same", 4));
 }
 
-// The plug-in's other half is executed as well: see tests/stand_ins.
-TEST_F(Sweep, ADeviceReplaysTheGraphOfTheTrialBefore) {
+// The plug-in's other half is executed as well: see tests/stand_ins. The graphs of both groups
+// stay.
+TEST_F(Sweep, ADeviceReplaysTheGraphsOfTheTrialsBefore) {
   const std::string simt = "MUO_CUDA_PLUGIN=muograph_simt";
   const std::string more =
       "--num-iterations 3 --total-batch-size 128 --backend cuda --devices 1 --dtype fp32 ";
-  const Outcome outcome = run_program(sweep("sweep", more + "--matrix-lr 0.1,0.3"), simt);
+  const Outcome outcome = run_program(
+      sweep("sweep", more + "--matrix-lr 0.1,0.3 --graph-branches 1,3 --halving 2 --min-steps 2"),
+      simt);
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
-  EXPECT_THAT(outcome.out, HasSubstr("captures: 1;"));
+  EXPECT_THAT(outcome.out, HasSubstr("captures: 2;"));
   const Outcome alone =
       run_program(options("same", more + "--matrix-lr 0.3 --eval-every -1"), simt);
   ASSERT_EQ(alone.code, 0) << alone.err;
-  EXPECT_EQ(tensors(trial("sweep", 1), 3), tensors("same", 3));
+  for (const int number : {2, 3})
+    EXPECT_EQ(tensors(trial("sweep", number), 3), tensors("same", 3));
 }
 
 TEST_F(Sweep, KilledAndResumedItComesToTheSameTable) {
