@@ -134,6 +134,18 @@ TEST_F(Sweep, ADeviceReplaysTheGraphsOfTheTrialsBefore) {
     EXPECT_EQ(tensors(trial("sweep", number), 3), tensors("same", 3));
 }
 
+// What a trial comes to does not depend on who trains it.
+TEST_F(Sweep, TwoDevicesComeToTheTableOfOne) {
+  const std::string more =
+      "--matrix-lr 0.05..0.4/8 --num-iterations 32 --halving 2 --min-steps 1 --devices ";
+  for (const std::string devices : {"1", "2"}) {
+    const Outcome outcome = run_program(sweep(devices, more + devices));
+    ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  }
+  EXPECT_THAT(rows("1"), SizeIs(9));
+  EXPECT_EQ(rows("2"), rows("1"));
+}
+
 TEST_F(Sweep, KilledAndResumedItComesToTheSameTable) {
   for (const std::string mode : {"off", "on"}) {
     const std::string more =

@@ -57,9 +57,11 @@ void SweepRun::train(int index, const Scheduler::Stretch& stretch) {
     end_current(worker);
   } catch (const std::exception& error) {
     drop(index, worker.sessions.end() - 1);
+    {
+      const std::lock_guard lock(mutex_);
+      worker.current.reset();
+    }
     failed(error);
-    const std::lock_guard lock(mutex_);
-    worker.current.reset();
   }
 }
 
@@ -152,10 +154,13 @@ void SweepRun::record_results() {
   }
   for (TrialRun* trial : trials) {
     if (trial->is_saving()) continue;
-    if (trial->was_stopped())
+    const bool stopped = trial->was_stopped();
+    const TrialResult result = stopped ? TrialResult{} : trial->result();
+    trial->unlock();  // another worker may take the trial at once
+    if (stopped)
       scheduler_.give_back(trial->stretch());
     else
-      record(trial->stretch(), trial->result());
+      record(trial->stretch(), result);
     const std::lock_guard lock(mutex_);
     std::erase(unrecorded_, trial);
   }

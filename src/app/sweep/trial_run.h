@@ -50,6 +50,8 @@ class TrialRun {
   [[nodiscard]] bool is_saving() const { return saver_->is_saving(); }
   // Once it is not: what came out.
   [[nodiscard]] TrialResult result();
+  // After that: another TrialRun may open the directory from now on.
+  void unlock() { lock_ = {}; }
 
  private:
   [[nodiscard]] TrialResult outcome();
