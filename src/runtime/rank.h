@@ -32,12 +32,12 @@ class Rank {
   [[nodiscard]] RankContext& context() { return *context_; }
   // Waits until its device does nothing any more, whatever became of the work.
   void finish() noexcept {
-    try {
-      device_->bind_thread();
-      for (Stream* stream : {&context_->compute, &context_->comm, &context_->update})
+    for (Stream* stream : {&context_->compute, &context_->comm, &context_->update})
+      try {
+        device_->bind_thread();
         stream->synchronize();
-    } catch (const std::exception&) {  // the run has failed, and said why
-    }
+      } catch (const std::exception&) {  // the run has failed, and said why
+      }
   }
 
  private:

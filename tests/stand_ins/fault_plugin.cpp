@@ -68,6 +68,7 @@ class Trap {
     if (lost_) fail_as_cuda(name);
     if (strikes(name, here())) strike(name);
   }
+  [[nodiscard]] bool is_lost() const { return lost_; }
   // What the stream's GPU comes to from now on is of the step and the phase that its thread is in.
   void mark(Stream& stream) {
     stand_in::enqueue(stream.native(), "a mark", {}, [this, now = here()] {
@@ -150,6 +151,7 @@ class FaultyStream final : public Stream {
   void record(Event& event) override { stream_->record(inner(event)); }
   void wait(Event& event) override { stream_->wait(inner(event)); }
   void synchronize() override {
+    if (trap_.is_lost()) stream_->synchronize();  // nothing runs on a GPU that is lost
     trap_.call("synchronize");
     stream_->synchronize();
   }

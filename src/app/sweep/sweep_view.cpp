@@ -113,12 +113,16 @@ std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, 
 
 void SweepView::show(const std::vector<TrialStatus>& status,
                      const std::vector<SweepRun::Running>& running, std::int64_t steps_left) {
+  if (shown_step_.empty())  // what an earlier process has trained took none of this one's time
+    for (const TrialStatus& before : status)
+      shown_step_.push_back(before.last.step);
   shown_.resize(status.size(), TrialState::kWaiting);
   shown_step_.resize(status.size(), 0);
-  std::size_t ended = 0;
+  std::size_t ended = 0, paused = 0;
   for (std::size_t i = 0; i < status.size(); ++i) {
     const TrialStatus& now = status[i];
     if (has_ended(now.state)) ++ended;
+    if (now.state == TrialState::kPaused) ++paused;
     if (now.last.step != shown_step_[i])
       trained_ += std::max<std::int64_t>(0, now.last.step - shown_step_[i]);
     shown_step_[i] = now.last.step;
@@ -143,9 +147,12 @@ void SweepView::show(const std::vector<TrialStatus>& status,
   const auto done = static_cast<double>(trained_ + under_way);
   const std::string left =
       done == 0 ? "?" : duration_text(static_cast<double>(steps_left - under_way) * seconds / done);
-  std::string text = fmt::format("{} of {} trials have ended, {} train, ETA {}", ended,
-                                 status.size(), running.size(), left);
-  if (best_ && !terminal_.is_live()) text += fmt::format(", best {:.4f}", *best_);
+  std::string text = fmt::format(
+      "{} of {} trials have ended, {}{} train, ETA {}", ended, status.size(),
+      paused > 0 ? fmt::format("{} wait at a rung, ", paused) : "", running.size(), left);
+  if (!terminal_.is_live())
+    if (const std::vector<PointScore> best = best_points(plan_, status); !best.empty())
+      text += fmt::format(", best {:.4f} at step {}", best[0].mean, best[0].step);
   if (terminal_.is_live())
     text = fmt::format("{}{}{}{}", best_table(plan_, status), fmt::join(lines, "\n"),
                        lines.empty() ? "" : "\n", text);
