@@ -1,4 +1,4 @@
-#include "app/report/run_history.h"
+#include "app/report/run_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
