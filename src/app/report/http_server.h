@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ struct HttpAnswer {
 struct HttpOptions {
   int port = 0;              // 0: any that is free
   HttpHeaders headers = {};  // of every answer, refusals of malformed requests too
+  std::chrono::milliseconds to_ask{
+      5000};  // until a request is there, from when its client connects
   // Called by several threads at once, with the server's port. What it throws is answered with 500.
   std::function<HttpAnswer(const HttpRequest& request, int port)> answer = {};
 };

@@ -38,12 +38,13 @@ using Clock = std::chrono::steady_clock;
 // A browser opens up to six connections, some of which it may leave idle.
 constexpr std::size_t kThreads = 16, kMostWaiting = 64;
 constexpr std::size_t kMostRequestBytes = std::size_t{16} << 10;
-constexpr seconds kToAsk{5}, kToTakeTheAnswer{30}, kToHangUp{1};
+constexpr seconds kToTakeTheAnswer{30}, kToHangUp{1};
 
 // One connection. Its times are from its beginning, whatever trickles in.
 class Connection final : public httplib::Stream {
  public:
-  Connection(int socket, int stop) : socket_(socket), stop_(stop) {}
+  Connection(int socket, int stop, Clock::duration to_ask)
+      : socket_(socket), stop_(stop), deadline_(Clock::now() + to_ask) {}
 
   [[nodiscard]] bool is_readable() const override { return true; }
   [[nodiscard]] bool is_writable() const override { return wait_for(POLLOUT); }
@@ -108,7 +109,7 @@ class Connection final : public httplib::Stream {
   }
 
   int socket_, stop_;
-  Clock::time_point deadline_ = Clock::now() + kToAsk;
+  Clock::time_point deadline_;
   bool answering_ = false;
   std::array<char, 4096> buffer_ = {};
   std::size_t next_ = 0, end_ = 0, received_ = 0;
@@ -180,12 +181,15 @@ class Workers final : public httplib::TaskQueue {
 
 class LimitedServer final : public httplib::Server {
  public:
-  explicit LimitedServer(int stop) : stop_(stop) {}
+  LimitedServer(int stop, Clock::duration to_ask) : stop_(stop), to_ask_(to_ask) {}
+
+  // The library lets five connections wait to be accepted: a sixth is lost for a second.
+  void let_many_connect() const { ::listen(svr_sock_, SOMAXCONN); }
 
  private:
   bool process_and_close_socket(int socket) override {
     if (!refuses) {
-      Connection connection(socket, stop_);
+      Connection connection(socket, stop_, to_ask_);
       answer_one(*this, connection);
       connection.hang_up();
     }
@@ -210,6 +214,7 @@ class LimitedServer final : public httplib::Server {
   }
 
   int stop_;
+  Clock::duration to_ask_;
 };
 
 class Plugin final : public HttpServer {
@@ -254,6 +259,7 @@ class Plugin final : public HttpServer {
     else if (!server_.bind_to_port("127.0.0.1", port_))
       port_ = -1;
     if (port_ <= 0) return errno != 0 ? errno : EADDRNOTAVAIL;
+    server_.let_many_connect();
     thread_ = std::thread([this] {
       server_.listen_after_bind();
       ended_ = true;
@@ -292,7 +298,7 @@ class Plugin final : public HttpServer {
 
   HttpOptions options_;
   int stop_ = ::eventfd(0, EFD_CLOEXEC);
-  LimitedServer server_{stop_};
+  LimitedServer server_{stop_, options_.to_ask};
   int port_ = -1;
   std::atomic<bool> ended_ = false;
   std::thread thread_;
