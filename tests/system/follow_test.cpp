@@ -126,7 +126,9 @@ TEST_F(Follow, RefusesRequestsThatAreNotForIt) {
 TEST_F(Follow, EndsAtOnceAtASignal) {
   train("a", 0, 1);
   test::RunningProgram program(command({path("a"), "--port", "0"}));
-  const test::HttpConnection waits(port_of(program));
+  const int port = port_of(program);
+  const test::HttpConnection waits(port);
+  EXPECT_EQ(status_of(http(port, "GET", "/")), 200) << "so the other one is being heard";
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(program.end_by(SIGINT), 130);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));

@@ -88,18 +88,20 @@ TEST_F(Followed, MayNotHaveBegunOrMayHaveGone) {
   EXPECT_THAT(ask(runs, 0, &all), ElementsAre());
   EXPECT_EQ(all["waiting"], 2);
   train("a", 0, 2);
+  EXPECT_THAT(ask(runs, 0, &all), ElementsAre("a:2"));
+  EXPECT_EQ(all["waiting"], 1);
   train("sweep/trials/a", 0, 1);
   test::write_file(path("sweep/sweep.jsonl"), "");
-  // Two of the same name get longer ones.
-  EXPECT_THAT(ask(runs, 0, &all),
+  // Two of the same name get longer ones, the one that was there before too.
+  EXPECT_THAT(ask(runs, 1, &all),
               ElementsAre(path("a").string() + ":2", path("sweep/trials/a").string() + ":1"));
   EXPECT_EQ(all["waiting"], 0);
   fs::remove_all(path("a"));
-  ask(runs, 1, &all);
+  ask(runs, 2, &all);
   ASSERT_EQ(all["runs"].size(), 1U);
   EXPECT_EQ(all["runs"][0][1]["steps"], 2);
   EXPECT_THAT(all["runs"][0][1]["notes"][0], HasSubstr("the directory is gone"));
-  EXPECT_THAT(ask(runs, 2), ElementsAre());
+  EXPECT_THAT(ask(runs, 3), ElementsAre());
 }
 
 TEST_F(Followed, AreLookedAtOnceInAWhile) {
