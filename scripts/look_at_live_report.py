@@ -6,6 +6,7 @@ selection, filter, order, focus, scrolling), asks while it is hidden, or says no
 import json
 import math
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,18 +122,63 @@ def stops_when_hidden(browser):
     return [f"it asked {count} times in 5 s in which nobody saw it"] if count > 2 else []
 
 
+class Server:
+    """The program, following runs, and a browser that has its page open."""
+
+    def __init__(self, program, directories, size, dark):
+        self.browser = Browser(size, dark)
+        self.process = subprocess.Popen([program, "report", "--follow", "--port", "0", *map(str, directories)],
+                                        stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        self.browser.ask("POST", "/url", {"url": self.process.stdout.readline().split()[0]})
+        return self.browser
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.wait()
+        self.browser.close()
+
+
+def look_at_a_sweep(program, folder):
+    """Whose trials begin while the page is open, and end as trials may."""
+    with tempfile.TemporaryDirectory() as place:
+        sweep = pathlib.Path(place) / "sweep"
+        sweep.mkdir()
+        with Server(program, [sweep], WINDOWS["wide"], False) as browser:
+            browser.wait_for("the empty page", "return document.getElementById('summary').textContent === 'No run has begun yet'")
+            (sweep / "trials").mkdir()
+            (sweep / "sweep.jsonl").touch()
+            trials = []
+            for i in range(6):
+                trials.append(Run(sweep / "trials" / f"{i:04}", i / 4))
+                trials[-1].grow(60)
+                count = "return document.querySelectorAll('#runs-table tbody tr').length"
+                browser.wait_for(f"trial {i}", f"return ({count.removeprefix('return ')}) === {i + 1}")
+            sections = ("return [...document.querySelectorAll('nav a'), ...document.querySelectorAll('main section')]"
+                        ".map((node) => node.id || node.hash.slice(1)).join()")
+            order = browser.run(sections).split(",")
+            half = len(order) // 2  # links, then sections
+            wrong = [f"sections are {order}"] if order[:half] != order[half:] or order[1] != "options" else []
+            shutil.rmtree(trials[0].metrics.parent)
+            lines = trials[1].metrics.read_text().splitlines(keepends=True)
+            trials[1].metrics.write_text("".join(lines[:20]))
+            said = "return document.getElementById('notes').textContent"
+            for text in ("0000: the directory is gone", "0001: metrics.jsonl was cut back or replaced"):
+                browser.wait_for(text, f"return ({said.removeprefix('return ')}).includes('{text}')")
+            browser.picture(folder / "live-sweep.png")
+            print(f"sweep: {folder / 'live-sweep.png'}")
+            return [f"sweep: {text}" for text in wrong + browser.errors()]
+
+
 def look(program, folder, name, size, dark):
     wide = size[0] > 500
-    browser = Browser(size, dark)
     with tempfile.TemporaryDirectory() as place:
         runs = [Run(pathlib.Path(place) / f"run{i}", i / 4) for i in range(3)]
         for run in runs:
             run.grow(120)
-        server = subprocess.Popen([program, "report", "--follow", "--port", "0", *(str(run.metrics.parent) for run in runs)],
-                                  stdout=subprocess.PIPE, text=True)
-        try:
-            url = server.stdout.readline().split()[0]
-            browser.ask("POST", "/url", {"url": url})
+        server = Server(program, [run.metrics.parent for run in runs], size, dark)
+        with server as browser:
             browser.wait_for("the first chart", "return document.querySelector('#losses .plot svg') !== null")
             wrong = follows(browser, runs) + keeps(browser, runs, wide)
             browser.picture(folder / f"live-{name}.png")
@@ -140,14 +186,11 @@ def look(program, folder, name, size, dark):
             wrong += stops_when_hidden(browser) + browser.errors()
             if not browser.run("return document.getElementById('live').textContent").startswith("live, "):
                 wrong.append("it does not say that it is live")
-            server.send_signal(signal.SIGTERM)
-            server.wait()
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait()
             browser.wait_for("the end", "return document.getElementById('live').textContent === 'no connection'")
             print(f"{name}: {folder / f'live-{name}.png'}")
             return [f"{name}: {text}" for text in wrong]
-        finally:
-            server.kill()
-            browser.close()
 
 
 def main():
@@ -159,6 +202,7 @@ def main():
     install()
     wrong = [problem for window, size in WINDOWS.items() for dark in (False, True)
              for problem in look(program, folder, f"{window}-{'dark' if dark else 'light'}", size, dark)]
+    wrong += look_at_a_sweep(program, folder)
     print("\n".join(wrong) or "nothing is wrong with it")
     return bool(wrong)
 
