@@ -215,9 +215,9 @@ void RunReader::write_notes() {
         "metrics.jsonl was cut back or replaced, as a resumed run does: read again from its start");
   std::error_code error;
   if (config_.gone || facts_.gone || metrics_.gone)
-    notes.push_back(fs::exists(history_.directory, error)
-                        ? "files of this run are gone: what they last held is shown"
-                        : "the directory is gone: what it last held is shown");
+    notes.emplace_back(fs::exists(history_.directory, error)
+                           ? "files of this run are gone: what they last held is shown"
+                           : "the directory is gone: what it last held is shown");
 }
 
 RunHistory read_run(const fs::path& directory) {

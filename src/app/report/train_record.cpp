@@ -97,15 +97,15 @@ bool take_value(Scanner& line, std::string_view key, TrainRecord& record) {
 
 }  // namespace
 
-std::optional<TrainRecord> parse_train_record(std::string_view text) {
-  Scanner line(text);
-  if (!line.skip(R"({"kind":"train")")) return std::nullopt;
+std::optional<TrainRecord> parse_train_record(std::string_view line) {
+  Scanner rest(line);
+  if (!rest.skip(R"({"kind":"train")")) return std::nullopt;
   TrainRecord record;
-  while (line.skip(",")) {
-    const auto key = line.text();
-    if (!key || !line.skip(":") || !take_value(line, *key, record)) return std::nullopt;
+  while (rest.skip(",")) {
+    const auto key = rest.text();
+    if (!key || !rest.skip(":") || !take_value(rest, *key, record)) return std::nullopt;
   }
-  const bool ends = line.skip("}") && line.at_end();
+  const bool ends = rest.skip("}") && rest.at_end();
   const bool steps = record.step >= 0 && static_cast<double>(record.step) <= kMostSteps;
   return ends && steps ? std::optional(std::move(record)) : std::nullopt;
 }

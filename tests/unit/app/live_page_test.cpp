@@ -56,7 +56,7 @@ TEST_F(LivePages, AreForPagesOfThisServerOnly) {
 TEST_F(LivePages, SaysWhatBrowsersMayDoWithThem) {
   std::string all;
   for (const auto& [name, value] : page_.headers())
-    all += name + ": " + value + "\n";
+    all.append(name).append(": ").append(value).append("\n");
   EXPECT_THAT(all, Not(HasSubstr("Access-Control")));
   EXPECT_THAT(all, Not(HasSubstr("script-src 'unsafe-inline'")));
   for (const char* part :
