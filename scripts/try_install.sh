@@ -28,6 +28,9 @@ train() {
   (cd "$run" && quietly "$1" train --data /usr/include/*.h --config quick.toml --num-iterations 5 --out out)
   grep -q '^trained 5 steps' "$log" || fail "$1 did not say that it trained 5 steps"
   (cd "$run" && quietly "$1" report out)
+  # Says its address, then ends at the signal of timeout.
+  (cd "$run" && timeout 3 "$1" report --follow out --port 0 >"$log" 2>&1) || true
+  grep -q '^http://127' "$log" || fail "$1 report --follow: $(cat "$log")"
 }
 
 begin=$SECONDS

@@ -146,8 +146,14 @@ Command parse_report(const CommandRow& command, Arguments arguments) {
   ReportOptions options;
   Parser parser(command, option_table(options));
   parser.add_flag("--text", options.text, "small curves here in the terminal, and no page");
+  parser.add_flag("--follow", options.follow,
+                  "serve the page on this machine, where it follows runs that grow");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
+  if (options.follow && (options.text || parser.is_given("out")))
+    throw InputError("report: --follow writes nothing: leave out --text and --out");
+  if (!options.follow && parser.is_given("port"))
+    throw InputError("report: --port is of --follow: give that too");
   return options;
 }
 

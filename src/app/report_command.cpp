@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -14,8 +17,11 @@
 #include "app/checkpoint/durable_files.h"
 #include "app/checkpoint/text_file.h"
 #include "app/cli.h"
+#include "app/report/followed_runs.h"
 #include "app/report/html_report.h"
-#include "app/report/run_history.h"
+#include "app/report/http_server.h"
+#include "app/report/live_page.h"
+#include "app/report/run_reader.h"
 #include "app/report/text_report.h"
 #include "app/sweep/find_sweep.h"
 #include "base/check.h"
@@ -26,6 +32,9 @@ namespace muo {
 namespace {
 
 namespace fs = std::filesystem;
+
+// However many pages ask: files are looked at once in this time.
+constexpr std::chrono::milliseconds kPause{500};
 
 void note(const std::string& text) { fmt::print(stderr, "muograph: note: {}\n", printable(text)); }
 
@@ -103,9 +112,37 @@ void print_text(const std::vector<fs::path>& directories) {
   }
 }
 
+// Serves the page until SIGINT or SIGTERM, whose number it returns.
+int follow(const ReportOptions& options) {
+  FollowedRuns runs(different(options.runs), kPause);
+  const FileBytes plotly(options.plotly.empty() ? find_plotly() : fs::path(options.plotly));
+  LivePage page(runs, plotly.text());
+  // Before there are other threads, which inherit it.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const auto server = serve_http(
+      {.port = static_cast<int>(options.port),
+       .headers = page.headers(),
+       .answer = [&](const HttpRequest& request, int port) { return page.answer(request, port); }});
+  fmt::print("http://127.0.0.1:{}/ shows the runs as they grow; Ctrl-C ends it\n", server->port());
+  static_cast<void>(std::fflush(stdout));
+  constexpr timespec kLook = {.tv_sec = 1, .tv_nsec = 0};
+  int signal = -1;
+  while (signal < 0) {
+    signal = sigtimedwait(&ends, nullptr, &kLook);
+    if (signal < 0 && !server->is_serving()) throw Error("report --follow: the server has ended");
+  }
+  runs.stop();
+  return signal;
+}
+
 }  // namespace
 
 int run_command(const ReportOptions& options) {
+  if (options.follow) return 128 + follow(options);
   if (options.text) {
     print_text(different(runs_of(options.runs)));
     return 0;

@@ -23,20 +23,14 @@ std::filesystem::path folder_of_plugins() {
 }
 
 LoadedPlugin open_plugin(const std::string& file) {
-  const std::filesystem::path path = folder_of_plugins() / file;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    return {.plugin = nullptr, .missing = concat("this build has no ", file)};
-  // Never unloaded: the kernels that it registered are called until the process ends.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr)
-    // NOLINTNEXTLINE(concurrency-mt-unsafe)
-    return {.plugin = nullptr, .missing = concat(file, " does not load: ", dlerror())};
+  LoadedPlugin loaded;
+  void* library = open_beside_core(file, loaded.missing);
+  if (library == nullptr) return loaded;
   using Entry = const BackendPlugin* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "muograph_backend_plugin"));
   if (entry == nullptr || entry()->version != kPluginVersion)
     return {.plugin = nullptr,
-            .missing = concat(path.string(),
+            .missing = concat((folder_of_plugins() / file).string(),
                               " belongs to another version of muograph: build all "
                               "of it anew")};
   return {.plugin = entry()};
@@ -54,6 +48,20 @@ void set_environment_for_cuda() {
 // NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
+
+void* open_beside_core(const std::string& file, std::string& missing) {
+  const std::filesystem::path path = folder_of_plugins() / file;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    missing = concat("this build has no ", file);
+    return nullptr;
+  }
+  // Never unloaded: what it registered or started may be called until the process ends.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr)
+    missing = concat(file, " does not load: ", dlerror());  // NOLINT(concurrency-mt-unsafe)
+  return library;
+}
 
 LoadedPlugin load_plugin(std::string_view name) {
   static std::mutex mutex;

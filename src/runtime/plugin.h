@@ -50,8 +50,11 @@ struct LoadedPlugin {
   std::string missing = {};
 };
 
-// Loads lib<name>.so from the folder of the core library; it stays loaded. Later calls return what
-// the first one found.
+// Loads a library from the folder of the core library, where plug-ins lie. It stays loaded. Null:
+// `missing` says in one line why.
+void* open_beside_core(const std::string& file, std::string& missing);
+
+// Loads lib<name>.so, as above. Later calls return what the first one found.
 LoadedPlugin load_plugin(std::string_view name);
 // The CUDA backend: the plug-in is there and finds a device. Tests put another plug-in into its
 // place: MUO_CUDA_PLUGIN=muograph_simt.

@@ -48,6 +48,8 @@ TEST(Completion, OfOptionsIsTheCommandsOwn) {
               ElementsAre("--max-seq-len", "--max-grad-norm", "--max-skipped"));
   EXPECT_THAT(completions({"bench", "step", "--ste"}), ElementsAre("--steps"));
   EXPECT_THAT(completions({"doctor", "--"}), ElementsAre("--gpu", "--help"));
+  EXPECT_THAT(completions({"report", "runs/a", "--fo"}), ElementsAre("--follow"));
+  EXPECT_THAT(completions({"report", "--follow", "--po"}), ElementsAre("--port"));
   EXPECT_THAT(completions({"train", "--data", "x", "--data-"}), ElementsAre("--data-max-bytes"));
   EXPECT_THAT(completions({"train", "--softcap", "--dep"}), ElementsAre("--depth"));
 }

@@ -143,6 +143,8 @@ std::vector<OptionRow> option_table(ReportOptions& o) {
       std::move(out),
       kFiles("plotly", kOther, "FILE", "plotly.js, minified; auto: as scripts/setup.sh fetched it",
              &o.plotly),
+      OptionGroup{"Live"}("port", kOther, "N", "of --follow; 0: any that is free", &o.port,
+                          {0, 65535}),
   };
 }
 

@@ -209,8 +209,10 @@ inline constexpr std::string_view kAllStrategies = "all";
 struct ReportOptions {
   std::vector<std::filesystem::path> runs = {};  // run directories
   std::string out = "report.html";
-  std::string plotly = {};  // plotly.js, minified; empty: the one that was installed or fetched
-  bool text = false;        // small curves on the terminal instead of a page
+  std::string plotly = {};   // plotly.js, minified; empty: the one that was installed or fetched
+  bool text = false;         // small curves on the terminal instead of a page
+  bool follow = false;       // serve the page while runs grow
+  std::int64_t port = 6007;  // of 127.0.0.1; 0: any that is free
 };
 
 struct DoctorOptions {

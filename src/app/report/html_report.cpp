@@ -150,6 +150,32 @@ Json facts_json(const std::string& text) {
   return facts;
 }
 
+std::string filled_page(std::string_view policy, std::string_view nonce, std::string_view plotly,
+                        std::string_view runs) {
+  // Either would change where the script element ends.
+  for (const std::string_view text : {"</script", "<!--"})
+    if (plotly.find(text) != std::string_view::npos)
+      throw InputError(
+          fmt::format("plotly.js holds {}: give the minified file of its package", text));
+  // In the order in which the page has them.
+  const std::array<std::pair<std::string_view, std::string_view>, 5> values = {
+      {{"@POLICY@", policy},
+       {"@NONCE@", nonce},
+       {"@PLOTLY@", plotly},
+       {"@RUNS@", runs},
+       {"@NONCE@", nonce}}};
+  std::string page;
+  std::string_view rest = kReportPage;
+  for (const auto& [name, value] : values) {
+    const std::size_t at = rest.find(name);
+    MUO_CHECK(at != std::string_view::npos, name);
+    page += rest.substr(0, at);
+    page += value;
+    rest.remove_prefix(at + name.size());
+  }
+  return page += rest;
+}
+
 }  // namespace
 
 std::size_t points_per_curve(std::size_t runs) {
@@ -210,27 +236,22 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
 }
 
 std::string report_page(std::span<const std::string> runs, std::string_view plotly) {
-  // Either would change where the script element ends.
-  for (const std::string_view text : {"</script", "<!--"})
-    if (plotly.find(text) != std::string_view::npos)
-      throw InputError(
-          fmt::format("plotly.js holds {}: give the minified file of its package", text));
-  constexpr std::string_view kPlotly = "@PLOTLY@", kRuns = "@RUNS@";
-  const std::size_t script = kReportPage.find(kPlotly), data = kReportPage.find(kRuns);
-  MUO_CHECK(script < data && data != std::string_view::npos, script, data);
-  std::string page(kReportPage.substr(0, script));
-  page += plotly;
-  page += kReportPage.substr(script + kPlotly.size(), data - script - kPlotly.size());
-  page += '[';
+  std::string data = "[";
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    page += i == 0 ? "\n" : ",\n";
+    data += i == 0 ? "\n" : ",\n";
     // In JSON a < is in strings only.
     for (const char c : runs[i])
-      c == '<' ? page += "\\u003c" : page += c;
+      c == '<' ? data += "\\u003c" : data += c;
   }
-  page += ']';
-  page += kReportPage.substr(data + kRuns.size());
-  return page;
+  data += ']';
+  return filled_page(
+      "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+      "img-src data: blob:",
+      "", plotly, data);
+}
+
+std::string live_page(std::string_view plotly, std::string_view policy, std::string_view nonce) {
+  return filled_page(policy, fmt::format(" nonce=\"{}\"", nonce), plotly, "null");
 }
 
 fs::path find_plotly() {

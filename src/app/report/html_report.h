@@ -26,6 +26,10 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
 // loaded from elsewhere. Throws InputError if `plotly` would end the page's script element.
 std::string report_page(std::span<const std::string> runs, std::string_view plotly);
 
+// The same page without runs, for a server: its script asks for them (report/page/live.js). Its
+// Content-Security-Policy is `policy`, and its scripts bear `nonce`. Throws as report_page().
+std::string live_page(std::string_view plotly, std::string_view policy, std::string_view nonce);
+
 // plotly.min.js where it was installed (share/muograph beside the program's folder) or fetched for
 // the clone that the program was built in. Throws InputError that says how to get it.
 std::filesystem::path find_plotly();

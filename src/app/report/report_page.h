@@ -4,7 +4,8 @@
 
 namespace muo {
 
-// report/page as one file, by page.cmake, with @PLOTLY@ and @RUNS@ where those go.
+// report/page as one file, by page.cmake, with @POLICY@, @NONCE@, @PLOTLY@ and @RUNS@ where those
+// go.
 extern const std::string_view kReportPage;
 
 }  // namespace muo

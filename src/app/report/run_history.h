@@ -65,10 +65,8 @@ struct RunHistory {
   }
 };
 
-// Throws InputError if the directory holds neither config.toml nor metrics.jsonl. Lines of
-// metrics.jsonl that are no records, as a crash leaves one at the end, are left out and noted. Of
-// records of the same step the last one counts, and those between are from an attempt that a
-// resumed run repeated.
-RunHistory read_run(const std::filesystem::path& directory);
+// Adds a line of metrics.jsonl, without its end. False: it is no record. Of records of the same
+// step the last one counts, and those between are from an attempt that a resumed run repeated.
+bool add_record(std::string_view line, RunHistory& history);
 
 }  // namespace muo

@@ -161,6 +161,20 @@ TEST(CommandLine, ReportTakesRunsWithoutTheirOption) {
             "report: unknown option -p (muograph report --help lists them)");
 }
 
+TEST(CommandLine, ReportFollowsWithoutWriting) {
+  const auto report = std::get<ReportOptions>(parse({"report", "--follow", "a", "--port", "0"}));
+  EXPECT_TRUE(report.follow);
+  EXPECT_EQ(report.port, 0);
+  EXPECT_EQ(std::get<ReportOptions>(parse({"report", "a", "--follow"})).port, 6007);
+  const char* const both = "report: --follow writes nothing: leave out --text and --out";
+  EXPECT_EQ(error_of({"report", "a", "--follow", "--text"}), both);
+  EXPECT_EQ(error_of({"report", "a", "--follow", "-o", "report.html"}), both);
+  EXPECT_EQ(error_of({"report", "a", "--port", "6007"}),
+            "report: --port is of --follow: give that too");
+  for (const char* port : {"65536", "-1", "x"})
+    EXPECT_THAT(error_of({"report", "a", "--follow", "--port", port}), HasSubstr("--port: '"));
+}
+
 TEST(CommandLine, RefusesBackendsThatThereAreNot) {
   EXPECT_EQ(train_error({"--backend", "hip"}),
             "--backend: 'hip' is unknown: give auto, host, cuda");

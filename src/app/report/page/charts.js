@@ -1,5 +1,6 @@
-// Charts by plotly.js. A chart is {id, title, wide, ofOne, build(view)}; build returns {data, layout, note}, or null
-// where the runs of the view, or of a chart `ofOne` its one run, have nothing to show.
+// Charts by plotly.js. A chart is {id, title, wide, ofOne, isWanted(), build(view)}; build returns {data, layout, note},
+// or null where the runs of the view, or of a chart `ofOne` its one run, have nothing to show. Without isWanted() a
+// chart is there where any run has something to show.
 
 // Plotly reads a few tags in the texts that it shows.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -101,11 +102,12 @@ const seriesChart = (id, key, title, options = {}) => ({
 const heldOut = (view, key) => curves(view, key, { done: 0, markers: true, label: ", held-out" });
 
 const LOSS = {
-  id: "loss", title: "Loss: training as lines, held-out dotted", wide: true,
+  id: "loss", title: "Loss: training as lines, held-out dotted", wide: true, isWanted: () => true,
   build: (view) => curveChart(view, [curves(view, "loss"), heldOut(view, "val_loss")], "loss (nats per token)"),
 };
 const BITS = {
   id: "bits", title: "Bits per byte: training as lines, held-out dotted", wide: true,
+  isWanted: () => runs.some((run) => bitsPerByte(run) !== null || run.series.val_bpb),
   build: (view) => curveChart(view, [curves(view, "loss", { scale: bitsPerByte }), heldOut(view, "val_bpb")],
                               "bits per byte"),
 };

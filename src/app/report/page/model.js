@@ -10,8 +10,11 @@ function colourOf(index) {
   return `hsl(${(index * 137.508) % 360}, 60%, 50%)`;
 }
 
+const withPlace = (run, index) => ({ ...run, index, colour: colourOf(index) });
+
+// None where a server will tell them: null.
 function loadRuns(text) {
-  return JSON.parse(text).map((run, index) => ({ ...run, index, colour: colourOf(index) }));
+  return (JSON.parse(text) || []).map(withPlace);
 }
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);

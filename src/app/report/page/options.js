@@ -107,6 +107,7 @@ const IMPORTANCE = {
 
 const HEAT = {
   id: "heat", title: "Mean over runs, by two options",
+  isWanted: () => sweptOptions().length > 1 && HEAT.build({ ...view(), runs }) !== null,
   build: (view) => {
     const compared = comparable(view), [across, up] = view.heat;
     const columns = grouped(compared.runs, across, 6), rows = grouped(compared.runs, up, 6);
@@ -130,20 +131,29 @@ const HEAT = {
 
 function heatChoice() {
   const choice = (which, label) => element("label", {}, label, element("select", {
-    onchange: (event) => { state.heat[which] = event.target.value; redraw(); },
-  }, ...sweptOptions().map((name) =>
-    element("option", { value: name, selected: state.heat[which] === name }, "--" + name))));
-  return element("div", { class: "bar" }, choice(0, "across"), choice(1, "up"));
+    id: `heat-${which}`, onchange: (event) => { state.heat[which] = event.target.value; redraw(); },
+  }));
+  return element("div", { class: "bar", id: "heat-choice" }, choice(0, "across"), choice(1, "up"));
+}
+
+function fillHeatChoice() {
+  const options = sweptOptions();
+  document.getElementById("heat-choice").hidden = options.length < 2;
+  for (const which of [0, 1]) {
+    const select = document.getElementById(`heat-${which}`);
+    fill(select, ...options.map((name) => element("option", { value: name }, "--" + name)));
+    select.value = state.heat[which];
+  }
 }
 
 // From four runs on: fewer say nothing of their options.
 function addOptions() {
   const options = sweptOptions();
+  if (document.getElementById("options")) return fillHeatChoice();
   if (options.length === 0 || runs.filter((run) => known(score(run))).length < 4) return;
   const by = (name) => importance(comparable(view()).runs, name) ?? -1;
   const order = [...options].sort((a, b) => by(b) - by(a));
   state.heat = [order[0], order[1] ?? order[0]];
-  addCharts("options", "Options and what came of them",
-            options.length > 1 ? [PARALLEL, IMPORTANCE, HEAT] : [PARALLEL, IMPORTANCE]);
-  if (options.length > 1) document.getElementById("options").append(heatChoice());
+  addCharts(section("options", "Options and what came of them", "losses"), [PARALLEL, IMPORTANCE, HEAT], heatChoice());
+  fillHeatChoice();
 }

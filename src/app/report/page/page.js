@@ -1,6 +1,9 @@
 // The page: sections, tables and controls. Texts of runs get into it by textContent only.
 
 const runs = loadRuns(document.getElementById("runs").textContent);
+// A page that a server keeps up to date: live.js. More runs may come if it `grows`.
+const live = document.getElementById("runs").textContent === "null" ? { grows: false } : null;
+const several = () => runs.length > 1 || (live !== null && live.grows);
 const state = {
   axis: "step", smooth: 0, logX: false, logY: false,
   shown: new Set(runs.map((run) => run.index)),
@@ -20,13 +23,52 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+// Makes `node` hold these children. What it has that is like them stays, with focus, selection and scrolling, and
+// takes their texts and attributes only; data-key tells which of several is meant.
+function fill(node, ...children) {
+  const kept = new Map([...node.children].filter((old) => old.dataset.key).map((old) => [old.dataset.key, old]));
+  const keyOf = (child) => (child instanceof Element ? child.dataset.key : undefined);
+  let at = node.firstChild;
+  for (const child of children) {
+    if (child === null || child === "") continue;
+    const wanted = typeof child === "string" ? document.createTextNode(child) : child;
+    const old = keyOf(wanted) ? kept.get(keyOf(wanted)) : at;
+    if (!old || old.nodeName !== wanted.nodeName || keyOf(old) !== keyOf(wanted)) {
+      node.insertBefore(wanted, at);
+      continue;
+    }
+    if (old === at) at = at.nextSibling; else node.insertBefore(old, at);
+    takeOver(old, wanted);
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+function takeOver(node, wanted) {
+  if (!(node instanceof Element)) {
+    if (node.data !== wanted.data) node.data = wanted.data;
+    return;
+  }
+  for (const { name } of [...node.attributes])
+    if (name !== "open" && !wanted.hasAttribute(name)) node.removeAttribute(name);  // a reader opens <details>
+  for (const { name, value } of wanted.attributes)
+    if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+  if (node instanceof HTMLInputElement) node.checked = wanted.checked;
+  fill(node, ...wanted.childNodes);
+}
+
 const shownRuns = () => runs.filter((run) => state.shown.has(run.index));
 const view = () => ({ ...state, runs: shownRuns(), detail: runs[state.detail] });
 
-function section(id, title) {
+// At the end, or before another one.
+function section(id, title, before = "") {
   const node = element("section", { id, "aria-labelledby": id + "-title" }, element("h2", { id: id + "-title" }, title));
-  document.getElementById("main").append(node);
-  document.getElementById("sections").append(element("a", { href: "#" + id }, title));
+  document.getElementById("main").insertBefore(node, document.getElementById(before));
+  const links = document.getElementById("sections");
+  links.insertBefore(element("a", { href: "#" + id }, title), links.querySelector(`[href="#${before}"]`));
   return node;
 }
 
@@ -47,13 +89,13 @@ const watcher = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "200px" });
 
-function addChart(parent, chart) {
+function newFigure(chart) {
   const plot = element("div", { class: "plot", role: "img", "aria-label": chart.title });
   const note = element("p", { class: "note" });
   const node = element("figure", { class: chart.wide ? "wide" : "" }, element("figcaption", {}, chart.title), plot, note);
-  parent.append(node);
   figures.push({ chart, node, plot, note, seen: false, stale: true });
   watcher.observe(plot);
+  return node;
 }
 
 function draw(figure) {
@@ -68,6 +110,8 @@ function draw(figure) {
   }
   figure.plot.style.minHeight = "";
   const layout = merged(themeLayout(), { height: figure.plot.clientHeight, ...built.layout });
+  // What a reader has zoomed into stays while data come, until the axes are others.
+  if (live) layout.uirevision = [state.axis, state.logX, state.logY].join();
   Plotly.react(figure.plot, built.data, layout,
                { responsive: true, displaylogo: false, displayModeBar: window.innerWidth < 520 ? false : "hover",
                  modeBarButtonsToRemove: ["select2d", "lasso2d"] });
@@ -134,7 +178,7 @@ function runRow(run, table) {
     },
   });
   const first = element("td", {}, element("label", { class: "run" }, box, runName(run)));
-  return element("tr", {}, first, ...table.slice(1).map(([, value, show]) => {
+  return element("tr", { "data-key": run.index }, first, ...table.slice(1).map(([, value, show]) => {
     if (show) return element("td", {}, show(value(run)));
     const text = value(run) ?? "\u2013";
     return element("td", { class: "text", title: text }, text);
@@ -144,20 +188,24 @@ function runRow(run, table) {
 function sortBy(name) {
   state.sort = { column: name, descending: state.sort.column === name && !state.sort.descending };
   fillRuns();
-  const again = [...document.querySelectorAll("#runs-table th button")].find((button) => button.textContent === name);
-  if (again) again.focus();
 }
 
 function fillRuns() {
   const table = columns();
   const head = table.map(([name, , show]) => {
     const sorted = state.sort.column === name ? (state.sort.descending ? "descending" : "ascending") : "none";
-    return element("th", { scope: "col", "aria-sort": sorted, class: show ? "" : "text" },
+    return element("th", { "data-key": name, scope: "col", "aria-sort": sorted, class: show ? "" : "text" },
                    element("button", { type: "button", onclick: () => sortBy(name) }, name));
   });
   const rows = ordered(table).filter(matches).map((run) => runRow(run, table));
-  document.getElementById("runs-table").replaceChildren(
-    element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  fill(document.getElementById("runs-table"),
+       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+}
+
+function fillNotes() {
+  const same = runs.length > 1 && differingOptions(runs).length === 0;
+  fill(document.getElementById("notes"), same ? element("p", { class: "note" }, "Their options are the same.") : null,
+       ...runs.flatMap((run) => run.notes.map((note) => element("p", { class: "warning" }, `${run.name}: ${note}`))));
 }
 
 function show(chosen) {
@@ -168,8 +216,8 @@ function show(chosen) {
 }
 
 function addRuns() {
-  const node = section("overview", runs.length === 1 ? "Run" : "Runs and how they differ");
-  if (runs.length > 1) {
+  const node = section("overview", several() ? "Runs and how they differ" : "Run");
+  if (several()) {
     const button = (text, chosen) => element("button", { type: "button", onclick: () => show(chosen) }, text);
     node.append(element("div", { class: "bar" },
       element("label", {}, "filter", element("input", {
@@ -179,16 +227,14 @@ function addRuns() {
       button("draw all", () => true), button("draw none", () => false), button("draw what is listed", matches)));
   }
   node.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table of runs" },
-                      element("table", { id: "runs-table" })));
-  if (runs.length > 1 && differingOptions(runs).length === 0)
-    node.append(element("p", { class: "note" }, "Their options are the same."));
-  for (const run of runs)
-    for (const note of run.notes) node.append(element("p", { class: "warning" }, `${run.name}: ${note}`));
+                      element("table", { id: "runs-table" })), element("div", { id: "notes" }));
   fillRuns();
+  fillNotes();
 }
 
 // Charts of one run at a time share one choice of it.
 
+const runOptions = () => runs.map((run) => element("option", { value: run.index }, run.name));
 function runChoice() {
   return element("select", {
     class: "detail", "aria-label": "run",
@@ -198,9 +244,9 @@ function runChoice() {
       redraw();
       fillDetails();
     },
-  }, ...runs.map((run) => element("option", { value: run.index }, run.name)));
+  }, ...runOptions());
 }
-const choiceBar = () => (runs.length > 1 ? element("div", { class: "bar" }, element("label", {}, "run", runChoice())) : "");
+const choiceBar = () => (several() ? element("div", { class: "bar" }, element("label", {}, "run", runChoice())) : "");
 
 function table(head, rows) {
   return element("div", { class: "scroll", tabindex: "0" }, element("table", {},
@@ -265,12 +311,9 @@ function facts(run) {
 
 function fillDetails() {
   const run = runs[state.detail];
-  document.getElementById("slow").replaceChildren(...slowSteps(run));
-  document.getElementById("skips").replaceChildren(...skippedSteps(run));
-  document.getElementById("alarms").replaceChildren(...alarms(run));
-  document.getElementById("buckets").replaceChildren(...buckets(run));
-  document.getElementById("facts").replaceChildren(...facts(run));
-  document.getElementById("config").textContent = run.config || "No config.toml.";
+  for (const [id, children] of Object.entries({ slow: slowSteps, skips: skippedSteps, alarms, buckets, facts }))
+    fill(document.getElementById(id), ...children(run));
+  fill(document.getElementById("config"), run.config || "No config.toml.");
 }
 
 // Samples of the runs shown at one step, or the last ones before it.
@@ -298,7 +341,7 @@ function fillSamples() {
   const rest = cards.length > MOST_SAMPLES ? `The first ${MOST_SAMPLES} of ${cards.length} runs shown.` : "";
   document.getElementById("samples-note").textContent =
     cards.length ? rest : "No samples: train --sample-every writes them.";
-  document.getElementById("sample-cards").replaceChildren(...cards.slice(0, MOST_SAMPLES));
+  fill(document.getElementById("sample-cards"), ...cards.slice(0, MOST_SAMPLES));
 }
 
 function addSamples() {
@@ -313,50 +356,70 @@ function addSamples() {
 
 // Whether any run has something for the chart to show.
 function hasData(chart) {
+  if (chart.isWanted) return chart.isWanted();
   const all = { ...view(), runs };
   return chart.ofOne ? runs.some((run) => chart.build({ ...all, detail: run })) : chart.build(all) !== null;
 }
 
-function addCharts(id, title, charts, ...more) {
-  const grid = element("div", { class: "charts" });
-  const used = charts.filter(hasData);
-  for (const chart of used) addChart(grid, chart);
-  section(id, title).append(used.length ? grid : element("p", { class: "note" }, "The runs recorded nothing of this."),
-                            ...more);
+// Charts that belong together: those that have something to show are added, now and when data have come.
+const groups = [];
+function addGroup(grid, charts, none = null) {
+  const group = { grid, charts, none, nodes: new Map() };
+  groups.push(group);
+  fillGroup(group);
 }
 
-function addLosses() {
-  const node = section("losses", "Loss");
-  const charts = [LOSS, ...(runs.some((run) => bitsPerByte(run) !== null || run.series.val_bpb) ? [BITS] : [])];
-  for (const chart of charts) addChart(node, chart);
+function fillGroup({ grid, charts, none, nodes }) {
+  let next = null;
+  for (const chart of [...charts].reverse()) {
+    if (!nodes.has(chart) && hasData(chart)) {
+      nodes.set(chart, newFigure(chart));
+      grid.insertBefore(nodes.get(chart), next);
+    }
+    next = nodes.get(chart) || next;
+  }
+  if (none) none.hidden = nodes.size > 0;
+  grid.hidden = nodes.size === 0;
+}
+
+function addCharts(node, charts, ...more) {
+  const grid = element("div", { class: "charts" });
+  const none = element("p", { class: "note" }, "The runs recorded nothing of this.");
+  node.append(grid, none, ...more);
+  addGroup(grid, charts, none);
+}
+
+function fillSummary() {
+  const total = runs.reduce((sum, run) => sum + run.steps, 0);
+  const waiting = live && live.waiting > 0 ? `, ${live.waiting} not begun` : "";
+  document.getElementById("summary").textContent =
+    (runs.length === 1 ? runs[0].directory + ": " : counted(runs.length, "run") + ", ") + counted(total, "step") + waiting;
+  document.title = (runs.length === 1 ? runs[0].name : `${runs.length} runs`) + " \u2013 muograph report";
 }
 
 function addPage() {
-  const total = runs.reduce((sum, run) => sum + run.steps, 0);
-  document.getElementById("summary").textContent =
-    runs.length === 1 ? `${runs[0].directory}: ${counted(total, "step")}` : `${runs.length} runs, ${counted(total, "step")}`;
-  document.title = (runs.length === 1 ? runs[0].name : `${runs.length} runs`) + " \u2013 muograph report";
+  fillSummary();
   addRuns();
   addOptions();
-  addLosses();
-  addCharts("speed", "Speed", [
+  addGroup(section("losses", "Loss"), [LOSS, BITS]);
+  addCharts(section("speed", "Speed"), [
     seriesChart("tokens", "tokens_per_s", "Tokens per second", { axis: "tokens/s", layout: { yaxis: { rangemode: "tozero" } } }),
     seriesChart("mfu", "mfu", "MFU: share of the devices' peak", { axis: "MFU", layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } }),
   ]);
-  addCharts("stability", "Gradients", [
+  addCharts(section("stability", "Gradients"), [
     NORM, seriesChart("clipping", "gradient_scale", "Scale of clipped gradients", { axis: "scale" }),
   ]);
-  addCharts("schedules", "Schedules", [
+  addCharts(section("schedules", "Schedules"), [
     seriesChart("rate", "lr_multiplier", "Learning rate, as a multiple of its full value", { axis: "multiplier" }),
     seriesChart("momentum", "muon_momentum", "Muon's momentum", { axis: "momentum" }),
     seriesChart("decay", "muon_weight_decay", "Muon's weight decay", { axis: "weight decay" }),
   ]);
-  addCharts("memory", "Memory", [MEMORY]);
-  addCharts("detail", runs.length > 1 ? "One run" : "Steps and ranks", [TIMES, RANKS],
+  addCharts(section("memory", "Memory"), [MEMORY]);
+  addCharts(section("detail", several() ? "One run" : "Steps and ranks"), [TIMES, RANKS],
             element("div", { id: "buckets" }), element("h3", {}, "Slow steps"), element("div", { id: "slow" }),
             element("h3", {}, "Skipped and clipped steps"), element("div", { id: "skips" }),
             element("h3", {}, "Alarms"), element("div", { id: "alarms" }));
-  if (runs.length > 1) document.getElementById("detail-title").after(choiceBar());
+  if (several()) document.getElementById("detail-title").after(choiceBar());
   addSamples();
   section("configuration", "Configuration").append(choiceBar() || "", element("div", { id: "facts" }),
     element("details", {}, element("summary", {}, "config.toml"), element("pre", { id: "config", tabindex: "0" })));
@@ -399,5 +462,5 @@ function addTheme() {
 }
 
 addTheme();
-addPage();
 addControls();
+if (live) follow(); else addPage();

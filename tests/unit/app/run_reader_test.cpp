@@ -1,10 +1,13 @@
-#include "app/report/run_history.h"
+#include "app/report/run_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "support/errors.h"
@@ -101,11 +104,127 @@ TEST_F(ReadRun, OfStepsThatWereRepeatedTheLastAttemptCounts) {
   EXPECT_TRUE(run.clipped.empty());
 }
 
+TEST_F(ReadRun, TakesALastLineWithoutAnEndIfItIsWhole) {
+  const std::string last = train(1, 4);
+  write("metrics.jsonl", train(0, 5) + last.substr(0, last.size() - 1));
+  const RunHistory run = read();
+  EXPECT_THAT(run.step, ElementsAre(0, 1));
+  EXPECT_THAT(run.notes, testing::IsEmpty());
+}
+
+TEST_F(ReadRun, ReadsWhatTheLoggerWouldNotWrite) {
+  write("metrics.jsonl",
+        "{ \"step\": 0, \"loss\": 5, \"kind\": \"train\", \"more\": [1, {}] }\n"
+        "{\"kind\":\"train\",\"step\":1,\"loss\":4,\"skipped\":\"a\\u0062\"}\n");
+  const RunHistory run = read();
+  EXPECT_THAT(run.of(Series::kLoss), ElementsAre(5, 4));
+  EXPECT_EQ(run.skipped.at(0).why, "ab");
+  EXPECT_THAT(run.notes, testing::IsEmpty());
+}
+
 TEST_F(ReadRun, RefusesWhatIsNoRun) {
   EXPECT_THAT(test::message_of<InputError>([&] { static_cast<void>(read()); }),
               HasSubstr(": no run: neither config.toml nor metrics.jsonl is there: give run "));
   EXPECT_THAT(test::message_of<InputError>([&] { read_run(directory_.path() / "none"); }),
               HasSubstr("none: no such directory: give run directories"));
+}
+
+class RunReaders : public ReadRun {
+ protected:
+  void append(const std::string& text) {
+    std::ofstream(directory_.path() / "metrics.jsonl", std::ios::app) << text;
+  }
+  [[nodiscard]] const RunHistory& run() const { return reader_.history(); }
+  [[nodiscard]] const std::vector<double>& losses() const { return run().of(Series::kLoss); }
+
+  RunReader reader_{directory_.path()};
+};
+
+TEST_F(RunReaders, ReadWhatWasAdded) {
+  std::string text;
+  for (int step = 0; step < 20; ++step)
+    text += train(step, step);
+  write("metrics.jsonl", text);
+  EXPECT_TRUE(reader_.read());
+  EXPECT_FALSE(reader_.read());
+  // Would be noticed if it were read again, but for the last bytes.
+  test::write_file(directory_.path() / "metrics.jsonl",
+                   std::string(200, '?') + text.substr(200) + train(20, 7));
+  EXPECT_TRUE(reader_.read());
+  EXPECT_EQ(losses().size(), 21U);
+  EXPECT_EQ(losses().front(), 0);
+  EXPECT_EQ(losses().back(), 7);
+  EXPECT_THAT(run().notes, testing::IsEmpty());
+}
+
+TEST_F(RunReaders, WaitForTheEndOfALine) {
+  const std::string line = train(1, 4);
+  write("metrics.jsonl", train(0, 5) + line.substr(0, 20));
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(losses(), ElementsAre(5));
+  append(line.substr(20, line.size() - 21));
+  EXPECT_FALSE(reader_.read());
+  append("\n" + train(2, 3));
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(losses(), ElementsAre(5, 4, 3));
+  EXPECT_THAT(run().notes, testing::IsEmpty());
+}
+
+TEST_F(RunReaders, ReadAgainWhatWasCutBackOrReplaced) {
+  const std::string again =
+      "metrics.jsonl was cut back or replaced, as a resumed run does: read "
+      "again from its start";
+  write("config.toml", "depth = 4\n");
+  write("metrics.jsonl", train(0, 5) + train(1, 4) + "no record\n");
+  EXPECT_TRUE(reader_.read());
+  write("metrics.jsonl", train(0, 5));
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(losses(), ElementsAre(5));
+  EXPECT_THAT(run().notes, ElementsAre(again));
+  EXPECT_EQ(run().options.size(), 1U);
+  // Longer than what was read.
+  write("metrics.jsonl", train(0, 6) + train(1, 3));
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(losses(), ElementsAre(6, 3));
+  // Cut back within a line that has no end.
+  append(train(2, 2).substr(0, 10));
+  EXPECT_FALSE(reader_.read());
+  write("metrics.jsonl", train(0, 6) + train(1, 3) + train(2, 1));
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(losses(), ElementsAre(6, 3, 1));
+}
+
+TEST_F(RunReaders, KeepWhatHasGone) {
+  write("config.toml", "depth = 4\n");
+  write("metrics.jsonl", train(0, 5));
+  EXPECT_TRUE(reader_.read());
+  std::filesystem::remove(directory_.path() / "metrics.jsonl");
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(losses(), ElementsAre(5));
+  EXPECT_THAT(run().notes, ElementsAre("files of this run are gone: what they last held is shown"));
+  EXPECT_FALSE(reader_.read());
+  write("metrics.jsonl", train(0, 5));
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(run().notes, testing::IsEmpty());
+  std::filesystem::remove_all(directory_.path());
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(losses(), ElementsAre(5));
+  EXPECT_EQ(run().options.size(), 1U);
+  EXPECT_THAT(run().notes, ElementsAre("the directory is gone: what it last held is shown"));
+}
+
+TEST_F(RunReaders, SeeFilesThatComeLater) {
+  EXPECT_FALSE(reader_.read());
+  write("metrics.jsonl", "");
+  EXPECT_FALSE(reader_.read());
+  write("run.json", "{}");
+  EXPECT_TRUE(reader_.read());
+  EXPECT_EQ(run().facts, "{}");
+  write("config.toml", "depth = 4\n");
+  EXPECT_TRUE(reader_.read());
+  write("config.toml", "depth = 12\n");
+  EXPECT_TRUE(reader_.read());
+  EXPECT_THAT(run().options, ElementsAre(testing::Pair("depth", "12")));
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#include "app/report/http_server.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/check.h"
+#include "runtime/plugin.h"
+
+namespace muo {
+
+std::unique_ptr<HttpServer> serve_http(HttpOptions options) {
+  std::string missing;
+  void* library = open_beside_core("libmuograph_http.so", missing);
+  if (library == nullptr) throw InputError("report --follow: " + missing);
+  const auto entry = reinterpret_cast<HttpEntry>(dlsym(library, kHttpEntry));
+  MUO_CHECK(entry != nullptr, kHttpEntry);
+  const int port = options.port;
+  int error = 0;
+  std::unique_ptr<HttpServer> server(entry(&options, &error));
+  if (server != nullptr) return server;
+  if (error == EADDRINUSE)
+    throw InputError(
+        fmt::format("--port {}: another program has it: give another one, or 0 for any that is "
+                    "free",
+                    port));
+  throw InputError(
+      fmt::format("--port {}: cannot listen: {}", port, std::generic_category().message(error)));
+}
+
+}  // namespace muo
