@@ -57,14 +57,9 @@ void set_nanochat_extras(GptConfig& config);
 // Throws InputError naming the option and the nearest feasible value.
 void check_config(const GptConfig& config);
 
-// THE list of parameters. Matrices are (out, in), as torch.nn.Linear.weight.
+// THE list of parameters. Matrices are (out, in), as torch.nn.Linear.weight. Initial values are in
+// nanochat's distributions (docs/spec/model.md, "Initial weights").
 std::vector<ParamSpec> gpt_parameters(const GptConfig& config);
-
-// Elements [begin, begin + count) of the initial weights: a function of (seed, name, element) only,
-// in nanochat's distributions (docs/spec/model.md, "Initial weights"). Fills values[i] with element
-// begin + i.
-void init_parameter(const ParamSpec& spec, std::uint64_t seed, std::int64_t begin,
-                    std::int64_t count, float* values);
 
 // Elements, in nanochat's groups.
 struct ParameterCounts {

@@ -1,9 +1,6 @@
 #include "model/parameters.h"
 
-#include <algorithm>
 #include <cmath>
-
-#include "base/philox.h"
 
 namespace muo {
 namespace {
@@ -100,30 +97,6 @@ std::vector<ParamSpec> gpt_parameters(const GptConfig& config) {
 GptParams index_parameters(const GptConfig& config) {
   Builder builder{.dtype = config.dtype};
   return build(config, builder);
-}
-
-void init_parameter(const ParamSpec& spec, std::uint64_t seed, std::int64_t begin,
-                    std::int64_t count, float* values) {
-  const CounterRandom random(seed, spec.name);
-  const auto a = static_cast<float>(spec.init.a);
-  const auto last = static_cast<double>(std::max<std::int64_t>(spec.shape.numel() - 1, 1));
-  const auto value = [&](std::uint64_t i) {
-    switch (spec.init.kind) {
-      case Kind::kNormal:
-        return a * random.normal(i);
-      case Kind::kUniform:
-        return a * (2.0F * random.uniform(i) - 1.0F);
-      case Kind::kPositive:
-        return a * random.uniform(i);
-      case Kind::kLinear:
-        return static_cast<float>(spec.init.a + spec.init.b * static_cast<double>(i) / last);
-      case Kind::kConstant:
-        break;
-    }
-    return a;
-  };
-  for (std::int64_t i = 0; i < count; ++i)
-    values[i] = value(static_cast<std::uint64_t>(begin + i));
 }
 
 }  // namespace muo

@@ -13,6 +13,4 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&cores));
 }
 
-int cores_per_rank(int world) { return std::max(1, usable_cores() / world); }
-
 }  // namespace muo

@@ -3,14 +3,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
-
-#ifdef __CUDACC__
-#  define MUO_HOST_DEVICE __host__ __device__
-#else
-#  define MUO_HOST_DEVICE
-#endif
 
 namespace muo {
 

@@ -8,6 +8,7 @@
 #include "base/threads.h"
 #include "kernels/activation.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/draw.h"
 #include "kernels/embedding.h"
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
@@ -123,6 +124,16 @@ void sum_of_squares(benchmark::State& state) {
   measure(state, {x}, [&](Stream& stream) { sum_squares(stream, {.out = out, .x = x}); });
 }
 BENCHMARK(sum_of_squares);
+
+template <InitialValues::Kind kKind>
+void draw_initial_values(benchmark::State& state) {
+  const HostTensor y({kRows, 4 * kWidth});
+  measure(state, {y}, [&](Stream& stream) {
+    draw(stream, {.y = y, .random = {1, "y"}, .init = {kKind, 0.5}});
+  });
+}
+BENCHMARK(draw_initial_values<InitialValues::Kind::kUniform>);
+BENCHMARK(draw_initial_values<InitialValues::Kind::kNormal>);
 
 // Argument: the soft-cap. The logits of one round are the gradient of the last: the arithmetic
 // does not depend on the values.

@@ -7,6 +7,7 @@
 #include "kernels/adamw.h"
 #include "kernels/cast.h"
 #include "kernels/commit.h"
+#include "kernels/draw.h"
 #include "kernels/fingerprint.h"
 #include "kernels/metrics.h"
 #include "kernels/muon.h"
@@ -126,7 +127,22 @@ inline void add_update_cases(std::vector<MakeCase>& out, DType dtype) {
   });
 }
 
+inline void add_draw_case(std::vector<MakeCase>& out, const char* name, const InitialValues& init) {
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
+    const Tensor y = make.zeros({s.matrices * 4 * s.c() * s.c()}, DType::kF32);
+    return Case{.name = name, .bytes = bytes_of({y}), .run = [=](Stream& stream) {
+                  draw(stream, {.y = y, .random = {1, "y"}, .init = init, .count = y.numel()});
+                }};
+  });
+}
+
 inline void add_book_cases(std::vector<MakeCase>& out) {
+  using Kind = InitialValues::Kind;
+  add_draw_case(out, "draw, constant", {Kind::kConstant, 1.0});
+  add_draw_case(out, "draw, normal", {Kind::kNormal, 1.0});
+  add_draw_case(out, "draw, uniform", {Kind::kUniform, 1.0});
+  add_draw_case(out, "draw, positive", {Kind::kPositive, 1.0});
+  add_draw_case(out, "draw, linear", {Kind::kLinear, 0.0, 1.0});
   out.emplace_back([](Tensors& make, const Sizes& s) {
     const Shape n{s.matrices * 4 * s.c() * s.c()};
     const Tensor x = make.zeros(n, DType::kF32), grad = make.normal(n, DType::kF32),

@@ -178,6 +178,31 @@ void apply_tails(Results& out) {
   append(out["keep"], keep(V::load(a, AllLanes{}), AllLanes{}, other), false);
 }
 
+// V::WideWords over words of all bits; the upper halves that products leave are not read again.
+template <class V>
+void apply_words(Results& out) {
+  using WideWords = typename V::WideWords;
+  const auto add = [](std::vector<std::uint32_t>& bits, const WideWords& words) {
+    std::array<std::uint32_t, kVector> lanes{};
+    store(lanes.data(), words);
+    bits.insert(bits.end(), lanes.begin(), lanes.end());
+  };
+  std::mt19937_64 random(18);
+  for (int i = 0; i < 1000; ++i) {
+    // Every other one counts over the end of the lower word.
+    const std::uint64_t first = i % 2 == 0 ? random() : (random() << 32) - random() % kVector;
+    const auto factor = static_cast<std::uint32_t>(random());
+    const WideWords count = V::count_from(first);
+    const WideWords products = wide_product(count, factor);
+    add(out["count_from, lower"], count);
+    add(out["count_from, upper"], upper_half(count));
+    add(out["wide_product, lower"], products);
+    add(out["wide_product, upper"], upper_half(products));
+    add(out["WideWords ^"], products ^ WideWords{factor});
+    add(out["wide_product of a product"], upper_half(wide_product(products, factor)));
+  }
+}
+
 template <class V>
 Results results_of() {
   Results out;
@@ -186,6 +211,7 @@ Results results_of() {
   apply_scale<V>(out);
   apply_bf16<V>(out);
   apply_tails<V>(out);
+  apply_words<V>(out);
   return out;
 }
 

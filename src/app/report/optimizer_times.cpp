@@ -13,10 +13,10 @@
 #include "app/train/backend.h"
 #include "app/train/run_memory.h"
 #include "base/median.h"
-#include "base/philox.h"
 #include "base/text_table.h"
 #include "base/threads.h"
 #include "graphs/capture.h"
+#include "kernels/draw.h"
 #include "kernels/fingerprint.h"
 #include "optim/sharded_step.h"
 #include "optim/sharding_plan.h"
@@ -164,10 +164,8 @@ std::int64_t update_ns(const PhaseClock& clock) {
 }
 
 void initialize(const RankContext& rank, const RunConfig& config, Updates& updates) {
-  const std::vector<float> gradients = random_gradients(
-      config.options.seed, rank.rank, updates.gradients.numel(), cores_per_rank(rank.world));
   rank.compute.copy(updates.update.hyper(), host_struct(config.hyper));
-  rank.compute.copy(updates.gradients, host_tensor(gradients.data(), updates.gradients.shape));
+  draw_gradients(rank.compute, config.options.seed, rank.rank, updates.gradients);
   rank.wait(rank.compute);
 }
 
@@ -223,14 +221,10 @@ std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); 
 
 }  // namespace
 
-std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count, int threads) {
-  const CounterRandom random(seed, "gradients of rank " + std::to_string(rank));
-  std::vector<float> out(static_cast<std::size_t>(count));
-  on_threads(threads, count, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      out[i] = random.normal(i);
-  });
-  return out;
+void draw_gradients(Stream& stream, std::uint64_t seed, int rank, const Tensor& gradients) {
+  draw(stream, {.y = gradients,
+                .random = {seed, "gradients of rank " + std::to_string(rank)},
+                .init = {InitialValues::Kind::kNormal, 1.0}});
 }
 
 OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {

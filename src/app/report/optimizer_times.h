@@ -9,6 +9,8 @@
 
 #include "app/train/run_config.h"
 #include "kernels/phase_clock.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
 
 namespace muo {
 
@@ -25,9 +27,8 @@ struct OptimizerTimes {
 // eagerly. Throws Error unless every step committed and moved every weight.
 OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps);
 
-// A rank's gradients begin with as many of these as they have elements. Drawn on `threads` threads:
-// the same bits.
-std::vector<float> random_gradients(std::uint64_t seed, int rank, std::int64_t count, int threads);
+// Enqueues: a rank's gradients begin with as many of these as they have elements.
+void draw_gradients(Stream& stream, std::uint64_t seed, int rank, const Tensor& gradients);
 
 // A line of `muograph bench optimizer`.
 struct OptimizerRow {

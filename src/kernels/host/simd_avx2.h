@@ -160,5 +160,47 @@ inline Halves narrow_bf16(F32 a) {
   return _mm256_permute4x64_epi64(packed, 0xD8);  // packing works on 128-bit halves
 }
 
+struct WideWords {
+  WideWords() = default;
+  explicit WideWords(std::uint32_t x) {
+    for (__m256i& four : w)
+      four = _mm256_set1_epi64x(x);
+  }
+  __m256i w[4];
+};
+inline WideWords count_from(std::uint64_t first) {
+  __m256i four = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(first)),
+                                  _mm256_set_epi64x(3, 2, 1, 0));
+  WideWords a;
+  for (__m256i& to : a.w) {
+    to = four;
+    four = _mm256_add_epi64(four, _mm256_set1_epi64x(4));
+  }
+  return a;
+}
+inline WideWords operator^(WideWords a, const WideWords& b) {
+  for (std::size_t i = 0; i < 4; ++i)
+    a.w[i] = _mm256_xor_si256(a.w[i], b.w[i]);
+  return a;
+}
+inline WideWords upper_half(WideWords a) {
+  for (__m256i& four : a.w)
+    four = _mm256_srli_epi64(four, 32);
+  return a;
+}
+inline WideWords wide_product(WideWords a, std::uint32_t b) {
+  for (__m256i& four : a.w)
+    four = _mm256_mul_epu32(four, _mm256_set1_epi64x(b));
+  return a;
+}
+inline void store(std::uint32_t* words, const WideWords& a) {
+  for (std::size_t i = 0; i < 4; i += 2) {
+    const __m256i even = _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a.w[i]), _mm256_castsi256_ps(a.w[i + 1]), 0x88));
+    const __m256i in_order = _mm256_permute4x64_epi64(even, 0xD8);  // of 128-bit halves
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(words + 4 * i), in_order);
+  }
+}
+
 }  // namespace avx2
 }  // namespace muo::simd

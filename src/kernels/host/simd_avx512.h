@@ -120,5 +120,33 @@ inline Halves narrow_bf16(F32 a) {
                                      _mm512_maskz_srli_epi32(detail::kAll, chosen, 16));
 }
 
+struct WideWords {
+  WideWords() = default;
+  explicit WideWords(std::uint32_t x) : lo(_mm512_set1_epi64(x)), hi(lo) {}
+  WideWords(__m512i lower, __m512i upper) : lo(lower), hi(upper) {}
+  __m512i lo, hi;
+};
+inline WideWords count_from(std::uint64_t first) {
+  const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+  const auto begin = static_cast<long long>(first);
+  return {_mm512_add_epi64(_mm512_set1_epi64(begin), lanes),
+          _mm512_add_epi64(_mm512_set1_epi64(begin + 8), lanes)};
+}
+inline WideWords operator^(WideWords a, WideWords b) {
+  return {_mm512_xor_si512(a.lo, b.lo), _mm512_xor_si512(a.hi, b.hi)};
+}
+inline WideWords upper_half(WideWords a) {
+  return {_mm512_maskz_srli_epi64(0xFF, a.lo, 32), _mm512_maskz_srli_epi64(0xFF, a.hi, 32)};
+}
+inline WideWords wide_product(WideWords a, std::uint32_t b) {
+  const __m512i factor = _mm512_set1_epi64(b);
+  return {_mm512_maskz_mul_epu32(0xFF, a.lo, factor), _mm512_maskz_mul_epu32(0xFF, a.hi, factor)};
+}
+inline void store(std::uint32_t* words, WideWords a) {
+  auto* halves = reinterpret_cast<__m256i*>(words);
+  _mm256_storeu_si256(halves, _mm512_maskz_cvtepi64_epi32(0xFF, a.lo));
+  _mm256_storeu_si256(halves + 1, _mm512_maskz_cvtepi64_epi32(0xFF, a.hi));
+}
+
 }  // namespace avx512
 }  // namespace muo::simd

@@ -22,6 +22,7 @@ using FourDoubles = double __attribute__((vector_size(32)));
 using Words = std::uint32_t __attribute__((vector_size(16)));
 using Integers = std::int32_t __attribute__((vector_size(16)));
 using Shorts = std::uint16_t __attribute__((vector_size(16)));
+using WidePair = std::uint64_t __attribute__((vector_size(16)));
 }  // namespace detail
 
 struct F32 {
@@ -32,6 +33,16 @@ struct F64 {  // sixteen doubles
 };
 struct Halves {  // sixteen bf16 numbers
   detail::Shorts s[2];
+};
+// Sixteen 32-bit words, each in the lower half of 64 bits, whose upper half is of no account but to
+// upper_half().
+struct WideWords {
+  WideWords() = default;
+  explicit WideWords(std::uint32_t x) {  // in all lanes
+    for (detail::WidePair& p : w)
+      p = detail::WidePair{x, x};
+  }
+  detail::WidePair w[8];
 };
 
 namespace detail {
@@ -249,6 +260,37 @@ inline Halves narrow_bf16(F32 a) {  // to nearest, ties to even; NaNs become qui
     return __builtin_shufflevector(rounded(x), rounded(y), 1, 3, 5, 7, 9, 11, 13, 15);
   };
   return {{upper(a.q[0], a.q[1]), upper(a.q[2], a.q[3])}};
+}
+
+// Lane i: first + i, of 64 bits.
+inline WideWords count_from(std::uint64_t first) {
+  WideWords a;
+  for (detail::WidePair& p : a.w) {
+    p = detail::WidePair{first, first + 1};
+    first += 2;
+  }
+  return a;
+}
+inline WideWords operator^(WideWords a, const WideWords& b) {
+  for (std::size_t i = 0; i < 8; ++i)
+    a.w[i] ^= b.w[i];
+  return a;
+}
+inline WideWords upper_half(WideWords a) {
+  for (detail::WidePair& p : a.w)
+    p >>= 32;
+  return a;
+}
+inline WideWords wide_product(WideWords a, std::uint32_t b) {  // all 64 bits
+  for (detail::WidePair& p : a.w)
+    p = (p & 0xFFFFFFFFU) * b;
+  return a;
+}
+inline void store(std::uint32_t* words, const WideWords& a) {
+  for (const detail::WidePair& p : a.w) {
+    *words++ = static_cast<std::uint32_t>(p[0]);
+    *words++ = static_cast<std::uint32_t>(p[1]);
+  }
 }
 
 }  // namespace muo::simd::portable

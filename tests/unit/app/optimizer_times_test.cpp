@@ -68,10 +68,7 @@ std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
       rank.compute.zero(step.totals());
       for (std::size_t i = 0; i < params.size(); ++i) {
         step.weight_needed(i);
-        const std::vector<float> gradient = random_gradients(
-            config.options.seed, rank.rank, params[i].shape.numel(), /*threads=*/1);
-        rank.compute.copy(step.gradient(i), host_tensor(gradient.data(), params[i].shape));
-        rank.wait(rank.compute);
+        draw_gradients(rank.compute, config.options.seed, rank.rank, step.gradient(i));
       }
       for (int ready = 0; ready <= 1 << 10; ++ready)
         for (std::size_t i = 0; i < params.size(); ++i)

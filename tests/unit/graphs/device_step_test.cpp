@@ -51,6 +51,13 @@ void expect_the_hosts_curve(const ToyTraining& run, const std::string& what) {
 
 TEST(DeviceStep, FollowsTheHostsCurve) { expect_the_hosts_curve({.steps = 12}, "one rank"); }
 
+TEST(DeviceStep, DrawsTheHostsInitialWeightsBitForBit) {
+  for (const bool bf16 : {false, true}) {
+    const ToyTraining run{.world = 2, .steps = 0, .nanochat_bf16 = bf16};
+    EXPECT_EQ(device_train(run).weights, test::train(run).weights);
+  }
+}
+
 TEST(DeviceStep, TwoVirtualRanksFollowTheHostsCurve) {
   expect_the_hosts_curve({.world = 2, .steps = 12}, "world 2");
 }

@@ -16,6 +16,8 @@ namespace {
 namespace portable = simd::portable;
 
 struct Portable {
+  using WideWords = portable::WideWords;
+  static WideWords count_from(std::uint64_t first) { return portable::count_from(first); }
   static portable::F32 load(const float* p, auto lanes) { return portable::load(p, lanes); }
   static portable::F32 broadcast(float x) { return portable::broadcast(x); }
   static portable::F64 zero_f64() { return portable::zero_f64(); }
@@ -50,7 +52,7 @@ TEST(SimdBits, AreThoseOfEveryCpu) {
     all = all * 0x100000001B3U ^ hash;
     each += concat(name, ": ", hash, '\n');
   }
-  EXPECT_EQ(all, 11328266039014507800U) << each;
+  EXPECT_EQ(all, 11269441266099614503U) << each;
 }
 
 }  // namespace

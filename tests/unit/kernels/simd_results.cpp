@@ -6,6 +6,8 @@ namespace muo::test {
 namespace {
 
 struct Here {
+  using WideWords = simd::WideWords;
+  static WideWords count_from(std::uint64_t first) { return simd::count_from(first); }
   static simd::F32 load(const float* p, auto lanes) { return simd::load(p, lanes); }
   static simd::F32 broadcast(float x) { return simd::broadcast(x); }
   static simd::F64 zero_f64() { return simd::zero_f64(); }

@@ -10,6 +10,7 @@
 
 #include "model/gpt.h"
 #include "model/parameters.h"
+#include "support/initial_values.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
@@ -178,11 +179,7 @@ TEST(Extras, TheStreamIsTheSameWithAndWithoutBackward) {
 
 std::vector<float> initial(const GptConfig& config, const std::string& name) {
   for (const ParamSpec& spec : gpt_parameters(config))
-    if (spec.name == name) {
-      std::vector<float> values(static_cast<std::size_t>(spec.shape.numel()));
-      init_parameter(spec, 42, 0, spec.shape.numel(), values.data());
-      return values;
-    }
+    if (spec.name == name) return test::initial_values(spec, 42);
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "model/parameters.h"
+#include "support/initial_values.h"
 
 namespace muo {
 namespace {
@@ -129,9 +130,7 @@ TEST(Init, DistributionsAreNanochats) {
   for (const ParamSpec& spec : gpt_parameters(c)) {
     if (spec.name.find(".h.") != std::string::npos && spec.name.find(".h.0.") == std::string::npos)
       continue;
-    std::vector<float> values(200'000);
-    init_parameter(spec, 42, 0, 200'000, values.data());
-    const Moments m = moments(values);
+    const Moments m = moments(test::initial_values(spec, 42, 0, 200'000));
     double deviation = bound / std::sqrt(3.0);
     double largest = bound;
     if (spec.role == ParamRole::kEmbedding) deviation = 0.8;
@@ -147,19 +146,6 @@ TEST(Init, DistributionsAreNanochats) {
     EXPECT_NEAR(m.deviation, deviation, six_sigma * deviation) << spec.name;
     EXPECT_LE(m.largest, largest * (1 + 1e-6)) << spec.name;
   }
-}
-
-TEST(Init, AnElementDependsOnSeedNameAndPlaceOnly) {
-  const GptConfig c = depth_12();
-  const std::vector<ParamSpec> specs = gpt_parameters(c);
-  std::vector<float> whole(1000), part(100), other(1000);
-  init_parameter(specs[1], 42, 0, 1000, whole.data());
-  init_parameter(specs[1], 42, 333, 100, part.data());
-  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 333));
-  init_parameter(specs[1], 43, 0, 1000, other.data());
-  EXPECT_NE(whole, other);
-  init_parameter(specs[2], 42, 0, 1000, other.data());
-  EXPECT_NE(whole, other);
 }
 
 }  // namespace

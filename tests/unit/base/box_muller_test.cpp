@@ -1,0 +1,83 @@
+#include "base/box_muller.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "base/philox.h"
+
+namespace muo {
+namespace {
+
+// What the header promises, relative.
+constexpr double kBound = 1e-13;
+
+// cos(2 pi v) in long double, exact but for its own rounding: from the nearest quarter turn.
+long double cosine(std::uint32_t second) {
+  const long double quarters = static_cast<long double>(second) * 0x1p-30L;
+  const long double nearest = std::nearbyint(quarters);
+  const long double angle = (quarters - nearest) * std::numbers::pi_v<long double> / 2;
+  switch (static_cast<int>(nearest) % 4) {
+    case 0:
+      return std::cos(angle);
+    case 1:
+      return -std::sin(angle);
+    case 2:
+      return -std::cos(angle);
+    default:
+      return std::sin(angle);
+  }
+}
+
+long double radius(std::uint32_t first) {
+  const long double u = (static_cast<long double>(first) + 1) * 0x1p-32L;
+  return std::sqrt(-2 * (u > 0.5L ? std::log1p(u - 1) : std::log(u)));
+}
+
+// Ends, neighbours of powers of two, of their halves' roots and of quarter turns, and any words.
+std::vector<std::uint32_t> words() {
+  std::vector<std::uint32_t> out;
+  for (int bit = 0; bit < 32; ++bit)
+    for (const double at : {1.0, std::numbers::sqrt2, 1.5})
+      for (int d = -3; d <= 3; ++d)
+        out.push_back(
+            static_cast<std::uint32_t>(static_cast<std::int64_t>(std::ldexp(at, bit)) + d));
+  const CounterRandom random(5, "words");
+  for (std::uint64_t i = 0; i < 200'000; ++i)
+    out.push_back(static_cast<std::uint32_t>(random.bits(i)));
+  return out;
+}
+
+TEST(BoxMuller, IsWithinItsBound) {
+  double worst_radius = 0;
+  double worst_cosine = 0;
+  for (const std::uint32_t word : words()) {
+    const auto error = [](double got, long double want) {
+      return static_cast<double>(std::abs((static_cast<long double>(got) - want) / want));
+    };
+    if (word != 0xFFFFFFFF)  // u = 1
+      worst_radius = std::max(worst_radius, error(box_muller_radius(word), radius(word)));
+    if (word % 0x80000000U != 0x40000000U)  // a quarter turn
+      worst_cosine = std::max(worst_cosine, error(box_muller_cosine(word), cosine(word)));
+  }
+  EXPECT_LT(worst_radius + worst_cosine, kBound) << worst_radius << ", " << worst_cosine;
+  EXPECT_GT(worst_cosine, kBound / 10) << "this test looks where the error is largest";
+}
+
+TEST(BoxMuller, IsExactAtTheEndsAndSymmetric) {
+  EXPECT_EQ(box_muller_radius(0xFFFFFFFF), 0.0);
+  EXPECT_NEAR(box_muller_radius(0), std::sqrt(64 * std::numbers::ln2), 1e-12);
+  EXPECT_EQ(box_muller_cosine(0x40000000), 0.0);
+  EXPECT_EQ(box_muller_cosine(0xC0000000), 0.0);
+  for (const std::uint32_t word : words()) {
+    EXPECT_EQ(box_muller_cosine(0U - word), box_muller_cosine(word)) << word;
+    EXPECT_EQ(box_muller_cosine(0x80000000U - word), -box_muller_cosine(word)) << word;
+  }
+}
+
+}  // namespace
+}  // namespace muo
