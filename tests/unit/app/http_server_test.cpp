@@ -93,6 +93,17 @@ TEST(HttpServer, ATrickleDoesNotHoldAConnection) {
   EXPECT_FALSE(open) << "after 20 s of single bytes";
 }
 
+TEST(HttpServer, ARequestWithoutEndDoesNotHoldAConnection) {
+  const auto server = echo();
+  HttpConnection connection(server->port());
+  const std::string much(1 << 16, 'a');
+  const auto start = Clock::now();
+  bool open = connection.send("POST / HTTP/1.1\r\nContent-Length: 9000000000000\r\n\r\n");
+  while (open && Clock::now() - start < seconds(20))
+    open = connection.send(much);
+  EXPECT_FALSE(open) << "after 20 s at full speed";
+}
+
 // As many as have a thread each, but one.
 TEST(HttpServer, ClientsThatSayNothingDoNotHoldUpOthers) {
   const auto server = echo(seconds(60));

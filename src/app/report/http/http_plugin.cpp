@@ -94,8 +94,9 @@ class Connection final : public httplib::Stream {
   [[nodiscard]] bool wait_for(short event) const {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
     std::array<pollfd, 2> wanted = {{{socket_, event, 0}, {stop_, POLLIN, 0}}};
-    const int timeout = static_cast<int>(std::max<std::int64_t>(0, left.count()));
-    return ::poll(wanted.data(), wanted.size(), timeout) > 0 && wanted[1].revents == 0;
+    return left.count() > 0 &&  // else who is always ready would never be late
+           ::poll(wanted.data(), wanted.size(), static_cast<int>(left.count())) > 0 &&
+           wanted[1].revents == 0;
   }
 
   bool receive() {
