@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -13,7 +14,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "contracted_normal.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
@@ -126,14 +126,6 @@ TEST(Draw, BitsAreThoseOfEveryCpuAndGpu) {
   }
 }
 
-// nvcc contracts multiply-adds, the host's compiler is told not to.
-TEST(Draw, ContractionOfMultiplyAddsChangesNothing) {
-  const std::vector<float> normal = drawn({Kind::kNormal, 1.0}, 0, 20'000);
-  std::uint64_t i = 0;
-  for (const float value : normal)
-    ASSERT_EQ(value, contracted_normal(kSeed, kName, i++)) << i;
-}
-
 TEST(Draw, PartsAreTheWholeAtAnyAddress) {
   constexpr std::int64_t kCount = 1039;
   for (const Kind kind :
@@ -192,9 +184,8 @@ void expect_mean(const std::vector<double>& of, double mean, double variance,
 TEST(Draw, HasTheMomentsOfItsDistributionAndNoneBetweenNeighbours) {
   constexpr std::int64_t kDraws = 50'000;
   const auto power = [](const std::vector<float>& values, int n) {
-    std::vector<double> out;
-    for (const float x : values)
-      out.push_back(std::pow(double{x}, n));
+    std::vector<double> out(values.size());
+    std::ranges::transform(values, out.begin(), [n](float x) { return std::pow(double{x}, n); });
     return out;
   };
   // Mean and variance of x^n.
