@@ -17,7 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = {
     "small": "--depth 2 --max-seq-len 64 --total-batch-size 512 --eval-tokens 64",
-    "d4": "--depth 4 --max-seq-len 256 --total-batch-size 1024 --eval-tokens 256",
+    "d4": "--depth 4 --max-seq-len 128 --total-batch-size 128 --eval-tokens 128",
 }
 TRIALS, STEPS, DEVICES = 24, 200, 2
 BETWEEN_STEPS, BETWEEN_TRIALS, REPEATS = 20, (10, 50), 3

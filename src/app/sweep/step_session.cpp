@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "app/train/captured_rank.h"
-#include "base/check.h"
 #include "runtime/rank_progress.h"
 
 namespace muo {
@@ -31,9 +30,10 @@ StepSession::~StepSession() {
 void StepSession::train(TrainingRun& run) {
   {
     const std::lock_guard lock(mutex_);
-    MUO_CHECK(state_ == State::kIdle, "a session that has ended trains no run");
-    state_ = State::kTraining;
-    run_ = &run;
+    if (state_ == State::kIdle) {  // else the ranks have failed meanwhile
+      state_ = State::kTraining;
+      run_ = &run;
+    }
   }
   changed_.notify_all();
   await_ranks();
