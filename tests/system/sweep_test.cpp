@@ -134,6 +134,22 @@ TEST_F(Sweep, ADeviceReplaysTheGraphsOfTheTrialsBefore) {
     EXPECT_EQ(tensors(trial("sweep", number), 3), tensors("same", 3));
 }
 
+TEST_F(Sweep, ADeviceTrainsTwoTrialsAtOnce) {
+  const std::string simt = "MUO_CUDA_PLUGIN=muograph_simt";
+  const std::string more =
+      "--num-iterations 3 --total-batch-size 128 --backend cuda --devices 1 --dtype fp32 ";
+  const Outcome outcome =
+      run_program(sweep("sweep", more + "--trials-per-device 2 --matrix-lr 0.1,0.2,0.3"), simt);
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("captures: 2;"));
+  for (const int number : {0, 1, 2}) {
+    const std::string alone = "alone" + std::to_string(number);
+    const std::string rate = "--matrix-lr 0." + std::to_string(number + 1);
+    ASSERT_EQ(run_program(options(alone, more + rate + " --eval-every -1"), simt).code, 0);
+    EXPECT_EQ(tensors(trial("sweep", number), 3), tensors(alone, 3)) << number;
+  }
+}
+
 // What a trial comes to does not depend on who trains it.
 TEST_F(Sweep, TwoDevicesComeToTheTableOfOne) {
   const std::string more =
