@@ -115,6 +115,8 @@ def tiny(words):
         sizes = {"--num-iterations": "3"}
     elif "--data" in words:
         sizes["--data"] = words[words.index("--data") + 1]
+    if "--min-steps" in words:
+        sizes["--min-steps"] = "1"
     kept = [word for before, word in zip(["", *words], words) if word not in sizes and before not in sizes]
     return [*kept, *(part for option in sizes.items() for part in option)]
 
