@@ -58,8 +58,10 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
   // are dead before those of the next begin, and gives them the same memory.
   for (std::int64_t i = 0; i < longest; ++i)
     gpts_.push_back(std::make_unique<Gpt>(
-        config, Gpt::Size{.b = shape.batch, .t = config.seq_len, .backward = true}, rotary,
-        "micro." + std::to_string(i) + ".", arena));
+        config,
+        Gpt::Size{
+            .b = shape.batch, .t = config.seq_len, .backward = true, .recompute = shape.recompute},
+        rotary, "micro." + std::to_string(i) + ".", arena));
 }
 
 void StepGraph::wait_for_weight(std::size_t param) {

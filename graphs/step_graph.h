@@ -16,7 +16,8 @@ namespace muo {
 struct StepShape {
   std::int64_t batch = 1;         // rows per rank and micro-step
   std::int64_t accumulation = 1;  // micro-steps per step
-  bool timed = false;             // the step writes how long its phases took
+  Recompute recompute = {};
+  bool timed = false;  // the step writes how long its phases took
 };
 
 // A rank's whole training step: schedules, micro-steps, reductions inside the last backward,

@@ -13,7 +13,7 @@ std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
 
 Activations::Activations(const GptConfig& c, const Size& size, const std::string& prefix,
                          Arena& arena) {
-  const auto [b, t, backward, logits] = size;
+  const auto& [b, t, backward, logits, recompute] = size;
   const std::int64_t n = b * t;
   const std::int64_t h = c.head_dim();
   const auto of = [&](DType dtype, const std::string& name, Shape shape,
@@ -32,15 +32,16 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
   rstd0 = fp32("rstd0", {n});
   if (c.smear) smear_gates = fp32("smear_gates", {b, t});
   x0 = c.smear ? make("x0", {n, c.n_embd}) : embedded;
-  // The gradient of a lambda needs the stream as it was before: mixed blocks have one each.
-  const bool own_stream = backward && (c.resid_lambdas || c.x0_lambdas);
-  const Tensor stream = own_stream ? Tensor{} : make("x", {n, c.n_embd});
-  // Without backward nothing outlives its block, so one set serves all.
-  const std::int64_t sets = backward ? c.n_layer : 1;
-  for (std::int64_t i = 0; i < sets; ++i) {
-    const std::string block = "h." + std::to_string(i) + ".";
+  // The gradient of a lambda needs the stream as it was before: mixed blocks have one each. So
+  // does a block that is made again from its input, the stream of the block before.
+  const bool own_streams = backward && (c.resid_lambdas || c.x0_lambdas);
+  const auto own_stream = [&](std::int64_t layer) {
+    return own_streams || (backward && layer + 1 < recompute.blocks);
+  };
+  const Tensor stream = own_streams ? Tensor{} : make("x", {n, c.n_embd});
+  const auto make_block = [&](const std::string& block, Tensor x) {
     BlockActivations a;
-    a.x = own_stream ? make(block + "x", {n, c.n_embd}) : stream;
+    a.x = x;
     a.attn_in = make(block + "attn_in", {n, c.n_embd});
     a.attn_rstd = fp32(block + "attn_rstd", {n});
     a.q = make(block + "q", {b, t, c.n_head, h});
@@ -53,12 +54,43 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
     a.lse = fp32(block + "lse", {b, c.n_head, t});
     a.mlp_in = make(block + "mlp_in", {n, c.n_embd});
     a.mlp_rstd = fp32(block + "mlp_rstd", {n});
-    a.hidden = make(block + "hidden", {n, 4 * c.n_embd});
-    blocks.push_back(a);
+    return a;
+  };
+  const auto make_hidden = [&](const std::string& block) {
+    return make(block + "hidden", {n, 4 * c.n_embd});
+  };
+  // What does not outlive its block, forward or backward: one set serves all blocks of a pass.
+  struct Pass {
+    BlockActivations block;
+    Tensor hidden;
+  };
+  const auto make_pass = [&](const std::string& pass) {
+    Pass made;
+    if (!backward || recompute.blocks > 0) made.block = make_block(pass, {});
+    if (!backward || recompute.blocks + recompute.mlps > 0) made.hidden = make_hidden(pass);
+    return made;
+  };
+  const Pass forward_pass = make_pass(backward ? "forward." : "h.");
+  const Pass backward_pass = backward ? make_pass("backward.") : Pass{};
+  for (std::int64_t i = 0; i < (backward ? c.n_layer : 1); ++i) {
+    const std::string name = "h." + std::to_string(i) + ".";
+    const Recomputed again = backward ? recompute.of(i) : Recomputed::kBlock;
+    const Tensor x = own_stream(i) ? make(name + "x", {n, c.n_embd}) : stream;
+    const BlockActivations kept =
+        again == Recomputed::kBlock ? BlockActivations{} : make_block(name, x);
+    const Tensor hidden = again == Recomputed::kNone ? make_hidden(name) : Tensor{};
+    const auto of_pass = [&](const Pass& pass) {
+      BlockActivations a = again == Recomputed::kBlock ? pass.block : kept;
+      a.x = x;  // backward finds the block's output there, which nobody needs any more
+      a.hidden = again == Recomputed::kNone ? hidden : pass.hidden;
+      return a;
+    };
+    blocks.push_back(of_pass(forward_pass));
+    if (backward) backward_blocks.push_back(of_pass(backward_pass));
   }
   if (c.backout)
-    backout = own_stream ? blocks[static_cast<std::size_t>(c.backout_layer())].x
-                         : make("backout", {n, c.n_embd});
+    backout = own_streams ? blocks[static_cast<std::size_t>(c.backout_layer())].x
+                          : make("backout", {n, c.n_embd});
   const Shape chunk{head_chunk_rows(c, n), c.padded_vocab()};
   head.x = make("head.x", {n, c.n_embd});
   head.rstd = fp32("head.rstd", {n});

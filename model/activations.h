@@ -12,6 +12,21 @@ namespace muo {
 // dtype unless said otherwise. All are kStep tensors: the captured graph tells the memory plan how
 // long each lives, so nothing here declares a lifetime. Those of extras that are off are absent.
 
+// What a layer's backward makes again, as forward made it, instead of having it kept: nothing, the
+// MLP's hidden activations from its input (one product), or all of the block from the block's
+// input (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+enum class Recomputed : std::uint8_t { kNone, kMlp, kBlock };
+
+// Of each layer: all of the first `blocks`, the MLP of the `mlps` after them. The first layers'
+// activations would be kept longest.
+struct Recompute {
+  std::int64_t blocks = 0, mlps = 0;
+  [[nodiscard]] Recomputed of(std::int64_t layer) const {
+    if (layer < blocks) return Recomputed::kBlock;
+    return layer < blocks + mlps ? Recomputed::kMlp : Recomputed::kNone;
+  }
+};
+
 struct BlockActivations {
   Tensor x;                   // (n, c)  the residual stream, mixed on entry, then added to
   Tensor attn_in, attn_rstd;  // (n, c), (n) fp32      normed input of attention
@@ -46,13 +61,15 @@ struct Activations {
     std::int64_t b = 1, t = 1;  // rows and positions; t may differ from the configured seq_len
     bool backward = true;
     bool logits = false;  // Gpt::logits() will be asked for
+    Recompute recompute = {};
   };
 
-  Tensor embedded, rstd0;  // (n, c), (n) fp32  normed embedding
-  Tensor smear_gates;      // (b, t) fp32
-  Tensor x0;               // (n, c)  after smear; without it, `embedded`
-  std::vector<BlockActivations> blocks;
-  Tensor backout;  // (n, c) stream after the middle block
+  Tensor embedded, rstd0;                         // (n, c), (n) fp32  normed embedding
+  Tensor smear_gates;                             // (b, t) fp32
+  Tensor x0;                                      // (n, c)  after smear; without it, `embedded`
+  std::vector<BlockActivations> blocks;           // that forward writes; one without backward
+  std::vector<BlockActivations> backward_blocks;  // that backward reads; others where it recomputes
+  Tensor backout;                                 // (n, c) stream after the middle block
   HeadActivations head;
   GradientActivations gradients;  // absent without backward
   Tensor workspace;               // attention's scratch, fp32

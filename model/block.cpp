@@ -60,45 +60,8 @@ Mix mix_weights(const BlockContext& block) {
   return mix_of(block, [&](std::size_t param) { return block.weights.use(param); });
 }
 
-// Of the gates, which also read the normed input, and of the value embeddings.
-void value_gradients(Stream& stream, const BlockContext& block, const GradientActivations& flow,
-                     const GradientSink& sink) {
-  const BlockParams& p = block_params(block);
-  const BlockActivations& a = block.act;
-  value_embedding_backward(stream, {.dx = flow.dnormed,
-                                    .dweight = sink.target(p.ve_gate),
-                                    .dv = rows_of(flow.dv),
-                                    .gates = a.value_gates,
-                                    .x = a.attn_in,
-                                    .weight = block.weights.use(p.ve_gate),
-                                    .table = block.weights.use(p.value_embed),
-                                    .tokens = block.tokens,
-                                    .accumulate = sink.accumulate});
-  sink.announce(p.ve_gate);
-  embedding_backward(stream, {.dtable = sink.target(p.value_embed),
-                              .dy = rows_of(flow.dv),
-                              .tokens = block.tokens,
-                              .scale = a.value_gates,
-                              .accumulate = sink.accumulate});
-  sink.announce(p.value_embed);
-}
-
-}  // namespace
-
-void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
-                     const GradientSink& sink) {
-  const Tensor dw = sink.target(param);
-  gemm(stream, {.d = dw,
-                .c = sink.accumulate ? dw : Tensor{},
-                .a = dy,
-                .b = x,
-                .beta = sink.accumulate ? 1.0F : 0.0F,
-                .transpose_a = true});
-  sink.announce(param);
-}
-
-void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
-  const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " forward");
+// a.attn_in <- norm(mixed from); a.x += attention(a.attn_in).
+void attend(Stream& stream, const BlockContext& block, Tensor from) {
   const WeightSource& w = block.weights;
   const BlockActivations& a = block.act;
   const BlockParams& p = block_params(block);
@@ -142,11 +105,73 @@ void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
                      .scale = block.config.attention_scale(),
                      .method = block.config.attention});
   linear_residual(stream, a.x, rows_of(a.attn_out), w.use(p.attn_proj));
+}
 
-  rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
-  linear(stream, a.hidden, a.mlp_in, w.use(p.c_fc));
+// a.hidden <- relu(c_fc a.mlp_in)^2.
+void expand(Stream& stream, const BlockContext& block) {
+  const BlockActivations& a = block.act;
+  linear(stream, a.hidden, a.mlp_in, block.weights.use(block_params(block).c_fc));
   relu_squared(stream, {.y = a.hidden, .x = a.hidden});
-  linear_residual(stream, a.x, a.hidden, w.use(p.mlp_proj));
+}
+
+void norm_for_mlp(Stream& stream, const BlockActivations& a) {
+  rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
+}
+
+// Of the gates, which also read the normed input, and of the value embeddings.
+void value_gradients(Stream& stream, const BlockContext& block, const GradientActivations& flow,
+                     const GradientSink& sink) {
+  const BlockParams& p = block_params(block);
+  const BlockActivations& a = block.act;
+  value_embedding_backward(stream, {.dx = flow.dnormed,
+                                    .dweight = sink.target(p.ve_gate),
+                                    .dv = rows_of(flow.dv),
+                                    .gates = a.value_gates,
+                                    .x = a.attn_in,
+                                    .weight = block.weights.use(p.ve_gate),
+                                    .table = block.weights.use(p.value_embed),
+                                    .tokens = block.tokens,
+                                    .accumulate = sink.accumulate});
+  sink.announce(p.ve_gate);
+  embedding_backward(stream, {.dtable = sink.target(p.value_embed),
+                              .dy = rows_of(flow.dv),
+                              .tokens = block.tokens,
+                              .scale = a.value_gates,
+                              .accumulate = sink.accumulate});
+  sink.announce(p.value_embed);
+}
+
+}  // namespace
+
+void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
+                     const GradientSink& sink) {
+  const Tensor dw = sink.target(param);
+  gemm(stream, {.d = dw,
+                .c = sink.accumulate ? dw : Tensor{},
+                .a = dy,
+                .b = x,
+                .beta = sink.accumulate ? 1.0F : 0.0F,
+                .transpose_a = true});
+  sink.announce(param);
+}
+
+void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
+  const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " forward");
+  attend(stream, block, from);
+  norm_for_mlp(stream, block.act);
+  expand(stream, block);
+  linear_residual(stream, block.act.x, block.act.hidden,
+                  block.weights.use(block_params(block).mlp_proj));
+}
+
+void block_recompute(Stream& stream, const BlockContext& block, Tensor from, Recomputed what) {
+  if (what == Recomputed::kNone) return;
+  const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " recompute");
+  if (what == Recomputed::kBlock) {
+    attend(stream, block, from);
+    norm_for_mlp(stream, block.act);
+  }
+  expand(stream, block);
 }
 
 void block_backward(Stream& stream, const BlockContext& block, Tensor from,

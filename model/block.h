@@ -61,6 +61,10 @@ struct BlockContext {
 // mlp(norm(x)).
 void block_forward(Stream& stream, const BlockContext& block, Tensor from);
 
+// What backward of this layer needs and forward did not keep, into block.act (of
+// Activations::backward_blocks), bitwise as forward made it; act.x is scratch.
+void block_recompute(Stream& stream, const BlockContext& block, Tensor from, Recomputed what);
+
 // flow.dx: gradient of the block's output on entry, of `from` on return. The last block begins
 // flow.dx0, the others add to it.
 void block_backward(Stream& stream, const BlockContext& block, Tensor from,

@@ -22,20 +22,21 @@ Gpt::Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       act_(config, size, prefix, arena) {}
 
 Gpt::BlockInput Gpt::block_input(const WeightSource& weights, Tensor tokens,
+                                 std::span<const BlockActivations> blocks,
                                  std::int64_t layer) const {
-  const auto activations = [&](std::int64_t i) -> const BlockActivations& {
-    return act_.blocks[size_.backward ? static_cast<std::size_t>(i) : 0];
+  const auto of_layer = [&](std::int64_t i) -> const BlockActivations& {
+    return blocks[blocks.size() > 1 ? static_cast<std::size_t>(i) : 0];
   };
   return {.block = {.config = config_,
                     .params = params_,
                     .weights = weights,
-                    .act = activations(layer),
+                    .act = of_layer(layer),
                     .rotary = rotary_,
                     .tokens = tokens.view({tokens.numel()}),
                     .x0 = act_.x0,
                     .workspace = act_.workspace,
                     .layer = layer},
-          .from = layer == 0 ? act_.x0 : activations(layer - 1).x};
+          .from = layer == 0 ? act_.x0 : of_layer(layer - 1).x};
 }
 
 void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) const {
@@ -53,7 +54,7 @@ void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) co
                    .lambda = weights.use(params_.smear_lambda)});
   Tensor x;
   for (std::int64_t i = 0; i < config_.n_layer; ++i) {
-    const BlockInput at = block_input(weights, tokens, i);
+    const BlockInput at = block_input(weights, tokens, act_.blocks, i);
     block_forward(stream, at.block, at.from);
     x = at.block.act.x;
     if (config_.backout && i == config_.backout_layer() && act_.backout.data != x.data)
@@ -132,7 +133,8 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
   for (std::int64_t i = config_.n_layer - 1; i >= 0; --i) {
     if (config_.backout && i == config_.backout_layer())
       add(stream, {.y = flow.dx, .x = flow.dbackout});
-    const BlockInput at = block_input(weights, tokens, i);
+    const BlockInput at = block_input(weights, tokens, act_.backward_blocks, i);
+    block_recompute(stream, at.block, at.from, size_.recompute.of(i));
     block_backward(stream, at.block, at.from, flow, sink);
   }
   if (config_.x0_lambdas) sink.announce(params_.x0_lambdas);

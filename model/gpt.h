@@ -43,7 +43,9 @@ class Gpt {
     BlockContext block;
     Tensor from;
   };
+  // `blocks`: those of the pass, forward or backward.
   [[nodiscard]] BlockInput block_input(const WeightSource& weights, Tensor tokens,
+                                       std::span<const BlockActivations> blocks,
                                        std::int64_t layer) const;
   [[nodiscard]] Tensor in_rows(const Tensor& x) const;
   void head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,

@@ -71,6 +71,7 @@ RunConfig toy_config(const ToyTraining& run) {
   config.group.world = run.world;
   config.step = {.batch = run.rows / (run.world * run.accumulation),
                  .accumulation = run.accumulation,
+                 .recompute = run.recompute,
                  .timed = run.timed};
   MUO_CHECK(config.rows_per_step() == run.rows, "world ", run.world, ", accumulation ",
             run.accumulation);

@@ -23,6 +23,7 @@ struct ToyTraining {
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;
+  Recompute recompute = {};
   bool timed = false;                 // see StepShape
   std::int64_t rows = kTrainingRows;  // per step
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32

@@ -37,6 +37,11 @@ struct ShardingOptions {
   std::string accumulate = "local";  // or "sharded": see Accumulate
 };
 
+// What is done for memory.
+struct MemoryOptions {
+  std::string recompute = "none";  // mlp, block: see Recomputed
+};
+
 struct CaptureOptions {
   bool graph = true;          // false: the same calls, eagerly
   std::int64_t branches = 3;  // or 1: see Branches
@@ -93,6 +98,7 @@ struct TrainOptions {
   GuardOptions guard;
   DeviceOptions devices;
   ShardingOptions sharding;
+  MemoryOptions memory;
   CaptureOptions capture;
   std::uint64_t seed = 42;  // of initial weights and data order
   NumberOptions numbers;

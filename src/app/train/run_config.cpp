@@ -36,6 +36,7 @@ class Resolver {
     model();
     formats();
     batch();
+    recompute();
     accumulation();
     iterations();
     profiled_steps();
@@ -147,6 +148,12 @@ class Resolver {
                ? ""
                : fmt::format(" (the multiple of {} nearest to {})", unit, total));
     run_.step.accumulation = *o.total_tokens / unit;
+  }
+
+  void recompute() {
+    const std::string& what = run_.options.memory.recompute;
+    if (what == "mlp") run_.step.recompute.mlps = run_.model.n_layer;
+    if (what == "block") run_.step.recompute.blocks = run_.model.n_layer;
   }
 
   // A strategy that leaves every rank whole gradients has nothing to keep less of.

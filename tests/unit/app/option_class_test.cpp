@@ -129,6 +129,7 @@ const std::vector<Case>& cases() {
       {"gather", "simple"},
       {"replicas", "own"},
       {"accumulate", "sharded", micro_steps},
+      {"recompute", "block"},
       {"graph", "off"},
       {"graph-branches", "1"},
       {"seed", "7"},
