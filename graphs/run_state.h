@@ -50,7 +50,7 @@ class RunState {
   [[nodiscard]] bool has_metrics(std::int64_t index) const;
   [[nodiscard]] MetricsRecord metrics(std::int64_t index) const;
   // Throws Error, naming the tensor and the ranks, if replicas differ, up to date as they are
-  // then. Every rank calls it.
+  // then; sharded weights have none. Every rank calls it.
   void verify_sync();
 
   RotaryTables rotary;

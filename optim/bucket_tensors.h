@@ -65,6 +65,9 @@ class BucketTensors {
   void add_squares(Stream& update, Tensor total, Tensor found, std::int64_t base) const;
   // Sends the committed weights to all ranks.
   void publish(Stream& comm) const;
+  // ReplicaAt::kSharded: `out` <- a block of the committed weights, of all ranks, through `wire`
+  // where they travel as another type.
+  void gather(Stream& comm, Tag tag, Range block, Tensor out, const Tensor& wire) const;
   // Makes this rank's part of the replica equal to its masters, which someone else wrote.
   void refresh_replica(Stream& stream) const;
 
@@ -76,9 +79,11 @@ class BucketTensors {
   int rank_;
   int world_;
   BucketRanges ranges_;
-  Tensor weights_;        // full space: the replica
+  // The replica: full space or, sharded, this rank's segment, which then is as weights travel.
+  ElementRanges replica_ranges_;
+  Tensor weights_;
   Tensor master_;         // over state; absent where the master is this rank's part of the replica
-  Tensor weight_wire_;    // full space; absent where weights travel as they are
+  Tensor weight_wire_;    // full space; absent where weights travel as they are held
   Tensor gradient_;       // full space
   Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
   Tensor reduced_;        // over ranges_.reduced; gradient_ itself where no other is needed

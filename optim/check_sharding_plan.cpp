@@ -24,9 +24,12 @@ void check_combination(const Bucket& b) {
   require(b.weight_wire == b.replica_dtype ||
               (b.weight_wire == DType::kBF16 && b.publish != Publish::kNone),
           b, "weights travel as forward reads them, or in bf16");
-  require(b.replica == ReplicaAt::kEveryRank ||
+  require(b.replica != ReplicaAt::kCommon ||
               (b.publish != Publish::kNone && b.weight_wire == b.replica_dtype),
           b, "a common replica is of weights that are published as they are");
+  require(b.replica != ReplicaAt::kSharded ||
+              (b.publish != Publish::kNone && b.reduction != Reduction::kAllReduce),
+          b, "sharded weights are those of ranks that hold a part of the gradients");
   const bool equal = std::all_of(b.segments.begin(), b.segments.end(),
                                  [&](std::int64_t s) { return s == b.segments[0]; });
   require(equal || b.reduction != Reduction::kReduceScatter, b,

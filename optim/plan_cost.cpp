@@ -46,7 +46,7 @@ std::int64_t all_to_all_bytes(const Bucket& bucket, int world) {
 }
 
 std::int64_t published_bytes(const Bucket& bucket, int rank) {
-  if (bucket.publish == Publish::kNone || bucket.replica == ReplicaAt::kCommon) return 0;
+  if (bucket.publish == Publish::kNone || bucket.replica != ReplicaAt::kEveryRank) return 0;
   return (bucket.full_elements() - segment_elements(bucket, rank)) * size_of(bucket.weight_wire);
 }
 

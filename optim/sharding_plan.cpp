@@ -112,6 +112,7 @@ void assign_tags(ShardingPlan& plan) {
   return_previous();
   plan.totals_tag = take(1);
   if (plan.gather == Gather::kSimple) publish();
+  plan.weights_tag = next;
 }
 
 std::vector<BucketCall> bucket_calls(const ShardingPlan& plan) {
@@ -197,7 +198,7 @@ int return_collectives(const Bucket& bucket) {
 }
 
 int publish_collectives(const Bucket& bucket) {
-  if (bucket.publish == Publish::kNone) return 0;
+  if (bucket.publish == Publish::kNone || bucket.replica == ReplicaAt::kSharded) return 0;
   return bucket.replica == ReplicaAt::kCommon ? 1 : block_count(bucket);
 }
 
@@ -205,6 +206,14 @@ void share_replicas(ShardingPlan& plan) {
   for (Bucket& bucket : plan.buckets)
     if (bucket.publish != Publish::kNone && bucket.weight_wire == bucket.replica_dtype)
       bucket.replica = ReplicaAt::kCommon;
+  assign_tags(plan);
+}
+
+void shard_weights(ShardingPlan& plan) {
+  plan.accumulate = Accumulate::kSharded;
+  if (plan.world > 1)
+    for (Bucket& bucket : plan.buckets)
+      if (bucket.publish != Publish::kNone) bucket.replica = ReplicaAt::kSharded;
   assign_tags(plan);
 }
 

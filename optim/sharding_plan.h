@@ -39,10 +39,11 @@ enum class Gather : std::uint8_t { kSimple, kPipelined };
 // of the sum over ranks. Then a bucket's whole gradient lives from its backward to its reduction
 // only.
 enum class Accumulate : std::uint8_t { kLocal, kSharded };
-// Where the weights that forward reads live: every rank has its own, or all ranks, being threads of
-// one host, have one in common. Owners then write to it, and publishing is only that all wait for
-// all. Fully sharded weights, gathered per layer inside the graph, will be another.
-enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon };
+// Where the weights that forward reads live: every rank has its own; or all ranks, being threads of
+// one host, have one in common, owners write to it, and publishing is only that all wait for all;
+// or a rank holds its segment of them only, and each pass over the model gathers what a layer reads
+// before it does (weight_schedule.h), so that nothing is published.
+enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon, kSharded };
 
 inline constexpr int kEveryRank = -1;
 
@@ -117,6 +118,9 @@ struct ShardingPlan {
   Accumulate accumulate = Accumulate::kLocal;
   std::int64_t micro_steps = 1;  // of a step
   Tag totals_tag = 0;            // after all reductions
+  // The first one of the gathers of sharded weights. They are numbered by themselves, in the order
+  // of the model's passes, behind all others: where they fall among these follows from backward.
+  Tag weights_tag = 0;
 
   // How often a step reduces each bucket.
   [[nodiscard]] std::int64_t reductions() const {
@@ -153,6 +157,10 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
 
 // Makes the replicas common (ReplicaAt) of all buckets that are published as they are committed.
 void share_replicas(ShardingPlan& plan);
+
+// Fully sharded weights: shards the replicas of all buckets that are published (ReplicaAt), and
+// reduces every micro-step's gradients. Nothing changes in a world of one.
+void shard_weights(ShardingPlan& plan);
 
 // Numbers all collectives of a plan whose other fields are set, in the order of a step: of its
 // buckets, in every micro-step that reduces them, and of publish_order before or after them.

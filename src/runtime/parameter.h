@@ -44,6 +44,7 @@ struct ParamSpec {
   DType replica = DType::kF32;  // of the copy that forward reads; masters are fp32
   int ready = 0;                // backward order: gradients with a smaller value are final earlier
   int use = 0;                  // forward order: weights with a smaller value are read earlier
+  bool in_backward = true;      // whether backward reads the weight as well
 };
 
 // A part of a logical tensor that this rank holds: what checkpoints are made of. Padding is never

@@ -46,7 +46,7 @@ RunConfig toy_config(const ToyTraining& run) {
   config.options.sharding = {.strategy = run.strategy,
                              .gather = run.gather,
                              .replicas = run.replicas,
-                             .accumulate = run.accumulate};
+                             .shard = run.shard};
   config.options.capture.graph = run.graph;
   config.model = {.vocab_size = kVocab,
                   .n_layer = 3,

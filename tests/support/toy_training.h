@@ -18,7 +18,7 @@ struct ToyTraining {
   int world = 1;
   std::string strategy = "balanced";
   std::string gather = "pipelined";
-  std::string accumulate = "local";
+  std::string shard = "optimizer";
   std::string replicas = "own";
   bool graph = true;
   std::int64_t accumulation = 1;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <sstream>
@@ -70,6 +71,22 @@ std::string scalar_text(const toml::node& node, std::string_view where) {
       where);
 }
 
+// What an earlier version wrote, and how it is written now.
+struct Renamed {
+  std::string_view key, value, key_now, value_now;
+};
+constexpr std::array kRenamed = {Renamed{"accumulate", "local", "shard", "auto"},
+                                 Renamed{"accumulate", "sharded", "shard", "gradients"}};
+
+void rename(TomlEntry& entry) {
+  for (const Renamed& renamed : kRenamed)
+    if (entry.key == renamed.key && entry.values == std::vector{std::string(renamed.value)}) {
+      entry.key = renamed.key_now;
+      entry.values = {std::string(renamed.value_now)};
+      return;
+    }
+}
+
 }  // namespace
 
 std::filesystem::path find_config(const std::string& name) {
@@ -89,6 +106,7 @@ void load_config(const std::filesystem::path& file, std::span<const OptionRow> r
   std::ranges::transform(rows, names.begin(), &OptionRow::name);
   for (TomlEntry& entry : parse_toml(read_text(file), file.string())) {
     std::ranges::replace(entry.key, '_', '-');
+    rename(entry);
     const std::string where = fmt::format("{}:{}: {}", file.string(), entry.line, entry.key);
     const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
     if (row == rows.end()) {

@@ -33,8 +33,10 @@ struct BatchOptions {
 struct ShardingOptions {
   std::string strategy = "balanced";
   std::string gather = "pipelined";  // or "simple": see Gather
-  std::string replicas = "auto";     // or "own" or "common": see ReplicaAt
-  std::string accumulate = "local";  // or "sharded": see Accumulate
+  std::string replicas = "auto";     // or "own", "common" or "sharded": see ReplicaAt
+  // What is sharded: none, optimizer, gradients (Accumulate) or weights (ReplicaAt), each with those
+  // before it, as the stages of ZeRO; auto: none or optimizer, as the strategy does.
+  std::string shard = "auto";
 };
 
 // What is done for memory.

@@ -151,12 +151,15 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
       row("gather", kCaptured, "pipelined|simple",
           "of new weights: beside the next forward, or at once", &o.sharding.gather)
           .one_of({"pipelined", "simple"}),
-      row("replicas", kShape, "own|common", "of weights: one each, or, on the host, one for all",
-          &o.sharding.replicas)
-          .one_of({"auto", "own", "common"}),
-      row("accumulate", kShape, "local|sharded",
-          "reduce gradients once a step, or in each micro-step", &o.sharding.accumulate)
-          .one_of({"local", "sharded"}),
+      row("shard", kShape, "WHAT", "over devices; each with what is above it, as ZeRO's stages",
+          &o.sharding.shard)
+          .one_of({"auto", "none", "optimizer", "gradients", "weights"},
+                  "\n none: nothing (strategy ddp)\n optimizer: its state, and fp32 masters"
+                  "\n gradients: their sums; each micro-step's are reduced"
+                  "\n weights: gathered layer by layer as they are read"),
+      row("replicas", kShape, "own|common|sharded",
+          "of weights: one each; on the host, one for all; none", &o.sharding.replicas)
+          .one_of({"auto", "own", "common", "sharded"}),
       row("recompute", kShape, "none|mlp|block",
           "in backward rather than keep: MLPs' hidden activations, or whole layers",
           &o.memory.recompute)

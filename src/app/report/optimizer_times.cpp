@@ -121,6 +121,7 @@ class Updates {
     Stream& compute = rank_.compute;
     clock_.lap(compute, UpdatePhase::kElsewhere);
     update.begin();
+    update.begin_training_pass(0);
     for (std::size_t i = 0; i < params_.size(); ++i)
       update.weight_needed(i);
     clock_.lap(compute, UpdatePhase::kCommunication);

@@ -37,7 +37,7 @@ class Resolver {
     formats();
     batch();
     recompute();
-    accumulation();
+    sharding();
     iterations();
     profiled_steps();
     optimizer();
@@ -156,16 +156,45 @@ class Resolver {
     if (what == "block") run_.step.recompute.blocks = run_.model.n_layer;
   }
 
-  // A strategy that leaves every rank whole gradients has nothing to keep less of.
-  void accumulation() const {
-    if (run_.options.sharding.accumulate != "sharded") return;
-    const std::vector<ParamSpec> params = gpt_parameters(run_.model);
-    for (const Bucket& bucket : make_sharding_plan(run_, params).buckets)
-      if (bucket.rule == UpdateRule::kMuon && bucket.reduction == Reduction::kAllReduce)
+  // What a strategy leaves whole at every rank cannot be sharded.
+  void sharding() {
+    ShardingOptions& o = run_.options.sharding;
+    if (o.replicas == "sharded") {
+      if (o.shard != "auto" && o.shard != "weights")
         throw input_error(
-            "--accumulate sharded: with --strategy {} every device holds whole gradients: give "
-            "local, or another strategy",
-            run_.options.sharding.strategy);
+            "--replicas sharded: with --shard {} weights are replicas: give own or auto", o.shard);
+      o.shard = "weights";
+    }
+    if (o.shard == "none" && o.strategy == ShardingOptions{}.strategy) {
+      o.strategy = "ddp";
+      note("strategy: ddp (--shard none)");
+    }
+    const std::vector<ParamSpec> params = gpt_parameters(run_.model);
+    bool state = false;
+    bool gradients = true;
+    for (const Bucket& bucket : make_sharding_plan(run_, params).buckets) {
+      if (bucket.rule != UpdateRule::kMuon) continue;
+      state = state || bucket.state != StateAt::kEveryRank;
+      gradients = gradients && bucket.reduction != Reduction::kAllReduce;
+    }
+    if (o.shard == "auto") o.shard = state ? "optimizer" : "none";
+    const bool every_rank_holds_it = o.shard == "none"        ? state
+                                     : o.shard == "optimizer" ? !state
+                                                              : !gradients;
+    if (every_rank_holds_it)
+      throw input_error("--shard {}: with --strategy {} every device holds {}: give {}", o.shard,
+                        o.strategy,
+                        o.shard == "none" ? "a part of the optimizer's state"
+                        : state           ? "whole gradients"
+                                          : "all state",
+                        o.shard == "none" ? "--strategy ddp, or optimizer"
+                        : state           ? "optimizer, or another strategy"
+                                          : "none, or another strategy");
+    if (o.shard != "weights") return;
+    if (o.replicas == "own" || o.replicas == "common")
+      throw input_error("--replicas {}: with --shard weights there are none: give auto or sharded",
+                        o.replicas);
+    o.replicas = "sharded";
   }
 
   void require_multiple(std::int64_t total, std::int64_t unit) const {
@@ -304,13 +333,15 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
                          o.gather == "pipelined" ? Gather::kPipelined : Gather::kSimple,
                          newton_schulz_form(config.options.optimizer.newton_schulz));
   plan.version = &optimizer_version(config.options.optimizer.version);
+  plan.micro_steps = config.step.accumulation;
+  if (o.shard == "weights") {
+    shard_weights(plan);
+    return plan;
+  }
+  if (o.shard == "gradients") plan.accumulate = Accumulate::kSharded;
+  assign_tags(plan);
   if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own")
     share_replicas(plan);
-  if (o.accumulate == "sharded") {
-    plan.accumulate = Accumulate::kSharded;
-    plan.micro_steps = config.step.accumulation;
-    assign_tags(plan);
-  }
   return plan;
 }
 

@@ -128,7 +128,7 @@ const std::vector<Case>& cases() {
       {"strategy", "ddp"},
       {"gather", "simple"},
       {"replicas", "own"},
-      {"accumulate", "sharded", micro_steps},
+      {"shard", "gradients", micro_steps},
       {"recompute", "block"},
       {"graph", "off"},
       {"graph-branches", "1"},

@@ -356,7 +356,7 @@ TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
 
 TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
   TrainOptions options = two_devices();
-  options.sharding.accumulate = "sharded";
+  options.sharding.shard = "gradients";
   for (const std::string_view strategy : strategy_names()) {
     options.sharding.strategy = strategy;
     if (strategy == "ddp" || strategy == "allreduce_owner")

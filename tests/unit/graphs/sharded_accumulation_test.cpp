@@ -1,4 +1,4 @@
-// --accumulate sharded against local: every micro-step's gradients are reduced, and only a rank's
+// --shard gradients against optimizer: every micro-step's gradients are reduced, and only a rank's
 // part of their sum is kept.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using test::ToyCurves;
 using test::ToyTraining;
 
 ToyTraining sharded(ToyTraining run) {
-  run.accumulate = "sharded";
+  run.shard = "gradients";
   return run;
 }
 

@@ -1,0 +1,73 @@
+// --shard weights: a rank holds its segment of the weights, and each pass gathers what a layer
+// reads.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "graphs/run_state.h"
+#include "support/sanitized.h"
+#include "support/toy_training.h"
+
+namespace muo {
+namespace {
+
+using test::ToyCurves;
+using test::ToyTraining;
+
+bool can_shard(std::string_view strategy) {
+  return strategy != "ddp" && strategy != "allreduce_owner";
+}
+
+ToyTraining sharding(ToyTraining run, const char* what) {
+  run.shard = what;
+  return run;
+}
+
+std::string text(const ToyTraining& run) {
+  return run.strategy + ", world " + std::to_string(run.world) + ", " +
+         std::to_string(run.accumulation) + " micro-steps, " + run.gather +
+         (run.nanochat_bf16 ? ", bf16" : "");
+}
+
+// Of whatever the same gradients are reduced: once, or in every micro-step.
+TEST(ShardedWeights, AreBitwiseReplicas) {
+  for (const int world : {1, 2, 3, 4, 5})
+    for (const std::string_view strategy : strategy_names()) {
+      if (!can_shard(strategy)) continue;
+      for (const bool bf16 : {false, true}) {
+        const ToyTraining run{.world = world,
+                              .strategy = std::string(strategy),
+                              .gather = bf16 ? "simple" : "pipelined",
+                              .steps = test::kSanitized ? 2 : 4,
+                              .nanochat_bf16 = bf16};
+        expect_bitwise(test::train(sharding(run, "weights")),
+                       test::train(sharding(run, "optimizer")), text(run));
+      }
+    }
+}
+
+TEST(ShardedWeights, AreBitwiseReplicasInAnyOrderAndInSeveralGraphs) {
+  for (const std::string_view strategy :
+       {"balanced", "parallel", "ns_replicated", "all_to_all", "layerwise", "stacked"})
+    for (const std::int64_t accumulation : {1, 2, 20}) {
+      ToyTraining run{.world = 3,
+                      .strategy = std::string(strategy),
+                      .accumulation = accumulation,
+                      .steps = test::kSanitized ? 2 : 3,
+                      .recompute = {.blocks = 1, .mlps = 1},
+                      .nanochat_bf16 = accumulation == 2};
+      const ToyCurves want = test::train(sharding(run, "gradients"));
+      run.shard = "weights";
+      expect_bitwise_in_every_form(run, want, text(run));
+      run.nan_between_steps = true;
+      expect_bitwise(test::train(run), want, text(run) + ", NaN between steps");
+    }
+}
+
+TEST(ShardedWeights, AllocateNothingWhileRunning) {
+  EXPECT_EQ(test::train({.world = 4, .shard = "weights", .steps = 3}).allocations_while_running, 0);
+}
+
+}  // namespace
+}  // namespace muo
