@@ -13,7 +13,8 @@ namespace muo {
 // Where a bucket's gradients lie.
 struct GradientMemory {
   Lifespan sums = Lifespan::kStep;  // of what micro-steps add to
-  // Accumulate::kSharded: shared with other buckets, and at least as large as this one needs.
+  // Where every micro-step is reduced: shared with other buckets, and at least as large as this one
+  // needs.
   Tensor whole = {};   // the gradient of one micro-step; absent: the bucket's own, which adds up
   Tensor wire = {};    // of the type in which gradients travel; may be absent where that is fp32
   Tensor addend = {};  // a rank's part of the sum over ranks, of one micro-step

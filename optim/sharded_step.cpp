@@ -21,7 +21,7 @@ void order(Stream& before, Event& event, Stream& after) {
 
 ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
                          std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
-    : reduces_every_micro_step_(plan.accumulate == Accumulate::kSharded && plan.world > 1),
+    : reduces_every_micro_step_(plan.reduces_every_micro_step()),
       locations_(params.size()),
       params_(params),
       rank_(rank),

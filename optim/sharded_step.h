@@ -28,7 +28,7 @@ namespace muo {
 //   micro-step), then backward with gradient_ready for every parameter exactly once (in the last
 //   micro-step), then finish.
 //
-// Accumulate::kSharded, on more than one rank: each micro-step reduces. Before its backward
+// Shard::kGradients and more, on more than one rank: each micro-step reduces. Before its backward
 // begin_micro_step, in it gradient_needed before each parameter's gradient is first written, and
 // gradient_ready in all micro-steps; join where a graph ends in between. A rank's part of the sum
 // over ranks, which is in rank order, is added up over micro-steps in their order, in fp32.

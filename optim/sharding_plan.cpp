@@ -14,17 +14,24 @@ using strategies::Params;
 
 struct Entry {
   Strategy about;
-  std::vector<Bucket> (*make)(Params params, int world, const NewtonSchulzForm& form);
+  std::vector<Bucket> (*make)(Params params, int world, const NewtonSchulzForm& form, Shard shard);
 };
-// Who owns what does not depend on how it is computed.
+// Who owns what does not depend on how it is computed, or on what is sharded.
 template <auto kMake>
-std::vector<Bucket> whatever_form(Params params, int world, const NewtonSchulzForm& /*form*/) {
+std::vector<Bucket> whatever_form(Params params, int world, const NewtonSchulzForm& /*form*/,
+                                  Shard /*shard*/) {
   return kMake(params, world);
 }
+std::vector<Bucket> balanced(Params params, int world, const NewtonSchulzForm& form,
+                             Shard /*shard*/) {
+  return strategies::balanced(params, world, form);
+}
 constexpr std::array kEntries = {
-    Entry{{"balanced", "owners of equal work, a few layers a bucket"}, strategies::balanced},
-    Entry{{"ddp", "every rank updates everything"}, whatever_form<strategies::ddp>},
-    Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)"},
+    Entry{{"balanced", "owners of equal work, a few layers a bucket"}, balanced},
+    Entry{{"ddp", "every rank updates everything", Shard::kNone, Shard::kNone},
+          whatever_form<strategies::ddp>},
+    Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)", Shard::kOptimizer,
+           Shard::kOptimizer},
           whatever_form<strategies::allreduce_owner>},
     Entry{{"block_cyclic", "one matrix a rank, by shape (nanochat 2025)"},
           whatever_form<strategies::block_cyclic>},
@@ -50,6 +57,16 @@ constexpr auto of_entries(Member member) {
 }
 constexpr auto kStrategies = of_entries([](const Entry& entry) { return entry.about; });
 constexpr auto kNames = of_entries([](const Entry& entry) { return entry.about.name; });
+
+const Entry& entry_of(std::string_view strategy) {
+  const auto entry =
+      std::ranges::find(kEntries, strategy, [](const Entry& known) { return known.about.name; });
+  if (entry != kEntries.end()) return *entry;
+  std::string names;
+  for (const std::string_view name : kNames)
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
+}
 
 void sort_by_completion(std::vector<Bucket>& buckets, Params params) {
   std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
@@ -209,20 +226,14 @@ void share_replicas(ShardingPlan& plan) {
   assign_tags(plan);
 }
 
-void shard_weights(ShardingPlan& plan) {
-  plan.accumulate = Accumulate::kSharded;
-  if (plan.world > 1)
-    for (Bucket& bucket : plan.buckets)
-      if (bucket.publish != Publish::kNone) bucket.replica = ReplicaAt::kSharded;
-  assign_tags(plan);
-}
-
 std::span<const Strategy> strategy_list() { return kStrategies; }
 std::span<const std::string_view> strategy_names() { return kNames; }
 
+const Strategy& strategy_of(std::string_view name) { return entry_of(name).about; }
+
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy, const NumberFormats& formats,
-                                Gather gather, const NewtonSchulzForm& form) {
+                                Gather gather, const NewtonSchulzForm& form, Shard shard) {
   MUO_CHECK(world >= 1, "world ", world);
   for (const ParamSpec& param : params) {
     MUO_CHECK(param.shape.rank() >= 1 && param.shape.numel() > 0, param.name, " has shape ",
@@ -230,24 +241,24 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
     MUO_CHECK(update_group(param.role).rule != UpdateRule::kMuon || param.shape.rank() == 2,
               "Muon updates matrices; ", param.name, " has shape ", param.shape.text());
   }
-  for (const Entry& known : kEntries) {
-    if (known.about.name != strategy) continue;
-    ShardingPlan plan{.world = world,
-                      .strategy = std::string(strategy),
-                      .buckets = known.make(params, world, form),
-                      .newton_schulz = &form,
-                      .gather = gather};
-    for (Bucket& bucket : plan.buckets)
-      set_formats(bucket, params, formats);
-    sort_by_completion(plan.buckets, params);
-    plan.publish_order = order_of_use(plan.buckets, params);
-    assign_tags(plan);
-    return plan;
+  const Entry& entry = entry_of(strategy);
+  MUO_CHECK(shard <= entry.about.most || shard == Shard::kOptimizer, strategy,
+            " cannot shard so much");
+  ShardingPlan plan{.world = world,
+                    .strategy = std::string(strategy),
+                    .buckets = entry.make(params, world, form, shard),
+                    .newton_schulz = &form,
+                    .gather = gather,
+                    .shard = shard};
+  for (Bucket& bucket : plan.buckets) {
+    set_formats(bucket, params, formats);
+    if (shard == Shard::kWeights && world > 1 && bucket.publish != Publish::kNone)
+      bucket.replica = ReplicaAt::kSharded;
   }
-  std::string names;
-  for (const std::string_view name : kNames)
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
+  sort_by_completion(plan.buckets, params);
+  plan.publish_order = order_of_use(plan.buckets, params);
+  assign_tags(plan);
+  return plan;
 }
 
 }  // namespace muo

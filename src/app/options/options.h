@@ -31,12 +31,10 @@ struct BatchOptions {
 
 // Who holds and updates what, and how it travels: optim/sharding_plan.h.
 struct ShardingOptions {
-  std::string strategy = "balanced";
+  std::string strategy = "auto";     // ddp, parallel or balanced, by `shard`
   std::string gather = "pipelined";  // or "simple": see Gather
   std::string replicas = "auto";     // or "own", "common" or "sharded": see ReplicaAt
-  // What is sharded: none, optimizer, gradients (Accumulate) or weights (ReplicaAt), each with those
-  // before it, as the stages of ZeRO; auto: none or optimizer, as the strategy does.
-  std::string shard = "auto";
+  std::string shard = "auto";  // or none, optimizer, gradients, weights: see Shard
 };
 
 // What is done for memory.

@@ -30,6 +30,13 @@ std::string summaries_of(const Rows& rows) {
   return out;
 }
 
+std::vector<std::string_view> strategy_choices() {
+  std::vector<std::string_view> out = {"auto"};
+  for (const std::string_view name : strategy_names())
+    out.push_back(name);
+  return out;
+}
+
 std::vector<OptionRow> data_rows(DataOptions& o) {
   const OptionGroup row{kDataGroup};
   return {
@@ -146,12 +153,14 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
   const OptionGroup row{kDevicesGroup};
   return {
       row("strategy", kShape, "NAME", "who updates which weights", &o.sharding.strategy)
-          .one_of(names_of(strategy_list()), summaries_of(strategy_list()))
+          .one_of(strategy_choices(),
+                  "\n auto: parallel for --shard weights, ddp for none, else balanced" +
+                      summaries_of(strategy_list()))
           .training(),
       row("gather", kCaptured, "pipelined|simple",
           "of new weights: beside the next forward, or at once", &o.sharding.gather)
           .one_of({"pipelined", "simple"}),
-      row("shard", kShape, "WHAT", "over devices; each with what is above it, as ZeRO's stages",
+      row("shard", kShape, "WHAT", "over devices, each with those above it (ZeRO's stages)",
           &o.sharding.shard)
           .one_of({"auto", "none", "optimizer", "gradients", "weights"},
                   "\n none: nothing (strategy ddp)\n optimizer: its state, and fp32 masters"
@@ -161,8 +170,7 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
           "of weights: one each; on the host, one for all; none", &o.sharding.replicas)
           .one_of({"auto", "own", "common", "sharded"}),
       row("recompute", kShape, "none|mlp|block",
-          "in backward rather than keep: MLPs' hidden activations, or whole layers",
-          &o.memory.recompute)
+          "make again in backward: MLPs' activations, or whole layers", &o.memory.recompute)
           .one_of({"none", "mlp", "block"}),
       row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.capture.graph),
       row("graph-branches", kCaptured, "3|1",

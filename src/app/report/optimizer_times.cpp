@@ -231,7 +231,7 @@ void draw_gradients(Stream& stream, std::uint64_t seed, int rank, const Tensor& 
 OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   ShardingPlan plan = make_sharding_plan(config, params);
-  plan.accumulate = Accumulate::kLocal;  // there are no micro-steps
+  plan.micro_steps = 1;
   assign_tags(plan);
   const auto memory_of = [&](int rank) {
     return traced_plan(rank, config.world(), [&](RankContext& context, Arena& arena) {

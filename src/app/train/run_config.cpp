@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -17,6 +18,18 @@ namespace {
 
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
+
+constexpr std::array<std::string_view, 4> kShardNames = {"none", "optimizer", "gradients",
+                                                         "weights"};  // in their order
+
+std::string_view name_of(Shard shard) { return kShardNames.at(static_cast<std::size_t>(shard)); }
+
+// auto: what the strategy does, the optimizer's state or nothing.
+Shard shard_of(const ShardingOptions& options) {
+  const auto name = std::ranges::find(kShardNames, options.shard);
+  if (name != kShardNames.end()) return static_cast<Shard>(name - kShardNames.begin());
+  return std::min(strategy_of(options.strategy).most, Shard::kOptimizer);
+}
 
 std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   for (std::int64_t d = std::min(value, most); d > 1; --d)
@@ -156,45 +169,33 @@ class Resolver {
     if (what == "block") run_.step.recompute.blocks = run_.model.n_layer;
   }
 
-  // What a strategy leaves whole at every rank cannot be sharded.
   void sharding() {
     ShardingOptions& o = run_.options.sharding;
     if (o.replicas == "sharded") {
       if (o.shard != "auto" && o.shard != "weights")
         throw input_error(
-            "--replicas sharded: with --shard {} weights are replicas: give own or auto", o.shard);
+            "--replicas sharded: with --shard {} weights are replicas: give auto or own", o.shard);
       o.shard = "weights";
     }
-    if (o.shard == "none" && o.strategy == ShardingOptions{}.strategy) {
-      o.strategy = "ddp";
-      note("strategy: ddp (--shard none)");
+    if (o.shard == "weights") {
+      if (o.replicas == "own" || o.replicas == "common")
+        throw input_error("--replicas {}: with --shard weights there are none: give auto",
+                          o.replicas);
+      o.replicas = "sharded";
     }
-    const std::vector<ParamSpec> params = gpt_parameters(run_.model);
-    bool state = false;
-    bool gradients = true;
-    for (const Bucket& bucket : make_sharding_plan(run_, params).buckets) {
-      if (bucket.rule != UpdateRule::kMuon) continue;
-      state = state || bucket.state != StateAt::kEveryRank;
-      gradients = gradients && bucket.reduction != Reduction::kAllReduce;
-    }
-    if (o.shard == "auto") o.shard = state ? "optimizer" : "none";
-    const bool every_rank_holds_it = o.shard == "none"        ? state
-                                     : o.shard == "optimizer" ? !state
-                                                              : !gradients;
-    if (every_rank_holds_it)
-      throw input_error("--shard {}: with --strategy {} every device holds {}: give {}", o.shard,
-                        o.strategy,
-                        o.shard == "none" ? "a part of the optimizer's state"
-                        : state           ? "whole gradients"
-                                          : "all state",
-                        o.shard == "none" ? "--strategy ddp, or optimizer"
-                        : state           ? "optimizer, or another strategy"
-                                          : "none, or another strategy");
-    if (o.shard != "weights") return;
-    if (o.replicas == "own" || o.replicas == "common")
-      throw input_error("--replicas {}: with --shard weights there are none: give auto or sharded",
-                        o.replicas);
-    o.replicas = "sharded";
+    if (o.strategy == "auto")
+      o.strategy = o.shard == "weights" ? "parallel" : o.shard == "none" ? "ddp" : "balanced";
+    if (o.strategy == kAllStrategies) return;
+    const Strategy& strategy = strategy_of(o.strategy);
+    const Shard shard = shard_of(o);
+    if (shard < strategy.least)
+      throw input_error("--shard {}: --strategy {} shards more: give {}, or --strategy ddp",
+                        o.shard, o.strategy, name_of(strategy.least));
+    if (shard > strategy.most)
+      throw input_error(
+          "--shard {}: --strategy {} cannot shard more than {}: give that, or another strategy",
+          o.shard, o.strategy, name_of(strategy.most));
+    o.shard = name_of(shard);
   }
 
   void require_multiple(std::int64_t total, std::int64_t unit) const {
@@ -326,21 +327,27 @@ NumberFormats RunConfig::formats() const {
           .embedding_state = o.embedding_state};
 }
 
+bool use_strategy(RunConfig& config, const Strategy& strategy) {
+  ShardingOptions& o = config.options.sharding;
+  const Shard shard = shard_of({.strategy = std::string(strategy.name), .shard = o.shard});
+  if (shard > strategy.most && shard > Shard::kOptimizer) return false;
+  o.strategy = strategy.name;
+  o.shard = name_of(std::clamp(shard, strategy.least, strategy.most));
+  return true;
+}
+
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
   const ShardingOptions& o = config.options.sharding;
+  const Shard shard = shard_of(o);
   ShardingPlan plan =
       make_sharding_plan(params, config.world(), o.strategy, config.formats(),
                          o.gather == "pipelined" ? Gather::kPipelined : Gather::kSimple,
-                         newton_schulz_form(config.options.optimizer.newton_schulz));
+                         newton_schulz_form(config.options.optimizer.newton_schulz), shard);
   plan.version = &optimizer_version(config.options.optimizer.version);
   plan.micro_steps = config.step.accumulation;
-  if (o.shard == "weights") {
-    shard_weights(plan);
-    return plan;
-  }
-  if (o.shard == "gradients") plan.accumulate = Accumulate::kSharded;
   assign_tags(plan);
-  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own")
+  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own" &&
+      shard != Shard::kWeights)
     share_replicas(plan);
   return plan;
 }
