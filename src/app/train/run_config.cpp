@@ -182,6 +182,11 @@ class Resolver {
         throw input_error("--replicas {}: with --shard weights there are none: give auto",
                           o.replicas);
       o.replicas = "sharded";
+      // Each micro-step's gathers may begin branches of their own: more than a GPU has queues for.
+      if (run_.group.ranks_per_device > 1 && run_.group.branches != Branches::kOne) {
+        run_.group.branches = Branches::kOne;
+        note("graph-branches: 1, as ranks that share a GPU wait for each other's weights on it");
+      }
     }
     if (o.strategy == "auto")
       o.strategy = o.shard == "weights" ? "parallel" : o.shard == "none" ? "ddp" : "balanced";
