@@ -1,6 +1,7 @@
 #include "graphs/run_state.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 
@@ -155,6 +156,17 @@ void RunState::verify_sync() {
       MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],
                 "weights of '", params_[static_cast<std::size_t>(i)].name, "' on rank ", r,
                 " differ from those on rank 0");
+}
+
+std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
+                               const ShardingPlan& plan, int rank) {
+  const auto make = [&](RankContext& context, Arena& arena) {
+    return std::make_unique<RunState>(context, setup, params, plan, arena);
+  };
+  return traced(rank, plan.world, make, [](const TraceArena& arena, const auto& traces) {
+    constexpr std::array kLeftOut = {MemoryCategory::kActivations};
+    return bytes_without(kLeftOut, arena, traces);
+  });
 }
 
 MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,

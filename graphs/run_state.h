@@ -75,5 +75,8 @@ class RunState {
 // The memory plan of `rank` of the run, traced without a device.
 MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
                             const ShardingPlan& plan, int rank);
+// What of it hardly grows with the batch: without activations.
+std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
+                               const ShardingPlan& plan, int rank);
 
 }  // namespace muo

@@ -9,6 +9,7 @@
 #include "app/report/plan_report.h"
 #include "app/train/backend.h"
 #include "app/train/run_memory.h"
+#include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
@@ -25,7 +26,7 @@ int run_command(const PlanOptions& options) {
   TrainOptions train = options.train;
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
-  if (train.sharding.replicas == "auto" &&
+  if (train.sharding.replicas == "auto" && train.sharding.shard != "weights" &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
     train.sharding.replicas = "own";
   RunConfig config =
@@ -43,7 +44,12 @@ int run_command(const PlanOptions& options) {
   const std::int64_t staging = plan_staging_memory(params, sharding);
   const bool stages = choose_background_saves(config, memory.rank_bytes(config.world()), staging,
                                               available_memory(), config.notes);
-  const PlanReport report{config, sharding, memory, rates, stages ? staging : 0};
+  const PlanReport report{config,
+                          sharding,
+                          memory,
+                          rates,
+                          stages ? staging : 0,
+                          plan_fixed_memory(config, params, sharding, 0)};
   print(json ? plan_json(report) : plan_table(report));
   require_memory(config, report.memory, available_memory_per_rank(config.group));
   return 0;

@@ -94,8 +94,9 @@ Json buckets_json(const ShardingPlan& plan) {
                    {"padding", bucket.full_elements() - elements},
                    {"reduction", name_of(kReductions, bucket.reduction)},
                    {"exchange", name_of(kExchanges, bucket.exchange)},
-                   {"publish", bucket.replica == ReplicaAt::kCommon
-                                   ? "one replica for all"
+                   {"publish", bucket.replica == ReplicaAt::kCommon ? "one replica for all"
+                               : bucket.replica == ReplicaAt::kSharded
+                                   ? "gathered as it is read"
                                    : name_of(kPublications, bucket.publish)}});
   }
   return out;
@@ -110,8 +111,9 @@ std::string buckets_text(const RunConfig& run, const ShardingPlan& plan) {
       cells.push_back(value.is_string() ? value.get<std::string>() : grouped(value));
     table.add(std::move(cells));
   }
-  return fmt::format("\nSharding: {}, {} device{}, gather {}\n", plan.strategy, plan.world,
-                     plan.world == 1 ? "" : "s", run.options.sharding.gather) +
+  return fmt::format("\nSharding: {}, {} device{}, shard {}, gather {}\n", plan.strategy,
+                     plan.world, plan.world == 1 ? "" : "s", run.options.sharding.shard,
+                     run.options.sharding.gather) +
          table.text();
 }
 
@@ -149,7 +151,7 @@ std::int64_t tensor_bytes(const RunConfig& run, const MemoryPlan& memory) {
   return memory.bytes * run.world() + memory.common_bytes;
 }
 
-std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
+std::string memory_text(const RunConfig& run, const MemoryPlan& memory, std::int64_t fixed) {
   Table table({"", "per device"});
   std::int64_t sum = 0;
   for (int i = 0; i < kMemoryCategories; ++i) {
@@ -161,6 +163,7 @@ std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
   table.add({"sum", size_text(sum)});
   if (memory.common_bytes > 0) table.add({"one for all devices", size_text(memory.common_bytes)});
   table.add({"allocated", size_text(memory.bytes)});
+  table.add({"without activations", size_text(fixed)});
   return "\nMemory\n" + table.text() +
          fmt::format(
              "  Tensors that are never in use together share memory: {} saved.\n"
@@ -205,7 +208,7 @@ std::string plan_table(const PlanReport& report) {
   return run_text(report.config) + parameters_text(report.config.model) +
          buckets_text(report.config, report.sharding) +
          ranks_text(report.sharding, plan_cost(report.sharding, params)) +
-         memory_text(report.config, report.memory) + process_text(report) +
+         memory_text(report.config, report.memory, report.fixed) + process_text(report) +
          (report.rates
               ? prediction_text(exposed_time(report.sharding, params, *report.rates), *report.rates)
               : "");
@@ -250,12 +253,16 @@ Json plan_object(const PlanReport& report) {
               {"embedding_state", name_of(formats.embedding_state)},
               {"strategy", report.sharding.strategy},
               {"gather", run.options.sharding.gather},
+              {"shard", run.options.sharding.shard},
+              {"recomputed_blocks", run.step.recompute.blocks},
+              {"recomputed_mlps", run.step.recompute.mlps},
               {"balance", cost.balance},
               {"padding_elements", cost.padding_elements},
               {"buckets", buckets_json(report.sharding)},
               {"ranks", ranks_json(report.sharding, cost)},
               {"memory_bytes_by_category", memory},
               {"memory_bytes_per_device", report.memory.bytes},
+              {"memory_bytes_without_activations", report.fixed},
               {"memory_bytes_in_common", report.memory.common_bytes},
               {"memory_bytes", tensor_bytes(run, report.memory)},
               {"staging_bytes", report.staging * run.world()},
