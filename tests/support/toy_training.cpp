@@ -43,10 +43,8 @@ void perturb(RunState& state, std::uint64_t seed, int step) {
 
 RunConfig toy_config(const ToyTraining& run) {
   RunConfig config;
-  config.options.sharding = {.strategy = run.strategy,
-                             .gather = run.gather,
-                             .replicas = run.replicas,
-                             .shard = run.shard};
+  config.options.sharding = {
+      .strategy = run.strategy, .gather = run.gather, .replicas = run.replicas, .shard = run.shard};
   config.options.capture.graph = run.graph;
   config.model = {.vocab_size = kVocab,
                   .n_layer = 3,

@@ -34,7 +34,7 @@ struct ShardingOptions {
   std::string strategy = "auto";     // ddp, parallel or balanced, by `shard`
   std::string gather = "pipelined";  // or "simple": see Gather
   std::string replicas = "auto";     // or "own", "common" or "sharded": see ReplicaAt
-  std::string shard = "auto";  // or none, optimizer, gradients, weights: see Shard
+  std::string shard = "auto";        // or none, optimizer, gradients, weights: see Shard
 };
 
 // What is done for memory.

@@ -207,7 +207,8 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
   EXPECT_THAT(train_error({"--warmdown-ratio", "1.5"}), HasSubstr("give from 0 to 1"));
   EXPECT_THAT(train_error({"--eval-every", "0"}), HasSubstr("or -1 (never)"));
   EXPECT_EQ(train_error({"--graph", "maybe"}), "--graph: 'maybe' is neither on nor off");
-  EXPECT_THAT(train_error({"--strategy", "best"}), HasSubstr("'best' is unknown: give auto, balanced"));
+  EXPECT_THAT(train_error({"--strategy", "best"}),
+              HasSubstr("'best' is unknown: give auto, balanced"));
   EXPECT_THAT(train_error({"--graph-branches", "2"}), HasSubstr("'2' is unknown: give 3, 1"));
   EXPECT_EQ(train_error({"--attention", "flash"}),
             "--attention: 'flash' is unknown: give auto, cudnn, own, portable");
