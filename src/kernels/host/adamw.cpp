@@ -4,7 +4,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/host/lerp.h"
-#include "kernels/host/simd_bf16.h"
+#include "kernels/host/master.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
@@ -12,9 +12,29 @@ namespace muo::host {
 
 namespace {
 
-template <class T>
-void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s, float gradient_scale) {
-  float* __restrict w = args.weight.as<float>();
+// How moments are stored.
+struct ToNearest {
+  template <class T>
+  void store(T& m, T& v, std::int64_t /*i*/, float new_m, float new_v) const {
+    m = from_f32<T>(new_m);
+    v = from_f32<T>(new_v);
+  }
+};
+struct Stochastically {
+  RoundingNoise noise;
+  std::int64_t begin;
+  void store(BF16& m, BF16& v, std::int64_t i, float new_m, float new_v) const {
+    const std::uint32_t bits = noise(begin + i);
+    m = round_stochastically(new_m, first_noise(bits));
+    v = round_stochastically(new_v, second_noise(bits));
+  }
+};
+
+template <class T, class Master, class Rounding>
+void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Master& w,
+              const Rounding& rounding) {
+  const StepScalars::Adam& s = scalars.adam[args.group];
+  const float gradient_scale = scalars.gradient_scale;
   T* __restrict m = args.m.as<T>();
   T* __restrict v = args.v.as<T>();
   const float* __restrict g = args.grad.as<float>();
@@ -29,20 +49,22 @@ void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s, float gradient_
     const float gi = g[i] * gradient_scale;
     const float mi = lerp1(to_f32(m[i]), gi);
     const float vi = lerp2(to_f32(v[i]), gi * gi);
-    w[i] = w[i] * decay - rate * (mi / (std::sqrt(vi / c2) + eps));
-    m[i] = from_f32<T>(mi);
-    v[i] = from_f32<T>(vi);
+    w.store(i, w.load(i) * decay - rate * (mi / (std::sqrt(vi / c2) + eps)));
+    rounding.store(m[i], v[i], i, mi, vi);
   }
 }
 
 void adamw(const AdamwArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (scalars->commit == 0) return;
-  dispatch(args.m.dtype, [&]<class T>() {
-    adamw_of<T>(args, scalars->adam[args.group], scalars->gradient_scale);
+  with_master(args.weight, args.replica, [&](const auto& master) {
+    if (args.rounding)
+      adamw_of<BF16>(args, *scalars, master,
+                     Stochastically{RoundingNoise(args.rounding->random, scalars->updates),
+                                    args.rounding->begin});
+    else
+      dispatch(args.m.dtype, [&]<class T>() { adamw_of<T>(args, *scalars, master, ToNearest{}); });
   });
-  if (args.replica)
-    simd::copy(args.replica.as<BF16>(), args.weight.as<float>(), args.weight.numel());
 }
 
 const KernelRegistration kRegistration(&adamw);
