@@ -51,7 +51,8 @@ class BucketTensors {
   [[nodiscard]] Tensor reduced(Range range) const;
   [[nodiscard]] Tensor reduced() const { return reduced_; }
   // What commit writes, within ranges().state: masters, and the replica where that is another
-  // tensor (else absent).
+  // tensor (else absent). Split masters (Bucket::split_master) are both together: lower halves,
+  // uint16, and the replica.
   [[nodiscard]] Tensor master(Range range) const;
   [[nodiscard]] Tensor committed_replica(Range range) const;
 
@@ -65,7 +66,8 @@ class BucketTensors {
   void add_squares(Stream& update, Tensor total, Tensor found, std::int64_t base) const;
   // Sends the committed weights to all ranks.
   void publish(Stream& comm) const;
-  // Makes this rank's part of the replica equal to its masters, which someone else wrote.
+  // Makes this rank's part of the replica equal to its masters, which someone else wrote. Whoever
+  // writes split masters has written it.
   void refresh_replica(Stream& stream) const;
 
  private:

@@ -43,6 +43,8 @@ enum class Accumulate : std::uint8_t { kLocal, kSharded };
 // one host, have one in common. Owners then write to it, and publishing is only that all wait for
 // all. Fully sharded weights, gathered per layer inside the graph, will be another.
 enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon };
+// How state of bf16 is rounded as it is stored: base/stochastic_rounding.h, or to nearest.
+enum class StateRounding : std::uint8_t { kNearest, kStochastic };
 
 inline constexpr int kEveryRank = -1;
 
@@ -78,7 +80,9 @@ struct Bucket {
   // plan exchanges them, the Nesterov input is rounded once more on its way to Newton-Schulz, and
   // the update on its way back. An all-reduce rounds the sum as well.
   DType replica_dtype = DType::kF32;  // of the weights that forward reads
-  DType adam_dtype = DType::kF32;     // of AdamW's moments
+  bool split_master = false;          // between replica and 16 bits: base/split_float.h
+  DType state_dtype = DType::kF32;    // of Muon's momentum, of AdamW's moments
+  StateRounding state_rounding = StateRounding::kNearest;  // of state of bf16
   DType gradient_wire = DType::kF32;
   DType weight_wire = DType::kF32;
   // Together with ShardingPlan::totals_tag, ascending tags are the one order of all collectives:
