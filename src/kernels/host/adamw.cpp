@@ -30,15 +30,15 @@ struct Stochastically {
   }
 };
 
-template <class T, class Master, class Rounding>
-void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Master& w,
-              const Rounding& rounding) {
+// Of `n` elements from `begin` on, whose masters are w.
+template <class T, class Rounding>
+void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Rounding& rounding,
+              float* __restrict w, std::int64_t begin, std::int64_t n) {
   const StepScalars::Adam& s = scalars.adam[args.group];
   const float gradient_scale = scalars.gradient_scale;
-  T* __restrict m = args.m.as<T>();
-  T* __restrict v = args.v.as<T>();
-  const float* __restrict g = args.grad.as<float>();
-  const std::int64_t n = args.weight.numel();
+  T* __restrict m = args.m.as<T>() + begin;
+  T* __restrict v = args.v.as<T>() + begin;
+  const float* __restrict g = args.grad.as<float>() + begin;
   const Lerp lerp1(1.0F - s.beta1);
   const Lerp lerp2(1.0F - s.beta2);
   const float decay = 1.0F - s.lr * s.weight_decay;
@@ -49,21 +49,23 @@ void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Master& w
     const float gi = g[i] * gradient_scale;
     const float mi = lerp1(to_f32(m[i]), gi);
     const float vi = lerp2(to_f32(v[i]), gi * gi);
-    w.store(i, w.load(i) * decay - rate * (mi / (std::sqrt(vi / c2) + eps)));
-    rounding.store(m[i], v[i], i, mi, vi);
+    w[i] = w[i] * decay - rate * (mi / (std::sqrt(vi / c2) + eps));
+    rounding.store(m[i], v[i], begin + i, mi, vi);
   }
 }
 
 void adamw(const AdamwArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (scalars->commit == 0) return;
-  with_master(args.weight, args.replica, [&](const auto& master) {
+  with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
     if (args.rounding)
-      adamw_of<BF16>(args, *scalars, master,
+      adamw_of<BF16>(args, *scalars,
                      Stochastically{RoundingNoise(args.rounding->random, scalars->updates),
-                                    args.rounding->begin});
+                                    args.rounding->begin},
+                     w, begin, n);
     else
-      dispatch(args.m.dtype, [&]<class T>() { adamw_of<T>(args, *scalars, master, ToNearest{}); });
+      dispatch(args.m.dtype,
+               [&]<class T>() { adamw_of<T>(args, *scalars, ToNearest{}, w, begin, n); });
   });
 }
 

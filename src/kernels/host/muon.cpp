@@ -212,24 +212,24 @@ void store(BF16& m, float value, const RoundingNoise& noise, std::int64_t i) {
   m = round_stochastically(value, first_noise(noise(i)));
 }
 
-template <class M, class Master>
-void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, const Master& w) {
+// Of `n` elements from `begin` on, whose masters are w.
+template <class M>
+void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, float* __restrict w,
+               std::int64_t begin, std::int64_t n) {
   const auto lr = static_cast<float>(scalars.matrix_lr * args.rate);
   const float decay = lr * scalars.muon_weight_decay;
   const Lerp to_momentum(1.0F - scalars.muon_momentum);
   const float gradient_scale = scalars.gradient_scale;
   const RoundingNoise noise(args.rounding.random, scalars.updates);
-  const std::int64_t begin = args.rounding.begin;
-  M* __restrict m = args.momentum.as<M>();
-  const float* __restrict u = args.u.as<float>();
-  const float* __restrict g = args.grad.as<float>();
-  const std::int64_t n = args.weight.numel();
+  const std::int64_t first = args.rounding.begin + begin;
+  M* __restrict m = args.momentum.as<M>() + begin;
+  const float* __restrict u = args.u.as<float>() + begin;
+  const float* __restrict g = args.grad.as<float>() + begin;
   for (std::int64_t i = 0; i < n; ++i) {
-    const float wi = w.load(i);
-    const float decayed = u[i] * wi >= 0.0F ? decay * wi : 0.0F;
-    w.store(i, wi - (lr * u[i] + decayed));
+    const float decayed = u[i] * w[i] >= 0.0F ? decay * w[i] : 0.0F;
+    w[i] -= lr * u[i] + decayed;
     const float mi = to_momentum(to_f32(m[i]), g[i] * gradient_scale);
-    store(m[i], mi, noise, begin + i);
+    store(m[i], mi, noise, first + i);
   }
 }
 
@@ -240,8 +240,8 @@ void muon_commit(const MuonCommitArgs& args) {
     std::memcpy(args.variance.data, args.new_variance.data,
                 static_cast<std::size_t>(args.variance.bytes()));
   if (!args.weight) return;
-  with_master(args.weight, args.replica, [&](const auto& master) {
-    dispatch(args.momentum.dtype, [&]<class M>() { commit_of<M>(args, *scalars, master); });
+  with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
+    dispatch(args.momentum.dtype, [&]<class M>() { commit_of<M>(args, *scalars, w, begin, n); });
   });
 }
 
