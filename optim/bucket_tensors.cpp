@@ -38,6 +38,7 @@ BucketTensors::BucketTensors(const RankContext& rank, const Bucket& bucket, Aren
   if (converted || held != DType::kF32)
     master_ = arena.tensor({.name = bucket.name + ".master",
                             .shape = {ranges_.state.size()},
+                            .dtype = bucket.split_master ? DType::kU16 : DType::kF32,
                             .category = MemoryCategory::kMasters,
                             .lifespan = Lifespan::kRun});
   if (converted)
@@ -201,7 +202,7 @@ void BucketTensors::gather(Stream& comm, Tag tag, Range block, Tensor out,
 }
 
 void BucketTensors::refresh_replica(Stream& stream) const {
-  if (!master_ || weight_wire_) return;
+  if (!master_ || weight_wire_ || bucket_.split_master) return;
   for (const Range range : ranges_.state.ranges())
     cast(stream, {.y = replica_ranges_.slice(weights_, range), .x = master(range)});
 }

@@ -52,7 +52,8 @@ class BucketTensors {
   [[nodiscard]] Tensor reduced(Range range) const;
   [[nodiscard]] Tensor reduced() const { return reduced_; }
   // What commit writes, within ranges().state: masters, and the replica where that is another
-  // tensor (else absent).
+  // tensor (else absent). Split masters (Bucket::split_master) are both together: lower halves,
+  // uint16, and the replica.
   [[nodiscard]] Tensor master(Range range) const;
   [[nodiscard]] Tensor committed_replica(Range range) const;
 
@@ -69,7 +70,8 @@ class BucketTensors {
   // ReplicaAt::kSharded: `out` <- a block of the committed weights, of all ranks, through `wire`
   // where they travel as another type.
   void gather(Stream& comm, Tag tag, Range block, Tensor out, const Tensor& wire) const;
-  // Makes this rank's part of the replica equal to its masters, which someone else wrote.
+  // Makes this rank's part of the replica equal to its masters, which someone else wrote. Whoever
+  // writes split masters has written it.
   void refresh_replica(Stream& stream) const;
 
  private:

@@ -18,9 +18,14 @@ void check_combination(const Bucket& b) {
   const auto fp32_or_bf16 = [](DType dtype) {
     return dtype == DType::kF32 || dtype == DType::kBF16;
   };
-  require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.adam_dtype) &&
+  require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.state_dtype) &&
               fp32_or_bf16(b.gradient_wire) && fp32_or_bf16(b.weight_wire),
           b, "number formats other than fp32 and bf16");
+  require(!b.split_master || b.replica_dtype == DType::kBF16, b,
+          "a master is split between 16 bits and a replica of bf16");
+  require(b.rule == UpdateRule::kAdamW || b.state_dtype == DType::kF32 ||
+              b.state_rounding == StateRounding::kStochastic,
+          b, "a momentum of bf16 is rounded stochastically");
   require(b.weight_wire == b.replica_dtype ||
               (b.weight_wire == DType::kBF16 && b.publish != Publish::kNone),
           b, "weights travel as forward reads them, or in bf16");

@@ -88,8 +88,14 @@ void set_formats(Bucket& bucket, Params params, const NumberFormats& formats) {
   const ParamSpec& param = params[bucket.units.front().param];
   const NumberClass kind = number_class(param.role);
   bucket.replica_dtype = bucket.weight_wire = param.replica;
-  if (kind == NumberClass::kEmbedding) bucket.adam_dtype = formats.embedding_state;
   if (kind == NumberClass::kScalar) return;
+  bucket.split_master = formats.split_masters && param.replica == DType::kBF16;
+  bucket.state_dtype =
+      bucket.rule == UpdateRule::kMuon ? formats.momentum_state : formats.adam_state;
+  if (bucket.state_dtype == DType::kBF16)
+    bucket.state_rounding = StateRounding::kStochastic;
+  else if (kind == NumberClass::kEmbedding)
+    bucket.state_dtype = formats.embedding_state;
   bucket.gradient_wire = formats.gradient_wire;
   if (bucket.publish != Publish::kNone && param.replica == DType::kF32)
     bucket.weight_wire = formats.weight_wire;

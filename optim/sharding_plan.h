@@ -45,6 +45,8 @@ enum class Shard : std::uint8_t { kNone, kOptimizer, kGradients, kWeights };
 // or a rank holds its segment of them only, and each pass over the model gathers what a layer reads
 // before it does (weight_schedule.h), so that nothing is published.
 enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon, kSharded };
+// How state of bf16 is rounded as it is stored: base/stochastic_rounding.h, or to nearest.
+enum class StateRounding : std::uint8_t { kNearest, kStochastic };
 
 inline constexpr int kEveryRank = -1;
 
@@ -80,7 +82,9 @@ struct Bucket {
   // plan exchanges them, the Nesterov input is rounded once more on its way to Newton-Schulz, and
   // the update on its way back. An all-reduce rounds the sum as well.
   DType replica_dtype = DType::kF32;  // of the weights that forward reads
-  DType adam_dtype = DType::kF32;     // of AdamW's moments
+  bool split_master = false;          // between replica and 16 bits: base/split_float.h
+  DType state_dtype = DType::kF32;    // of Muon's momentum, of AdamW's moments
+  StateRounding state_rounding = StateRounding::kNearest;  // of state of bf16
   DType gradient_wire = DType::kF32;
   DType weight_wire = DType::kF32;
   // Together with ShardingPlan::totals_tag, ascending tags are the one order of all collectives:

@@ -55,6 +55,12 @@ struct StateEntry {
   std::int64_t begin = 0;  // first element of `values` in it, flat
   Tensor values;           // flat, contiguous, in device memory
   bool writer = true;      // false: another rank holds the same part and writes it
+  // Where `values`, then uint16, are the lower halves of fp32 numbers (base/split_float.h): the
+  // upper ones, bf16.
+  Tensor upper = {};
+
+  // Of the logical tensor.
+  [[nodiscard]] DType dtype() const { return upper ? DType::kF32 : values.dtype; }
 };
 
 }  // namespace muo

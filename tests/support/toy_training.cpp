@@ -65,6 +65,13 @@ RunConfig toy_config(const ToyTraining& run) {
     config.options.numbers = {
         .dtype = kBF16, .gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
   }
+  if (run.lean) {
+    NumberOptions& numbers = config.options.numbers;
+    numbers.momentum_state = numbers.adam_state = DType::kBF16;
+    numbers.embedding_state = DType::kF32;
+    numbers.gradient_wire = DType::kF32;
+    numbers.master_weights = "split";
+  }
   config.group = run.devices;
   config.group.world = run.world;
   config.step = {.batch = run.rows / (run.world * run.accumulation),

@@ -92,12 +92,23 @@ void take_shards(RankContext& rank, const RunState& state, const std::vector<Par
     }
     if (spec == nullptr || !entry.writer) continue;
     weights.resize(static_cast<std::size_t>(all));
+    const auto place = weights.begin() + at;
+    if (entry.upper) {
+      std::vector<BF16> upper(static_cast<std::size_t>(entry.upper.numel()));
+      rank.compute.copy({.data = reinterpret_cast<std::byte*>(upper.data()),
+                         .shape = entry.upper.shape,
+                         .dtype = DType::kBF16},
+                        entry.upper);
+      rank.compute.synchronize();
+      std::ranges::transform(upper, place, [](BF16 value) { return to_f32(value); });
+      continue;
+    }
     values.resize(static_cast<std::size_t>(entry.values.numel()));
     rank.compute.copy(host_tensor(values.data(), entry.values.shape), entry.values);
     rank.compute.synchronize();
-    for (std::size_t i = 0; i < values.size(); ++i)
-      weights[static_cast<std::size_t>(at) + i] =
-          spec->replica == DType::kBF16 ? to_f32(to_bf16(values[i])) : values[i];
+    std::ranges::transform(values, place, [&](float value) {
+      return spec->replica == DType::kBF16 ? to_f32(to_bf16(value)) : value;
+    });
   }
 }
 

@@ -49,7 +49,8 @@ struct CaptureOptions {
 
 struct NumberOptions {
   std::optional<DType> dtype = {}, gradient_wire = {}, weight_wire = {};
-  DType embedding_state = DType::kF32;
+  std::string master_weights = "fp32";  // or "split": see NumberFormats
+  DType momentum_state = DType::kF32, adam_state = DType::kF32, embedding_state = DType::kF32;
   std::string gemm_table = {};     // empty: the library's first proposals
   std::string attention = "auto";  // an AttentionKernels, of GPUs
   bool deterministic = true;       // false: GPUs may compute gradients of attention in any order

@@ -204,8 +204,19 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
       row("deterministic", kCaptured, "on|off",
           "off: gradients in any order on GPUs; nothing on the host", &o.deterministic)
           .training(),
+      row("master-weights", kShape, "fp32|split",
+          "of weights of bf16; split: 16 bits beside the weight", &o.master_weights)
+          .one_of({"fp32", "split"})
+          .training(),
+      row("momentum-state", kShape, "fp32|bf16", "Muon's momentum; bf16 is rounded stochastically",
+          &o.momentum_state)
+          .training(),
+      row("adam-state", kShape, "fp32|bf16", "AdamW's moments; bf16 is rounded stochastically",
+          &o.adam_state)
+          .training(),
       row("embedding-state", kShape, "fp32|bf16",
-          "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state),
+          "the same of embeddings alone, to nearest as nanochat's", &o.embedding_state)
+          .training(),
   };
 }
 

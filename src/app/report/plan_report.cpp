@@ -50,14 +50,16 @@ std::string run_text(const RunConfig& run) {
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
       "Extras: {}; queries and keys times {}; logits capped at {}\n"
-      "Numbers: computed in {}; gradients travel in {}, weights in {}; optimizer state of "
-      "embeddings in {}\n"
+      "Numbers: computed in {}; gradients travel in {}, weights in {}; masters {}, momentum in {}, "
+      "moments of AdamW in {}, of embeddings in {}\n"
       "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
       m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, name_of(m.dtype),
       name_of(formats.gradient_wire), name_of(formats.weight_wire),
-      name_of(formats.embedding_state), run.tokens_per_step(), run.world(), run.step.accumulation,
-      run.step.batch, m.seq_len);
+      formats.split_masters ? "split" : "in fp32", name_of(formats.momentum_state),
+      name_of(formats.adam_state),
+      name_of(formats.adam_state == DType::kBF16 ? DType::kBF16 : formats.embedding_state),
+      run.tokens_per_step(), run.world(), run.step.accumulation, run.step.batch, m.seq_len);
   for (const std::string& note : run.notes)
     out += fmt::format("  {}\n", note);
   out += "\nScaling\n";
@@ -250,6 +252,9 @@ Json plan_object(const PlanReport& report) {
               {"dtype", name_of(run.model.dtype)},
               {"gradient_wire", name_of(formats.gradient_wire)},
               {"weight_wire", name_of(formats.weight_wire)},
+              {"master_weights", formats.split_masters ? "split" : "fp32"},
+              {"momentum_state", name_of(formats.momentum_state)},
+              {"adam_state", name_of(formats.adam_state)},
               {"embedding_state", name_of(formats.embedding_state)},
               {"strategy", report.sharding.strategy},
               {"gather", run.options.sharding.gather},

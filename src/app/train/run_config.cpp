@@ -226,6 +226,14 @@ class Resolver {
       throw InputError(
           "--gradient-wire bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
           "sums in fp32");
+    if (formats.split_masters && run_.model.dtype == DType::kF32)
+      throw InputError(
+          "--master-weights split: with --dtype fp32 the master is the weight itself: give --dtype "
+          "bf16, or --master-weights fp32");
+    if (o.adam_state == DType::kBF16 && o.embedding_state == DType::kBF16)
+      throw InputError(
+          "--embedding-state bf16: with --adam-state bf16 moments of embeddings are bf16 already, "
+          "rounded stochastically: give one of them");
     o.gradient_wire = formats.gradient_wire;
     o.weight_wire = formats.weight_wire;
   }
@@ -329,7 +337,10 @@ NumberFormats RunConfig::formats() const {
   const NumberOptions& o = options.numbers;
   return {.gradient_wire = o.gradient_wire.value_or(DType::kF32),
           .weight_wire = o.weight_wire.value_or(model.dtype),
-          .embedding_state = o.embedding_state};
+          .momentum_state = o.momentum_state,
+          .adam_state = o.adam_state,
+          .embedding_state = o.embedding_state,
+          .split_masters = o.master_weights == "split"};
 }
 
 bool use_strategy(RunConfig& config, const Strategy& strategy) {

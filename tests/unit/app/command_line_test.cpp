@@ -340,6 +340,9 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   options.model.set(&GptConfig::window_pattern, "SSL");
   options.numbers.weight_wire = DType::kBF16;
   options.numbers.embedding_state = DType::kBF16;
+  options.numbers.master_weights = "split";
+  options.numbers.momentum_state = DType::kBF16;
+  options.numbers.adam_state = DType::kBF16;
   options.numbers.attention = "own";
   options.numbers.deterministic = false;
   options.run.out = "elsewhere";

@@ -81,6 +81,7 @@ struct Case {
 
 const std::vector<Case>& cases() {
   static const Settings micro_steps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
+  static const Settings bf16 = {{"dtype", "bf16"}};
   static const std::vector<Case> all = {
       {"data", "elsewhere"},
       {"val-data", "elsewhere"},
@@ -137,6 +138,9 @@ const std::vector<Case>& cases() {
       {"dtype", "bf16"},
       {"gradient-wire", "bf16"},
       {"weight-wire", "bf16"},
+      {"master-weights", "split", bf16},
+      {"momentum-state", "bf16"},
+      {"adam-state", "bf16"},
       {"embedding-state", "bf16"},
       {"deterministic", "off"},
       {"out", "elsewhere"},

@@ -180,11 +180,13 @@ TEST(DeviceStep, ReadsNothingThatTheStepHasNotWritten) {
 }
 
 TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
-  ToyTraining run{.world = 2, .steps = 4, .nanochat_bf16 = true};
-  const ToyCurves replayed = device_train(run);
-  run.graph = false;
-  expect_bitwise(device_train(run), replayed, "bf16");
-  EXPECT_NEAR(replayed.losses.back(), test::train(run).losses.back(), 0.02);
+  for (const bool lean : {false, true}) {
+    ToyTraining run{.world = 2, .steps = lean ? 2 : 4, .nanochat_bf16 = true, .lean = lean};
+    const ToyCurves replayed = device_train(run);
+    run.graph = false;
+    expect_bitwise(device_train(run), replayed, lean ? "lean" : "bf16");
+    EXPECT_NEAR(replayed.losses.back(), test::train(run).losses.back(), 0.02);
+  }
 }
 
 // Its memory is gone from the program while its peer is in a collective: nothing may touch it

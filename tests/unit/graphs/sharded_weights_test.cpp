@@ -67,6 +67,17 @@ TEST(ShardedWeights, AreBitwiseReplicasInAnyOrderAndInSeveralGraphs) {
     }
 }
 
+TEST(ShardedWeights, KeepTheirMastersInTwoHalves) {
+  for (const std::string strategy : {"balanced", "parallel", "ns_replicated"}) {
+    const ToyTraining run{
+        .world = 3, .strategy = strategy, .steps = 4, .nanochat_bf16 = true, .lean = true};
+    const ToyCurves got = test::train(sharding(run, "weights"));
+    const ToyCurves want = test::train(sharding(run, "optimizer"));
+    EXPECT_EQ(got.losses, want.losses) << strategy;
+    EXPECT_EQ(got.weights, want.weights) << strategy;
+  }
+}
+
 TEST(ShardedWeights, AllocateNothingWhileRunning) {
   EXPECT_EQ(test::train({.world = 4, .shard = "weights", .steps = 3}).allocations_while_running, 0);
 }
