@@ -253,7 +253,8 @@ TEST(NumberFormats, LeanStateIsWithinASpacingOfFp32AfterOneUpdate) {
   const auto got = whole_state(run_toy(lean));
   for (const auto& [name, values] : whole_state(run_toy(wide)))
     for (std::size_t i = 0; i < values.size(); ++i)
-      ASSERT_LT(std::abs(got.at(name)[i] - values[i]), 2 * kUnitBF16 * std::abs(values[i]) + 1e-40)
+      ASSERT_LT(std::abs(double{got.at(name)[i]} - double{values[i]}),
+                2 * kUnitBF16 * std::abs(double{values[i]}) + 1e-40)
           << name;
 }
 
@@ -274,7 +275,9 @@ TEST(NumberFormats, SplitMastersAreThoseOfFp32ButForTies) {
           const float is = got.at(name)[i];
           if (is == values[i]) continue;
           ++moved;
-          EXPECT_LE(std::abs(is - values[i]), 4 * 2 * kUnitF32 * std::abs(values[i])) << name;
+          EXPECT_LE(std::abs(double{is} - double{values[i]}),
+                    4 * 2 * kUnitF32 * std::abs(double{values[i]}))
+              << name;
           EXPECT_TRUE(name.ends_with(".weight")) << name;
         }
       EXPECT_LE(moved, 8U);
@@ -286,8 +289,9 @@ TEST(NumberFormats, SplitMastersAreThoseOfFp32ButForTies) {
         }
         for (const ToyEntry& entry : rank.state)
           if (const auto param = std::ranges::find(run.params, entry.name, &ParamSpec::name);
-              param != run.params.end())
+              param != run.params.end()) {
             EXPECT_EQ(entry.dtype, is_scalar(*param) ? DType::kF32 : DType::kU16) << entry.name;
+          }
       }
     }
 }
