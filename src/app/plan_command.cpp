@@ -8,6 +8,8 @@
 #include "app/report/plan_compare.h"
 #include "app/report/plan_report.h"
 #include "app/train/backend.h"
+#include "app/train/memory_advice.h"
+#include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
 #include "runtime/memory/memory_plan.h"
 
@@ -28,10 +30,11 @@ int run_command(const PlanOptions& options) {
   if (train.sharding.replicas == "auto" &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
     train.sharding.replicas = "own";
-  RunConfig config =
-      resolve(train, train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data));
+  const Corpus corpus = train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data);
+  RunConfig config = resolve(train, corpus);
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
-  const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
+  const MemoryBudget budget = memory_budget(config);
+  const MemoryPlan memory = fit_memory(config, budget.to_plan);
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
     const Comparison comparison = compare_strategies(config, rates);
@@ -42,10 +45,10 @@ int run_command(const PlanOptions& options) {
   const ShardingPlan sharding = make_sharding_plan(config, params);
   const std::int64_t staging = plan_staging_memory(params, sharding);
   const bool stages = choose_background_saves(config, memory.rank_bytes(config.world()), staging,
-                                              available_memory(), config.notes);
+                                              budget.process, config.notes);
   const PlanReport report{config, sharding, memory, rates, stages ? staging : 0};
   print(json ? plan_json(report) : plan_table(report));
-  require_memory(config, report.memory, available_memory_per_rank(config.group));
+  require_fit(config, report.memory, budget, train, corpus);
   return 0;
 }
 
