@@ -5,6 +5,7 @@
 
 #include "app/cli.h"
 #include "app/report/article_tables.h"
+#include "app/report/largest_model.h"
 #include "app/report/plan_compare.h"
 #include "app/report/plan_report.h"
 #include "app/train/backend.h"
@@ -22,6 +23,11 @@ int run_command(const PlanOptions& options) {
   };
   if (options.kind == PlanKind::kArticles) {
     print(json ? articles_json() : articles_text());
+    return 0;
+  }
+  if (options.kind == PlanKind::kLargest) {
+    const LargestModels found = find_largest_models(options);
+    print(json ? largest_json(found) : largest_table(found));
     return 0;
   }
   TrainOptions train = options.train;

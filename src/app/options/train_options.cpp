@@ -157,14 +157,11 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
       row("accumulate", kShape, "local|sharded",
           "reduce gradients once a step, or in each micro-step", &o.sharding.accumulate)
           .one_of({"local", "sharded"}),
-      row("recompute", kShape, "NAME",
-          "in backward rather than keep: MLPs' hidden activations, or whole layers; auto: the "
-          "least with which it fits",
+      row("recompute", kShape, "NAME", "again in backward: MLPs, blocks; auto: as memory needs",
           &o.memory.recompute)
           .one_of({"auto", "none", "mlp", "block"}),
       row("memory-limit", kShape, "SIZE",
-          "for the process on the host, for each GPU: 12GB, 900MiB; auto: what there is",
-          &o.memory.limit),
+          "of the process on the host, of each GPU: 12GB; auto: all", &o.memory.limit),
       row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.capture.graph),
       row("graph-branches", kCaptured, "3|1",
           "computing, collectives and updates side by side, or in one", &o.capture.branches)

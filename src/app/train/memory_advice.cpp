@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,13 +19,6 @@ namespace muo {
 namespace {
 
 constexpr int kMostTried = 80;  // configurations that are planned
-
-// Ways of sharding that keep less than the default; another value of the option is another line.
-struct ShardingChoice {
-  std::string_view option, value, cost;
-};
-constexpr std::array kShardings = {
-    ShardingChoice{"accumulate", "sharded", "gradients are reduced in every micro-step"}};
 
 // An option that can be changed, and its values, those that cost least first.
 struct Family {
@@ -43,8 +37,8 @@ std::vector<Family> families_of(const RunConfig& run) {
     out.push_back(std::move(rows));
   }
   if (o.memory.recompute != "auto") out.push_back({.name = "recompute", .values = {"auto"}});
-  if (run.step.accumulation > 1)
-    for (const ShardingChoice& each : kShardings)
+  if (run.step.accumulation > 1 && o.sharding.accumulate == kShardings.front().value)
+    for (const ShardingChoice& each : std::span(kShardings).subspan(1))
       out.push_back({.name = std::string(each.option), .values = {std::string(each.value)}});
   if (o.sharding.replicas == "own" && run.group.plugin == nullptr)
     out.push_back({.name = "replicas", .values = {"common"}});
@@ -186,18 +180,17 @@ std::string shortage_text(const RunConfig& run, std::int64_t rank_bytes,
   const std::int64_t there = budget.of_a_rank() * run.world();
   const bool by_limit = run.options.memory.limit && budget.to_plan <= budget.there;
   const bool host = run.group.plugin == nullptr;
-  std::string whence = "are available";
+  const std::string need = fmt::format(
+      "not enough memory: {} device{} need{} {}{}{}", run.world(), one ? "" : "s", one ? "s" : "",
+      size_words(rank_bytes * run.world()),
+      one ? "" : fmt::format(" ({} each)", size_words(rank_bytes)),
+      recompute_share(run) > 0 ? fmt::format(", recomputing {}", recompute_text(run)) : "");
   if (by_limit)
-    whence = fmt::format("--memory-limit {} leaves beside {}", to_text(*run.options.memory.limit),
-                         host ? "the program" : "CUDA and its libraries");
-  else if (!host)
-    whence = "are free on the GPUs beside CUDA's libraries";
-  const std::string of_recompute =
-      recompute_share(run) > 0 ? fmt::format(", recomputing {}", recompute_text(run)) : "";
-  return fmt::format("not enough memory: {} device{} need{} {}{}{}, {} {}", run.world(),
-                     one ? "" : "s", one ? "s" : "", size_words(rank_bytes * run.world()),
-                     one ? "" : fmt::format(" ({} each)", size_words(rank_bytes)), of_recompute,
-                     size_words(there), whence);
+    return fmt::format("{}, and --memory-limit {} leaves {} beside {}", need,
+                       to_text(*run.options.memory.limit), size_words(there),
+                       host ? "the program" : "CUDA and its libraries");
+  return fmt::format("{}, {} are {}", need, size_words(there),
+                     host ? "available" : "free on the GPUs beside CUDA's libraries");
 }
 
 }  // namespace
@@ -207,7 +200,6 @@ std::string Alternative::text() const {
   for (const auto& [name, value] : options) {
     if (name == "device-batch-size") facts.push_back("smaller micro-steps");
     if (name == "embedding-state" || name == "dtype") facts.push_back("rounds to bf16");
-    if (name == "devices") facts.push_back("other devices");
     for (const ShardingChoice& each : kShardings)
       if (name == each.option && value == each.value) facts.emplace_back(each.cost);
   }

@@ -1,13 +1,23 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/train/memory_fit.h"
 #include "app/train/run_config.h"
 
 namespace muo {
+
+// Ways of sharding a run, what needs most first: a value of an option, and what it costs.
+struct ShardingChoice {
+  std::string_view option, value, cost;
+};
+inline constexpr std::array kShardings = {
+    ShardingChoice{"accumulate", "local", ""},
+    ShardingChoice{"accumulate", "sharded", "gradients are reduced in every micro-step"}};
 
 struct GivenOption {
   std::string name, value;

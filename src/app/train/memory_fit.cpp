@@ -94,11 +94,10 @@ class Fitter {
       choice.batch = *(batch + 1);
       if (fits(choice)) return;
     }
-    if (!recomputes_) batch = batches.end() - 1;
     if (recomputes_)
-      for (bool at_first_tried = true; batch != batches.end(); ++batch, at_first_tried = false) {
+      for (std::int64_t tried = 0; batch != batches.end(); ++batch, tried = -1) {
         choice.batch = *batch;
-        if (fewest(choice, &Recompute::mlps, at_first_tried ? 0 : -1)) return;
+        if (fewest(choice, &Recompute::mlps, tried)) return;
       }
     choice.batch = batches.back();
     for (const std::int64_t chunk : chunks) {
@@ -168,13 +167,18 @@ class Fitter {
   }
 
   void note_recompute() {
-    config_.notes.push_back(fmt::format(
-        "recompute: {}, {:.1f} % more FLOPs: the least with which {} row{} fit ({:.1f} MiB per "
-        "device, {}); {}, and --recompute none never recomputes",
-        recompute_text(config_), 100 * recompute_share(config_), config_.step.batch,
-        config_.step.batch == 1 ? "" : "s", mib(bytes()), available_text(),
-        config_.step.batch == 1 ? "more memory needs less"
-                                : "more memory or a smaller --device-batch-size needs less"));
+    const bool one = config_.step.batch == 1;
+    const std::string what = fmt::format("recompute: {}, {:.1f} % more FLOPs",
+                                         recompute_text(config_), 100 * recompute_share(config_));
+    const std::string rows = fmt::format("{} row{}", config_.step.batch, one ? "" : "s");
+    config_.notes.push_back(
+        bytes() <= available_
+            ? fmt::format("{}: the least with which {} fit{} ({:.1f} MiB per device, {}); more "
+                          "memory{} would do with less",
+                          what, rows, one ? "s" : "", mib(bytes()), available_text(),
+                          one ? "" : " or a smaller --device-batch-size")
+            : fmt::format("{}: even so {} need{} {:.1f} MiB per device, {}", what, rows,
+                          one ? "s" : "", mib(bytes()), available_text()));
   }
 
   RunConfig& config_;
