@@ -11,6 +11,21 @@ std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
   return (rows + chunks - 1) / chunks;
 }
 
+double recomputed_flops_per_token(const GptConfig& c, const Recompute& recompute) {
+  const auto width = static_cast<double>(c.n_embd);
+  const double kv_width = static_cast<double>(c.n_kv_head * c.head_dim());
+  const double c_fc = 2 * 4 * width * width;
+  const double c_q_k_v_proj = 2 * (2 * width * width + 2 * width * kv_width);
+  double flops = 0;
+  for (std::int64_t i = 0; i < c.n_layer; ++i) {
+    const Recomputed what = recompute.of(i);
+    if (what != Recomputed::kNone) flops += c_fc;
+    if (what == Recomputed::kBlock)
+      flops += c_q_k_v_proj + 4 * width * static_cast<double>(std::min(c.window(i), c.seq_len));
+  }
+  return flops;
+}
+
 Activations::Activations(const GptConfig& c, const Size& size, const std::string& prefix,
                          Arena& arena) {
   const auto& [b, t, backward, logits, recompute] = size;

@@ -27,6 +27,9 @@ struct Recompute {
   }
 };
 
+// FLOPs that this adds to flops_per_token(): the products that run again, and attention.
+double recomputed_flops_per_token(const GptConfig& config, const Recompute& recompute);
+
 struct BlockActivations {
   Tensor x;                   // (n, c)  the residual stream, mixed on entry, then added to
   Tensor attn_in, attn_rstd;  // (n, c), (n) fp32      normed input of attention

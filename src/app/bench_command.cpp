@@ -14,6 +14,8 @@
 #include "app/report/step_times.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
+#include "app/train/memory_advice.h"
+#include "app/train/memory_fit.h"
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
 #include "base/median.h"
@@ -53,7 +55,8 @@ Json run_json(const RunConfig& run) {
           {"deterministic", run.options.numbers.deterministic},
           {"parameters", run.parameters},
           {"tokens_per_step", run.tokens_per_step()},
-          {"accumulation", run.step.accumulation}};
+          {"accumulation", run.step.accumulation},
+          {"recompute", recompute_text(run)}};
 }
 
 std::string ranks_text(const RunConfig& run) {
@@ -63,8 +66,9 @@ std::string ranks_text(const RunConfig& run) {
 }
 
 std::string run_text(const RunConfig& run) {
-  return fmt::format("{}; {} tokens per step, accumulation {}\n", ranks_text(run),
-                     run.tokens_per_step(), run.step.accumulation);
+  return fmt::format("{}; {} tokens per step, accumulation {}{}\n", ranks_text(run),
+                     run.tokens_per_step(), run.step.accumulation,
+                     recompute_share(run) > 0 ? "; recomputes " + recompute_text(run) : "");
 }
 
 // On standard error as each is there: what a command that is interrupted leaves.
@@ -196,12 +200,14 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 
 int run_command(const BenchOptions& options) {
   const TrainOptions& train = options.train;
-  RunConfig run = resolve(train, vocabulary_only(train));  // tokens are random
+  const Corpus corpus = vocabulary_only(train);  // tokens are random
+  RunConfig run = resolve(train, corpus);
   warn_of_unused_gpus(train.devices.backend, run.group, stderr);
   if (options.kind != BenchKind::kOptimizer) {
-    fit_batch(run, memory_to_plan_per_rank(run.group));  // as training would
+    const MemoryBudget budget = memory_budget(run);
+    fit_memory(run, budget.to_plan);  // as training would
     run.step_only = true;
-    require_memory(run, plan_run_memory(run), available_memory_per_rank(run.group));
+    require_fit(run, plan_run_memory(run), budget, train, corpus);
   }
   if (!train.numbers.gemm_table.empty()) use_gemm_table(train.numbers.gemm_table);
   std::string text = run_text(run);

@@ -113,17 +113,24 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
   const PredictionOptions& p = options.prediction;
   std::vector<OptionRow> rows = option_table(options.train);
   std::ranges::move(option_table(options.prediction), std::back_inserter(rows));
-  bool compare = false, articles = false;
+  rows.push_back(OptionGroup{"Largest model"}("memory", OptionClass::kOther, "SIZE",
+                                              "of each device, for --largest: 80GB",
+                                              &options.memory));
+  bool compare = false, articles = false, largest = false;
   if (auto help = parse_run(
           command, std::move(rows), options.train, &options.format, arguments,
           {{"--compare", &compare, "all strategies side by side"},
-           {"--articles", &articles, "tables of articles on these strategies, and what holds"}}))
+           {"--articles", &articles, "tables of articles on these strategies, and what holds"},
+           {"--largest", &largest, "the deepest models that --devices of --memory each train"}}))
     return *help;
-  if (compare && articles) throw InputError("plan: give --compare or --articles, not both");
+  if (int{compare} + int{articles} + int{largest} > 1)
+    throw InputError("plan: give one of --compare, --articles and --largest");
+  if (options.memory && !largest) throw InputError("plan: --memory is of --largest: give that too");
   if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
     throw InputError("plan: --link-gbps and --gemm-tflops predict together: give both");
   if (compare) options.kind = PlanKind::kCompare;
   if (articles) options.kind = PlanKind::kArticles;
+  if (largest) options.kind = PlanKind::kLargest;
   return options;
 }
 

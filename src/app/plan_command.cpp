@@ -5,9 +5,12 @@
 
 #include "app/cli.h"
 #include "app/report/article_tables.h"
+#include "app/report/largest_model.h"
 #include "app/report/plan_compare.h"
 #include "app/report/plan_report.h"
 #include "app/train/backend.h"
+#include "app/train/memory_advice.h"
+#include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
@@ -23,16 +26,22 @@ int run_command(const PlanOptions& options) {
     print(json ? articles_json() : articles_text());
     return 0;
   }
+  if (options.kind == PlanKind::kLargest) {
+    const LargestModels found = find_largest_models(options);
+    print(json ? largest_json(found) : largest_table(found));
+    return 0;
+  }
   TrainOptions train = options.train;
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
   if (train.sharding.replicas == "auto" && train.sharding.shard != "weights" &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
     train.sharding.replicas = "own";
-  RunConfig config =
-      resolve(train, train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data));
+  const Corpus corpus = train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data);
+  RunConfig config = resolve(train, corpus);
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
-  const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
+  const MemoryBudget budget = memory_budget(config);
+  const MemoryPlan memory = fit_memory(config, budget.to_plan);
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
     const Comparison comparison = compare_strategies(config, rates);
@@ -43,7 +52,7 @@ int run_command(const PlanOptions& options) {
   const ShardingPlan sharding = make_sharding_plan(config, params);
   const std::int64_t staging = plan_staging_memory(params, sharding);
   const bool stages = choose_background_saves(config, memory.rank_bytes(config.world()), staging,
-                                              available_memory(), config.notes);
+                                              budget.process, config.notes);
   const PlanReport report{config,
                           sharding,
                           memory,
@@ -51,7 +60,7 @@ int run_command(const PlanOptions& options) {
                           stages ? staging : 0,
                           plan_fixed_memory(config, params, sharding, 0)};
   print(json ? plan_json(report) : plan_table(report));
-  require_memory(config, report.memory, available_memory_per_rank(config.group));
+  require_fit(config, report.memory, budget, train, corpus);
   return 0;
 }
 

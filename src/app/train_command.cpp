@@ -14,6 +14,8 @@
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
 #include "app/train/logger.h"
+#include "app/train/memory_advice.h"
+#include "app/train/memory_fit.h"
 #include "app/train/resume.h"
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
@@ -68,9 +70,12 @@ std::vector<std::string> start_lines(const RunConfig& config, const Corpus& corp
                                         : "ranks on GPUs",
                   config.options.sharding.strategy,
                   static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
-      fmt::format("step: {} tokens: {} x {} rows of {}{}", config.tokens_per_step(), config.world(),
-                  config.step.batch, config.model.seq_len,
-                  micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps)),
+      fmt::format("step: {} tokens: {} x {} rows of {}{}{}", config.tokens_per_step(),
+                  config.world(), config.step.batch, config.model.seq_len,
+                  micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
+                  recompute_share(config) > 0
+                      ? fmt::format("; recomputes {}", recompute_text(config))
+                      : ""),
       fmt::format(
           "horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(), count_text(tokens),
           config.train_tokens == 0 ? ""
@@ -106,11 +111,12 @@ int run_command(const TrainOptions& options) {
   const Corpus corpus = open_corpus(options.data);
   RunConfig config = resolve(options, corpus);
   warn_of_unused_gpus(options.devices.backend, config.group, stdout);
-  const MemoryPlan memory = fit_batch(config, memory_to_plan_per_rank(config.group));
+  const MemoryBudget budget = memory_budget(config);
+  const MemoryPlan memory = fit_memory(config, budget.to_plan);
   config.group.watch.stuck_after = stuck_after(config);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
-  require_memory(config, memory, available_memory_per_rank(config.group));
+  require_fit(config, memory, budget, options, corpus);
   const RunDirectory directory = find_run_directory(config.options);
   config.options.run.out = directory.root.string();
   FileLock lock = lock_run_directory(directory);
@@ -119,7 +125,7 @@ int run_command(const TrainOptions& options) {
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
   const std::int64_t staging = plan_staging_memory(params, plan);
   const bool saves_in_background = choose_background_saves(
-      config, memory.rank_bytes(config.world()), staging, available_memory(), notes);
+      config, memory.rank_bytes(config.world()), staging, budget.process, notes);
   if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
   create_run_directory(directory, config.options, lock);
 

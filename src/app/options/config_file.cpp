@@ -51,6 +51,7 @@ std::string value_text(const OptionRow& row) {
   const bool quoted = text == "auto" || std::holds_alternative<std::string*>(row.field) ||
                       std::holds_alternative<DType*>(row.field) ||
                       std::holds_alternative<std::optional<DType>*>(row.field) ||
+                      std::holds_alternative<std::optional<ByteSize>*>(row.field) ||
                       (seed != nullptr && !std::in_range<std::int64_t>(**seed));  // TOML's
   return quoted ? toml_string(text) : text;
 }

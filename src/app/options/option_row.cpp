@@ -61,6 +61,12 @@ DType parse_dtype(std::string_view where, std::string_view text) {
   refuse(where, text, "is neither fp32 nor bf16");
 }
 
+ByteSize parse_size(std::string_view where, std::string_view text) {
+  if (const auto size = parse_byte_size(text)) return *size;
+  refuse(where, text,
+         "is not a size: give bytes, or a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB: 12GB");
+}
+
 void check_choice(const OptionRow& row, std::string_view where, std::string_view text) {
   if (row.choices.empty() || std::ranges::find(row.choices, text) != row.choices.end()) return;
   refuse(where, text, fmt::format("is unknown: give {}", fmt::join(row.choices, ", ")));
@@ -94,6 +100,7 @@ struct Setter {
     *field = parse_ranged<double>(row, where, text, "a number");
   }
   void operator()(DType* field) const { *field = parse_dtype(where, text); }
+  void operator()(ByteSize* field) const { *field = parse_size(where, text); }
   template <class Value>
   void operator()(std::optional<Value>* field) const {
     field->reset();
@@ -118,6 +125,7 @@ struct Text {
     return fmt::format("{}", *field);
   }
   std::string operator()(const DType* field) const { return std::string(name_of(*field)); }
+  std::string operator()(const ByteSize* field) const { return to_text(*field); }
   template <class Value>
   std::string operator()(const std::optional<Value>* field) const {
     return *field ? (*this)(&**field) : "auto";

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "base/check.h"
 #include "base/dtype.h"
 
@@ -41,7 +42,7 @@ struct OptionRow {
   using Field =
       std::variant<std::string*, std::vector<std::filesystem::path>*, bool*, std::int64_t*,
                    std::uint64_t*, float*, double*, DType*, std::optional<std::int64_t>*,
-                   std::optional<double>*, std::optional<DType>*>;
+                   std::optional<double>*, std::optional<DType>*, std::optional<ByteSize>*>;
 
   std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
   std::string_view group;

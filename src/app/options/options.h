@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "app/options/model_options.h"
+#include "base/byte_size.h"
 #include "base/dtype.h"
 #include "data/token_data.h"
 #include "optim/optimizer_options.h"
@@ -39,7 +40,8 @@ struct ShardingOptions {
 
 // What is done for memory.
 struct MemoryOptions {
-  std::string recompute = "none";  // mlp, block: see Recomputed
+  std::string recompute = "auto";      // none, mlp, block: see Recomputed; auto: see fit_memory()
+  std::optional<ByteSize> limit = {};  // see memory_budget()
 };
 
 struct CaptureOptions {
@@ -150,13 +152,14 @@ struct PredictionOptions {
   double link_us = 0;                      // of a collective, whatever its size
   double step_ms = 0;                      // forward and backward of a step
 };
-enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles };
+enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles, kLargest };
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 struct PlanOptions {
   TrainOptions train;
   PredictionOptions prediction;
   ReportFormat format = ReportFormat::kTable;
   PlanKind kind = PlanKind::kReport;
+  std::optional<ByteSize> memory = {};  // of a device, for the largest model
 };
 
 struct EvalOptions {

@@ -169,9 +169,11 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
       row("replicas", kShape, "own|common|sharded",
           "of weights: one each; on the host, one for all; none", &o.sharding.replicas)
           .one_of({"auto", "own", "common", "sharded"}),
-      row("recompute", kShape, "none|mlp|block",
-          "make again in backward: MLPs' activations, or whole layers", &o.memory.recompute)
-          .one_of({"none", "mlp", "block"}),
+      row("recompute", kShape, "NAME", "again in backward: MLPs, blocks; auto: as memory needs",
+          &o.memory.recompute)
+          .one_of({"auto", "none", "mlp", "block"}),
+      row("memory-limit", kShape, "SIZE",
+          "of the process on the host, of each GPU: 12GB; auto: all", &o.memory.limit),
       row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.capture.graph),
       row("graph-branches", kCaptured, "3|1",
           "computing, collectives and updates side by side, or in one", &o.capture.branches)

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "app/train/backend.h"
+#include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
 #include "base/median.h"
 #include "base/text_table.h"
@@ -238,7 +239,7 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
       return std::make_unique<Updates>(context, plan, params, arena);
     });
   };
-  require_memory(config, memory_of(0), available_memory_per_rank(config.group));
+  require_memory(config, memory_of(0), memory_budget(config).of_a_rank());
   const auto world = static_cast<std::size_t>(config.world());
   OptimizerTimes times;
   times.seconds.resize(static_cast<std::size_t>(steps));

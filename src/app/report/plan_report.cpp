@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
 #include "app/train/scaling.h"
 #include "base/text_table.h"
@@ -60,6 +61,9 @@ std::string run_text(const RunConfig& run) {
       name_of(formats.adam_state),
       name_of(formats.adam_state == DType::kBF16 ? DType::kBF16 : formats.embedding_state),
       run.tokens_per_step(), run.world(), run.step.accumulation, run.step.batch, m.seq_len);
+  if (recompute_share(run) > 0)
+    out += fmt::format("Recomputed in backward: {}, {:.1f} % more FLOPs\n", recompute_text(run),
+                       100 * recompute_share(run));
   for (const std::string& note : run.notes)
     out += fmt::format("  {}\n", note);
   out += "\nScaling\n";
@@ -249,6 +253,11 @@ Json plan_object(const PlanReport& report) {
               {"world", run.world()},
               {"accumulation", run.step.accumulation},
               {"device_batch_size", run.step.batch},
+              {"recompute",
+               {{"mlp_layers", run.step.recompute.mlps},
+                {"block_layers", run.step.recompute.blocks},
+                {"flops_per_token", recomputed_flops_per_token(run.model, run.step.recompute)}}},
+              {"head_chunk_bytes", run.model.head_chunk_bytes},
               {"dtype", name_of(run.model.dtype)},
               {"gradient_wire", name_of(formats.gradient_wire)},
               {"weight_wire", name_of(formats.weight_wire)},

@@ -164,13 +164,11 @@ void SweepPlanner::make_group(RunConfig& config, const std::string& key) {
   const bool host = config.group.plugin == nullptr;
   if (plan_.groups.empty()) {
     const int sharing = host ? plan_.workers : plan_.trials_per_device;
-    rank_to_plan_ = memory_to_plan_per_rank(config.group) / sharing;
-    rank_available_ = available_memory_per_rank(config.group) / sharing;
-    process_available_ = available_memory();
-    plan_.worker_memory = {.device = rank_available_, .host = process_available_ / plan_.workers};
+    budget_ = memory_budget(config, sharing);
+    plan_.worker_memory = {.device = budget_.of_a_rank(), .host = budget_.process / plan_.workers};
   }
-  MemoryPlan memory = fit_batch(config, rank_to_plan_);
-  require_memory(config, memory, rank_available_);
+  MemoryPlan memory = fit_memory(config, budget_.to_plan);
+  require_memory(config, memory, budget_.of_a_rank());
   CaptureGroup group{
       .config = config, .params = gpt_parameters(config.model), .plan = {}, .memory = {}};
   group.plan = make_sharding_plan(config, group.params);
@@ -178,7 +176,7 @@ void SweepPlanner::make_group(RunConfig& config, const std::string& key) {
   const std::int64_t planned = memory.rank_bytes(world);
   if (options_.train.save.mode != "wait") {
     const std::int64_t staging = plan_staging_memory(group.params, group.plan);
-    if ((staging + (host ? planned : 0)) * world * plan_.workers <= process_available_)
+    if ((staging + (host ? planned : 0)) * world * plan_.workers <= budget_.process)
       group.staging_bytes = staging;
   }
   group.memory_kept = {.device = host ? 0 : planned + kLibraryMemory,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/sweep/search_space.h"
+#include "app/train/memory_fit.h"
 #include "app/train/run_config.h"
 #include "runtime/memory/memory_plan.h"
 
@@ -102,8 +103,7 @@ class SweepPlanner {
   const SweepOptions& options_;
   const Corpus& corpus_;
   TrainOptions common_;
-  // Bytes before anything is trained.
-  std::int64_t rank_to_plan_ = 0, rank_available_ = 0, process_available_ = 0;
+  MemoryBudget budget_;  // before anything is trained
   SweepPlan plan_;
   std::map<std::string, std::size_t> groups_;
   std::map<std::string, std::string> refused_;

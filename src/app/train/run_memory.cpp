@@ -15,8 +15,7 @@
 namespace muo {
 namespace {
 
-double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-double gib(std::int64_t bytes) { return mib(bytes) / 1024; }
+double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // The number after `key` in a file of "key value" lines; -1: none.
 std::int64_t find_number(const char* file, const std::string& key) {
@@ -80,45 +79,6 @@ std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kChunks = 3;  // in which a checkpoint goes to the disk
   return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kChunks)) * world) *
                                    kMiB);
-}
-
-MemoryPlan fit_batch(RunConfig& config, std::int64_t available) {
-  MemoryPlan memory = plan_run_memory(config);
-  const bool on_host = config.group.plugin == nullptr;
-  const std::int64_t rows = config.step.batch * config.step.accumulation;
-  const std::int64_t most = config.step.batch;
-  const auto bytes = [&] { return memory.rank_bytes(config.world()); };
-  const std::int64_t most_bytes = bytes();
-  while (config.batch_is_automatic && bytes() > available && config.step.batch > 1) {
-    do
-      --config.step.batch;
-    while (rows % config.step.batch != 0);
-    config.step.accumulation = rows / config.step.batch;
-    memory = plan_run_memory(config);
-  }
-  if (bytes() > available && config.model.head_chunk_bytes > kHostHeadChunk) {
-    config.model.head_chunk_bytes = kHostHeadChunk;
-    config.notes.push_back(
-        fmt::format("logits: {} MiB of them at a time, as memory is short", kHostHeadChunk >> 20));
-    memory = plan_run_memory(config);
-  }
-  if (!config.batch_is_automatic) return memory;
-  config.options.batch.device_rows = config.step.batch;
-  const std::string need = fmt::format("{:.1f} MiB per device", mib(bytes()));
-  const std::string there = fmt::format(
-      "{:.1f} are {}", mib(available),
-      on_host ? "available"
-              : fmt::format("for tensors: a GPU's memory less {:.1f} for CUDA and its libraries{}",
-                            mib(kLibraryMemory + kContextMemory),
-                            config.group.ranks_per_device > 1 ? ", shared by its ranks" : ""));
-  if (config.step.batch < most)
-    config.notes.push_back(
-        fmt::format("device-batch-size: {} rows instead, which need {}: {} need {:.1f}, {}",
-                    config.step.batch, need, most, mib(most_bytes), there));
-  else if (!on_host)
-    config.notes.push_back(
-        fmt::format("device-batch-size: {} rows need {}, {}", config.step.batch, need, there));
-  return memory;
 }
 
 bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,

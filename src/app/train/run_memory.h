@@ -20,14 +20,6 @@ std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const Sha
 // where a control group's limit leaves less.
 std::int64_t available_memory();
 
-// Where --device-batch-size is automatic: the largest that divides the step's rows per device into
-// micro-steps, is no larger than resolve() gave, and fits into the `available` bytes of a rank
-// (memory_to_plan_per_rank()); 1 where none does. The step's tokens stay the same. A device whose
-// plan does not fit even so gets logits in chunks as small as the host's. What is smaller than
-// resolve() gave is noted, with the reason; on a device, what fits is noted as well.
-// Returns plan_run_memory() of what `config` then is, automatic or not.
-MemoryPlan fit_batch(RunConfig& config, std::int64_t available);
-
 // What a training process on the host holds beside planned tensors and the staging memory of saves:
 // the program and its libraries (10 MiB of pages of their files); per device what products pack,
 // stacks of threads, batches on their way and the graphs' nodes; and, where saves have no staging

@@ -9,6 +9,7 @@
 
 #include "app/train/backend.h"
 #include "app/train/inference.h"
+#include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
 #include "runtime/memory/memory_plan.h"
 #include "support/errors.h"
@@ -33,7 +34,7 @@ TrainOptions two_devices() {
 
 RunConfig fitted(const TrainOptions& options, std::int64_t available) {
   RunConfig config = resolve(options, vocabulary_only(options));
-  fit_batch(config, available);
+  fit_memory(config, available);
   return config;
 }
 

@@ -10,6 +10,7 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/options/option_table.h"
+#include "app/train/memory_fit.h"
 #include "app/train/run_config.h"
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
@@ -40,7 +41,8 @@ TrainOptions options_with(const Settings& settings) {
 
 Touched touched_by(const Settings& settings) {
   const TrainOptions options = options_with(settings);
-  const RunConfig run = resolve(options, vocabulary_only(options));
+  RunConfig run = resolve(options, vocabulary_only(options));
+  fit_memory(run, memory_budget(run).to_plan);
   const std::vector<ParamSpec> params = gpt_parameters(run.model);
   const ShardingPlan plan = make_sharding_plan(run, params);
   Touched out{.hyper = run.hyper, .memory = {}, .constants = model_text(run.model)};
@@ -131,6 +133,7 @@ const std::vector<Case>& cases() {
       {"replicas", "own"},
       {"shard", "gradients", micro_steps},
       {"recompute", "block"},
+      {"memory-limit", "40MB"},
       {"graph", "off"},
       {"graph-branches", "1"},
       {"seed", "7"},
