@@ -28,7 +28,7 @@ struct RunConfig : RunSetup {
   ScalingTargets targets;
   RateScales scales;
   GroupOptions group;
-  bool batch_is_automatic = false;                    // fit_batch() may make it smaller
+  bool batch_is_automatic = false;                    // fit_memory() may make it smaller
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   std::int64_t parameters = 0;                        // elements, all of them
   std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
