@@ -23,7 +23,7 @@ constexpr std::array kUnits = {Unit{"TiB", std::int64_t{1} << 40},
                                Unit{"kB", 1'000},
                                Unit{"B", 1},
                                Unit{"", 1}};
-constexpr double kMost = 1LL << 60;
+constexpr double kMost = 0x1p60;
 
 }  // namespace
 

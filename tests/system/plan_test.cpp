@@ -65,12 +65,40 @@ TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
 // stays.
 TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
   constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
-  const std::string options = "1 --max-seq-len 8192 --device-batch-size 4";
+  const std::string options = "1 --max-seq-len 8192 --device-batch-size 4 --recompute none";
   const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
   const nlohmann::json tight = planned(whole + kKept - 1, options);
   EXPECT_EQ(rows_of(tight), 4);
   EXPECT_THAT(tight.dump(), HasSubstr("logits: 64 MiB of them at a time"));
   EXPECT_LT(bytes_of(tight), whole - 256 * (kGiB >> 10));
+}
+
+// Of two host devices of 150 MB, by `plan` with a limit of 300 MB for both.
+TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
+  const std::string common =
+      "--backend host --devices 2 --max-seq-len 256 --device-batch-size 1 --total-batch-size "
+      "16384 ";
+  const Outcome outcome = run_program("plan --largest --memory 150MB --json " + common);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto models = nlohmann::json::parse(outcome.out)["models"];
+  ASSERT_EQ(models.size(), 6U);
+  for (const auto& model : models) {
+    const std::int64_t depth = model["depth"];
+    const auto code = [&](std::int64_t of_depth) {
+      return run_program("plan --memory-limit 300MB " + common + "--" +
+                         model["sharding"].get<std::string>() + " --recompute " +
+                         model["recompute"].get<std::string>() + " --depth " +
+                         std::to_string(of_depth))
+          .code;
+    };
+    EXPECT_EQ(code(depth), 0) << model;
+    EXPECT_EQ(code(depth + 1), 2) << model;
+  }
+  EXPECT_THAT(run_program("plan --largest --memory 150MB " + common).out,
+              HasSubstr("The deepest models that train in 143.05 MiB of each of 2 host devices"));
+  EXPECT_EQ(run_program("plan --largest").code, 2);
+  EXPECT_EQ(run_program("plan --memory 1GB").code, 2);
+  EXPECT_EQ(run_program("plan --largest --compare --memory 1GB").code, 2);
 }
 
 }  // namespace

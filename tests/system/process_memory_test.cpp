@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "support/files.h"
@@ -55,6 +57,35 @@ TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
     const double got = peak_bytes(concat("train --out ", path, "/run", ++runs, " ", run));
     EXPECT_LE(std::abs(got - want), 0.03 * want) << options << ": " << got << " of " << want;
   }
+}
+
+// Without a limit it takes 490 MB, and with background saves 570.
+TEST(ProcessMemory, StaysUnderTheLimitThatIsGiven) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory is larger";
+  const TemporaryDirectory directory;
+  const std::string path = directory.path();
+  std::ofstream text(path + "/text.txt");
+  for (int i = 0; i < 20000; ++i)
+    text << "line " << i << " of some text\n";
+  text.close();
+  const std::string run =
+      " --backend host --devices 1 --model plain --n-layer 6 --n-embd 384 --n-head 6 "
+      "--max-seq-len 256 --device-batch-size 12 --total-batch-size 6144 --num-iterations 2 "
+      "--eval-every -1 --sample-every -1 --save-every 1 --data " +
+      path + "/text.txt --memory-limit ";
+  for (const auto& [limit, bytes] : {std::pair{"420MB", 420e6}, {"340MB", 340e6}}) {
+    const Outcome plan = run_program("plan --json" + run + limit);
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    const auto recompute = nlohmann::json::parse(plan.out)["recompute"];
+    EXPECT_GT(recompute["block_layers"].get<int>() + recompute["mlp_layers"].get<int>(), 0);
+    const double got = peak_bytes(concat("train --out ", path, "/", limit, run, limit));
+    EXPECT_GT(got, 0);
+    EXPECT_LE(got, bytes) << limit;
+  }
+  const Outcome refused = run_program("train --out " + path + "/none" + run + "150MB");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("not enough memory"), std::string::npos) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(path + "/none"));
 }
 
 }  // namespace

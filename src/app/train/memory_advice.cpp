@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -125,12 +125,18 @@ class Search {
     return true;
   }
 
+  static std::vector<GivenOption> extremes(const std::vector<const Family*>& families) {
+    std::vector<GivenOption> out(families.size());
+    std::ranges::transform(families, out.begin(), [](const Family* family) {
+      return GivenOption{.name = family->name, .value = family->values.back()};
+    });
+    return out;
+  }
+
   // The last values are tried first, as nothing fits where they do not; then those of the first
   // family in turn: what fits with fewest changes, and what fits without recomputation.
   bool add_best(const std::vector<const Family*>& families) {
-    std::vector<GivenOption> options;
-    for (const Family* family : families)
-      options.push_back({.name = family->name, .value = family->values.back()});
+    std::vector<GivenOption> options = extremes(families);
     std::optional<Alternative> last = attempt(options);
     if (!last || !last->fits) return false;
     const std::vector<std::string>& values = families.front()->values;
@@ -142,14 +148,14 @@ class Search {
   }
 
   void add_all() {
-    std::vector<GivenOption> options;
-    for (const Family& family : families_)
-      options.push_back({.name = family.name, .value = family.values.back()});
+    std::vector<const Family*> families;
+    std::ranges::transform(families_, std::back_inserter(families),
+                           [](const Family& family) { return &family; });
+    std::vector<GivenOption> options = extremes(families);
     tried_ = 0;
-    std::optional<Alternative> all;
+    std::optional<Alternative> all = attempt(options);
     // From the last on: an option that cannot be given with the others (resolve() refuses it) or
     // that helps nothing is left out.
-    all = attempt(options);
     for (std::size_t i = options.size(); i-- > 0 && options.size() > 1;) {
       std::vector<GivenOption> fewer = options;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
@@ -204,8 +210,8 @@ std::string shortage_text(const RunConfig& run, std::int64_t rank_bytes,
 std::string Alternative::text() const {
   std::vector<std::string> facts = {size_words(bytes)};
   for (const auto& [name, value] : options) {
-    if (name == "device-batch-size") facts.push_back("smaller micro-steps");
-    if (name.ends_with("-state") || name == "dtype") facts.push_back("rounds to bf16");
+    if (name == "device-batch-size") facts.emplace_back("smaller micro-steps");
+    if (name.ends_with("-state") || name == "dtype") facts.emplace_back("rounds to bf16");
     if (name == "shard")
       facts.emplace_back(std::ranges::find(kShardings, value, &ShardingChoice::value)->cost);
   }

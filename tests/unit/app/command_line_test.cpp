@@ -90,6 +90,22 @@ TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
   EXPECT_FALSE(sample.dtype);
 }
 
+TEST(CommandLine, TakesSizesOfMemory) {
+  EXPECT_FALSE(train({}).memory.limit);
+  EXPECT_EQ(train({"--memory-limit", "12GB"}).memory.limit->bytes, 12'000'000'000);
+  EXPECT_FALSE(train({"--memory-limit", "auto"}).memory.limit);
+  EXPECT_EQ(train_error({"--memory-limit", "12G"}),
+            "--memory-limit: '12G' is not a size: give bytes, or a number with kB, MB, GB, TB, "
+            "KiB, MiB, GiB or TiB: 12GB");
+  test::TemporaryDirectory directory;
+  const std::string file = directory.path() / "c.toml";
+  for (const auto& [text, bytes] :
+       {std::pair{"memory-limit = 4096", 4096}, {"memory-limit = \"3kB\"", 3000}}) {
+    test::write_file(file, text);
+    EXPECT_EQ(train({"--config", file}).memory.limit->bytes, bytes);
+  }
+}
+
 TEST(CommandLine, TakesUnderscoresForDashesInNamesOnly) {
   const TrainOptions o = train({"--device_batch_size=8", "--out", "my_run"});
   EXPECT_EQ(o.batch.device_rows, 8);

@@ -1,0 +1,102 @@
+#include "app/report/largest_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "app/train/backend.h"
+#include "app/train/memory_advice.h"
+#include "app/train/run_memory.h"
+#include "support/errors.h"
+
+namespace muo {
+namespace {
+
+using testing::HasSubstr;
+
+PlanOptions asked(std::int64_t bytes, bool host) {
+  PlanOptions options;
+  options.kind = PlanKind::kLargest;
+  options.memory = ByteSize{bytes};
+  options.train.devices.backend = host ? "host" : "auto";
+  options.train.devices.count = 2;
+  options.train.model.set(&GptConfig::seq_len, 256);
+  options.train.batch.total_tokens = 2 * 256 * 32;
+  return options;
+}
+
+// Planned as a run is, with all its micro-steps.
+std::int64_t rank_bytes(const PlanOptions& options, const LargestModel& model, std::int64_t depth) {
+  TrainOptions o = options.train;
+  o.model.depth = depth;
+  o.batch.device_rows = 1;
+  o.memory.recompute = model.recompute;
+  o.sharding.accumulate = model.sharding.substr(model.sharding.find(' ') + 1);
+  const bool host = o.devices.backend == "host";
+  if (!host) {
+    o.devices.backend = "host";
+    o.sharding.replicas = "own";
+    o.numbers.dtype = DType::kBF16;
+  }
+  RunConfig run = resolve(o, vocabulary_only(o));
+  return plan_run_memory(run).rank_bytes(2);
+}
+
+TEST(LargestModel, FitsAndTheNextDepthDoesNot) {
+  for (const bool host : {true, false}) {
+    const PlanOptions options =
+        asked(host ? 300'000'000 : kLibraryMemory + kContextMemory + 300'000'000, host);
+    const LargestModels found = find_largest_models(options);
+    EXPECT_EQ(found.dtype, host ? "fp32" : "bf16");
+    EXPECT_EQ(found.devices, 2);
+    ASSERT_EQ(found.models.size(), 3 * kShardings.size());
+    if (!host) EXPECT_EQ(found.available, 300'000'000);
+    for (const LargestModel& each : found.models) {
+      SCOPED_TRACE(each.sharding + ", " + each.recompute);
+      EXPECT_GE(each.depth, 2);
+      EXPECT_EQ(rank_bytes(options, each, each.depth), each.bytes);
+      EXPECT_LE(each.bytes, found.available);
+      EXPECT_GT(rank_bytes(options, each, each.depth + 1), found.available);
+    }
+    EXPECT_GT(found.models.back().depth, found.models.front().depth);
+    EXPECT_EQ(found.models.front().extra_time, 0);
+    EXPECT_GT(found.models.back().extra_time, found.models[4].extra_time);
+  }
+}
+
+TEST(LargestModel, IsNoneWhereNoLayerFits) {
+  const PlanOptions options = asked(1'000'000, true);
+  for (const LargestModel& each : find_largest_models(options).models)
+    EXPECT_EQ(each.depth, 0);
+}
+
+TEST(LargestModel, LeavesOutWhatAStrategyCannot) {
+  PlanOptions options = asked(200'000'000, true);
+  options.train.sharding.strategy = "ddp";
+  const LargestModels found = find_largest_models(options);
+  EXPECT_EQ(found.models.size(), 3U);
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_THAT(found.notes[0], HasSubstr("with --strategy ddp"));
+  EXPECT_THAT(largest_table(found), HasSubstr("with --strategy ddp"));
+  const auto json = nlohmann::json::parse(largest_json(found));
+  EXPECT_EQ(json["models"][2]["recompute"], "block");
+  EXPECT_EQ(json["models"][2]["depth"], found.models[2].depth);
+  EXPECT_EQ(json["backend"], "host");
+}
+
+TEST(LargestModel, SaysWhatItNeedsToBeTold) {
+  const auto refusal = [](const PlanOptions& options) {
+    return test::message_of<InputError>([&] { find_largest_models(options); });
+  };
+  PlanOptions options = asked(1 << 30, true);
+  options.train.model.set(&GptConfig::n_embd, 64);
+  EXPECT_THAT(refusal(options), HasSubstr("leave out --n-embd"));
+  options = asked(1 << 30, true);
+  options.memory.reset();
+  EXPECT_THAT(refusal(options), HasSubstr("needs --memory"));
+}
+
+}  // namespace
+}  // namespace muo
