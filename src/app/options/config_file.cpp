@@ -107,7 +107,6 @@ void load_config(const std::filesystem::path& file, std::span<const OptionRow> r
   std::ranges::transform(rows, names.begin(), &OptionRow::name);
   for (TomlEntry& entry : parse_toml(read_text(file), file.string())) {
     std::ranges::replace(entry.key, '_', '-');
-    rename(entry);
     const std::string where = fmt::format("{}:{}: {}", file.string(), entry.line, entry.key);
     const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
     if (row == rows.end()) {
@@ -146,6 +145,7 @@ std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) 
       } else {
         entry.values = {scalar_text(node, where)};
       }
+      rename(entry);
       entries.push_back(std::move(entry));
     }
   } catch (const toml::parse_error& error) {

@@ -79,13 +79,19 @@ class Search {
         families_(families_of(config)) {}
 
   std::vector<Alternative> run() {
-    std::vector<const Family*> not_enough;
-    for (const Family& family : families_)
-      if (!add_best({&family})) not_enough.push_back(&family);
-    for (std::size_t i = 0; i < not_enough.size(); ++i)
-      for (std::size_t j = i + 1; j < not_enough.size(); ++j)
-        add_best({not_enough[i], not_enough[j]});
-    if (found_.empty()) add_all();
+    std::vector<const Family*> families;
+    std::ranges::transform(families_, std::back_inserter(families),
+                           [](const Family& family) { return &family; });
+    const std::vector<GivenOption> all = extremes(families);
+    const std::optional<Alternative> least = attempt(all);
+    // Where all together do not do, none has to be tried alone.
+    if (!least || least->fits) {
+      std::erase_if(families, [&](const Family* family) { return add_best({family}); });
+      for (std::size_t i = 0; i < families.size(); ++i)
+        for (std::size_t j = i + 1; j < families.size(); ++j)
+          add_best({families[i], families[j]});
+    }
+    if (found_.empty()) add_fewest(all, least);
     std::ranges::stable_sort(found_, [](const Alternative& a, const Alternative& b) {
       return std::pair(a.time, a.options.size()) < std::pair(b.time, b.options.size());
     });
@@ -147,13 +153,8 @@ class Search {
     return keep(std::move(last));
   }
 
-  void add_all() {
-    std::vector<const Family*> families;
-    std::ranges::transform(families_, std::back_inserter(families),
-                           [](const Family& family) { return &family; });
-    std::vector<GivenOption> options = extremes(families);
+  void add_fewest(std::vector<GivenOption> options, std::optional<Alternative> all) {
     tried_ = 0;
-    std::optional<Alternative> all = attempt(options);
     // From the last on: an option that cannot be given with the others (resolve() refuses it) or
     // that helps nothing is left out.
     for (std::size_t i = options.size(); i-- > 0 && options.size() > 1;) {
