@@ -67,11 +67,15 @@ void BucketTensors::allocate_gradients(Arena& arena, const GradientMemory& memor
     return;
   }
   gradient_ = sum(".gradient", full);
-  reduced_ = world_ == 1 || bucket_.reduction == Reduction::kAllReduce
-                 ? gradient_
-                 : arena.tensor({.name = bucket_.name + ".reduced",
-                                 .shape = {reduced},
-                                 .category = MemoryCategory::kStaging});
+  if (world_ == 1 || bucket_.reduction == Reduction::kAllReduce)
+    reduced_ = gradient_;
+  else if (memory.in_place && bucket_.reduction == Reduction::kReduceScatter &&
+           bucket_.cut == Cut::kWhole)
+    reduced_ = gradient_.elements(bucket_.segment_begin(rank_), reduced);
+  else
+    reduced_ = arena.tensor({.name = bucket_.name + ".reduced",
+                             .shape = {reduced},
+                             .category = MemoryCategory::kStaging});
   if (narrow)
     gradient_wire_ = arena.tensor({.name = bucket_.name + ".gradient_wire",
                                    .shape = {full},

@@ -13,6 +13,9 @@ namespace muo {
 // Where a bucket's gradients lie.
 struct GradientMemory {
   Lifespan sums = Lifespan::kStep;  // of what micro-steps add to
+  // Whole gradients live until the last reduction anyway, as micro-steps add to them: a rank's part
+  // of the sum over ranks may then lie in its own segment of them.
+  bool in_place = false;
   // Where every micro-step is reduced: shared with other buckets, and at least as large as this one
   // needs.
   Tensor whole = {};   // the gradient of one micro-step; absent: the bucket's own, which adds up

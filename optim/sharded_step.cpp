@@ -56,7 +56,8 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
     BucketState state;
     state.tensors = std::make_unique<BucketTensors>(
         rank, bucket, arena,
-        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients});
+        gradients_ ? gradients_->of(b, gradients)
+                   : GradientMemory{.sums = gradients, .in_place = plan.micro_steps > 1});
     state.index_bases = value_index_bases(plan, b);
     if (bucket.rule == UpdateRule::kAdamW)
       state.update = std::make_unique<AdamWUpdate>(*state.tensors, params, scalars_, arena);
