@@ -230,9 +230,8 @@ void require_fit(const RunConfig& config, const MemoryPlan& plan, const MemoryBu
   const std::string smaller = fmt::format("a smaller --depth or --max-seq-len ({} layers, T {})",
                                           config.model.n_layer, config.model.seq_len);
   if (!near.empty() && near.front().fits) {
-    std::vector<std::string> texts;
-    for (const Alternative& each : near)
-      texts.push_back(each.text());
+    std::vector<std::string> texts(near.size());
+    std::ranges::transform(near, texts.begin(), &Alternative::text);
     throw input_error("{}: add one of these, which fit: {}", shortage, fmt::join(texts, "; "));
   }
   const std::string limit =
