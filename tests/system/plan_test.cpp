@@ -73,6 +73,22 @@ TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
   EXPECT_LT(bytes_of(tight), whole - 256 * (kGiB >> 10));
 }
 
+TEST(FitMemory, OfAGpuRecomputesWhereRowsWereAskedFor) {
+  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  const std::string options = "12 --device-batch-size 16";
+  const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
+  const nlohmann::json tight = planned(whole + kKept - 1, options);
+  EXPECT_EQ(rows_of(tight), 16);
+  EXPECT_EQ(tight["recompute"]["mlp_layers"], 1);
+  EXPECT_GT(tight["recompute"]["flops_per_token"], 0);
+  EXPECT_THAT(tight.dump(), HasSubstr("recompute: the MLPs of the first 1 of 12 layers"));
+  // The limit instead of the GPU's memory.
+  const nlohmann::json limited =
+      planned(1024 * kGiB, options + " --memory-limit " + std::to_string(whole + kKept - 1));
+  EXPECT_EQ(limited["memory_bytes_per_device"], tight["memory_bytes_per_device"]);
+  EXPECT_THAT(limited.dump(), HasSubstr("for tensors: --memory-limit less 2560.0 for CUDA"));
+}
+
 // Of two host devices of 150 MB, by `plan` with a limit of 300 MB for both.
 TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   const std::string common =

@@ -8,6 +8,7 @@
 
 #include "app/train/backend.h"
 #include "app/train/run_memory.h"
+#include "graphs/step_graph.h"
 #include "model/activations.h"
 
 namespace muo {
@@ -36,10 +37,13 @@ class Fitter {
                .recompute = config.step.recompute} {}
 
   MemoryPlan run() {
-    const bool as_asked = fits(asked_);
+    const bool as_asked = fits(asked_, /*exactly=*/true);
     const std::int64_t asked_bytes = bytes();
     const std::int64_t asked_chunk = chunk_rows();
-    if (!as_asked) search();
+    if (!as_asked) {
+      search();
+      memory_ = plan_run_memory(config_);
+    }
     if (config_.batch_is_automatic) note_batch(asked_bytes);
     if (recomputes_ && config_.step.recompute.of(0) != Recomputed::kNone) note_recompute();
     if (config_.step.batch == asked_.batch ? chunk_rows() < asked_chunk
@@ -62,14 +66,18 @@ class Fitter {
     return head_chunk_rows(config_.model, config_.step.batch * config_.model.seq_len);
   }
 
-  // A trace. The run is then the choice.
-  bool fits(const Choice& choice) {
+  // A trace. The run is then the choice. Not exactly: of one micro-step more than a graph has at
+  // most, where there are still more, which need no more memory (LargestModel's test), but time.
+  bool fits(const Choice& choice, bool exactly = false) {
+    constexpr std::int64_t kMostTraced = StepGraph::kMostUnrolled + 1;
+    const std::int64_t micro_steps = rows_ / choice.batch;
     config_.step.batch = choice.batch;
-    config_.step.accumulation = rows_ / choice.batch;
+    config_.step.accumulation = exactly ? micro_steps : std::min(micro_steps, kMostTraced);
     config_.step.recompute = choice.recompute;
     config_.model.head_chunk_bytes = choice.head_chunk;
     if (config_.batch_is_automatic) config_.options.batch.device_rows = choice.batch;
     memory_ = plan_run_memory(config_);
+    config_.step.accumulation = micro_steps;
     return bytes() <= available_;
   }
 
@@ -240,8 +248,24 @@ std::string recompute_text(const RunConfig& config) {
                      blocks + mlps == layers ? "others" : fmt::format("{} after them", mlps));
 }
 
+double recomputed_flops_per_token(const RunConfig& config) {
+  const GptConfig& c = config.model;
+  const auto width = static_cast<double>(c.n_embd);
+  const double kv_width = static_cast<double>(c.n_kv_head * c.head_dim());
+  const double c_fc = 2 * 4 * width * width;
+  const double c_q_k_v_proj = 2 * (2 * width * width + 2 * width * kv_width);
+  double flops = 0;
+  for (std::int64_t i = 0; i < c.n_layer; ++i) {
+    const Recomputed what = config.step.recompute.of(i);
+    if (what != Recomputed::kNone) flops += c_fc;
+    if (what == Recomputed::kBlock)
+      flops += c_q_k_v_proj + 4 * width * static_cast<double>(std::min(c.window(i), c.seq_len));
+  }
+  return flops;
+}
+
 double recompute_share(const RunConfig& config) {
-  return recomputed_flops_per_token(config.model, config.step.recompute) / config.flops_per_token;
+  return recomputed_flops_per_token(config) / config.flops_per_token;
 }
 
 }  // namespace muo
