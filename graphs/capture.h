@@ -9,14 +9,20 @@ namespace muo {
 
 // What memory `rank` of `world` needs for a state that `make(RankContext&, Arena&)` builds (a
 // pointer to something with capture() and traces()), on any machine: nothing is allocated or run.
-template <class Make>
-MemoryPlan traced_plan(int rank, int world, const Make& make) {
+template <class Make, class Plan>
+auto traced(int rank, int world, const Make& make, const Plan& plan) {
   TracingRank trace(rank, world);
   TraceArena arena(rank);
   const auto state = make(trace.context(), static_cast<Arena&>(arena));
   state->capture();
   const auto traces = state->traces();
-  return plan_memory(arena, traces);
+  return plan(arena, traces);
+}
+template <class Make>
+MemoryPlan traced_plan(int rank, int world, const Make& make) {
+  return traced(rank, world, make, [](const TraceArena& arena, const auto& traces) {
+    return plan_memory(arena, traces);
+  });
 }
 
 // Gets `state`, whose tensors lie in `arena` and hold nothing yet, ready to run; captures its

@@ -7,11 +7,12 @@ namespace muo {
 namespace {
 
 constexpr std::int64_t kShortest = 32;  // below it a GEMM is no cheaper
+constexpr Tag kGatherTag = 0xD0000000;  // between steps, apart from the plan's tags
 
 }  // namespace
 
 Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
-                 std::span<const Tensor> weights, Arena& arena)
+                 PassWeights weights, Arena& arena)
     : rank_(rank), config_(config), weights_(weights) {
   for (std::int64_t t = std::min(kShortest, config.seq_len);; t = std::min(2 * t, config.seq_len)) {
     const std::string name = "decode." + std::to_string(t) + ".";
@@ -29,15 +30,13 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
   }
 }
 
-void Decoder::forward(const Length& length) {
-  length.gpt->forward(rank_.compute, {weights_}, length.tokens);
-}
-
 void Decoder::enqueue(const Length& length) {
-  forward(length);
-  // Its row is that of next_logits only for a full context, which then asks again; it is here so
-  // that the memory plan knows of the logits.
-  length.gpt->logits(rank_.compute, {weights_}, length.t - 1, length.t);
+  weights_.pass(kGatherTag, [&](const WeightSource& weights) {
+    length.gpt->forward(rank_.compute, weights, length.tokens);
+    // Its row is that of next_logits only for a full context, which then asks again; it is here so
+    // that the memory plan knows of the logits, and that the head's weights are there.
+    length.gpt->logits(rank_.compute, weights, length.t - 1, length.t);
+  });
 }
 
 void Decoder::warm_up() {
@@ -63,8 +62,8 @@ void Decoder::next_logits(std::span<const std::int32_t> context, std::span<float
   if (length->graph != nullptr)
     stream.launch(*length->graph);
   else
-    forward(*length);
-  const Tensor logits = length->gpt->logits(stream, {weights_}, count - 1, count);
+    enqueue(*length);
+  const Tensor logits = length->gpt->logits(stream, {weights_.weights}, count - 1, count);
   stream.copy(host_tensor(out.data(), {config_.vocab_size}),
               logits.row(0).elements(0, config_.vocab_size));
   rank_.wait(stream);

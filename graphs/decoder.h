@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "graphs/pass_weights.h"
 #include "model/gpt.h"
 #include "runtime/device_group.h"
 #include "runtime/memory/arena.h"
@@ -12,12 +13,13 @@
 namespace muo {
 
 // Next-token logits by running the model over the whole context, padded to one of a few captured
-// lengths (causal attention never looks at the padding behind). Used by one rank alone.
+// lengths (causal attention never looks at the padding behind). Used by one rank alone or, where
+// weights are sharded, by all ranks with the same contexts.
 class Decoder {
  public:
   // Contexts of up to config.seq_len tokens. Everything given must outlive this.
   Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
-          std::span<const Tensor> weights, Arena& arena);
+          PassWeights weights, Arena& arena);
 
   void warm_up();  // every call of a capture once, eagerly
   void capture();
@@ -34,12 +36,11 @@ class Decoder {
     std::unique_ptr<Gpt> gpt;
     std::unique_ptr<Graph> graph;
   };
-  void forward(const Length& length);
   void enqueue(const Length& length);
 
   RankContext& rank_;
   const GptConfig& config_;
-  std::span<const Tensor> weights_;
+  PassWeights weights_;
   std::vector<Length> lengths_;  // ascending
 };
 

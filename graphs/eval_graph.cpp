@@ -7,6 +7,7 @@ namespace {
 
 // Collectives of evaluation run between steps, apart from the plan's tags.
 constexpr Tag kEvalTag = 0xE0000000;
+constexpr Tag kGatherTag = kEvalTag + 1;
 
 Tensor run_tensor(Arena& arena, const char* name, Shape shape, DType dtype,
                   MemoryCategory category) {
@@ -33,8 +34,8 @@ void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::i
 }
 
 EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch,
-                     std::int64_t seq_len, const RotaryTables& rotary,
-                     std::span<const Tensor> weights, Tensor token_bytes, Arena& arena)
+                     std::int64_t seq_len, const RotaryTables& rotary, PassWeights weights,
+                     Tensor token_bytes, Arena& arena)
     : rank_(rank),
       weights_(weights),
       token_bytes_(token_bytes),
@@ -46,8 +47,10 @@ EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t ba
       gpt_(config, {.b = batch, .t = seq_len, .backward = false}, rotary, "eval.", arena) {}
 
 void EvalGraph::enqueue() {
-  gpt_.forward(rank_.compute, {weights_}, inputs_);
-  gpt_.losses(rank_.compute, {weights_}, targets_);
+  weights_.pass(kGatherTag, [this](const WeightSource& weights) {
+    gpt_.forward(rank_.compute, weights, inputs_);
+    gpt_.losses(rank_.compute, weights, targets_);
+  });
   loss_totals(rank_.compute, {.out = totals_,
                               .losses = gpt_.row_losses(),
                               .targets = targets_.view({targets_.numel()}),

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "graphs/pass_weights.h"
 #include "model/gpt.h"
 #include "runtime/device_group.h"
 #include "runtime/memory/arena.h"
@@ -29,8 +30,7 @@ class EvalGraph {
  public:
   // Everything given must outlive this.
   EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch, std::int64_t seq_len,
-            const RotaryTables& rotary, std::span<const Tensor> weights, Tensor token_bytes,
-            Arena& arena);
+            const RotaryTables& rotary, PassWeights weights, Tensor token_bytes, Arena& arena);
 
   void warm_up();  // every call of a capture once, eagerly
   void capture();
@@ -46,7 +46,7 @@ class EvalGraph {
   void enqueue();
 
   RankContext& rank_;
-  std::span<const Tensor> weights_;
+  PassWeights weights_;
   Tensor token_bytes_, inputs_, targets_;
   Tensor totals_;  // (4) fp64
   Gpt gpt_;

@@ -12,6 +12,7 @@ void initialize_weights(const RankContext& rank, std::uint64_t seed,
     const auto spec = std::ranges::find(params, entry.name, &ParamSpec::name);
     if (spec == params.end()) continue;  // state of the optimizer
     draw(rank.compute, {.y = entry.values,
+                        .upper = entry.upper,
                         .random = {seed, spec->name},
                         .init = spec->init,
                         .begin = entry.begin,

@@ -1,6 +1,7 @@
 #include "graphs/run_state.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 
@@ -46,9 +47,10 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
       setup_(setup),
       params_(params) {
   if (setup.step_only) return;
-  eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, weights,
+  const PassWeights of_pass{weights, update.shards_weights() ? &update : nullptr};
+  eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, of_pass,
                token_bytes, arena);
-  decoder.emplace(rank, setup.model, rotary, weights, arena);
+  decoder.emplace(rank, setup.model, rotary, of_pass, arena);
 }
 
 void RunState::warm_up() {
@@ -137,9 +139,11 @@ void RunState::verify_sync() {
   step.flush();
   const std::int64_t count = fingerprints.shape[1];
   const Tensor mine = fingerprints.row(rank_.rank);
+  rank_.compute.zero(mine);
   for (std::size_t i = 0; i < weights.size(); ++i)
-    fingerprint(rank_.compute,
-                {.out = mine.elements(static_cast<std::int64_t>(i), 1), .x = weights[i]});
+    if (!update.is_sharded(i))
+      fingerprint(rank_.compute,
+                  {.out = mine.elements(static_cast<std::int64_t>(i), 1), .x = weights[i]});
   rank_.wait(rank_.compute);
   if (rank_.world == 1) return;
   rank_.communicator.all_gather(rank_.comm, kVerifyTag, fingerprints, mine);
@@ -152,6 +156,17 @@ void RunState::verify_sync() {
       MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],
                 "weights of '", params_[static_cast<std::size_t>(i)].name, "' on rank ", r,
                 " differ from those on rank 0");
+}
+
+std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
+                               const ShardingPlan& plan, int rank) {
+  const auto make = [&](RankContext& context, Arena& arena) {
+    return std::make_unique<RunState>(context, setup, params, plan, arena);
+  };
+  return traced(rank, plan.world, make, [](const TraceArena& arena, const auto& traces) {
+    constexpr std::array kLeftOut = {MemoryCategory::kActivations};
+    return bytes_without(kLeftOut, arena, traces);
+  });
 }
 
 MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,

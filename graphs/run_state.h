@@ -50,7 +50,7 @@ class RunState {
   [[nodiscard]] bool has_metrics(std::int64_t index) const;
   [[nodiscard]] MetricsRecord metrics(std::int64_t index) const;
   // Throws Error, naming the tensor and the ranks, if replicas differ, up to date as they are
-  // then. Every rank calls it.
+  // then; sharded weights have none. Every rank calls it.
   void verify_sync();
 
   RotaryTables rotary;
@@ -75,5 +75,8 @@ class RunState {
 // The memory plan of `rank` of the run, traced without a device.
 MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
                             const ShardingPlan& plan, int rank);
+// What of it hardly grows with the batch: without activations.
+std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
+                               const ShardingPlan& plan, int rank);
 
 }  // namespace muo

@@ -78,7 +78,9 @@ void StepGraph::micro_step(std::int64_t index, std::int64_t of_step, bool last) 
   Stream& stream = rank_.compute;
   const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
   WeightSource weights{.weights = weights_};
-  if (first) weights.before_use = [this](std::size_t param) { wait_for_weight(param); };
+  if (first || update_.shards_weights())
+    weights.before_use = [this](std::size_t param) { wait_for_weight(param); };
+  update_.begin_training_pass(of_step);
   GradientSink sink{.gradients = gradients_,
                     .accumulate = !first && !update_.reduces_every_micro_step()};
   sink.after_losses = [this] { lap(StepPhase::kLosses); };

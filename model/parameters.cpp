@@ -25,7 +25,8 @@ struct Builder {
                      .init = init,
                      .replica = matrix ? dtype : DType::kF32,
                      .ready = 0,
-                     .use = index});
+                     .use = index,
+                     .in_backward = role != ParamRole::kEmbedding});
     return specs.size() - 1;
   }
 };

@@ -8,8 +8,8 @@ namespace muo {
 AdamWUpdate::AdamWUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params,
                          Tensor scalars, Arena& arena)
     : BucketUpdate(tensors, params, scalars),
-      m_(state_tensor(".adam_m", bucket().adam_dtype, MemoryCategory::kAdamState, arena)),
-      v_(state_tensor(".adam_v", bucket().adam_dtype, MemoryCategory::kAdamState, arena)) {}
+      m_(state_tensor(".adam_m", bucket().state_dtype, MemoryCategory::kAdamState, arena)),
+      v_(state_tensor(".adam_v", bucket().state_dtype, MemoryCategory::kAdamState, arena)) {}
 
 void AdamWUpdate::commit(Stream& update) const {
   const ProfileRange phase(ProfileKind::kPhase, "commit ", bucket().name);
@@ -20,7 +20,8 @@ void AdamWUpdate::commit(Stream& update) const {
                    .v = ranges().state.slice(v_, each.range),
                    .grad = tensors_.reduced(each.range),
                    .scalars = scalars_,
-                   .group = each.adam_group});
+                   .group = each.adam_group,
+                   .rounding = each.rounding});
 }
 
 }  // namespace muo

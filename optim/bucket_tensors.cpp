@@ -25,22 +25,25 @@ BucketTensors::BucketTensors(const RankContext& rank, const Bucket& bucket, Aren
       rank_(rank.rank),
       world_(rank.world),
       ranges_(bucket, rank.rank, rank.world) {
-  const std::int64_t full = ranges_.full.size();
-  const bool converted = world_ > 1 && bucket.weight_wire != bucket.replica_dtype;
+  const bool sharded = bucket.replica == ReplicaAt::kSharded;
+  const DType held = sharded ? bucket.weight_wire : bucket.replica_dtype;
+  const bool converted = world_ > 1 && bucket.weight_wire != held;
+  replica_ranges_ = sharded ? ranges_.segment : ranges_.full;
   weights_ = arena.tensor({.name = bucket.name + ".weights",
-                           .shape = {full},
-                           .dtype = bucket.replica_dtype,
+                           .shape = {replica_ranges_.size()},
+                           .dtype = held,
                            .category = MemoryCategory::kWeights,
                            .lifespan = Lifespan::kRun,
                            .common = bucket.replica == ReplicaAt::kCommon});
-  if (converted || bucket.replica_dtype != DType::kF32)
+  if (converted || held != DType::kF32)
     master_ = arena.tensor({.name = bucket.name + ".master",
                             .shape = {ranges_.state.size()},
+                            .dtype = bucket.split_master ? DType::kU16 : DType::kF32,
                             .category = MemoryCategory::kMasters,
                             .lifespan = Lifespan::kRun});
   if (converted)
     weight_wire_ = arena.tensor({.name = bucket.name + ".weight_wire",
-                                 .shape = {full},
+                                 .shape = {ranges_.full.size()},
                                  .dtype = bucket.weight_wire,
                                  .category = MemoryCategory::kStaging});
   allocate_gradients(arena, gradients);
@@ -64,11 +67,15 @@ void BucketTensors::allocate_gradients(Arena& arena, const GradientMemory& memor
     return;
   }
   gradient_ = sum(".gradient", full);
-  reduced_ = world_ == 1 || bucket_.reduction == Reduction::kAllReduce
-                 ? gradient_
-                 : arena.tensor({.name = bucket_.name + ".reduced",
-                                 .shape = {reduced},
-                                 .category = MemoryCategory::kStaging});
+  if (world_ == 1 || bucket_.reduction == Reduction::kAllReduce)
+    reduced_ = gradient_;
+  else if (memory.in_place && bucket_.reduction == Reduction::kReduceScatter &&
+           bucket_.cut == Cut::kWhole)
+    reduced_ = gradient_.elements(bucket_.segment_begin(rank_), reduced);
+  else
+    reduced_ = arena.tensor({.name = bucket_.name + ".reduced",
+                             .shape = {reduced},
+                             .category = MemoryCategory::kStaging});
   if (narrow)
     gradient_wire_ = arena.tensor({.name = bucket_.name + ".gradient_wire",
                                    .shape = {full},
@@ -99,11 +106,11 @@ Tensor BucketTensors::gradient(const Unit& unit, std::int64_t count) const {
 Tensor BucketTensors::reduced(Range range) const { return ranges_.reduced.slice(reduced_, range); }
 
 Tensor BucketTensors::master(Range range) const {
-  return master_ ? ranges_.state.slice(master_, range) : ranges_.full.slice(weights_, range);
+  return master_ ? ranges_.state.slice(master_, range) : replica_ranges_.slice(weights_, range);
 }
 
 Tensor BucketTensors::committed_replica(Range range) const {
-  return master_ && !weight_wire_ ? ranges_.full.slice(weights_, range) : Tensor{};
+  return master_ && !weight_wire_ ? replica_ranges_.slice(weights_, range) : Tensor{};
 }
 
 void BucketTensors::zero_padding(Stream& stream) const {
@@ -157,7 +164,7 @@ void BucketTensors::add_squares(Stream& update, Tensor total, Tensor found,
 }
 
 void BucketTensors::publish(Stream& comm) const {
-  if (world_ == 1 || bucket_.publish == Publish::kNone) return;
+  if (world_ == 1 || publish_collectives(bucket_) == 0) return;
   const ProfileRange phase(ProfileKind::kPhase, "gather ", bucket_.name);
   if (bucket_.replica == ReplicaAt::kCommon) {  // all wait until all have committed
     const Tensor nothing = weights_.elements(0, 0);
@@ -183,10 +190,25 @@ void BucketTensors::publish(Stream& comm) const {
   if (weight_wire_) cast(comm, {.y = weights_, .x = weight_wire_});
 }
 
+void BucketTensors::gather(Stream& comm, Tag tag, Range block, Tensor out,
+                           const Tensor& wire) const {
+  const ProfileRange phase(ProfileKind::kPhase, "gather ", bucket_.name);
+  const Range own = segment_of_block(bucket_, block, rank_);
+  const Tensor shard =
+      own.size() > 0 ? replica_ranges_.slice(weights_, own) : weights_.elements(0, 0);
+  const bool converted = bucket_.weight_wire != bucket_.replica_dtype;
+  const Tensor all = converted ? wire.elements(0, block.size()) : out;
+  if (bucket_.publish == Publish::kAllGather)
+    communicator_.all_gather(comm, tag, all, shard);
+  else
+    communicator_.all_gather_v(comm, tag, all, shard, bucket_.segments);
+  if (converted) cast(comm, {.y = out, .x = all});
+}
+
 void BucketTensors::refresh_replica(Stream& stream) const {
-  if (!master_ || weight_wire_) return;
+  if (!master_ || weight_wire_ || bucket_.split_master) return;
   for (const Range range : ranges_.state.ranges())
-    cast(stream, {.y = ranges_.full.slice(weights_, range), .x = master(range)});
+    cast(stream, {.y = replica_ranges_.slice(weights_, range), .x = master(range)});
 }
 
 Tensor to_wire(Stream& comm, const Tensor& values, const Tensor& wire) {

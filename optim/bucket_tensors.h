@@ -13,7 +13,11 @@ namespace muo {
 // Where a bucket's gradients lie.
 struct GradientMemory {
   Lifespan sums = Lifespan::kStep;  // of what micro-steps add to
-  // Accumulate::kSharded: shared with other buckets, and at least as large as this one needs.
+  // Whole gradients live until the last reduction anyway, as micro-steps add to them: a rank's part
+  // of the sum over ranks may then lie in its own segment of them.
+  bool in_place = false;
+  // Where every micro-step is reduced: shared with other buckets, and at least as large as this one
+  // needs.
   Tensor whole = {};   // the gradient of one micro-step; absent: the bucket's own, which adds up
   Tensor wire = {};    // of the type in which gradients travel; may be absent where that is fp32
   Tensor addend = {};  // a rank's part of the sum over ranks, of one micro-step
@@ -51,7 +55,8 @@ class BucketTensors {
   [[nodiscard]] Tensor reduced(Range range) const;
   [[nodiscard]] Tensor reduced() const { return reduced_; }
   // What commit writes, within ranges().state: masters, and the replica where that is another
-  // tensor (else absent).
+  // tensor (else absent). Split masters (Bucket::split_master) are both together: lower halves,
+  // uint16, and the replica.
   [[nodiscard]] Tensor master(Range range) const;
   [[nodiscard]] Tensor committed_replica(Range range) const;
 
@@ -65,7 +70,11 @@ class BucketTensors {
   void add_squares(Stream& update, Tensor total, Tensor found, std::int64_t base) const;
   // Sends the committed weights to all ranks.
   void publish(Stream& comm) const;
-  // Makes this rank's part of the replica equal to its masters, which someone else wrote.
+  // ReplicaAt::kSharded: `out` <- a block of the committed weights, of all ranks, through `wire`
+  // where they travel as another type.
+  void gather(Stream& comm, Tag tag, Range block, Tensor out, const Tensor& wire) const;
+  // Makes this rank's part of the replica equal to its masters, which someone else wrote. Whoever
+  // writes split masters has written it.
   void refresh_replica(Stream& stream) const;
 
  private:
@@ -76,9 +85,11 @@ class BucketTensors {
   int rank_;
   int world_;
   BucketRanges ranges_;
-  Tensor weights_;        // full space: the replica
+  // The replica: full space or, sharded, this rank's segment, which then is as weights travel.
+  ElementRanges replica_ranges_;
+  Tensor weights_;
   Tensor master_;         // over state; absent where the master is this rank's part of the replica
-  Tensor weight_wire_;    // full space; absent where weights travel as they are
+  Tensor weight_wire_;    // full space; absent where weights travel as they are held
   Tensor gradient_;       // full space
   Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
   Tensor reduced_;        // over ranges_.reduced; gradient_ itself where no other is needed

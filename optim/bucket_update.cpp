@@ -12,17 +12,25 @@ BucketUpdate::BucketUpdate(const BucketTensors& tensors, std::span<const ParamSp
     const Shape& shape = params[unit.param].shape;
     const double rate = bucket().rule == UpdateRule::kMuon ? muon_rate(shape[0], shape[1]) : 1.0;
     for (const Range held : ranges().state.within(unit_range(unit))) {
-      if (!commit_ranges_.empty()) {
-        CommitRange& last = commit_ranges_.back();
-        if (last.range.end == held.begin && !(last.rate < rate || rate < last.rate) &&
-            last.adam_group == unit.adam_group) {
-          last.range.end = held.end;
-          continue;
-        }
-      }
-      commit_ranges_.push_back({.range = held, .rate = rate, .adam_group = unit.adam_group});
+      CommitRange next{
+          .range = held, .rate = rate, .adam_group = unit.adam_group, .param = unit.param};
+      if (bucket().state_rounding == StateRounding::kStochastic)
+        next.rounding = {.random = {0, params[unit.param].name},
+                         .begin = unit.begin + held.begin - unit.offset};
+      if (!commit_ranges_.empty() && continues(commit_ranges_.back(), next))
+        commit_ranges_.back().range.end = held.end;
+      else
+        commit_ranges_.push_back(next);
     }
   }
+}
+
+bool BucketUpdate::continues(const CommitRange& last, const CommitRange& next) {
+  if (last.range.end != next.range.begin || last.rate < next.rate || next.rate < last.rate ||
+      last.adam_group != next.adam_group)
+    return false;
+  return !next.rounding || (last.param == next.param &&
+                            last.rounding->begin + last.range.size() == next.rounding->begin);
 }
 
 Tensor BucketUpdate::state_tensor(const char* suffix, DType dtype, MemoryCategory category,
@@ -49,6 +57,7 @@ void BucketUpdate::append_state(std::vector<StateEntry>& entries) const {
                            .writer = tensors_.writes_state()});
       };
       add("", tensors_.master(held));
+      if (bucket().split_master) entries.back().upper = tensors_.committed_replica(held);
       for (const auto& [suffix, tensor] : state_)
         add(suffix, ranges().state.slice(tensor, held));
     }

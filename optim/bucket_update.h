@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/stochastic_rounding.h"
 #include "optim/bucket_tensors.h"
 #include "optim/update_clock.h"
 
@@ -29,12 +31,17 @@ class BucketUpdate {
 
  protected:
   // Of one parameter, or of several in a row that are alike to the kernel: committed by one call.
+  // Where state is rounded stochastically, of one: its noise has the parameter's name.
   struct CommitRange {
     Range range;
     double rate = 1;     // Muon's, by shape
     int adam_group = 0;  // AdamW's
+    std::size_t param = 0;
+    std::optional<StochasticRounding> rounding = {};
   };
 
+  // Whether one call can commit both.
+  [[nodiscard]] static bool continues(const CommitRange& last, const CommitRange& next);
   BucketUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params, Tensor scalars);
   [[nodiscard]] Tensor state_tensor(const char* suffix, DType dtype, MemoryCategory category,
                                     Arena& arena);  // zero at first, over ranges().state

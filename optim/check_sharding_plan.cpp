@@ -18,15 +18,23 @@ void check_combination(const Bucket& b) {
   const auto fp32_or_bf16 = [](DType dtype) {
     return dtype == DType::kF32 || dtype == DType::kBF16;
   };
-  require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.adam_dtype) &&
+  require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.state_dtype) &&
               fp32_or_bf16(b.gradient_wire) && fp32_or_bf16(b.weight_wire),
           b, "number formats other than fp32 and bf16");
+  require(!b.split_master || b.replica_dtype == DType::kBF16, b,
+          "a master is split between 16 bits and a replica of bf16");
+  require(b.rule == UpdateRule::kAdamW || b.state_dtype == DType::kF32 ||
+              b.state_rounding == StateRounding::kStochastic,
+          b, "a momentum of bf16 is rounded stochastically");
   require(b.weight_wire == b.replica_dtype ||
               (b.weight_wire == DType::kBF16 && b.publish != Publish::kNone),
           b, "weights travel as forward reads them, or in bf16");
-  require(b.replica == ReplicaAt::kEveryRank ||
+  require(b.replica != ReplicaAt::kCommon ||
               (b.publish != Publish::kNone && b.weight_wire == b.replica_dtype),
           b, "a common replica is of weights that are published as they are");
+  require(b.replica != ReplicaAt::kSharded ||
+              (b.publish != Publish::kNone && b.reduction != Reduction::kAllReduce),
+          b, "sharded weights are those of ranks that hold a part of the gradients");
   const bool equal = std::all_of(b.segments.begin(), b.segments.end(),
                                  [&](std::int64_t s) { return s == b.segments[0]; });
   require(equal || b.reduction != Reduction::kReduceScatter, b,

@@ -2,55 +2,37 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "base/check.h"
 #include "optim/strategies/strategies.h"
+#include "optim/weight_schedule.h"
 
 namespace muo {
 namespace {
 
 using strategies::Params;
 
-// When compute is where, from the start of a pass over the model.
-class Model {
- public:
-  Model(Params params, const MachineRates& rates)
-      : params_(params),
-        pass_s_(rates.step_s / 3 / static_cast<double>(rates.accumulation)),
-        step_s_(rates.step_s) {
-    for (const ParamSpec& param : params)
-      work_ += work_of(param);
-  }
-
-  // Of a step without update: the last backward ends it.
-  [[nodiscard]] double gradients_of(const Bucket& bucket) const {
-    const int ready = strategies::last_ready(bucket, params_);
-    double done = 0;
-    for (const ParamSpec& param : params_)
-      if (param.ready <= ready) done += work_of(param);
-    return step_s_ - 2 * pass_s_ * (1 - part(done));
-  }
-  [[nodiscard]] double first_use_of(const Bucket& bucket) const {
-    const int use = strategies::first_use(bucket, params_);
-    double done = 0;
-    for (const ParamSpec& param : params_)
-      if (param.use < use) done += work_of(param);
-    return pass_s_ * part(done);
-  }
-
- private:
-  static double work_of(const ParamSpec& param) {
+// A share of a pass' work for each parameter: products' in proportion to their elements.
+std::vector<double> shares_of_work(Params params) {
+  std::vector<double> shares;
+  double all = 0;
+  for (const ParamSpec& param : params) {
     const bool product = param.role == ParamRole::kMatrix || param.role == ParamRole::kUnembedding;
-    return product ? static_cast<double>(param.shape.numel()) : 0;
+    all += shares.emplace_back(product ? static_cast<double>(param.shape.numel()) : 0);
   }
-  [[nodiscard]] double part(double done) const { return work_ > 0 ? done / work_ : 1; }
+  for (double& share : shares)
+    share = all > 0 ? share / all : 1 / static_cast<double>(shares.size());
+  return shares;
+}
 
-  Params params_;
-  double pass_s_;
-  double step_s_;
-  double work_ = 0;
-};
+std::vector<std::size_t> ordered_by(int ParamSpec::*place, Params params) {
+  std::vector<std::size_t> order(params.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return params[i].*place; });
+  return order;
+}
 
 // A step, as its calls come.
 class Timeline {
@@ -59,41 +41,40 @@ class Timeline {
       : plan_(plan),
         params_(params),
         rates_(rates),
-        model_(params, rates),
-        update_(static_cast<std::size_t>(plan.world)) {}
+        pass_s_(rates.step_s / 3 / static_cast<double>(rates.accumulation)),
+        update_(static_cast<std::size_t>(plan.world)),
+        schedule_(make_weight_schedule(plan, params)),
+        gathered_(schedule_.groups.size()) {}
 
   // Seconds from the start of forward until the next step may start.
   double run() {
-    if (plan_.gather == Gather::kPipelined) {
-      for (const std::size_t b : plan_.publish_order) {
-        publish(plan_.buckets[b]);
-        if (publish_collectives(plan_.buckets[b]) > 0)
-          stall_ = std::max(stall_, comm_ - model_.first_use_of(plan_.buckets[b]));
+    if (plan_.gather == Gather::kPipelined)
+      for (const std::size_t b : plan_.publish_order)
+        if (publish_collectives(plan_.buckets[b]) > 0) {
+          publish(plan_.buckets[b]);
+          published_[b] = comm_;
+        }
+    const std::vector<double> work = shares_of_work(params_);
+    const std::vector<std::size_t> forward = ordered_by(&ParamSpec::use, params_);
+    const std::vector<std::size_t> backward = ordered_by(&ParamSpec::ready, params_);
+    for (std::int64_t m = 0; m < rates_.accumulation; ++m) {
+      const bool last = m + 1 == rates_.accumulation;
+      visit_ = 0;
+      for (const std::size_t i : forward) {
+        if (m == 0) compute_ = std::max(compute_, published_[bucket_of_[i]]);
+        read_weight(i);
+        compute_ += pass_s_ * work[i];
       }
-    }
-    for (const BucketCall& call : bucket_calls(plan_)) {
-      const Bucket& bucket = plan_.buckets[call.bucket];
-      if (call.phase == CallPhase::kReduce) {
-        communicate(stall_ + model_.gradients_of(bucket), reduce_collectives(bucket),
-                    &BucketBytes::reduce, bucket);
-        for (double& update : update_)
-          update = std::max(update, comm_);
-        if (bucket.exchange == Exchange::kNone) compute(bucket);
-      } else if (call.phase == CallPhase::kExchange) {
-        communicate(busiest(), exchange_collectives(bucket), exchanged_bytes(bucket), bucket);
-        const double exchanged = comm_;
-        compute_exchanged();
-        exchanged_ = &bucket;
-        exchanged_s_ = exchanged;
-      } else {
-        if (exchanged_ == &bucket) compute_exchanged();
-        communicate(computed_[call.bucket], return_collectives(bucket), exchanged_bytes(bucket),
-                    bucket);
+      begin_gradients(last);
+      for (const std::size_t i : backward) {
+        if (params_[i].in_backward) read_weight(i);
+        compute_ += 2 * pass_s_ * work[i];
+        if (last || plan_.reduces_every_micro_step()) gradient_ready(i);
       }
     }
     compute_exchanged();
     // Agreement: all ranks have computed, and backward has ended.
-    comm_ = std::max({comm_, busiest(), stall_ + rates_.step_s});
+    comm_ = std::max({comm_, busiest(), compute_});
     if (plan_.world > 1) take(rates_.link_latency_s);
     if (plan_.gather == Gather::kSimple)
       for (const std::size_t b : plan_.publish_order)
@@ -122,6 +103,69 @@ class Timeline {
     take(collectives * rates_.link_latency_s +
          static_cast<double>(bytes) / rates_.link_bytes_per_s);
   }
+  // Of sharded weights: what GatheredWeights does.
+  void read_weight(std::size_t param) {
+    const int stage = schedule_.stage_of[param];
+    if (stage == kReplicated) return;
+    while (visit_ == 0 || schedule_.training[visit_ - 1].stage != stage) {
+      const std::span<const WeightSchedule::Visit> visit(&schedule_.training.at(visit_++), 1);
+      const std::int64_t collectives = schedule_.collectives(visit);
+      if (collectives == 0) continue;
+      std::int64_t bytes = 0;
+      for (int rank = 0; rank < plan_.world; ++rank)
+        bytes = std::max(bytes, schedule_.sent_bytes(visit, plan_, rank));
+      comm_ = std::max(comm_, compute_);
+      take(static_cast<double>(collectives) * rates_.link_latency_s +
+           static_cast<double>(bytes) / rates_.link_bytes_per_s);
+      for (const std::size_t group : visit[0].gathers)
+        gathered_[group] = comm_;
+    }
+    for (std::size_t g = 0; g < schedule_.groups.size(); ++g)
+      if (schedule_.groups[g].first <= stage && stage <= schedule_.groups[g].last)
+        compute_ = std::max(compute_, gathered_[g]);
+  }
+  void begin_gradients(bool last) {
+    calls_.clear();
+    if (last)
+      calls_ = bucket_calls(plan_);
+    else
+      for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+        calls_.push_back({.phase = CallPhase::kReduce, .bucket = b});
+    next_call_ = 0;
+    last_ = last;
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+      missing_[b] = std::ranges::count(bucket_of_, b);
+  }
+  void gradient_ready(std::size_t param) {
+    const std::size_t bucket = bucket_of_[param];
+    if (--missing_[bucket] > 0) return;
+    ready_[bucket] = compute_;
+    for (; next_call_ < calls_.size(); ++next_call_) {
+      const BucketCall& call = calls_[next_call_];
+      if (call.phase == CallPhase::kReduce && missing_[call.bucket] > 0) return;
+      enqueue(call);
+    }
+  }
+  void enqueue(const BucketCall& call) {
+    const Bucket& bucket = plan_.buckets[call.bucket];
+    if (call.phase == CallPhase::kReduce) {
+      communicate(ready_[call.bucket], reduce_collectives(bucket), &BucketBytes::reduce, bucket);
+      if (!last_) return;
+      for (double& update : update_)
+        update = std::max(update, comm_);
+      if (bucket.exchange == Exchange::kNone) compute(bucket);
+    } else if (call.phase == CallPhase::kExchange) {
+      communicate(busiest(), exchange_collectives(bucket), exchanged_bytes(bucket), bucket);
+      const double exchanged = comm_;
+      compute_exchanged();
+      exchanged_ = &bucket;
+      exchanged_s_ = exchanged;
+    } else {
+      if (exchanged_ == &bucket) compute_exchanged();
+      communicate(computed_[call.bucket], return_collectives(bucket), exchanged_bytes(bucket),
+                  bucket);
+    }
+  }
   void publish(const Bucket& bucket) {
     communicate(0, publish_collectives(bucket), &BucketBytes::publish, bucket);
   }
@@ -139,16 +183,34 @@ class Timeline {
     computed_[static_cast<std::size_t>(exchanged_ - plan_.buckets.data())] = busiest();
     exchanged_ = nullptr;
   }
+  [[nodiscard]] std::vector<std::size_t> buckets_by_parameter() const {
+    std::vector<std::size_t> out(params_.size());
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+      for (const Unit& unit : plan_.buckets[b].units)
+        out[unit.param] = b;
+    return out;
+  }
   [[nodiscard]] double busiest() const { return *std::ranges::max_element(update_); }
 
   const ShardingPlan& plan_;
   Params params_;
   const MachineRates& rates_;
-  Model model_;
+  double pass_s_;               // of a forward
+  double compute_ = 0;          // where the stream is
   double comm_ = 0;             // when the stream is free
   std::vector<double> update_;  // by rank
-  double stall_ = 0;            // of forward, waiting for weights
   double communication_ = 0;
+  std::vector<std::size_t> bucket_of_ = buckets_by_parameter();
+  // By bucket: when its weights are there, when its gradients are, and how many of these are not.
+  std::vector<double> published_ = std::vector<double>(plan_.buckets.size());
+  std::vector<double> ready_ = published_;
+  std::vector<std::ptrdiff_t> missing_ = std::vector<std::ptrdiff_t>(plan_.buckets.size());
+  std::vector<BucketCall> calls_ = {};
+  std::size_t next_call_ = 0;
+  bool last_ = false;  // micro-step
+  WeightSchedule schedule_;
+  std::vector<double> gathered_;  // by group of the schedule
+  std::size_t visit_ = 0;
   const Bucket* exchanged_ = nullptr;  // whose input has travelled, and is not computed yet
   double exchanged_s_ = 0;
   std::vector<double> computed_ = std::vector<double>(plan_.buckets.size());

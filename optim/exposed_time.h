@@ -27,7 +27,8 @@ struct ExposedTime {
 // The critical path of a step through ShardedStep's three streams, in its order of calls:
 // - compute: a forward, a third of the micro-step's time, and a backward, two thirds. Matrices and
 //   head take time in proportion to their elements, all other parameters none. A bucket's gradient
-//   is there when backward has passed the last parameter of it.
+//   is there when backward has passed the last parameter of it. It waits for weights that are
+//   gathered, at the head of the step or, sharded, stage by stage.
 // - comm: one collective at a time, in the order of the plan's tags. It begins when every rank has
 //   what it sends, takes link_latency_s for each call and the busiest rank's bytes over the link's
 //   rate, and ends for all ranks at once. Owners of a bucket gather at the same time, and scatter.

@@ -9,8 +9,8 @@
 
 namespace muo {
 
-// Where whole gradients lie under Accumulate::kSharded: the buckets of a slot take turns in it.
-// Backward waits until the one before is reduced.
+// Where whole gradients lie where every micro-step reduces them: the buckets of a slot take turns
+// in it. Backward waits until the one before is reduced.
 struct GradientSlots {
   std::vector<std::size_t> of_bucket;  // by bucket index
   std::vector<std::int64_t> elements;  // of each slot: of its largest bucket

@@ -20,7 +20,7 @@ MuonUpdate::MuonUpdate(const RankContext& rank, const BucketTensors& tensors,
       rank_(rank.rank),
       found_(found),
       base_(base),
-      momentum_(state_tensor(".momentum", DType::kF32, MemoryCategory::kMomentum, arena)) {
+      momentum_(state_tensor(".momentum", bucket().state_dtype, MemoryCategory::kMomentum, arena)) {
   find_stacks();
   if (bucket().exchange == Exchange::kNone) {
     u_ = arena.tensor({.name = bucket().name + ".u",
@@ -201,7 +201,8 @@ void MuonUpdate::commit(Stream& update) const {
                                        : ranges().compute.slice(u_, each.range),
                          .grad = tensors_.reduced(each.range),
                          .scalars = scalars_,
-                         .rate = each.rate});
+                         .rate = each.rate,
+                         .rounding = each.rounding.value_or(StochasticRounding{})});
   if (!version_.factored_variance) return;
   for (const Stack& stack : stacks_)
     muon_commit(

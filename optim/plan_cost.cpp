@@ -3,6 +3,7 @@
 
 #include "optim/sharding_plan.h"
 #include "optim/strategies/strategies.h"
+#include "optim/weight_schedule.h"
 
 namespace muo {
 namespace {
@@ -46,7 +47,7 @@ std::int64_t all_to_all_bytes(const Bucket& bucket, int world) {
 }
 
 std::int64_t published_bytes(const Bucket& bucket, int rank) {
-  if (bucket.publish == Publish::kNone || bucket.replica == ReplicaAt::kCommon) return 0;
+  if (bucket.publish == Publish::kNone || bucket.replica != ReplicaAt::kEveryRank) return 0;
   return (bucket.full_elements() - segment_elements(bucket, rank)) * size_of(bucket.weight_wire);
 }
 
@@ -102,6 +103,10 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
       cost.sent_bytes[r] += bytes.sum() + (plan.reductions() - 1) * bytes.reduce;
     }
   }
+  const WeightSchedule schedule = make_weight_schedule(plan, params);
+  for (std::size_t r = 0; r < world; ++r)
+    cost.sent_bytes[r] +=
+        plan.micro_steps * schedule.sent_bytes(schedule.training, plan, static_cast<int>(r));
   if (busiest > 0) cost.balance = needed / plan.world / busiest;
   return cost;
 }

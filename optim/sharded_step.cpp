@@ -21,7 +21,7 @@ void order(Stream& before, Event& event, Stream& after) {
 
 ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
                          std::span<const ParamSpec> params, Arena& arena, Lifespan gradients)
-    : reduces_every_micro_step_(plan.accumulate == Accumulate::kSharded && plan.world > 1),
+    : reduces_every_micro_step_(plan.reduces_every_micro_step()),
       locations_(params.size()),
       params_(params),
       rank_(rank),
@@ -49,12 +49,15 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
     gradients_.emplace(plan, params, rank.rank, arena);
     in_slot_.resize(gradients_->slots(), nullptr);
   }
+  if (std::ranges::find(plan.buckets, ReplicaAt::kSharded, &Bucket::replica) != plan.buckets.end())
+    weights_.emplace(rank, plan, params, arena);
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     BucketState state;
     state.tensors = std::make_unique<BucketTensors>(
         rank, bucket, arena,
-        gradients_ ? gradients_->of(b, gradients) : GradientMemory{.sums = gradients});
+        gradients_ ? gradients_->of(b, gradients)
+                   : GradientMemory{.sums = gradients, .in_place = plan.micro_steps > 1});
     state.index_bases = value_index_bases(plan, b);
     if (bucket.rule == UpdateRule::kAdamW)
       state.update = std::make_unique<AdamWUpdate>(*state.tensors, params, scalars_, arena);
@@ -75,6 +78,12 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
     state.missing = state.parameters;
     buckets_.push_back(std::move(state));
     reductions_.push_back({bucket.partial_tag, CallPhase::kReduce, b});
+  }
+  if (weights_) {
+    std::vector<const BucketTensors*> tensors;
+    for (const BucketState& bucket : buckets_)
+      tensors.push_back(bucket.tensors.get());
+    weights_->gather_from(std::move(tensors));
   }
   calls_ = bucket_calls(plan);
   next_call_ = calls_.size();
@@ -143,10 +152,26 @@ void ShardedStep::join() {
 
 void ShardedStep::weight_needed(std::size_t param) {
   needed_.at(param) = true;
+  if (is_sharded(param)) return weights_->needed(param);
   BucketState& bucket = buckets_[locations_[param].bucket];
   if (!bucket.gathering) return;
   rank_.compute.wait(*bucket.gathered);
   bucket.gathering = false;
+}
+
+void ShardedStep::begin_training_pass(std::int64_t micro_step) {
+  if (!weights_) return;
+  const Tag first =
+      plan_.weights_tag + static_cast<Tag>(micro_step) * weights_->tags(WeightPass::kTraining);
+  weights_->begin(WeightPass::kTraining, first);
+}
+
+void ShardedStep::begin_forward_pass(Tag first) {
+  if (weights_) weights_->begin(WeightPass::kForward, first);
+}
+
+void ShardedStep::end_pass() {
+  if (weights_) weights_->join();
 }
 
 void ShardedStep::gradient_ready(std::size_t param) {
@@ -275,6 +300,7 @@ void ShardedStep::publish() {
 }
 
 Tensor ShardedStep::weight(std::size_t param) const {
+  if (is_sharded(param)) return weights_->weight(param);
   const Location& at = locations_.at(param);
   const Shape& shape = params_[param].shape;
   return buckets_[at.bucket].tensors->weight(*at.first, shape.numel()).view(shape);
@@ -287,6 +313,7 @@ Tensor ShardedStep::gradient(std::size_t param) const {
 }
 
 bool ShardedStep::is_gathering(std::size_t param) const {
+  if (is_sharded(param)) return weights_->may_wait(param);
   return buckets_[locations_.at(param).bucket].gathering;
 }
 

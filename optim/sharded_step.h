@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "optim/bucket_update.h"
+#include "optim/gathered_weights.h"
 #include "optim/gradient_slots.h"
 #include "optim/nonfinite_value.h"
 #include "optim/sharding_plan.h"
@@ -27,10 +28,14 @@ namespace muo {
 //   micro-step), then backward with gradient_ready for every parameter exactly once (in the last
 //   micro-step), then finish.
 //
-// Accumulate::kSharded, on more than one rank: each micro-step reduces. Before its backward
+// Shard::kGradients and more, on more than one rank: each micro-step reduces. Before its backward
 // begin_micro_step, in it gradient_needed before each parameter's gradient is first written, and
 // gradient_ready in all micro-steps; join where a graph ends in between. A rank's part of the sum
 // over ranks, which is in rank order, is added up over micro-steps in their order, in fp32.
+//
+// ReplicaAt::kSharded: before each forward begin_pass, and weight_needed before each use in it and
+// in the backward that follows, in the model's order (gathered_weights.h). What reads the weights
+// between steps does the same, with tags of its own, and end_pass.
 //
 // Gather::kPipelined: finish commits, begin publishes what the step before committed. Publishing
 // twice changes nothing, so the first step, and one after publish(), do as all others. Why nobody
@@ -55,8 +60,12 @@ class ShardedStep {
   ShardedStep(const ShardedStep&) = delete;
   ShardedStep& operator=(const ShardedStep&) = delete;
 
-  // The replica that forward reads; logical shape.
+  // The replica that forward reads; logical shape. Sharded: there from weight_needed on.
   [[nodiscard]] Tensor weight(std::size_t param) const;
+  [[nodiscard]] bool is_sharded(std::size_t param) const {
+    return weights_ && weights_->holds(param);
+  }
+  [[nodiscard]] bool shards_weights() const { return weights_.has_value(); }
   // Where backward writes (first micro-step, or each that is reduced) and accumulates (others);
   // logical shape. The sum over micro-steps and ranks is the gradient of the mean loss: the loss
   // carries the global scale.
@@ -74,8 +83,14 @@ class ShardedStep {
   void begin();
   // Before work on compute that reads this weight is enqueued: what is enqueued later sees it.
   void weight_needed(std::size_t param);
-  // Whether that would make compute wait. It does once per bucket that is gathered in begin.
+  // Whether that may make compute wait. It does once per bucket that is gathered in begin, and once
+  // per gather of sharded weights.
   [[nodiscard]] bool is_gathering(std::size_t param) const;
+  // Where shards_weights(), else nothing: a pass over the model begins, of a micro-step of this
+  // step, or another, forward, whose gathers have tags from `first` on.
+  void begin_training_pass(std::int64_t micro_step);
+  void begin_forward_pass(Tag first);
+  void end_pass();  // gathers are joined into compute
   // Whether each micro-step's gradients are reduced: backward writes them, and never adds.
   [[nodiscard]] bool reduces_every_micro_step() const { return reduces_every_micro_step_; }
   void begin_micro_step(std::int64_t index);
@@ -148,6 +163,7 @@ class ShardedStep {
   std::vector<BucketState> buckets_;
   std::vector<std::size_t> gathered_first_;   // the buckets that begin publishes, in this order
   std::optional<GradientTensors> gradients_;  // if every micro-step is reduced
+  std::optional<GatheredWeights> weights_;    // if they are sharded
   std::vector<const BucketState*>
       in_slot_;                    // of each slot: the last bucket since the last join, or null
   std::vector<BucketCall> calls_;  // of a last micro-step

@@ -14,17 +14,24 @@ using strategies::Params;
 
 struct Entry {
   Strategy about;
-  std::vector<Bucket> (*make)(Params params, int world, const NewtonSchulzForm& form);
+  std::vector<Bucket> (*make)(Params params, int world, const NewtonSchulzForm& form, Shard shard);
 };
-// Who owns what does not depend on how it is computed.
+// Who owns what does not depend on how it is computed, or on what is sharded.
 template <auto kMake>
-std::vector<Bucket> whatever_form(Params params, int world, const NewtonSchulzForm& /*form*/) {
+std::vector<Bucket> whatever_form(Params params, int world, const NewtonSchulzForm& /*form*/,
+                                  Shard /*shard*/) {
   return kMake(params, world);
 }
+std::vector<Bucket> balanced(Params params, int world, const NewtonSchulzForm& form,
+                             Shard /*shard*/) {
+  return strategies::balanced(params, world, form);
+}
 constexpr std::array kEntries = {
-    Entry{{"balanced", "owners of equal work, a few layers a bucket"}, strategies::balanced},
-    Entry{{"ddp", "every rank updates everything"}, whatever_form<strategies::ddp>},
-    Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)"},
+    Entry{{"balanced", "owners of equal work, a few layers a bucket"}, balanced},
+    Entry{{"ddp", "every rank updates everything", Shard::kNone, Shard::kNone},
+          whatever_form<strategies::ddp>},
+    Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)", Shard::kOptimizer,
+           Shard::kOptimizer},
           whatever_form<strategies::allreduce_owner>},
     Entry{{"block_cyclic", "one matrix a rank, by shape (nanochat 2025)"},
           whatever_form<strategies::block_cyclic>},
@@ -51,6 +58,16 @@ constexpr auto of_entries(Member member) {
 constexpr auto kStrategies = of_entries([](const Entry& entry) { return entry.about; });
 constexpr auto kNames = of_entries([](const Entry& entry) { return entry.about.name; });
 
+const Entry& entry_of(std::string_view strategy) {
+  const auto entry =
+      std::ranges::find(kEntries, strategy, [](const Entry& known) { return known.about.name; });
+  if (entry != kEntries.end()) return *entry;
+  std::string names;
+  for (const std::string_view name : kNames)
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
+}
+
 void sort_by_completion(std::vector<Bucket>& buckets, Params params) {
   std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
     return strategies::last_ready(a, params) < strategies::last_ready(b, params);
@@ -71,8 +88,14 @@ void set_formats(Bucket& bucket, Params params, const NumberFormats& formats) {
   const ParamSpec& param = params[bucket.units.front().param];
   const NumberClass kind = number_class(param.role);
   bucket.replica_dtype = bucket.weight_wire = param.replica;
-  if (kind == NumberClass::kEmbedding) bucket.adam_dtype = formats.embedding_state;
   if (kind == NumberClass::kScalar) return;
+  bucket.split_master = formats.split_masters && param.replica == DType::kBF16;
+  bucket.state_dtype =
+      bucket.rule == UpdateRule::kMuon ? formats.momentum_state : formats.adam_state;
+  if (bucket.state_dtype == DType::kBF16)
+    bucket.state_rounding = StateRounding::kStochastic;
+  else if (kind == NumberClass::kEmbedding)
+    bucket.state_dtype = formats.embedding_state;
   bucket.gradient_wire = formats.gradient_wire;
   if (bucket.publish != Publish::kNone && param.replica == DType::kF32)
     bucket.weight_wire = formats.weight_wire;
@@ -112,6 +135,7 @@ void assign_tags(ShardingPlan& plan) {
   return_previous();
   plan.totals_tag = take(1);
   if (plan.gather == Gather::kSimple) publish();
+  plan.weights_tag = next;
 }
 
 std::vector<BucketCall> bucket_calls(const ShardingPlan& plan) {
@@ -197,7 +221,7 @@ int return_collectives(const Bucket& bucket) {
 }
 
 int publish_collectives(const Bucket& bucket) {
-  if (bucket.publish == Publish::kNone) return 0;
+  if (bucket.publish == Publish::kNone || bucket.replica == ReplicaAt::kSharded) return 0;
   return bucket.replica == ReplicaAt::kCommon ? 1 : block_count(bucket);
 }
 
@@ -211,9 +235,11 @@ void share_replicas(ShardingPlan& plan) {
 std::span<const Strategy> strategy_list() { return kStrategies; }
 std::span<const std::string_view> strategy_names() { return kNames; }
 
+const Strategy& strategy_of(std::string_view name) { return entry_of(name).about; }
+
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy, const NumberFormats& formats,
-                                Gather gather, const NewtonSchulzForm& form) {
+                                Gather gather, const NewtonSchulzForm& form, Shard shard) {
   MUO_CHECK(world >= 1, "world ", world);
   for (const ParamSpec& param : params) {
     MUO_CHECK(param.shape.rank() >= 1 && param.shape.numel() > 0, param.name, " has shape ",
@@ -221,24 +247,24 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
     MUO_CHECK(update_group(param.role).rule != UpdateRule::kMuon || param.shape.rank() == 2,
               "Muon updates matrices; ", param.name, " has shape ", param.shape.text());
   }
-  for (const Entry& known : kEntries) {
-    if (known.about.name != strategy) continue;
-    ShardingPlan plan{.world = world,
-                      .strategy = std::string(strategy),
-                      .buckets = known.make(params, world, form),
-                      .newton_schulz = &form,
-                      .gather = gather};
-    for (Bucket& bucket : plan.buckets)
-      set_formats(bucket, params, formats);
-    sort_by_completion(plan.buckets, params);
-    plan.publish_order = order_of_use(plan.buckets, params);
-    assign_tags(plan);
-    return plan;
+  const Entry& entry = entry_of(strategy);
+  MUO_CHECK(shard <= entry.about.most || shard == Shard::kOptimizer, strategy,
+            " cannot shard so much");
+  ShardingPlan plan{.world = world,
+                    .strategy = std::string(strategy),
+                    .buckets = entry.make(params, world, form, shard),
+                    .newton_schulz = &form,
+                    .gather = gather,
+                    .shard = shard};
+  for (Bucket& bucket : plan.buckets) {
+    set_formats(bucket, params, formats);
+    if (shard == Shard::kWeights && world > 1 && bucket.publish != Publish::kNone)
+      bucket.replica = ReplicaAt::kSharded;
   }
-  std::string names;
-  for (const std::string_view name : kNames)
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
+  sort_by_completion(plan.buckets, params);
+  plan.publish_order = order_of_use(plan.buckets, params);
+  assign_tags(plan);
+  return plan;
 }
 
 }  // namespace muo

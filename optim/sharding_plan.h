@@ -34,15 +34,19 @@ enum class Cut : std::uint8_t { kWhole, kEachUnit };
 // When updated weights travel: in the step that commits them, or at the head of the next one,
 // beside its forward pass. Bitwise the same steps.
 enum class Gather : std::uint8_t { kSimple, kPipelined };
-// What becomes of gradients before the last of a step's micro-steps: each rank adds to its own
-// whole ones and all are reduced once, or each micro-step's are reduced and a rank adds to its part
-// of the sum over ranks. Then a bucket's whole gradient lives from its backward to its reduction
-// only.
-enum class Accumulate : std::uint8_t { kLocal, kSharded };
-// Where the weights that forward reads live: every rank has its own, or all ranks, being threads of
-// one host, have one in common. Owners then write to it, and publishing is only that all wait for
-// all. Fully sharded weights, gathered per layer inside the graph, will be another.
-enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon };
+// What is sharded over ranks, each with what is before it, as the stages of ZeRO (Rajbhandari et
+// al. 2020): nothing; masters and state of the optimizer; gradients: each micro-step's are reduced
+// and a rank adds to its part of the sum over ranks, so that a bucket's whole gradient lives from
+// its backward to its reduction only, where else each rank adds to its own whole ones and all are
+// reduced once; weights (ReplicaAt::kSharded).
+enum class Shard : std::uint8_t { kNone, kOptimizer, kGradients, kWeights };
+// Where the weights that forward reads live: every rank has its own; or all ranks, being threads of
+// one host, have one in common, owners write to it, and publishing is only that all wait for all;
+// or a rank holds its segment of them only, and each pass over the model gathers what a layer reads
+// before it does (weight_schedule.h), so that nothing is published.
+enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon, kSharded };
+// How state of bf16 is rounded as it is stored: base/stochastic_rounding.h, or to nearest.
+enum class StateRounding : std::uint8_t { kNearest, kStochastic };
 
 inline constexpr int kEveryRank = -1;
 
@@ -78,7 +82,9 @@ struct Bucket {
   // plan exchanges them, the Nesterov input is rounded once more on its way to Newton-Schulz, and
   // the update on its way back. An all-reduce rounds the sum as well.
   DType replica_dtype = DType::kF32;  // of the weights that forward reads
-  DType adam_dtype = DType::kF32;     // of AdamW's moments
+  bool split_master = false;          // between replica and 16 bits: base/split_float.h
+  DType state_dtype = DType::kF32;    // of Muon's momentum, of AdamW's moments
+  StateRounding state_rounding = StateRounding::kNearest;  // of state of bf16
   DType gradient_wire = DType::kF32;
   DType weight_wire = DType::kF32;
   // Together with ShardingPlan::totals_tag, ascending tags are the one order of all collectives:
@@ -114,13 +120,19 @@ struct ShardingPlan {
   const OptimizerVersion* version = &optimizer_versions().front();
   const NewtonSchulzForm* newton_schulz = &newton_schulz_forms().front();
   Gather gather = Gather::kSimple;  // publications come last, or first
-  Accumulate accumulate = Accumulate::kLocal;
+  Shard shard = Shard::kOptimizer;
   std::int64_t micro_steps = 1;  // of a step
   Tag totals_tag = 0;            // after all reductions
+  // The first one of the gathers of sharded weights. They are numbered by themselves, in the order
+  // of the model's passes, behind all others: where they fall among these follows from backward.
+  Tag weights_tag = 0;
 
+  [[nodiscard]] bool reduces_every_micro_step() const {
+    return shard >= Shard::kGradients && world > 1;
+  }
   // How often a step reduces each bucket.
   [[nodiscard]] std::int64_t reductions() const {
-    return accumulate == Accumulate::kSharded && world > 1 ? micro_steps : 1;
+    return reduces_every_micro_step() ? micro_steps : 1;
   }
   // Tags that the reductions of all buckets take in one micro-step: those of micro-step m have a
   // bucket's partial_tag + m times this, those of the last its reduce_tag.
@@ -140,16 +152,20 @@ std::vector<BucketCall> bucket_calls(const ShardingPlan& plan);
 // The strategies of this program, the default first. docs/strategies.md compares them.
 struct Strategy {
   std::string_view name;
-  std::string_view summary;  // one line
+  std::string_view summary;                                 // one line
+  Shard least = Shard::kOptimizer, most = Shard::kWeights;  // of what it can shard
 };
 std::span<const Strategy> strategy_list();
 std::span<const std::string_view> strategy_names();
+const Strategy& strategy_of(std::string_view name);  // throws InputError, as make_sharding_plan
 
-// Throws InputError for an unknown strategy, naming the known ones.
+// Throws InputError for an unknown strategy, naming the known ones. `shard` is at most what the
+// strategy can.
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy, const NumberFormats& formats = {},
                                 Gather gather = Gather::kSimple,
-                                const NewtonSchulzForm& form = newton_schulz_forms().front());
+                                const NewtonSchulzForm& form = newton_schulz_forms().front(),
+                                Shard shard = Shard::kOptimizer);
 
 // Makes the replicas common (ReplicaAt) of all buckets that are published as they are committed.
 void share_replicas(ShardingPlan& plan);
@@ -158,7 +174,8 @@ void share_replicas(ShardingPlan& plan);
 // buckets, in every micro-step that reduces them, and of publish_order before or after them.
 void assign_tags(ShardingPlan& plan);
 
-// Bytes of a bucket that a rank sends in a step, by phase, as Communicator::bytes_sent() counts
+// Bytes of a bucket that a rank sends in a step, but for gathers of sharded weights
+// (weight_schedule.h), by phase, as Communicator::bytes_sent() counts
 // them: what an owner gathers, and what it scatters to others, counts as well.
 struct BucketBytes {
   std::int64_t reduce = 0, exchange = 0, returns = 0, publish = 0;

@@ -68,7 +68,7 @@ PER_STEP = "one CUDA graph per device, one launch per step (of up to 8 micro-ste
 NOTES = """Boxes are buckets of parameters, here the embedding, blocks 0 to 3 in twos, and the head. A prime is the
 backward pass; an arrow is an event that a stream waits for. The gathers bring what the step before has committed (with
 --gather simple they follow the commit). Of several micro-steps the first waits for them and the last reduces (with
---accumulate sharded each does). Some strategies exchange Nesterov inputs and return updates on comm between a reduction
+--shard gradients each does). Some strategies exchange Nesterov inputs and return updates on comm between a reduction
 and the totals."""
 
 

@@ -29,26 +29,34 @@ Buckets chunks_of_world(Params params, const Members& order, int world,
 // there, and its update scattered; the next chunk's gather and the last one's scatter run beside
 // the Newton-Schulz of this one, by their position in the order of collectives.
 // Matrices go by falling FLOPs, so that a chunk's are alike, each chunk's longest to the rank with
-// the least work so far.
+// the least work so far. Where weights are sharded too they go in backward order: then few layers'
+// gradients exist at a time, and a rank that waits for another within a chunk does so beside
+// backward.
 // Cost: beside the 2 (N-1)/N of the matrices that owners of whole matrices cost, gathers and
 // scatters of another 4 (N-1)/N^2, one each a matrix. When: gradients and weights are sharded by
 // elements anyway.
-Buckets parallel(Params params, int world, const NewtonSchulzForm& form) {
+Buckets parallel(Params params, int world, const NewtonSchulzForm& form, Shard shard) {
   const auto flops = [&](std::size_t i) { return newton_schulz_flops(params[i].shape, form); };
   Members order = backward_order(params, muon_members(params));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return flops(a) > flops(b); });
+  const auto longer = [&](std::size_t a, std::size_t b) { return flops(a) > flops(b); };
+  if (shard != Shard::kWeights) std::ranges::stable_sort(order, longer);
   std::vector<double> load(static_cast<std::size_t>(world), 0.0);
   std::vector<int> owners;
   for (const Members& chunk : blocks_of(order, load.size())) {
+    const std::size_t first = owners.size();
     std::vector<int> ranks(load.size());
     std::iota(ranks.begin(), ranks.end(), 0);
     std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
       return load[static_cast<std::size_t>(a)] < load[static_cast<std::size_t>(b)];
     });
+    std::vector<std::size_t> longest_first(chunk.size());
+    std::iota(longest_first.begin(), longest_first.end(), std::size_t{0});
+    std::ranges::stable_sort(
+        longest_first, [&](std::size_t a, std::size_t b) { return longer(chunk[a], chunk[b]); });
+    owners.resize(first + chunk.size());
     for (std::size_t i = 0; i < chunk.size(); ++i) {
-      owners.push_back(ranks[i]);
-      load[static_cast<std::size_t>(ranks[i])] += flops(chunk[i]);
+      owners[first + longest_first[i]] = ranks[i];
+      load[static_cast<std::size_t>(ranks[i])] += flops(chunk[longest_first[i]]);
     }
   }
   return chunks_of_world(params, order, world, owners);

@@ -20,7 +20,7 @@ Buckets block_cyclic(Params params, int world);
 Buckets ddp(Params params, int world);
 Buckets layerwise(Params params, int world);
 Buckets ns_replicated(Params params, int world);
-Buckets parallel(Params params, int world, const NewtonSchulzForm& form);
+Buckets parallel(Params params, int world, const NewtonSchulzForm& form, Shard shard);
 Buckets parallel_round_robin(Params params, int world);
 Buckets stacked(Params params, int world);
 

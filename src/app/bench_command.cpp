@@ -183,9 +183,10 @@ Json bench_launch(const RunConfig& run, std::int64_t steps, std::string& text) {
 Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t steps,
                      std::string& text) {
   std::vector<OptimizerRow> rows;
-  for (const std::string_view name : strategy_names()) {
+  for (const Strategy& each : strategy_list()) {
+    const std::string_view name = each.name;
     if (strategy != kAllStrategies && strategy != name) continue;
-    run.options.sharding.strategy = name;
+    if (!use_strategy(run, each)) continue;
     rows.push_back({run.options.sharding.strategy, measure_optimizer(run, steps)});
     fmt::print(stderr, "{}: {:.3f} ms an update\n", name, 1e3 * median(rows.back().times.seconds));
   }
@@ -221,7 +222,7 @@ int run_command(const BenchOptions& options) {
   if (options.kind == BenchKind::kStep) out.update(bench_step(run, options.steps, text));
   if (options.kind == BenchKind::kLaunch) out.update(bench_launch(run, options.steps, text));
   if (options.kind == BenchKind::kOptimizer)
-    out.update(bench_optimizer(run, train.sharding.strategy, options.steps, text));
+    out.update(bench_optimizer(run, run.options.sharding.strategy, options.steps, text));
   if (options.format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));
   return 0;

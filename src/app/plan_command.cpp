@@ -12,6 +12,7 @@
 #include "app/train/memory_advice.h"
 #include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
+#include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
@@ -33,7 +34,7 @@ int run_command(const PlanOptions& options) {
   TrainOptions train = options.train;
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
-  if (train.sharding.replicas == "auto" &&
+  if (train.sharding.replicas == "auto" && train.sharding.shard != "weights" &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
     train.sharding.replicas = "own";
   const Corpus corpus = train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data);
@@ -52,7 +53,12 @@ int run_command(const PlanOptions& options) {
   const std::int64_t staging = plan_staging_memory(params, sharding);
   const bool stages = choose_background_saves(config, memory.rank_bytes(config.world()), staging,
                                               budget.process, config.notes);
-  const PlanReport report{config, sharding, memory, rates, stages ? staging : 0};
+  const PlanReport report{config,
+                          sharding,
+                          memory,
+                          rates,
+                          stages ? staging : 0,
+                          plan_fixed_memory(config, params, sharding, 0)};
   print(json ? plan_json(report) : plan_table(report));
   require_fit(config, report.memory, budget, train, corpus);
   return 0;

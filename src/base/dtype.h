@@ -8,8 +8,9 @@
 
 namespace muo {
 
-// kBytes is for plain structs in device memory (StepScalars, HyperParameters).
-enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64, kBytes };
+// kBytes is for plain structs in device memory (StepScalars, HyperParameters), kU16 for the lower
+// halves of fp32 numbers (base/split_float.h).
+enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64, kBytes, kU16 };
 
 // A bfloat16 value as stored: the upper half of an IEEE float.
 struct BF16 {
@@ -40,6 +41,7 @@ constexpr std::int64_t size_of(DType dtype) {
     case DType::kI32:
       return 4;
     case DType::kBF16:
+    case DType::kU16:
       return 2;
     case DType::kF64:
     case DType::kI64:
@@ -64,6 +66,8 @@ constexpr std::string_view name_of(DType dtype) {
       return "int64";
     case DType::kBytes:
       return "bytes";
+    case DType::kU16:
+      return "uint16";
   }
   return "?";
 }
@@ -83,6 +87,8 @@ template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::kI32;
 template <>
 inline constexpr DType dtype_of<std::int64_t> = DType::kI64;
+template <>
+inline constexpr DType dtype_of<std::uint16_t> = DType::kU16;
 template <>
 inline constexpr DType dtype_of<std::byte> = DType::kBytes;
 

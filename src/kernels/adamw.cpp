@@ -12,16 +12,17 @@ Operation<AdamwArgs> operation("adamw");
 void adamw(Stream& stream, const AdamwArgs& args) {
   ArgumentCheck check("adamw");
   check.holds<StepScalars>("scalars", args.scalars);
-  check.any_shape("weight", args.weight);
+  check.master(args.weight, args.replica);
   check.fp32_or_bf16("m", args.m, args.weight.shape);
   check.tensor("v", args.v, args.weight.shape, args.m.dtype);
-  if (args.replica) check.tensor("replica", args.replica, args.weight.shape, DType::kBF16);
   check.tensor("grad", args.grad, args.weight.shape);
   check.apart("weight", args.weight, "grad", args.grad);
+  check.that(!args.rounding || args.m.dtype == DType::kBF16, "rounds moments of fp32");
   check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");
+  const bool split = args.weight.dtype == DType::kU16;
   operation.submit(stream, args,
-                   {.writes = {args.replica},
-                    .updates = {args.weight, args.m, args.v},
+                   {.writes = {split ? Tensor{} : args.replica},
+                    .updates = {args.weight, args.m, args.v, split ? args.replica : Tensor{}},
                     .reads = {args.grad, args.scalars}});
 }
 

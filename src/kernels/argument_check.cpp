@@ -53,6 +53,12 @@ void ArgumentCheck::rank(std::string_view name, const Tensor& t, std::size_t ran
             meaning);
 }
 
+void ArgumentCheck::master(const Tensor& weight, const Tensor& replica) {
+  const bool split = weight.dtype == DType::kU16;
+  any_shape("weight", weight, split ? DType::kU16 : DType::kF32);
+  if (split || replica) tensor("replica", replica, weight.shape, DType::kBF16);
+}
+
 void ArgumentCheck::apart(std::string_view name, const Tensor& t, std::string_view other_name,
                           const Tensor& other) const {
   MUO_CHECK(!overlap(t, other), operation_, ": ", name, " overlaps ", other_name);

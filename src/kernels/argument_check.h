@@ -36,6 +36,9 @@ class ArgumentCheck {
     any_shape(name, t, DType::kBytes);
     static_cast<void>(t.as_struct<T>());
   }
+  // A master of any shape, fp32 or, split between it and the replica, uint16; its bf16 replica,
+  // which may be absent where the master is fp32.
+  void master(const Tensor& weight, const Tensor& replica);
   // No byte in common.
   void apart(std::string_view name, const Tensor& t, std::string_view other_name,
              const Tensor& other) const;

@@ -14,7 +14,8 @@ namespace muo {
 // `random`'s seed and name, of `init` and of i only, the same bits on every backend and CPU, in any
 // parts. `random` has the tensor's name.
 struct DrawArgs {
-  Tensor y;  // fp32, any shape, out; flat
+  Tensor y;  // fp32, any shape, out; flat. Or uint16: the lower halves (base/split_float.h),
+  Tensor upper = {};  // and then these, bf16, out
   CounterRandom random;
   InitialValues init;
   std::int64_t begin = 0;  // any, of 64 bits

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "base/stochastic_rounding.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -28,7 +29,7 @@ double muon_rate(std::int64_t rows, std::int64_t columns);  // sqrt(max(1, rows 
 struct MuonNesterovArgs {
   Tensor x;         // (n) out
   Tensor grad;      // (n)
-  Tensor momentum;  // (n)
+  Tensor momentum;  // (n), fp32 or bf16
   Tensor scalars;   // StepScalars
 };
 void muon_nesterov(Stream& stream, const MuonNesterovArgs& args);
@@ -47,7 +48,7 @@ struct MuonInputArgs {
   Tensor x;              // (k, R, C) out, fp32 or bf16
   Tensor row_norms;      // (k, R) out, scratch: norms before scaling
   Tensor grad;           // (k, R, C)
-  Tensor momentum = {};  // (k, R, C), or absent: grad already is the Nesterov input
+  Tensor momentum = {};  // (k, R, C), fp32 or bf16, or absent: grad is the Nesterov input
   Tensor scalars;        // StepScalars
   MuonNormalisation normalisation = {};
 };
@@ -69,18 +70,20 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args);
 
 // Steps 1 and 10, if scalars.commit, else nothing. With lr = float(scalars.matrix_lr * rate):
 // weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum, grad *
-// scalars.gradient_scale, 1 - mu); variance = new_variance. A rank that holds only elements, or
-// only the variance, of a matrix leaves the other tensors out.
+// scalars.gradient_scale, 1 - mu); variance = new_variance. A momentum of bf16 is rounded as it is
+// stored, by the first of an element's roundings (RoundingNoise at scalars.updates). A rank that
+// holds only elements, or only the variance, of a matrix leaves the other tensors out.
 struct MuonCommitArgs {
-  Tensor weight = {};        // (n) in-out, fp32 master
-  Tensor replica = {};       // (n) out, bf16: the new weight rounded, where forward reads it
-  Tensor momentum = {};      // (n) in-out
-  Tensor variance = {};      // (l) in-out
-  Tensor u = {};             // (n)
-  Tensor grad = {};          // (n)
-  Tensor new_variance = {};  // (l)
-  Tensor scalars = {};       // StepScalars
-  double rate = 1;           // muon_rate of the whole matrix
+  Tensor weight = {};                // (n) in-out, as AdamwArgs::weight
+  Tensor replica = {};               // (n) out or in-out, as AdamwArgs::replica
+  Tensor momentum = {};              // (n) in-out, fp32 or bf16
+  Tensor variance = {};              // (l) in-out
+  Tensor u = {};                     // (n)
+  Tensor grad = {};                  // (n)
+  Tensor new_variance = {};          // (l)
+  Tensor scalars = {};               // StepScalars
+  double rate = 1;                   // muon_rate of the whole matrix
+  StochasticRounding rounding = {};  // of a momentum of bf16
 };
 void muon_commit(Stream& stream, const MuonCommitArgs& args);
 

@@ -44,6 +44,7 @@ struct ParamSpec {
   DType replica = DType::kF32;  // of the copy that forward reads; masters are fp32
   int ready = 0;                // backward order: gradients with a smaller value are final earlier
   int use = 0;                  // forward order: weights with a smaller value are read earlier
+  bool in_backward = true;      // whether backward reads the weight as well
 };
 
 // A part of a logical tensor that this rank holds: what checkpoints are made of. Padding is never
@@ -54,6 +55,12 @@ struct StateEntry {
   std::int64_t begin = 0;  // first element of `values` in it, flat
   Tensor values;           // flat, contiguous, in device memory
   bool writer = true;      // false: another rank holds the same part and writes it
+  // Where `values`, then uint16, are the lower halves of fp32 numbers (base/split_float.h): the
+  // upper ones, bf16.
+  Tensor upper = {};
+
+  // Of the logical tensor.
+  [[nodiscard]] DType dtype() const { return upper ? DType::kF32 : values.dtype; }
 };
 
 }  // namespace muo

@@ -74,6 +74,44 @@ inline void add_muon_cases(std::vector<MakeCase>& out, DType dtype, bool tall) {
   });
 }
 
+// State of 16 bits: split masters, momentum and moments of bf16 that are rounded stochastically.
+inline void add_lean_cases(std::vector<MakeCase>& out) {
+  const auto count = [](const Sizes& s) { return s.matrices * 4 * s.c() * s.c(); };
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
+    const Shape n{count(s)};
+    const Tensor lower = make.zeros(n, DType::kU16), replica = make.normal(n, DType::kBF16),
+                 m = make.normal(n, DType::kBF16), u = make.normal(n, DType::kF32),
+                 grad = make.normal(n, DType::kF32), scalars = make.structure(committing_scalars());
+    return Case{.name = "muon_commit/lean",
+                .bytes = bytes_of({lower, lower, replica, replica, m, m, u, grad}),
+                .run = [=](Stream& stream) {
+                  muon_commit(stream, {.weight = lower,
+                                       .replica = replica,
+                                       .momentum = m,
+                                       .u = u,
+                                       .grad = grad,
+                                       .scalars = scalars});
+                }};
+  });
+  out.emplace_back([=](Tensors& make, const Sizes& s) {
+    const Shape n{count(s)};
+    const Tensor lower = make.zeros(n, DType::kU16), replica = make.normal(n, DType::kBF16),
+                 m = make.normal(n, DType::kBF16), v = make.zeros(n, DType::kBF16),
+                 grad = make.normal(n, DType::kF32), scalars = make.structure(committing_scalars());
+    return Case{.name = "adamw/lean",
+                .bytes = bytes_of({lower, lower, replica, replica, m, m, v, v, grad}),
+                .run = [=](Stream& stream) {
+                  adamw(stream, {.weight = lower,
+                                 .replica = replica,
+                                 .m = m,
+                                 .v = v,
+                                 .grad = grad,
+                                 .scalars = scalars,
+                                 .rounding = StochasticRounding{}});
+                }};
+  });
+}
+
 inline void add_update_cases(std::vector<MakeCase>& out, DType dtype) {
   const auto count = [](const Sizes& s) { return s.matrices * 4 * s.c() * s.c(); };
   out.emplace_back([=](Tensors& make, const Sizes& s) {
@@ -209,6 +247,7 @@ inline void add_optimizer_cases(std::vector<MakeCase>& out, DType dtype) {
   add_muon_cases(out, dtype, true);
   add_muon_cases(out, dtype, false);
   add_update_cases(out, dtype);
+  if (dtype == DType::kBF16) add_lean_cases(out);
 }
 
 }  // namespace muo::bench

@@ -144,8 +144,13 @@ TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
     rank.communicator.all_reduce(rank.comm, 1, sum, sum);
     const std::int64_t begin = rank.rank * static_cast<std::int64_t>(kSegment);
     rank.communicator.all_gather(rank.comm, 2, full, full.tensor().elements(begin, kSegment));
+    const DeviceVector<float> scattered(rank, values(rank.rank, kSize));
+    const Tensor own = scattered.tensor().elements(begin, kSegment);
+    rank.communicator.reduce_scatter(rank.comm, 3, own, scattered);
     rank.comm.synchronize();
     EXPECT_EQ(sum.get(), summed(kWorld, kSize));
+    const auto at = static_cast<std::size_t>(begin);
+    EXPECT_EQ(part(scattered.get(), at, kSegment), part(summed(kWorld, kSize), at, kSegment));
     Floats expected;
     for (int peer = 0; peer < kWorld; ++peer)
       append(expected,

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/philox.h"
+#include "base/split_float.h"
 #include "kernels/metrics.h"
 #include "optim/nonfinite_value.h"
 #include "optim/optimizer_options.h"
@@ -100,6 +101,26 @@ std::vector<float> values_of(const Tensor& tensor) {  // of fp32 or bf16
   return values;
 }
 
+std::vector<float> values_of(const StateEntry& entry) {
+  if (!entry.upper) return values_of(entry.values);
+  std::vector<float> values(static_cast<std::size_t>(entry.values.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = join_float(entry.upper.as<BF16>()[i], entry.values.as<std::uint16_t>()[i]);
+  return values;
+}
+
+void set_values(const StateEntry& entry, std::span<const float> values) {  // a master's
+  if (!entry.upper) {
+    std::ranges::copy(values, entry.values.as<float>());
+    return;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const SplitFloat parts = split_float(values[i]);
+    entry.upper.as<BF16>()[i] = parts.upper;
+    entry.values.as<std::uint16_t>()[i] = parts.lower;
+  }
+}
+
 // Not a number in every bit that counts: fp32 and bf16 alike.
 void spoil(const Tensor& tensor) { std::fill_n(tensor.data, tensor.bytes(), std::byte{0xFF}); }
 
@@ -108,8 +129,8 @@ ToyRank result_of(const ToyRun& run, const ShardedStep& step) {
   for (std::size_t i = 0; i < run.params.size(); ++i)
     result.weights.push_back(values_of(step.weight(i)));
   for (const StateEntry& entry : step.state())
-    result.state.push_back({entry.name, entry.shape, entry.begin, values_of(entry.values),
-                            entry.values.dtype, entry.writer});
+    result.state.push_back(
+        {entry.name, entry.shape, entry.begin, values_of(entry), entry.values.dtype, entry.writer});
   result.scalars = *step.scalars().as_struct<StepScalars>();
   const auto* totals = step.totals().as<double>();
   result.squares = totals[kSquaresTotal];
@@ -145,7 +166,8 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
     for (const ParamSpec& param : run.params) {
       if (param.name != entry.name) continue;
       const std::vector<float> initial = toy_weights(param);
-      std::copy_n(initial.begin() + entry.begin, entry.values.numel(), entry.values.as<float>());
+      set_values(entry, std::span(initial).subspan(static_cast<std::size_t>(entry.begin),
+                                                   static_cast<std::size_t>(entry.values.numel())));
     }
   for (const StateEntry& entry : sharded.state())
     if (!run.bad_momentum.empty() && entry.name == run.bad_momentum + ".momentum")

@@ -43,10 +43,8 @@ void perturb(RunState& state, std::uint64_t seed, int step) {
 
 RunConfig toy_config(const ToyTraining& run) {
   RunConfig config;
-  config.options.sharding = {.strategy = run.strategy,
-                             .gather = run.gather,
-                             .replicas = run.replicas,
-                             .accumulate = run.accumulate};
+  config.options.sharding = {
+      .strategy = run.strategy, .gather = run.gather, .replicas = run.replicas, .shard = run.shard};
   config.options.capture.graph = run.graph;
   config.model = {.vocab_size = kVocab,
                   .n_layer = 3,
@@ -66,6 +64,13 @@ RunConfig toy_config(const ToyTraining& run) {
     config.model.dtype = kBF16;
     config.options.numbers = {
         .dtype = kBF16, .gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
+  }
+  if (run.lean) {
+    NumberOptions& numbers = config.options.numbers;
+    numbers.momentum_state = numbers.adam_state = DType::kBF16;
+    numbers.embedding_state = DType::kF32;
+    numbers.gradient_wire = DType::kF32;
+    numbers.master_weights = "split";
   }
   config.group = run.devices;
   config.group.world = run.world;

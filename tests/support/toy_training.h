@@ -18,7 +18,7 @@ struct ToyTraining {
   int world = 1;
   std::string strategy = "balanced";
   std::string gather = "pipelined";
-  std::string accumulate = "local";
+  std::string shard = "optimizer";
   std::string replicas = "own";
   bool graph = true;
   std::int64_t accumulation = 1;
@@ -27,7 +27,10 @@ struct ToyTraining {
   bool timed = false;                 // see StepShape
   std::int64_t rows = kTrainingRows;  // per step
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
-  bool gates = false;          // with value embeddings, which have gates
+  // Momentum and AdamW's moments in bf16, rounded stochastically, and split masters where weights
+  // are bf16; gradients travel in fp32, so that strategies do not differ in what they round.
+  bool lean = false;
+  bool gates = false;  // with value embeddings, which have gates
   // Not 0: before each step, as rounding differs in each, every weight moves by one ulp, up or
   // down.
   std::uint64_t perturbation = 0;

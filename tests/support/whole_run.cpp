@@ -75,6 +75,43 @@ class StepMemory final : public Arena {
   std::vector<Tensor> tensors_;
 };
 
+// What forward would read of this rank's masters, into its place in all parameters.
+void take_shards(RankContext& rank, const RunState& state, const std::vector<ParamSpec>& params,
+                 std::vector<float>& weights) {
+  std::vector<float> values;
+  for (const StateEntry& entry : state.update.state()) {
+    std::int64_t at = entry.begin;
+    std::int64_t all = 0;
+    const ParamSpec* spec = nullptr;
+    for (const ParamSpec& param : params) {
+      if (param.name == entry.name) {
+        spec = &param;
+        at += all;
+      }
+      all += param.shape.numel();
+    }
+    if (spec == nullptr || !entry.writer) continue;
+    weights.resize(static_cast<std::size_t>(all));
+    const auto place = weights.begin() + at;
+    if (entry.upper) {
+      std::vector<BF16> upper(static_cast<std::size_t>(entry.upper.numel()));
+      rank.compute.copy({.data = reinterpret_cast<std::byte*>(upper.data()),
+                         .shape = entry.upper.shape,
+                         .dtype = DType::kBF16},
+                        entry.upper);
+      rank.compute.synchronize();
+      std::ranges::transform(upper, place, [](BF16 value) { return to_f32(value); });
+      continue;
+    }
+    values.resize(static_cast<std::size_t>(entry.values.numel()));
+    rank.compute.copy(host_tensor(values.data(), entry.values.shape), entry.values);
+    rank.compute.synchronize();
+    std::ranges::transform(values, place, [&](float value) {
+      return spec->replica == DType::kBF16 ? to_f32(to_bf16(value)) : value;
+    });
+  }
+}
+
 void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
               const ShardingPlan& plan, RunCurves& result, std::mutex& mutex) {
   const RunConfig& config = run.config;
@@ -107,7 +144,10 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
   state.verify_sync();
   const std::lock_guard lock(mutex);
   result.allocations_while_running += rank.device.allocations() - allocations;
-  if (rank.rank == 0) result.weights = replica_values(rank, state);
+  if (state.update.shards_weights())
+    take_shards(rank, state, params, result.weights);
+  else if (rank.rank == 0)
+    result.weights = replica_values(rank, state);
 }
 
 }  // namespace

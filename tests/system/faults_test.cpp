@@ -38,8 +38,10 @@ struct Place {
   std::string name;
   int world;
   std::string environment, options;
+  [[nodiscard]] bool on_host() const { return environment.ends_with("host"); }
 };
 const Place kHost{"host", 4, "MUO_FAULT_BACKEND=host", "--devices 4"};
+const Place kSharded{"sharded", 2, "MUO_FAULT_BACKEND=host", "--devices 2 --shard weights"};
 const Place kPeer{"peer", 2, "MUO_FAULT_BACKEND=simt", "--devices 1 --ranks-per-device 2"};
 const Place kNccl{"nccl", 2, "MUO_FAULT_BACKEND=simt",
                   "--devices 2 --comm nccl --gradient-wire fp32"};
@@ -59,7 +61,7 @@ const std::vector<std::string> kAnything = {"throw", "device", "hang", "pause"};
 std::vector<Point> points(const Place& place) {
   const std::vector<std::string> memory = {"memory", "throw", "hang"};
   const std::vector<std::string> collective =
-      place.name == "host" ? kAnything : std::vector<std::string>{"device", "hang", "pause"};
+      place.on_host() ? kAnything : std::vector<std::string>{"device", "hang", "pause"};
   std::vector<Point> all = {
       {"make_device", 1, -1, "", {"throw", "hang"}},
       {"join", 1, -1, "", kAnything},
@@ -87,7 +89,7 @@ std::vector<Point> points(const Place& place) {
       {"synchronize", 2, kSteps, "the saving of a checkpoint", kAnything},
       {"synchronize", 1, kSteps, "the evaluation", kAnything},
   };
-  if (place.name != "host") all.push_back({"zero", 1, -1, "the warm-up", kAnything});
+  if (!place.on_host()) all.push_back({"zero", 1, -1, "the warm-up", kAnything});
   return all;
 }
 
@@ -99,7 +101,7 @@ struct Case {
 
   // Whether it strikes on a GPU, not on a rank's thread: then nothing is thrown, and it is told
   // when a call asks, of whichever rank's thread does first.
-  [[nodiscard]] bool on_gpu() const { return point.call == "collective" && place->name != "host"; }
+  [[nodiscard]] bool on_gpu() const { return point.call == "collective" && !place->on_host(); }
   [[nodiscard]] std::string text() const {
     return concat(kind, ":", rank, ":", point.step, ":", point.call, ":", point.count, ":",
                   point.phase);
@@ -263,6 +265,9 @@ TEST(Faults, ASignalDoesNotHideThatARankIsStuck) {
 TEST(Faults, EndTheRunWithTheirCauseOnTheHost) {
   expect_good_ends(kHost, some(kHost, 0, test::kSanitized ? 3 : 1));
 }
+TEST(Faults, EndTheRunWithTheirCauseWhereWeightsAreSharded) {
+  expect_good_ends(kSharded, some(kSharded, 1, test::kSanitized ? 6 : 2));
+}
 constexpr std::size_t kSimtStride = test::kSanitized ? 12 : 2;
 TEST(SimtFaults, EndTheRunWithTheirCauseOnPeers) {
   expect_good_ends(kPeer, some(kPeer, 0, kSimtStride));
@@ -279,7 +284,7 @@ TEST_P(SlowFaults, EndTheRunWithTheirCauseOnEveryRank) {
   expect_good_ends(*GetParam(), all(*GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Slow, SlowFaults, testing::Values(&kHost, &kPeer, &kNccl),
+INSTANTIATE_TEST_SUITE_P(Slow, SlowFaults, testing::Values(&kHost, &kSharded, &kPeer, &kNccl),
                          [](const auto& place) { return place.param->name; });
 
 }  // namespace

@@ -166,6 +166,26 @@ std::string first_sample(const Outcome& outcome) {
   return rest.substr(0, rest.find("\nstep "));
 }
 
+// State of bf16 is saved as it is, split masters as the fp32 that they are, whoever holds them.
+TEST_F(Training, ALeanRunIsBitwiseTheSameEagerResumedAndOfAnotherStrategy) {
+  const std::string lean =
+      "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --momentum-state bf16 "
+      "--adam-state bf16 --master-weights split ";
+  train("whole", lean + "--save-every 7");
+  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  train("part", lean + "--resume " + checkpoint);
+  train("eager", lean + "--graph off");
+  train("stacked", lean + "--strategy stacked --replicas own --resume " + checkpoint);
+  for (const char* other : {"part", "eager", "stacked"})
+    EXPECT_TRUE(tensors("whole", 20) == tensors(other, 20)) << other;
+  // fp32 masters go on from the same numbers.
+  const Outcome wide =
+      train("wide", "--model nanochat --depth 2 --dtype bf16 --resume " + checkpoint);
+  EXPECT_THAT(wide.out, HasSubstr("master-weights split, now fp32; momentum-state bf16, now fp32"));
+  EXPECT_EQ(losses("wide").front(), losses("part").front());
+  EXPECT_FALSE(tensors("whole", 20) == tensors("wide", 20));
+}
+
 // Whatever reads weights between steps finds those of the last one.
 TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
   for (const std::string& how :
@@ -279,6 +299,8 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
   refused("--total-batch-size 700", "--total-batch-size 700");
   refused("--n-head 3", "--n-head");
   refused("--strategy zero", "balanced");
+  refused("--master-weights split", "--dtype bf16");
+  refused("--adam-state bf16 --embedding-state bf16", "give one of them");
   refused("--max-seq-len 100000", "shorter than a row");
   refused("--resume " + path("nowhere").string(), "nowhere");
 }
@@ -293,7 +315,8 @@ TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
   std::size_t run = 0;
   for (const char* formats :
        {"--dtype bf16", "--gradient-wire bf16", "--weight-wire bf16", "--embedding-state bf16",
-        "--dtype bf16 --gradient-wire bf16 --embedding-state bf16"}) {
+        "--dtype bf16 --gradient-wire bf16 --embedding-state bf16", "--momentum-state bf16",
+        "--adam-state bf16", "--dtype bf16 --master-weights split"}) {
     const std::string out = "other" + std::to_string(run++);
     train(out, std::string(formats) + " " + resume);
     const std::vector<double> is = losses(out);

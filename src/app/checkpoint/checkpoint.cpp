@@ -9,6 +9,7 @@
 #include "app/checkpoint/durable_files.h"
 #include "app/options/option_row.h"
 #include "base/check.h"
+#include "base/split_float.h"
 
 namespace muo {
 namespace {
@@ -60,6 +61,22 @@ std::vector<std::byte> convert(const Tensor& from) {
   return out;
 }
 
+// fp32 or bf16 into the two tensors of split numbers.
+void load_split(Stream& stream, const StateEntry& entry, const Tensor& from) {
+  const auto count = static_cast<std::size_t>(from.numel());
+  std::vector<BF16> upper(count);
+  std::vector<std::uint16_t> lower(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const SplitFloat parts =
+        split_float(from.dtype == DType::kBF16 ? to_f32(from.as<BF16>()[i]) : from.as<float>()[i]);
+    upper[i] = parts.upper;
+    lower[i] = parts.lower;
+  }
+  stream.copy(entry.upper, host_tensor(upper.data(), {from.numel()}));
+  stream.copy(entry.values, host_tensor(lower.data(), {from.numel()}));
+  stream.synchronize();  // before the vectors go
+}
+
 }  // namespace
 
 fs::path checkpoint_directory(const fs::path& run, std::int64_t step) {
@@ -99,7 +116,7 @@ void Checkpoint::load(Stream& stream, std::span<const StateEntry> entries) const
         "a checkpoint fits only the model configuration that is in its manifest.json";
     if (found == nullptr)
       throw input_error("{} lacks the tensor {}; {}", file.path().string(), entry.name, kAdvice);
-    const DType dtype = entry.values.dtype;
+    const DType dtype = entry.dtype();
     const bool converts = is_float(dtype) && is_float(found->spec.dtype);
     if (found->spec.shape != entry.shape || (found->spec.dtype != dtype && !converts))
       throw input_error("{} holds {} as {} {}, this run needs {} {}; {}", file.path().string(),
@@ -114,6 +131,10 @@ void Checkpoint::load(Stream& stream, std::span<const StateEntry> entries) const
     const Tensor source =
         Tensor{.data = data, .shape = entry.shape, .dtype = found->spec.dtype}.elements(entry.begin,
                                                                                         count);
+    if (entry.upper) {
+      load_split(stream, entry, source);
+      continue;
+    }
     if (found->spec.dtype == dtype) {
       stream.copy(entry.values, source);
       continue;

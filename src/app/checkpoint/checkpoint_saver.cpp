@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/split_float.h"
 #include "base/threads.h"
 
 namespace muo {
@@ -18,8 +19,13 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kChunkBytes = 4 << 20;  // between two heartbeats
 
+std::int64_t aligned_bytes(const Tensor& tensor) {
+  return (tensor.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 std::int64_t staged_bytes(const StateEntry& entry) {
-  return entry.writer ? (entry.values.bytes() + kAlignment - 1) / kAlignment * kAlignment : 0;
+  if (!entry.writer) return 0;
+  return aligned_bytes(entry.values) + (entry.upper ? aligned_bytes(entry.upper) : 0);
 }
 
 // First under another name: whatever happens meanwhile, nobody takes what is left of it for a
@@ -103,10 +109,10 @@ void CheckpointSaver::begin(const CheckpointInfo& info) {
     for (const StateEntry& entry : entries)
       if (entry.writer) {
         ranges.push_back(
-            {.spec = {.name = entry.name, .dtype = entry.values.dtype, .shape = entry.shape},
+            {.spec = {.name = entry.name, .dtype = entry.dtype(), .shape = entry.shape},
              .begin = entry.begin,
              .end = entry.begin + entry.values.numel()});
-        result_.bytes += entry.values.bytes();
+        result_.bytes += entry.values.numel() * size_of(entry.dtype());
       }
   files_.begin(info.step, std::move(ranges));
   begun_ = true;
@@ -127,12 +133,25 @@ void CheckpointSaver::end(CheckpointInfo info) {
 // Of the values that this rank writes, in chunks: `on_host` gives the memory that holds one.
 void CheckpointSaver::write_chunks(std::span<const StateEntry> entries,
                                    const std::function<Tensor(const Tensor& chunk)>& on_host) {
+  std::vector<BF16> upper;
+  std::vector<float> joined;
   for (const StateEntry& entry : entries) {
     if (!entry.writer) continue;
-    const std::int64_t most = kChunkBytes / size_of(entry.values.dtype);
+    const std::int64_t most = kChunkBytes / size_of(entry.dtype());
     const std::int64_t count = entry.values.numel();
     for (std::int64_t at = 0; at < count; at += most) {
-      const Tensor host = on_host(entry.values.elements(at, std::min(most, count - at)));
+      const std::int64_t n = std::min(most, count - at);
+      if (entry.upper) {
+        const auto* begin = on_host(entry.upper.elements(at, n)).as<BF16>();
+        upper.assign(begin, begin + n);
+      }
+      Tensor host = on_host(entry.values.elements(at, n));
+      if (entry.upper) {
+        const auto* lower = host.as<std::uint16_t>();
+        joined.resize(upper.size());
+        std::transform(upper.begin(), upper.end(), lower, joined.begin(), join_float);
+        host = host_tensor(joined.data(), {n});
+      }
       files_.write(entry.name, entry.begin + at,
                    {host.data, static_cast<std::size_t>(host.bytes())});
     }
@@ -178,11 +197,17 @@ void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
   for (const StateEntry& entry : entries) {
     if (!entry.writer) continue;
     StateEntry copy = entry;
-    copy.values.data = memory.data() + at;
-    copy.values.device = rank.rank;
+    const std::int64_t upper_at = at + aligned_bytes(entry.values);
+    const auto stage = [&](Tensor& to, const Tensor& from, std::int64_t where) {
+      to.data = memory.data() + where;
+      to.device = rank.rank;
+      rank.compute.copy(to, from);
+    };
+    MUO_CHECK(at + staged_bytes(entry) <= memory.bytes(),
+              "the entries outgrew their staging memory");
+    stage(copy.values, entry.values, at);
+    if (entry.upper) stage(copy.upper, entry.upper, upper_at);
     at += staged_bytes(entry);
-    MUO_CHECK(at <= memory.bytes(), "the entries outgrew their staging memory");
-    rank.compute.copy(copy.values, entry.values);
     staged.push_back(std::move(copy));
   }
   rank.wait(rank.compute);

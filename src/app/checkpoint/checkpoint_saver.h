@@ -69,7 +69,8 @@ class CheckpointSaver {
 
   // Collective: every rank calls it with the same `info` and its own entries. Reads the values on
   // rank.compute, after the work enqueued there; on return they may change, and the checkpoint is
-  // on the disk, or it failed; take_results() tells. Memory: 4 MiB per rank.
+  // on the disk, or it failed; take_results() tells. Memory: 4 MiB per rank, and 6 more for split
+  // masters.
   void write(const RankContext& rank, const CheckpointInfo& info,
              std::span<const StateEntry> entries);
   // The same, and throw_failure().

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <sstream>
@@ -71,6 +72,22 @@ std::string scalar_text(const toml::node& node, std::string_view where) {
       where);
 }
 
+// What an earlier version wrote, and how it is written now.
+struct Renamed {
+  std::string_view key, value, key_now, value_now;
+};
+constexpr std::array kRenamed = {Renamed{"accumulate", "local", "shard", "auto"},
+                                 Renamed{"accumulate", "sharded", "shard", "gradients"}};
+
+void rename(TomlEntry& entry) {
+  for (const Renamed& renamed : kRenamed)
+    if (entry.key == renamed.key && entry.values == std::vector{std::string(renamed.value)}) {
+      entry.key = renamed.key_now;
+      entry.values = {std::string(renamed.value_now)};
+      return;
+    }
+}
+
 }  // namespace
 
 std::filesystem::path find_config(const std::string& name) {
@@ -128,6 +145,7 @@ std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) 
       } else {
         entry.values = {scalar_text(node, where)};
       }
+      rename(entry);
       entries.push_back(std::move(entry));
     }
   } catch (const toml::parse_error& error) {

@@ -32,10 +32,10 @@ struct BatchOptions {
 
 // Who holds and updates what, and how it travels: optim/sharding_plan.h.
 struct ShardingOptions {
-  std::string strategy = "balanced";
+  std::string strategy = "auto";     // ddp, parallel or balanced, by `shard`
   std::string gather = "pipelined";  // or "simple": see Gather
-  std::string replicas = "auto";     // or "own" or "common": see ReplicaAt
-  std::string accumulate = "local";  // or "sharded": see Accumulate
+  std::string replicas = "auto";     // or "own", "common" or "sharded": see ReplicaAt
+  std::string shard = "auto";        // or none, optimizer, gradients, weights: see Shard
 };
 
 // What is done for memory.
@@ -51,7 +51,8 @@ struct CaptureOptions {
 
 struct NumberOptions {
   std::optional<DType> dtype = {}, gradient_wire = {}, weight_wire = {};
-  DType embedding_state = DType::kF32;
+  std::string master_weights = "fp32";  // or "split": see NumberFormats
+  DType momentum_state = DType::kF32, adam_state = DType::kF32, embedding_state = DType::kF32;
   std::string gemm_table = {};     // empty: the library's first proposals
   std::string attention = "auto";  // an AttentionKernels, of GPUs
   bool deterministic = true;       // false: GPUs may compute gradients of attention in any order

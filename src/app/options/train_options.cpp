@@ -30,6 +30,13 @@ std::string summaries_of(const Rows& rows) {
   return out;
 }
 
+std::vector<std::string_view> strategy_choices() {
+  std::vector<std::string_view> out = {"auto"};
+  for (const std::string_view name : strategy_names())
+    out.push_back(name);
+  return out;
+}
+
 std::vector<OptionRow> data_rows(DataOptions& o) {
   const OptionGroup row{kDataGroup};
   return {
@@ -146,17 +153,22 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
   const OptionGroup row{kDevicesGroup};
   return {
       row("strategy", kShape, "NAME", "who updates which weights", &o.sharding.strategy)
-          .one_of(names_of(strategy_list()), summaries_of(strategy_list()))
+          .one_of(strategy_choices(),
+                  "\n auto: parallel for --shard weights, ddp for none, else balanced" +
+                      summaries_of(strategy_list()))
           .training(),
       row("gather", kCaptured, "pipelined|simple",
           "of new weights: beside the next forward, or at once", &o.sharding.gather)
           .one_of({"pipelined", "simple"}),
-      row("replicas", kShape, "own|common", "of weights: one each, or, on the host, one for all",
-          &o.sharding.replicas)
-          .one_of({"auto", "own", "common"}),
-      row("accumulate", kShape, "local|sharded",
-          "reduce gradients once a step, or in each micro-step", &o.sharding.accumulate)
-          .one_of({"local", "sharded"}),
+      row("shard", kShape, "WHAT", "over devices, each with those above it (ZeRO's stages)",
+          &o.sharding.shard)
+          .one_of({"auto", "none", "optimizer", "gradients", "weights"},
+                  "\n none: nothing (strategy ddp)\n optimizer: its state, and fp32 masters"
+                  "\n gradients: their sums; each micro-step's are reduced"
+                  "\n weights: gathered layer by layer as they are read"),
+      row("replicas", kShape, "own|common|sharded",
+          "of weights: one each; on the host, one for all; none", &o.sharding.replicas)
+          .one_of({"auto", "own", "common", "sharded"}),
       row("recompute", kShape, "NAME", "again in backward: MLPs, blocks; auto: as memory needs",
           &o.memory.recompute)
           .one_of({"auto", "none", "mlp", "block"}),
@@ -194,8 +206,19 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
       row("deterministic", kCaptured, "on|off",
           "off: gradients in any order on GPUs; nothing on the host", &o.deterministic)
           .training(),
+      row("master-weights", kShape, "fp32|split",
+          "of weights of bf16; split: 16 bits beside the weight", &o.master_weights)
+          .one_of({"fp32", "split"})
+          .training(),
+      row("momentum-state", kShape, "fp32|bf16", "Muon's momentum; bf16 is rounded stochastically",
+          &o.momentum_state)
+          .training(),
+      row("adam-state", kShape, "fp32|bf16", "AdamW's moments; bf16 is rounded stochastically",
+          &o.adam_state)
+          .training(),
       row("embedding-state", kShape, "fp32|bf16",
-          "of embeddings in the optimizer; nanochat's is bf16", &o.embedding_state),
+          "the same of embeddings alone, to nearest as nanochat's", &o.embedding_state)
+          .training(),
   };
 }
 

@@ -86,7 +86,7 @@ class Search {
     run.step.accumulation = std::min(run.step.accumulation, StepGraph::kMostUnrolled + 1);
     const std::int64_t bytes = fit_memory(run, available_).rank_bytes(run.world());
     if (bytes > available_) return bytes;
-    best_ = {.sharding = {},
+    best_ = {.shard = {},
              .recompute = o.memory.recompute,
              .depth = depth,
              .parameters = run.parameters,
@@ -121,12 +121,13 @@ LargestModels find_largest_models(const PlanOptions& options) {
     for (const char* const recompute : {"none", "mlp", "block"}) {
       TrainOptions o = common;
       o.memory.recompute = recompute;
+      if (sharding.value == "weights") o.sharding.replicas = "auto";  // there are none
       const std::vector<OptionRow> rows = option_table(o);
-      set_option(*std::ranges::find(rows, sharding.option, &OptionRow::name),
-                 std::vector{std::string(sharding.value)}, sharding.option);
+      set_option(*std::ranges::find(rows, "shard", &OptionRow::name),
+                 std::vector{std::string(sharding.value)}, "shard");
       try {
         LargestModel model = Search(o, out.host, out.available).run(guess);
-        model.sharding = fmt::format("{} {}", sharding.option, sharding.value);
+        model.shard = sharding.value;
         model.recompute = recompute;
         guess = model.depth;
         out.models.push_back(std::move(model));
@@ -139,10 +140,10 @@ LargestModels find_largest_models(const PlanOptions& options) {
 }
 
 std::string largest_table(const LargestModels& found) {
-  Table table({"sharding", "recompute", "depth", "parameters", "memory per device", "rows",
+  Table table({"shard", "recompute", "depth", "parameters", "memory per device", "rows",
                "time of recomputation"});
   for (const LargestModel& each : found.models)
-    table.add({each.sharding, each.recompute, std::to_string(each.depth),
+    table.add({each.shard, each.recompute, std::to_string(each.depth),
                count_text(static_cast<double>(each.parameters)), size_text(each.bytes),
                std::to_string(found.rows), fmt::format("+{:.1f} %", 100 * each.extra_time)});
   std::string out = fmt::format(
@@ -163,7 +164,7 @@ std::string largest_table(const LargestModels& found) {
 std::string largest_json(const LargestModels& found) {
   Json models = Json::array();
   for (const LargestModel& each : found.models)
-    models.push_back({{"sharding", each.sharding},
+    models.push_back({{"shard", each.shard},
                       {"recompute", each.recompute},
                       {"depth", each.depth},
                       {"parameters", each.parameters},

@@ -10,7 +10,7 @@ namespace muo {
 
 // The deepest model (--depth, whose width follows) that trains in one way.
 struct LargestModel {
-  std::string sharding;    // "accumulate local"
+  std::string shard;       // optimizer, gradients, weights
   std::string recompute;   // none, mlp, block
   std::int64_t depth = 0;  // 0: not even one layer fits
   std::int64_t parameters = 0;

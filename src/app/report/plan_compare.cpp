@@ -45,8 +45,8 @@ Comparison compare_strategies(const RunConfig& config, const std::optional<Machi
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   Comparison out{config, rates, {}};
   RunConfig run = config;
-  for (const std::string_view strategy : strategy_names()) {
-    run.options.sharding.strategy = strategy;
+  for (const Strategy& strategy : strategy_list()) {
+    if (!use_strategy(run, strategy)) continue;
     const ShardingPlan plan = make_sharding_plan(run, params);
     out.costs.push_back({run.options.sharding.strategy, plan_cost(plan, params),
                          plan_run_memory(run),

@@ -51,14 +51,16 @@ std::string run_text(const RunConfig& run) {
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
       "Extras: {}; queries and keys times {}; logits capped at {}\n"
-      "Numbers: computed in {}; gradients travel in {}, weights in {}; optimizer state of "
-      "embeddings in {}\n"
+      "Numbers: computed in {}; gradients travel in {}, weights in {}; masters {}, momentum in {}, "
+      "moments of AdamW in {}, of embeddings in {}\n"
       "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
       m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, name_of(m.dtype),
       name_of(formats.gradient_wire), name_of(formats.weight_wire),
-      name_of(formats.embedding_state), run.tokens_per_step(), run.world(), run.step.accumulation,
-      run.step.batch, m.seq_len);
+      formats.split_masters ? "split" : "in fp32", name_of(formats.momentum_state),
+      name_of(formats.adam_state),
+      name_of(formats.adam_state == DType::kBF16 ? DType::kBF16 : formats.embedding_state),
+      run.tokens_per_step(), run.world(), run.step.accumulation, run.step.batch, m.seq_len);
   if (recompute_share(run) > 0)
     out += fmt::format("Recomputed in backward: {}, {:.1f} % more FLOPs\n", recompute_text(run),
                        100 * recompute_share(run));
@@ -98,8 +100,9 @@ Json buckets_json(const ShardingPlan& plan) {
                    {"padding", bucket.full_elements() - elements},
                    {"reduction", name_of(kReductions, bucket.reduction)},
                    {"exchange", name_of(kExchanges, bucket.exchange)},
-                   {"publish", bucket.replica == ReplicaAt::kCommon
-                                   ? "one replica for all"
+                   {"publish", bucket.replica == ReplicaAt::kCommon ? "one replica for all"
+                               : bucket.replica == ReplicaAt::kSharded
+                                   ? "gathered as it is read"
                                    : name_of(kPublications, bucket.publish)}});
   }
   return out;
@@ -114,8 +117,9 @@ std::string buckets_text(const RunConfig& run, const ShardingPlan& plan) {
       cells.push_back(value.is_string() ? value.get<std::string>() : grouped(value));
     table.add(std::move(cells));
   }
-  return fmt::format("\nSharding: {}, {} device{}, gather {}\n", plan.strategy, plan.world,
-                     plan.world == 1 ? "" : "s", run.options.sharding.gather) +
+  return fmt::format("\nSharding: {}, {} device{}, shard {}, gather {}\n", plan.strategy,
+                     plan.world, plan.world == 1 ? "" : "s", run.options.sharding.shard,
+                     run.options.sharding.gather) +
          table.text();
 }
 
@@ -153,7 +157,7 @@ std::int64_t tensor_bytes(const RunConfig& run, const MemoryPlan& memory) {
   return memory.bytes * run.world() + memory.common_bytes;
 }
 
-std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
+std::string memory_text(const RunConfig& run, const MemoryPlan& memory, std::int64_t fixed) {
   Table table({"", "per device"});
   std::int64_t sum = 0;
   for (int i = 0; i < kMemoryCategories; ++i) {
@@ -165,6 +169,7 @@ std::string memory_text(const RunConfig& run, const MemoryPlan& memory) {
   table.add({"sum", size_text(sum)});
   if (memory.common_bytes > 0) table.add({"one for all devices", size_text(memory.common_bytes)});
   table.add({"allocated", size_text(memory.bytes)});
+  table.add({"without activations", size_text(fixed)});
   return "\nMemory\n" + table.text() +
          fmt::format(
              "  Tensors that are never in use together share memory: {} saved.\n"
@@ -209,7 +214,7 @@ std::string plan_table(const PlanReport& report) {
   return run_text(report.config) + parameters_text(report.config.model) +
          buckets_text(report.config, report.sharding) +
          ranks_text(report.sharding, plan_cost(report.sharding, params)) +
-         memory_text(report.config, report.memory) + process_text(report) +
+         memory_text(report.config, report.memory, report.fixed) + process_text(report) +
          (report.rates
               ? prediction_text(exposed_time(report.sharding, params, *report.rates), *report.rates)
               : "");
@@ -251,20 +256,27 @@ Json plan_object(const PlanReport& report) {
               {"recompute",
                {{"mlp_layers", run.step.recompute.mlps},
                 {"block_layers", run.step.recompute.blocks},
-                {"flops_per_token", recomputed_flops_per_token(run)}}},
+                {"flops_per_token", recomputed_flops_per_token(run.model, run.step.recompute)}}},
               {"head_chunk_bytes", run.model.head_chunk_bytes},
               {"dtype", name_of(run.model.dtype)},
               {"gradient_wire", name_of(formats.gradient_wire)},
               {"weight_wire", name_of(formats.weight_wire)},
+              {"master_weights", formats.split_masters ? "split" : "fp32"},
+              {"momentum_state", name_of(formats.momentum_state)},
+              {"adam_state", name_of(formats.adam_state)},
               {"embedding_state", name_of(formats.embedding_state)},
               {"strategy", report.sharding.strategy},
               {"gather", run.options.sharding.gather},
+              {"shard", run.options.sharding.shard},
+              {"recomputed_blocks", run.step.recompute.blocks},
+              {"recomputed_mlps", run.step.recompute.mlps},
               {"balance", cost.balance},
               {"padding_elements", cost.padding_elements},
               {"buckets", buckets_json(report.sharding)},
               {"ranks", ranks_json(report.sharding, cost)},
               {"memory_bytes_by_category", memory},
               {"memory_bytes_per_device", report.memory.bytes},
+              {"memory_bytes_without_activations", report.fixed},
               {"memory_bytes_in_common", report.memory.common_bytes},
               {"memory_bytes", tensor_bytes(run, report.memory)},
               {"staging_bytes", report.staging * run.world()},

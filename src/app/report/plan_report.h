@@ -19,6 +19,7 @@ struct PlanReport {
   MemoryPlan memory;  // of one device
   std::optional<MachineRates> rates = {};
   std::int64_t staging = 0;  // bytes for saves in the background, of one device
+  std::int64_t fixed = 0;    // plan_fixed_memory()
 };
 // Bytes that the process of the run will hold, on the host.
 std::int64_t process_bytes(const PlanReport& report);

@@ -32,10 +32,10 @@ InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
       config_(config),
       params_(params) {
   if (eval_batch > 0)
-    eval = std::make_unique<EvalGraph>(rank, config, eval_batch, config.seq_len, rotary, weights,
-                                       token_bytes, arena);
+    eval = std::make_unique<EvalGraph>(rank, config, eval_batch, config.seq_len, rotary,
+                                       PassWeights{weights}, token_bytes, arena);
   else
-    decoder = std::make_unique<Decoder>(rank, config, rotary, weights, arena);
+    decoder = std::make_unique<Decoder>(rank, config, rotary, PassWeights{weights}, arena);
 }
 
 void InferenceState::warm_up() {

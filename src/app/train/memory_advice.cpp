@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -36,13 +37,19 @@ std::vector<Family> families_of(const RunConfig& run) {
     out.push_back(std::move(rows));
   }
   if (o.memory.recompute != "auto") out.push_back({.name = "recompute", .values = {"auto"}});
-  if (run.step.accumulation > 1 && o.sharding.accumulate == kShardings.front().value)
-    for (const ShardingChoice& each : std::span(kShardings).subspan(1))
-      out.push_back({.name = std::string(each.option), .values = {std::string(each.value)}});
+  const auto now = std::ranges::find(kShardings, o.sharding.shard, &ShardingChoice::value);
+  if (run.world() > 1 && now != kShardings.end()) {
+    Family shard{.name = "shard", .values = {}};
+    for (auto each = now + 1; each != kShardings.end(); ++each)
+      shard.values.emplace_back(each->value);
+    out.push_back(std::move(shard));
+  }
   if (o.sharding.replicas == "own" && run.group.plugin == nullptr)
     out.push_back({.name = "replicas", .values = {"common"}});
-  if (o.numbers.embedding_state == DType::kF32)
-    out.push_back({.name = "embedding-state", .values = {"bf16"}});
+  if (o.numbers.adam_state == DType::kF32 && o.numbers.embedding_state == DType::kF32)
+    out.push_back({.name = "adam-state", .values = {"bf16"}});
+  if (o.numbers.momentum_state == DType::kF32)
+    out.push_back({.name = "momentum-state", .values = {"bf16"}});
   if (run.model.dtype == DType::kF32) out.push_back({.name = "dtype", .values = {"bf16"}});
   Family devices{.name = "devices", .values = {}};
   if (run.group.plugin == nullptr)
@@ -72,22 +79,19 @@ class Search {
         families_(families_of(config)) {}
 
   std::vector<Alternative> run() {
-    std::vector<const Family*> all(families_.size());
-    std::ranges::transform(families_, all.begin(), [](const Family& family) { return &family; });
-    const std::optional<Alternative> least = attempt(extremes(all));
-    if (!least || !least->fits) {
-      if (std::optional<Alternative> better = without_useless(extremes(all), least))
-        found_.push_back(std::move(*better));
-      if (found_.empty() || !found_.front().fits) return std::move(found_);
-      found_.clear();
+    std::vector<const Family*> families;
+    std::ranges::transform(families_, std::back_inserter(families),
+                           [](const Family& family) { return &family; });
+    const std::vector<GivenOption> all = extremes(families);
+    const std::optional<Alternative> least = attempt(all);
+    // Where all together do not do, none has to be tried alone.
+    if (!least || least->fits) {
+      std::erase_if(families, [&](const Family* family) { return add_best({family}); });
+      for (std::size_t i = 0; i < families.size(); ++i)
+        for (std::size_t j = i + 1; j < families.size(); ++j)
+          add_best({families[i], families[j]});
     }
-    std::vector<const Family*> not_enough;
-    for (const Family& family : families_)
-      if (!add_best({&family})) not_enough.push_back(&family);
-    for (std::size_t i = 0; i < not_enough.size(); ++i)
-      for (std::size_t j = i + 1; j < not_enough.size(); ++j)
-        add_best({not_enough[i], not_enough[j]});
-    if (found_.empty()) keep(without_useless(extremes(all), least));
+    if (found_.empty()) add_fewest(all, least);
     std::ranges::stable_sort(found_, [](const Alternative& a, const Alternative& b) {
       return std::pair(a.time, a.options.size()) < std::pair(b.time, b.options.size());
     });
@@ -149,20 +153,21 @@ class Search {
     return keep(std::move(last));
   }
 
-  // What is left if, from the last on, options are taken out that cannot be given with the others
-  // (resolve() refuses them), or that help nothing. `made` is what all of them make.
-  std::optional<Alternative> without_useless(std::vector<GivenOption> options,
-                                             std::optional<Alternative> made) {
+  void add_fewest(std::vector<GivenOption> options, std::optional<Alternative> all) {
+    tried_ = 0;
+    // From the last on: an option that cannot be given with the others (resolve() refuses it) or
+    // that helps nothing is left out.
     for (std::size_t i = options.size(); i-- > 0 && options.size() > 1;) {
       std::vector<GivenOption> fewer = options;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
       std::optional<Alternative> without = attempt(fewer);
-      if (!without || (made && (made->fits ? !without->fits : without->bytes > made->bytes)))
-        continue;
+      const bool better =
+          without && (!all || (all->fits ? without->fits : without->bytes <= all->bytes));
+      if (!better) continue;
       options = std::move(fewer);
-      made = std::move(without);
+      all = std::move(without);
     }
-    return made;
+    if (all) found_.push_back(std::move(*all));
   }
 
   const RunConfig& asked_run_;
@@ -207,9 +212,9 @@ std::string Alternative::text() const {
   std::vector<std::string> facts = {size_words(bytes)};
   for (const auto& [name, value] : options) {
     if (name == "device-batch-size") facts.emplace_back("smaller micro-steps");
-    if (name == "embedding-state" || name == "dtype") facts.emplace_back("rounds to bf16");
-    for (const ShardingChoice& each : kShardings)
-      if (name == each.option && value == each.value) facts.emplace_back(each.cost);
+    if (name.ends_with("-state") || name == "dtype") facts.emplace_back("rounds to bf16");
+    if (name == "shard")
+      facts.emplace_back(std::ranges::find(kShardings, value, &ShardingChoice::value)->cost);
   }
   if (recompute_share(config) > 0)
     facts.push_back(fmt::format("recomputes {}", recompute_text(config)));

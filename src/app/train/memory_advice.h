@@ -11,13 +11,15 @@
 
 namespace muo {
 
-// Ways of sharding a run, what needs most first: a value of an option, and what it costs.
+// Values of --shard, what needs most first, and what they cost.
 struct ShardingChoice {
-  std::string_view option, value, cost;
+  std::string_view value, cost;
 };
 inline constexpr std::array kShardings = {
-    ShardingChoice{"accumulate", "local", ""},
-    ShardingChoice{"accumulate", "sharded", "gradients are reduced in every micro-step"}};
+    ShardingChoice{"none", "every device updates all"},
+    ShardingChoice{"optimizer", "updated weights are gathered"},
+    ShardingChoice{"gradients", "gradients are reduced in every micro-step"},
+    ShardingChoice{"weights", "weights are gathered in every pass"}};
 
 struct GivenOption {
   std::string name, value;

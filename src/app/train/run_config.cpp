@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -17,6 +18,18 @@ namespace {
 
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
+
+constexpr std::array<std::string_view, 4> kShardNames = {"none", "optimizer", "gradients",
+                                                         "weights"};  // in their order
+
+std::string_view name_of(Shard shard) { return kShardNames.at(static_cast<std::size_t>(shard)); }
+
+// auto: what the strategy does, the optimizer's state or nothing.
+Shard shard_of(const ShardingOptions& options) {
+  const auto name = std::ranges::find(kShardNames, options.shard);
+  if (name != kShardNames.end()) return static_cast<Shard>(name - kShardNames.begin());
+  return std::min(strategy_of(options.strategy).most, Shard::kOptimizer);
+}
 
 std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   for (std::int64_t d = std::min(value, most); d > 1; --d)
@@ -37,7 +50,7 @@ class Resolver {
     formats();
     batch();
     recompute();
-    accumulation();
+    sharding();
     iterations();
     profiled_steps();
     optimizer();
@@ -156,16 +169,38 @@ class Resolver {
     if (what == "block") run_.step.recompute.blocks = run_.model.n_layer;
   }
 
-  // A strategy that leaves every rank whole gradients has nothing to keep less of.
-  void accumulation() const {
-    if (run_.options.sharding.accumulate != "sharded") return;
-    const std::vector<ParamSpec> params = gpt_parameters(run_.model);
-    for (const Bucket& bucket : make_sharding_plan(run_, params).buckets)
-      if (bucket.rule == UpdateRule::kMuon && bucket.reduction == Reduction::kAllReduce)
+  void sharding() {
+    ShardingOptions& o = run_.options.sharding;
+    if (o.replicas == "sharded") {
+      if (o.shard != "auto" && o.shard != "weights")
         throw input_error(
-            "--accumulate sharded: with --strategy {} every device holds whole gradients: give "
-            "local, or another strategy",
-            run_.options.sharding.strategy);
+            "--replicas sharded: with --shard {} weights are replicas: give auto or own", o.shard);
+      o.shard = "weights";
+    }
+    if (o.shard == "weights") {
+      if (o.replicas == "own" || o.replicas == "common")
+        throw input_error("--replicas {}: with --shard weights there are none: give auto",
+                          o.replicas);
+      o.replicas = "sharded";
+      // Each micro-step's gathers may begin branches of their own: more than a GPU has queues for.
+      if (run_.group.ranks_per_device > 1 && run_.group.branches != Branches::kOne) {
+        run_.group.branches = Branches::kOne;
+        note("graph-branches: 1, as ranks that share a GPU wait for each other's weights on it");
+      }
+    }
+    if (o.strategy == "auto")
+      o.strategy = o.shard == "weights" ? "parallel" : o.shard == "none" ? "ddp" : "balanced";
+    if (o.strategy == kAllStrategies) return;
+    const Strategy& strategy = strategy_of(o.strategy);
+    const Shard shard = shard_of(o);
+    if (shard < strategy.least)
+      throw input_error("--shard {}: --strategy {} shards more: give {}, or --strategy ddp",
+                        o.shard, o.strategy, name_of(strategy.least));
+    if (shard > strategy.most)
+      throw input_error(
+          "--shard {}: --strategy {} cannot shard more than {}: give that, or another strategy",
+          o.shard, o.strategy, name_of(strategy.most));
+    o.shard = name_of(shard);
   }
 
   void require_multiple(std::int64_t total, std::int64_t unit) const {
@@ -191,6 +226,14 @@ class Resolver {
       throw InputError(
           "--gradient-wire bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
           "sums in fp32");
+    if (formats.split_masters && run_.model.dtype == DType::kF32)
+      throw InputError(
+          "--master-weights split: with --dtype fp32 the master is the weight itself: give --dtype "
+          "bf16, or --master-weights fp32");
+    if (o.adam_state == DType::kBF16 && o.embedding_state == DType::kBF16)
+      throw InputError(
+          "--embedding-state bf16: with --adam-state bf16 moments of embeddings are bf16 already, "
+          "rounded stochastically: give one of them");
     o.gradient_wire = formats.gradient_wire;
     o.weight_wire = formats.weight_wire;
   }
@@ -294,23 +337,34 @@ NumberFormats RunConfig::formats() const {
   const NumberOptions& o = options.numbers;
   return {.gradient_wire = o.gradient_wire.value_or(DType::kF32),
           .weight_wire = o.weight_wire.value_or(model.dtype),
-          .embedding_state = o.embedding_state};
+          .momentum_state = o.momentum_state,
+          .adam_state = o.adam_state,
+          .embedding_state = o.embedding_state,
+          .split_masters = o.master_weights == "split"};
+}
+
+bool use_strategy(RunConfig& config, const Strategy& strategy) {
+  ShardingOptions& o = config.options.sharding;
+  const Shard shard = shard_of({.strategy = std::string(strategy.name), .shard = o.shard});
+  if (shard > strategy.most && shard > Shard::kOptimizer) return false;
+  o.strategy = strategy.name;
+  o.shard = name_of(std::clamp(shard, strategy.least, strategy.most));
+  return true;
 }
 
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
   const ShardingOptions& o = config.options.sharding;
+  const Shard shard = shard_of(o);
   ShardingPlan plan =
       make_sharding_plan(params, config.world(), o.strategy, config.formats(),
                          o.gather == "pipelined" ? Gather::kPipelined : Gather::kSimple,
-                         newton_schulz_form(config.options.optimizer.newton_schulz));
+                         newton_schulz_form(config.options.optimizer.newton_schulz), shard);
   plan.version = &optimizer_version(config.options.optimizer.version);
-  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own")
+  plan.micro_steps = config.step.accumulation;
+  assign_tags(plan);
+  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own" &&
+      shard != Shard::kWeights)
     share_replicas(plan);
-  if (o.accumulate == "sharded") {
-    plan.accumulate = Accumulate::kSharded;
-    plan.micro_steps = config.step.accumulation;
-    assign_tags(plan);
-  }
   return plan;
 }
 

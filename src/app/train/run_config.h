@@ -63,6 +63,10 @@ inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
 // (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
 RunConfig resolve(const TrainOptions& options, const Corpus& corpus);
 
+// Gives the run another strategy, which shards what the run does or, beside `ddp`, the optimizer's
+// state; false if it cannot shard as much.
+bool use_strategy(RunConfig& config, const Strategy& strategy);
+
 // Who updates what in the run; `params` are gpt_parameters(config.model).
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
 

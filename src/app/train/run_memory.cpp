@@ -103,7 +103,7 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
   throw input_error(
       "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
       "available{}: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
-      "({} layers of width {}), fewer --devices, or with several micro-steps --accumulate sharded",
+      "({} layers of width {}), fewer --devices, or with several micro-steps --shard gradients",
       config.world(), config.world() == 1 ? "" : "s", config.world() == 1 ? "s" : "",
       gib(bytes) * config.world(), gib(bytes), gib(available) * config.world(),
       config.group.plugin == nullptr

@@ -219,12 +219,13 @@ class RankTrainer {
   void sample() {
     rank_.progress.enter("sampling");
     const ProfileRange range(ProfileKind::kPhase, "sample");
-    if (is_logger()) {
+    if (is_logger() || state_.update.shards_weights()) {
       // Another draw each time: one that falls into a loop says nothing of the model.
       const SamplingOptions options{
           .max_tokens = kSampleTokens,
           .seed = config_.options.seed + static_cast<std::uint64_t>(step_)};
-      run_.logger.sample(step_, sample_text(*state_.decoder, config_.model, "", options));
+      const std::string text = sample_text(*state_.decoder, config_.model, "", options);
+      if (is_logger()) run_.logger.sample(step_, text);
     }
     rank_.barrier.arrive({}, "sample");
   }

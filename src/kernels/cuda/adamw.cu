@@ -1,5 +1,5 @@
 #include "kernels/adamw.h"
-#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/master.h"
 #include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
@@ -8,18 +8,19 @@ namespace muo::cuda {
 namespace {
 
 // Element-wise (elementwise.h); parameters of one bucket are contiguous, so one launch serves all
-// tensors of a group. fp32 moments: 28 bytes per element and 2 for the replica; bf16: 20 and 2. Six
-// or eight loads of 16 bytes per thread are on their way at once: bound by bandwidth.
-template <class T>
+// tensors of a group. fp32 moments: 20 bytes per element and those of the master; bf16: 12. Six
+// or eight loads of 16 bytes per thread are on their way at once: bound by bandwidth. Stochastic
+// rounding adds some 10 integer operations per element, and 60 per thread for its keys.
+template <class T, class Master, bool kStochastic>
 struct Adamw {
   static constexpr int kPacks = 1;
-  float* w;
-  BF16* replica;
+  Master master;
   T* m;
   T* v;
   const float* g;
   const StepScalars* scalars;
   int group;
+  StochasticRounding rounding;
 
   template <int N>
   struct Inputs {
@@ -27,7 +28,8 @@ struct Adamw {
   };
   template <int N>
   __device__ __forceinline__ Inputs<N> load(std::int64_t i) const {
-    return {load_wide<N>(w + i), load_wide<N>(m + i), load_wide<N>(v + i), load_wide<N>(g + i)};
+    return {master.template load<N>(i), load_wide<N>(m + i), load_wide<N>(v + i),
+            load_wide<N>(g + i)};
   }
   template <int N>
   __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in) const {
@@ -43,25 +45,40 @@ struct Adamw {
       const float step = in.m.v[j] / (sqrtf(in.v.v[j] / s.correction2) + s.eps);
       in.w.v[j] = fmaf(-rate, step, in.w.v[j] * decay);
     }
-    store_wide(w + i, in.w);
+    if constexpr (kStochastic) {
+      const RoundingNoise noise(rounding.random, scalars->updates);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const std::uint32_t bits = noise(rounding.begin + i + j);
+        in.m.v[j] = to_float(round_stochastically(in.m.v[j], first_noise(bits)));
+        in.v.v[j] = to_float(round_stochastically(in.v.v[j], second_noise(bits)));
+      }
+    }
+    master.store(i, in.w);
     store_wide(m + i, in.m);
     store_wide(v + i, in.v);
-    if (replica != nullptr) store_wide(replica + i, in.w);
   }
 };
 
-void adamw(NativeStream stream, const AdamwArgs& args) {
-  dispatch(args.m.dtype, [&]<class T>() {
-    const Adamw<T> body{.w = args.weight.as<float>(),
-                        .replica = data_or_null<BF16>(args.replica),
-                        .m = args.m.as<T>(),
-                        .v = args.v.as<T>(),
-                        .g = args.grad.as<float>(),
-                        .scalars = args.scalars.as_struct<StepScalars>(),
-                        .group = args.group};
+template <class T, bool kStochastic>
+void launch_adamw(NativeStream stream, const AdamwArgs& args) {
+  with_master(args.weight, args.replica, [&]<class Master>(const Master& master) {
+    const Adamw<T, Master, kStochastic> body{
+        .master = master,
+        .m = args.m.as<T>(),
+        .v = args.v.as<T>(),
+        .g = args.grad.as<float>(),
+        .scalars = args.scalars.as_struct<StepScalars>(),
+        .group = args.group,
+        .rounding = args.rounding.value_or(StochasticRounding{})};
     launch_elementwise<BF16>(stream, body, args.weight.numel(),
-                             {body.w, body.replica, body.m, body.v, body.g});
+                             {args.weight.data, args.replica.data, body.m, body.v, body.g});
   });
+}
+
+void adamw(NativeStream stream, const AdamwArgs& args) {
+  if (args.rounding) return launch_adamw<BF16, true>(stream, args);
+  dispatch(args.m.dtype, [&]<class T>() { launch_adamw<T, false>(stream, args); });
 }
 
 const KernelRegistration registration(&adamw);

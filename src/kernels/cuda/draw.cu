@@ -1,4 +1,5 @@
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/master.h"
 #include "kernels/draw.h"
 #include "kernels/operation.h"
 
@@ -7,12 +8,20 @@ namespace {
 
 using Kind = InitialValues::Kind;
 
+struct Floats {
+  float* y;
+  template <int N>
+  __device__ __forceinline__ void store(std::int64_t i, const Pack<N>& values) const {
+    cuda::store(y + i, values);
+  }
+};
+
 // Element-wise (elementwise.h): 4 bytes per element, but Philox's 20 products of 32 bits, and for a
 // normal number some 40 operations in double: bound by arithmetic.
-template <Kind kKind>
+template <Kind kKind, class Values>
 struct Draw {
   static constexpr int kPacks = 1;
-  float* y;
+  Values y;
   CounterRandom random;
   InitialValues init;
   std::int64_t begin, count;
@@ -28,7 +37,7 @@ struct Draw {
 #pragma unroll
     for (int j = 0; j < N; ++j)
       values.v[j] = value(begin + i + j);
-    store(y + i, values);
+    y.store(i, values);
   }
 
  private:
@@ -46,11 +55,17 @@ struct Draw {
 };
 
 void draw(NativeStream stream, const DrawArgs& args) {
-  auto* y = args.y.as<float>();
+  const auto launch_kind = [&]<Kind kKind, class Narrowest, class Values>(const Values& y) {
+    launch_elementwise<Narrowest>(
+        stream, Draw<kKind, Values>{y, args.random, args.init, args.begin, args.count},
+        args.y.numel(), {args.y.data, args.upper.data});
+  };
   dispatch(args.init.kind, [&]<Kind kKind>() {
-    launch_elementwise<float>(stream,
-                              Draw<kKind>{y, args.random, args.init, args.begin, args.count},
-                              args.y.numel(), {y});
+    if (args.y.dtype == DType::kU16)
+      launch_kind.template operator()<kKind, BF16>(
+          SplitMaster{args.y.as<std::uint16_t>(), args.upper.as<BF16>()});
+    else
+      launch_kind.template operator()<kKind, float>(Floats{args.y.as<float>()});
   });
 }
 

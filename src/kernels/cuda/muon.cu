@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/master.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sums.h"
 #include "kernels/dispatch.h"
@@ -28,10 +29,8 @@ __device__ __forceinline__ double add_squares(const Pack<N>& values, double sum)
 
 // ---- muon_nesterov and muon_input ---------------------------------------------------------------
 
-// m' = lerp(m, g, 1 - mu), x = lerp(g, m', mu). Element-wise (elementwise.h): 12 bytes per element,
-// bound by bandwidth.
+// m' = lerp(m, g, 1 - mu), x = lerp(g, m', mu).
 struct Nesterov {
-  static constexpr int kPacks = 2;
   const StepScalars* scalars;
   __device__ __forceinline__ float operator()(float g, float m) const {
     const float mu = scalars->muon_momentum;
@@ -39,12 +38,38 @@ struct Nesterov {
   }
 };
 
+// Element-wise (elementwise.h): 8 bytes per element and those of momentum, bound by bandwidth.
+template <class M>
+struct NesterovInput {
+  static constexpr int kPacks = 2;
+  float* x;
+  const float* g;
+  const M* m;
+  Nesterov nesterov;
+
+  template <int N>
+  struct Inputs {
+    Pack<N> g, m;
+  };
+  template <int N>
+  __device__ __forceinline__ Inputs<N> load(std::int64_t i) const {
+    return {load_wide<N>(g + i), load_wide<N>(m + i)};
+  }
+  template <int N>
+  __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in) const {
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      in.g.v[j] = nesterov(in.g.v[j], in.m.v[j]);
+    store_wide(x + i, in.g);
+  }
+};
+
 // First pass of muon_input: the Nesterov input (or the gradient, without momentum) as it is stored,
-// and the norms of its rows. One warp per row: 8 bytes read and sizeof(T) written per element,
-// bound by bandwidth.
-template <class T, int N>
+// and the norms of its rows. One warp per row: 4 + sizeof(M) bytes read and sizeof(T) written per
+// element, bound by bandwidth.
+template <class T, class M, int N>
 __global__ void __launch_bounds__(kRowThreads)
-    muon_input_kernel(T* x, float* norms, const float* g, const float* m, Nesterov nesterov,
+    muon_input_kernel(T* x, float* norms, const float* g, const M* m, Nesterov nesterov,
                       std::int64_t rows, std::int64_t columns) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;
@@ -147,8 +172,26 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 void muon_nesterov(NativeStream stream, const MuonNesterovArgs& args) {
-  launch_map(stream, args.x.numel(), Nesterov{args.scalars.as_struct<StepScalars>()},
-             args.x.as<float>(), args.grad.as<float>(), args.momentum.as<float>());
+  dispatch(args.momentum.dtype, [&]<class M>() {
+    const NesterovInput<M> body{.x = args.x.as<float>(),
+                                .g = args.grad.as<float>(),
+                                .m = args.momentum.as<M>(),
+                                .nesterov = {args.scalars.as_struct<StepScalars>()}};
+    launch_elementwise<M>(stream, body, args.x.numel(), {body.x, body.g, body.m});
+  });
+}
+
+template <class T, class M>
+void launch_input(NativeStream stream, const MuonInputArgs& args) {
+  using Narrowest = std::conditional_t<(sizeof(T) < sizeof(M)), T, M>;
+  const std::int64_t rows = args.x.shape[0] * args.x.shape[1], columns = args.x.shape[2];
+  auto* x = args.x.as<T>();
+  const auto* grad = args.grad.as<float>();
+  const auto* momentum = data_or_null<M>(args.momentum);
+  with_width<Narrowest>(vectors_fit<Narrowest>(columns, {x, grad, momentum}), [&]<int N>() {
+    launch_rows(muon_input_kernel<T, M, N>, stream, rows, x, args.row_norms.as<float>(), grad,
+                momentum, Nesterov{args.scalars.as_struct<StepScalars>()}, rows, columns);
+  });
 }
 
 void muon_input(NativeStream stream, const MuonInputArgs& args) {
@@ -160,17 +203,14 @@ void muon_input(NativeStream stream, const MuonInputArgs& args) {
   double* targets = context_of(stream).partials;
   double* row_squares = targets + 2 * matrices;
   auto* norms = args.row_norms.as<float>();
-  const auto* grad = args.grad.as<float>();
-  const auto* momentum = data_or_null<float>(args.momentum);
-  const Nesterov nesterov{args.scalars.as_struct<StepScalars>()};
+  const DType momentum = args.momentum ? args.momentum.dtype : DType::kF32;
   const auto launch_per_matrix = [&](auto kernel, const auto&... arguments) {
     launch(kernel, static_cast<unsigned>(matrices), kWholeMatrix, 0, stream, targets, arguments...,
            rows, args.normalisation);
   };
-  dispatch_packs(args.x.dtype, columns, {args.x.data, grad, momentum}, [&]<class T, int N>() {
+  dispatch_packs(args.x.dtype, columns, {args.x.data}, [&]<class T, int N>() {
     auto* x = args.x.as<T>();
-    launch_rows(muon_input_kernel<T, N>, stream, all_rows, x, norms, grad, momentum, nesterov,
-                all_rows, columns);
+    dispatch(momentum, [&]<class M>() { launch_input<T, M>(stream, args); });
     launch_per_matrix(&muon_target_kernel, norms);
     if constexpr (std::is_same_v<T, BF16>) {
       launch_rows(muon_rounded_squares_kernel<N>, stream, all_rows, row_squares, targets, x, norms,
@@ -336,16 +376,18 @@ void muon_scale(NativeStream stream, const MuonScaleArgs& args) {
 // ---- muon_commit --------------------------------------------------------------------------------
 
 // The state after the step, if every rank agreed that it is finite: else nothing. A thread takes N
-// neighbours: 24 bytes per element and 2 for the replica, bound by bandwidth.
+// neighbours: 16 bytes per element (12 with a momentum of bf16, whose rounding adds some 10 integer
+// operations, and 60 per thread) and those of the master, bound by bandwidth.
+template <class M, class Master>
 struct Commit {
   static constexpr int kPacks = 1;
-  float* w;
-  BF16* replica;
-  float* m;
+  Master master;
+  M* m;
   const float* u;
   const float* g;
   const StepScalars* scalars;
   double rate;
+  StochasticRounding rounding;
 
   template <int N>
   struct Inputs {
@@ -353,7 +395,8 @@ struct Commit {
   };
   template <int N>
   __device__ __forceinline__ Inputs<N> load(std::int64_t i) const {
-    return {load_wide<N>(w + i), load_wide<N>(m + i), load_wide<N>(u + i), load_wide<N>(g + i)};
+    return {master.template load<N>(i), load_wide<N>(m + i), load_wide<N>(u + i),
+            load_wide<N>(g + i)};
   }
   template <int N>
   __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in) const {
@@ -368,9 +411,16 @@ struct Commit {
       in.w.v[j] = w_j - fmaf(lr, in.u.v[j], decayed);
       in.m.v[j] = lerp(in.m.v[j], in.g.v[j] * scalars->gradient_scale, weight_of_gradient);
     }
-    store_wide(w + i, in.w);
+    if constexpr (std::is_same_v<M, BF16>) {
+      const RoundingNoise noise(rounding.random, scalars->updates);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const std::uint32_t bits = noise(rounding.begin + i + j);
+        in.m.v[j] = to_float(round_stochastically(in.m.v[j], first_noise(bits)));
+      }
+    }
+    master.store(i, in.w);
     store_wide(m + i, in.m);
-    if (replica != nullptr) store_wide(replica + i, in.w);
   }
 };
 
@@ -398,15 +448,19 @@ void muon_commit(NativeStream stream, const MuonCommitArgs& args) {
                               {body.variance, body.new_variance});
   }
   if (!args.weight) return;
-  const Commit body{.w = args.weight.as<float>(),
-                    .replica = data_or_null<BF16>(args.replica),
-                    .m = args.momentum.as<float>(),
-                    .u = args.u.as<float>(),
-                    .g = args.grad.as<float>(),
-                    .scalars = scalars,
-                    .rate = args.rate};
-  launch_elementwise<BF16>(stream, body, args.weight.numel(),
-                           {body.w, body.replica, body.m, body.u, body.g});
+  with_master(args.weight, args.replica, [&]<class Master>(const Master& master) {
+    dispatch(args.momentum.dtype, [&]<class M>() {
+      const Commit<M, Master> body{.master = master,
+                                   .m = args.momentum.as<M>(),
+                                   .u = args.u.as<float>(),
+                                   .g = args.grad.as<float>(),
+                                   .scalars = scalars,
+                                   .rate = args.rate,
+                                   .rounding = args.rounding};
+      launch_elementwise<BF16>(stream, body, args.weight.numel(),
+                               {args.weight.data, args.replica.data, body.m, body.u, body.g});
+    });
+  });
 }
 
 const KernelRegistration registration(&muon_nesterov, &muon_input, &muon_scale, &muon_commit);

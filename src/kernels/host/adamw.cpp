@@ -4,7 +4,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/host/lerp.h"
-#include "kernels/host/simd_bf16.h"
+#include "kernels/host/master.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
 
@@ -12,13 +12,33 @@ namespace muo::host {
 
 namespace {
 
-template <class T>
-void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s, float gradient_scale) {
-  float* __restrict w = args.weight.as<float>();
-  T* __restrict m = args.m.as<T>();
-  T* __restrict v = args.v.as<T>();
-  const float* __restrict g = args.grad.as<float>();
-  const std::int64_t n = args.weight.numel();
+// How moments are stored.
+struct ToNearest {
+  template <class T>
+  void store(T& m, T& v, std::int64_t /*i*/, float new_m, float new_v) const {
+    m = from_f32<T>(new_m);
+    v = from_f32<T>(new_v);
+  }
+};
+struct Stochastically {
+  RoundingNoise noise;
+  std::int64_t begin;
+  void store(BF16& m, BF16& v, std::int64_t i, float new_m, float new_v) const {
+    const std::uint32_t bits = noise(begin + i);
+    m = round_stochastically(new_m, first_noise(bits));
+    v = round_stochastically(new_v, second_noise(bits));
+  }
+};
+
+// Of `n` elements from `begin` on, whose masters are w.
+template <class T, class Rounding>
+void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Rounding& rounding,
+              float* __restrict w, std::int64_t begin, std::int64_t n) {
+  const StepScalars::Adam& s = scalars.adam[args.group];
+  const float gradient_scale = scalars.gradient_scale;
+  T* __restrict m = args.m.as<T>() + begin;
+  T* __restrict v = args.v.as<T>() + begin;
+  const float* __restrict g = args.grad.as<float>() + begin;
   const Lerp lerp1(1.0F - s.beta1);
   const Lerp lerp2(1.0F - s.beta2);
   const float decay = 1.0F - s.lr * s.weight_decay;
@@ -30,19 +50,23 @@ void adamw_of(const AdamwArgs& args, const StepScalars::Adam& s, float gradient_
     const float mi = lerp1(to_f32(m[i]), gi);
     const float vi = lerp2(to_f32(v[i]), gi * gi);
     w[i] = w[i] * decay - rate * (mi / (std::sqrt(vi / c2) + eps));
-    m[i] = from_f32<T>(mi);
-    v[i] = from_f32<T>(vi);
+    rounding.store(m[i], v[i], begin + i, mi, vi);
   }
 }
 
 void adamw(const AdamwArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (scalars->commit == 0) return;
-  dispatch(args.m.dtype, [&]<class T>() {
-    adamw_of<T>(args, scalars->adam[args.group], scalars->gradient_scale);
+  with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
+    if (args.rounding)
+      adamw_of<BF16>(args, *scalars,
+                     Stochastically{RoundingNoise(args.rounding->random, scalars->updates),
+                                    args.rounding->begin},
+                     w, begin, n);
+    else
+      dispatch(args.m.dtype,
+               [&]<class T>() { adamw_of<T>(args, *scalars, ToNearest{}, w, begin, n); });
   });
-  if (args.replica)
-    simd::copy(args.replica.as<BF16>(), args.weight.as<float>(), args.weight.numel());
 }
 
 const KernelRegistration kRegistration(&adamw);

@@ -6,6 +6,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/host/lerp.h"
+#include "kernels/host/master.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
@@ -33,13 +34,13 @@ double sum_of_squares(const T* x, std::int64_t n) {
   return total;
 }
 
-template <class T>
-void nesterov(T* __restrict x, const float* __restrict g, const float* __restrict m, float mu,
+template <class T, class M>
+void nesterov(T* __restrict x, const float* __restrict g, const M* __restrict m, float mu,
               std::int64_t n) {
   const Lerp to_momentum(1.0F - mu);
   const Lerp look_ahead(mu);
   for (std::int64_t i = 0; i < n; ++i)
-    x[i] = from_f32<T>(look_ahead(g[i], to_momentum(m[i], g[i])));
+    x[i] = from_f32<T>(look_ahead(g[i], to_momentum(to_f32(m[i]), g[i])));
 }
 
 // Root mean square of the norms of rows: what MuonEq makes of each.
@@ -139,31 +140,38 @@ void scale_along_long_side(float* u, const float* variance, float scale, std::in
 }
 
 void muon_nesterov(const MuonNesterovArgs& args) {
-  nesterov(args.x.as<float>(), args.grad.as<float>(), args.momentum.as<float>(),
-           args.scalars.as_struct<StepScalars>()->muon_momentum, args.x.numel());
+  dispatch(args.momentum.dtype, [&]<class M>() {
+    nesterov(args.x.as<float>(), args.grad.as<float>(), args.momentum.as<M>(),
+             args.scalars.as_struct<StepScalars>()->muon_momentum, args.x.numel());
+  });
+}
+
+template <class T, class M>
+void muon_input_of(const MuonInputArgs& args) {
+  const std::int64_t rows = args.x.shape[1], columns = args.x.shape[2];
+  const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
+  const auto* momentum = data_or_null<M>(args.momentum);
+  for (std::int64_t k = 0; k < args.x.shape[0]; ++k) {
+    T* x = args.x.as<T>() + k * rows * columns;
+    float* norms = args.row_norms.as<float>() + k * rows;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      T* row = x + i * columns;
+      const std::int64_t begin = (k * rows + i) * columns;
+      const float* grad = args.grad.as<float>() + begin;
+      if (momentum != nullptr)
+        nesterov(row, grad, momentum + begin, mu, columns);
+      else
+        simd::copy(row, grad, columns);
+      norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
+    }
+    normalise(args.normalisation, x, norms, rows, columns);
+  }
 }
 
 void muon_input(const MuonInputArgs& args) {
-  const std::int64_t rows = args.x.shape[1], columns = args.x.shape[2];
-  const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
-  const auto* momentum = data_or_null<float>(args.momentum);
-  dispatch(args.x.dtype, [&]<class T>() {
-    for (std::int64_t k = 0; k < args.x.shape[0]; ++k) {
-      T* x = args.x.as<T>() + k * rows * columns;
-      float* norms = args.row_norms.as<float>() + k * rows;
-      for (std::int64_t i = 0; i < rows; ++i) {
-        T* row = x + i * columns;
-        const std::int64_t begin = (k * rows + i) * columns;
-        const float* grad = args.grad.as<float>() + begin;
-        if (momentum != nullptr)
-          nesterov(row, grad, momentum + begin, mu, columns);
-        else
-          simd::copy(row, grad, columns);
-        norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));
-      }
-      normalise(args.normalisation, x, norms, rows, columns);
-    }
-  });
+  const DType momentum = args.momentum ? args.momentum.dtype : DType::kF32;
+  dispatch(args.x.dtype,
+           [&]<class T>() { dispatch(momentum, [&]<class M>() { muon_input_of<T, M>(args); }); });
 }
 
 void muon_scale(const MuonScaleArgs& args) {
@@ -198,6 +206,33 @@ void muon_scale(const MuonScaleArgs& args) {
   }
 }
 
+// Momentum of element i as it is stored.
+void store(float& m, float value, const RoundingNoise& /*noise*/, std::int64_t /*i*/) { m = value; }
+void store(BF16& m, float value, const RoundingNoise& noise, std::int64_t i) {
+  m = round_stochastically(value, first_noise(noise(i)));
+}
+
+// Of `n` elements from `begin` on, whose masters are w.
+template <class M>
+void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, float* __restrict w,
+               std::int64_t begin, std::int64_t n) {
+  const auto lr = static_cast<float>(scalars.matrix_lr * args.rate);
+  const float decay = lr * scalars.muon_weight_decay;
+  const Lerp to_momentum(1.0F - scalars.muon_momentum);
+  const float gradient_scale = scalars.gradient_scale;
+  const RoundingNoise noise(args.rounding.random, scalars.updates);
+  const std::int64_t first = args.rounding.begin + begin;
+  M* __restrict m = args.momentum.as<M>() + begin;
+  const float* __restrict u = args.u.as<float>() + begin;
+  const float* __restrict g = args.grad.as<float>() + begin;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float decayed = u[i] * w[i] >= 0.0F ? decay * w[i] : 0.0F;
+    w[i] -= lr * u[i] + decayed;
+    const float mi = to_momentum(to_f32(m[i]), g[i] * gradient_scale);
+    store(m[i], mi, noise, first + i);
+  }
+}
+
 void muon_commit(const MuonCommitArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (scalars->commit == 0) return;
@@ -205,21 +240,9 @@ void muon_commit(const MuonCommitArgs& args) {
     std::memcpy(args.variance.data, args.new_variance.data,
                 static_cast<std::size_t>(args.variance.bytes()));
   if (!args.weight) return;
-  const auto lr = static_cast<float>(scalars->matrix_lr * args.rate);
-  const float decay = lr * scalars->muon_weight_decay;
-  const Lerp to_momentum(1.0F - scalars->muon_momentum);
-  const float gradient_scale = scalars->gradient_scale;
-  float* __restrict w = args.weight.as<float>();
-  float* __restrict m = args.momentum.as<float>();
-  const float* __restrict u = args.u.as<float>();
-  const float* __restrict g = args.grad.as<float>();
-  const std::int64_t n = args.weight.numel();
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float decayed = u[i] * w[i] >= 0.0F ? decay * w[i] : 0.0F;
-    w[i] -= lr * u[i] + decayed;
-    m[i] = to_momentum(m[i], g[i] * gradient_scale);
-  }
-  if (args.replica) simd::copy(args.replica.as<BF16>(), w, n);
+  with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
+    dispatch(args.momentum.dtype, [&]<class M>() { commit_of<M>(args, *scalars, w, begin, n); });
+  });
 }
 
 const KernelRegistration kRegistration(&muon_nesterov, &muon_input, &muon_scale, &muon_commit);

@@ -69,11 +69,13 @@ void CheckedCommunicator::reduce_scatter(Stream& stream, Tag tag, Tensor shard, 
   check_segments(full, shard);
   MUO_CHECK(can_add(full.dtype, shard.dtype), "reduce_scatter of ", name_of(full.dtype), " into ",
             name_of(shard.dtype));
-  finish(stream, {.kind = CollectiveKind::kReduceScatter,
-                  .tag = tag,
-                  .out = shard,
-                  .in = full,
-                  .wire_bytes = others(full.bytes())});
+  finish(stream,
+         {.kind = CollectiveKind::kReduceScatter,
+          .tag = tag,
+          .out = shard,
+          .in = full,
+          .wire_bytes = others(full.bytes())},
+         -rank_ * shard.numel());
 }
 
 void CheckedCommunicator::all_gather(Stream& stream, Tag tag, Tensor full, Tensor shard) {
@@ -212,8 +214,9 @@ void CheckedCommunicator::check_parts(const Tensor& full, const Tensor& part,
             " elements where the counts sum to ", sum);
 }
 
-// `own_offset`: the element of `out` at which `in` may lie.
-void CheckedCommunicator::finish(Stream& stream, Collective collective, std::int64_t own_offset) {
+// `own_offset`: the element of `out` at which `in` may lie; less than 0 where `out` lies in `in`.
+void CheckedCommunicator::finish(Stream& stream, Collective collective,
+                                 std::optional<std::int64_t> own_offset) {
   const Tensor& out = collective.out;
   const Tensor& in = collective.in;
   const Tensor& any = in ? in : out;
@@ -225,7 +228,8 @@ void CheckedCommunicator::finish(Stream& stream, Collective collective, std::int
   const bool converts = collective.kind == CollectiveKind::kReduceScatter ||
                         collective.kind == CollectiveKind::kReduce;
   collective.out_dtype = converts && out ? out.dtype : any.dtype;
-  const bool in_place = own_offset >= 0 && in.data == out.data + own_offset * size_of(out.dtype);
+  const bool in_place =
+      own_offset && in.dtype == out.dtype && in.data == out.data + *own_offset * size_of(out.dtype);
   MUO_CHECK(in_place || !overlap(out, in), name_of(collective.kind), " with tag ", collective.tag,
             ": the output overlaps the input");
   if (muted_) return;

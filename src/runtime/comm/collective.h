@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,7 +90,7 @@ class CheckedCommunicator : public Communicator {
   void check_segments(const Tensor& full, const Tensor& shard) const;
   void check_parts(const Tensor& full, const Tensor& part, std::span<const std::int64_t> counts,
                    bool has_full) const;
-  void finish(Stream& stream, Collective collective, std::int64_t own_offset = -1);
+  void finish(Stream& stream, Collective collective, std::optional<std::int64_t> own_offset = {});
 
   const int rank_;
   const int world_;

@@ -20,8 +20,9 @@ using Tag = std::uint32_t;
 // in fp64 for fp64. Enqueued work is complete, and its inputs may be overwritten, when the
 // stream's later work runs. `shard` below has full.numel() / world elements.
 //
-// Aliasing: outputs do not overlap inputs, with two exceptions: all_gather's and all_gather_v's
-// input may be the rank's own segment of the output, and all_reduce may work in place.
+// Aliasing: outputs do not overlap inputs, with three exceptions: all_gather's and all_gather_v's
+// input may be the rank's own segment of the output, reduce_scatter's output that of the input,
+// where both have one dtype, and all_reduce may work in place.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -39,6 +39,7 @@ Type type_of(DType dtype) {
     case DType::kI64:
       return Type::kInt64;
     case DType::kBytes:
+    case DType::kU16:  // never sent
       break;
   }
   return Type::kUint8;

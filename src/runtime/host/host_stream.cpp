@@ -65,7 +65,8 @@ class HostStream final : public Stream {
       frontier_.clear();
     }
     MUO_CHECK(capture_ == host.capture, "waiting for an event of another capture");
-    frontier_.insert(frontier_.end(), host.after.begin(), host.after.end());
+    for (const std::uint32_t node : host.after)
+      if (std::ranges::find(frontier_, node) == frontier_.end()) frontier_.push_back(node);
   }
 
   void synchronize() override {

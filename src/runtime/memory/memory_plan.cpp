@@ -71,9 +71,9 @@ class Lifetimes {
 
 bool is_run(const TensorSpec& spec) { return spec.lifespan == Lifespan::kRun; }
 
-}  // namespace
-
-MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs) {
+// Those of `left_out` take no memory.
+MemoryPlan place(const TraceArena& arena, std::span<const GraphTrace* const> graphs,
+                 std::span<const MemoryCategory> left_out) {
   std::vector<Lifetimes> lifetimes;
   for (const GraphTrace* graph : graphs) {
     check_step_tensors(arena, *graph);
@@ -95,6 +95,7 @@ MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* cons
   std::vector<std::size_t> shared;
   std::vector<std::size_t> common;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (std::ranges::find(left_out, plan.specs[i].category) != left_out.end()) continue;
     if (plan.specs[i].common) {
       MUO_CHECK(is_run(plan.specs[i]), plan.specs[i].name, ": only kRun tensors can be common");
       common.push_back(i);
@@ -133,8 +134,20 @@ MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* cons
     plan.offsets[i] = plan.bytes + plan.common_bytes;
     plan.common_bytes += aligned(tensors[i].bytes());
   }
+  return plan;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs) {
+  MemoryPlan plan = place(arena, graphs, {});
   check_memory_plan(plan, arena, graphs);
   return plan;
+}
+
+std::int64_t bytes_without(std::span<const MemoryCategory> categories, const TraceArena& arena,
+                           std::span<const GraphTrace* const> graphs) {
+  return place(arena, graphs, categories).bytes;
 }
 
 std::int64_t MemoryPlan::category_bytes(MemoryCategory category) const {

@@ -34,6 +34,9 @@ struct MemoryPlan {
 // the same time. A tensor that no graph uses shares with nobody. Throws Error as
 // check_step_tensors() does.
 MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs);
+// What the same would allocate if tensors of these categories took no memory.
+std::int64_t bytes_without(std::span<const MemoryCategory> categories, const TraceArena& arena,
+                           std::span<const GraphTrace* const> graphs);
 
 // Hands out the planned tensors; throws Error if it is asked for others, or in another order.
 class PlannedArena final : public Arena {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -22,6 +23,7 @@
 #include "support/checkpoint_state.h"
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/split_tensor.h"
 
 namespace muo {
 namespace {
@@ -261,6 +263,55 @@ TEST(CheckpointSaver, RefusesPartsThatDoNotCoverATensorOnce) {
   EXPECT_THAT(message(1, 1, 7), HasSubstr("w: elements from 0 to 1"));
   EXPECT_THAT(message(0, 0, 7), HasSubstr("w: elements from 6 to 7 have no writer"));
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
+}
+
+// Split masters are saved as the fp32 numbers that they are, from memory and in the background, in
+// several chunks of 4 MiB, and come back from fp32 and from bf16.
+TEST(CheckpointSaver, JoinsAndSplitsMasters) {
+  constexpr std::int64_t kCount = (5 << 18) + 3;
+  const test::HostTensor values = test::random_tensor({kCount}, "w");
+  for (float& value : values.values())
+    value = test::split_and_joined(value);
+  const test::SplitTensor split(values);
+  const test::HostTensor narrow = values.rounded(DType::kBF16);
+  const auto entries_of = [&](const test::SplitTensor& w) {
+    return std::vector<StateEntry>{
+        {.name = "w", .shape = {kCount}, .values = w.lower, .upper = w.upper},
+        {.name = "b", .shape = {kCount}, .values = narrow}};
+  };
+  const TemporaryDirectory run;
+  CheckpointSaver saver(run.path(), 1);
+  DeviceGroup group({.world = 1});
+  group.run([&](RankContext& rank) {
+    const std::vector<StateEntry> entries = entries_of(split);
+    CheckpointSaver::Staging staging(rank, entries);
+    saver.save(rank, {.step = 1}, entries);
+    saver.start(rank, {.step = 2}, entries, staging);
+    saver.wait();
+  });
+  test::KernelStream stream;
+  for (const std::int64_t step : {1, 2}) {
+    const Checkpoint checkpoint(checkpoint_directory(run.path(), step));
+    const std::vector<SafetensorsSpec>& saved = checkpoint.manifest().files[0].tensors;
+    EXPECT_EQ(std::ranges::find(saved, "w", &SafetensorsSpec::name)->dtype, DType::kF32);
+    const test::HostTensor whole({kCount});
+    const test::SplitTensor again{test::HostTensor({kCount})};
+    const test::SplitTensor widened{test::HostTensor({kCount - 7})};
+    const std::vector<StateEntry> entries = {
+        {.name = "w", .shape = {kCount}, .values = whole},
+        {.name = "w", .shape = {kCount}, .values = again.lower, .upper = again.upper},
+        {.name = "b",
+         .shape = {kCount},
+         .begin = 7,
+         .values = widened.lower,
+         .upper = widened.upper}};
+    checkpoint.load(stream, entries);
+    EXPECT_TRUE(whole.doubles() == values.doubles());
+    EXPECT_TRUE(again.joined().doubles() == values.doubles());
+    const std::vector<double> rounded = narrow.doubles();
+    EXPECT_TRUE(widened.joined().doubles() ==
+                std::vector<double>(rounded.begin() + 7, rounded.end()));
+  }
 }
 
 TEST(CheckpointSaver, RefusesNumbersThatAreNotFinite) {

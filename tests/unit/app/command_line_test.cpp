@@ -139,7 +139,7 @@ TEST(CommandLine, HelpShowsEveryOptionWithDefaultAndPlaceholder) {
   TrainOptions options;
   for (const OptionRow& row : option_table(options))
     EXPECT_THAT(help, HasSubstr("--" + std::string(row.name) + " " + std::string(row.value)));
-  EXPECT_THAT(help, HasSubstr("[balanced]"));
+  EXPECT_THAT(help, HasSubstr("[nanochat]"));
   EXPECT_THAT(help, HasSubstr("[0.65]"));
   EXPECT_THAT(help, HasSubstr("[auto]"));
   EXPECT_THAT(help, Not(HasSubstr("\n\n\n")));
@@ -223,7 +223,8 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
   EXPECT_THAT(train_error({"--warmdown-ratio", "1.5"}), HasSubstr("give from 0 to 1"));
   EXPECT_THAT(train_error({"--eval-every", "0"}), HasSubstr("or -1 (never)"));
   EXPECT_EQ(train_error({"--graph", "maybe"}), "--graph: 'maybe' is neither on nor off");
-  EXPECT_THAT(train_error({"--strategy", "best"}), HasSubstr("'best' is unknown: give balanced"));
+  EXPECT_THAT(train_error({"--strategy", "best"}),
+              HasSubstr("'best' is unknown: give auto, balanced"));
   EXPECT_THAT(train_error({"--graph-branches", "2"}), HasSubstr("'2' is unknown: give 3, 1"));
   EXPECT_EQ(train_error({"--attention", "flash"}),
             "--attention: 'flash' is unknown: give auto, cudnn, own, portable");
@@ -355,6 +356,9 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   options.model.set(&GptConfig::window_pattern, "SSL");
   options.numbers.weight_wire = DType::kBF16;
   options.numbers.embedding_state = DType::kBF16;
+  options.numbers.master_weights = "split";
+  options.numbers.momentum_state = DType::kBF16;
+  options.numbers.adam_state = DType::kBF16;
   options.numbers.attention = "own";
   options.numbers.deterministic = false;
   options.run.out = "elsewhere";

@@ -81,8 +81,9 @@ struct Case {
   Settings with = {};
 };
 
-const std::vector<Case>& cases() {  // NOLINT(readability-function-size): a table
+const std::vector<Case>& cases() {
   static const Settings micro_steps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
+  static const Settings bf16 = {{"dtype", "bf16"}};
   static const std::vector<Case> all = {
       {"data", "elsewhere"},
       {"val-data", "elsewhere"},
@@ -130,7 +131,7 @@ const std::vector<Case>& cases() {  // NOLINT(readability-function-size): a tabl
       {"strategy", "ddp"},
       {"gather", "simple"},
       {"replicas", "own"},
-      {"accumulate", "sharded", micro_steps},
+      {"shard", "gradients", micro_steps},
       {"recompute", "block"},
       {"memory-limit", "40MB"},
       {"graph", "off"},
@@ -140,6 +141,9 @@ const std::vector<Case>& cases() {  // NOLINT(readability-function-size): a tabl
       {"dtype", "bf16"},
       {"gradient-wire", "bf16"},
       {"weight-wire", "bf16"},
+      {"master-weights", "split", bf16},
+      {"momentum-state", "bf16"},
+      {"adam-state", "bf16"},
       {"embedding-state", "bf16"},
       {"deterministic", "off"},
       {"out", "elsewhere"},

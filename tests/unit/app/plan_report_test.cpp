@@ -97,6 +97,26 @@ TEST(PlanReport, TellsModelParametersAndSharding) {
   EXPECT_THAT(table, HasSubstr("Who updates what"));
 }
 
+TEST(PlanReport, StateOf16BitsTakesHalfTheMemory) {
+  RunConfig config = report_of("balanced", 1).config;
+  config.model.dtype = DType::kBF16;
+  const auto memory = [&] {
+    const json all = json::parse(compare_json(compare_strategies(config)));
+    for (const json& each : all["strategies"])
+      if (each["strategy"] == "balanced") return each["memory_bytes_by_category"];
+    return json();
+  };
+  const json wide = memory();
+  NumberOptions& numbers = config.options.numbers;
+  numbers.master_weights = "split";
+  numbers.momentum_state = numbers.adam_state = DType::kBF16;
+  const json lean = memory();
+  for (const char* category : {"masters", "adam state"})
+    EXPECT_EQ(2 * lean[category].get<double>(), wide[category].get<double>()) << category;
+  EXPECT_LT(1.9 * lean["momentum"].get<double>(), wide["momentum"].get<double>());  // and variance
+  EXPECT_EQ(lean["weights"], wide["weights"]);
+}
+
 // What the strategies' descriptions promise of each other, in the numbers of the comparison.
 TEST(PlanReport, ComparesAllStrategies) {
   PlanReport report = report_of("balanced", 4);

@@ -175,6 +175,18 @@ TEST(RunConfig, NumberFormatsFollowTheDtype) {
   EXPECT_EQ(run.model.dtype, DType::kBF16);
   EXPECT_EQ(run.formats().gradient_wire, DType::kBF16);
   EXPECT_EQ(run.formats().embedding_state, DType::kBF16);
+  options.numbers.adam_state = DType::kBF16;
+  EXPECT_THAT(test::message_of<InputError>([&] { resolve(options, corpus()); }),
+              HasSubstr("give one of them"));
+  options.numbers.embedding_state = DType::kF32;
+  options.numbers.momentum_state = DType::kBF16;
+  options.numbers.master_weights = "split";
+  EXPECT_TRUE(resolve(options, corpus()).formats().split_masters);
+  EXPECT_EQ(resolve(options, corpus()).formats().adam_state, DType::kBF16);
+  EXPECT_EQ(resolve(options, corpus()).formats().momentum_state, DType::kBF16);
+  options.numbers.dtype = DType::kF32;
+  EXPECT_THAT(test::message_of<InputError>([&] { resolve(options, corpus()); }),
+              HasSubstr("the master is the weight itself"));
 }
 
 TEST(RunConfig, HeadsNotGivenDivideAnyEvenWidth) {
@@ -356,7 +368,7 @@ TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
 
 TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
   TrainOptions options = two_devices();
-  options.sharding.accumulate = "sharded";
+  options.sharding.shard = "gradients";
   for (const std::string_view strategy : strategy_names()) {
     options.sharding.strategy = strategy;
     if (strategy == "ddp" || strategy == "allreduce_owner")

@@ -37,7 +37,7 @@ TEST(CommonReplicas, GiveTheSameBitsInEveryStrategyAndFormat) {
 
 TEST(CommonReplicas, GiveTheSameBitsInSeveralGraphs) {
   expect_the_numbers_of_own_replicas(
-      {.world = 3, .accumulate = "sharded", .accumulation = 10, .steps = 6}, "accumulation 10");
+      {.world = 3, .shard = "gradients", .accumulation = 10, .steps = 6}, "accumulation 10");
 }
 
 }  // namespace

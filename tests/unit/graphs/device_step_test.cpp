@@ -129,6 +129,41 @@ TEST(DeviceStep, APipelinedGatherIsBitwiseTheSimpleOne) {
   }
 }
 
+// Its passes gather each layer from what its peers hold, into slots that they use again. In one
+// branch, as resolve() makes it for ranks that share a GPU.
+ToyCurves train_in_one_branch(ToyTraining run) {
+  run = on_device(run);
+  run.devices.branches = Branches::kOne;
+  return test::train(run);
+}
+TEST(DeviceStep, ShardedWeightsAreBitwiseReplicas) {
+  for (const int world : {2, 4}) {
+    const std::string strategy = world == 2 ? "balanced" : "parallel";
+    ToyTraining run{.world = world,
+                    .strategy = strategy,
+                    .shard = "gradients",
+                    .accumulation = world == 2 ? 10 : 1,
+                    .steps = 2};
+    const ToyCurves replicas = train_in_one_branch(run);
+    run.shard = "weights";
+    run.recompute = {.blocks = 2, .mlps = 1};
+    run.nan_between_steps = true;
+    const ToyCurves sharded = train_in_one_branch(run);
+    EXPECT_EQ(sharded.losses, replicas.losses) << strategy;
+    EXPECT_EQ(sharded.weights, replicas.weights) << strategy;
+    run.nan_between_steps = false;
+    run.graph = false;
+    expect_bitwise(train_in_one_branch(run), sharded, strategy + ", eager");
+  }
+}
+
+TEST(DeviceStep, ShardedWeightsFollowTheHostsCurve) {
+  const test::Products products(test::SumOrder{.parts = 5, .interleaved = true});
+  test::expect_toy_device_agreement(
+      train_in_one_branch({.world = 4, .strategy = "parallel", .shard = "weights", .steps = 2}),
+      "world 4");
+}
+
 TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
   const ToyTraining run{.world = 2, .steps = 4};
   expect_bitwise(device_train(run), device_train(run), "fp32");
@@ -145,11 +180,13 @@ TEST(DeviceStep, ReadsNothingThatTheStepHasNotWritten) {
 }
 
 TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
-  ToyTraining run{.world = 2, .steps = 4, .nanochat_bf16 = true};
-  const ToyCurves replayed = device_train(run);
-  run.graph = false;
-  expect_bitwise(device_train(run), replayed, "bf16");
-  EXPECT_NEAR(replayed.losses.back(), test::train(run).losses.back(), 0.02);
+  for (const bool lean : {false, true}) {
+    ToyTraining run{.world = 2, .steps = lean ? 2 : 4, .nanochat_bf16 = true, .lean = lean};
+    const ToyCurves replayed = device_train(run);
+    run.graph = false;
+    expect_bitwise(device_train(run), replayed, lean ? "lean" : "bf16");
+    EXPECT_NEAR(replayed.losses.back(), test::train(run).losses.back(), 0.02);
+  }
 }
 
 // Its memory is gone from the program while its peer is in a collective: nothing may touch it

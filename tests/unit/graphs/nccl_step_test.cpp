@@ -48,6 +48,18 @@ TEST(NcclStep, AReplayIsBitwiseTheSameCallsEagerly) {
   }
 }
 
+TEST(NcclStep, ShardedWeightsAreBitwiseReplicas) {
+  for (const char* strategy : {"parallel", "layerwise"}) {
+    ToyTraining run{
+        .world = 3, .strategy = strategy, .shard = "gradients", .accumulation = 2, .steps = 2};
+    const ToyCurves want = train_over_nccl(run);
+    run.shard = "weights";
+    const ToyCurves got = train_over_nccl(run);
+    EXPECT_EQ(got.losses, want.losses) << strategy;
+    EXPECT_EQ(got.weights, want.weights) << strategy;
+  }
+}
+
 // The flush is eager work, on another communicator than the graph's.
 TEST(NcclStep, APipelinedGatherIsBitwiseTheSimpleOne) {
   ToyTraining run{.world = 3, .gather = "simple", .steps = 3};

@@ -41,5 +41,30 @@ TEST(Strategies, AgreeAfterFiftySteps) {
   }
 }
 
+// State of bf16 is rounded by what is rounded, not by who holds it, and masters lie in two parts.
+TEST(Strategies, AgreeWithLeanState) {
+  for (const bool bf16 : {false, true}) {
+    ToyTraining run{.world = 3, .steps = 8, .nanochat_bf16 = bf16, .lean = true};
+    const ToyCurves want = test::train(run);
+    ToyTraining wide = run;
+    wide.lean = false;
+    const ToyCurves other = test::train(wide);
+    EXPECT_NE(want.losses, other.losses);
+    EXPECT_LT(test::curve_distance(want.losses, other.losses), 0.05);
+    for (const std::string_view strategy : strategy_names()) {
+      run.strategy = strategy;
+      const ToyCurves got = test::train(run);
+      EXPECT_EQ(got.losses, want.losses) << strategy;
+      EXPECT_EQ(got.weights, want.weights) << strategy;
+    }
+    run.strategy = "balanced";
+    test::expect_bitwise_in_every_form(run, want, "balanced");
+    run.gather = "simple";
+    test::expect_bitwise(test::train(run), want, "simple gather");
+    run.replicas = "common";
+    test::expect_bitwise(test::train(run), want, "common replicas");
+  }
+}
+
 }  // namespace
 }  // namespace muo

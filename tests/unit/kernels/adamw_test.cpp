@@ -9,6 +9,7 @@
 
 #include "kernels/step_scalars.h"
 #include "support/kernel_stream.h"
+#include "support/split_tensor.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 #include "support/unaligned.h"
@@ -30,12 +31,17 @@ struct Tensors {
     m = m.rounded(moments);
     v = v.rounded(moments);
   }
-  void step(const StepScalars::Adam& group, int commit = 1, float gradient_scale = 1) const {
+  void set_scalars(const StepScalars::Adam& group, int commit, float gradient_scale,
+                   std::int64_t updates) const {
     StepScalars s;
+    s.updates = updates;
     s.gradient_scale = gradient_scale;
     s.commit = commit;
     s.adam[2] = group;
     *scalars.tensor().as_struct<StepScalars>() = s;
+  }
+  void step(const StepScalars::Adam& group, int commit = 1, float gradient_scale = 1) const {
+    set_scalars(group, commit, gradient_scale, 0);
     KernelStream stream;
     adamw(stream, {.weight = weight,
                    .replica = replica,
@@ -146,6 +152,110 @@ TEST(Adamw, SmallChangesOfBF16MomentsAreLostInTheStoreOnly) {
     EXPECT_NEAR(static_cast<double>(t.weight.values()[i]), w[i] - rate * new_m / std::sqrt(v),
                 size * worst_case(16));
   }
+}
+
+// Stochastic rounding of moments of bf16.
+const StochasticRounding kRounding{.random = {0, "wte"}, .begin = 5000000000};
+
+void step_stochastically(const Tensors& t, std::int64_t updates, std::int64_t begin,
+                         std::int64_t count) {
+  t.set_scalars(kGroups[0], 1, 1, updates);
+  const auto part = [&](const HostTensor& x) { return x.tensor().elements(begin, count); };
+  KernelStream stream;
+  adamw(stream, {.weight = part(t.weight),
+                 .replica = part(t.replica),
+                 .m = part(t.m),
+                 .v = part(t.v),
+                 .grad = part(t.grad),
+                 .scalars = t.scalars,
+                 .group = 2,
+                 .rounding = StochasticRounding{kRounding.random, kRounding.begin + begin}});
+}
+
+// The weight and the unrounded moments are those of fp32 moments, and are rounded by their noise.
+TEST(AdamwStochasticRounding, RoundsWhatFp32GivesByTheNoiseOfTheElement) {
+  const Tensors narrow(DType::kBF16);
+  Tensors wide;
+  for (const auto& [to, from] : {std::pair{&wide.m, &narrow.m}, {&wide.v, &narrow.v}})
+    std::ranges::transform(from->values<BF16>(), to->values().begin(),
+                           [](BF16 value) { return to_f32(value); });
+  step_stochastically(narrow, 12, 0, 1003);
+  wide.step(kGroups[0]);
+  EXPECT_EQ(narrow.weight.doubles(), wide.weight.doubles());
+  EXPECT_EQ(narrow.replica.doubles(), wide.replica.doubles());
+  const RoundingNoise noise(kRounding.random, 12);
+  for (std::int64_t i = 0; i < 1003; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::uint32_t bits = noise(kRounding.begin + i);
+    ASSERT_EQ(narrow.m.values<BF16>()[at].bits,
+              round_stochastically(wide.m.values()[at], first_noise(bits)).bits)
+        << i;
+    ASSERT_EQ(narrow.v.values<BF16>()[at].bits,
+              round_stochastically(wide.v.values()[at], second_noise(bits)).bits)
+        << i;
+  }
+}
+
+TEST(AdamwStochasticRounding, DoesNotDependOnHowATensorIsCut) {
+  const Tensors whole(DType::kBF16);
+  const Tensors parts(DType::kBF16);
+  step_stochastically(whole, 3, 0, 1003);
+  for (const auto& [begin, count] : {std::pair{0, 101}, {101, 898}, {999, 4}})
+    step_stochastically(parts, 3, begin, count);
+  EXPECT_EQ(parts.m.doubles(), whole.m.doubles());
+  EXPECT_EQ(parts.v.doubles(), whole.v.doubles());
+  EXPECT_EQ(parts.weight.doubles(), whole.weight.doubles());
+}
+
+// What rounding to nearest loses (SmallChangesOfBF16MomentsAreLostInTheStoreOnly): with v = 1 and
+// g = 1.1, 200 updates of beta2 = 0.995 bring v to 1 + 0.21 (1 - 0.995^200) = 1.133. Each rounds
+// by a variable of mean 0 within a spacing of 2^-7, hence of a deviation of at most half of that,
+// which the next updates shrink by 0.995: the sum's is 2^-8 sqrt(1 / (1 - 0.995^2)) at most.
+TEST(AdamwStochasticRounding, KeepsSmallChangesInTheMean) {
+  const Tensors t(DType::kBF16);
+  std::ranges::fill(t.v.values<BF16>(), to_bf16(1.0F));
+  std::ranges::fill(t.grad.values(), 1.1F);
+  for (std::int64_t updates = 0; updates < 200; ++updates)
+    step_stochastically(t, updates, 0, 1003);
+  double mean = 0;
+  for (const double v : t.v.doubles())
+    mean += v / 1003;
+  const double g = static_cast<double>(1.1F);
+  const double kept = std::pow(static_cast<double>(kGroups[0].beta2), 200);
+  const double deviation = 0x1p-8 / std::sqrt(1 - std::pow(0.995, 2)) / std::sqrt(1003.0);
+  EXPECT_NEAR(mean, kept + (1 - kept) * g * g, 6 * deviation);
+  EXPECT_GT(mean - 1, 10 * 6 * deviation);  // or the bound says nothing
+}
+
+// Masters that are split between the replica and their lower halves.
+TEST_P(AdamwMoments, MakeOfSplitMastersWhatTheyMakeOfWholeOnes) {
+  const Tensors whole(GetParam());
+  for (float& w : whole.weight.values())
+    w = split_and_joined(w);
+  const Tensors t(GetParam());
+  const SplitTensor split(whole.weight);
+  whole.step(kGroups[0]);
+  t.set_scalars(kGroups[0], 1, 1, 0);
+  KernelStream stream;
+  const auto step = [&](const Tensor& weight, const Tensor& replica) {
+    adamw(stream, {.weight = weight,
+                   .replica = replica,
+                   .m = t.m.copy(),
+                   .v = t.v.copy(),
+                   .grad = t.grad,
+                   .scalars = t.scalars,
+                   .group = 2});
+  };
+  const SplitTensor elsewhere(split.joined());
+  const Unaligned lower(elsewhere.lower);
+  const Unaligned upper(elsewhere.upper);
+  step(split.lower, split.upper);
+  step(lower, upper);
+  EXPECT_EQ(split.upper.doubles(), whole.replica.doubles());
+  EXPECT_EQ(upper.doubles(), whole.replica.doubles());
+  for (float& w : whole.weight.values())
+    w = split_and_joined(w);
+  EXPECT_EQ(split.joined().doubles(), whole.weight.doubles());
 }
 
 TEST(Adamw, UntouchedRowsStayWithoutNan) {

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
+#include "support/split_tensor.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 #include "support/unaligned.h"
@@ -149,6 +150,28 @@ TEST(Draw, PartsAreTheWholeAtAnyAddress) {
             << static_cast<int>(kind) << ", " << begin << " + " << n;
       }
   }
+}
+
+TEST(Draw, SplitsWhatItDraws) {
+  for (const InitialValues& init :
+       {InitialValues{Kind::kNormal, 0.3}, InitialValues{Kind::kUniform, 0.3},
+        InitialValues{Kind::kPositive, 0.3}, InitialValues{Kind::kLinear, 0.3, 0.1},
+        InitialValues{Kind::kConstant, 0.3}})
+    for (const std::int64_t n : {1, 7, 1000}) {
+      const SplitTensor got{HostTensor({n})};
+      KernelStream stream;
+      draw(stream, {.y = got.lower,
+                    .upper = got.upper,
+                    .random = {kSeed, kName},
+                    .init = init,
+                    .begin = 5,
+                    .count = 2000});
+      std::vector<float> want = drawn(init, 5, n, 2000);
+      for (float& value : want)
+        value = split_and_joined(value);
+      const HostTensor joined = got.joined();
+      EXPECT_EQ(std::vector<float>(joined.values().begin(), joined.values().end()), want);
+    }
 }
 
 TEST(Draw, SeedsNamesAndElementsGiveOthers) {

@@ -9,6 +9,7 @@
 
 #include "kernels/step_scalars.h"
 #include "support/kernel_stream.h"
+#include "support/split_tensor.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -297,6 +298,95 @@ TEST(MuonCommit, DecaysCautiouslyAndWritesState) {
   EXPECT_LE(worst_element<float>(t.momentum.values(), want_m, size), worst_case(3));
   EXPECT_TRUE(std::ranges::equal(t.variance.values(), t.new_variance.values()));
   EXPECT_EQ(t.replica.doubles(), t.weight.rounded(DType::kBF16).doubles());
+}
+
+// Of a momentum of bf16: what fp32 gives, rounded by the noise of the element, however it is cut.
+TEST(MuonCommit, RoundsAMomentumOfBF16Stochastically) {
+  const CommitTensors wide, narrow;
+  const HostTensor momentum = narrow.momentum.rounded(DType::kBF16);
+  for (std::size_t i = 0; i < momentum.values<BF16>().size(); ++i)
+    wide.momentum.values()[i] = to_f32(momentum.values<BF16>()[i]);
+  Scalars scalars;
+  scalars.tensor.tensor().as_struct<StepScalars>()->updates = 12;
+  wide.commit(scalars);
+  const CounterRandom random(0, "c_fc");
+  constexpr std::int64_t kBegin = 4294967290;  // to 2^32 and beyond
+  for (const std::int64_t begin : {0, 101, 304}) {
+    const std::int64_t end = begin == 0 ? 101 : begin == 101 ? 304 : narrow.shape.numel();
+    const auto part = [&](const HostTensor& x) { return x.tensor().elements(begin, end - begin); };
+    KernelStream stream;
+    muon_commit(stream, {.weight = part(narrow.weight),
+                         .replica = part(narrow.replica),
+                         .momentum = part(momentum),
+                         .u = part(narrow.u),
+                         .grad = part(narrow.grad),
+                         .scalars = scalars.tensor,
+                         .rate = muon_rate(24, 16),
+                         .rounding = {.random = random, .begin = kBegin + begin}});
+  }
+  EXPECT_EQ(narrow.weight.doubles(), wide.weight.doubles());
+  EXPECT_EQ(narrow.replica.doubles(), wide.replica.doubles());
+  const RoundingNoise noise(random, 12);
+  for (std::int64_t i = 0; i < narrow.shape.numel(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    ASSERT_EQ(momentum.values<BF16>()[at].bits,
+              round_stochastically(wide.momentum.values()[at], first_noise(noise(kBegin + i))).bits)
+        << i;
+  }
+}
+
+TEST(MuonCommit, MakesOfSplitMastersWhatItMakesOfWholeOnes) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const CommitTensors whole, t;
+    for (float& w : whole.weight.values())
+      w = split_and_joined(w);
+    const SplitTensor split(whole.weight);
+    whole.commit(Scalars());
+    KernelStream stream;
+    muon_commit(stream, {.weight = split.lower,
+                         .replica = split.upper,
+                         .momentum = t.momentum.rounded(dtype),
+                         .u = t.u,
+                         .grad = t.grad,
+                         .scalars = Scalars().tensor,
+                         .rate = muon_rate(24, 16)});
+    EXPECT_EQ(split.upper.doubles(), whole.replica.doubles());
+    for (float& w : whole.weight.values())
+      w = split_and_joined(w);
+    EXPECT_EQ(split.joined().doubles(), whole.weight.doubles());
+  }
+}
+
+// The input of the iterations from a momentum of bf16 is that from the same numbers in fp32.
+TEST(MuonInput, ReadsAMomentumOfBF16) {
+  const Scalars scalars;
+  for (const Shape& shape : shapes())
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const HostTensor grad = random_tensor(shape, "grad");
+      const HostTensor narrow = random_tensor(shape, "momentum").rounded(DType::kBF16);
+      const HostTensor wide(shape);
+      std::ranges::transform(narrow.values<BF16>(), wide.values().begin(),
+                             [](BF16 value) { return to_f32(value); });
+      const auto input = [&](const HostTensor& momentum) {
+        const HostTensor x(shape, dtype), norms({shape[0], shape[1]});
+        KernelStream stream;
+        muon_input(stream, {.x = x,
+                            .row_norms = norms,
+                            .grad = grad,
+                            .momentum = momentum,
+                            .scalars = scalars.tensor});
+        return x.doubles();
+      };
+      EXPECT_EQ(input(narrow), input(wide)) << shape.text();
+      const auto nesterov = [&](const HostTensor& momentum) {
+        const HostTensor x(shape);
+        KernelStream stream;
+        muon_nesterov(stream,
+                      {.x = x, .grad = grad, .momentum = momentum, .scalars = scalars.tensor});
+        return x.doubles();
+      };
+      EXPECT_EQ(nesterov(narrow), nesterov(wide)) << shape.text();
+    }
 }
 
 TEST(MuonCommit, ReadsTheGradientTimesTheScaleOfClipping) {

@@ -1,4 +1,4 @@
-// What gradients take of a rank's memory under Accumulate::kSharded.
+// What gradients take of a rank's memory under Shard::kGradients.
 #include "optim/gradient_slots.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ std::vector<ParamSpec> gpt_like(int layers, std::int64_t width, std::int64_t voc
 ShardingPlan sharded_plan(const std::vector<ParamSpec>& params, int world,
                           std::string_view strategy) {
   ShardingPlan plan = make_sharding_plan(params, world, strategy);
-  plan.accumulate = Accumulate::kSharded;
+  plan.shard = Shard::kGradients;
   assign_tags(plan);
   return plan;
 }

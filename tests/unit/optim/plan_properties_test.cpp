@@ -99,6 +99,13 @@ class RecordingCommunicator final : public CheckedCommunicator {
   std::int64_t bytes_ = 0;
 };
 
+std::vector<std::size_t> in_order(const std::vector<ParamSpec>& params, int ParamSpec::*place) {
+  std::vector<std::size_t> order(params.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return params[i].*place; });
+  return order;
+}
+
 // One step of the executor on one rank.
 RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<ParamSpec>& params,
                                     int rank) {
@@ -110,17 +117,15 @@ RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<
                             communicator,   traced.barrier, traced.progress};
   TraceArena arena(rank);
   ShardedStep step(context, plan, params, arena);
-  std::vector<std::size_t> order(params.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return params[a].ready < params[b].ready; });
   static_cast<void>(context.compute.capture([&] {
     step.begin();
-    for (std::size_t i = 0; i < params.size(); ++i)
-      step.weight_needed(i);
     for (std::int64_t m = 0; m < plan.reductions(); ++m) {
+      step.begin_training_pass(m);
+      for (const std::size_t i : in_order(params, &ParamSpec::use))
+        step.weight_needed(i);
       step.begin_micro_step(m);
-      for (const std::size_t i : order) {
+      for (const std::size_t i : in_order(params, &ParamSpec::ready)) {
+        if (params[i].in_backward) step.weight_needed(i);
         step.gradient_needed(i);
         step.gradient_ready(i);
       }
@@ -130,9 +135,12 @@ RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<
   return communicator;
 }
 
-// Every rank enters the same collectives in the same order, which is that of their tags.
-void expect_one_total_order(std::vector<RecordingCommunicator>& ranks) {
+// Every rank enters the same collectives in the same order, which is that of their tags, of gathers
+// of sharded weights and of all others.
+void expect_one_total_order(std::vector<RecordingCommunicator>& ranks, Tag weights_tag) {
   const std::size_t count = ranks.at(0).calls().size();
+  Tag last_gather = 0;
+  Tag last_other = 0;
   for (const RecordingCommunicator& rank : ranks)
     ASSERT_EQ(rank.calls().size(), count);
   for (std::size_t c = 0; c < count; ++c) {
@@ -142,7 +150,9 @@ void expect_one_total_order(std::vector<RecordingCommunicator>& ranks) {
       by_rank.back().counts = rank.calls()[c].counts;
     }
     EXPECT_EQ(mispairing(by_rank), "");
-    EXPECT_TRUE(c == 0 || by_rank[0].tag > ranks.at(0).calls()[c - 1].collective.tag);
+    Tag& last = by_rank[0].tag >= weights_tag ? last_gather : last_other;
+    EXPECT_GT(by_rank[0].tag, last);
+    last = by_rank[0].tag;
   }
 }
 
@@ -168,18 +178,30 @@ TEST(PlanProperties, EveryParameterIsUpdatedOnceAtEveryWorld) {
 TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBytes) {
   constexpr DType kBF16 = DType::kBF16;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    const std::vector<ParamSpec> params = random_params(seed);
+    const std::vector<ParamSpec> any_order = random_params(seed);
+    std::vector<ParamSpec> reversed = any_order;  // backward reads weights in the reverse order
+    number_in_model_order(reversed);
     const NumberFormats formats = seed % 2 == 0
                                       ? NumberFormats{}
                                       : NumberFormats{.gradient_wire = kBF16, .weight_wire = kBF16};
-    for (const int world : {1, 2, 3, 5, 8, 16})
-      for (const std::string_view strategy : strategy_names()) {
-        SCOPED_TRACE(std::string(strategy) + ", seed " + std::to_string(seed) + ", world " +
-                     std::to_string(world));
+    for (const auto& [world, shard] : {std::pair{1, Shard::kWeights},
+                                       {2, Shard::kOptimizer},
+                                       {2, Shard::kWeights},
+                                       {3, Shard::kGradients},
+                                       {5, Shard::kGradients},
+                                       {5, Shard::kWeights},
+                                       {8, Shard::kOptimizer},
+                                       {8, Shard::kWeights},
+                                       {16, Shard::kOptimizer}})
+      for (const Strategy& strategy : strategy_list()) {
+        SCOPED_TRACE(std::string(strategy.name) + ", seed " + std::to_string(seed) + ", world " +
+                     std::to_string(world) + ", shard " + std::to_string(static_cast<int>(shard)));
+        if (shard > strategy.most && shard > Shard::kOptimizer) continue;
+        const std::vector<ParamSpec>& params = shard == Shard::kWeights ? reversed : any_order;
         const Gather gather = seed % 3 == 0 ? Gather::kPipelined : Gather::kSimple;
-        ShardingPlan plan = make_sharding_plan(params, world, strategy, formats, gather);
-        if (world % 2 == 1) {
-          plan.accumulate = Accumulate::kSharded;
+        ShardingPlan plan = make_sharding_plan(params, world, strategy.name, formats, gather,
+                                               newton_schulz_forms().front(), shard);
+        if (plan.reduces_every_micro_step()) {
           plan.micro_steps = static_cast<std::int64_t>(1 + seed);
           assign_tags(plan);
         }
@@ -188,7 +210,7 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
         ranks.reserve(static_cast<std::size_t>(world));
         for (int r = 0; r < world; ++r)
           ranks.push_back(recorded_step(plan, params, r));
-        expect_one_total_order(ranks);
+        expect_one_total_order(ranks, plan.weights_tag);
         const std::int64_t totals_bytes = (kRankIndices + world) * size_of(DType::kF64);
         const std::int64_t totals = std::int64_t{2} * (totals_bytes * (world - 1) / world);
         for (std::size_t r = 0; r < ranks.size(); ++r)

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+
+#include "model/block.h"
+#include "optim/sharded_step.h"
+
+namespace muo {
+
+// The weights of a forward pass between steps: all are there or, where `gathers` shards them, each
+// pass gathers them, on every rank at the same time.
+struct PassWeights {
+  std::span<const Tensor> weights;
+  ShardedStep* gathers = nullptr;
+
+  // Enqueues the pass that `run(WeightSource)` does; its gathers have tags from `first` on.
+  template <class Run>
+  void pass(Tag first, const Run& run) const {
+    if (gathers == nullptr) return run(WeightSource{.weights = weights});
+    gathers->begin_forward_pass(first);
+    run(WeightSource{.weights = weights,
+                     .before_use = [this](std::size_t param) { gathers->weight_needed(param); }});
+    gathers->end_pass();
+  }
+};
+
+}  // namespace muo

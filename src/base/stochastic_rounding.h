@@ -1,0 +1,57 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/host_device.h"
+#include "base/philox.h"
+
+// Stochastic rounding of fp32 to bf16 (Gupta et al. 2015, "Deep learning with limited numerical
+// precision", arXiv 1502.02551, section 3): up or down by chance, so that the mean is the number
+// itself, and changes smaller than half of bf16's spacing add up instead of being lost.
+namespace muo {
+
+// The bf16 numbers beside `value` differ in magnitude by 2^16 of its units in the last place: the
+// larger one where the low 16 bits of `value` and `noise`, uniform in [0, 2^16), carry. What is a
+// bf16 already stays, and so does a NaN.
+MUO_HOST_DEVICE constexpr BF16 round_stochastically(float value, std::uint32_t noise) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  return {static_cast<std::uint16_t>((nan ? bits | 0x400000U : bits + noise) >> 16)};
+}
+
+// How elements from `begin` on of a logical tensor are rounded; plain data, for kernels.
+struct StochasticRounding {
+  CounterRandom random{0, ""};  // of the tensor's name
+  std::int64_t begin = 0;
+};
+
+// The noise of one update of a tensor: 32 bits that are a pure function of its name, the number of
+// updates before, and the element's index in the logical tensor. Two keys come from Philox; an
+// element then costs two products of 32 bits (the constants of C. Wellons' hash "lowbias32"), where
+// Philox alone would cost a GPU as much time as the memory of an update.
+class RoundingNoise {
+ public:
+  MUO_HOST_DEVICE constexpr RoundingNoise(const CounterRandom& random, std::int64_t updates) {
+    const auto words = random.words(static_cast<std::uint64_t>(updates));
+    first_ = words[0];
+    second_ = words[1];
+  }
+  MUO_HOST_DEVICE constexpr std::uint32_t operator()(std::int64_t element) const {
+    const auto index = static_cast<std::uint64_t>(element);
+    std::uint32_t x = static_cast<std::uint32_t>(index) ^ first_;
+    x = (x ^ (x >> 16)) * 0x7FEB352DU;
+    x ^= second_ + upper_half(index) * 0x9E3779B9U;
+    x = (x ^ (x >> 15)) * 0x846CA68BU;
+    return x ^ (x >> 16);
+  }
+
+ private:
+  std::uint32_t first_ = 0, second_ = 0;
+};
+// Two roundings of one element.
+MUO_HOST_DEVICE constexpr std::uint32_t first_noise(std::uint32_t bits) { return bits >> 16; }
+MUO_HOST_DEVICE constexpr std::uint32_t second_noise(std::uint32_t bits) { return bits & 0xFFFFU; }
+
+}  // namespace muo
