@@ -97,12 +97,12 @@ TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   const Outcome outcome = run_program("plan --largest --memory 150MB --json " + common);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto models = nlohmann::json::parse(outcome.out)["models"];
-  ASSERT_EQ(models.size(), 6U);
+  ASSERT_EQ(models.size(), 12U);
   for (const auto& model : models) {
     const std::int64_t depth = model["depth"];
     const auto code = [&](std::int64_t of_depth) {
-      return run_program("plan --memory-limit 300MB " + common + "--" +
-                         model["sharding"].get<std::string>() + " --recompute " +
+      return run_program("plan --memory-limit 300MB " + common + "--shard " +
+                         model["shard"].get<std::string>() + " --recompute " +
                          model["recompute"].get<std::string>() + " --depth " +
                          std::to_string(of_depth))
           .code;

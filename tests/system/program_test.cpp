@@ -78,8 +78,9 @@ TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
       "--max-seq-len 2048");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("not enough memory: 2 devices need"));
-  EXPECT_THAT(outcome.err, HasSubstr("the least is"));
-  EXPECT_THAT(outcome.err, HasSubstr("a smaller --depth or --max-seq-len (64 layers, T 2048)"));
+  EXPECT_THAT(outcome.err, HasSubstr("; the least is "));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("give a smaller --depth or --max-seq-len (64 layers, T 2048)"));
 }
 
 TEST(Program, DoctorSaysWhatIsHere) {

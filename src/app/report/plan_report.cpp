@@ -256,7 +256,7 @@ Json plan_object(const PlanReport& report) {
               {"recompute",
                {{"mlp_layers", run.step.recompute.mlps},
                 {"block_layers", run.step.recompute.blocks},
-                {"flops_per_token", recomputed_flops_per_token(run)}}},
+                {"flops_per_token", recomputed_flops_per_token(run.model, run.step.recompute)}}},
               {"head_chunk_bytes", run.model.head_chunk_bytes},
               {"dtype", name_of(run.model.dtype)},
               {"gradient_wire", name_of(formats.gradient_wire)},

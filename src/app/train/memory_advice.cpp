@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -78,22 +79,19 @@ class Search {
         families_(families_of(config)) {}
 
   std::vector<Alternative> run() {
-    std::vector<const Family*> all(families_.size());
-    std::ranges::transform(families_, all.begin(), [](const Family& family) { return &family; });
-    const std::optional<Alternative> least = attempt(extremes(all));
-    if (!least || !least->fits) {
-      if (std::optional<Alternative> better = without_useless(extremes(all), least))
-        found_.push_back(std::move(*better));
-      if (found_.empty() || !found_.front().fits) return std::move(found_);
-      found_.clear();
+    std::vector<const Family*> families;
+    std::ranges::transform(families_, std::back_inserter(families),
+                           [](const Family& family) { return &family; });
+    const std::vector<GivenOption> all = extremes(families);
+    const std::optional<Alternative> least = attempt(all);
+    // Where all together do not do, none has to be tried alone.
+    if (!least || least->fits) {
+      std::erase_if(families, [&](const Family* family) { return add_best({family}); });
+      for (std::size_t i = 0; i < families.size(); ++i)
+        for (std::size_t j = i + 1; j < families.size(); ++j)
+          add_best({families[i], families[j]});
     }
-    std::vector<const Family*> not_enough;
-    for (const Family& family : families_)
-      if (!add_best({&family})) not_enough.push_back(&family);
-    for (std::size_t i = 0; i < not_enough.size(); ++i)
-      for (std::size_t j = i + 1; j < not_enough.size(); ++j)
-        add_best({not_enough[i], not_enough[j]});
-    if (found_.empty()) keep(without_useless(extremes(all), least));
+    if (found_.empty()) add_fewest(all, least);
     std::ranges::stable_sort(found_, [](const Alternative& a, const Alternative& b) {
       return std::pair(a.time, a.options.size()) < std::pair(b.time, b.options.size());
     });
@@ -155,20 +153,21 @@ class Search {
     return keep(std::move(last));
   }
 
-  // What is left if, from the last on, options are taken out that cannot be given with the others
-  // (resolve() refuses them), or that help nothing. `made` is what all of them make.
-  std::optional<Alternative> without_useless(std::vector<GivenOption> options,
-                                             std::optional<Alternative> made) {
+  void add_fewest(std::vector<GivenOption> options, std::optional<Alternative> all) {
+    tried_ = 0;
+    // From the last on: an option that cannot be given with the others (resolve() refuses it) or
+    // that helps nothing is left out.
     for (std::size_t i = options.size(); i-- > 0 && options.size() > 1;) {
       std::vector<GivenOption> fewer = options;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
       std::optional<Alternative> without = attempt(fewer);
-      if (!without || (made && (made->fits ? !without->fits : without->bytes > made->bytes)))
-        continue;
+      const bool better =
+          without && (!all || (all->fits ? without->fits : without->bytes <= all->bytes));
+      if (!better) continue;
       options = std::move(fewer);
-      made = std::move(without);
+      all = std::move(without);
     }
-    return made;
+    if (all) found_.push_back(std::move(*all));
   }
 
   const RunConfig& asked_run_;

@@ -16,7 +16,8 @@ struct ShardingChoice {
   std::string_view value, cost;
 };
 inline constexpr std::array kShardings = {
-    ShardingChoice{"optimizer", ""},
+    ShardingChoice{"none", "every device updates all"},
+    ShardingChoice{"optimizer", "updated weights are gathered"},
     ShardingChoice{"gradients", "gradients are reduced in every micro-step"},
     ShardingChoice{"weights", "weights are gathered in every pass"}};
 

@@ -248,24 +248,8 @@ std::string recompute_text(const RunConfig& config) {
                      blocks + mlps == layers ? "others" : fmt::format("{} after them", mlps));
 }
 
-double recomputed_flops_per_token(const RunConfig& config) {
-  const GptConfig& c = config.model;
-  const auto width = static_cast<double>(c.n_embd);
-  const double kv_width = static_cast<double>(c.n_kv_head * c.head_dim());
-  const double c_fc = 2 * 4 * width * width;
-  const double c_q_k_v_proj = 2 * (2 * width * width + 2 * width * kv_width);
-  double flops = 0;
-  for (std::int64_t i = 0; i < c.n_layer; ++i) {
-    const Recomputed what = config.step.recompute.of(i);
-    if (what != Recomputed::kNone) flops += c_fc;
-    if (what == Recomputed::kBlock)
-      flops += c_q_k_v_proj + 4 * width * static_cast<double>(std::min(c.window(i), c.seq_len));
-  }
-  return flops;
-}
-
 double recompute_share(const RunConfig& config) {
-  return recomputed_flops_per_token(config) / config.flops_per_token;
+  return recomputed_flops_per_token(config.model, config.step.recompute) / config.flops_per_token;
 }
 
 }  // namespace muo

@@ -46,9 +46,7 @@ inline constexpr std::int64_t kLeastHeadChunk = std::int64_t{16} << 20;
 
 // "the MLPs of the first 3 of 12 layers"; "nothing".
 std::string recompute_text(const RunConfig& config);
-// FLOPs that recomputation adds to flops_per_token: the products that run again, and attention.
-double recomputed_flops_per_token(const RunConfig& config);
-// The same over flops_per_token.
+// FLOPs of a step that are those of recomputation, over those without it.
 double recompute_share(const RunConfig& config);
 
 }  // namespace muo

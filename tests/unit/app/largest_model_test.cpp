@@ -77,10 +77,11 @@ TEST(LargestModel, LeavesOutWhatAStrategyCannot) {
   options.train.sharding.strategy = "ddp";
   const LargestModels found = find_largest_models(options);
   EXPECT_EQ(found.models.size(), 3U);
-  ASSERT_EQ(found.notes.size(), 1U);
-  EXPECT_THAT(found.notes[0], HasSubstr("with --strategy ddp"));
-  EXPECT_THAT(largest_table(found), HasSubstr("with --strategy ddp"));
+  ASSERT_EQ(found.notes.size(), kShardings.size() - 1);
+  EXPECT_THAT(found.notes[0], HasSubstr("--strategy ddp cannot shard more than none"));
+  EXPECT_THAT(largest_table(found), HasSubstr("--shard weights: --strategy ddp cannot"));
   const auto json = nlohmann::json::parse(largest_json(found));
+  EXPECT_EQ(json["models"][2]["shard"], "none");
   EXPECT_EQ(json["models"][2]["recompute"], "block");
   EXPECT_EQ(json["models"][2]["depth"], found.models[2].depth);
   EXPECT_EQ(json["backend"], "host");

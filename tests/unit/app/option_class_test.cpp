@@ -81,7 +81,7 @@ struct Case {
   Settings with = {};
 };
 
-const std::vector<Case>& cases() {  // NOLINT(readability-function-size): a table
+const std::vector<Case>& cases() {
   static const Settings micro_steps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
   static const Settings bf16 = {{"dtype", "bf16"}};
   static const std::vector<Case> all = {
