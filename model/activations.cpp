@@ -26,106 +26,141 @@ double recomputed_flops_per_token(const GptConfig& c, const Recompute& recompute
   return flops;
 }
 
+namespace {
+
+// Tensors of one pass' size, from the arena.
+class Maker {
+ public:
+  Maker(const GptConfig& config, const Activations::Size& size, const std::string& prefix,
+        Arena& arena)
+      : c_(config), b_(size.b), t_(size.t), n_(size.b * size.t), prefix_(prefix), arena_(arena) {}
+
+  [[nodiscard]] Tensor of(DType dtype, const std::string& name, Shape shape,
+                          MemoryCategory category = MemoryCategory::kActivations) const {
+    return arena_.tensor({.name = prefix_ + name,
+                          .shape = shape,
+                          .dtype = dtype,
+                          .category = category,
+                          .lifespan = Lifespan::kStep});
+  }
+  [[nodiscard]] Tensor make(const std::string& name, Shape shape) const {
+    return of(c_.dtype, name, shape);
+  }
+  [[nodiscard]] Tensor fp32(const std::string& name, Shape shape) const {
+    return of(DType::kF32, name, shape);
+  }
+  [[nodiscard]] Tensor stream(const std::string& name) const {  // (n, c)
+    return make(name, {n_, c_.n_embd});
+  }
+  [[nodiscard]] Tensor hidden(const std::string& block) const {
+    return make(block + "hidden", {n_, 4 * c_.n_embd});
+  }
+
+  // Without x and hidden.
+  [[nodiscard]] BlockActivations block(const std::string& block) const {
+    const std::int64_t h = c_.head_dim();
+    BlockActivations a;
+    a.attn_in = stream(block + "attn_in");
+    a.attn_rstd = fp32(block + "attn_rstd", {n_});
+    a.q = make(block + "q", {b_, t_, c_.n_head, h});
+    a.k = make(block + "k", {b_, t_, c_.n_kv_head, h});
+    a.v = make(block + "v", {b_, t_, c_.n_kv_head, h});
+    a.q_rstd = fp32(block + "q_rstd", {b_, t_, c_.n_head});
+    a.k_rstd = fp32(block + "k_rstd", {b_, t_, c_.n_kv_head});
+    if (c_.value_embeddings) a.value_gates = fp32(block + "value_gates", {n_, c_.n_kv_head});
+    a.attn_out = make(block + "attn_out", {b_, t_, c_.n_head, h});
+    a.lse = fp32(block + "lse", {b_, c_.n_head, t_});
+    a.mlp_in = stream(block + "mlp_in");
+    a.mlp_rstd = fp32(block + "mlp_rstd", {n_});
+    return a;
+  }
+
+  [[nodiscard]] GradientActivations gradients() const {
+    const std::int64_t h = c_.head_dim();
+    GradientActivations out;
+    out.dx = stream("dx");
+    if (c_.x0_lambdas) out.dx0 = stream("dx0");
+    if (c_.backout) out.dbackout = stream("dbackout");
+    out.dnormed = stream("dnormed");
+    out.dq = make("dq", {b_, t_, c_.n_head, h});
+    out.dk = make("dk", {b_, t_, c_.n_kv_head, h});
+    out.dv = make("dv", {b_, t_, c_.n_kv_head, h});
+    out.dattn_out = make("dattn_out", {b_, t_, c_.n_head, h});
+    out.dhidden = make("dhidden", {n_, 4 * c_.n_embd});
+    return out;
+  }
+
+ private:
+  const GptConfig& c_;
+  std::int64_t b_, t_, n_;
+  const std::string& prefix_;
+  Arena& arena_;
+};
+
+// What does not outlive its block, forward or backward: one set serves all blocks of a pass.
+BlockActivations set_of_pass(const Maker& maker, const std::string& pass, bool backward,
+                             const Recompute& recompute) {
+  BlockActivations a;
+  if (!backward || recompute.blocks > 0) a = maker.block(pass);
+  if (!backward || recompute.blocks + recompute.mlps > 0) a.hidden = maker.hidden(pass);
+  return a;
+}
+
+}  // namespace
+
 Activations::Activations(const GptConfig& c, const Size& size, const std::string& prefix,
                          Arena& arena) {
-  const auto& [b, t, backward, logits, recompute] = size;
-  const std::int64_t n = b * t;
-  const std::int64_t h = c.head_dim();
-  const auto of = [&](DType dtype, const std::string& name, Shape shape,
-                      MemoryCategory category = MemoryCategory::kActivations) {
-    return arena.tensor({.name = prefix + name,
-                         .shape = shape,
-                         .dtype = dtype,
-                         .category = category,
-                         .lifespan = Lifespan::kStep});
-  };
-  const auto make = [&](const std::string& name, Shape shape) { return of(c.dtype, name, shape); };
-  const auto fp32 = [&](const std::string& name, Shape shape) {
-    return of(DType::kF32, name, shape);
-  };
-  embedded = make("embedded", {n, c.n_embd});
-  rstd0 = fp32("rstd0", {n});
-  if (c.smear) smear_gates = fp32("smear_gates", {b, t});
-  x0 = c.smear ? make("x0", {n, c.n_embd}) : embedded;
+  const Maker maker(c, size, prefix, arena);
+  const bool backward = size.backward;
+  const Recompute& recompute = size.recompute;
+  const std::int64_t n = size.b * size.t;
+  embedded = maker.stream("embedded");
+  rstd0 = maker.fp32("rstd0", {n});
+  if (c.smear) smear_gates = maker.fp32("smear_gates", {size.b, size.t});
+  x0 = c.smear ? maker.stream("x0") : embedded;
   // The gradient of a lambda needs the stream as it was before: mixed blocks have one each. So
   // does a block that is made again from its input, the stream of the block before.
   const bool own_streams = backward && (c.resid_lambdas || c.x0_lambdas);
   const auto own_stream = [&](std::int64_t layer) {
     return own_streams || (backward && layer + 1 < recompute.blocks);
   };
-  const Tensor stream = own_streams ? Tensor{} : make("x", {n, c.n_embd});
-  const auto make_block = [&](const std::string& block, Tensor x) {
-    BlockActivations a;
-    a.x = x;
-    a.attn_in = make(block + "attn_in", {n, c.n_embd});
-    a.attn_rstd = fp32(block + "attn_rstd", {n});
-    a.q = make(block + "q", {b, t, c.n_head, h});
-    a.k = make(block + "k", {b, t, c.n_kv_head, h});
-    a.v = make(block + "v", {b, t, c.n_kv_head, h});
-    a.q_rstd = fp32(block + "q_rstd", {b, t, c.n_head});
-    a.k_rstd = fp32(block + "k_rstd", {b, t, c.n_kv_head});
-    if (c.value_embeddings) a.value_gates = fp32(block + "value_gates", {n, c.n_kv_head});
-    a.attn_out = make(block + "attn_out", {b, t, c.n_head, h});
-    a.lse = fp32(block + "lse", {b, c.n_head, t});
-    a.mlp_in = make(block + "mlp_in", {n, c.n_embd});
-    a.mlp_rstd = fp32(block + "mlp_rstd", {n});
-    return a;
-  };
-  const auto make_hidden = [&](const std::string& block) {
-    return make(block + "hidden", {n, 4 * c.n_embd});
-  };
-  // What does not outlive its block, forward or backward: one set serves all blocks of a pass.
-  struct Pass {
-    BlockActivations block;
-    Tensor hidden;
-  };
-  const auto make_pass = [&](const std::string& pass) {
-    Pass made;
-    if (!backward || recompute.blocks > 0) made.block = make_block(pass, {});
-    if (!backward || recompute.blocks + recompute.mlps > 0) made.hidden = make_hidden(pass);
-    return made;
-  };
-  const Pass forward_pass = make_pass(backward ? "forward." : "h.");
-  const Pass backward_pass = backward ? make_pass("backward.") : Pass{};
+  const Tensor stream = own_streams ? Tensor{} : maker.stream("x");
+  const BlockActivations forward_set =
+      set_of_pass(maker, backward ? "forward." : "h.", backward, recompute);
+  const BlockActivations backward_set =
+      backward ? set_of_pass(maker, "backward.", backward, recompute) : BlockActivations{};
   for (std::int64_t i = 0; i < (backward ? c.n_layer : 1); ++i) {
     const std::string name = "h." + std::to_string(i) + ".";
     const Recomputed again = backward ? recompute.of(i) : Recomputed::kBlock;
-    const Tensor x = own_stream(i) ? make(name + "x", {n, c.n_embd}) : stream;
-    const BlockActivations kept =
-        again == Recomputed::kBlock ? BlockActivations{} : make_block(name, x);
-    const Tensor hidden = again == Recomputed::kNone ? make_hidden(name) : Tensor{};
-    const auto of_pass = [&](const Pass& pass) {
-      BlockActivations a = again == Recomputed::kBlock ? pass.block : kept;
+    const Tensor x = own_stream(i) ? maker.stream(name + "x") : stream;
+    BlockActivations kept;
+    if (again != Recomputed::kBlock) kept = maker.block(name);
+    if (again == Recomputed::kNone) kept.hidden = maker.hidden(name);
+    const auto of_pass = [&](const BlockActivations& set) {
+      BlockActivations a = again == Recomputed::kBlock ? set : kept;
       a.x = x;  // backward finds the block's output there, which nobody needs any more
-      a.hidden = again == Recomputed::kNone ? hidden : pass.hidden;
+      if (again == Recomputed::kMlp) a.hidden = set.hidden;
       return a;
     };
-    blocks.push_back(of_pass(forward_pass));
-    if (backward) backward_blocks.push_back(of_pass(backward_pass));
+    blocks.push_back(of_pass(forward_set));
+    if (backward) backward_blocks.push_back(of_pass(backward_set));
   }
   if (c.backout)
     backout = own_streams ? blocks[static_cast<std::size_t>(c.backout_layer())].x
-                          : make("backout", {n, c.n_embd});
+                          : maker.stream("backout");
   const Shape chunk{head_chunk_rows(c, n), c.padded_vocab()};
-  head.x = make("head.x", {n, c.n_embd});
-  head.rstd = fp32("head.rstd", {n});
-  head.logits = make("head.logits", chunk);
-  if (logits) head.scores = c.dtype == DType::kF32 ? head.logits : fp32("head.scores", chunk);
-  head.losses = fp32("head.losses", {n});
+  head.x = maker.stream("head.x");
+  head.rstd = maker.fp32("head.rstd", {n});
+  head.logits = maker.make("head.logits", chunk);
+  if (size.logits)
+    head.scores = c.dtype == DType::kF32 ? head.logits : maker.fp32("head.scores", chunk);
+  head.losses = maker.fp32("head.losses", {n});
   std::int64_t scratch = 0;
   for (std::int64_t i = 0; i < c.n_layer; ++i)
-    scratch = std::max(scratch, attention_workspace(attention_size(c, b, t, i, backward)));
-  workspace = of(DType::kF32, "attention.workspace", {scratch}, MemoryCategory::kWorkspace);
-  if (!backward) return;
-  gradients.dx = make("dx", {n, c.n_embd});
-  if (c.x0_lambdas) gradients.dx0 = make("dx0", {n, c.n_embd});
-  if (c.backout) gradients.dbackout = make("dbackout", {n, c.n_embd});
-  gradients.dnormed = make("dnormed", {n, c.n_embd});
-  gradients.dq = make("dq", {b, t, c.n_head, h});
-  gradients.dk = make("dk", {b, t, c.n_kv_head, h});
-  gradients.dv = make("dv", {b, t, c.n_kv_head, h});
-  gradients.dattn_out = make("dattn_out", {b, t, c.n_head, h});
-  gradients.dhidden = make("dhidden", {n, 4 * c.n_embd});
+    scratch =
+        std::max(scratch, attention_workspace(attention_size(c, size.b, size.t, i, backward)));
+  workspace = maker.of(DType::kF32, "attention.workspace", {scratch}, MemoryCategory::kWorkspace);
+  if (backward) gradients = maker.gradients();
 }
 
 AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64_t t,

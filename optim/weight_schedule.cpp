@@ -137,9 +137,9 @@ WeightSchedule make_weight_schedule(const ShardingPlan& plan, std::span<const Pa
   int stages = 0;
   for (const WeightGroup& group : schedule.groups)
     stages = std::max(stages, group.last + 1);
-  std::vector<Entered> pass;
+  std::vector<Entered> pass(static_cast<std::size_t>(stages));
   for (int stage = 0; stage < stages; ++stage)
-    pass.push_back({.stage = stage, .backward = false});
+    pass[static_cast<std::size_t>(stage)].stage = stage;
   schedule.forward = visits_of(schedule, pass);
   for (int stage = stages - 2; stage >= 0; --stage)  // the last one is where forward turns round
     if (std::ranges::any_of(schedule.groups, [&](const WeightGroup& group) {
