@@ -10,7 +10,8 @@ string(JOIN "|" numbers
   "NanochatStrategy" "NanochatTraining.(BFloat16|ItsOwn)" "Strategies.Agree"
   "ShardedAccumulation.(AgreesWithLocal|IsBitwiseTheSameInAnyOrder|SeveralGraphs)"
   "PipelinedStep.IsBitwise" "CommonReplicas.*InEvery"
-  "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch)"
+  "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch|Sharded)"
+  "ShardedWeights.(AreBitwiseReplicasInAnyOrder|KeepTheir)"
   NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads)"
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
   UnderEveryStrategy "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
