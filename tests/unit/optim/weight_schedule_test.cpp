@@ -93,8 +93,8 @@ TEST(WeightSchedule, HasSlotsForTwoLayers) {
     const std::vector<ParamSpec> params = gpt(layers);
     const ShardingPlan plan = sharded(params, 4, "parallel");
     const WeightSchedule schedule = make_weight_schedule(plan, params);
-    const std::int64_t layer = 12 * 128 * 128 * 2;
-    const std::int64_t table = 512 * 128 * 2;
+    const std::int64_t layer = std::int64_t{12} * 128 * 128 * 2;
+    const std::int64_t table = std::int64_t{512} * 128 * 2;
     ASSERT_EQ(schedule.slots.size(), 3U);
     EXPECT_NEAR(static_cast<double>(schedule.slots[0]), static_cast<double>(layer), 4096);
     EXPECT_NEAR(static_cast<double>(schedule.slots[1]), static_cast<double>(layer), 4096);
@@ -114,7 +114,7 @@ TEST(WeightSchedule, GathersAgainForBackwardWhatIsNotThere) {
       ++times[g];
   for (std::size_t g = 0; g < schedule.groups.size(); ++g) {
     const WeightGroup& group = schedule.groups[g];
-    const bool table = group.parts.front().block.size() == 512 * 128;
+    const bool table = group.parts.front().block.size() == std::int64_t{512} * 128;
     const bool stays = group.last > kLayers || (!table && group.last >= kLayers - 1);
     if (table && group.first > 0 && group.last <= kLayers) continue;  // the head shares its slot
     EXPECT_EQ(times[g], group.first == 0 || stays ? 1 : 2) << "stages " << group.first;
