@@ -81,6 +81,7 @@ struct Case {
   Settings with = {};
 };
 
+// NOLINTNEXTLINE(readability-function-size): a row for each option
 const std::vector<Case>& cases() {
   static const Settings micro_steps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
   static const Settings bf16 = {{"dtype", "bf16"}};
