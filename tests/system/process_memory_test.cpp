@@ -35,14 +35,17 @@ double peak_bytes(const std::string& arguments) {
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
+void write_training_text(const std::string& file) {
+  std::ofstream text(file);
+  for (int i = 0; i < 20000; ++i)
+    text << "line " << i << " of some text\n";
+}
+
 TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory is larger";
   const TemporaryDirectory directory;
   const std::string path = directory.path();
-  std::ofstream text(path + "/text.txt");
-  for (int i = 0; i < 20000; ++i)
-    text << "line " << i << " of some text\n";
-  text.close();
+  write_training_text(path + "/text.txt");
   int runs = 0;
   for (const char* options :
        {"--devices 1", "--devices 2 --save-every 5", "--devices 2 --dtype bf16"}) {
@@ -64,10 +67,7 @@ TEST(ProcessMemory, StaysUnderTheLimitThatIsGiven) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory is larger";
   const TemporaryDirectory directory;
   const std::string path = directory.path();
-  std::ofstream text(path + "/text.txt");
-  for (int i = 0; i < 20000; ++i)
-    text << "line " << i << " of some text\n";
-  text.close();
+  write_training_text(path + "/text.txt");
   const std::string run =
       " --backend host --devices 1 --model plain --n-layer 6 --n-embd 384 --n-head 6 "
       "--max-seq-len 256 --device-batch-size 12 --total-batch-size 6144 --num-iterations 2 "
