@@ -105,6 +105,15 @@ Tensor BucketTensors::gradient(const Unit& unit, std::int64_t count) const {
 
 Tensor BucketTensors::reduced(Range range) const { return ranges_.reduced.slice(reduced_, range); }
 
+Tensor BucketTensors::reduced_by_others(std::int64_t count) const {
+  const std::int64_t begin = bucket_.segment_begin(rank_);
+  const std::int64_t end = begin + ranges_.reduced.size();
+  if (reduced_.data != gradient_.elements(begin, 0).data || end - begin == ranges_.full.size())
+    return {};
+  if (begin >= count) return gradient_.elements(0, count);
+  return ranges_.full.size() - end >= count ? gradient_.elements(end, count) : Tensor{};
+}
+
 Tensor BucketTensors::master(Range range) const {
   return master_ ? ranges_.state.slice(master_, range) : replica_ranges_.slice(weights_, range);
 }

@@ -14,7 +14,7 @@ namespace muo {
 struct GradientMemory {
   Lifespan sums = Lifespan::kStep;  // of what micro-steps add to
   // Whole gradients live until the last reduction anyway, as micro-steps add to them: a rank's part
-  // of the sum over ranks may then lie in its own segment of them.
+  // of the sum over ranks may then lie in its own segment of them, and updates in the others.
   bool in_place = false;
   // Where every micro-step is reduced: shared with other buckets, and at least as large as this one
   // needs.
@@ -54,6 +54,9 @@ class BucketTensors {
   // The sum of gradients over ranks, within ranges().reduced; all that this rank has of it.
   [[nodiscard]] Tensor reduced(Range range) const;
   [[nodiscard]] Tensor reduced() const { return reduced_; }
+  // Memory for `count` fp32 of what follows the last reduction: of the other ranks' segments of the
+  // whole gradient, where the reduction works in place. Absent where there is too little of it.
+  [[nodiscard]] Tensor reduced_by_others(std::int64_t count) const;
   // What commit writes, within ranges().state: masters, and the replica where that is another
   // tensor (else absent). Split masters (Bucket::split_master) are both together: lower halves,
   // uint16, and the replica.

@@ -23,9 +23,12 @@ MuonUpdate::MuonUpdate(const RankContext& rank, const BucketTensors& tensors,
       momentum_(state_tensor(".momentum", bucket().state_dtype, MemoryCategory::kMomentum, arena)) {
   find_stacks();
   if (bucket().exchange == Exchange::kNone) {
-    u_ = arena.tensor({.name = bucket().name + ".u",
-                       .shape = {ranges().compute.size()},
-                       .category = MemoryCategory::kUpdate});
+    const std::int64_t n = ranges().compute.size();
+    u_ = tensors.reduced_by_others(n);
+    if (!u_)
+      u_ = arena.tensor({.name = bucket().name + ".u",
+                         .shape = {n},
+                         .category = MemoryCategory::kUpdate});
   } else {
     std::vector<Range> computed, committed;
     for (const Stack& stack : stacks_)
