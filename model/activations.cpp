@@ -82,11 +82,17 @@ class Maker {
     if (c_.x0_lambdas) out.dx0 = stream("dx0");
     if (c_.backout) out.dbackout = stream("dbackout");
     out.dnormed = stream("dnormed");
-    out.dq = make("dq", {b_, t_, c_.n_head, h});
-    out.dk = make("dk", {b_, t_, c_.n_kv_head, h});
-    out.dv = make("dv", {b_, t_, c_.n_kv_head, h});
-    out.dattn_out = make("dattn_out", {b_, t_, c_.n_head, h});
-    out.dhidden = make("dhidden", {n_, 4 * c_.n_embd});
+    out.dhidden = hidden("d");
+    std::int64_t used = 0;
+    const auto in_dhidden = [&](std::int64_t heads) {
+      const Shape shape{b_, t_, heads, h};
+      used += shape.numel();
+      return out.dhidden.elements(used - shape.numel(), shape.numel()).view(shape);
+    };
+    out.dq = in_dhidden(c_.n_head);
+    out.dk = in_dhidden(c_.n_kv_head);
+    out.dv = in_dhidden(c_.n_kv_head);
+    out.dattn_out = in_dhidden(c_.n_head);
     return out;
   }
 

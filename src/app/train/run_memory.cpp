@@ -1,6 +1,7 @@
 #include "app/train/run_memory.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <fstream>
@@ -79,6 +80,14 @@ std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kChunks = 3;  // in which a checkpoint goes to the disk
   return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kChunks)) * world) *
                                    kMiB);
+}
+
+void trim_heap([[maybe_unused]] bool give_back) {
+#ifdef __GLIBC__
+  constexpr int kLarge = 1 << 20;
+  if (give_back) mallopt(M_MMAP_THRESHOLD, kLarge);
+  malloc_trim(0);
+#endif
 }
 
 bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,

@@ -9,6 +9,7 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/train/event_log.h"
+#include "app/train/run_memory.h"
 #include "app/train/sample_text.h"
 #include "data/loader.h"
 #include "optim/nonfinite_value.h"
@@ -40,6 +41,7 @@ class RankTrainer {
     LoaderOptions loading = captured_.loading;
     loading.first_step = step_;
     Loader loader(*run_.corpus.train, sampler_, loading, captured_.slots());
+    trim_heap(config_.group.plugin == nullptr && config_.options.memory.limit.has_value());
     const std::int64_t end = std::min(config_.iterations(), run_.until);
     first_ = saved_ = step_;
     if (run_.resume != nullptr) good_ = step_;
