@@ -67,10 +67,11 @@ void BucketTensors::allocate_gradients(Arena& arena, const GradientMemory& memor
     return;
   }
   gradient_ = sum(".gradient", full);
+  in_place_ = memory.in_place && world_ > 1 && bucket_.reduction == Reduction::kReduceScatter &&
+              bucket_.cut == Cut::kWhole;
   if (world_ == 1 || bucket_.reduction == Reduction::kAllReduce)
     reduced_ = gradient_;
-  else if (memory.in_place && bucket_.reduction == Reduction::kReduceScatter &&
-           bucket_.cut == Cut::kWhole)
+  else if (in_place_)
     reduced_ = gradient_.elements(bucket_.segment_begin(rank_), reduced);
   else
     reduced_ = arena.tensor({.name = bucket_.name + ".reduced",
@@ -106,10 +107,9 @@ Tensor BucketTensors::gradient(const Unit& unit, std::int64_t count) const {
 Tensor BucketTensors::reduced(Range range) const { return ranges_.reduced.slice(reduced_, range); }
 
 Tensor BucketTensors::reduced_by_others(std::int64_t count) const {
+  if (!in_place_) return {};
   const std::int64_t begin = bucket_.segment_begin(rank_);
   const std::int64_t end = begin + ranges_.reduced.size();
-  if (reduced_.data != gradient_.elements(begin, 0).data || end - begin == ranges_.full.size())
-    return {};
   if (begin >= count) return gradient_.elements(0, count);
   return ranges_.full.size() - end >= count ? gradient_.elements(end, count) : Tensor{};
 }

@@ -91,12 +91,13 @@ class BucketTensors {
   // The replica: full space or, sharded, this rank's segment, which then is as weights travel.
   ElementRanges replica_ranges_;
   Tensor weights_;
-  Tensor master_;         // over state; absent where the master is this rank's part of the replica
-  Tensor weight_wire_;    // full space; absent where weights travel as they are held
-  Tensor gradient_;       // full space
-  Tensor gradient_wire_;  // full space; absent where gradients travel in fp32
-  Tensor reduced_;        // over ranges_.reduced; gradient_ itself where no other is needed
-  Tensor addend_;         // over ranges_.reduced; absent unless every micro-step is reduced
+  Tensor master_;          // over state; absent where the master is this rank's part of the replica
+  Tensor weight_wire_;     // full space; absent where weights travel as they are held
+  Tensor gradient_;        // full space
+  Tensor gradient_wire_;   // full space; absent where gradients travel in fp32
+  Tensor reduced_;         // over ranges_.reduced; gradient_ itself where no other is needed
+  bool in_place_ = false;  // reduced_ is this rank's segment of gradient_
+  Tensor addend_;          // over ranges_.reduced; absent unless every micro-step is reduced
 };
 
 // What is sent of `values`: themselves or, rounded to the wire's type on `comm`, `wire`.
