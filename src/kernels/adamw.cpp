@@ -15,7 +15,7 @@ void adamw(Stream& stream, const AdamwArgs& args) {
   check.master(args.weight, args.replica);
   check.fp32_or_bf16("m", args.m, args.weight.shape);
   check.tensor("v", args.v, args.weight.shape, args.m.dtype);
-  check.tensor("grad", args.grad, args.weight.shape);
+  check.fp32_or_bf16("grad", args.grad, args.weight.shape);
   check.apart("weight", args.weight, "grad", args.grad);
   check.that(!args.rounding || args.m.dtype == DType::kBF16, "rounds moments of fp32");
   check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");

@@ -20,7 +20,7 @@ struct AdamwArgs {
                         // tensor; of a split master (base/split_float.h) the upper half, in-out
   Tensor m;             // (n) in-out, fp32 or bf16
   Tensor v;             // (n) in-out, as m
-  Tensor grad;          // (n) fp32
+  Tensor grad;          // (n) fp32 or bf16, widened as it is read
   Tensor scalars;       // StepScalars
   int group = 0;
   std::optional<StochasticRounding> rounding = {};  // of bf16 moments; absent: to nearest

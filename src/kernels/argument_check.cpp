@@ -46,6 +46,11 @@ void ArgumentCheck::count(std::string_view name, const Tensor& t, std::int64_t n
   MUO_CHECK(t.numel() == n, operation_, ": ", name, " has ", t.numel(), " of ", n, " elements");
 }
 
+void ArgumentCheck::fp32_or_bf16_count(std::string_view name, const Tensor& t, std::int64_t n) {
+  fp32_or_bf16(name, t);
+  count(name, t, n, t.dtype);
+}
+
 void ArgumentCheck::rank(std::string_view name, const Tensor& t, std::size_t rank,
                          std::string_view meaning, DType dtype) {
   any_shape(name, t, dtype);

@@ -30,6 +30,7 @@ class ArgumentCheck {
   void any_shape(std::string_view name, const Tensor& t, DType dtype = DType::kF32);
   // Given, of this many elements.
   void count(std::string_view name, const Tensor& t, std::int64_t n, DType dtype = DType::kF32);
+  void fp32_or_bf16_count(std::string_view name, const Tensor& t, std::int64_t n);
   // Given, of bytes that hold a T.
   template <class T>
   void holds(std::string_view name, const Tensor& t) {

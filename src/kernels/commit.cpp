@@ -23,7 +23,7 @@ void agree_commit(Stream& stream, const AgreeCommitArgs& args) {
 void note_nonfinite(Stream& stream, const NoteNonfiniteArgs& args) {
   ArgumentCheck check("note_nonfinite");
   check.tensor("found", args.found, {}, DType::kF64);
-  check.any_shape("x", args.x);
+  check.fp32_or_bf16("x", args.x);
   if (args.squares) check.tensor("squares", args.squares, {}, DType::kF64);
   check.that(args.base >= 0 && args.stride > 0, "an index below 0");
   if (args.x.numel() == 0) return;

@@ -93,7 +93,7 @@ void agree_commit(Stream& stream, const AgreeCommitArgs& args);
 // perhaps of more: where that fits into fp32 x is not read.
 struct NoteNonfiniteArgs {
   Tensor found;         // () fp64, in-out; 0 at first
-  Tensor x;             // any shape, fp32
+  Tensor x;             // any shape, fp32 or bf16
   Tensor squares = {};  // () fp64
   std::int64_t base = 0;
   std::int64_t stride = 1;

@@ -15,6 +15,13 @@ void dispatch(DType dtype, const Body& body) {
   body.template operator()<float>();
 }
 
+// The same with the types of two tensors: body.operator()<A, B>().
+template <class Body>
+void dispatch_both(DType a, DType b, const Body& body) {
+  dispatch(a,
+           [&]<class A>() { dispatch(b, [&]<class B>() { body.template operator()<A, B>(); }); });
+}
+
 // The elements of a tensor that may be absent: then null.
 template <class T>
 T* data_or_null(const Tensor& t) {

@@ -1,5 +1,7 @@
 #include "kernels/embedding.h"
 
+#include <algorithm>
+
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
 
@@ -10,12 +12,16 @@ namespace {
 Cost cost(const EmbeddingArgs& args) {
   return {.bytes = static_cast<double>(2 * args.y.bytes() + args.tokens.bytes())};
 }
+// Rows of fp32 are zeroed, then read and written for every token; a row of bf16 is written once.
 Cost backward_cost(const EmbeddingBackwardArgs& args) {
   const std::int64_t rows = args.dy.numel() * size_of(args.dtable.dtype);
   const std::int64_t zeroed = args.accumulate ? 0 : args.dtable.bytes();
+  std::int64_t sums = 2 * rows;
+  if (args.dtable.dtype == DType::kBF16)
+    sums = args.accumulate ? 2 * std::min(rows, args.dtable.bytes()) : 0;
   const std::int64_t scale = args.scale ? args.scale.bytes() : 0;
-  return {.bytes = static_cast<double>(2 * rows + zeroed + args.dy.bytes() + args.tokens.bytes() +
-                                       scale)};
+  return {.bytes =
+              static_cast<double>(sums + zeroed + args.dy.bytes() + args.tokens.bytes() + scale)};
 }
 
 Operation<EmbeddingArgs> forward("embedding", &cost);
@@ -34,7 +40,7 @@ void embedding(Stream& stream, const EmbeddingArgs& args) {
 
 void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
   ArgumentCheck check("embedding_backward");
-  check.rank("dtable", args.dtable, 2, "(v, c)");
+  check.fp32_or_bf16("dtable", args.dtable, 2, "(v, c)");
   check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
   check.tensor("dy", args.dy, {args.tokens.shape[0], args.dtable.shape[1]}, args.dy.dtype);
   if (args.scale) {

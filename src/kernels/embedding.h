@@ -15,9 +15,10 @@ void embedding(Stream& stream, const EmbeddingArgs& args);
 
 // dtable[v] <- [dtable[v] if accumulate] + sum of dy[i] over tokens[i] == v, in the order of i:
 // deterministic. With `scale`, column group k of dy[i] counts scale[i, k] times. Without
-// accumulate, rows of absent tokens become zero.
+// accumulate, rows of absent tokens become zero. A sum, with what it is added to, is one of fp32;
+// of a dtable of bf16 it is rounded once, to nearest, at its end.
 struct EmbeddingBackwardArgs {
-  Tensor dtable;      // (v, c) fp32 out, or in-out if accumulate
+  Tensor dtable;      // (v, c) fp32 or bf16 out, or in-out if accumulate
   Tensor dy;          // (n, c) fp32 or bf16
   Tensor tokens;      // (n) int32
   Tensor scale = {};  // (n, groups) fp32, groups divides c

@@ -70,7 +70,7 @@ void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& 
   ArgumentCheck check("value_embedding_backward");
   check_value_inputs(check, args, args.dv);
   check.tensor("dx", args.dx, args.x.shape, args.x.dtype);
-  check.tensor("dweight", args.dweight, args.weight.shape);
+  check.fp32_or_bf16("dweight", args.dweight, args.weight.shape);
   check.apart({{"dx", args.dx}}, {{"x", args.x}, {"dv", args.dv}});
   value_backward.submit(
       stream, args,

@@ -26,7 +26,8 @@ void value_embedding(Stream& stream, const ValueEmbeddingArgs& args);
 // the table is embedding_backward of dv with `scale` = gates; that of the old v is dv.
 struct ValueEmbeddingBackwardArgs {
   Tensor dx;       // (n, c) in-out
-  Tensor dweight;  // (kv_heads, g) fp32 out, or in-out if accumulate; summed in a fixed order
+  Tensor dweight;  // (kv_heads, g) out, or in-out if accumulate, fp32, or bf16: fp32's rounded;
+                   // summed in fp64, in a fixed order
   Tensor dv;       // (n, kv_heads h)
   Tensor gates;    // (n, kv_heads), fp32, of the forward
   Tensor x;

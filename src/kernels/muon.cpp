@@ -15,11 +15,6 @@ Operation<MuonInputArgs> input_operation("muon_input");
 Operation<MuonScaleArgs> scale_operation("muon_scale");
 Operation<MuonCommitArgs> commit_operation("muon_commit");
 
-void check_momentum(ArgumentCheck& check, const Tensor& momentum, std::int64_t n) {
-  check.fp32_or_bf16("momentum", momentum);
-  check.count("momentum", momentum, n, momentum.dtype);
-}
-
 }  // namespace
 
 double muon_rate(std::int64_t rows, std::int64_t columns) {
@@ -29,8 +24,8 @@ double muon_rate(std::int64_t rows, std::int64_t columns) {
 void muon_nesterov(Stream& stream, const MuonNesterovArgs& args) {
   ArgumentCheck check("muon_nesterov");
   check.holds<StepScalars>("scalars", args.scalars);
-  check.count("grad", args.grad, args.x.numel());
-  check_momentum(check, args.momentum, args.x.numel());
+  check.fp32_or_bf16_count("grad", args.grad, args.x.numel());
+  check.fp32_or_bf16_count("momentum", args.momentum, args.x.numel());
   check.apart("x", args.x, "grad", args.grad);
   nesterov_operation.submit(
       stream, args, {.writes = {args.x}, .reads = {args.grad, args.momentum, args.scalars}});
@@ -40,8 +35,8 @@ void muon_input(Stream& stream, const MuonInputArgs& args) {
   ArgumentCheck check("muon_input");
   check.holds<StepScalars>("scalars", args.scalars);
   check.fp32_or_bf16("x", args.x, 3, "(k, R, C)");
-  check.count("grad", args.grad, args.x.numel());
-  if (args.momentum) check_momentum(check, args.momentum, args.x.numel());
+  check.fp32_or_bf16_count("grad", args.grad, args.x.numel());
+  if (args.momentum) check.fp32_or_bf16_count("momentum", args.momentum, args.x.numel());
   check.count("row_norms", args.row_norms, args.x.shape[0] * args.x.shape[1]);
   check.apart("x", args.x, "grad", args.grad);
   input_operation.submit(
@@ -73,9 +68,9 @@ void muon_commit(Stream& stream, const MuonCommitArgs& args) {
   check.that(args.weight || args.variance, "commits nothing");
   if (args.weight) {
     const std::int64_t n = args.weight.numel();
-    check_momentum(check, args.momentum, n);
+    check.fp32_or_bf16_count("momentum", args.momentum, n);
     check.count("u", args.u, n);
-    check.count("grad", args.grad, n);
+    check.fp32_or_bf16_count("grad", args.grad, n);
     check.master(args.weight, args.replica);
   }
   if (args.variance) check.count("new_variance", args.new_variance, args.variance.numel());

@@ -13,7 +13,8 @@ namespace muo {
 // max(R, C), n = min(R, C). Compute, then commit (decision compute-then-commit): only muon_commit
 // writes state.
 //
-// lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w).
+// lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w). Gradients are
+// fp32 or bf16, which is widened as it is read: the results are those of the same values in fp32.
 
 // Clamps: of a row's norm (MuonEq), of |u| (Muon+), of NorMuon's variance and norm.
 inline constexpr double kMuonRowFloor = 1e-6;
@@ -28,7 +29,7 @@ double muon_rate(std::int64_t rows, std::int64_t columns);  // sqrt(max(1, rows 
 // 1 - mu); x = lerp(grad, m', mu) (Nesterov).
 struct MuonNesterovArgs {
   Tensor x;         // (n) out
-  Tensor grad;      // (n)
+  Tensor grad;      // (n), fp32 or bf16
   Tensor momentum;  // (n), fp32 or bf16
   Tensor scalars;   // StepScalars
 };
@@ -47,7 +48,7 @@ struct MuonNormalisation {
 struct MuonInputArgs {
   Tensor x;              // (k, R, C) out, fp32 or bf16
   Tensor row_norms;      // (k, R) out, scratch: norms before scaling
-  Tensor grad;           // (k, R, C)
+  Tensor grad;           // (k, R, C), fp32 or bf16
   Tensor momentum = {};  // (k, R, C), fp32 or bf16, or absent: grad is the Nesterov input
   Tensor scalars;        // StepScalars
   MuonNormalisation normalisation = {};
@@ -79,7 +80,7 @@ struct MuonCommitArgs {
   Tensor momentum = {};              // (n) in-out, fp32 or bf16
   Tensor variance = {};              // (l) in-out
   Tensor u = {};                     // (n)
-  Tensor grad = {};                  // (n)
+  Tensor grad = {};                  // (n), fp32 or bf16
   Tensor new_variance = {};          // (l)
   Tensor scalars = {};               // StepScalars
   double rate = 1;                   // muon_rate of the whole matrix

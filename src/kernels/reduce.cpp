@@ -1,5 +1,7 @@
 #include "kernels/reduce.h"
 
+#include <type_traits>
+
 #include "kernels/argument_check.h"
 #include "kernels/operation.h"
 
@@ -13,7 +15,10 @@ Operation<LossTotalsArgs> loss_totals_operation("loss_totals");
 template <class Args>
 void check_sum(std::string_view name, const Args& args) {
   ArgumentCheck check(name);
-  check.any_shape("x", args.x);
+  if constexpr (std::is_same_v<Args, SumSquaresArgs>)
+    check.fp32_or_bf16("x", args.x);
+  else
+    check.any_shape("x", args.x);
   check.tensor("out", args.out, {}, DType::kF64);
   check.apart("out", args.out, "x", args.x);
 }

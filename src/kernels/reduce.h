@@ -16,10 +16,10 @@ void sum(Stream& stream, const SumArgs& args);
 
 // out <- [out if accumulate] + sum(x^2), in fp64 and a fixed order; NaN or infinity in x makes out
 // non-finite, which is how the finite flag is found (decision
-// compute-then-commit).
+// compute-then-commit). bf16 gives the bits of the same values in fp32.
 struct SumSquaresArgs {
   Tensor out;  // () fp64
-  Tensor x;    // any shape, fp32
+  Tensor x;    // any shape, fp32 or bf16
   bool accumulate = false;
 };
 void sum_squares(Stream& stream, const SumSquaresArgs& args);

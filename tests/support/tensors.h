@@ -54,6 +54,10 @@ class HostTensor {
     std::ranges::transform(values(), out.values<BF16>().begin(), to_bf16);
     return out;
   }
+  [[nodiscard]] HostTensor widened() const {  // a copy of fp32 or bf16 in fp32
+    const std::vector<double> wide = doubles();
+    return {tensor_.shape, std::vector<float>(wide.begin(), wide.end())};
+  }
   [[nodiscard]] HostTensor copy() const {
     HostTensor out(tensor_.shape, tensor_.dtype, tensor_.device);
     std::copy_n(tensor_.data, tensor_.bytes(), out.tensor_.data);

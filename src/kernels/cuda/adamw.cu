@@ -8,16 +8,17 @@ namespace muo::cuda {
 namespace {
 
 // Element-wise (elementwise.h); parameters of one bucket are contiguous, so one launch serves all
-// tensors of a group. fp32 moments: 20 bytes per element and those of the master; bf16: 12. Six
+// tensors of a group. fp32 moments: 16 bytes per element, those of the gradient
+// and those of the master; bf16: 8. Six
 // or eight loads of 16 bytes per thread are on their way at once: bound by bandwidth. Stochastic
 // rounding adds some 10 integer operations per element, and 60 per thread for its keys.
-template <class T, class Master, bool kStochastic>
+template <class T, class G, class Master, bool kStochastic>
 struct Adamw {
   static constexpr int kPacks = 1;
   Master master;
   T* m;
   T* v;
-  const float* g;
+  const G* g;
   const StepScalars* scalars;
   int group;
   StochasticRounding rounding;
@@ -60,14 +61,14 @@ struct Adamw {
   }
 };
 
-template <class T, bool kStochastic>
+template <class T, class G, bool kStochastic>
 void launch_adamw(NativeStream stream, const AdamwArgs& args) {
   with_master(args.weight, args.replica, [&]<class Master>(const Master& master) {
-    const Adamw<T, Master, kStochastic> body{
+    const Adamw<T, G, Master, kStochastic> body{
         .master = master,
         .m = args.m.as<T>(),
         .v = args.v.as<T>(),
-        .g = args.grad.as<float>(),
+        .g = args.grad.as<G>(),
         .scalars = args.scalars.as_struct<StepScalars>(),
         .group = args.group,
         .rounding = args.rounding.value_or(StochasticRounding{})};
@@ -77,8 +78,11 @@ void launch_adamw(NativeStream stream, const AdamwArgs& args) {
 }
 
 void adamw(NativeStream stream, const AdamwArgs& args) {
-  if (args.rounding) return launch_adamw<BF16, true>(stream, args);
-  dispatch(args.m.dtype, [&]<class T>() { launch_adamw<T, false>(stream, args); });
+  dispatch_both(args.m.dtype, args.grad.dtype, [&]<class T, class G>() {
+    if constexpr (std::is_same_v<T, BF16>)
+      if (args.rounding) return launch_adamw<T, G, true>(stream, args);
+    launch_adamw<T, G, false>(stream, args);
+  });
 }
 
 const KernelRegistration registration(&adamw);

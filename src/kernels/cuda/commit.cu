@@ -1,6 +1,7 @@
 #include "kernels/commit.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
-#include "runtime/cuda/launch.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 namespace {
@@ -16,16 +17,17 @@ constexpr int kThreads = 256;
 constexpr int kPerThread = 8;
 
 // By strides of the grid. Where `squares` says that all is well, as it nearly always does, bound by
-// the latency of a launch; else 4 bytes per element. What is found is a positive fp64, whose bits
-// are in the order of its value: the maximum is the same in whatever order threads come.
+// the latency of a launch; else sizeof(T) bytes per element. What is found is a positive fp64,
+// whose bits are in the order of its value: the maximum is the same in whatever order threads come.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    note_nonfinite_kernel(double* found, const float* x, const double* squares, std::int64_t count,
+    note_nonfinite_kernel(double* found, const T* x, const double* squares, std::int64_t count,
                           std::int64_t base, std::int64_t stride) {
   if (squares != nullptr && *squares <= kLargestSquares) return;
   const std::int64_t threads = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += threads) {
-    if (has_square(x[i])) continue;
+    if (has_square(to_float(x[i]))) continue;
     const double mine = kNoIndex - static_cast<double>(base + i * stride);
     atomicMax(reinterpret_cast<unsigned long long*>(found),
               static_cast<unsigned long long>(__double_as_longlong(mine)));
@@ -41,9 +43,11 @@ void agree_commit(NativeStream stream, const AgreeCommitArgs& args) {
 
 void note_nonfinite(NativeStream stream, const NoteNonfiniteArgs& args) {
   const std::int64_t count = args.x.numel();
-  launch(note_nonfinite_kernel, blocks_for(count, kThreads * kPerThread, 1024), kThreads, 0, stream,
-         args.found.as<double>(), args.x.as<float>(),
-         args.squares ? args.squares.as<double>() : nullptr, count, args.base, args.stride);
+  dispatch(args.x.dtype, [&]<class T>() {
+    launch(note_nonfinite_kernel<T>, blocks_for(count, kThreads * kPerThread, 1024), kThreads, 0,
+           stream, args.found.as<double>(), args.x.as<T>(), data_or_null<double>(args.squares),
+           count, args.base, args.stride);
+  });
 }
 
 const KernelRegistration registration(&agree_commit, &note_nonfinite);

@@ -12,7 +12,7 @@ namespace muo::cuda {
 // share one loop, as master weights in fp32 and their copy in bf16 do.
 template <int N, class T>
 __device__ __forceinline__ Pack<N> load_wide(const T* p) {
-  constexpr int kStep = N == 1 ? 1 : kWidth<T>;
+  constexpr int kStep = N < kWidth<T> ? N : kWidth<T>;
   Pack<N> out;
 #pragma unroll
   for (int i = 0; i < N; i += kStep) {
@@ -41,6 +41,10 @@ __device__ __forceinline__ void store_wide(T* p, const Pack<N>& x) {
 __device__ __forceinline__ float lerp(float a, float b, float weight) {
   return weight < 0.5F ? fmaf(weight, b - a, a) : fmaf(weight - 1.0F, b - a, b);
 }
+
+// Of two types of tensors that share one loop, that whose 16-byte access has more elements.
+template <class A, class B>
+using Narrower = std::conditional_t<(sizeof(A) < sizeof(B)), A, B>;
 
 inline constexpr int kElementwiseThreads = 256;
 
@@ -119,10 +123,9 @@ struct Map {
 template <class F, class To, class From, class... Others>
 void launch_map(NativeStream stream, std::int64_t n, const F& f, To* to, const From* from,
                 const Others*... others) {
-  using Narrowest = std::conditional_t<(sizeof(To) < sizeof(From)), To, From>;
-  launch_elementwise<Narrowest>(stream,
-                                Map<F, To, From, 1 + sizeof...(Others)>{f, to, {from, others...}},
-                                n, {to, from, others...});
+  launch_elementwise<Narrower<To, From>>(
+      stream, Map<F, To, From, 1 + sizeof...(Others)>{f, to, {from, others...}}, n,
+      {to, from, others...});
 }
 
 }  // namespace muo::cuda

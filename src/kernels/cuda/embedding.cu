@@ -118,8 +118,9 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   }
 }
 
+template <class G>
 struct Problem {
-  float* dtable;
+  G* dtable;
   const std::int32_t* starts;
   const std::int32_t* entries;
   const float* scale;  // with kScaled
@@ -132,9 +133,9 @@ struct Problem {
 // One block per range and slab of columns. In chunks of kStaged tokens: the block brings their
 // stretches of dy to shared memory, all on their way at once, then each thread adds those of its
 // column and rows in order. A sum stays in a register while its row repeats.
-template <class T, int N, bool kScaled>
+template <class T, class G, int N, bool kScaled>
 __global__ void __launch_bounds__(kThreads, 4)
-    embedding_backward_kernel(const T* __restrict__ dy, const Problem p) {
+    embedding_backward_kernel(const T* __restrict__ dy, const Problem<G> p) {
   __shared__ std::int32_t rows[kStaged];
   __shared__ std::int32_t positions[kStaged];
   auto* sums = shared_memory<float>();       // (p.rows, kColumns)
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int column = first_column + lane;
   const int first_row = static_cast<int>(blockIdx.x) * p.rows;
   const int held_rows = min(p.rows, p.v - first_row);
-  float* dtable = p.dtable + std::int64_t{first_row} * p.c + column;
+  G* dtable = p.dtable + std::int64_t{first_row} * p.c + column;
   const int begin = p.starts[blockIdx.x];
   const int end = p.starts[blockIdx.x + 1];
   if (p.accumulate && begin == end) return;
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int group = kScaled ? min(column, p.c - 1) / p.width - first_group : 0;
   if (column < p.c)
     for (int r = row_group; r < held_rows; r += kRowGroups)
-      sums[r * kColumns + lane] = p.accumulate ? dtable[std::int64_t{r} * p.c] : 0.0F;
+      sums[r * kColumns + lane] = p.accumulate ? to_float(dtable[std::int64_t{r} * p.c]) : 0.0F;
 
   for (int chunk = begin; chunk < end; chunk += kStaged) {
     const int count = min(kStaged, end - chunk);
@@ -206,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 
   if (column < p.c)
     for (int r = row_group; r < held_rows; r += kRowGroups)
-      dtable[std::int64_t{r} * p.c] = sums[r * kColumns + lane];
+      dtable[std::int64_t{r} * p.c] = from_float<G>(sums[r * kColumns + lane]);
 }
 
 void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) {
@@ -233,25 +234,27 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
                                         : kColumns % width == 0 || width % kColumns == 0
                                             ? ceil_div(kColumns, width)
                                             : std::min(groups, ceil_div(kColumns, width) + 1);
-  const Problem p{.dtable = args.dtable.as<float>(),
-                  .starts = starts,
-                  .entries = entries,
-                  .scale = data_or_null<float>(args.scale),
-                  .v = static_cast<int>(v),
-                  .c = static_cast<int>(c),
-                  .rows = static_cast<int>(rows),
-                  .groups = static_cast<int>(groups),
-                  .width = static_cast<int>(width),
-                  .groups_in_a_slab = static_cast<int>(groups_in_a_slab),
-                  .accumulate = args.accumulate};
   dispatch_packs(args.dy.dtype, c, {args.dy.data}, [&]<class T, int N>() {
     const std::int64_t bytes =
         (rows * kColumns + kStaged * groups_in_a_slab) * std::int64_t{sizeof(float)} +
         kStaged * kColumns * std::int64_t{sizeof(T)};
-    launch(
-        args.scale ? embedding_backward_kernel<T, N, true> : embedding_backward_kernel<T, N, false>,
-        dim3(static_cast<unsigned>(ranges), static_cast<unsigned>(ceil_div(c, kColumns))), kThreads,
-        static_cast<std::size_t>(bytes), stream, args.dy.as<T>(), p);
+    dispatch(args.dtable.dtype, [&]<class G>() {
+      const Problem<G> p{.dtable = args.dtable.as<G>(),
+                         .starts = starts,
+                         .entries = entries,
+                         .scale = data_or_null<float>(args.scale),
+                         .v = static_cast<int>(v),
+                         .c = static_cast<int>(c),
+                         .rows = static_cast<int>(rows),
+                         .groups = static_cast<int>(groups),
+                         .width = static_cast<int>(width),
+                         .groups_in_a_slab = static_cast<int>(groups_in_a_slab),
+                         .accumulate = args.accumulate};
+      launch(args.scale ? embedding_backward_kernel<T, G, N, true>
+                        : embedding_backward_kernel<T, G, N, false>,
+             dim3(static_cast<unsigned>(ranges), static_cast<unsigned>(ceil_div(c, kColumns))),
+             kThreads, static_cast<std::size_t>(bytes), stream, args.dy.as<T>(), p);
+    });
   });
 }
 

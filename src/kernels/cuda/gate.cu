@@ -89,9 +89,10 @@ __device__ __forceinline__ void sum_rows(double* partials, double* shared, std::
 }
 
 // Where the sums go: the first `split` of them to `first`, the others to `second`.
+template <class T>
 struct PutSums {
-  float* first;
-  float* second;
+  T* first;
+  T* second;
   int split;
   bool accumulate;
   __device__ void operator()(int e, double total) const {
@@ -200,8 +201,10 @@ void value_embedding_backward(NativeStream stream, const ValueEmbeddingBackwardA
                          .doubles_per_warp = shape.doubles_per_warp};
     launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
            args.dv.as<T>(), args.x.as<T>(), args.weight.as<T>(), args.table.as<T>(), p);
-    finish_sums(stream, shape.blocks, static_cast<int>(sums),
-                PutSums{args.dweight.as<float>(), nullptr, p.heads * p.g, args.accumulate});
+    dispatch(args.dweight.dtype, [&]<class W>() {
+      finish_sums(stream, shape.blocks, static_cast<int>(sums),
+                  PutSums<W>{args.dweight.as<W>(), nullptr, p.heads * p.g, args.accumulate});
+    });
   });
 }
 
@@ -303,8 +306,9 @@ void smear_backward(NativeStream stream, const SmearBackwardArgs& args) {
     const BackwardLaunch shape(kernel, p.rows, g + 1, 0);
     launch(kernel, shape.blocks, shape.threads, shape.bytes, stream, args.dx.as<T>(),
            args.dy.as<T>(), args.x.as<T>(), p);
-    finish_sums(stream, shape.blocks, p.g + 1,
-                PutSums{args.dweight.as<float>(), args.dlambda.as<float>(), p.g, args.accumulate});
+    finish_sums(
+        stream, shape.blocks, p.g + 1,
+        PutSums<float>{args.dweight.as<float>(), args.dlambda.as<float>(), p.g, args.accumulate});
   });
 }
 

@@ -38,12 +38,13 @@ struct Nesterov {
   }
 };
 
-// Element-wise (elementwise.h): 8 bytes per element and those of momentum, bound by bandwidth.
-template <class M>
+// Element-wise (elementwise.h): 4 bytes per element and those of gradient and momentum, bound by
+// bandwidth.
+template <class G, class M>
 struct NesterovInput {
   static constexpr int kPacks = 2;
   float* x;
-  const float* g;
+  const G* g;
   const M* m;
   Nesterov nesterov;
 
@@ -65,11 +66,11 @@ struct NesterovInput {
 };
 
 // First pass of muon_input: the Nesterov input (or the gradient, without momentum) as it is stored,
-// and the norms of its rows. One warp per row: 4 + sizeof(M) bytes read and sizeof(T) written per
-// element, bound by bandwidth.
-template <class T, class M, int N>
+// and the norms of its rows. One warp per row: sizeof(G) + sizeof(M) bytes read and sizeof(T)
+// written per element, bound by bandwidth.
+template <class T, class G, class M, int N>
 __global__ void __launch_bounds__(kRowThreads)
-    muon_input_kernel(T* x, float* norms, const float* g, const M* m, Nesterov nesterov,
+    muon_input_kernel(T* x, float* norms, const G* g, const M* m, Nesterov nesterov,
                       std::int64_t rows, std::int64_t columns) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;
@@ -172,24 +173,28 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 void muon_nesterov(NativeStream stream, const MuonNesterovArgs& args) {
-  dispatch(args.momentum.dtype, [&]<class M>() {
-    const NesterovInput<M> body{.x = args.x.as<float>(),
-                                .g = args.grad.as<float>(),
-                                .m = args.momentum.as<M>(),
-                                .nesterov = {args.scalars.as_struct<StepScalars>()}};
-    launch_elementwise<M>(stream, body, args.x.numel(), {body.x, body.g, body.m});
+  dispatch_both(args.grad.dtype, args.momentum.dtype, [&]<class G, class M>() {
+    const NesterovInput<G, M> body{.x = args.x.as<float>(),
+                                   .g = args.grad.as<G>(),
+                                   .m = args.momentum.as<M>(),
+                                   .nesterov = {args.scalars.as_struct<StepScalars>()}};
+    launch_elementwise<Narrower<G, M>>(stream, body, args.x.numel(), {body.x, body.g, body.m});
   });
 }
 
-template <class T, class M>
+// The gradient's type has no part in the width of an access, on which the order of sums depends:
+// one of bf16 gives the bits of the same values in fp32.
+template <class T, class G, class M>
 void launch_input(NativeStream stream, const MuonInputArgs& args) {
-  using Narrowest = std::conditional_t<(sizeof(T) < sizeof(M)), T, M>;
+  using Width = Narrower<T, M>;
   const std::int64_t rows = args.x.shape[0] * args.x.shape[1], columns = args.x.shape[2];
   auto* x = args.x.as<T>();
-  const auto* grad = args.grad.as<float>();
+  const auto* grad = args.grad.as<G>();
   const auto* momentum = data_or_null<M>(args.momentum);
-  with_width<Narrowest>(vectors_fit<Narrowest>(columns, {x, grad, momentum}), [&]<int N>() {
-    launch_rows(muon_input_kernel<T, M, N>, stream, rows, x, args.row_norms.as<float>(), grad,
+  const bool vectors =
+      vectors_fit<Width>(columns, {x, momentum}) && vector_fits<kWidth<Width>>(grad);
+  with_width<Width>(vectors, [&]<int N>() {
+    launch_rows(muon_input_kernel<T, G, M, N>, stream, rows, x, args.row_norms.as<float>(), grad,
                 momentum, Nesterov{args.scalars.as_struct<StepScalars>()}, rows, columns);
   });
 }
@@ -210,7 +215,8 @@ void muon_input(NativeStream stream, const MuonInputArgs& args) {
   };
   dispatch_packs(args.x.dtype, columns, {args.x.data}, [&]<class T, int N>() {
     auto* x = args.x.as<T>();
-    dispatch(momentum, [&]<class M>() { launch_input<T, M>(stream, args); });
+    dispatch_both(args.grad.dtype, momentum,
+                  [&]<class G, class M>() { launch_input<T, G, M>(stream, args); });
     launch_per_matrix(&muon_target_kernel, norms);
     if constexpr (std::is_same_v<T, BF16>) {
       launch_rows(muon_rounded_squares_kernel<N>, stream, all_rows, row_squares, targets, x, norms,
@@ -376,15 +382,16 @@ void muon_scale(NativeStream stream, const MuonScaleArgs& args) {
 // ---- muon_commit --------------------------------------------------------------------------------
 
 // The state after the step, if every rank agreed that it is finite: else nothing. A thread takes N
-// neighbours: 16 bytes per element (12 with a momentum of bf16, whose rounding adds some 10 integer
-// operations, and 60 per thread) and those of the master, bound by bandwidth.
-template <class M, class Master>
+// neighbours: 12 bytes per element (8 with a momentum of bf16, whose rounding adds some 10 integer
+// operations, and 60 per thread), those of the gradient and those of the master, bound by
+// bandwidth.
+template <class M, class G, class Master>
 struct Commit {
   static constexpr int kPacks = 1;
   Master master;
   M* m;
   const float* u;
-  const float* g;
+  const G* g;
   const StepScalars* scalars;
   double rate;
   StochasticRounding rounding;
@@ -449,14 +456,14 @@ void muon_commit(NativeStream stream, const MuonCommitArgs& args) {
   }
   if (!args.weight) return;
   with_master(args.weight, args.replica, [&]<class Master>(const Master& master) {
-    dispatch(args.momentum.dtype, [&]<class M>() {
-      const Commit<M, Master> body{.master = master,
-                                   .m = args.momentum.as<M>(),
-                                   .u = args.u.as<float>(),
-                                   .g = args.grad.as<float>(),
-                                   .scalars = scalars,
-                                   .rate = args.rate,
-                                   .rounding = args.rounding};
+    dispatch_both(args.momentum.dtype, args.grad.dtype, [&]<class M, class G>() {
+      const Commit<M, G, Master> body{.master = master,
+                                      .m = args.momentum.as<M>(),
+                                      .u = args.u.as<float>(),
+                                      .g = args.grad.as<G>(),
+                                      .scalars = scalars,
+                                      .rate = args.rate,
+                                      .rounding = args.rounding};
       launch_elementwise<BF16>(stream, body, args.weight.numel(),
                                {args.weight.data, args.replica.data, body.m, body.u, body.g});
     });

@@ -1,5 +1,6 @@
 #include "kernels/cuda/index_check.h"
 #include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "kernels/reduce.h"
 #include "runtime/cuda/vector.h"
@@ -7,12 +8,12 @@
 namespace muo::cuda {
 namespace {
 
-// By strides of the grid, in fp64: 4 bytes per element, bound by bandwidth (an fp64 addition a
-// number is below that on the GPUs that have fp64 units; on others the sum is bound by them).
-// Elements left over by vectors are taken by block 0.
-template <int N, bool kSquares>
+// By strides of the grid, in fp64: sizeof(T) bytes per element, bound by bandwidth (an fp64
+// addition a number is below that on the GPUs that have fp64 units; on others the sum is bound by
+// them). Elements left over by vectors are taken by block 0.
+template <class T, int N, bool kSquares>
 __global__ void __launch_bounds__(kSumThreads)
-    sum_kernel(const float* x, std::int64_t count, double* partials) {
+    sum_kernel(const T* x, std::int64_t count, double* partials) {
   const std::int64_t packs = count / N;
   const std::int64_t stride = std::int64_t{gridDim.x} * kSumThreads;
   double sum = 0.0;
@@ -29,7 +30,8 @@ __global__ void __launch_bounds__(kSumThreads)
       add(v);
   }
   if constexpr (N > 1)
-    if (const std::int64_t i = packs * N + threadIdx.x; blockIdx.x == 0 && i < count) add(x[i]);
+    if (const std::int64_t i = packs * N + threadIdx.x; blockIdx.x == 0 && i < count)
+      add(to_float(x[i]));
   leave_partial(partials, gridDim.x, 0, sum);
 }
 
@@ -44,12 +46,13 @@ struct PutSum {
   }
 };
 
-template <bool kSquares>
+// bf16 is taken by four too, 8 bytes at a time, so that its sums run in the order of fp32's.
+template <class T, bool kSquares>
 void sum_of(NativeStream stream, const Tensor& x, const PutSum& put) {
   const std::int64_t count = x.numel();
-  with_width<float>(vectors_fit<float>(0, {x.data}), [&]<int N>() {
+  with_width<float>(vector_fits<kWidth<float>>(x.as<T>()), [&]<int N>() {
     const unsigned blocks = blocks_for(count / N, kSumThreads * 4, kManyBlocks);
-    launch(sum_kernel<N, kSquares>, blocks, kSumThreads, 0, stream, x.as<float>(), count,
+    launch(sum_kernel<T, N, kSquares>, blocks, kSumThreads, 0, stream, x.as<T>(), count,
            context_of(stream).partials);
     finish_sums(stream, blocks, 1, put);
   });
@@ -89,11 +92,13 @@ struct AddTotals {
 };
 
 void sum(NativeStream stream, const SumArgs& args) {
-  sum_of<false>(stream, args.x, {args.out.as<double>(), args.scale, args.accumulate});
+  sum_of<float, false>(stream, args.x, {args.out.as<double>(), args.scale, args.accumulate});
 }
 
 void sum_squares(NativeStream stream, const SumSquaresArgs& args) {
-  sum_of<true>(stream, args.x, {args.out.as<double>(), 1.0, args.accumulate});
+  dispatch(args.x.dtype, [&]<class T>() {
+    sum_of<T, true>(stream, args.x, {args.out.as<double>(), 1.0, args.accumulate});
+  });
 }
 
 void loss_totals(NativeStream stream, const LossTotalsArgs& args) {

@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/stream_context.h"
+#include "runtime/cuda/vector.h"
 
 namespace muo::cuda {
 
@@ -69,8 +70,11 @@ __device__ __forceinline__ double block_sum_of(std::int64_t n, const Add& add) {
 
 inline constexpr int kSumThreads = 256;
 
-__device__ __forceinline__ void put_float(float* out, double total, bool accumulate) {
-  *out = static_cast<float>(accumulate ? static_cast<double>(*out) + total : total);
+// bf16 gets what fp32 would, rounded.
+template <class T>
+__device__ __forceinline__ void put_float(T* out, double total, bool accumulate) {
+  const double sum = accumulate ? static_cast<double>(to_float(*out)) + total : total;
+  *out = from_float<T>(static_cast<float>(sum));
 }
 
 // Put is plain data with a __device__ function (int sum, double total).

@@ -31,14 +31,14 @@ struct Stochastically {
 };
 
 // Of `n` elements from `begin` on, whose masters are w.
-template <class T, class Rounding>
+template <class T, class G, class Rounding>
 void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Rounding& rounding,
               float* __restrict w, std::int64_t begin, std::int64_t n) {
   const StepScalars::Adam& s = scalars.adam[args.group];
   const float gradient_scale = scalars.gradient_scale;
   T* __restrict m = args.m.as<T>() + begin;
   T* __restrict v = args.v.as<T>() + begin;
-  const float* __restrict g = args.grad.as<float>() + begin;
+  const G* __restrict g = args.grad.as<G>() + begin;
   const Lerp lerp1(1.0F - s.beta1);
   const Lerp lerp2(1.0F - s.beta2);
   const float decay = 1.0F - s.lr * s.weight_decay;
@@ -46,7 +46,7 @@ void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Rounding&
   const float c2 = s.correction2;
   const float eps = s.eps;
   for (std::int64_t i = 0; i < n; ++i) {
-    const float gi = g[i] * gradient_scale;
+    const float gi = to_f32(g[i]) * gradient_scale;
     const float mi = lerp1(to_f32(m[i]), gi);
     const float vi = lerp2(to_f32(v[i]), gi * gi);
     w[i] = w[i] * decay - rate * (mi / (std::sqrt(vi / c2) + eps));
@@ -58,14 +58,16 @@ void adamw(const AdamwArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
   if (scalars->commit == 0) return;
   with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
-    if (args.rounding)
-      adamw_of<BF16>(args, *scalars,
-                     Stochastically{RoundingNoise(args.rounding->random, scalars->updates),
-                                    args.rounding->begin},
-                     w, begin, n);
-    else
-      dispatch(args.m.dtype,
-               [&]<class T>() { adamw_of<T>(args, *scalars, ToNearest{}, w, begin, n); });
+    dispatch(args.grad.dtype, [&]<class G>() {
+      if (args.rounding)
+        adamw_of<BF16, G>(args, *scalars,
+                          Stochastically{RoundingNoise(args.rounding->random, scalars->updates),
+                                         args.rounding->begin},
+                          w, begin, n);
+      else
+        dispatch(args.m.dtype,
+                 [&]<class T>() { adamw_of<T, G>(args, *scalars, ToNearest{}, w, begin, n); });
+    });
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/dispatch.h"
 #include "kernels/operation.h"
 
 namespace muo::host {
@@ -15,12 +16,14 @@ void agree_commit(const AgreeCommitArgs& args) {
 
 void note_nonfinite(const NoteNonfiniteArgs& args) {
   if (args.squares && *args.squares.as<double>() <= kLargestSquares) return;
-  const float* x = args.x.as<float>();
-  const float* end = x + args.x.numel();
-  const float* bad = std::find_if(x, end, [](float v) { return !has_square(v); });
-  if (bad == end) return;
-  auto* found = args.found.as<double>();
-  *found = std::max(*found, kNoIndex - static_cast<double>(args.base + (bad - x) * args.stride));
+  dispatch(args.x.dtype, [&]<class T>() {
+    const T* x = args.x.as<T>();
+    const T* end = x + args.x.numel();
+    const T* bad = std::find_if(x, end, [](T v) { return !has_square(to_f32(v)); });
+    if (bad == end) return;
+    auto* found = args.found.as<double>();
+    *found = std::max(*found, kNoIndex - static_cast<double>(args.base + (bad - x) * args.stride));
+  });
 }
 
 const KernelRegistration kRegistration(&agree_commit, &note_nonfinite);

@@ -1,9 +1,14 @@
 #include "kernels/embedding.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "kernels/dispatch.h"
 #include "kernels/host/index_check.h"
+#include "kernels/host/scratch.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 
@@ -22,20 +27,84 @@ void embedding(const EmbeddingArgs& args) {
   });
 }
 
-void embedding_backward(const EmbeddingBackwardArgs& args) {
-  const std::int64_t n = args.tokens.shape[0], v = args.dtable.shape[0], c = args.dtable.shape[1];
+// Adds the gradient of position i to the sums of its token's row.
+template <class T>
+void add_position(const EmbeddingBackwardArgs& args, std::int64_t i, float* row) {
+  const std::int64_t c = args.dtable.shape[1];
   const std::int64_t groups = args.scale ? args.scale.shape[1] : 1;
   const std::int64_t width = c / groups;
-  auto* dtable = args.dtable.as<float>();
   const auto* scale = data_or_null<float>(args.scale);
+  for (std::int64_t k = 0; k < groups; ++k)
+    simd::add_scaled(row + k * width, scale == nullptr ? 1.0F : scale[i * groups + k],
+                     args.dy.as<T>() + i * c + k * width, row + k * width, width);
+}
+
+// A dtable of fp32 holds the sums.
+template <class T>
+void add_in_place(const EmbeddingBackwardArgs& args) {
+  const std::int64_t n = args.tokens.shape[0], v = args.dtable.shape[0], c = args.dtable.shape[1];
+  auto* dtable = args.dtable.as<float>();
   if (!args.accumulate) std::fill_n(dtable, v * c, 0.0F);
+  for (std::int64_t i = 0; i < n; ++i)
+    add_position<T>(args, i, dtable + token_at(args.tokens, i, v) * c);
+}
+
+// The positions of each token, in order; memory that a thread keeps between calls.
+class Positions {
+ public:
+  // Counting sort: stable, and as long as the vocabulary and the tokens, like the kernel.
+  void group(const Tensor& tokens, std::int64_t v) {
+    const std::int64_t n = tokens.shape[0];
+    ends_.assign(static_cast<std::size_t>(v) + 1, 0);
+    positions_.resize(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i)
+      ++ends_[at(tokens, i, v) + 1];
+    std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());  // now where each token begins
+    for (std::int64_t i = 0; i < n; ++i)
+      positions_[ends_[at(tokens, i, v)]++] = i;  // what began there ends there after the last
+  }
+  [[nodiscard]] std::span<const std::int64_t> of(std::int64_t token) const {
+    const auto t = static_cast<std::size_t>(token);
+    const std::size_t begin = t == 0 ? 0 : ends_[t - 1];
+    return std::span(positions_).subspan(begin, ends_[t] - begin);
+  }
+
+ private:
+  static std::size_t at(const Tensor& tokens, std::int64_t i, std::int64_t v) {
+    return static_cast<std::size_t>(token_at(tokens, i, v));
+  }
+  std::vector<std::size_t> ends_;
+  std::vector<std::int64_t> positions_;
+};
+
+// A row of bf16 is summed elsewhere and stored once, as every store rounds.
+template <class T>
+void sum_row_by_row(const EmbeddingBackwardArgs& args) {
+  const std::int64_t v = args.dtable.shape[0], c = args.dtable.shape[1];
+  thread_local Scratch scratch;
+  thread_local Positions positions;
+  positions.group(args.tokens, v);
+  float* sum = scratch.floats(c);
+  for (std::int64_t token = 0; token < v; ++token) {
+    const std::span<const std::int64_t> of_token = positions.of(token);
+    if (args.accumulate && of_token.empty()) continue;
+    BF16* row = args.dtable.as<BF16>() + token * c;
+    if (args.accumulate)
+      simd::copy(sum, row, c);
+    else
+      std::fill_n(sum, c, 0.0F);
+    for (const std::int64_t i : of_token)
+      add_position<T>(args, i, sum);
+    simd::copy(row, sum, c);
+  }
+}
+
+void embedding_backward(const EmbeddingBackwardArgs& args) {
   dispatch(args.dy.dtype, [&]<class T>() {
-    for (std::int64_t i = 0; i < n; ++i) {
-      float* row = dtable + token_at(args.tokens, i, v) * c;
-      for (std::int64_t k = 0; k < groups; ++k)
-        simd::add_scaled(row + k * width, scale == nullptr ? 1.0F : scale[i * groups + k],
-                         args.dy.as<T>() + i * c + k * width, row + k * width, width);
-    }
+    if (args.dtable.dtype == DType::kBF16)
+      sum_row_by_row<T>(args);
+    else
+      add_in_place<T>(args);
   });
 }
 

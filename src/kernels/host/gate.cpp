@@ -42,9 +42,12 @@ void gates_backward(std::int64_t gates, std::int64_t g, const T* x, const W* w, 
     dx[j] = from_f32<T>(to_f32(dx[j]) + sums[static_cast<std::size_t>(j)]);
 }
 
-void put(float* out, const double* values, std::int64_t n, bool accumulate) {
-  for (std::int64_t i = 0; i < n; ++i)
-    out[i] = static_cast<float>(accumulate ? static_cast<double>(out[i]) + values[i] : values[i]);
+template <class G>
+void put(G* out, const double* values, std::int64_t n, bool accumulate) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double sum = accumulate ? static_cast<double>(to_f32(out[i])) + values[i] : values[i];
+    out[i] = from_f32<G>(static_cast<float>(sum));
+  }
 }
 
 // Calls row(i, entry) for each token i: entry is its row of the table.
@@ -85,7 +88,8 @@ void value_embedding_backward(const ValueEmbeddingBackwardArgs& args) {
                      return dgate * gate * (1.0F - gate / 3.0F);
                    });
   });
-  put(args.dweight.as<float>(), dw.data(), heads * g, args.accumulate);
+  dispatch(args.dweight.dtype,
+           [&]<class G>() { put(args.dweight.as<G>(), dw.data(), heads * g, args.accumulate); });
 }
 
 void smear(const SmearArgs& args) {

@@ -34,13 +34,15 @@ double sum_of_squares(const T* x, std::int64_t n) {
   return total;
 }
 
-template <class T, class M>
-void nesterov(T* __restrict x, const float* __restrict g, const M* __restrict m, float mu,
+template <class T, class G, class M>
+void nesterov(T* __restrict x, const G* __restrict g, const M* __restrict m, float mu,
               std::int64_t n) {
   const Lerp to_momentum(1.0F - mu);
   const Lerp look_ahead(mu);
-  for (std::int64_t i = 0; i < n; ++i)
-    x[i] = from_f32<T>(look_ahead(g[i], to_momentum(to_f32(m[i]), g[i])));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float gi = to_f32(g[i]);
+    x[i] = from_f32<T>(look_ahead(gi, to_momentum(to_f32(m[i]), gi)));
+  }
 }
 
 // Root mean square of the norms of rows: what MuonEq makes of each.
@@ -140,13 +142,13 @@ void scale_along_long_side(float* u, const float* variance, float scale, std::in
 }
 
 void muon_nesterov(const MuonNesterovArgs& args) {
-  dispatch(args.momentum.dtype, [&]<class M>() {
-    nesterov(args.x.as<float>(), args.grad.as<float>(), args.momentum.as<M>(),
+  dispatch_both(args.grad.dtype, args.momentum.dtype, [&]<class G, class M>() {
+    nesterov(args.x.as<float>(), args.grad.as<G>(), args.momentum.as<M>(),
              args.scalars.as_struct<StepScalars>()->muon_momentum, args.x.numel());
   });
 }
 
-template <class T, class M>
+template <class T, class G, class M>
 void muon_input_of(const MuonInputArgs& args) {
   const std::int64_t rows = args.x.shape[1], columns = args.x.shape[2];
   const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
@@ -157,7 +159,7 @@ void muon_input_of(const MuonInputArgs& args) {
     for (std::int64_t i = 0; i < rows; ++i) {
       T* row = x + i * columns;
       const std::int64_t begin = (k * rows + i) * columns;
-      const float* grad = args.grad.as<float>() + begin;
+      const G* grad = args.grad.as<G>() + begin;
       if (momentum != nullptr)
         nesterov(row, grad, momentum + begin, mu, columns);
       else
@@ -170,8 +172,10 @@ void muon_input_of(const MuonInputArgs& args) {
 
 void muon_input(const MuonInputArgs& args) {
   const DType momentum = args.momentum ? args.momentum.dtype : DType::kF32;
-  dispatch(args.x.dtype,
-           [&]<class T>() { dispatch(momentum, [&]<class M>() { muon_input_of<T, M>(args); }); });
+  dispatch(args.x.dtype, [&]<class T>() {
+    dispatch_both(args.grad.dtype, momentum,
+                  [&]<class G, class M>() { muon_input_of<T, G, M>(args); });
+  });
 }
 
 void muon_scale(const MuonScaleArgs& args) {
@@ -213,7 +217,7 @@ void store(BF16& m, float value, const RoundingNoise& noise, std::int64_t i) {
 }
 
 // Of `n` elements from `begin` on, whose masters are w.
-template <class M>
+template <class M, class G>
 void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, float* __restrict w,
                std::int64_t begin, std::int64_t n) {
   const auto lr = static_cast<float>(scalars.matrix_lr * args.rate);
@@ -224,11 +228,11 @@ void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, float* __
   const std::int64_t first = args.rounding.begin + begin;
   M* __restrict m = args.momentum.as<M>() + begin;
   const float* __restrict u = args.u.as<float>() + begin;
-  const float* __restrict g = args.grad.as<float>() + begin;
+  const G* __restrict g = args.grad.as<G>() + begin;
   for (std::int64_t i = 0; i < n; ++i) {
     const float decayed = u[i] * w[i] >= 0.0F ? decay * w[i] : 0.0F;
     w[i] -= lr * u[i] + decayed;
-    const float mi = to_momentum(to_f32(m[i]), g[i] * gradient_scale);
+    const float mi = to_momentum(to_f32(m[i]), to_f32(g[i]) * gradient_scale);
     store(m[i], mi, noise, first + i);
   }
 }
@@ -241,7 +245,8 @@ void muon_commit(const MuonCommitArgs& args) {
                 static_cast<std::size_t>(args.variance.bytes()));
   if (!args.weight) return;
   with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
-    dispatch(args.momentum.dtype, [&]<class M>() { commit_of<M>(args, *scalars, w, begin, n); });
+    dispatch_both(args.momentum.dtype, args.grad.dtype,
+                  [&]<class M, class G>() { commit_of<M, G>(args, *scalars, w, begin, n); });
   });
 }
 

@@ -1,7 +1,8 @@
 #include "kernels/reduce.h"
 
+#include "kernels/dispatch.h"
 #include "kernels/host/index_check.h"
-#include "kernels/host/simd.h"
+#include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 
 namespace muo::host {
@@ -9,8 +10,8 @@ namespace {
 
 // The sum of term(x) in doubles. `add(accumulator, x)` returns the new accumulator; a zero lane
 // adds nothing.
-template <class Add>
-double reduce(const float* x, std::int64_t n, const Add& add) {
+template <class T, class Add>
+double reduce(const T* x, std::int64_t n, const Add& add) {
   constexpr std::int64_t kStep = 2 * simd::kLanes;
   simd::F64 a = simd::zero_f64();
   simd::F64 b = simd::zero_f64();
@@ -35,7 +36,9 @@ void sum(const SumArgs& args) {
 
 void sum_squares(const SumSquaresArgs& args) {
   const auto add = [](simd::F64 a, simd::F64 x) { return simd::fma(x, x, a); };
-  put(args.out.as<double>(), args.accumulate, reduce(args.x.as<float>(), args.x.numel(), add));
+  dispatch(args.x.dtype, [&]<class T>() {
+    put(args.out.as<double>(), args.accumulate, reduce(args.x.as<T>(), args.x.numel(), add));
+  });
 }
 
 void loss_totals(const LossTotalsArgs& args) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
@@ -46,18 +48,24 @@ __device__ __forceinline__ T from_float(float x) {
     return x;
 }
 
-// N is 1, or kWidth<T> at an address that is a multiple of 16.
+// N is 1, or of an access of 16 bytes, or of 8, at an address that is a multiple of that.
 template <int N, class T>
 __device__ __forceinline__ Pack<N> load(const T* p) {
   Pack<N> out;
   if constexpr (N == 1) {
     out.v[0] = to_float(*p);
   } else {
-    static_assert(N == kWidth<T>);
-    const uint4 raw = *reinterpret_cast<const uint4*>(p);
-    const std::uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+    constexpr int kWords = N * static_cast<int>(sizeof(T)) / 4;
+    static_assert(kWords == 4 || kWords == 2);
+    using Access = std::conditional_t<kWords == 4, uint4, uint2>;
+    const Access raw = *reinterpret_cast<const Access*>(p);
+    std::uint32_t words[kWords] = {raw.x, raw.y};
+    if constexpr (kWords == 4) {
+      words[2] = raw.z;
+      words[3] = raw.w;
+    }
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < kWords; ++i)
       if constexpr (std::is_same_v<T, BF16>) {
         out.v[2 * i] = __uint_as_float(words[i] << 16);
         out.v[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000U);
@@ -128,6 +136,14 @@ bool vectors_fit(std::int64_t length, std::initializer_list<const void*> address
   for (const void* p : addresses)
     fit = fit && reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
   return fit;
+}
+
+// The same of N elements as load_wide() reads them, which are accesses of less than 16 bytes where
+// they have less.
+template <int N, class T>
+bool vector_fits(const T* p) {
+  constexpr std::size_t kBytes = std::min<std::size_t>(16, N * sizeof(T));
+  return reinterpret_cast<std::uintptr_t>(p) % kBytes == 0;
 }
 
 // body.operator()<N>() with the number of elements that one access takes.

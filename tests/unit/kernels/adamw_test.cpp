@@ -1,5 +1,6 @@
 #include "kernels/adamw.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/step_scalars.h"
+#include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/split_tensor.h"
 #include "support/tensors.h"
@@ -128,6 +131,56 @@ TEST_P(AdamwMoments, DoNotDependOnAddresses) {
   EXPECT_EQ(replica.doubles(), t.replica.doubles());
   EXPECT_EQ(m.doubles(), t.m.doubles());
   EXPECT_EQ(v.doubles(), t.v.doubles());
+}
+
+// A gradient of bf16 gives the bits of the same values in fp32: every type of moments, whole and
+// split masters, both ways to round, at any address.
+TEST_P(AdamwMoments, ReadGradientsOfBF16AsTheirValues) {
+  const HostTensor narrow = random_tensor({1003}, "grad").rounded(DType::kBF16);
+  const HostTensor wide = narrow.widened();
+  struct State {
+    std::vector<double> weight, m, v;
+    bool operator==(const State&) const = default;
+  };
+  const auto step = [&](const Tensor& grad, bool splits, bool stochastic) {
+    const Tensors t(GetParam());
+    t.set_scalars(kGroups[0], 1, 0.375F, 7);
+    const SplitTensor split(t.weight);
+    KernelStream stream;
+    AdamwArgs args{.weight = splits ? split.lower : t.weight,
+                   .replica = splits ? split.upper : t.replica,
+                   .m = t.m,
+                   .v = t.v,
+                   .grad = grad,
+                   .scalars = t.scalars,
+                   .group = 2};
+    if (stochastic) args.rounding = StochasticRounding{.random = {0, "wte"}, .begin = 100};
+    adamw(stream, args);
+    return State{splits ? split.joined().doubles() : t.weight.doubles(), t.m.doubles(),
+                 t.v.doubles()};
+  };
+  for (const bool splits : {false, true})
+    for (const bool stochastic : {false, true}) {
+      if (stochastic && GetParam() == DType::kF32) continue;
+      const State want = step(wide, splits, stochastic);
+      EXPECT_TRUE(step(narrow, splits, stochastic) == want) << splits << stochastic;
+      EXPECT_TRUE(step(Unaligned(narrow), splits, stochastic) == want) << splits << stochastic;
+      const HostTensor other = random_tensor({1003}, "other");
+      EXPECT_FALSE(step(other, splits, stochastic) == want) << "or nothing reads it";
+    }
+}
+
+TEST(Adamw, RefusesGradientsOfOtherTypes) {
+  const Tensors t;
+  KernelStream stream;
+  EXPECT_THAT(message_of<Error>([&] {
+                adamw(stream, {.weight = t.weight,
+                               .m = t.m,
+                               .v = t.v,
+                               .grad = HostTensor({1003}, DType::kU16),
+                               .scalars = t.scalars});
+              }),
+              ::testing::HasSubstr("adamw: grad is uint16, expected fp32"));
 }
 
 // With beta2 = 0.995 a bf16 v near g^2 does not move (docs/spec/optimizer.md, "AdamW"). So the

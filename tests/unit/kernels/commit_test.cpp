@@ -1,5 +1,6 @@
 #include "kernels/commit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/philox.h"
+#include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
@@ -154,6 +157,29 @@ TEST(NoteNonfinite, KeepsTheLowestIndex) {
   rows.values()[4] = 2e19F;  // finite, but its square is not
   note_nonfinite(stream, {.found = total.tensor().row(0), .x = rows, .base = 100, .stride = 10});
   EXPECT_EQ(found(), 140);
+}
+
+TEST(NoteNonfinite, FindsValuesOfBF16) {
+  KernelStream stream;
+  const HostTensor total({1}, DType::kF64);
+  for (const std::int64_t n : {1, 7, 1003, 100003}) {
+    const HostTensor x = random_tensor({n}, "x").rounded(DType::kBF16);
+    const auto note = [&] {
+      total.values<double>()[0] = 0;
+      note_nonfinite(stream, {.found = total.tensor().row(0), .x = x, .base = 5, .stride = 2});
+      return total.values<double>()[0];
+    };
+    EXPECT_EQ(note(), 0) << n;
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), 2e19F}) {  // its square is not
+      x.values<BF16>()[static_cast<std::size_t>(n / 2)] = to_bf16(bad);
+      EXPECT_EQ(kNoIndex - note(), static_cast<double>(5 + 2 * (n / 2))) << n;
+    }
+  }
+  EXPECT_THAT(message_of<Error>([&] {
+                note_nonfinite(stream,
+                               {.found = total.tensor().row(0), .x = HostTensor({3}, DType::kI32)});
+              }),
+              ::testing::HasSubstr("note_nonfinite: x is int32, expected fp32"));
 }
 
 TEST(NoteNonfinite, LooksOnlyWhereTheSquaresAreNotFinite) {

@@ -106,6 +106,41 @@ TEST(EmbeddingBackward, IsTheSequentialSum) {
     }
 }
 
+// A dtable of bf16 gets fp32's sums, rounded once: from zero, or from what it held. In fp32 the
+// first row's 1 + 2^-9 - 1 is 2^-9; rounded after each term it would be 0.
+TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
+  test::KernelStream stream;
+  struct Case {
+    std::int64_t n, vocab, c, groups;  // 0: no scale
+  };
+  for (const Case& s : {Case{70, 300, 72, 6}, Case{431, 5, 130, 2}, Case{131, 7, 192, 3},
+                        Case{40, 290, 37, 37}, Case{300, 1, 64, 0}, Case{0, 3, 5, 0}})
+    for (const DType dtype : {DType::kF32, DType::kBF16})
+      for (const bool accumulate : {false, true}) {
+        const HostTensor tokens = random_tokens(s.n, static_cast<std::int32_t>(s.vocab), "tokens");
+        const HostTensor dy = random_tensor({s.n, s.c}, "dy").rounded(dtype);
+        const HostTensor scale = random_tensor({s.n, std::max<std::int64_t>(s.groups, 1)}, "scale");
+        const HostTensor narrow = random_tensor({s.vocab, s.c}, "old").rounded(DType::kBF16);
+        const HostTensor wide = narrow.widened();
+        const test::Unaligned elsewhere(narrow);
+        EmbeddingBackwardArgs args{.dy = dy, .tokens = tokens, .accumulate = accumulate};
+        if (s.groups > 0) args.scale = scale;
+        for (const Tensor& dtable : {Tensor(narrow), Tensor(wide), Tensor(elsewhere)}) {
+          args.dtable = dtable;
+          embedding_backward(stream, args);
+        }
+        const std::vector<double> want = wide.rounded(DType::kBF16).doubles();
+        EXPECT_EQ(narrow.doubles(), want) << s.vocab << " " << s.c << name_of(dtype) << accumulate;
+        EXPECT_EQ(elsewhere.doubles(), want) << s.vocab << " " << s.c << name_of(dtype);
+      }
+  const HostTensor dtable({2, 1}, DType::kBF16);
+  embedding_backward(stream,
+                     {.dtable = dtable,
+                      .dy = HostTensor({4, 1}, std::vector<float>{1.0F, 0x1p-9F, 3.0F, -1.0F}),
+                      .tokens = HostTensor({4}, std::vector<std::int32_t>{0, 0, 1, 0})});
+  EXPECT_EQ(dtable.doubles(), (std::vector<double>{0x1p-9, 3.0}));
+}
+
 // From 31,745 rows on 128 of them are a block's, whose sums and staged rows in bf16 are exactly the
 // shared memory that a kernel without static bytes could have without opting in for more.
 TEST(EmbeddingBackward, TakesVocabulariesOfRealTokenizers) {
@@ -181,6 +216,7 @@ TEST(Embedding, NamesATokenOutsideTheTable) {
   if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});
+  const HostTensor narrow({5, 2}, DType::kBF16);
   for (const std::int32_t bad : {-1, 5}) {
     const HostTensor tokens({3}, std::vector<std::int32_t>{0, bad, 1});
     const auto expected =
@@ -188,10 +224,11 @@ TEST(Embedding, NamesATokenOutsideTheTable) {
     EXPECT_THAT(test::message_of<Error>(
                     [&] { embedding(stream, {.y = y, .table = table, .tokens = tokens}); }),
                 expected);
-    EXPECT_THAT(test::message_of<Error>([&] {
-                  embedding_backward(stream, {.dtable = table, .dy = y, .tokens = tokens});
-                }),
-                expected);
+    for (const HostTensor* dtable : {&table, &narrow})
+      EXPECT_THAT(test::message_of<Error>([&] {
+                    embedding_backward(stream, {.dtable = *dtable, .dy = y, .tokens = tokens});
+                  }),
+                  expected);
   }
 }
 
@@ -210,6 +247,11 @@ TEST(Embedding, NamesWhatDoesNotFit) {
                 embedding_backward(stream, {.dtable = table, .dy = y, .tokens = tokens});
               }),
               HasSubstr("embedding_backward: dy is (3, 2)"));
+  EXPECT_THAT(test::message_of<Error>([&] {
+                embedding_backward(
+                    stream, {.dtable = HostTensor({5, 2}, DType::kI32), .dy = y, .tokens = tokens});
+              }),
+              HasSubstr("embedding_backward: dtable is int32, expected fp32"));
 }
 
 }  // namespace

@@ -124,6 +124,33 @@ TEST_F(ValueEmbeddingTest, GradientsAreThoseOfTheForward) {
   }
 }
 
+TEST_F(ValueEmbeddingTest, WeightGradientsOfBF16AreThoseOfFp32Rounded) {
+  const HostTensor dv = random_tensor({kN, kHeads * kH}, "dv");
+  const HostTensor narrow = random_tensor({kHeads, kG}, "old").rounded(DType::kBF16);
+  const HostTensor wide = narrow.widened();
+  forward();
+  const auto backward = [&](const HostTensor& dweight, bool accumulate) {
+    value_embedding_backward(stream, {.dx = HostTensor({kN, kC}),
+                                      .dweight = dweight,
+                                      .dv = dv,
+                                      .gates = gates,
+                                      .x = x,
+                                      .weight = weight,
+                                      .table = table,
+                                      .tokens = tokens,
+                                      .accumulate = accumulate});
+  };
+  for (const bool accumulate : {true, false}) {
+    backward(narrow, accumulate);
+    backward(wide, accumulate);
+    EXPECT_EQ(narrow.doubles(), wide.rounded(DType::kBF16).doubles()) << accumulate;
+  }
+  EXPECT_THAT(test::message_of<Error>([&] {
+                backward(HostTensor({kHeads, kG}, DType::kI32), false);
+              }),
+              testing::HasSubstr("value_embedding_backward: dweight is int32, expected fp32"));
+}
+
 // Both directions in a type, with tensors at aligned addresses or not.
 struct ValueRun {
   std::vector<double> v, gates, dx, dweight;

@@ -13,6 +13,7 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
+#include "support/unaligned.h"
 
 namespace muo {
 namespace {
@@ -88,6 +89,31 @@ TEST(SumSquares, IsNotFiniteWhereverAValueIsNot) {
     }
 }
 
+// Bitwise, also where one sum is a vector's, the last of another is not, and over many blocks.
+TEST(SumSquares, OfBF16AreThoseOfItsValues) {
+  test::KernelStream stream;
+  for (const std::int64_t n : {0, 1, 3, 31, 32, 75, 3111, 100'003}) {
+    const HostTensor narrow = random_tensor({n}, "x", 1e20F).rounded(DType::kBF16);
+    const auto squares = [&](const Tensor& x) {
+      const HostTensor out({}, std::vector<double>{10.0});
+      sum_squares(stream, {.out = out, .x = x, .accumulate = true});
+      return out.values<double>()[0];
+    };
+    EXPECT_EQ(squares(narrow), squares(narrow.widened())) << n;
+    EXPECT_EQ(squares(test::Unaligned(narrow)), squares(test::Unaligned(narrow.widened()))) << n;
+    for (const std::int64_t begin : {2, 4}) {  // 4 and 8 bytes behind an aligned address
+      if (n <= begin) continue;
+      const auto from = [&](const HostTensor& x) { return x.tensor().rows(begin, n); };
+      EXPECT_EQ(squares(from(narrow)), squares(from(narrow.widened()))) << n;
+    }
+  }
+  const HostTensor bad = random_tensor({75}, "x").rounded(DType::kBF16);
+  bad.values<BF16>()[74] = to_bf16(std::numeric_limits<float>::infinity());
+  const HostTensor out({}, DType::kF64);
+  sum_squares(stream, {.out = out, .x = bad});
+  EXPECT_FALSE(std::isfinite(out.values<double>()[0]));
+}
+
 TEST(LossTotals, SkipIgnoredTargetsAndSpecialTokens) {
   test::KernelStream stream;
   const HostTensor losses({5}, std::vector<float>{1.0F, 2.0F, 4.0F, 8.0F, 16.0F});
@@ -117,6 +143,11 @@ TEST(Reductions, NameWhatDoesNotFit) {
   EXPECT_THAT(test::message_of<Error>(
                   [&] { sum_squares(stream, {.out = out.tensor().view({1}), .x = x}); }),
               HasSubstr("sum_squares: out is (1), expected ()"));
+  const HostTensor narrow({5}, DType::kBF16), integers({5}, DType::kI32);
+  EXPECT_THAT(test::message_of<Error>([&] { sum(stream, {.out = out, .x = narrow}); }),
+              HasSubstr("sum: x is bf16, expected fp32"));
+  EXPECT_THAT(test::message_of<Error>([&] { sum_squares(stream, {.out = out, .x = integers}); }),
+              HasSubstr("sum_squares: x is int32, expected fp32"));
   EXPECT_THAT(test::message_of<Error>([&] {
                 loss_totals(stream, {.out = HostTensor({4}, DType::kF64),
                                      .losses = x,
