@@ -162,10 +162,7 @@ struct ValueRun {
     const auto values = [&](const Shape& shape, std::string_view name, float scale = 1.0F) {
       // Values of bf16 in either type, so that only the arithmetic differs.
       const HostTensor rounded = random_tensor(shape, name, scale).rounded(DType::kBF16);
-      const std::vector<double> wide = rounded.doubles();
-      return dtype == DType::kBF16
-                 ? rounded.copy()
-                 : HostTensor(shape, std::vector<float>(wide.begin(), wide.end()));
+      return dtype == DType::kBF16 ? rounded.copy() : rounded.widened();
     };
     const auto run = [&]<class Holder>(std::type_identity<Holder>) {
       test::KernelStream stream;
@@ -326,10 +323,7 @@ struct SmearRun {
     const Shape shape{2, t, c};
     const auto values = [&](std::string_view name) {
       const HostTensor rounded = random_tensor(shape, name).rounded(DType::kBF16);
-      const std::vector<double> wide = rounded.doubles();
-      return dtype == DType::kBF16
-                 ? rounded.copy()
-                 : HostTensor(shape, std::vector<float>(wide.begin(), wide.end()));
+      return dtype == DType::kBF16 ? rounded.copy() : rounded.widened();
     };
     const HostTensor weight = random_tensor({1, g}, "weight", 0.3F);
     const HostTensor lambda({1}, std::vector<float>{0.7F});

@@ -1,46 +1,21 @@
 #include "kernels/muon.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/check.h"
 #include "kernels/step_scalars.h"
-#include "support/errors.h"
 #include "support/kernel_stream.h"
+#include "support/muon_cases.h"
 #include "support/split_tensor.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
-#include "support/unaligned.h"
 
 namespace muo::test {
 namespace {
-
-struct Scalars {
-  HostTensor tensor{{static_cast<std::int64_t>(sizeof(StepScalars))}, DType::kBytes};
-  explicit Scalars(int commit = 1) {
-    StepScalars s;
-    s.commit = commit;
-    s.muon_momentum = 0.9F;
-    s.muon_beta2 = 0.9F;
-    s.matrix_lr = 0.02;
-    s.muon_weight_decay = 0.25F;
-    *tensor.tensor().as_struct<StepScalars>() = s;
-  }
-};
-
-// Shapes: tall, square, wide, gates, one row, one column, and lengths that no vector divides.
-const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all = {{2, 40, 24}, {1, 33, 33}, {3, 24, 40}, {2, 6, 12},
-                                         {1, 1, 70},  {1, 70, 1},  {1, 17, 67}};
-  return all;
-}
 
 // What becomes of values where nanochat's are stored (docs/spec/optimizer.md, "Muon", steps 3-5).
 struct Round {
@@ -91,9 +66,9 @@ std::vector<double> input_reference(const Shape& shape, const std::vector<double
 
 TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
   KernelStream stream;
-  const Scalars scalars;
+  const MuonScalars scalars;
   for (const MuonNormalisation& normalisation : kNormalisations)
-    for (const Shape& shape : shapes())
+    for (const Shape& shape : muon_shapes())
       for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last: rows at MuonEq's clamp
         const HostTensor grad = random_tensor(shape, "grad", size);
         const HostTensor momentum = random_tensor(shape, "momentum", size);
@@ -132,9 +107,9 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
 // row. A rounding too few, or one too many, changes a third of all.
 TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
   KernelStream stream;
-  const Scalars scalars;
+  const MuonScalars scalars;
   for (const MuonNormalisation& normalisation : kNormalisations)
-    for (const Shape& shape : shapes())
+    for (const Shape& shape : muon_shapes())
       for (const float size : {1.0F, 1e-4F}) {
         const HostTensor grad = random_tensor(shape, "grad", size);
         const HostTensor momentum = random_tensor(shape, "momentum", size);
@@ -160,7 +135,7 @@ TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
 
 TEST(MuonInput, ZeroGradientGivesZero) {
   KernelStream stream;
-  const Scalars scalars;
+  const MuonScalars scalars;
   const Shape shape{2, 6, 12};
   const HostTensor zero(shape);
   const HostTensor x = random_tensor(shape, "x");
@@ -174,9 +149,9 @@ TEST(MuonInput, ZeroGradientGivesZero) {
 
 TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
   KernelStream stream;
-  const Scalars scalars;
+  const MuonScalars scalars;
   for (const bool unit_update : {true, false})
-    for (const Shape& shape : shapes()) {
+    for (const Shape& shape : muon_shapes()) {
       const auto rows = static_cast<std::size_t>(shape[1]);
       const auto columns = static_cast<std::size_t>(shape[2]);
       const std::size_t length = std::max(rows, columns);
@@ -230,11 +205,11 @@ TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
 
 TEST(MuonScale, WidensBF16) {
   KernelStream stream;
-  const Scalars scalars;
-  for (const Shape& shape : shapes()) {
+  const MuonScalars scalars;
+  for (const Shape& shape : muon_shapes()) {
     const HostTensor x = random_tensor(shape, "x").rounded(DType::kBF16);
     const std::vector<double> values = x.doubles();
-    const HostTensor wide(shape, std::vector<float>(values.begin(), values.end()));
+    const HostTensor wide = x.widened();
     const HostTensor variance({shape[0], std::max(shape[1], shape[2])});
     const HostTensor a(variance.tensor().shape);
     const HostTensor b = a.copy();
@@ -263,7 +238,7 @@ struct CommitTensors {
   HostTensor u = random_tensor(shape, "u");
   HostTensor grad = random_tensor(shape, "grad");
   HostTensor new_variance = random_tensor({1, 24}, "new variance");
-  void commit(const Scalars& scalars) const {
+  void commit(const MuonScalars& scalars) const {
     KernelStream stream;
     muon_commit(stream, {.weight = weight,
                          .replica = replica,
@@ -285,7 +260,7 @@ TEST(MuonCommit, DecaysCautiouslyAndWritesState) {
   const std::vector<double> m = t.momentum.doubles();
   const std::vector<double> u = t.u.doubles();
   const std::vector<double> g = t.grad.doubles();
-  t.commit(Scalars());
+  t.commit(MuonScalars());
   const double lr = static_cast<double>(static_cast<float>(0.02 * std::sqrt(1.5)));
   std::vector<double> want_w(w.size());
   std::vector<double> want_m(w.size());
@@ -312,7 +287,7 @@ TEST(MuonCommit, RoundsAMomentumOfBF16Stochastically) {
   const HostTensor momentum = narrow.momentum.rounded(DType::kBF16);
   for (std::size_t i = 0; i < momentum.values<BF16>().size(); ++i)
     wide.momentum.values()[i] = to_f32(momentum.values<BF16>()[i]);
-  Scalars scalars;
+  MuonScalars scalars;
   scalars.tensor.tensor().as_struct<StepScalars>()->updates = 12;
   wide.commit(scalars);
   const CounterRandom random(0, "c_fc");
@@ -347,14 +322,14 @@ TEST(MuonCommit, MakesOfSplitMastersWhatItMakesOfWholeOnes) {
     for (float& w : whole.weight.values())
       w = split_and_joined(w);
     const SplitTensor split(whole.weight);
-    whole.commit(Scalars());
+    whole.commit(MuonScalars());
     KernelStream stream;
     muon_commit(stream, {.weight = split.lower,
                          .replica = split.upper,
                          .momentum = t.momentum.rounded(dtype),
                          .u = t.u,
                          .grad = t.grad,
-                         .scalars = Scalars().tensor,
+                         .scalars = MuonScalars().tensor,
                          .rate = muon_rate(24, 16)});
     EXPECT_EQ(split.upper.doubles(), whole.replica.doubles());
     for (float& w : whole.weight.values())
@@ -365,14 +340,12 @@ TEST(MuonCommit, MakesOfSplitMastersWhatItMakesOfWholeOnes) {
 
 // The input of the iterations from a momentum of bf16 is that from the same numbers in fp32.
 TEST(MuonInput, ReadsAMomentumOfBF16) {
-  const Scalars scalars;
-  for (const Shape& shape : shapes())
+  const MuonScalars scalars;
+  for (const Shape& shape : muon_shapes())
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const HostTensor grad = random_tensor(shape, "grad");
       const HostTensor narrow = random_tensor(shape, "momentum").rounded(DType::kBF16);
-      const HostTensor wide(shape);
-      std::ranges::transform(narrow.values<BF16>(), wide.values().begin(),
-                             [](BF16 value) { return to_f32(value); });
+      const HostTensor wide = narrow.widened();
       const auto input = [&](const HostTensor& momentum) {
         const HostTensor x(shape, dtype), norms({shape[0], shape[1]});
         KernelStream stream;
@@ -395,110 +368,15 @@ TEST(MuonInput, ReadsAMomentumOfBF16) {
     }
 }
 
-// Gradients of bf16 give the bits of the same values in fp32, at any address.
-TEST(MuonInput, ReadsAGradientOfBF16AsItsValues) {
-  const Scalars scalars;
-  for (const Shape& shape : shapes()) {
-    const HostTensor narrow = random_tensor(shape, "grad").rounded(DType::kBF16);
-    const HostTensor wide = narrow.widened();
-    const Unaligned elsewhere(narrow);
-    struct Result {
-      std::vector<double> x, norms;
-      bool operator==(const Result&) const = default;
-    };
-    for (const DType type_of_x : {DType::kF32, DType::kBF16})
-      for (const auto& type_of_momentum :
-           {std::optional<DType>(), std::optional(DType::kF32), std::optional(DType::kBF16)}) {
-        const HostTensor momentum =
-            random_tensor(shape, "momentum").rounded(type_of_momentum.value_or(DType::kF32));
-        const auto input = [&](const Tensor& grad) {
-          const HostTensor x(shape, type_of_x), norms({shape[0], shape[1]});
-          KernelStream stream;
-          muon_input(stream, {.x = x,
-                              .row_norms = norms,
-                              .grad = grad,
-                              .momentum = type_of_momentum ? momentum : Tensor{},
-                              .scalars = scalars.tensor});
-          return Result{x.doubles(), norms.doubles()};
-        };
-        EXPECT_TRUE(input(narrow) == input(wide)) << shape.text();
-        EXPECT_TRUE(input(elsewhere) == input(Unaligned(wide))) << shape.text();
-        if (!type_of_momentum) continue;
-        const auto nesterov = [&](const Tensor& grad) {
-          const HostTensor x(shape);
-          KernelStream stream;
-          muon_nesterov(stream,
-                        {.x = x, .grad = grad, .momentum = momentum, .scalars = scalars.tensor});
-          return x.doubles();
-        };
-        const std::vector<double> want = nesterov(wide);
-        EXPECT_EQ(nesterov(narrow), want) << shape.text();
-        EXPECT_EQ(nesterov(elsewhere), want) << shape.text();
-      }
-  }
-}
-
-TEST(MuonCommit, ReadsAGradientOfBF16AsItsValues) {
-  const Scalars scalars;
-  scalars.tensor.tensor().as_struct<StepScalars>()->gradient_scale = 0.375F;
-  const std::int64_t n = 381;  // whole accesses, and some elements more
-  const HostTensor narrow = random_tensor({n}, "grad").rounded(DType::kBF16);
-  const HostTensor wide = narrow.widened();
-  struct State {
-    std::vector<double> weight, momentum;
-    bool operator==(const State&) const = default;
-  };
-  for (const DType dtype : {DType::kF32, DType::kBF16})
-    for (const bool splits : {false, true}) {
-      const auto commit = [&](const Tensor& grad) {
-        const HostTensor weight = random_tensor({n}, "weight"), u = random_tensor({n}, "u");
-        const HostTensor momentum = random_tensor({n}, "momentum").rounded(dtype);
-        const SplitTensor split(weight);
-        KernelStream stream;
-        muon_commit(stream, {.weight = splits ? split.lower : weight,
-                             .replica = splits ? split.upper : Tensor{},
-                             .momentum = momentum,
-                             .u = u,
-                             .grad = grad,
-                             .scalars = scalars.tensor,
-                             .rounding = {.random = CounterRandom(0, "c_fc"), .begin = 100}});
-        return State{splits ? split.joined().doubles() : weight.doubles(), momentum.doubles()};
-      };
-      const State want = commit(wide);
-      EXPECT_TRUE(commit(narrow) == want) << name_of(dtype) << splits;
-      EXPECT_TRUE(commit(Unaligned(narrow)) == want) << name_of(dtype) << splits;
-    }
-}
-
-TEST(Muon, RefusesGradientsOfOtherTypes) {
-  KernelStream stream;
-  const Scalars scalars;
-  const HostTensor x({1, 6, 12}), norms({1, 6}), grad({72}, DType::kU16);
-  const auto refuses = [](std::string_view operation, const auto& call) {
-    EXPECT_THAT(message_of<Error>(call),
-                ::testing::HasSubstr(concat(operation, ": grad is uint16, expected fp32")));
-  };
-  refuses("muon_nesterov", [&] {
-    muon_nesterov(stream, {.x = x, .grad = grad, .momentum = x, .scalars = scalars.tensor});
-  });
-  refuses("muon_input", [&] {
-    muon_input(stream, {.x = x, .row_norms = norms, .grad = grad, .scalars = scalars.tensor});
-  });
-  refuses("muon_commit", [&] {
-    muon_commit(stream,
-                {.weight = x, .momentum = x, .u = x, .grad = grad, .scalars = scalars.tensor});
-  });
-}
-
 TEST(MuonCommit, ReadsTheGradientTimesTheScaleOfClipping) {
   const CommitTensors clipped;
-  Scalars scalars;
+  MuonScalars scalars;
   scalars.tensor.tensor().as_struct<StepScalars>()->gradient_scale = 0.375F;
   clipped.commit(scalars);
   const CommitTensors scaled;
   for (float& g : scaled.grad.values())
     g *= 0.375F;
-  scaled.commit(Scalars());
+  scaled.commit(MuonScalars());
   EXPECT_EQ(clipped.weight.doubles(), scaled.weight.doubles());
   EXPECT_EQ(clipped.momentum.doubles(), scaled.momentum.doubles());
 }
@@ -508,7 +386,7 @@ TEST(MuonCommit, DoesNothingUnlessAgreed) {
   const HostTensor weight = t.weight.copy();
   const HostTensor momentum = t.momentum.copy();
   const HostTensor variance = t.variance.copy();
-  t.commit(Scalars(0));
+  t.commit(MuonScalars(0));
   EXPECT_TRUE(std::ranges::equal(t.weight.values(), weight.values()));
   EXPECT_TRUE(std::ranges::equal(t.momentum.values(), momentum.values()));
   EXPECT_TRUE(std::ranges::equal(t.variance.values(), variance.values()));
@@ -518,7 +396,7 @@ TEST(MuonCommit, DoesNothingUnlessAgreed) {
 TEST(MuonCommit, ElementsAndVarianceMayBeCommittedApart) {
   const CommitTensors together;
   const CommitTensors apart;
-  const Scalars scalars;
+  const MuonScalars scalars;
   together.commit(scalars);
   KernelStream stream;
   const std::int64_t n = apart.shape.numel();
