@@ -52,21 +52,22 @@ BucketTensors::BucketTensors(const RankContext& rank, const Bucket& bucket, Aren
 void BucketTensors::allocate_gradients(Arena& arena, const GradientMemory& memory) {
   const std::int64_t full = ranges_.full.size();
   const std::int64_t reduced = ranges_.reduced.size();
-  const bool narrow = world_ > 1 && bucket_.gradient_wire != DType::kF32;
-  const auto sum = [&](const char* what, std::int64_t n) {
+  const bool narrow = world_ > 1 && bucket_.gradient_wire != bucket_.gradient_dtype;
+  const auto sum = [&](const char* what, std::int64_t n, DType dtype) {
     return arena.tensor({.name = bucket_.name + what,
                          .shape = {n},
+                         .dtype = dtype,
                          .category = MemoryCategory::kGradients,
                          .lifespan = memory.sums});
   };
   if (memory.whole) {
-    gradient_ = memory.whole.elements(0, full);
+    gradient_ = memory.whole.typed(bucket_.gradient_dtype, full);
     addend_ = memory.addend.elements(0, reduced);
     if (narrow) gradient_wire_ = memory.wire.elements(0, full);
-    reduced_ = sum(".gradient_sum", reduced);
+    reduced_ = sum(".gradient_sum", reduced, DType::kF32);
     return;
   }
-  gradient_ = sum(".gradient", full);
+  gradient_ = sum(".gradient", full, bucket_.gradient_dtype);
   in_place_ = memory.in_place && world_ > 1 && bucket_.reduction == Reduction::kReduceScatter &&
               bucket_.cut == Cut::kWhole;
   if (world_ == 1 || bucket_.reduction == Reduction::kAllReduce)
@@ -136,8 +137,8 @@ void BucketTensors::reduce(Stream& comm, Tag tag, bool first) const {
   const Tensor& out = first ? reduced_ : addend_;
   switch (bucket_.reduction) {
     case Reduction::kAllReduce:
-      communicator_.all_reduce(comm, tag, gradient_wire_ ? all : out, all);
-      if (gradient_wire_) cast(comm, {.y = out, .x = all});
+      communicator_.all_reduce(comm, tag, all.dtype == out.dtype ? out : all, all);
+      if (all.dtype != out.dtype) cast(comm, {.y = out, .x = all});
       break;
     case Reduction::kReduceScatter:
       for (const Range block : blocks(bucket_)) {

@@ -18,8 +18,8 @@ struct GradientMemory {
   bool in_place = false;
   // Where every micro-step is reduced: shared with other buckets, and at least as large as this one
   // needs.
-  Tensor whole = {};   // the gradient of one micro-step; absent: the bucket's own, which adds up
-  Tensor wire = {};    // of the type in which gradients travel; may be absent where that is fp32
+  Tensor whole = {};   // bytes, the gradient of one micro-step; absent: the bucket's own
+  Tensor wire = {};    // bf16; may be absent where gradients travel as they are
   Tensor addend = {};  // a rank's part of the sum over ranks, of one micro-step
 };
 
@@ -94,7 +94,7 @@ class BucketTensors {
   Tensor master_;          // over state; absent where the master is this rank's part of the replica
   Tensor weight_wire_;     // full space; absent where weights travel as they are held
   Tensor gradient_;        // full space
-  Tensor gradient_wire_;   // full space; absent where gradients travel in fp32
+  Tensor gradient_wire_;   // full space; absent where gradients travel as they are
   Tensor reduced_;         // over ranges_.reduced; gradient_ itself where no other is needed
   bool in_place_ = false;  // reduced_ is this rank's segment of gradient_
   Tensor addend_;          // over ranges_.reduced; absent unless every micro-step is reduced

@@ -19,8 +19,11 @@ void check_combination(const Bucket& b) {
     return dtype == DType::kF32 || dtype == DType::kBF16;
   };
   require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.state_dtype) &&
-              fp32_or_bf16(b.gradient_wire) && fp32_or_bf16(b.weight_wire),
+              fp32_or_bf16(b.gradient_dtype) && fp32_or_bf16(b.gradient_wire) &&
+              fp32_or_bf16(b.weight_wire),
           b, "number formats other than fp32 and bf16");
+  require(b.gradient_dtype == DType::kF32 || b.replica_dtype == DType::kBF16, b,
+          "gradients of bf16 are those of weights of bf16");
   require(!b.split_master || b.replica_dtype == DType::kBF16, b,
           "a master is split between 16 bits and a replica of bf16");
   require(b.rule == UpdateRule::kAdamW || b.state_dtype == DType::kF32 ||

@@ -13,11 +13,13 @@ namespace muo {
 // in it. Backward waits until the one before is reduced.
 struct GradientSlots {
   std::vector<std::size_t> of_bucket;  // by bucket index
-  std::vector<std::int64_t> elements;  // of each slot: of its largest bucket
+  std::vector<std::int64_t> bytes;     // of each slot: of its largest bucket
 };
 
-// Two slots (double buffering): a bucket is reduced while backward fills the next; more only where
-// backward writes more buckets at a time, as a strategy of buckets by shape makes it. An
+// A bucket is reduced while backward fills the next (double buffering): two slots of each size that
+// buckets come in, or one where there are others between them, as layers are between tables; more
+// only where backward writes more buckets at a time, as a strategy of buckets by shape makes it.
+// The largest buckets choose first (greedy by size, as in runtime/memory/memory_plan.h). An
 // all-reduced bucket has its own: nobody holds less of it, and its scalars are written all the way.
 GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec> params);
 

@@ -26,9 +26,8 @@ MuonUpdate::MuonUpdate(const RankContext& rank, const BucketTensors& tensors,
     const std::int64_t n = ranges().compute.size();
     u_ = tensors.reduced_by_others(n);
     if (!u_)
-      u_ = arena.tensor({.name = bucket().name + ".u",
-                         .shape = {n},
-                         .category = MemoryCategory::kUpdate});
+      u_ = arena.tensor(
+          {.name = bucket().name + ".u", .shape = {n}, .category = MemoryCategory::kUpdate});
   } else {
     std::vector<Range> computed, committed;
     for (const Stack& stack : stacks_)

@@ -96,6 +96,7 @@ void set_formats(Bucket& bucket, Params params, const NumberFormats& formats) {
     bucket.state_rounding = StateRounding::kStochastic;
   else if (kind == NumberClass::kEmbedding)
     bucket.state_dtype = formats.embedding_state;
+  if (param.replica == DType::kBF16) bucket.gradient_dtype = formats.gradients;
   bucket.gradient_wire = formats.gradient_wire;
   if (bucket.publish != Publish::kNone && param.replica == DType::kF32)
     bucket.weight_wire = formats.weight_wire;

@@ -77,7 +77,8 @@ struct Bucket {
   Return returns = Return::kNone;
   Publish publish = Publish::kAllGather;
   ReplicaAt replica = ReplicaAt::kEveryRank;
-  // A bucket's parameters are alike in these. Gradients, reduced gradients and masters are fp32.
+  // A bucket's parameters are alike in these. Reduced gradients and masters are fp32; but where
+  // gradients are bf16, those of a world of one and the sums of an all-reduce are what they are.
   // Gradients are rounded to their wire's type when they are sent, and summed in fp32; where the
   // plan exchanges them, the Nesterov input is rounded once more on its way to Newton-Schulz, and
   // the update on its way back. An all-reduce rounds the sum as well.
@@ -85,6 +86,7 @@ struct Bucket {
   bool split_master = false;          // between replica and 16 bits: base/split_float.h
   DType state_dtype = DType::kF32;    // of Muon's momentum, of AdamW's moments
   StateRounding state_rounding = StateRounding::kNearest;  // of state of bf16
+  DType gradient_dtype = DType::kF32;  // that backward writes: bf16 where nothing is added to it
   DType gradient_wire = DType::kF32;
   DType weight_wire = DType::kF32;
   // Together with ShardingPlan::totals_tag, ascending tags are the one order of all collectives:

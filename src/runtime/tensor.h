@@ -95,6 +95,12 @@ struct Tensor {
     out.shape = other;
     return out;
   }
+  // The first `count` elements of another type, flat, in memory of kBytes.
+  [[nodiscard]] Tensor typed(DType other, std::int64_t count) const {
+    MUO_CHECK(dtype == DType::kBytes && 0 <= count && count * size_of(other) <= bytes(), count,
+              " elements of ", name_of(other), " in ", bytes(), " bytes");
+    return {.data = data, .shape = {count}, .dtype = other, .device = device};
+  }
   // `count` elements from element `begin`, flat.
   [[nodiscard]] Tensor elements(std::int64_t begin, std::int64_t count) const {
     MUO_CHECK(0 <= begin && 0 <= count && begin + count <= numel(), "elements [", begin, ", ",

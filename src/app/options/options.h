@@ -52,6 +52,7 @@ struct CaptureOptions {
 struct NumberOptions {
   std::optional<DType> dtype = {}, gradient_wire = {}, weight_wire = {};
   std::string master_weights = "fp32";  // or "split": see NumberFormats
+  DType gradients = DType::kF32;
   DType momentum_state = DType::kF32, adam_state = DType::kF32, embedding_state = DType::kF32;
   std::string gemm_table = {};     // empty: the library's first proposals
   std::string attention = "auto";  // an AttentionKernels, of GPUs

@@ -51,12 +51,12 @@ std::string run_text(const RunConfig& run) {
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
       "Extras: {}; queries and keys times {}; logits capped at {}\n"
-      "Numbers: computed in {}; gradients travel in {}, weights in {}; masters {}, momentum in {}, "
-      "moments of AdamW in {}, of embeddings in {}\n"
+      "Numbers: computed in {}; gradients in {}, on their way in {}, weights in {}; masters {}, "
+      "momentum in {}, moments of AdamW in {}, of embeddings in {}\n"
       "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
       m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, name_of(m.dtype),
-      name_of(formats.gradient_wire), name_of(formats.weight_wire),
+      name_of(formats.gradients), name_of(formats.gradient_wire), name_of(formats.weight_wire),
       formats.split_masters ? "split" : "in fp32", name_of(formats.momentum_state),
       name_of(formats.adam_state),
       name_of(formats.adam_state == DType::kBF16 ? DType::kBF16 : formats.embedding_state),
@@ -259,6 +259,7 @@ Json plan_object(const PlanReport& report) {
                 {"flops_per_token", recomputed_flops_per_token(run.model, run.step.recompute)}}},
               {"head_chunk_bytes", run.model.head_chunk_bytes},
               {"dtype", name_of(run.model.dtype)},
+              {"gradient_dtype", name_of(formats.gradients)},
               {"gradient_wire", name_of(formats.gradient_wire)},
               {"weight_wire", name_of(formats.weight_wire)},
               {"master_weights", formats.split_masters ? "split" : "fp32"},

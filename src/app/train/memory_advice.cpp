@@ -51,6 +51,8 @@ std::vector<Family> families_of(const RunConfig& run) {
   if (o.numbers.momentum_state == DType::kF32)
     out.push_back({.name = "momentum-state", .values = {"bf16"}});
   if (run.model.dtype == DType::kF32) out.push_back({.name = "dtype", .values = {"bf16"}});
+  if (run.model.dtype == DType::kBF16 && o.numbers.gradients == DType::kF32)
+    out.push_back({.name = "gradient-dtype", .values = {"bf16"}});
   Family devices{.name = "devices", .values = {}};
   if (run.group.plugin == nullptr)
     for (int each = run.world() / 2; each >= 1; each /= 2)
@@ -212,7 +214,7 @@ std::string Alternative::text() const {
   std::vector<std::string> facts = {size_words(bytes)};
   for (const auto& [name, value] : options) {
     if (name == "device-batch-size") facts.emplace_back("smaller micro-steps");
-    if (name.ends_with("-state") || name == "dtype") facts.emplace_back("rounds to bf16");
+    if (name.ends_with("-state") || name.ends_with("dtype")) facts.emplace_back("rounds to bf16");
     if (name == "shard")
       facts.emplace_back(std::ranges::find(kShardings, value, &ShardingChoice::value)->cost);
   }

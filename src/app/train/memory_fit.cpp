@@ -84,7 +84,9 @@ class Fitter {
   void search() {
     Choice choice = asked_;
     const std::vector<std::int64_t> batches =
-        config_.batch_is_automatic ? divisors(rows_, asked_.batch) : std::vector{asked_.batch};
+        config_.batch_is_automatic && !config_.needs_one_micro_step()
+            ? divisors(rows_, asked_.batch)
+            : std::vector{asked_.batch};
     const std::vector<std::int64_t> chunks = smaller_chunks(batches.back());
     // To know that nothing fits costs one trace more, not all below. Of one or two layers
     // recomputation may save nothing.

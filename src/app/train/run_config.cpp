@@ -51,6 +51,7 @@ class Resolver {
     batch();
     recompute();
     sharding();
+    micro_steps();
     iterations();
     profiled_steps();
     optimizer();
@@ -222,10 +223,20 @@ class Resolver {
       throw InputError(
           "--weight-wire fp32: with --dtype bf16 weights are bf16 wherever they are read: give "
           "bf16");
-    if (formats.gradient_wire == DType::kBF16 && run_.group.communicator == CommunicatorKind::kNccl)
+    const bool bf16_gradients = formats.gradients == DType::kBF16;
+    if (bf16_gradients && run_.model.dtype == DType::kF32)
       throw InputError(
-          "--gradient-wire bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
-          "sums in fp32");
+          "--gradient-dtype bf16: gradients of fp32 weights are fp32: give --dtype bf16, or "
+          "--gradient-dtype fp32");
+    if (bf16_gradients && formats.gradient_wire == DType::kF32 && run_.world() > 1)
+      throw InputError(
+          "--gradient-wire fp32: gradients of --gradient-dtype bf16 travel as they are: give bf16");
+    if (formats.gradient_wire == DType::kBF16 && run_.world() > 1 &&
+        run_.group.communicator == CommunicatorKind::kNccl)
+      throw input_error(
+          "--gradient-{} bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
+          "sums in fp32",
+          bf16_gradients ? "dtype" : "wire");
     if (formats.split_masters && run_.model.dtype == DType::kF32)
       throw InputError(
           "--master-weights split: with --dtype fp32 the master is the weight itself: give --dtype "
@@ -236,6 +247,15 @@ class Resolver {
           "rounded stochastically: give one of them");
     o.gradient_wire = formats.gradient_wire;
     o.weight_wire = formats.weight_wire;
+  }
+
+  void micro_steps() const {
+    const std::int64_t count = run_.step.accumulation;
+    if (count == 1 || !run_.needs_one_micro_step()) return;
+    throw input_error(
+        "--gradient-dtype bf16: {} micro-steps add to whole gradients, which are fp32: give {}"
+        "--device-batch-size {}, or --gradient-dtype fp32",
+        count, run_.world() > 1 ? "--shard gradients, " : "", run_.step.batch * count);
   }
 
   // nanochat's order: explicit steps, then compute, then tokens per parameter.
@@ -335,12 +355,18 @@ std::optional<Timeouts::Time> stuck_after(const RunConfig& config) {
 
 NumberFormats RunConfig::formats() const {
   const NumberOptions& o = options.numbers;
-  return {.gradient_wire = o.gradient_wire.value_or(DType::kF32),
+  return {.gradients = o.gradients,
+          .gradient_wire = o.gradient_wire.value_or(o.gradients),
           .weight_wire = o.weight_wire.value_or(model.dtype),
           .momentum_state = o.momentum_state,
           .adam_state = o.adam_state,
           .embedding_state = o.embedding_state,
           .split_masters = o.master_weights == "split"};
+}
+
+bool RunConfig::needs_one_micro_step() const {
+  return options.numbers.gradients == DType::kBF16 &&
+         (world() == 1 || shard_of(options.sharding) < Shard::kGradients);
 }
 
 bool use_strategy(RunConfig& config, const Strategy& strategy) {

@@ -48,6 +48,8 @@ struct RunConfig : RunSetup {
     return (options.evaluation.tokens.value() + model.seq_len - 1) / model.seq_len;
   }
   [[nodiscard]] NumberFormats formats() const;
+  // Gradients are bf16, and further micro-steps would add to them.
+  [[nodiscard]] bool needs_one_micro_step() const;
 };
 
 // --stuck-after, for the run's DeviceGroup.
