@@ -157,9 +157,11 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
   const Shape chunk{head_chunk_rows(c, n), c.padded_vocab()};
   head.x = maker.stream("head.x");
   head.rstd = maker.fp32("head.rstd", {n});
-  head.logits = maker.make("head.logits", chunk);
-  if (size.logits)
-    head.scores = c.dtype == DType::kF32 ? head.logits : maker.fp32("head.scores", chunk);
+  if (size.logits) head.scores = maker.fp32("head.scores", chunk);
+  if (size.logits && c.dtype == DType::kF32)
+    head.logits = head.scores;
+  else if (backward || !size.logits)
+    head.logits = maker.make("head.logits", chunk);
   head.losses = maker.fp32("head.losses", {n});
   std::int64_t scratch = 0;
   for (std::int64_t i = 0; i < c.n_layer; ++i)
