@@ -172,7 +172,8 @@ TEST(NoteNonfinite, FindsValuesOfBF16) {
     EXPECT_EQ(note(), 0) << n;
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), 2e19F}) {  // its square is not
       x.values<BF16>()[static_cast<std::size_t>(n / 2)] = to_bf16(bad);
-      EXPECT_EQ(kNoIndex - note(), static_cast<double>(5 + 2 * (n / 2))) << n;
+      const std::int64_t index = 5 + 2 * (n / 2);
+      EXPECT_EQ(kNoIndex - note(), index) << n;
     }
   }
   EXPECT_THAT(message_of<Error>([&] {
