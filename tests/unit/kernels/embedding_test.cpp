@@ -125,7 +125,8 @@ TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
         const HostTensor narrow = random_tensor({s.vocab, s.c}, "old").rounded(DType::kBF16);
         const HostTensor wide = narrow.widened();
         const test::Unaligned elsewhere(narrow);
-        EmbeddingBackwardArgs args{.dy = dy, .tokens = tokens, .accumulate = accumulate};
+        EmbeddingBackwardArgs args{
+            .dtable = narrow, .dy = dy, .tokens = tokens, .accumulate = accumulate};
         if (s.groups > 0) args.scale = scale;
         for (const Tensor& dtable : {Tensor(narrow), Tensor(wide), Tensor(elsewhere)}) {
           args.dtable = dtable;
