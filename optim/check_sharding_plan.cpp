@@ -246,6 +246,9 @@ void check_sharding_plan(const ShardingPlan& plan, std::span<const ParamSpec> pa
                         [](std::int64_t s) { return s >= 0; }),
             bucket, "a negative segment");
     check_combination(bucket);
+    require(bucket.gradient_dtype == DType::kF32 || plan.micro_steps == 1 ||
+                plan.reduces_every_micro_step(),
+            bucket, "micro-steps add to gradients of fp32");
     for (const Unit& unit : bucket.units)
       check_unit(bucket, unit, plan, params);
     check_space(bucket);

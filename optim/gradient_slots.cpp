@@ -3,21 +3,53 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 namespace muo {
 namespace {
+
+std::int64_t gradient_bytes(const Bucket& bucket) {
+  return bucket.full_elements() * size_of(bucket.gradient_dtype);
+}
 
 // While a slot is a bucket's, by ParamSpec::ready: from its first complete gradient to its last,
 // and until its reduction has had time.
 struct Open {
   std::size_t bucket = 0;
+  std::int64_t bytes = 0;
   int first = std::numeric_limits<int>::max();
   int last = std::numeric_limits<int>::min();
   int reduced = 0;
+
+  [[nodiscard]] bool meets(const Open& other) const {
+    return first <= other.reduced && other.first <= reduced;
+  }
 };
 
-std::int64_t gradient_bytes(const Bucket& bucket) {
-  return bucket.full_elements() * size_of(bucket.gradient_dtype);
+// More slots, which buckets choose in this order.
+GradientSlots with_turns(GradientSlots slots, const std::vector<Open>& buckets) {
+  const std::size_t others = slots.bytes.size();
+  std::vector<std::vector<Open>> turns;  // of each slot
+  for (const Open& open : buckets) {
+    const auto fits = std::ranges::find_if(turns, [&](const std::vector<Open>& taken) {
+      return std::ranges::none_of(taken, [&](const Open& other) { return open.meets(other); });
+    });
+    const auto chosen = static_cast<std::size_t>(fits - turns.begin());
+    if (fits == turns.end()) {
+      turns.emplace_back();
+      slots.bytes.push_back(0);
+    }
+    turns[chosen].push_back(open);
+    slots.of_bucket[open.bucket] = others + chosen;
+    std::int64_t& bytes = slots.bytes[others + chosen];
+    bytes = std::max(bytes, open.bytes);
+  }
+  return slots;
+}
+
+std::int64_t sum_of_bytes(const GradientSlots& slots) {
+  return std::accumulate(slots.bytes.begin(), slots.bytes.end(), std::int64_t{0});
 }
 
 }  // namespace
@@ -35,40 +67,23 @@ GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec
     }
     Open& open = taking_turns.emplace_back();
     open.bucket = b;
+    open.bytes = gradient_bytes(bucket);
     for (const Unit& unit : bucket.units) {
       open.first = std::min(open.first, params[unit.param].ready);
       open.last = std::max(open.last, params[unit.param].ready);
     }
   }
-  std::stable_sort(taking_turns.begin(), taking_turns.end(),
-                   [](const Open& a, const Open& b) { return a.first < b.first; });
-
-  // Whoever comes after a bucket is written while that is reduced.
-  for (Open& open : taking_turns) {
-    const auto next = std::ranges::find_if(
-        taking_turns, [&](const Open& other) { return other.first > open.last; });
-    open.reduced = next == taking_turns.end() ? open.last : next->last;
+  std::ranges::stable_sort(taking_turns, {}, &Open::first);
+  // The bucket after it is written while it is reduced.
+  for (std::size_t i = 0; i < taking_turns.size(); ++i) {
+    const int next_but_one =
+        i + 2 < taking_turns.size() ? taking_turns[i + 2].first : std::numeric_limits<int>::max();
+    taking_turns[i].reduced = std::max(taking_turns[i].last, next_but_one - 1);
   }
-  std::ranges::stable_sort(taking_turns, std::greater<>(), [&](const Open& open) {
-    return gradient_bytes(plan.buckets[open.bucket]);
-  });
-  std::vector<std::vector<Open>> takers;
-  for (const Open& open : taking_turns) {
-    const auto slot = std::ranges::find_if(takers, [&](const std::vector<Open>& others) {
-      return std::ranges::none_of(others, [&](const Open& other) {
-        return open.first <= other.reduced && other.first <= open.reduced;
-      });
-    });
-    slots.of_bucket[open.bucket] =
-        slots.bytes.size() - takers.size() + static_cast<std::size_t>(slot - takers.begin());
-    if (slot != takers.end()) {
-      slot->push_back(open);
-      continue;
-    }
-    takers.push_back({open});
-    slots.bytes.push_back(gradient_bytes(plan.buckets[open.bucket]));
-  }
-  return slots;
+  GradientSlots by_time = with_turns(slots, taking_turns);
+  std::ranges::stable_sort(taking_turns, std::greater<>(), &Open::bytes);
+  GradientSlots by_size = with_turns(std::move(slots), taking_turns);
+  return sum_of_bytes(by_size) < sum_of_bytes(by_time) ? by_size : by_time;
 }
 
 GradientTensors::GradientTensors(const ShardingPlan& plan, std::span<const ParamSpec> params,

@@ -16,10 +16,9 @@ struct GradientSlots {
   std::vector<std::int64_t> bytes;     // of each slot: of its largest bucket
 };
 
-// A bucket is reduced while backward fills the next (double buffering): two slots of each size that
-// buckets come in, or one where there are others between them, as layers are between tables; more
-// only where backward writes more buckets at a time, as a strategy of buckets by shape makes it.
-// The largest buckets choose first (greedy by size, as in runtime/memory/memory_plan.h). An
+// A bucket is reduced while backward fills the next (double buffering): two slots, or two of the
+// smaller buckets and one of the larger, where these are far apart as tables are; more only where
+// backward writes more buckets at a time, as a strategy of buckets by shape makes it. An
 // all-reduced bucket has its own: nobody holds less of it, and its scalars are written all the way.
 GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec> params);
 

@@ -69,7 +69,10 @@ class ToyRankStep {
     const ToyRun* run = &run_;
     const int rank = rank_.rank;
     rank_.compute.enqueue_host("backward", accesses, [=] {
-      const std::span<float> out(gradient.as<float>(), static_cast<std::size_t>(gradient.numel()));
+      const bool narrow = gradient.dtype == DType::kBF16;
+      std::vector<float> values(narrow ? static_cast<std::size_t>(gradient.numel()) : 0);
+      const std::span<float> out(narrow ? values.data() : gradient.as<float>(),
+                                 static_cast<std::size_t>(gradient.numel()));
       const std::int64_t step = scalars.as_struct<StepScalars>()->step;
       toy_gradient(out, run->params[param].name, step, rank, run->world);
       if (rank == 0 && run->perturb) {
@@ -85,6 +88,7 @@ class ToyRankStep {
           v = to_f32(to_bf16(v));
       if (rank == run->bad_rank && param == run->bad_param && step == run->bad_step)
         out[out.size() / 2] = std::numeric_limits<float>::infinity();
+      if (narrow) std::ranges::transform(values, gradient.as<BF16>(), to_bf16);
     });
   }
 

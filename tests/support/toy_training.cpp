@@ -72,6 +72,8 @@ RunConfig toy_config(const ToyTraining& run) {
     numbers.gradient_wire = DType::kF32;
     numbers.master_weights = "split";
   }
+  if (run.bf16_gradients)
+    config.options.numbers.gradients = *(config.options.numbers.gradient_wire = DType::kBF16);
   config.group = run.devices;
   config.group.world = run.world;
   config.step = {.batch = run.rows / (run.world * run.accumulation),

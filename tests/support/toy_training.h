@@ -31,6 +31,8 @@ struct ToyTraining {
   // Momentum and AdamW's moments in bf16, rounded stochastically, and split masters where weights
   // are bf16; gradients travel in fp32, so that strategies do not differ in what they round.
   bool lean = false;
+  bool bf16_gradients =
+      false;           // of weights of bf16; else fp32, rounded on their way if nanochat_bf16
   bool gates = false;  // with value embeddings, which have gates
   // Not 0: before each step, as rounding differs in each, every weight moves by one ulp, up or
   // down.

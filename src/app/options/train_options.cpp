@@ -192,11 +192,11 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           .replacing({"weight-wire"})
           .training(),
       row("gradient-dtype", kShape, "fp32|bf16",
-          "of gradients until they are summed over micro-steps and devices", &o.gradients)
+          "of gradients of bf16 weights until they are summed", &o.gradients)
           .replacing({"gradient-wire"})
           .training(),
       row("gradient-wire", kShape, "fp32|bf16",
-          "of gradients on their way to be summed; auto: --gradient-dtype", &o.gradient_wire)
+          "of gradients on their way to be summed; auto: theirs", &o.gradient_wire)
           .training(),
       row("weight-wire", kShape, "fp32|bf16", "of updated weights on their way; auto: --dtype",
           &o.weight_wire)

@@ -85,6 +85,8 @@ struct Case {
 const std::vector<Case>& cases() {
   static const Settings micro_steps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
   static const Settings bf16 = {{"dtype", "bf16"}};
+  static const Settings whole_step = {
+      {"dtype", "bf16"}, {"device-batch-size", "1"}, {"total-batch-size", "128"}};
   static const std::vector<Case> all = {
       {"data", "elsewhere"},
       {"val-data", "elsewhere"},
@@ -140,6 +142,7 @@ const std::vector<Case>& cases() {
       {"seed", "7"},
       {"verify-sync-every", "7"},
       {"dtype", "bf16"},
+      {"gradient-dtype", "bf16", whole_step},
       {"gradient-wire", "bf16"},
       {"weight-wire", "bf16"},
       {"master-weights", "split", bf16},

@@ -120,6 +120,23 @@ TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
     }
 }
 
+// Whether they were rounded as they were written or on their way; alone, where nothing travels, as
+// if a reduction had rounded them.
+TEST(NumberFormats, GradientsOfBf16AreRoundedOnce) {
+  for (const std::string_view strategy : strategy_names())
+    for (const int world : {1, 2, 3}) {
+      ToyRun rounded = toy(world, strategy, kBF16, {.gradient_wire = kBF16});
+      rounded.round_gradients = world == 1;
+      const auto got = whole_state(
+          run_toy(toy(world, strategy, kBF16, {.gradients = kBF16, .gradient_wire = kBF16})));
+      const auto want = whole_state(run_toy(rounded));
+      for (const ParamSpec& param : rounded.params) {
+        if (is_scalar(param) && world == 1) continue;  // is fp32
+        EXPECT_EQ(got.at(param.name), want.at(param.name)) << strategy << ": " << param.name;
+      }
+    }
+}
+
 // Plans that round at the same points are bitwise equal; see Bucket::gradient_wire.
 TEST(NumberFormats, PlansWithTheSameRoundingsAreBitwiseEqual) {
   const auto matrices = [](const char* strategy, DType replica) {

@@ -296,6 +296,9 @@ TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
   EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).gradient_wire = DType::kF64; }),
               HasSubstr("number formats"));
   EXPECT_THAT(
+      defect(plan_, params_, [](ShardingPlan& p) { owned(p).gradient_dtype = DType::kBF16; }),
+      HasSubstr("weights of bf16"));
+  EXPECT_THAT(
       defect(plan_, params_, [](ShardingPlan& p) { owned(p).replica_dtype = DType::kBF16; }),
       HasSubstr("travel as forward reads them"));
   EXPECT_THAT(

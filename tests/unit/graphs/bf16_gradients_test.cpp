@@ -1,0 +1,87 @@
+// --gradient-dtype bf16: gradients of bf16 weights are bf16 from backward to their reduction.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/errors.h"
+#include "support/sanitized.h"
+#include "support/toy_training.h"
+
+namespace muo {
+namespace {
+
+using test::ToyCurves;
+using test::ToyTraining;
+
+ToyTraining fp32_gradients(ToyTraining run) {
+  run.bf16_gradients = false;
+  return run;
+}
+
+std::string text(const ToyTraining& run) {
+  return run.strategy + " " + run.shard + ", world " + std::to_string(run.world) + ", " +
+         std::to_string(run.accumulation) + " micro-steps";
+}
+
+// Backward rounds them, or the wire does; sums over ranks and micro-steps are fp32 in both.
+TEST(BF16Gradients, AreBitwiseThoseThatAreRoundedOnTheirWay) {
+  for (const int world : test::kSanitized ? std::vector{3} : std::vector{2, 3, 5})
+    for (const Strategy& strategy : strategy_list())
+      for (const auto& [shard, name] : {std::pair{Shard::kNone, "none"},
+                                        {Shard::kOptimizer, "optimizer"},
+                                        {Shard::kGradients, "gradients"},
+                                        {Shard::kWeights, "weights"}})
+        for (const std::int64_t accumulation : {1, 4}) {
+          const ToyTraining run{.world = world,
+                                .strategy = std::string(strategy.name),
+                                .shard = name,
+                                .accumulation = accumulation,
+                                .steps = test::kSanitized ? 2 : 3,
+                                .nanochat_bf16 = true,
+                                .bf16_gradients = true};
+          if (shard < strategy.least || shard > strategy.most) continue;
+          if (accumulation > 1 && shard < Shard::kGradients) continue;
+          test::expect_bitwise(test::train(run), test::train(fp32_gradients(run)), text(run));
+        }
+}
+
+TEST(BF16Gradients, AreTheSameInEveryForm) {
+  for (const char* shard : {"optimizer", "gradients", "weights"}) {
+    ToyTraining run{.world = 3,
+                    .shard = shard,
+                    .accumulation = std::string(shard) == "optimizer" ? 1 : 20,
+                    .steps = 3,
+                    .nanochat_bf16 = true,
+                    .bf16_gradients = true};
+    const ToyCurves want = test::train(run);
+    test::expect_bitwise_in_every_form(run, want, text(run));
+    run.nan_between_steps = true;
+    test::expect_bitwise(test::train(run), want, text(run) + ", NaN between steps");
+  }
+}
+
+// Nobody sends anything, and the update reads what backward wrote.
+TEST(BF16Gradients, OfOneDeviceAreNearThoseOfFp32) {
+  const ToyTraining run{.steps = 12, .nanochat_bf16 = true, .bf16_gradients = true};
+  const ToyCurves got = test::train(run);
+  const ToyCurves want = test::train(fp32_gradients(run));
+  EXPECT_NE(got.losses, want.losses);
+  EXPECT_LT(test::curve_distance(got.losses, want.losses), 0.02);
+}
+
+TEST(BF16Gradients, AreNotAddedTo) {
+  for (const int world : {1, 2})
+    EXPECT_THAT(test::message_of<Error>([&] {
+                  test::train({.world = world,
+                               .accumulation = 2,
+                               .steps = 1,
+                               .nanochat_bf16 = true,
+                               .bf16_gradients = true});
+                }),
+                testing::HasSubstr("micro-steps add to gradients of fp32"));
+}
+
+}  // namespace
+}  // namespace muo
