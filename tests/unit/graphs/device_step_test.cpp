@@ -181,12 +181,22 @@ TEST(DeviceStep, ReadsNothingThatTheStepHasNotWritten) {
 
 TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
   for (const bool lean : {false, true}) {
-    ToyTraining run{.world = 2, .steps = lean ? 2 : 4, .nanochat_bf16 = true, .lean = lean};
+    ToyTraining run{.world = 2,
+                    .steps = lean ? 2 : 4,
+                    .nanochat_bf16 = true,
+                    .lean = lean,
+                    .bf16_gradients = lean};
     const ToyCurves replayed = device_train(run);
     run.graph = false;
     expect_bitwise(device_train(run), replayed, lean ? "lean" : "bf16");
     EXPECT_NEAR(replayed.losses.back(), test::train(run).losses.back(), 0.02);
   }
+}
+
+// The update reads what backward wrote.
+TEST(DeviceStep, GradientsOfBf16OfOneRankAreNearTheHosts) {
+  const ToyTraining run{.steps = 2, .nanochat_bf16 = true, .bf16_gradients = true};
+  EXPECT_NEAR(device_train(run).losses.back(), test::train(run).losses.back(), 0.02);
 }
 
 // Its memory is gone from the program while its peer is in a collective: nothing may touch it
