@@ -44,8 +44,8 @@ struct BlockActivations {
 struct HeadActivations {
   Tensor x, rstd;  // (n, c), (n) fp32     normed input of lm_head
   Tensor logits;   // (chunk, padded vocab), for losses
-  Tensor scores;   // (chunk, padded vocab) fp32, soft-capped; where Size::logits, then perhaps alone
-  Tensor losses;   // (n) fp32
+  Tensor scores;  // (chunk, padded vocab) fp32, soft-capped; where Size::logits, then perhaps alone
+  Tensor losses;  // (n) fp32
 };
 
 // Gradients that flow, one of each: blocks use them one after another.
