@@ -54,9 +54,9 @@ struct GradientActivations {
   Tensor dx0;         // (n, c) of x0, from the blocks that mixed it in
   Tensor dbackout;    // (n, c) of the kept stream
   Tensor dnormed;     // (n, c)
-  Tensor dhidden;     // (n, 4 c)
-  Tensor dq, dk, dv;  // as q, k, v: these and dattn_out lie in dhidden, which attention's backward
-  Tensor dattn_out;   // as attn_out                                        does not need any more
+  Tensor dhidden;     // (n, 4 c); the others lie in it, as the MLP's backward comes first
+  Tensor dq, dk, dv;  // as q, k, v
+  Tensor dattn_out;   // as attn_out
 };
 
 struct Activations {
