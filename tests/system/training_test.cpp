@@ -317,7 +317,7 @@ TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
        {"--dtype bf16", "--gradient-wire bf16", "--weight-wire bf16", "--embedding-state bf16",
         "--dtype bf16 --gradient-wire bf16 --embedding-state bf16", "--momentum-state bf16",
         "--adam-state bf16", "--dtype bf16 --master-weights split",
-        "--dtype bf16 --gradient-dtype bf16"}) {
+        "--dtype bf16 --gradient-dtype bf16 --device-batch-size 12"}) {
     const std::string out = "other" + std::to_string(run++);
     train(out, std::string(formats) + " " + resume);
     const std::vector<double> is = losses(out);
