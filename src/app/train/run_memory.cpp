@@ -85,6 +85,7 @@ std::int64_t process_base(int world, bool stages_saves) {
 void trim_heap([[maybe_unused]] bool give_back) {
 #ifdef __GLIBC__
   constexpr int kLarge = 1 << 20;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc's takes a lock
   if (give_back) mallopt(M_MMAP_THRESHOLD, kLarge);
   malloc_trim(0);
 #endif

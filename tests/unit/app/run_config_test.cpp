@@ -194,28 +194,28 @@ TEST(RunConfig, NumberFormatsFollowTheDtype) {
 // Sums over micro-steps are rounded once, so what they add to is fp32.
 TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
   TrainOptions options = two_devices();
-  constexpr std::int64_t rows = 2;
-  options.batch.device_rows = rows;
+  constexpr std::int64_t kRows = 2;
+  options.batch.device_rows = kRows;
   options.numbers.gradients = DType::kBF16;
   EXPECT_THAT(error_of(options), HasSubstr("gradients of fp32 weights are fp32"));
   options.numbers.dtype = DType::kBF16;
   options.model.set(&GptConfig::seq_len, 64);
-  constexpr std::int64_t tokens = rows * 2 * 64;
-  options.batch.total_tokens = tokens;
+  constexpr std::int64_t kTokens = kRows * 2 * 64;
+  options.batch.total_tokens = kTokens;
   EXPECT_EQ(resolve(options, corpus()).formats().gradient_wire, DType::kBF16);
   options.numbers.gradient_wire = DType::kF32;
   EXPECT_THAT(error_of(options), HasSubstr("travel as they are"));
   options.numbers.gradient_wire.reset();
-  options.batch.total_tokens = 3 * tokens;
+  options.batch.total_tokens = 3 * kTokens;
   EXPECT_THAT(error_of(options),
               AllOf(HasSubstr("3 micro-steps add"), HasSubstr("--shard gradients"),
-                    HasSubstr("--device-batch-size " + std::to_string(3 * rows))));
+                    HasSubstr("--device-batch-size " + std::to_string(3 * kRows))));
   for (const char* shard : {"gradients", "weights"}) {
     options.sharding.shard = shard;
     EXPECT_EQ(resolve(options, corpus()).step.accumulation, 3) << shard;
   }
   options.devices.count = 1;
-  options.batch.total_tokens = tokens;
+  options.batch.total_tokens = kTokens;
   EXPECT_THAT(error_of(options), AllOf(HasSubstr("2 micro-steps add"), Not(HasSubstr("--shard"))));
 }
 

@@ -1,4 +1,5 @@
 // --gradient-dtype bf16: gradients of bf16 weights are bf16 from backward to their reduction.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>

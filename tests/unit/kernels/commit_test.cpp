@@ -69,6 +69,7 @@ TEST(AgreeCommit, OnlyFiniteTotalsCommit) {
 std::vector<double> noise(const char* name, double mean, double spread, int count) {
   const CounterRandom random(3, name);
   std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i)
     values.push_back(mean + spread * double{random.normal(static_cast<std::uint64_t>(i))});
   return values;
