@@ -8,10 +8,10 @@ namespace muo::cuda {
 namespace {
 
 // Element-wise (elementwise.h); parameters of one bucket are contiguous, so one launch serves all
-// tensors of a group. fp32 moments: 16 bytes per element, those of the gradient
-// and those of the master; bf16: 8. Six
-// or eight loads of 16 bytes per thread are on their way at once: bound by bandwidth. Stochastic
-// rounding adds some 10 integer operations per element, and 60 per thread for its keys.
+// tensors of a group. fp32 moments: 16 bytes per element, those of the gradient and those of the
+// master; bf16: 8. Six or eight loads of 16 bytes per thread are on their way at once: bound by
+// bandwidth. Stochastic rounding adds some 10 integer operations per element, and 60 per thread for
+// its keys.
 template <class T, class G, class Master, bool kStochastic>
 struct Adamw {
   static constexpr int kPacks = 1;

@@ -61,13 +61,14 @@ TEST(Embedding, CopiesRowsOfAnyTypeLengthAndAddress) {
     }
 }
 
+struct Case {
+  std::int64_t n, vocab, c, groups;  // 0: no scale
+};
+
 // Bitwise: fp32 sums in the order of the tokens, whatever a backend's blocks and batches are. One
 // token in three is the same, so that it is in several batches.
 TEST(EmbeddingBackward, IsTheSequentialSum) {
   test::KernelStream stream;
-  struct Case {
-    std::int64_t n, vocab, c, groups;  // 0: no scale
-  };
   for (const Case& s : {Case{70, 300, 72, 6}, Case{431, 5, 130, 2}, Case{131, 7, 192, 3},
                         Case{40, 290, 37, 37}, Case{170, 40, 33, 0}, Case{300, 1, 64, 1}})
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -111,9 +112,6 @@ TEST(EmbeddingBackward, IsTheSequentialSum) {
 // first row's 1 + 2^-9 - 1 is 2^-9; rounded after each term it would be 0.
 TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
   test::KernelStream stream;
-  struct Case {
-    std::int64_t n, vocab, c, groups;  // 0: no scale
-  };
   for (const Case& s : {Case{70, 300, 72, 6}, Case{431, 5, 130, 2}, Case{131, 7, 192, 3},
                         Case{40, 290, 37, 37}, Case{300, 1, 64, 0}, Case{0, 3, 5, 0}})
     for (const DType dtype : {DType::kF32, DType::kBF16})

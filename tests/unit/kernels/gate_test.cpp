@@ -72,6 +72,18 @@ struct ValueEmbeddingTest : testing::Test {
         stream,
         {.v = v, .gates = gates, .x = x, .weight = weight, .table = table, .tokens = tokens});
   }
+  void backward(const HostTensor& dx, const HostTensor& dweight, const HostTensor& dv,
+                bool accumulate) {
+    value_embedding_backward(stream, {.dx = dx,
+                                      .dweight = dweight,
+                                      .dv = dv,
+                                      .gates = gates,
+                                      .x = x,
+                                      .weight = weight,
+                                      .table = table,
+                                      .tokens = tokens,
+                                      .accumulate = accumulate});
+  }
 };
 
 TEST_F(ValueEmbeddingTest, AddsTheGatedRowsOfTheTokens) {
@@ -104,15 +116,7 @@ TEST_F(ValueEmbeddingTest, GradientsAreThoseOfTheForward) {
     const HostTensor dx = old.copy();
     const HostTensor dw({kHeads, kG}, std::vector<float>(kHeads * kG, accumulate ? 1.0F : 7.0F));
     const HostTensor dtable({kVocab, kHeads * kH});
-    value_embedding_backward(stream, {.dx = dx,
-                                      .dweight = dw,
-                                      .dv = dv,
-                                      .gates = gates,
-                                      .x = x,
-                                      .weight = weight,
-                                      .table = table,
-                                      .tokens = tokens,
-                                      .accumulate = accumulate});
+    backward(dx, dw, dv, accumulate);
     std::vector<double> want = want_dw;
     if (accumulate)
       for (double& w : want)
@@ -129,24 +133,14 @@ TEST_F(ValueEmbeddingTest, WeightGradientsOfBF16AreThoseOfFp32Rounded) {
   const HostTensor narrow = random_tensor({kHeads, kG}, "old").rounded(DType::kBF16);
   const HostTensor wide = narrow.widened();
   forward();
-  const auto backward = [&](const HostTensor& dweight, bool accumulate) {
-    value_embedding_backward(stream, {.dx = HostTensor({kN, kC}),
-                                      .dweight = dweight,
-                                      .dv = dv,
-                                      .gates = gates,
-                                      .x = x,
-                                      .weight = weight,
-                                      .table = table,
-                                      .tokens = tokens,
-                                      .accumulate = accumulate});
-  };
+  const HostTensor dx({kN, kC});
   for (const bool accumulate : {true, false}) {
-    backward(narrow, accumulate);
-    backward(wide, accumulate);
+    backward(dx, narrow, dv, accumulate);
+    backward(dx, wide, dv, accumulate);
     EXPECT_EQ(narrow.doubles(), wide.rounded(DType::kBF16).doubles()) << accumulate;
   }
   EXPECT_THAT(test::message_of<Error>([&] {
-                backward(HostTensor({kHeads, kG}, DType::kI32), false);
+                backward(dx, HostTensor({kHeads, kG}, DType::kI32), dv, false);
               }),
               testing::HasSubstr("value_embedding_backward: dweight is int32, expected fp32"));
 }
