@@ -28,7 +28,9 @@ std::int64_t process_base(int world, bool stages_saves);
 
 // Gives the system back what preparing a run left free in the heap. With `give_back`, from now on
 // large blocks too, as they are freed: what products pack on every thread, 10 to 20 MiB of two
-// devices, which costs their steps 2 or 3 %. Nothing where the C library is not glibc.
+// devices, which costs their steps 2 or 3 %. Nothing where the C library is not glibc. For one
+// thread at a time: where another allocator stands in for glibc's (a sanitizer's, jemalloc's), this
+// call is the first that glibc's own sees, and that one does not guard its initialization.
 void trim_heap(bool give_back);
 
 // --save-mode: whether training goes on while a checkpoint is written; not where the only one is

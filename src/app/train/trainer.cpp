@@ -41,7 +41,8 @@ class RankTrainer {
     LoaderOptions loading = captured_.loading;
     loading.first_step = step_;
     Loader loader(*run_.corpus.train, sampler_, loading, captured_.slots());
-    trim_heap(config_.group.plugin == nullptr && config_.options.memory.limit.has_value());
+    const bool give_back = config_.group.plugin == nullptr && config_.options.memory.limit;
+    rank_.barrier.arrive([give_back] { trim_heap(give_back); }, "the start of training");
     const std::int64_t end = std::min(config_.iterations(), run_.until);
     first_ = saved_ = step_;
     if (run_.resume != nullptr) good_ = step_;
