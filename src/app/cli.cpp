@@ -200,6 +200,14 @@ constexpr std::array kCheckpoint = {
     Entry{{"checkpoint verify", "whether every byte is as it was written"},
           parse_simple<VerifyOptions>},
 };
+constexpr std::array kTokenizer = {
+    Entry{{"tokenizer train", "make a tokenizer.json from text: a byte-level BPE"},
+          parse_simple<TrainTokenizerOptions>},
+    Entry{{"tokenizer encode", "the ids of texts"}, parse_simple<EncodeOptions>},
+    Entry{{"tokenizer decode", "the text of ids"}, parse_simple<DecodeOptions>},
+    Entry{{"tokenizer convert", "a tokenizer.json from ranks of tiktoken"},
+          parse_simple<ConvertTokenizerOptions>},
+};
 constexpr std::array kCommands = {
     Entry{{"train", "train a GPT on text files, folders or token shards"}, parse_train},
     Entry{{"sweep", "train many short runs that differ in some options, and compare them"},
@@ -219,6 +227,9 @@ constexpr std::array kCommands = {
            "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
           nullptr,
           kCheckpoint},
+    Entry{{"tokenizer", "make and try tokenizers: train, encode, decode, convert"},
+          nullptr,
+          kTokenizer},
     Entry{{"doctor", "what this machine has and what is missing"}, parse_doctor},
 };
 
@@ -290,8 +301,8 @@ int report(std::string text, int code) {
 
 Command parse_command_line(Arguments arguments) {
   constexpr std::string_view kHint =
-      "give train, sweep, eval, sample, plan, bench, report, checkpoint or doctor (muograph "
-      "--help)";
+      "give train, sweep, eval, sample, plan, bench, report, checkpoint, tokenizer or doctor "
+      "(muograph --help)";
   if (arguments.empty()) throw input_error("no command: {}", kHint);
   const std::string_view name = arguments.front();
   const Arguments rest = arguments.subspan(1);

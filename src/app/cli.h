@@ -14,7 +14,8 @@ struct Answer {
 };
 using Command = std::variant<TrainOptions, SweepOptions, EvalOptions, SampleOptions, PlanOptions,
                              BenchOptions, DoctorOptions, ImportOptions, ExportOptions,
-                             InspectOptions, VerifyOptions, ReportOptions, Answer>;
+                             InspectOptions, VerifyOptions, ReportOptions, TrainTokenizerOptions,
+                             EncodeOptions, DecodeOptions, ConvertTokenizerOptions, Answer>;
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);
@@ -40,6 +41,12 @@ int run_command(const InspectOptions& options);
 int run_command(const VerifyOptions& options);
 // Writes one page of HTML on runs (html_report.h).
 int run_command(const ReportOptions& options);
+// Tokenizers (data/tokenizer.h): trains one; prints ids, a line for each text; prints the text of
+// ids; writes a tokenizer.json of another form.
+int run_command(const TrainTokenizerOptions& options);
+int run_command(const EncodeOptions& options);
+int run_command(const DecodeOptions& options);
+int run_command(const ConvertTokenizerOptions& options);
 
 // The whole program: parses, runs, and turns exceptions into one line on stderr and an exit code
 // (2: InputError, 3: anything else). `version` is what --version says.

@@ -1,27 +1,59 @@
 #include "base/utf8.h"
 
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace muo {
+namespace {
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto byte_at = [&](std::size_t at) { return static_cast<std::uint8_t>(text[at]); };
-    const std::uint8_t lead = byte_at(i++);
-    if (lead < 0x80) continue;
-    const int tail = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
-    if (lead < 0xC2 || lead > 0xF4) return false;
-    // Of the second byte only: what would be overlong, a surrogate or too large.
-    const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    const std::uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    for (int k = 0; k < tail; ++k, ++i) {
-      if (i == text.size()) return false;
-      const std::uint8_t next = byte_at(i);
-      if (next < (k == 0 ? low : 0x80) || next > (k == 0 ? high : 0xBF)) return false;
-    }
+struct Character {
+  std::size_t bytes = 0;  // that fit, from the first on
+  bool whole = false;
+};
+
+Character first_character(std::string_view text) {
+  const auto byte_at = [&](std::size_t at) { return static_cast<std::uint8_t>(text[at]); };
+  const std::uint8_t lead = byte_at(0);
+  if (lead < 0x80) return {1, true};
+  if (lead < 0xC2 || lead > 0xF4) return {};
+  const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  // Of the second byte only: what would be overlong, a surrogate or too large.
+  const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const std::uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (std::size_t k = 1; k < size; ++k) {
+    if (k == text.size()) return {k, false};
+    const std::uint8_t next = byte_at(k);
+    if (next < (k == 1 ? low : 0x80) || next > (k == 1 ? high : 0xBF)) return {};
   }
-  return true;
+  return {size, true};
+}
+
+}  // namespace
+
+std::size_t utf8_prefix(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    std::uint64_t eight = 0x80;
+    if (text.size() - at >= sizeof eight) std::memcpy(&eight, text.data() + at, sizeof eight);
+    if ((eight & 0x8080808080808080U) == 0) {
+      at += sizeof eight;
+      continue;
+    }
+    const Character character = first_character(text.substr(at));
+    if (!character.whole) break;
+    at += character.bytes;
+  }
+  return at;
+}
+
+std::size_t utf8_cut_off(std::string_view text) {
+  for (std::size_t size = 1; size <= std::min<std::size_t>(3, text.size()); ++size) {
+    const std::string_view end = text.substr(text.size() - size);
+    const Character character = first_character(end);
+    if (!character.whole && character.bytes == size) return size;
+  }
+  return 0;
 }
 
 }  // namespace muo

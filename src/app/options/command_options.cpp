@@ -25,6 +25,12 @@ OptionRow dtype_row(std::optional<DType>& dtype) {
   return kDevices("dtype", kOther, "fp32|bf16", "to compute in; auto: the run's", &dtype);
 }
 
+OptionRow tokenizer_row(std::string& tokenizer, const OptionGroup& group) {
+  return group("tokenizer", kOther, "FILE",
+               "byte, a tokenizer.json or a folder with one, or ranks of tiktoken", &tokenizer)
+      .needed();
+}
+
 OptionRow checkpoint_row(std::string& checkpoint, const OptionGroup& group,
                          std::string_view help = "a checkpoint, or a run directory (its newest)") {
   OptionRow row = group("checkpoint", kOther, "DIR", help, &checkpoint).needed();
@@ -163,6 +169,59 @@ std::vector<OptionRow> option_table(ExportOptions& o) {
       checkpoint_row(o.checkpoint, kFiles),
       kFiles("out", kOther, "DIR", "where model_000123.safetensors and meta_000123.json go", &o.out)
           .needed(),
+  };
+}
+
+std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
+  return {
+      kData("data", kOther, "PATH...", "text files or folders of them; *.jsonl: a text per line",
+            &o.data)
+          .needed(),
+      kData("field", kOther, "NAME", "of *.jsonl: the one that holds the text", &o.field),
+      kData("max-bytes", kOther, "SIZE", "of text to learn from; auto: all of it", &o.max_bytes),
+      kText("vocab-size", kOther, "N", "tokens, bytes and special ones among them", &o.vocab_size,
+            {1, kMostVocab}),
+      kText("pattern", kOther, "NAME|REGEX", "cuts text: nanochat, gpt2, gpt4, gpt4o, or your own",
+            &o.pattern),
+      kText("special", kOther, "TOKENS", "separated by spaces; the first ones of the last ids",
+            &o.special),
+      kRun("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
+      kFiles("out", kOther, "FILE", "the tokenizer.json to write", &o.out).needed(),
+  };
+}
+
+std::vector<OptionRow> option_table(EncodeOptions& o) {
+  OptionRow files = kFiles("files", kOther, "FILE...", "auto: standard input", &o.files);
+  files.positional = true;
+  return {
+      std::move(files),
+      tokenizer_row(o.tokenizer, kText),
+      kText("field", kOther, "NAME",
+            "of *.jsonl: the one that holds the text; standard input is "
+            "JSON Lines then",
+            &o.field),
+      kText("special", kOther, "on|off", "texts of special tokens become these tokens", &o.special),
+  };
+}
+
+std::vector<OptionRow> option_table(DecodeOptions& o) {
+  OptionRow files = kFiles("files", kOther, "FILE...", "auto: standard input", &o.files);
+  files.positional = true;
+  return {std::move(files), tokenizer_row(o.tokenizer, kText)};
+}
+
+std::vector<OptionRow> option_table(ConvertTokenizerOptions& o) {
+  OptionRow from = tokenizer_row(o.tokenizer, kFiles);
+  from.positional = true;
+  return {
+      std::move(from),
+      kText("pattern", kOther, "NAME|REGEX",
+            "of tiktoken's ranks: gpt2, gpt4, gpt4o, nanochat, or "
+            "your own",
+            &o.pattern),
+      kText("special", kOther, "TOKEN=ID...", "of tiktoken's ranks; separated by spaces",
+            &o.special),
+      kFiles("out", kOther, "FILE", "the tokenizer.json to write", &o.out).needed(),
   };
 }
 

@@ -19,6 +19,10 @@ std::vector<OptionRow> option_table(SweepOptions& options);  // with those of tr
 std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);
 std::vector<OptionRow> option_table(ReportOptions& options);
+std::vector<OptionRow> option_table(TrainTokenizerOptions& options);
+std::vector<OptionRow> option_table(EncodeOptions& options);
+std::vector<OptionRow> option_table(DecodeOptions& options);
+std::vector<OptionRow> option_table(ConvertTokenizerOptions& options);
 
 // --backend, --devices, --ranks-per-device, --comm.
 std::vector<OptionRow> device_rows(DeviceOptions& options, OptionClass kind);

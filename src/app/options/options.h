@@ -205,6 +205,37 @@ struct ExportOptions {
   std::string out = {};  // directory
 };
 
+// `tokenizer train`, `encode`, `decode` and `convert`: data/tokenizer.h.
+struct TrainTokenizerOptions {
+  std::vector<std::filesystem::path> data = {};
+  std::string field = "text";  // of JSON Lines
+  std::int64_t vocab_size = 32768;
+  std::string pattern = "nanochat";  // a name, or a regular expression
+  // Separated by spaces; those of nanochat.
+  std::string special =
+      "<|bos|> <|user_start|> <|user_end|> <|assistant_start|> <|assistant_end|> "
+      "<|python_start|> <|python_end|> <|output_start|> <|output_end|>";
+  std::optional<ByteSize> max_bytes = {};  // of text; empty: all
+  std::optional<std::int64_t> threads = {};
+  std::string out = {};
+};
+struct EncodeOptions {
+  std::vector<std::filesystem::path> files = {};  // empty: standard input
+  std::string tokenizer = {};
+  std::string field = {};  // of JSON Lines; empty: standard input is text
+  bool special = false;    // the texts of special tokens become these
+};
+struct DecodeOptions {
+  std::vector<std::filesystem::path> files = {};  // empty: standard input
+  std::string tokenizer = {};
+};
+struct ConvertTokenizerOptions {
+  std::string tokenizer = {};
+  std::string pattern = {};  // of tiktoken's ranks
+  std::string special = {};  // TOKEN=ID, separated by spaces
+  std::string out = {};
+};
+
 // step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
 // optimizer: the update alone, by strategy.
 enum class BenchKind : std::uint8_t { kStep, kLaunch, kOptimizer };

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file_bytes.h"
+#include "data/input_files.h"
+
+namespace muo {
+
+// A document: a whole file of text, or a line of a file of JSON Lines (named *.jsonl, or *.json
+// with --field), an object one of whose fields is the text.
+struct Document {
+  std::string_view raw;  // text, or the line
+  bool is_json = false;
+  std::size_t file = 0;   // of DocumentReader::files()
+  std::int64_t line = 0;  // from 1 on; of JSON Lines
+};
+
+// Some documents in their order, and the memory they lie in.
+struct DocumentBatch {
+  std::vector<Document> documents;
+  std::vector<FileBytes> files;
+  std::vector<std::unique_ptr<std::string>> buffers;
+  std::int64_t input_bytes = 0;  // of the files as they lie on the disk
+};
+
+// Reads documents in order, with bounded memory: a batch of `batch_bytes` or one document,
+// whichever is more. Files named *.gz and *.zst are decompressed; "-" is standard input, lines of
+// JSON if `stdin_is_json`, else one text. Not thread-safe. Throws InputError for what cannot be
+// read.
+class DocumentReader {
+ public:
+  DocumentReader(std::vector<std::filesystem::path> files, bool stdin_is_json,
+                 std::int64_t batch_bytes);
+  ~DocumentReader();
+  DocumentReader(const DocumentReader&) = delete;
+  DocumentReader& operator=(const DocumentReader&) = delete;
+
+  // Replaces `batch`; false after the last one.
+  bool next(DocumentBatch& batch);
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
+  // "FILE", or "FILE: line N".
+  [[nodiscard]] std::string where(const Document& document) const;
+
+ private:
+  struct Input;
+  void open();
+  void add_lines(DocumentBatch& batch);
+  void add_text(DocumentBatch& batch);
+
+  std::vector<std::filesystem::path> files_;
+  bool stdin_is_json_;
+  std::size_t batch_bytes_;
+  std::size_t next_file_ = 0;
+  std::unique_ptr<Input> input_;  // of JSON Lines that are not at their end
+};
+
+// The text of a document: of JSON Lines the string in `field`. Throws InputError that starts with
+// `where` if there is none.
+std::string text_of(const Document& document, std::string_view field, const std::string& where);
+
+}  // namespace muo

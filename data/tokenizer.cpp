@@ -1,0 +1,171 @@
+#include "data/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include "base/check.h"
+#include "base/file_bytes.h"
+#include "base/threads.h"
+#include "base/utf8.h"
+#include "data/token_data.h"
+#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/tiktoken_file.h"
+#include "data/tokenizer/token_finder.h"
+#include "data/tokenizer/tokenizer_json.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  ByteTokenizer() {
+    for (std::size_t i = 0; i < bytes_.size(); ++i)
+      bytes_[i] = static_cast<char>(i);
+  }
+  [[nodiscard]] std::int64_t vocab_size() const override { return kByteVocab; }
+  std::size_t encode(std::string_view text, std::size_t begin, std::size_t end,
+                     std::vector<std::int32_t>& ids) const override {
+    for (const char c : text.substr(begin, end - begin))
+      ids.push_back(static_cast<unsigned char>(c));
+    return end;
+  }
+  [[nodiscard]] std::string_view bytes_of(std::int32_t id) const override {
+    if (id == kBosToken) return special_.front().text;
+    if (id < 0 || id >= kByteVocab) return {};
+    return {&bytes_[static_cast<std::size_t>(id)], 1};
+  }
+  [[nodiscard]] std::span<const SpecialToken> special_tokens() const override { return special_; }
+  [[nodiscard]] std::string fingerprint() const override { return "byte"; }
+
+ private:
+  std::array<char, 256> bytes_{};
+  std::array<SpecialToken, 1> special_{{{"<|bos|>", kBosToken}}};
+};
+
+}  // namespace
+
+std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& name) {
+  if (name == "byte") return std::make_unique<ByteTokenizer>();
+  const fs::path file = fs::is_directory(name) ? name / "tokenizer.json" : name;
+  const FileBytes contents(file);
+  const std::string_view text = contents.text();
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  BpeDefinition definition = first != std::string_view::npos && text[first] == '{'
+                                 ? read_tokenizer_json(text, file.native())
+                                 : read_tiktoken_file(text, file.native());
+  return std::make_unique<BpeTokenizer>(std::move(definition), file.native());
+}
+
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(text, 0, text.size(), ids);
+  return ids;
+}
+
+std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::string_view text,
+                                          int threads) {
+  constexpr std::size_t kChunk = 1 << 18;
+  struct Chunk {
+    std::size_t begin = 0, end = 0;  // of the text that `ids` stand for
+    std::vector<std::int32_t> ids;
+  };
+  if (threads < 2 || text.size() < 2 * kChunk || !tokenizer.cuts_text())
+    return encode(tokenizer, text);
+  // Where a letter is followed by a space, text is cut by nearly every tokenizer.
+  std::vector<Chunk> chunks;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t next = std::min(at + kChunk, text.size());
+    while (next < text.size() && !(text[next] == ' ' && text[next - 1] >= 'a' &&
+                                   text[next - 1] <= 'z' && next < at + 2 * kChunk))
+      ++next;
+    chunks.push_back({.begin = at, .end = next, .ids = {}});
+    at = next;
+  }
+  std::atomic<std::size_t> next_chunk = 0;
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(threads));
+  {
+    const SignalsBlocked blocked;
+    std::vector<std::jthread> workers;
+    for (int i = 0; i < threads; ++i)
+      workers.emplace_back([&, i] {
+        try {
+          for (std::size_t c = next_chunk++; c < chunks.size(); c = next_chunk++) {
+            Chunk& chunk = chunks[c];
+            chunk.end = tokenizer.encode(text, chunk.begin, chunk.end, chunk.ids);
+          }
+        } catch (...) {
+          failures[static_cast<std::size_t>(i)] = std::current_exception();
+        }
+      });
+  }
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  std::vector<std::int32_t> ids;
+  std::size_t at = 0;  // up to here `ids` stand for the text
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    Chunk& chunk = chunks[c];
+    const std::size_t end = c + 1 < chunks.size() ? chunks[c + 1].begin : text.size();
+    if (chunk.begin == at) {
+      ids.insert(ids.end(), chunk.ids.begin(), chunk.ids.end());
+      at = chunk.end;
+    } else if (at < end) {  // a token of the chunk before reaches into this one
+      at = tokenizer.encode(text, at, end, ids);
+    }
+    chunk.ids = {};
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string_view text) {
+  const TokenFinder finder(tokenizer.special_tokens());
+  std::vector<std::int32_t> ids;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [found, token] = finder.find(text, at);
+    tokenizer.encode(text.substr(at, found - at), 0, found - at, ids);
+    if (token == nullptr) break;
+    ids.push_back(token->id);
+    at = found + token->text.size();
+  }
+  return ids;
+}
+
+std::string decode(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  std::string text;
+  for (const std::int32_t id : ids)
+    text += tokenizer.bytes_of(id);
+  return text;
+}
+
+std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer) {
+  for (const std::string_view name : {"<|bos|>", "<|begin_of_text|>", "<s>", "<|endoftext|>"})
+    for (const SpecialToken& token : tokenizer.special_tokens())
+      if (token.text == name) return token.id;
+  return std::nullopt;
+}
+
+std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> bytes(static_cast<std::size_t>(tokenizer.vocab_size()));
+  for (std::size_t id = 0; id < bytes.size(); ++id)
+    bytes[id] = static_cast<std::int32_t>(tokenizer.bytes_of(static_cast<std::int32_t>(id)).size());
+  for (const SpecialToken& token : tokenizer.special_tokens())
+    bytes[static_cast<std::size_t>(token.id)] = 0;
+  return bytes;
+}
+
+std::string TextStream::push(std::int32_t id) {
+  std::string text = std::move(waiting_);
+  text += tokenizer_.bytes_of(id);
+  const std::size_t whole = text.size() - utf8_cut_off(text);
+  waiting_ = text.substr(whole);
+  text.resize(whole);
+  return text;
+}
+
+std::string TextStream::finish() { return std::move(waiting_); }
+
+}  // namespace muo

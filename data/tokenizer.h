@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muo {
+
+// A token with a meaning of its own, such as the start of a document. No text becomes one unless
+// encode_special() is asked to.
+struct SpecialToken {
+  std::string text;
+  std::int32_t id = 0;
+};
+
+// From text to ids and back. Thread-safe.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Ids are below; not every one has to have a token.
+  [[nodiscard]] virtual std::int64_t vocab_size() const = 0;
+  // Appends to `ids` the ids of text[begin, end), any bytes, as they are within all of `text`:
+  // where a token would reach over `end`, what follows is encoded up to the next place where text
+  // is cut in any case. Returns where that is, so what is left can be encoded from there, or, by
+  // another thread, from a place that proves to be one (encode_parallel).
+  virtual std::size_t encode(std::string_view text, std::size_t begin, std::size_t end,
+                             std::vector<std::int32_t>& ids) const = 0;
+  // Whether encode() heeds `end`; else it goes on to the end of the text.
+  [[nodiscard]] virtual bool cuts_text() const { return true; }
+  // The bytes that a token adds to a text; of a special one its text. Empty for an id without a
+  // token.
+  [[nodiscard]] virtual std::string_view bytes_of(std::int32_t id) const = 0;
+  [[nodiscard]] virtual std::span<const SpecialToken> special_tokens() const = 0;
+  // Equal for two tokenizers that give the same ids to every text: 16 hexadecimal digits.
+  [[nodiscard]] virtual std::string fingerprint() const = 0;
+};
+
+// "byte"; or a file: Hugging Face's tokenizer.json of a byte-level BPE, or a folder that holds one,
+// or ranks of tiktoken with the vocabulary of GPT-2, GPT-4 or GPT-4o. Throws InputError: what of
+// the file is not supported, or where it is malformed.
+std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& name);
+
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text);
+// The same ids, by several threads.
+std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::string_view text,
+                                          int threads);
+// As encode(), but the texts of special tokens become these (of several at one place the longest).
+std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string_view text);
+std::string decode(const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
+
+// The special token that starts a document: the first of <|bos|>, <|begin_of_text|>, <s> and
+// <|endoftext|> that there is.
+std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer);
+
+// The bytes of text that each id stands for, 0 for special tokens: what bits per byte divide by.
+std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer);
+
+// Text as its tokens come, cut between characters only: bytes that begin a character wait for the
+// rest of it. What is not UTF-8 passes as it is.
+class TextStream {
+ public:
+  // `tokenizer` must outlive it.
+  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  std::string push(std::int32_t id);
+  std::string finish();  // what still waits
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string waiting_;
+};
+
+}  // namespace muo

@@ -1,0 +1,124 @@
+#include "data/tokenizer/bpe_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+// 64-bit FNV-1a. Each part is followed by its size, so that none runs into the next.
+class Fingerprint {
+ public:
+  void add(std::string_view text) {
+    for (const char c : text)
+      add_byte(static_cast<unsigned char>(c));
+    add(text.size());
+  }
+  void add(std::uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8)
+      add_byte(static_cast<unsigned char>(number >> shift));
+  }
+  [[nodiscard]] std::string text() const { return fmt::format("{:016x}", hash_); }
+
+ private:
+  void add_byte(unsigned char byte) { hash_ = (hash_ ^ byte) * 0x100000001B3U; }
+  std::uint64_t hash_ = 0xCBF29CE484222325U;
+};
+
+std::string fingerprint_of(const BpeDefinition& definition) {
+  Fingerprint out;
+  const auto add_id = [&](std::int32_t id) { out.add(static_cast<std::uint32_t>(id)); };
+  out.add(definition.patterns.size());
+  for (const std::string& pattern : definition.patterns)
+    out.add(pattern);
+  for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
+    out.add(definition.vocabulary.bytes_of(id));
+  out.add(definition.merges.size());
+  for (const Merge& merge : definition.merges) {
+    add_id(merge.left);
+    add_id(merge.right);
+  }
+  out.add(definition.whole_pieces ? 1U : 0U);
+  for (const auto* tokens : {&definition.special, &definition.literals}) {
+    out.add(tokens->size());
+    for (const SpecialToken& token : *tokens) {
+      out.add(token.text);
+      add_id(token.id);
+    }
+  }
+  return out.text();
+}
+
+}  // namespace
+
+BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view source)
+    : special_(definition.special),
+      literals_(definition.literals),
+      fingerprint_(fingerprint_of(definition)),
+      splitter_(definition.patterns, source),
+      encoding_(std::move(definition.vocabulary), definition.merges, definition.whole_pieces,
+                source),
+      vocab_size_(encoding_.vocabulary().id_count()) {
+  std::map<std::int32_t, std::string_view> by_id;
+  std::map<std::string_view, std::int32_t> by_text;
+  for (const auto tokens : {special_tokens(), literals_.tokens()}) {
+    for (const auto& [text, id] : tokens) {
+      if (text.empty() || id < 0 || !by_id.emplace(id, text).second ||
+          !by_text.emplace(text, id).second || !encoding_.vocabulary().bytes_of(id).empty())
+        throw InputError(concat(source, ": added token '", text, "' of id ", id,
+                                ": empty, or its text or id is another one's"));
+      vocab_size_ = std::max(vocab_size_, std::int64_t{id} + 1);
+    }
+  }
+}
+
+std::size_t BpeTokenizer::encode(std::string_view text, std::size_t begin, std::size_t end,
+                                 std::vector<std::int32_t>& ids) const {
+  const auto encode_piece = [&](std::string_view piece) { encoding_.encode(piece, ids); };
+  if (literals_.empty()) return splitter_.split(text, begin, end, encode_piece);
+  // Literals come first: text between two of them is cut as if it were all.
+  for (std::size_t at = begin; at < text.size();) {
+    const auto [found, literal] = literals_.find(text, at);
+    splitter_.split(text.substr(0, found), at, found, encode_piece);
+    if (literal == nullptr) break;
+    ids.push_back(literal->id);
+    at = found + literal->text.size();
+  }
+  return text.size();
+}
+
+std::string_view BpeTokenizer::bytes_of(std::int32_t id) const {
+  const std::string_view bytes = encoding_.vocabulary().bytes_of(id);
+  if (!bytes.empty()) return bytes;
+  for (const auto tokens : {special_tokens(), literals_.tokens()})
+    for (const SpecialToken& token : tokens)
+      if (token.id == id) return token.text;
+  return {};
+}
+
+std::string_view find_split_pattern(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kPatterns = {{
+      {"gpt2", R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+      {"gpt4", R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++)"
+               R"([\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)"},
+      {"gpt4o", R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+                R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+                R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+      {"nanochat",
+       R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++)"
+       R"([\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"},
+  }};
+  const auto* const found = std::find_if(kPatterns.begin(), kPatterns.end(),
+                                         [&](const auto& pair) { return pair.first == name; });
+  return found == kPatterns.end() ? std::string_view() : found->second;
+}
+
+}  // namespace muo

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "data/tokenizer/byte_pair_encoding.h"
+#include "data/tokenizer/text_splitter.h"
+#include "data/tokenizer/token_finder.h"
+
+namespace muo {
+
+// What a byte-level BPE tokenizer is made of, wherever it was read.
+struct BpeDefinition {
+  std::vector<std::string> patterns;  // that cut text into pieces, one after the other
+  Vocabulary vocabulary;              // without special and added tokens
+  std::vector<Merge> merges;
+  bool whole_pieces = false;           // see BytePairEncoding
+  std::vector<SpecialToken> special;   // in the order of their ids
+  std::vector<SpecialToken> literals;  // tokens that are not special, found before text is cut
+};
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  // `source` names the definition in errors. Throws InputError for ids or texts that two tokens
+  // have, and what BytePairEncoding and TextSplitter refuse.
+  BpeTokenizer(BpeDefinition definition, std::string_view source);
+
+  [[nodiscard]] std::int64_t vocab_size() const override { return vocab_size_; }
+  std::size_t encode(std::string_view text, std::size_t begin, std::size_t end,
+                     std::vector<std::int32_t>& ids) const override;
+  [[nodiscard]] bool cuts_text() const override { return literals_.empty(); }
+  [[nodiscard]] std::string_view bytes_of(std::int32_t id) const override;
+  [[nodiscard]] std::span<const SpecialToken> special_tokens() const override { return special_; }
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+
+ private:
+  std::vector<SpecialToken> special_;
+  TokenFinder literals_;
+  std::string fingerprint_;
+  TextSplitter splitter_;
+  BytePairEncoding encoding_;
+  std::int64_t vocab_size_ = 0;
+};
+
+// Split patterns by name: gpt2, gpt4, gpt4o, nanochat (that of GPT-4 with runs of at most two
+// digits). Empty for another name.
+std::string_view find_split_pattern(std::string_view name);
+
+}  // namespace muo

@@ -1,0 +1,334 @@
+#include "data/tokenizer/tokenizer_json.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/check.h"
+#include "base/strict_json.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+
+// GPT-2's alphabet of bytes: those that print in Latin-1 stand for themselves, the others, in their
+// order, for U+0100 and on. As UTF-8.
+std::array<std::string, 256> byte_alphabet() {
+  std::array<std::string, 256> out;
+  unsigned next = 0x100;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const bool prints = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+    const unsigned code = prints ? byte : next++;
+    if (code < 0x80)
+      out.at(byte) = static_cast<char>(code);
+    else
+      out.at(byte) = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+  }
+  return out;
+}
+
+std::string to_alphabet(std::string_view bytes) {
+  static const std::array<std::string, 256> kAlphabet = byte_alphabet();
+  std::string out;
+  for (const char c : bytes)
+    out += kAlphabet.at(static_cast<unsigned char>(c));
+  return out;
+}
+
+// Throws InputError where `text` holds a character that stands for no byte.
+std::string from_alphabet(std::string_view text, std::string_view where) {
+  static const std::array<int, 0x200> kBytes = [] {
+    std::array<int, 0x200> bytes{};
+    bytes.fill(-1);
+    const std::array<std::string, 256> alphabet = byte_alphabet();
+    for (int byte = 0; byte < 256; ++byte) {
+      const std::string& c = alphabet.at(static_cast<std::size_t>(byte));
+      const auto lead = static_cast<unsigned char>(c[0]);
+      const unsigned code =
+          c.size() == 1 ? lead : (lead & 0x1FU) << 6 | (static_cast<unsigned char>(c[1]) & 0x3FU);
+      bytes.at(code) = byte;
+    }
+    return bytes;
+  }();
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    unsigned code = lead;
+    if (lead >= 0xC0 && lead < 0xC8 && i + 1 < text.size())
+      code = (lead & 0x1FU) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3FU);
+    else if (lead >= 0x80)
+      code = 0;  // stands for nothing
+    if (kBytes.at(code) < 0)
+      throw InputError(
+          concat(where, ": token '", text, "' has a character that stands for no byte"));
+    out += static_cast<char>(kBytes.at(code));
+  }
+  return out;
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string_view source) : source_(source) {}
+
+  BpeDefinition read(std::string_view text) {
+    const json file = parse_strict_json(text, source_);
+    expect(file.is_object(), "", "not an object");
+    check_normalizer(at(file, "normalizer"));
+    read_pre_tokenizer(at(file, "pre_tokenizer"), "pre_tokenizer");
+    expect(is_byte_level_, "pre_tokenizer",
+           "no ByteLevel: only byte-level tokenizers are supported");
+    read_added_tokens(at(file, "added_tokens"));
+    const json& model = at(file, "model");
+    expect(model.is_object(), "model", "not an object");
+    read_model(model);
+    return std::move(out_);
+  }
+
+ private:
+  template <class... What>
+  [[noreturn]] void fail(std::string_view where, const What&... what) const {
+    throw InputError(concat(source_, ": ", where, where.empty() ? "" : ": ", what...));
+  }
+  void expect(bool holds, std::string_view where, std::string_view what) const {
+    if (!holds) fail(where, what);
+  }
+  static const json& at(const json& object, const char* key) {
+    static const json kNone;
+    const auto found = object.find(key);
+    return found == object.end() ? kNone : *found;
+  }
+  [[nodiscard]] bool flag(const json& object, const char* key, bool otherwise,
+                          std::string_view where) const {
+    const json& value = at(object, key);
+    if (value.is_null()) return otherwise;
+    if (!value.is_boolean()) fail(concat(where, '.', key), "neither true nor false");
+    return value.get<bool>();
+  }
+  [[nodiscard]] std::string text(const json& object, const char* key,
+                                 std::string_view where) const {
+    const json& value = at(object, key);
+    if (!value.is_string()) fail(concat(where, '.', key), "missing, or not a string");
+    return value.get<std::string>();
+  }
+
+  void check_normalizer(const json& normalizer) const {
+    if (normalizer.is_null()) return;
+    expect(normalizer.is_object(), "normalizer", "not an object");
+    const std::string type = text(normalizer, "type", "normalizer");
+    const json& parts = at(normalizer, "normalizers");
+    if (type != "Sequence" || !parts.is_array() || !parts.empty())
+      fail("normalizer", type, " changes the text, which is not supported");
+  }
+
+  void read_pre_tokenizer(const json& part, const std::string& where) {
+    expect(part.is_object(), where, "missing, or not an object");
+    expect(!is_byte_level_, where, "comes after ByteLevel, which has to be the last");
+    const std::string type = text(part, "type", where);
+    if (type == "Sequence") {
+      const json& parts = at(part, "pretokenizers");
+      expect(parts.is_array(), where + ".pretokenizers", "not a list");
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        read_pre_tokenizer(parts[i], fmt::format("{}.pretokenizers[{}]", where, i));
+    } else if (type == "ByteLevel") {
+      expect(!flag(part, "add_prefix_space", true, where), where + ".add_prefix_space",
+             "true, which changes the text and is not supported");
+      if (flag(part, "use_regex", true, where))
+        out_.patterns.emplace_back(find_split_pattern("gpt2"));
+      expect(!out_.patterns.empty(), where, "nothing cuts the text into pieces");
+      is_byte_level_ = true;
+    } else if (type == "Split") {
+      read_split(part, where);
+    } else if (type == "Digits") {
+      out_.patterns.emplace_back(flag(part, "individual_digits", false, where) ? R"(\p{N})"
+                                                                               : R"(\p{N}+)");
+    } else {
+      fail(where, type, " is not supported: Sequence, Split, Digits and ByteLevel are");
+    }
+  }
+
+  // Isolated matches, or, which is the same where matches cover all text, all else removed.
+  void read_split(const json& part, const std::string& where) {
+    const std::string behavior = text(part, "behavior", where);
+    const bool invert = flag(part, "invert", false, where);
+    if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
+      fail(where, "behavior ", behavior, invert ? ", inverted," : "",
+           " is not supported: Isolated is, and Removed, inverted");
+    const json& pattern = at(part, "pattern");
+    expect(pattern.is_object() && pattern.size() == 1, where + ".pattern",
+           "neither a Regex nor a String");
+    if (pattern.contains("String")) {
+      std::string quoted;
+      for (const char c : text(pattern, "String", where + ".pattern")) {
+        if (static_cast<unsigned char>(c) < 0x80 &&
+            std::isalnum(static_cast<unsigned char>(c)) == 0)
+          quoted += '\\';
+        quoted += c;
+      }
+      out_.patterns.push_back(quoted);
+    } else {
+      out_.patterns.push_back(text(pattern, "Regex", where + ".pattern"));
+    }
+    expect(!out_.patterns.back().empty(), where + ".pattern", "empty");
+  }
+
+  void read_added_tokens(const json& tokens) {
+    if (tokens.is_null()) return;
+    expect(tokens.is_array(), "added_tokens", "not a list");
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const std::string where = fmt::format("added_tokens[{}]", i);
+      expect(tokens[i].is_object(), where, "not an object");
+      for (const char* const key : {"lstrip", "rstrip", "single_word"})
+        expect(!flag(tokens[i], key, false, where), concat(where, '.', key),
+               "true, which is not supported");
+      SpecialToken token{text(tokens[i], "content", where), id_of(at(tokens[i], "id"), where)};
+      (flag(tokens[i], "special", false, where) ? out_.special : out_.literals)
+          .push_back(std::move(token));
+    }
+    for (auto* list : {&out_.special, &out_.literals}) {
+      std::sort(list->begin(), list->end(),
+                [](const auto& left, const auto& right) { return left.id < right.id; });
+      for (const SpecialToken& token : *list)
+        added_.insert(token.id);
+    }
+  }
+
+  [[nodiscard]] std::int32_t id_of(const json& value, std::string_view where) const {
+    constexpr std::int64_t kMostIds = 1 << 24;
+    if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
+        value.get<std::int64_t>() >= kMostIds)
+      fail(where, "the id is not a number from 0 to ", kMostIds - 1);
+    return value.get<std::int32_t>();
+  }
+
+  void read_model(const json& model) {
+    const json& type = at(model, "type");  // files of 2020 have none
+    if (!type.is_null() && type != "BPE")
+      fail("model.type", type.dump(), " is not supported: BPE is");
+    expect(!flag(model, "byte_fallback", false, "model"), "model.byte_fallback",
+           "true: not a byte-level model");
+    expect(at(model, "dropout").is_null() || at(model, "dropout") == 0.0, "model.dropout",
+           "not null, which is not supported");
+    for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"})
+      expect(at(model, key).is_null() || at(model, key) == "", concat("model.", key),
+             "not empty, which is not supported");
+    out_.whole_pieces = flag(model, "ignore_merges", false, "model");
+    const json& vocab = at(model, "vocab");
+    expect(vocab.is_object(), "model.vocab", "missing, or not an object");
+    for (const auto& [token, value] : vocab.items()) {
+      const std::int32_t id = id_of(value, concat("model.vocab: token '", token, "'"));
+      if (added_.contains(id)) continue;
+      const std::string bytes = from_alphabet(token, concat(source_, ": model.vocab"));
+      expect(!bytes.empty(), "model.vocab", "an empty token");
+      if (!out_.vocabulary.bytes_of(id).empty()) fail("model.vocab", "id ", id, " is there twice");
+      out_.vocabulary.add(bytes, id);
+    }
+    read_merges(at(model, "merges"));
+  }
+
+  // ["a b", ...] or [["a", "b"], ...]
+  void read_merges(const json& merges) {
+    expect(merges.is_array(), "model.merges", "missing, or not a list");
+    for (std::size_t i = 0; i < merges.size(); ++i) {
+      const auto refuse = [&](std::string_view what) {
+        fail(fmt::format("model.merges[{}]", i), what);
+      };
+      std::string left, right;
+      if (merges[i].is_string()) {
+        const auto& both = merges[i].get_ref<const std::string&>();
+        const std::size_t space = both.find(' ');
+        if (space == std::string::npos) refuse("not two tokens");
+        left = both.substr(0, space);
+        right = both.substr(space + 1);
+      } else if (merges[i].is_array() && merges[i].size() == 2 && merges[i][0].is_string() &&
+                 merges[i][1].is_string()) {
+        left = merges[i][0].get<std::string>();
+        right = merges[i][1].get<std::string>();
+      } else {
+        refuse("not two tokens");
+      }
+      const std::string where = concat(source_, ": model.merges");
+      left = from_alphabet(left, where);
+      right = from_alphabet(right, where);
+      const Merge merge{out_.vocabulary.find(left), out_.vocabulary.find(right),
+                        out_.vocabulary.find(left + right)};
+      if (merge.left < 0 || merge.right < 0 || merge.result < 0)
+        refuse("a part, or what they become, is not in model.vocab");
+      out_.merges.push_back(merge);
+    }
+  }
+
+  std::string source_;
+  BpeDefinition out_;
+  std::set<std::int32_t> added_;
+  bool is_byte_level_ = false;
+};
+
+}  // namespace
+
+BpeDefinition read_tokenizer_json(std::string_view text, std::string_view source) {
+  return Reader(source).read(text);
+}
+
+std::string write_tokenizer_json(const BpeDefinition& definition) {
+  json pieces = json::array();
+  for (const std::string& pattern : definition.patterns)
+    pieces.push_back({{"type", "Split"},
+                      {"pattern", {{"Regex", pattern}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}});
+  const json byte_level = {{"type", "ByteLevel"},
+                           {"add_prefix_space", false},
+                           {"trim_offsets", true},
+                           {"use_regex", false}};
+  pieces.push_back(byte_level);
+  json added = json::array();
+  std::vector<std::pair<SpecialToken, bool>> tokens;
+  for (const SpecialToken& token : definition.special)
+    tokens.emplace_back(token, true);
+  for (const SpecialToken& token : definition.literals)
+    tokens.emplace_back(token, false);
+  std::sort(tokens.begin(), tokens.end(),
+            [](const auto& left, const auto& right) { return left.first.id < right.first.id; });
+  for (const auto& [token, is_special] : tokens)
+    added.push_back({{"id", token.id},
+                     {"content", token.text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", is_special}});
+  json vocab = json::object();
+  for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
+    if (const std::string_view bytes = definition.vocabulary.bytes_of(id); !bytes.empty())
+      vocab.emplace(to_alphabet(bytes), id);
+  json merges = json::array();
+  for (const Merge& merge : definition.merges)
+    merges.push_back(concat(to_alphabet(definition.vocabulary.bytes_of(merge.left)), ' ',
+                            to_alphabet(definition.vocabulary.bytes_of(merge.right))));
+  const json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", pieces}}},
+                     {"post_processor", nullptr},
+                     {"decoder", byte_level},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", nullptr},
+                       {"continuing_subword_prefix", nullptr},
+                       {"end_of_word_suffix", nullptr},
+                       {"fuse_unk", false},
+                       {"byte_fallback", false},
+                       {"ignore_merges", definition.whole_pieces},
+                       {"vocab", vocab},
+                       {"merges", merges}}}};
+  return file.dump(1) + "\n";
+}
+
+}  // namespace muo

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muo {
+
+// Byte strings and their ids, both ways.
+class Vocabulary {
+ public:
+  // Neither the bytes nor the id may be there yet; `bytes` is not empty, `id` not negative.
+  void add(std::string_view bytes, std::int32_t id);
+  [[nodiscard]] std::int32_t find(std::string_view bytes) const;  // -1: not there
+  // Empty for an id without a token.
+  [[nodiscard]] std::string_view bytes_of(std::int32_t id) const;
+  [[nodiscard]] std::int32_t id_count() const {  // one more than the largest id
+    return static_cast<std::int32_t>(tokens_.size());
+  }
+  [[nodiscard]] std::int64_t size() const { return count_; }
+
+ private:
+  struct Token {
+    std::uint32_t begin = 0, size = 0;  // in bytes_
+  };
+  struct Slot {
+    std::uint32_t hash = 0;
+    std::int32_t id = -1;
+  };
+  void grow();
+  [[nodiscard]] Slot& slot_for(std::uint32_t hash);
+
+  std::string bytes_;
+  std::vector<Token> tokens_;
+  std::vector<Slot> slots_;  // open addressing; a power of two, at most half full
+  std::int64_t count_ = 0;
+};
+
+}  // namespace muo

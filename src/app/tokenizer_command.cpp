@@ -1,0 +1,188 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/checkpoint/text_file.h"
+#include "app/cli.h"
+#include "base/check.h"
+#include "base/file_bytes.h"
+#include "base/threads.h"
+#include "data/byte_source.h"
+#include "data/documents.h"
+#include "data/input_files.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tiktoken_file.h"
+#include "data/tokenizer/tokenizer_json.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kBatchBytes = 16 << 20;
+
+// `paths` with folders and patterns resolved; "-" stays.
+std::vector<fs::path> files_of(const std::vector<fs::path>& paths) {
+  if (paths.empty()) return {"-"};
+  std::vector<fs::path> out;
+  for (const fs::path& path : paths) {
+    if (path == "-") {
+      out.push_back(path);
+      continue;
+    }
+    for (const InputFile& file : list_files({{path}}).files)
+      out.push_back(file.path);
+  }
+  return out;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) words.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+void write_out(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw Error("standard output: cannot be written to");
+}
+
+}  // namespace
+
+int run_command(const TrainTokenizerOptions& options) {
+  const std::vector<std::string> special = words_of(options.special);
+  if (std::set(special.begin(), special.end()).size() != special.size())
+    throw input_error("--special '{}': a token is there twice", options.special);
+  const std::string_view named = find_split_pattern(options.pattern);
+  const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
+  BpeTrainer trainer(named.empty() ? options.pattern : std::string(named), threads);
+  DocumentReader reader(files_of(options.data), true, kBatchBytes);
+  const std::int64_t most =
+      options.max_bytes ? options.max_bytes->bytes : std::numeric_limits<std::int64_t>::max();
+  std::int64_t count = 0;
+  DocumentBatch batch;
+  while (trainer.bytes() < most && reader.next(batch)) {
+    std::vector<std::string> parsed;
+    std::vector<std::string_view> texts;
+    parsed.reserve(batch.documents.size());
+    std::int64_t left = most - trainer.bytes();
+    for (const Document& document : batch.documents) {
+      if (left <= 0) break;
+      std::string_view text = document.raw;
+      if (document.is_json)
+        text = parsed.emplace_back(text_of(document, options.field, reader.where(document)));
+      texts.push_back(text);
+      left -= static_cast<std::int64_t>(text.size());
+    }
+    trainer.add(texts);
+    count += static_cast<std::int64_t>(texts.size());
+  }
+  if (trainer.bytes() == 0)
+    throw input_error("{}: no text to learn from", options.data.front().native());
+  const std::int64_t bytes = trainer.bytes();
+  const BpeDefinition definition = trainer.train(options.vocab_size, special);
+  replace_file(options.out, write_tokenizer_json(definition));
+  const std::int64_t tokens =
+      definition.vocabulary.size() + static_cast<std::int64_t>(special.size());
+  fmt::print("tokenizer: {} tokens, {} of them special, from {} text{}, {:.1f} MB: {}\n", tokens,
+             special.size(), count, count == 1 ? "" : "s", static_cast<double>(bytes) * 1e-6,
+             options.out);
+  if (tokens < options.vocab_size)
+    fmt::print(
+        "warning: of {} tokens asked for {} were found: no two neighbours are left to merge; "
+        "give more text\n",
+        options.vocab_size, tokens);
+  return 0;
+}
+
+int run_command(const EncodeOptions& options) {
+  const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
+  DocumentReader reader(files_of(options.files), !options.field.empty(), kBatchBytes);
+  const std::string field = options.field.empty() ? "text" : options.field;
+  DocumentBatch batch;
+  fmt::memory_buffer out;
+  while (reader.next(batch)) {
+    for (const Document& document : batch.documents) {
+      std::string parsed;
+      std::string_view text = document.raw;
+      if (document.is_json) text = parsed = text_of(document, field, reader.where(document));
+      const std::vector<std::int32_t> ids = options.special
+                                                ? encode_special(*tokenizer, text)
+                                                : encode_parallel(*tokenizer, text, usable_cores());
+      fmt::format_to(std::back_inserter(out), "{}\n", fmt::join(ids, " "));
+      write_out({out.data(), out.size()});
+      out.clear();
+    }
+  }
+  return 0;
+}
+
+int run_command(const DecodeOptions& options) {
+  const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
+  for (const fs::path& file : files_of(options.files)) {
+    DocumentReader reader({file}, false, kBatchBytes);
+    DocumentBatch batch;
+    while (reader.next(batch)) {
+      for (const Document& document : batch.documents) {
+        const std::string_view text = document.raw;
+        std::vector<std::int32_t> ids;
+        for (std::size_t at = text.find_first_not_of(" \t\r\n"); at < text.size();
+             at = text.find_first_not_of(" \t\r\n", at)) {
+          const std::size_t end = std::min(text.find_first_of(" \t\r\n", at), text.size());
+          const std::string_view word = text.substr(at, end - at);
+          std::int32_t id = -1;
+          const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+          if (error != std::errc() || rest != word.data() + word.size() ||
+              tokenizer->bytes_of(id).empty())
+            throw input_error("{}: '{}' at byte {} is not the id of a token of {}",
+                              reader.where(document), word.substr(0, 40), at, options.tokenizer);
+          ids.push_back(id);
+          at = end;
+        }
+        write_out(decode(*tokenizer, ids));
+      }
+    }
+  }
+  return 0;
+}
+
+int run_command(const ConvertTokenizerOptions& options) {
+  std::vector<SpecialToken> special;
+  for (const std::string& word : words_of(options.special)) {
+    const std::size_t equals = std::min(word.rfind('='), word.size());
+    std::int32_t id = -1;
+    const char* const end = word.data() + word.size();
+    const char* const number = word.data() + std::min(equals + 1, word.size());
+    const auto [rest, error] = std::from_chars(number, end, id);
+    if (equals == 0 || error != std::errc() || rest != end || id < 0)
+      throw input_error("--special '{}': give TOKEN=ID, several separated by spaces", word);
+    special.push_back({word.substr(0, equals), id});
+  }
+  const FileBytes contents{fs::path(options.tokenizer)};
+  const std::string_view text = contents.text();
+  const bool is_json = text.substr(0, 64).find('{') != std::string_view::npos;
+  if (is_json && (!options.pattern.empty() || !special.empty()))
+    throw input_error("{}: --pattern and --special are for ranks of tiktoken", options.tokenizer);
+  BpeDefinition definition =
+      is_json ? read_tokenizer_json(text, options.tokenizer)
+              : read_tiktoken_file(text, options.tokenizer, options.pattern, special);
+  const std::string json = write_tokenizer_json(definition);
+  static_cast<void>(
+      BpeTokenizer(std::move(definition), options.tokenizer));  // refuses what is wrong
+  replace_file(options.out, json);
+  return 0;
+}
+
+}  // namespace muo
