@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <exception>
-#include <thread>
 
 #include "base/check.h"
 #include "base/file_bytes.h"
@@ -20,6 +17,9 @@ namespace muo {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kChunk = 1 << 18;  // bytes of a text that a thread takes at a time
+constexpr std::size_t kLargeText = 4 * kChunk;
 
 class ByteTokenizer final : public Tokenizer {
  public:
@@ -69,7 +69,6 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view te
 
 std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::string_view text,
                                           int threads) {
-  constexpr std::size_t kChunk = 1 << 18;
   struct Chunk {
     std::size_t begin = 0, end = 0;  // of the text that `ids` stand for
     std::vector<std::int32_t> ids;
@@ -86,25 +85,10 @@ std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::strin
     chunks.push_back({.begin = at, .end = next, .ids = {}});
     at = next;
   }
-  std::atomic<std::size_t> next_chunk = 0;
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(threads));
-  {
-    const SignalsBlocked blocked;
-    std::vector<std::jthread> workers;
-    for (int i = 0; i < threads; ++i)
-      workers.emplace_back([&, i] {
-        try {
-          for (std::size_t c = next_chunk++; c < chunks.size(); c = next_chunk++) {
-            Chunk& chunk = chunks[c];
-            chunk.end = tokenizer.encode(text, chunk.begin, chunk.end, chunk.ids);
-          }
-        } catch (...) {
-          failures[static_cast<std::size_t>(i)] = std::current_exception();
-        }
-      });
-  }
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  parallel_for(threads, chunks.size(), [&](std::size_t i) {
+    Chunk& chunk = chunks[i];
+    chunk.end = tokenizer.encode(text, chunk.begin, chunk.end, chunk.ids);
+  });
   std::vector<std::int32_t> ids;
   std::size_t at = 0;  // up to here `ids` stand for the text
   for (std::size_t c = 0; c < chunks.size(); ++c) {
@@ -119,6 +103,19 @@ std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::strin
     chunk.ids = {};
   }
   return ids;
+}
+
+std::vector<std::vector<std::int32_t>> encode_documents(const Tokenizer& tokenizer,
+                                                        std::span<const std::string_view> documents,
+                                                        int threads) {
+  std::vector<std::vector<std::int32_t>> out(documents.size());
+  const auto is_large = [&](std::size_t i) { return documents[i].size() >= kLargeText; };
+  for (std::size_t i = 0; i < documents.size(); ++i)
+    if (is_large(i)) out[i] = encode_parallel(tokenizer, documents[i], threads);
+  parallel_for(threads, documents.size(), [&](std::size_t i) {
+    if (!is_large(i)) out[i] = encode(tokenizer, documents[i]);
+  });
+  return out;
 }
 
 std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string_view text) {

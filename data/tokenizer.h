@@ -50,6 +50,10 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view te
 // The same ids, by several threads.
 std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::string_view text,
                                           int threads);
+// The ids of each document, by several threads.
+std::vector<std::vector<std::int32_t>> encode_documents(const Tokenizer& tokenizer,
+                                                        std::span<const std::string_view> documents,
+                                                        int threads);
 // As encode(), but the texts of special tokens become these (of several at one place the longest).
 std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string_view text);
 std::string decode(const Tokenizer& tokenizer, std::span<const std::int32_t> ids);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <queue>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -187,23 +185,11 @@ BpeTrainer::BpeTrainer(std::string pattern, int threads)
 
 void BpeTrainer::add(std::span<const std::string_view> texts) {
   std::atomic<std::size_t> next = 0;
-  std::vector<std::exception_ptr> failures(counts_.size());
-  {
-    const SignalsBlocked blocked;
-    std::vector<std::jthread> workers;
-    for (std::size_t i = 0; i < counts_.size(); ++i)
-      workers.emplace_back([&, i] {
-        try {
-          for (std::size_t t = next++; t < texts.size(); t = next++)
-            splitter_.split(texts[t], 0, texts[t].size(),
-                            [&](std::string_view piece) { counts_[i].add(piece, 1); });
-        } catch (...) {
-          failures[i] = std::current_exception();
-        }
-      });
-  }
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  parallel_for(static_cast<int>(counts_.size()), counts_.size(), [&](std::size_t i) {
+    for (std::size_t t = next++; t < texts.size(); t = next++)
+      splitter_.split(texts[t], 0, texts[t].size(),
+                      [&](std::string_view piece) { counts_[i].add(piece, 1); });
+  });
   for (const std::string_view text : texts)
     bytes_ += static_cast<std::int64_t>(text.size());
 }

@@ -70,11 +70,8 @@ struct TextSplitter::Expression {
 class TextSplitter::Matcher {
  public:
   explicit Matcher(const TextSplitter& splitter)
-      : splitter_(splitter),
-        stack_(pcre2_jit_stack_create(32 << 10, 16 << 20, nullptr)),
-        context_(pcre2_match_context_create(nullptr)) {
-    MUO_CHECK(stack_ && context_, "no memory for matching");
-    pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+      : splitter_(splitter), context_(pcre2_match_context_create(nullptr)) {
+    MUO_CHECK(context_, "no memory for matching");
     for (const auto& expression : splitter.expressions_)
       data_.emplace_back(pcre2_match_data_create_from_pattern(expression->code.get(), nullptr));
   }
@@ -87,11 +84,19 @@ class TextSplitter::Matcher {
     pcre2_match_data* const data = data_[level].get();
     const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     for (std::size_t from = begin; from < text.size();) {
-      const int found = expression.has_jit
-                            ? pcre2_jit_match(expression.code.get(), subject, text.size(), from, 0,
-                                              data, context_.get())
-                            : pcre2_match(expression.code.get(), subject, text.size(), from,
-                                          PCRE2_NO_UTF_CHECK, data, context_.get());
+      const auto match = [&] {
+        return expression.has_jit ? pcre2_jit_match(expression.code.get(), subject, text.size(),
+                                                    from, 0, data, context_.get())
+                                  : pcre2_match(expression.code.get(), subject, text.size(), from,
+                                                PCRE2_NO_UTF_CHECK, data, context_.get());
+      };
+      int found = match();
+      if (found == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {  // 32 KiB of the thread's own first
+        stack_.reset(pcre2_jit_stack_create(64 << 10, 64 << 20, nullptr));
+        MUO_CHECK(stack_, "no memory for matching");
+        pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+        found = match();
+      }
       if (found == PCRE2_ERROR_NOMATCH) break;
       if (found < 0)
         throw InputError(concat("the split pattern '", expression.pattern, "' gives up on a text (",

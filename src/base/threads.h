@@ -1,7 +1,9 @@
 #pragma once
 
 #include <csignal>
+#include <cstddef>
 #include <ctime>
+#include <functional>
 
 namespace muo {
 
@@ -23,6 +25,11 @@ class SignalsBlocked {
  private:
   sigset_t before_{};
 };
+
+// Calls work(i) for each i below `count`, on so many threads, the smallest i first; returns when
+// all are done. Throws what a call threw, of several the first thread's; the calls after it may be
+// left out.
+void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t)>& work);
 
 // Time that the calling thread itself has run: unlike the clock on the wall, it hardly depends on
 // what else the machine does.

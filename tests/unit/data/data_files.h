@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -70,14 +71,20 @@ inline std::vector<std::int32_t> all_tokens(const TokenData& data) {
   return out;
 }
 
-// The text of the InputError that opening throws; empty if it throws none.
-inline std::string input_error(const DataOptions& options) {
+// The text of the InputError that a call throws; empty if it throws none.
+template <class Call>
+  requires std::invocable<Call>
+std::string input_error(Call call) {
   try {
-    static_cast<void>(open_corpus(options));
+    static_cast<void>(call());
   } catch (const InputError& error) {
     return error.what();
   }
   return {};
+}
+// Of opening a corpus.
+inline std::string input_error(const DataOptions& options) {
+  return input_error([&] { return open_corpus(options); });
 }
 
 // What the byte tokenizer makes of a document.

@@ -1,0 +1,166 @@
+#include "data/documents.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "data/byte_source.h"
+#include "unit/data/data_files.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::input_error;
+using test::TempDir;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string gzip(std::string_view text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string in(text);
+  std::string out(compressBound(in.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(in.data());
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string zstandard(std::string_view text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+// All documents, with where they are from.
+std::vector<std::string> read_all(const std::vector<fs::path>& files, std::int64_t batch_bytes,
+                                  std::string_view field = "text") {
+  DocumentReader reader(files, false, batch_bytes);
+  std::vector<std::string> out;
+  DocumentBatch batch;
+  while (reader.next(batch))
+    for (const Document& document : batch.documents) {
+      const std::string where = fs::path(reader.where(document)).filename();
+      out.push_back(where + "=" + text_of(document, field, where));
+    }
+  return out;
+}
+
+TEST(DocumentReader, GivesFilesAndLinesInTheirOrder) {
+  const TempDir dir;
+  const std::string lines =
+      "{\"text\": \"one\", \"id\": 1}\n\n{\"id\": 2, \"text\": \"tw\\u00f6\\n\"}\r\n{\"text\": "
+      "\"\"}";
+  const std::vector<fs::path> files = {dir.write("a.txt", "all of\nit"),
+                                       dir.write("b.jsonl", lines),
+                                       dir.write("c.txt.gz", gzip("packed")),
+                                       dir.write("d.jsonl.zst", zstandard(lines)),
+                                       dir.write("e.jsonl.gz", gzip(lines + "\n")),
+                                       dir.write("f.txt", ""),
+                                       dir.write("g.json", "{}")};
+  for (const std::int64_t batch_bytes : {1, 7, 40, 1 << 20})
+    EXPECT_THAT(
+        read_all(files, batch_bytes),
+        ElementsAre("a.txt=all of\nit", "b.jsonl: line 1=one", "b.jsonl: line 3=twö\n",
+                    "b.jsonl: line 4=", "c.txt.gz=packed", "d.jsonl.zst: line 1=one",
+                    "d.jsonl.zst: line 3=twö\n", "d.jsonl.zst: line 4=", "e.jsonl.gz: line 1=one",
+                    "e.jsonl.gz: line 3=twö\n", "e.jsonl.gz: line 4=", "f.txt=", "g.json={}"))
+        << batch_bytes;
+}
+
+TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
+  const TempDir dir;
+  std::string lines;
+  for (int i = 0; i < 1000; ++i)
+    lines += "{\"text\": \"" + std::string(static_cast<std::size_t>(i % 50), 'x') + "\"}\n";
+  DocumentReader reader({dir.write("a.jsonl", lines)}, false, 1000);
+  DocumentBatch batch;
+  std::size_t documents = 0;
+  std::int64_t input = 0;
+  while (reader.next(batch)) {
+    std::size_t bytes = 0;
+    for (const Document& document : batch.documents)
+      bytes += document.raw.size();
+    EXPECT_LE(bytes, 2200U);
+    documents += batch.documents.size();
+    input += batch.input_bytes;
+  }
+  EXPECT_EQ(documents, 1000U);
+  EXPECT_EQ(input, static_cast<std::int64_t>(lines.size()));
+}
+
+TEST(DocumentReader, SaysWhereALineIsWrong) {
+  const TempDir dir;
+  const auto error = [&](std::string_view lines, std::string_view field = "text") {
+    const fs::path file = dir.write("x.jsonl", lines);
+    return input_error([&] { return read_all({file}, 1 << 20, field); });
+  };
+  EXPECT_THAT(error("{\"text\": \"a\"}\n{\"text\": \n"), HasSubstr("x.jsonl: line 2: "));
+  EXPECT_THAT(error("{\"body\": \"a\"}\n"), HasSubstr("x.jsonl: line 1: no field 'text'; --field"));
+  EXPECT_THAT(error("\n\n{\"text\": 5}\n"),
+              HasSubstr("x.jsonl: line 3: field 'text' is not a string"));
+  EXPECT_THAT(error("[]\n"), HasSubstr("x.jsonl: line 1: not a JSON object"));
+  EXPECT_THAT(error("{\"text\": \"\xFF\"}\n"), HasSubstr("x.jsonl: line 1: "));
+  EXPECT_EQ(error("{\"body\": \"a\"}\n", "body"), "");
+}
+
+std::string read_bytes(const fs::path& path, std::size_t step) {
+  const auto source = open_bytes(path);
+  std::string out;
+  std::string part(step, '\0');
+  for (std::size_t got = step; got == step;) {
+    got = source->read(part);
+    out += part.substr(0, got);
+  }
+  return out;
+}
+
+TEST(ByteSource, UnpacksMembersAndFramesInAnySteps) {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 40'000; ++i)
+    text += std::to_string(i * i);
+  const fs::path plain = dir.write("a.txt", text);
+  const fs::path gz = dir.write("a.gz", gzip(text) + gzip("") + gzip("end"));
+  const fs::path zst = dir.write("a.zst", zstandard(text) + zstandard("") + zstandard("end"));
+  for (const std::size_t step : {1UL << 10, 4099UL, 1UL << 22}) {
+    EXPECT_EQ(read_bytes(plain, step), text);
+    EXPECT_EQ(read_bytes(gz, step), text + "end");
+    EXPECT_EQ(read_bytes(zst, step), text + "end");
+  }
+}
+
+TEST(ByteSource, NamesAFileThatIsCutOffOrDamaged) {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 5000; ++i)
+    text += std::to_string(i * i);
+  for (const auto& [name, packed] : {std::pair{"a.gz", gzip(text)}, {"a.zst", zstandard(text)}}) {
+    const auto error = [&, file = name](std::string_view bytes) {
+      const fs::path path = dir.write(file, bytes);
+      return input_error([&] { return read_bytes(path, 4096); });
+    };
+    EXPECT_EQ(error(packed), "");
+    for (const std::size_t size : {packed.size() - 1, packed.size() / 2, std::size_t{5}})
+      EXPECT_THAT(error(packed.substr(0, size)), HasSubstr(std::string(name) + ": ends within"));
+    EXPECT_THAT(error("neither of the two"), HasSubstr(std::string(name) + ": not "));
+    std::string damaged = packed;
+    damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 0x55);
+    EXPECT_THAT(error(damaged), HasSubstr(name));
+  }
+  EXPECT_THAT(input_error([&] { return read_bytes(dir.path() / "none.gz", 10); }),
+              HasSubstr("none.gz"));
+}
+
+}  // namespace
+}  // namespace muo

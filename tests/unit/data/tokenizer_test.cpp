@@ -1,0 +1,318 @@
+#include "data/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/utf8.h"
+#include "data/token_data.h"
+#include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tiktoken_file.h"
+#include "data/tokenizer/tokenizer_json.h"
+#include "support/files.h"
+#include "support/paths.h"
+#include "unit/data/data_files.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::input_error;
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Ids = std::vector<std::int32_t>;
+using TokenizerPointer = std::unique_ptr<const Tokenizer>;
+
+fs::path golden(std::string_view name) {
+  return fs::path(test::source_directory()) / "tests/golden/tokenizer" / name;
+}
+
+struct GoldenText {
+  std::string by, text;
+  Ids ids;
+};
+
+std::vector<GoldenText> golden_texts() {
+  std::istringstream lines(test::read_file(golden("ids.jsonl")));
+  std::vector<GoldenText> out;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    out.push_back({object["by"], object["text"], object["ids"]});
+  }
+  return out;
+}
+
+TokenizerPointer ranks_cut_by(std::string_view pattern) {
+  return std::make_unique<BpeTokenizer>(
+      read_tiktoken_file(test::read_file(golden("ranks.tiktoken")), "ranks", pattern), "ranks");
+}
+
+// Those of scripts/make_tokenizer_golden.py, by name.
+std::map<std::string, TokenizerPointer> golden_tokenizers() {
+  std::map<std::string, TokenizerPointer> out;
+  for (const char* const pattern : {"gpt2", "gpt4", "gpt4o", "nanochat"})
+    out.emplace(pattern, ranks_cut_by(pattern));
+  out.emplace("tokenizer.json", open_tokenizer(golden("tokenizer.json")));
+  return out;
+}
+
+std::string random_bytes(std::mt19937_64& random, std::size_t size) {
+  constexpr std::string_view kPieces[] = {"a",        "b ", " c",       "\n",   "  ",   "'s",
+                                          "1",        "é",  "中",       "\xF0", "\x9F", "\xFF",
+                                          "\xE4\xB8", "👍",  "\xC2\xA0", "The "};
+  std::string out;
+  while (out.size() < size)
+    out += kPieces[random() % std::size(kPieces)];
+  return out;
+}
+
+TEST(Tokenizer, GivesTheIdsOfTiktokenAndTokenizers) {
+  const auto tokenizers = golden_tokenizers();
+  const std::vector<GoldenText> texts = golden_texts();
+  ASSERT_GT(texts.size(), 400U);
+  for (const GoldenText& each : texts) {
+    const Tokenizer& tokenizer = *tokenizers.at(each.by);
+    // tokenizers takes special tokens out of every text.
+    const bool by_tokenizers = each.by == "tokenizer.json";
+    ASSERT_EQ((by_tokenizers ? encode_special : encode)(tokenizer, each.text), each.ids)
+        << each.by << ": " << each.text;
+    ASSERT_EQ(decode(tokenizer, each.ids), each.text);
+  }
+}
+
+TEST(Tokenizer, LosesNothingOfAnyBytes) {
+  std::mt19937_64 random(3);  // NOLINT(cert-msc*): the same texts each time
+  const auto tokenizers = golden_tokenizers();
+  for (int i = 0; i < 200; ++i) {
+    const std::string text = random_bytes(random, static_cast<std::size_t>(i));
+    for (const auto& [name, tokenizer] : tokenizers)
+      ASSERT_EQ(decode(*tokenizer, encode(*tokenizer, text)), text) << name;
+  }
+}
+
+TEST(Tokenizer, EncodesTheSameInPartsAndByThreads) {
+  std::mt19937_64 random(5);  // NOLINT(cert-msc*): the same texts each time
+  const TokenizerPointer tokenizer = ranks_cut_by("gpt4");
+  std::string text;
+  for (int i = 0; i < 40; ++i)  // pieces longer than what is looked at ahead, too
+    text += random_bytes(random, 20'000) + std::string(i % 10 == 9 ? 150'000 : 0, ' ') + "x";
+  ASSERT_GT(text.size(), 1'000'000U);
+  const Ids whole = encode(*tokenizer, text);
+  EXPECT_EQ(decode(*tokenizer, whole), text);
+  for (const int threads : {1, 2, 5})
+    EXPECT_EQ(encode_parallel(*tokenizer, text, threads), whole) << threads;
+  Ids parts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.size(), at + 1 + random() % 5000);
+    const std::size_t reached = tokenizer->encode(text, at, end, parts);
+    ASSERT_GE(reached, end);
+    at = reached;
+  }
+  EXPECT_EQ(parts, whole);
+}
+
+TEST(Tokenizer, FindsSpecialTokensOnlyWhereAskedTo) {
+  const TokenizerPointer tokenizer = open_tokenizer(golden("tokenizer.json"));
+  ASSERT_EQ(tokenizer->special_tokens().size(), 2U);
+  const std::int32_t bos = tokenizer->special_tokens().front().id;
+  EXPECT_EQ(find_bos(*tokenizer), bos);
+  EXPECT_EQ(tokenizer->vocab_size(), 702);
+  const std::string text = "<|bos|>Hi<|user_start|><|bos|";
+  const Ids plain = encode(*tokenizer, text);
+  EXPECT_THAT(plain, testing::Not(testing::Contains(testing::Ge(bos))));
+  const Ids special = encode_special(*tokenizer, text);
+  EXPECT_EQ(special.front(), bos);
+  EXPECT_THAT(special, testing::Contains(bos + 1));
+  EXPECT_EQ(std::count(special.begin(), special.end(), bos), 1);
+  EXPECT_EQ(decode(*tokenizer, plain), text);
+  EXPECT_EQ(decode(*tokenizer, special), text);
+  EXPECT_EQ(bytes_of_tokens(*tokenizer).at(static_cast<std::size_t>(bos)), 0);
+  EXPECT_EQ(bytes_of_tokens(*tokenizer).front(), 1);
+}
+
+TEST(Tokenizer, OfBytesIsAsItsTokensAre) {
+  const TokenizerPointer tokenizer = open_tokenizer("byte");
+  EXPECT_EQ(tokenizer->vocab_size(), kByteVocab);
+  EXPECT_EQ(encode(*tokenizer, "a\xFF"), (Ids{'a', 0xFF}));
+  EXPECT_EQ(encode_special(*tokenizer, "<|bos|>a"), (Ids{kBosToken, 'a'}));
+  EXPECT_EQ(decode(*tokenizer, Ids{'a', 0xFF}), "a\xFF");
+  EXPECT_EQ(find_bos(*tokenizer), kBosToken);
+  EXPECT_EQ(tokenizer->bytes_of(257), "");
+  EXPECT_EQ(tokenizer->bytes_of(-1), "");
+}
+
+TEST(TextStream, CutsBetweenCharactersAndLosesNothing) {
+  const TokenizerPointer tokenizer = open_tokenizer("byte");
+  std::mt19937_64 random(7);  // NOLINT(cert-msc*): the same texts each time
+  const std::string text = random_bytes(random, 3000);
+  TextStream stream(*tokenizer);
+  std::string out;
+  for (const std::int32_t id : encode(*tokenizer, text))
+    out += stream.push(id);
+  EXPECT_EQ(out + stream.finish(), text);
+
+  std::string characters;
+  for (const GoldenText& each : golden_texts())
+    characters += each.text;
+  TextStream whole(*tokenizer);
+  for (const std::int32_t id : encode(*tokenizer, characters))
+    ASSERT_TRUE(is_utf8(whole.push(id)));
+  EXPECT_EQ(whole.finish(), "");
+
+  TextStream thumb(*tokenizer);
+  const std::string character = "👍";
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(thumb.push(static_cast<unsigned char>(character[i])), "");
+  EXPECT_EQ(thumb.push(static_cast<unsigned char>(character[3])), character);
+}
+
+TEST(TokenizerJson, IsReadAsItWasWritten) {
+  for (const char* const pattern : {"gpt2", "gpt4o", "a|b"}) {
+    BpeDefinition definition =
+        read_tiktoken_file(test::read_file(golden("ranks.tiktoken")), "ranks", pattern,
+                           {{"<|bos|>", 900}, {"<|end of text|>", 901}});
+    const std::string json = write_tokenizer_json(definition);
+    const BpeTokenizer written(std::move(definition), "ranks");
+    const BpeTokenizer read(read_tokenizer_json(json, "json"), "json");
+    EXPECT_EQ(read.fingerprint(), written.fingerprint());
+    EXPECT_EQ(read.vocab_size(), 902);
+    for (const GoldenText& each : golden_texts())
+      ASSERT_EQ(encode(read, each.text), encode(written, each.text));
+  }
+}
+
+TEST(TokenizerJson, DiffersInItsFingerprintByAllThatDecidesIds) {
+  const std::string base = test::read_file(golden("tokenizer.json"));
+  const auto fingerprint = [](const std::string& text) {
+    return BpeTokenizer(read_tokenizer_json(text, "json"), "json").fingerprint();
+  };
+  std::set<std::string> seen = {fingerprint(base)};
+  const auto changed = [&](std::string_view from, std::string_view to) {
+    std::string text = base;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    return fingerprint(text);
+  };
+  for (const auto& [from, to] : std::map<std::string_view, std::string_view>{
+           {R"(\\p{N}{1,2})", R"(\\p{N}{1,3})"},
+           {R"("<|bos|>")", R"("<|start|>")"},
+           {R"("ignore_merges":false)", R"("ignore_merges":true)"}})
+    EXPECT_TRUE(seen.insert(changed(from, to)).second) << from;
+}
+
+// A file of which one piece is another.
+std::string broken(std::string_view from, std::string_view to) {
+  std::string text = test::read_file(golden("tokenizer.json"));
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(TokenizerJson, NamesWhatIsNotSupported) {
+  const auto error = [](std::string_view from, std::string_view to) {
+    return input_error([&] {
+      return BpeTokenizer(read_tokenizer_json(broken(from, to), "t.json"), "t.json").vocab_size();
+    });
+  };
+  EXPECT_THAT(error(R"("normalizer":null)", R"("normalizer":{"type":"NFC"})"),
+              HasSubstr("t.json: normalizer: NFC changes the text"));
+  EXPECT_THAT(error(R"("type":"BPE")", R"("type":"Unigram")"), HasSubstr("model.type"));
+  EXPECT_THAT(error(R"("byte_fallback":false)", R"("byte_fallback":true)"),
+              HasSubstr("model.byte_fallback: true"));
+  EXPECT_THAT(error(R"("dropout":null)", R"("dropout":0.1)"), HasSubstr("model.dropout"));
+  EXPECT_THAT(error(R"("add_prefix_space":false)", R"("add_prefix_space":true)"),
+              HasSubstr("pre_tokenizer.pretokenizers[1].add_prefix_space"));
+  EXPECT_THAT(error(R"("behavior":"Isolated")", R"("behavior":"MergedWithNext")"),
+              HasSubstr("behavior MergedWithNext is not supported"));
+  EXPECT_THAT(error(R"(\\p{N}{1,2})", R"((\\p{N})"), HasSubstr("is not a regular expression"));
+  EXPECT_THAT(error(R"(\\p{N}{1,2})", R"((?<=a)b)"), HasSubstr("looks behind"));
+  EXPECT_THAT(error(R"("lstrip":false)", R"("lstrip":true)"), HasSubstr("added_tokens[0].lstrip"));
+  EXPECT_THAT(error(R"("id":700)", R"("id":-1)"), HasSubstr("added_tokens[0]: the id"));
+  EXPECT_THAT(error(R"("id":701)", R"("id":700)"), HasSubstr("its text or id is another one's"));
+  EXPECT_THAT(error(R"("!":)", R"("??":)"), HasSubstr("model.merges[11]: a part"));
+  EXPECT_THAT(error(R"("Ă":)", R"("ĂĂ":)"), HasSubstr("no token for byte 2:"));
+  EXPECT_THAT(error(R"("!":)", R"("中":)"), HasSubstr("stands for no byte"));
+  EXPECT_THAT(input_error([] { return read_tokenizer_json("{", "t.json"); }), HasSubstr("t.json"));
+}
+
+TEST(TiktokenFile, NamesTheLineThatIsWrong) {
+  const auto error = [](const std::string& text) {
+    return input_error([&] { return read_tiktoken_file(text, "r.tiktoken", "gpt2"); });
+  };
+  EXPECT_THAT(error("IQ== 0\nIg= 1\n"), HasSubstr("r.tiktoken: line 2: "));
+  EXPECT_THAT(error("IQ== 0\nIg== x\n"), HasSubstr("line 2"));
+  EXPECT_THAT(error("IQ== 0\nIg== -1\n"), HasSubstr("line 2"));
+  EXPECT_THAT(error("IQ== 0\nIg== 0\n"), HasSubstr("rank 0 is there twice"));
+  EXPECT_THAT(error("IQ== 0\nIQ== 1\n"), HasSubstr("the token of rank 1 is there twice"));
+  EXPECT_THAT(input_error([] { return open_tokenizer(golden("ranks.tiktoken")); }),
+              AllOf(HasSubstr("700 ranks"), HasSubstr("tokenizer convert --pattern")));
+  EXPECT_THAT(input_error([] { return open_tokenizer("/nowhere/tokenizer.json"); }),
+              HasSubstr("/nowhere/tokenizer.json"));
+}
+
+BpeDefinition trained(std::int64_t vocab_size, int threads,
+                      const std::vector<std::string>& special = {}) {
+  std::vector<std::string> texts;
+  for (const GoldenText& each : golden_texts())
+    if (each.by == "nanochat") texts.push_back(each.text);
+  BpeTrainer trainer(std::string(find_split_pattern("nanochat")), threads);
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  trainer.add(std::span(views).subspan(0, 30));
+  trainer.add(std::span(views).subspan(30));
+  return trainer.train(vocab_size, special);
+}
+
+TEST(BpeTrainer, LearnsWhatRustbpeLearns) {
+  const Vocabulary expected =
+      read_tiktoken_file(test::read_file(golden("ranks.tiktoken")), "ranks", "gpt2").vocabulary;
+  for (const int threads : {1, 2, 3}) {
+    const BpeDefinition definition = trained(700, threads);
+    ASSERT_EQ(definition.vocabulary.size(), 700);
+    for (std::int32_t id = 0; id < 700; ++id)
+      ASSERT_EQ(definition.vocabulary.bytes_of(id), expected.bytes_of(id)) << id;
+  }
+}
+
+TEST(BpeTrainer, PutsSpecialTokensLast) {
+  const BpeDefinition definition = trained(300, 1, {"<|bos|>", "<|x|>"});
+  ASSERT_EQ(definition.special.size(), 2U);
+  EXPECT_EQ(definition.special[0].id, 298);
+  EXPECT_EQ(definition.special[1].id, 299);
+  EXPECT_EQ(definition.merges.size(), 42U);
+}
+
+TEST(BpeTrainer, EndsWhereNothingIsLeftToMerge) {
+  BpeTrainer trainer("a+|b+", 1);
+  const std::vector<std::string_view> texts = {"aaaabbab", ""};
+  trainer.add(texts);
+  EXPECT_EQ(trainer.bytes(), 8);
+  const BpeDefinition definition = trainer.train(1000, {});
+  // (a, a) three times, then (aa, aa) and (b, b) once each: the smaller ids first.
+  ASSERT_EQ(definition.merges.size(), 3U);
+  EXPECT_EQ(definition.vocabulary.bytes_of(256), "aa");
+  EXPECT_EQ(definition.vocabulary.bytes_of(257), "bb");
+  EXPECT_EQ(definition.vocabulary.bytes_of(258), "aaaa");
+}
+
+TEST(BpeTrainer, RefusesAVocabularyTooSmallForBytes) {
+  EXPECT_THAT(input_error([] {
+                trained(257, 1, {"<|a|>", "<|b|>"});
+              }),
+              HasSubstr("--vocab-size 257: 256 bytes and 2 special tokens"));
+  EXPECT_THAT(input_error([] { return BpeTrainer("(", 1).bytes(); }), HasSubstr("--pattern"));
+}
+
+}  // namespace
+}  // namespace muo
