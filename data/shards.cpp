@@ -9,67 +9,126 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "data/concat_data.h"
+#include "data/shard_manifest.h"
 
 namespace muo {
 namespace {
-
-constexpr std::size_t kHeaderInts = 256;
-constexpr std::size_t kHeaderBytes = kHeaderInts * sizeof(std::int32_t);
-constexpr std::int32_t kMagic = 20240520;
-constexpr std::int32_t kVersion = 1;
-constexpr std::int32_t kLlama3Magic = 20240801;  // llm.c's other kind, uint32 tokens
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
   throw InputError(path.native() + ": " + what);
 }
 
-void check_header(const std::filesystem::path& path, std::span<const std::byte> bytes,
-                  std::int32_t magic, std::int32_t version, std::int32_t count) {
-  if (magic != kMagic)
-    fail(path, fmt::format("not a token shard: its first number is {}, not {}{}", magic, kMagic,
-                           magic == kLlama3Magic
-                               ? " (uint32 tokens of llm.c's Llama 3; write uint16 shards)"
-                               : "; write shards with a header, as llm.c and modded-nanogpt do"));
-  if (version != kVersion)
-    fail(path, fmt::format("shard version {}, but only version {} (uint16 tokens) is known; "
-                           "write it again in that version",
-                           version, kVersion));
+const ShardFormat* find_format(std::int32_t magic) {
+  for (const ShardFormat* const format : {&kNarrowShard, &kWideShard})
+    if (format->magic == magic) return format;
+  return nullptr;
+}
+
+const ShardFormat& check_header(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                                std::int32_t magic, std::int32_t version, std::int32_t count) {
+  const ShardFormat* const format = find_format(magic);
+  if (format == nullptr)
+    fail(path, fmt::format("not a token shard: its first number is {}, neither {} nor {}; write "
+                           "shards with a header, as llm.c and modded-nanogpt do",
+                           magic, kNarrowShard.magic, kWideShard.magic));
+  if (version != format->version)
+    fail(path, fmt::format("shard version {}, but of magic {} only version {} (uint{} tokens) is "
+                           "known; write it again in that version",
+                           version, magic, format->version, 8 * format->token_bytes));
   if (count <= 0)
     fail(path,
          fmt::format("the header says {} tokens; leave the file out or write it again", count));
   const auto size = static_cast<std::int64_t>(bytes.size());
-  const auto expected = static_cast<std::int64_t>(kHeaderBytes) + 2 * std::int64_t{count};
+  const auto expected = static_cast<std::int64_t>(kShardHeaderBytes) +
+                        static_cast<std::int64_t>(format->token_bytes) * count;
   if (size != expected)
     fail(path, fmt::format("{}: {} bytes, but its header says {} tokens, so {} bytes; copy or "
                            "write it again",
                            size < expected ? "truncated" : "bytes after the last token", size,
                            count, expected));
+  return *format;
 }
 
-void check_ids(const std::filesystem::path& path, std::span<const std::uint16_t> tokens,
+template <class Id>
+std::span<const Id> ids_of(const Shard& shard) {
+  return {reinterpret_cast<const Id*>(shard.tokens.data()), shard.tokens.size() / sizeof(Id)};
+}
+
+template <class Id>
+void check_ids(const std::filesystem::path& path, std::span<const Id> tokens,
                std::int64_t vocab_size) {
-  if (vocab_size > std::numeric_limits<std::uint16_t>::max()) return;
+  if (vocab_size > std::numeric_limits<Id>::max()) return;
   // A maximum vectorises, a search for the first bad id does not.
-  std::uint16_t largest = 0;
-  for (const std::uint16_t token : tokens)
+  Id largest = 0;
+  for (const Id token : tokens)
     largest = std::max(largest, token);
   if (largest < vocab_size) return;
-  const auto bad = std::find_if(tokens.begin(), tokens.end(),
-                                [&](std::uint16_t token) { return token >= vocab_size; });
+  const auto bad =
+      std::find_if(tokens.begin(), tokens.end(), [&](Id token) { return token >= vocab_size; });
   fail(path,
        fmt::format("token {} at position {} is outside the vocabulary of {} (the largest id in "
-                   "this file is {}); give the --vocab-size that the shards were written with",
+                   "this file is {}); give the --vocab-size or --tokenizer that the shards were "
+                   "written with",
                    *bad, bad - tokens.begin(), vocab_size, largest));
 }
 
 bool is_val(const InputFile& file) {
   return file.path.filename().native().find("val") != std::string::npos;
+}
+
+// Of the shards in the folder of `first`; null: nothing tells.
+std::shared_ptr<const Tokenizer> find_tokenizer(const DataOptions& options,
+                                                const std::filesystem::path& first) {
+  const std::filesystem::path folder = first.parent_path();
+  const std::optional<ShardManifest> manifest = find_shard_manifest(folder);
+  std::filesystem::path name = options.tokenizer;
+  if (name == "byte") {
+    if (std::filesystem::is_regular_file(folder / "tokenizer.json"))
+      name = folder / "tokenizer.json";
+    else if (!manifest)
+      return nullptr;
+  }
+  std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(name);
+  if (manifest && manifest->fingerprint != tokenizer->fingerprint())
+    throw InputError(concat(name.native(), ": its fingerprint is ", tokenizer->fingerprint(),
+                            ", but the shards in ", folder.native(), " were made with ",
+                            manifest->fingerprint, "; give the tokenizer they were made with"));
+  return tokenizer;
+}
+
+// Whether all shards of a folder that is used have the sizes that its manifest lists.
+void check_manifests(std::span<const InputFile> files) {
+  std::set<std::filesystem::path> folders;
+  for (const InputFile& file : files)
+    folders.insert(file.path.parent_path());
+  for (const std::filesystem::path& folder : folders) {
+    const std::optional<ShardManifest> manifest = find_shard_manifest(folder);
+    if (!manifest) continue;
+    if (!manifest->complete)
+      throw InputError(concat(folder.native(), ": tokenizing was interrupted after ",
+                              manifest->documents,
+                              " documents; run the same muograph tokenize again"));
+    for (const ShardEntry& shard : manifest->shards) {
+      const std::filesystem::path path = folder / shard.file;
+      std::error_code missing;
+      const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path, missing));
+      if (missing)
+        throw InputError(concat(path.native(), ": missing, but in the manifest; tokenize again"));
+      const std::int64_t tokens = bytes - static_cast<std::int64_t>(kShardHeaderBytes);
+      if (tokens != 2 * shard.tokens && tokens != 4 * shard.tokens)
+        throw InputError(concat(path.native(), ": ", bytes, " bytes, but by the manifest it has ",
+                                shard.tokens, " tokens; copy it again, or tokenize again"));
+    }
+  }
 }
 
 std::string shard_count(std::size_t count) {
@@ -79,38 +138,54 @@ std::string shard_count(std::size_t count) {
 }  // namespace
 
 bool looks_like_shard(const std::filesystem::path& path) {
-  std::array<char, sizeof(kMagic)> start{};
+  std::array<char, sizeof(std::int32_t)> start{};
   std::ifstream(path, std::ios::binary).read(start.data(), start.size());
   std::int32_t magic = 0;
   std::memcpy(&magic, start.data(), sizeof magic);
-  return magic == kMagic;
+  return find_format(magic) != nullptr;
 }
 
 void Shard::read(std::int64_t begin, std::span<std::int32_t> out) const {
-  std::ranges::copy(tokens.subspan(static_cast<std::size_t>(begin), out.size()), out.begin());
+  const auto from = static_cast<std::size_t>(begin);
+  if (token_bytes == sizeof(std::uint16_t)) {
+    std::ranges::copy(ids_of<std::uint16_t>(*this).subspan(from, out.size()), out.begin());
+    return;
+  }
+  std::ranges::transform(ids_of<std::uint32_t>(*this).subspan(from, out.size()), out.begin(),
+                         [](std::uint32_t id) { return static_cast<std::int32_t>(id); });
 }
 
 Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size) {
   const FileBytes file(path);
   const auto bytes = file.bytes();
   if (bytes.empty()) fail(path, "the file is empty; give .bin token shards");
-  if (bytes.size() < kHeaderBytes)
+  if (bytes.size() < kShardHeaderBytes)
     fail(path, fmt::format("truncated: {} bytes, less than the {} of a shard's header; copy or "
                            "write it again",
-                           bytes.size(), kHeaderBytes));
+                           bytes.size(), kShardHeaderBytes));
   std::array<std::int32_t, 3> header{};
   std::memcpy(header.data(), bytes.data(), sizeof header);
-  check_header(path, bytes, header[0], header[1], header[2]);
-  const std::span<const std::uint16_t> tokens{
-      reinterpret_cast<const std::uint16_t*>(bytes.data() + kHeaderBytes),
-      static_cast<std::size_t>(header[2])};
-  check_ids(path, tokens, vocab_size);
-  return {.file = file, .tokens = tokens};
+  const ShardFormat& format = check_header(path, bytes, header[0], header[1], header[2]);
+  const Shard shard{
+      .file = file, .tokens = bytes.subspan(kShardHeaderBytes), .token_bytes = format.token_bytes};
+  if (format.token_bytes == sizeof(std::uint16_t))
+    check_ids(path, ids_of<std::uint16_t>(shard), vocab_size);
+  else
+    check_ids(path, ids_of<std::uint32_t>(shard), vocab_size);
+  return shard;
 }
 
 Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                    std::span<const InputFile> val_files) {
-  const std::int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size : kByteVocab;
+  check_manifests(files);
+  check_manifests(val_files);
+  const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options, files.front().path);
+  const std::int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
+                                  : tokenizer            ? tokenizer->vocab_size()
+                                                         : kByteVocab;
+  if (tokenizer && tokenizer->vocab_size() > vocab_size)
+    throw InputError(concat("--vocab-size ", vocab_size, ": the tokenizer of the shards has ",
+                            tokenizer->vocab_size(), " ids; leave it out, or give more"));
   const auto named_val = std::count_if(files.begin(), files.end(), is_val);
   // If every name says "val", none of them tells the two apart.
   const bool by_name = named_val > 0 && named_val < std::ssize(files);
@@ -126,11 +201,13 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
   std::string split = shard_count(val.size());
   if (val.empty() && !options.held_out_only) {
     split = "the end";
-    const auto tokens = train.front().tokens;
+    Shard& only = train.front();
     const auto tail = static_cast<std::size_t>(
-        std::llround(static_cast<double>(tokens.size()) * options.val_fraction));
-    val.push_back({.file = train.front().file, .tokens = tokens.last(tail)});
-    train.front().tokens = tokens.first(tokens.size() - tail);
+                          std::llround(static_cast<double>(only.size()) * options.val_fraction)) *
+                      only.token_bytes;
+    val.push_back(only);
+    val.front().tokens = only.tokens.last(tail);
+    only.tokens = only.tokens.first(only.tokens.size() - tail);
   }
   const std::string train_shards = shard_count(train.size());
   Corpus corpus{.train = std::make_unique<ConcatData<Shard>>(std::move(train)),
@@ -138,7 +215,8 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                 .vocab_size = vocab_size,
                 .token_bytes = {},
                 .description = {},
-                .is_text = false};
+                .tokenizer = tokenizer};
+  if (tokenizer) corpus.token_bytes = bytes_of_tokens(*tokenizer);
   corpus.description =
       fmt::format("token shards: {}, {} tokens to train on; {} tokens held out ({})", train_shards,
                   corpus.train->size(), corpus.val->size(), split);

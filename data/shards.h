@@ -10,22 +10,38 @@
 
 namespace muo {
 
-// The token shards of llm.c and modded-nanogpt: 256 little-endian int32, the first three of them
-// 20240520 (magic), 1 (version) and the number of tokens, then so many uint16 and nothing else.
+// A kind of token shard: 256 little-endian int32, the first three of them magic, version and the
+// number of tokens, then so many tokens and nothing else.
+struct ShardFormat {
+  std::int32_t magic = 0, version = 0;
+  std::size_t token_bytes = 0;  // 2 or 4, unsigned
+};
+inline constexpr std::size_t kShardHeaderInts = 256;
+inline constexpr std::size_t kShardHeaderBytes = kShardHeaderInts * sizeof(std::int32_t);
+// llm.c's and modded-nanogpt's, for up to 65,536 ids; and llm.c's for more (its Llama 3).
+inline constexpr ShardFormat kNarrowShard = {20240520, 1, 2};
+inline constexpr ShardFormat kWideShard = {20240801, 7, 4};
+
 struct Shard {
   FileBytes file;
-  std::span<const std::uint16_t> tokens;  // in `file`: all of them, or those on one side of a split
+  std::span<const std::byte> tokens;  // in `file`: all of them, or those on one side of a split
+  std::size_t token_bytes = 2;
 
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
+  [[nodiscard]] std::int64_t size() const {
+    return static_cast<std::int64_t>(tokens.size() / token_bytes);
+  }
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
 };
 
-// Whether the file starts with the magic number.
+// Whether the file starts with one of the magic numbers.
 bool looks_like_shard(const std::filesystem::path& path);
 
 // Checks everything: header, size, and that each id is below `vocab_size`. Throws InputError.
 Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size);
 
+// What the ids stand for is told by options.tokenizer, if that is a file; or by a tokenizer.json or
+// a manifest.json in the folder of the first shard (data/shard_manifest.h); else it is unknown. A
+// manifest that names another tokenizer is an InputError, as is one that lists other counts.
 // The shards of `files` and, for `val`: all of `val_files`; or, if there are none, those of
 // `files` with "val" in their name; or the last of several; or the tail of the only one.
 Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,

@@ -13,23 +13,34 @@
 
 #include "base/check.h"
 #include "base/file_bytes.h"
+#include "base/threads.h"
 #include "data/concat_data.h"
+#include "data/tokenizer.h"
 
 namespace muo {
 namespace {
 
 constexpr std::size_t kManyDocuments = 20;  // from here on whole documents are held out
 
-// A document, or what of one lies on one side of the split.
-struct TextSlice {
+// A document, or what of one lies on one side of the split: its bytes, which are its tokens but for
+// the first, or its tokens.
+struct Slice {
   FileBytes file;
-  std::string_view text;  // in `file`
-  bool starts = true;     // with BOS
+  std::string_view text;  // in `file`; empty for the tokens of a part
+  bool starts = true;     // bytes: with BOS
+  std::shared_ptr<const std::vector<std::int32_t>> ids = {};
+  std::span<const std::int32_t> tokens = {};  // in `ids`
 
   [[nodiscard]] std::int64_t size() const {
+    if (ids) return static_cast<std::int64_t>(tokens.size());
     return static_cast<std::int64_t>(text.size()) + (starts ? 1 : 0);
   }
   void read(std::int64_t begin, std::span<std::int32_t> out) const {
+    if (ids) {
+      const auto from = tokens.subspan(static_cast<std::size_t>(begin), out.size());
+      std::copy(from.begin(), from.end(), out.begin());
+      return;
+    }
     if (starts && begin == 0 && !out.empty()) {
       out.front() = kBosToken;
       out = out.subspan(1);
@@ -40,8 +51,23 @@ struct TextSlice {
     std::transform(from.begin(), from.end(), out.begin(),
                    [](char c) { return std::int32_t{static_cast<unsigned char>(c)}; });
   }
+  // Takes the last `count` tokens, fewer than there are, away and returns them.
+  Slice cut_off(std::int64_t count) {
+    Slice tail = *this;
+    const auto size = static_cast<std::size_t>(count);
+    if (ids) {
+      tail.tokens = tokens.last(size);
+      tokens = tokens.first(tokens.size() - size);
+      tail.text = text = {};
+    } else {
+      tail.starts = false;
+      tail.text = text.substr(text.size() - size);
+      text.remove_suffix(size);
+    }
+    return tail;
+  }
 };
-using Slices = std::vector<TextSlice>;
+using Slices = std::vector<Slice>;
 
 struct Skipped {
   std::int64_t binary = 0;
@@ -57,7 +83,7 @@ std::string readable(std::int64_t bytes) {
 
 std::int64_t text_bytes(const Slices& slices) {
   std::int64_t bytes = 0;
-  for (const TextSlice& slice : slices)
+  for (const Slice& slice : slices)
     bytes += static_cast<std::int64_t>(slice.text.size());
   return bytes;
 }
@@ -98,29 +124,38 @@ Slices hold_out(Slices& train, double fraction, std::string& method) {
     return val;
   }
   std::int64_t tokens = 0;
-  for (const TextSlice& slice : train)
+  for (const Slice& slice : train)
     tokens += slice.size();
   auto left = std::llround(static_cast<double>(tokens) * fraction);
   for (; left > 0; left -= val.front().size()) {
-    TextSlice& last = train.back();
+    Slice& last = train.back();
     if (left >= last.size()) {
       val.insert(val.begin(), last);
       train.pop_back();
     } else {
-      const auto cut = last.text.size() - static_cast<std::size_t>(left);
-      val.insert(val.begin(), {.file = last.file, .text = last.text.substr(cut), .starts = false});
-      last.text = last.text.substr(0, cut);
+      val.insert(val.begin(), last.cut_off(left));
     }
   }
   method = "the end";
   return val;
 }
 
+void tokenize(Slices& documents, const Tokenizer& tokenizer, std::int32_t bos) {
+  std::vector<std::string_view> texts;
+  for (const Slice& document : documents)
+    texts.push_back(document.text);
+  auto encoded = encode_documents(tokenizer, texts, usable_cores(), bos);
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    documents[i].ids = std::make_shared<const std::vector<std::int32_t>>(std::move(encoded[i]));
+    documents[i].tokens = *documents[i].ids;
+  }
+}
+
 std::size_t drop_known(Slices& val, const Slices& train) {
   std::unordered_set<std::string_view> known;
-  for (const TextSlice& slice : train)
-    known.insert(slice.text);
-  return std::erase_if(val, [&](const TextSlice& slice) { return known.contains(slice.text); });
+  for (const Slice& slice : train)
+    if (!slice.text.empty()) known.insert(slice.text);
+  return std::erase_if(val, [&](const Slice& slice) { return known.contains(slice.text); });
 }
 
 std::string left_out(const Skipped& skipped, std::size_t dropped) {
@@ -138,6 +173,8 @@ std::string left_out(const Skipped& skipped, std::size_t dropped) {
 
 Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                  std::span<const InputFile> val_files) {
+  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
+  const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
   Skipped skipped;
   Slices train = read_documents(files, options.max_bytes, skipped);
   Slices val = read_documents(val_files, 0, skipped);
@@ -147,6 +184,11 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                             " empty files); give a directory that holds text"));
   const std::size_t file_count = train.size() + val.size();
   const std::int64_t file_bytes = text_bytes(train) + text_bytes(val);
+  const bool is_bytes = options.tokenizer == "byte";
+  if (!is_bytes) {
+    tokenize(train, *tokenizer, bos);
+    tokenize(val, *tokenizer, bos);
+  }
   std::string method = "--val-data";
   if (val_files.empty() && !options.held_out_only)
     val = hold_out(train, options.val_fraction, method);
@@ -157,17 +199,20 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
         " held-out documents equal documents that are "
         "trained on; give other text as --val-data"));
 
-  Corpus corpus{.train = std::make_unique<ConcatData<TextSlice>>(std::move(train)),
-                .val = std::make_unique<ConcatData<TextSlice>>(std::move(val)),
-                .vocab_size = kByteVocab,
-                .token_bytes = std::vector<std::int32_t>(kByteVocab, 1),
+  Corpus corpus{.train = std::make_unique<ConcatData<Slice>>(std::move(train)),
+                .val = std::make_unique<ConcatData<Slice>>(std::move(val)),
+                .vocab_size = tokenizer->vocab_size(),
+                .token_bytes = bytes_of_tokens(*tokenizer),
                 .description = {},
-                .is_text = true};
+                .tokenizer = tokenizer};
+  const std::string by =
+      is_bytes
+          ? ""
+          : fmt::format(" by {}", std::filesystem::path(options.tokenizer).filename().string());
   corpus.description =
-      fmt::format("text: {} file{}, {}: {} tokens to train on, {} held out ({}){}", file_count,
-                  file_count == 1 ? "" : "s", readable(file_bytes), corpus.train->size(),
+      fmt::format("text: {} file{}, {}{}: {} tokens to train on, {} held out ({}){}", file_count,
+                  file_count == 1 ? "" : "s", readable(file_bytes), by, corpus.train->size(),
                   corpus.val->size(), method, left_out(skipped, dropped));
-  corpus.token_bytes.at(kBosToken) = 0;
   return corpus;
 }
 

@@ -7,7 +7,8 @@
 
 namespace muo {
 
-// Text through the byte tokenizer: each file is a document. Of `files`, whole ones are taken until
+// Text through options.tokenizer: each file is a document, which that tokenizer's token for the
+// start of documents begins. Of `files`, whole ones are taken until
 // options.max_bytes is reached; `val_files` are taken whole, or, if there are none:
 // - with 20 documents or more, each k-th is held out, k = round(1 / val_fraction);
 // - with fewer, the last val_fraction of the tokens are.

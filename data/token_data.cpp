@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "data/input_files.h"
+#include "data/shard_manifest.h"
 #include "data/shards.h"
 #include "data/text_corpus.h"
 
@@ -15,6 +16,19 @@ namespace muo {
 namespace {
 
 bool has_shard_name(const InputFile& file) { return file.path.extension() == ".bin"; }
+
+// What tells of shards and lies beside them, in a folder that was named.
+void drop_descriptions(FileList& list) {
+  std::set<std::filesystem::path> folders;
+  for (const InputFile& file : list.files)
+    if (has_shard_name(file) && looks_like_shard(file.path))
+      folders.insert(file.path.parent_path());
+  std::erase_if(list.files, [&](const InputFile& file) {
+    const std::filesystem::path name = file.path.filename();
+    return !file.named && (name == kShardManifestName || name == "tokenizer.json") &&
+           folders.contains(file.path.parent_path());
+  });
+}
 
 // Whether the files are shards; throws if some are and some are not. In a directory of text a
 // .bin file without a shard's magic number is a binary file like any other.
@@ -41,7 +55,9 @@ Corpus open_corpus(const DataOptions& options) {
         "no training data; give --data a text file, a directory of text, or .bin "
         "token shards");
   FileList train = list_files(options.paths);
-  const FileList val = list_files(options.val_paths);
+  FileList val = list_files(options.val_paths);
+  drop_descriptions(train);
+  drop_descriptions(val);
 
   // What is named as held-out data and lies among the training data is not trained on.
   std::set<std::pair<std::uint64_t, std::uint64_t>> held_out;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer.h"
+
 namespace muo {
 
 // An immutable sequence of tokens, memory-mapped or built from text. Thread-safe for readers.
@@ -29,19 +31,21 @@ struct DataOptions {
   bool held_out_only = false;  // all of `paths` is held out, and nothing to train on; no val_paths
   // Of training text, 0: all. Whole files are taken, in order, until it is reached.
   std::int64_t max_bytes = 0;
-  double val_fraction = 0.1;       // held out, when val_paths is empty
-  std::string tokenizer = "byte";  // of text
-  std::int64_t vocab_size = 0;     // for .bin shards: ids must be below; 0: byte tokenizer's
+  double val_fraction = 0.1;  // held out, when val_paths is empty
+  // Of text, as open_tokenizer() takes it; a file also tells what the ids of .bin shards stand for.
+  std::string tokenizer = "byte";
+  // For .bin shards: ids must be below; 0: those of the tokenizer.
+  std::int64_t vocab_size = 0;
 };
 
 struct Corpus {
   std::unique_ptr<TokenData> train;
   std::unique_ptr<TokenData> val;
   std::int64_t vocab_size = 0;
-  std::vector<std::int32_t> token_bytes;  // bytes of text per token, BOS: 0. Empty for shards:
-                                          // unknown, so there are no bits per byte
-  std::string description;                // one line for the user: files, bytes, tokens, split
-  bool is_text = true;                    // byte tokenizer: samples can be printed
+  std::vector<std::int32_t> token_bytes;       // bytes of text per token, BOS: 0. Empty for shards:
+                                               // unknown, so there are no bits per byte
+  std::string description;                     // one line for the user: files, bytes, tokens, split
+  std::shared_ptr<const Tokenizer> tokenizer;  // null for shards: no samples can be printed
 };
 
 // Opens, checks and splits.

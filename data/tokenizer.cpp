@@ -30,8 +30,12 @@ class ByteTokenizer final : public Tokenizer {
   [[nodiscard]] std::int64_t vocab_size() const override { return kByteVocab; }
   std::size_t encode(std::string_view text, std::size_t begin, std::size_t end,
                      std::vector<std::int32_t>& ids) const override {
-    for (const char c : text.substr(begin, end - begin))
-      ids.push_back(static_cast<unsigned char>(c));
+    const std::size_t size = ids.size();
+    ids.resize(size + end - begin);
+    std::transform(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                   text.begin() + static_cast<std::ptrdiff_t>(end),
+                   ids.begin() + static_cast<std::ptrdiff_t>(size),
+                   [](char c) { return std::int32_t{static_cast<unsigned char>(c)}; });
     return end;
   }
   [[nodiscard]] std::string_view bytes_of(std::int32_t id) const override {
@@ -47,18 +51,35 @@ class ByteTokenizer final : public Tokenizer {
   std::array<SpecialToken, 1> special_{{{"<|bos|>", kBosToken}}};
 };
 
+fs::path file_of(const fs::path& name) {
+  return fs::is_directory(name) ? name / "tokenizer.json" : name;
+}
+
+bool is_json(const FileBytes& contents) {
+  const std::string_view text = contents.text();
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+BpeDefinition read_definition(const FileBytes& contents, const fs::path& file) {
+  return is_json(contents) ? read_tokenizer_json(contents.text(), file.native())
+                           : read_tiktoken_file(contents.text(), file.native());
+}
+
 }  // namespace
 
 std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
-  const fs::path file = fs::is_directory(name) ? name / "tokenizer.json" : name;
+  const fs::path file = file_of(name);
   const FileBytes contents(file);
-  const std::string_view text = contents.text();
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  BpeDefinition definition = first != std::string_view::npos && text[first] == '{'
-                                 ? read_tokenizer_json(text, file.native())
-                                 : read_tiktoken_file(text, file.native());
-  return std::make_unique<BpeTokenizer>(std::move(definition), file.native());
+  return std::make_unique<BpeTokenizer>(read_definition(contents, file), file.native());
+}
+
+std::string tokenizer_json(const fs::path& name) {
+  const fs::path file = file_of(name);
+  const FileBytes contents(file);
+  return is_json(contents) ? std::string(contents.text())
+                           : write_tokenizer_json(read_definition(contents, file));
 }
 
 std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {
@@ -67,14 +88,16 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view te
   return ids;
 }
 
-std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::string_view text,
-                                          int threads) {
+void encode_parallel(const Tokenizer& tokenizer, std::string_view text, int threads,
+                     std::vector<std::int32_t>& ids) {
   struct Chunk {
     std::size_t begin = 0, end = 0;  // of the text that `ids` stand for
     std::vector<std::int32_t> ids;
   };
-  if (threads < 2 || text.size() < 2 * kChunk || !tokenizer.cuts_text())
-    return encode(tokenizer, text);
+  if (threads < 2 || text.size() < 2 * kChunk || !tokenizer.cuts_text()) {
+    tokenizer.encode(text, 0, text.size(), ids);
+    return;
+  }
   // Where a letter is followed by a space, text is cut by nearly every tokenizer.
   std::vector<Chunk> chunks;
   for (std::size_t at = 0; at < text.size();) {
@@ -89,7 +112,6 @@ std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::strin
     Chunk& chunk = chunks[i];
     chunk.end = tokenizer.encode(text, chunk.begin, chunk.end, chunk.ids);
   });
-  std::vector<std::int32_t> ids;
   std::size_t at = 0;  // up to here `ids` stand for the text
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     Chunk& chunk = chunks[c];
@@ -102,18 +124,17 @@ std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::strin
     }
     chunk.ids = {};
   }
-  return ids;
 }
 
 std::vector<std::vector<std::int32_t>> encode_documents(const Tokenizer& tokenizer,
                                                         std::span<const std::string_view> documents,
-                                                        int threads) {
-  std::vector<std::vector<std::int32_t>> out(documents.size());
+                                                        int threads, std::int32_t bos) {
+  std::vector<std::vector<std::int32_t>> out(documents.size(), {bos});
   const auto is_large = [&](std::size_t i) { return documents[i].size() >= kLargeText; };
   for (std::size_t i = 0; i < documents.size(); ++i)
-    if (is_large(i)) out[i] = encode_parallel(tokenizer, documents[i], threads);
+    if (is_large(i)) encode_parallel(tokenizer, documents[i], threads, out[i]);
   parallel_for(threads, documents.size(), [&](std::size_t i) {
-    if (!is_large(i)) out[i] = encode(tokenizer, documents[i]);
+    if (!is_large(i)) tokenizer.encode(documents[i], 0, documents[i].size(), out[i]);
   });
   return out;
 }
@@ -143,6 +164,13 @@ std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer) {
     for (const SpecialToken& token : tokenizer.special_tokens())
       if (token.text == name) return token.id;
   return std::nullopt;
+}
+
+std::int32_t need_bos(const Tokenizer& tokenizer, const fs::path& name) {
+  if (const auto bos = find_bos(tokenizer)) return *bos;
+  throw InputError(concat(name.native(),
+                          ": no special token that starts documents (<|bos|>, "
+                          "<|begin_of_text|>, <s> or <|endoftext|>); give a tokenizer with one"));
 }
 
 std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer) {

@@ -47,13 +47,13 @@ class Tokenizer {
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& name);
 
 std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text);
-// The same ids, by several threads.
-std::vector<std::int32_t> encode_parallel(const Tokenizer& tokenizer, std::string_view text,
-                                          int threads);
-// The ids of each document, by several threads.
+// Appends the same ids, by several threads.
+void encode_parallel(const Tokenizer& tokenizer, std::string_view text, int threads,
+                     std::vector<std::int32_t>& ids);
+// The ids of each document, behind `bos`; by several threads.
 std::vector<std::vector<std::int32_t>> encode_documents(const Tokenizer& tokenizer,
                                                         std::span<const std::string_view> documents,
-                                                        int threads);
+                                                        int threads, std::int32_t bos);
 // As encode(), but the texts of special tokens become these (of several at one place the longest).
 std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string_view text);
 std::string decode(const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
@@ -61,6 +61,11 @@ std::string decode(const Tokenizer& tokenizer, std::span<const std::int32_t> ids
 // The special token that starts a document: the first of <|bos|>, <|begin_of_text|>, <s> and
 // <|endoftext|> that there is.
 std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer);
+// The same; if there is none, throws InputError that names the tokenizer `name`.
+std::int32_t need_bos(const Tokenizer& tokenizer, const std::filesystem::path& name);
+
+// What a file of open_tokenizer() says as a tokenizer.json.
+std::string tokenizer_json(const std::filesystem::path& name);
 
 // The bytes of text that each id stands for, 0 for special tokens: what bits per byte divide by.
 std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer);

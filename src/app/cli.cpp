@@ -227,6 +227,8 @@ constexpr std::array kCommands = {
            "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
           nullptr,
           kCheckpoint},
+    Entry{{"tokenize", "write text as token shards, which training reads"},
+          parse_simple<TokenizeOptions>},
     Entry{{"tokenizer", "make and try tokenizers: train, encode, decode, convert"},
           nullptr,
           kTokenizer},
@@ -301,7 +303,8 @@ int report(std::string text, int code) {
 
 Command parse_command_line(Arguments arguments) {
   constexpr std::string_view kHint =
-      "give train, sweep, eval, sample, plan, bench, report, checkpoint, tokenizer or doctor "
+      "give train, sweep, eval, sample, plan, bench, report, checkpoint, tokenize, tokenizer or "
+      "doctor "
       "(muograph --help)";
   if (arguments.empty()) throw input_error("no command: {}", kHint);
   const std::string_view name = arguments.front();

@@ -12,10 +12,11 @@ namespace muo {
 struct Answer {
   std::string text;
 };
-using Command = std::variant<TrainOptions, SweepOptions, EvalOptions, SampleOptions, PlanOptions,
-                             BenchOptions, DoctorOptions, ImportOptions, ExportOptions,
-                             InspectOptions, VerifyOptions, ReportOptions, TrainTokenizerOptions,
-                             EncodeOptions, DecodeOptions, ConvertTokenizerOptions, Answer>;
+using Command =
+    std::variant<TrainOptions, SweepOptions, EvalOptions, SampleOptions, PlanOptions, BenchOptions,
+                 DoctorOptions, ImportOptions, ExportOptions, InspectOptions, VerifyOptions,
+                 ReportOptions, TokenizeOptions, TrainTokenizerOptions, EncodeOptions,
+                 DecodeOptions, ConvertTokenizerOptions, Answer>;
 
 // `arguments` without the program's name. Throws InputError for everything that is not understood.
 Command parse_command_line(std::span<const char* const> arguments);
@@ -41,6 +42,8 @@ int run_command(const InspectOptions& options);
 int run_command(const VerifyOptions& options);
 // Writes one page of HTML on runs (html_report.h).
 int run_command(const ReportOptions& options);
+// Writes text as token shards (data/shards.h), with a manifest (data/shard_manifest.h).
+int run_command(const TokenizeOptions& options);
 // Tokenizers (data/tokenizer.h): trains one; prints ids, a line for each text; prints the text of
 // ids; writes a tokenizer.json of another form.
 int run_command(const TrainTokenizerOptions& options);

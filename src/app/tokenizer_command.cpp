@@ -11,12 +11,11 @@
 
 #include "app/checkpoint/text_file.h"
 #include "app/cli.h"
+#include "app/document_files.h"
 #include "base/check.h"
 #include "base/file_bytes.h"
 #include "base/threads.h"
-#include "data/byte_source.h"
 #include "data/documents.h"
-#include "data/input_files.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tiktoken_file.h"
@@ -28,21 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatchBytes = 16 << 20;
-
-// `paths` with folders and patterns resolved; "-" stays.
-std::vector<fs::path> files_of(const std::vector<fs::path>& paths) {
-  if (paths.empty()) return {"-"};
-  std::vector<fs::path> out;
-  for (const fs::path& path : paths) {
-    if (path == "-") {
-      out.push_back(path);
-      continue;
-    }
-    for (const InputFile& file : list_files({{path}}).files)
-      out.push_back(file.path);
-  }
-  return out;
-}
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
@@ -68,7 +52,7 @@ int run_command(const TrainTokenizerOptions& options) {
   const std::string_view named = find_split_pattern(options.pattern);
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
   BpeTrainer trainer(named.empty() ? options.pattern : std::string(named), threads);
-  DocumentReader reader(files_of(options.data), true, kBatchBytes);
+  DocumentReader reader(document_files(options.data), true, kBatchBytes);
   const std::int64_t most =
       options.max_bytes ? options.max_bytes->bytes : std::numeric_limits<std::int64_t>::max();
   std::int64_t count = 0;
@@ -109,7 +93,7 @@ int run_command(const TrainTokenizerOptions& options) {
 
 int run_command(const EncodeOptions& options) {
   const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  DocumentReader reader(files_of(options.files), !options.field.empty(), kBatchBytes);
+  DocumentReader reader(document_files(options.files), !options.field.empty(), kBatchBytes);
   const std::string field = options.field.empty() ? "text" : options.field;
   DocumentBatch batch;
   fmt::memory_buffer out;
@@ -118,9 +102,11 @@ int run_command(const EncodeOptions& options) {
       std::string parsed;
       std::string_view text = document.raw;
       if (document.is_json) text = parsed = text_of(document, field, reader.where(document));
-      const std::vector<std::int32_t> ids = options.special
-                                                ? encode_special(*tokenizer, text)
-                                                : encode_parallel(*tokenizer, text, usable_cores());
+      std::vector<std::int32_t> ids;
+      if (options.special)
+        ids = encode_special(*tokenizer, text);
+      else
+        encode_parallel(*tokenizer, text, usable_cores(), ids);
       fmt::format_to(std::back_inserter(out), "{}\n", fmt::join(ids, " "));
       write_out({out.data(), out.size()});
       out.clear();
@@ -131,7 +117,7 @@ int run_command(const EncodeOptions& options) {
 
 int run_command(const DecodeOptions& options) {
   const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  for (const fs::path& file : files_of(options.files)) {
+  for (const fs::path& file : document_files(options.files)) {
     DocumentReader reader({file}, false, kBatchBytes);
     DocumentBatch batch;
     while (reader.next(batch)) {

@@ -63,9 +63,11 @@ void read_shard(std::span<const std::byte> input) {
   constexpr std::int64_t kVocab = 1000;
   const MemoryFile file(input);
   const Shard shard = open_shard(file.path(), kVocab);
-  MUO_CHECK(shard.tokens.size() * 2 + 1024 == input.size());
-  for (const std::uint16_t token : shard.tokens)
-    MUO_CHECK(token < kVocab, "token ", token);
+  MUO_CHECK(shard.tokens.size() + kShardHeaderBytes == input.size());
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(shard.size()));
+  shard.read(0, ids);
+  for (const std::int32_t id : ids)
+    MUO_CHECK(id >= 0 && id < kVocab, "token ", id);
 }
 
 void read_safetensors(std::span<const std::byte> input) {

@@ -98,7 +98,9 @@ TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto models = nlohmann::json::parse(outcome.out)["models"];
   ASSERT_EQ(models.size(), 12U);
-  for (const auto& model : models) {
+  // Every combination is looked at in LargestModel.FitsAndTheNextDepthDoesNot; here each of one kind.
+  for (const std::size_t i : {0U, 5U, 11U}) {
+    const auto& model = models[i];
     const std::int64_t depth = model["depth"];
     const auto code = [&](std::int64_t of_depth) {
       return run_program("plan --memory-limit 300MB " + common + "--shard " +

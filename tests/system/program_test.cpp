@@ -74,13 +74,13 @@ TEST(Program, AConfigKeyThatIsUnknownIsRefusedByName) {
 
 TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
   const test::Outcome outcome = test::run_program(
-      "plan --model plain --devices 2 --depth 64 --vocab-size 65536 --device-batch-size 64 "
-      "--max-seq-len 2048");
+      "plan --model plain --devices 2 --depth 6 --n-embd 16384 --n-head 128 --vocab-size 65536 "
+      "--device-batch-size 64 --max-seq-len 2048");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("not enough memory: 2 devices need"));
   EXPECT_THAT(outcome.err, HasSubstr("; the least is "));
   EXPECT_THAT(outcome.err,
-              HasSubstr("give a smaller --depth or --max-seq-len (64 layers, T 2048)"));
+              HasSubstr("give a smaller --depth or --max-seq-len (6 layers, T 2048)"));
 }
 
 TEST(Program, DoctorSaysWhatIsHere) {

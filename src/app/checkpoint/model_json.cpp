@@ -44,10 +44,13 @@ std::string checkpoint_config(const GptConfig& config, const TrainOptions& optio
 }
 
 std::string data_identity(const Corpus& corpus) {
-  return json{{"train_tokens", corpus.train->size()},
-              {"val_tokens", corpus.val->size()},
-              {"vocab_size", corpus.vocab_size}}
-      .dump();
+  json identity = {{"train_tokens", corpus.train->size()},
+                   {"val_tokens", corpus.val->size()},
+                   {"vocab_size", corpus.vocab_size}};
+  // The first checkpoints, of the byte tokenizer or of ids without one, name none.
+  if (corpus.tokenizer && corpus.tokenizer->fingerprint() != "byte")
+    identity["tokenizer"] = corpus.tokenizer->fingerprint();
+  return identity.dump();
 }
 
 GptConfig checkpoint_model(const Checkpoint& checkpoint) {

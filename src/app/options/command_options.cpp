@@ -172,6 +172,30 @@ std::vector<OptionRow> option_table(ExportOptions& o) {
   };
 }
 
+std::vector<OptionRow> option_table(TokenizeOptions& o) {
+  OptionRow data = kFiles("data", kOther, "PATH...",
+                          "text files or folders of them, also .gz and .zst; *.jsonl: a text per "
+                          "line; -: JSON Lines on standard input",
+                          &o.data)
+                       .needed();
+  data.positional = true;
+  return {
+      std::move(data),
+      kFiles("out", kOther, "DIR", "gets the shards; a run that was interrupted goes on there",
+             &o.out)
+          .needed(),
+      kText("field", kOther, "NAME", "of JSON Lines: the one that holds the text", &o.field),
+      tokenizer_row(o.tokenizer, kText),
+      kText("shard-tokens", kOther, "N", "of each shard but the last", &o.shard_tokens,
+            {2, 2'147'483'647}),
+      kText("val-tokens", kOther, "N", "held out, at most, in a shard of their own; 0: none",
+            &o.val_tokens, {0, 2'147'483'647}),
+      kText("val-every", kOther, "N", "held out is one document in N, until --val-tokens",
+            &o.val_every, {2, kMostSteps}),
+      kRun("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
+  };
+}
+
 std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
   return {
       kData("data", kOther, "PATH...", "text files or folders of them; *.jsonl: a text per line",

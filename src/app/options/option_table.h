@@ -19,6 +19,7 @@ std::vector<OptionRow> option_table(SweepOptions& options);  // with those of tr
 std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);
 std::vector<OptionRow> option_table(ReportOptions& options);
+std::vector<OptionRow> option_table(TokenizeOptions& options);
 std::vector<OptionRow> option_table(TrainTokenizerOptions& options);
 std::vector<OptionRow> option_table(EncodeOptions& options);
 std::vector<OptionRow> option_table(DecodeOptions& options);

@@ -205,6 +205,17 @@ struct ExportOptions {
   std::string out = {};  // directory
 };
 
+// Text to token shards.
+struct TokenizeOptions {
+  std::vector<std::filesystem::path> data = {};  // "-": standard input
+  std::string tokenizer = {};
+  std::string field = "text";  // of JSON Lines
+  std::int64_t shard_tokens = 100'000'000;
+  std::int64_t val_tokens = 10 << 20;  // held out, at most; 0: none
+  std::int64_t val_every = 100;        // one document in so many, until then
+  std::optional<std::int64_t> threads = {};
+  std::string out = {};  // folder
+};
 // `tokenizer train`, `encode`, `decode` and `convert`: data/tokenizer.h.
 struct TrainTokenizerOptions {
   std::vector<std::filesystem::path> data = {};

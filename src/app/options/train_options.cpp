@@ -45,10 +45,10 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
           &o.val_paths),
       row("data-max-bytes", kHost, "BYTES", "use whole text files until this many bytes; 0: all",
           &o.max_bytes, {0, kMostTokens}),
-      row("tokenizer", kShape, "NAME", "of text; byte: 256 bytes and a start-of-document token",
-          &o.tokenizer)
-          .one_of({"byte"}),
-      row("vocab-size", kShape, "N", "of .bin shards: ids are below; 0: the byte tokenizer's",
+      row("tokenizer", kShape, "NAME",
+          "byte, or a file: tokenizer.json, tiktoken's ranks; of shards: what their ids mean",
+          &o.tokenizer),
+      row("vocab-size", kShape, "N", "of .bin shards: ids are below; 0: the tokenizer's",
           &o.vocab_size, {0, kMostVocab}),
   };
 }

@@ -309,11 +309,13 @@ class Resolver {
       o.every = std::min(kDefaultEvalEvery, (run_.iterations() + 3) / 4);
       note("eval-every: {} steps", *o.every);
     }
-    if (!o.sample_every) o.sample_every = corpus_.is_text ? *o.every : -1;
+    if (!o.sample_every) o.sample_every = corpus_.tokenizer ? *o.every : -1;
     if (!run_.options.save.every) run_.options.save.every = -1;
-    if (*o.sample_every > 0 && !corpus_.is_text)
+    if (*o.sample_every > 0 && !corpus_.tokenizer)
       throw InputError(
-          "--sample-every: token shards have no tokenizer to print samples with: give -1");
+          "--sample-every: nothing tells what the ids of these shards stand for: give their "
+          "--tokenizer, "
+          "or -1");
     if (*o.every > 0) need_tokens(corpus_.val.get(), "held-out data", "--val-data");
     if (!o.tokens) {
       const std::int64_t most =

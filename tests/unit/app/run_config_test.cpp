@@ -47,7 +47,7 @@ Corpus corpus(std::int64_t vocab = kByteVocab, std::int64_t train = 1 << 20,
   out.vocab_size = vocab;
   out.token_bytes.assign(static_cast<std::size_t>(vocab), 1);
   if (vocab == kByteVocab) out.token_bytes[kBosToken] = 0;
-  out.is_text = vocab == kByteVocab;
+  if (vocab == kByteVocab) out.tokenizer = open_tokenizer("byte");
   return out;
 }
 

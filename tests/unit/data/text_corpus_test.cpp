@@ -51,7 +51,7 @@ TEST(TextCorpus, EveryFileIsADocumentInTheOrderOfPathBytes) {
   EXPECT_EQ(all_tokens(*corpus.train), expected);
   EXPECT_EQ(all_tokens(*corpus.val), document("\xFF\x01text"));
   EXPECT_EQ(corpus.vocab_size, 257);
-  EXPECT_TRUE(corpus.is_text);
+  EXPECT_EQ(corpus.tokenizer->fingerprint(), "byte");
   ASSERT_EQ(corpus.token_bytes.size(), 257U);
   EXPECT_EQ(corpus.token_bytes[256], 0);
   EXPECT_EQ(std::count(corpus.token_bytes.begin(), corpus.token_bytes.end(), 1), 256);

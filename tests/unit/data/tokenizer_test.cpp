@@ -110,8 +110,13 @@ TEST(Tokenizer, EncodesTheSameInPartsAndByThreads) {
   ASSERT_GT(text.size(), 1'000'000U);
   const Ids whole = encode(*tokenizer, text);
   EXPECT_EQ(decode(*tokenizer, whole), text);
-  for (const int threads : {1, 2, 5})
-    EXPECT_EQ(encode_parallel(*tokenizer, text, threads), whole) << threads;
+  for (const int threads : {1, 2, 5}) {
+    Ids together = {-1};
+    encode_parallel(*tokenizer, text, threads, together);
+    EXPECT_EQ(together.front(), -1);
+    EXPECT_TRUE(std::equal(together.begin() + 1, together.end(), whole.begin(), whole.end()))
+        << threads;
+  }
   Ids parts;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.size(), at + 1 + random() % 5000);

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muo {
+
+struct ShardEntry {
+  std::string file;  // its name in the folder of the manifest
+  std::int64_t tokens = 0;
+  std::uint32_t checksum = 0;  // CRC-32 (zlib) of the whole file
+  bool held_out = false;
+};
+
+// manifest.json beside token shards, as `muograph tokenize` writes it:
+//   {"format": "muograph-shards", "version": 1, "complete", "tokenizer": {"file", "fingerprint",
+//    "vocab_size", "bos"}, "documents", "text_bytes", "shards": [{"file", "tokens", "crc32",
+//    "held_out"}], "source": {...}, "next": {"documents", "tokens"}, "token_bytes": [...]}
+struct ShardManifest {
+  bool complete = false;
+  std::string tokenizer_file;  // in the same folder; empty: the byte tokenizer
+  std::string fingerprint;     // Tokenizer::fingerprint()
+  std::int64_t vocab_size = 0;
+  std::int64_t bos = 0;         // that starts each document
+  std::int64_t documents = 0;   // that the shards hold to their end
+  std::int64_t text_bytes = 0;  // of them
+  std::vector<ShardEntry> shards;
+  std::string source = "{}";  // JSON of what was tokenized and how: an interrupted run goes on with
+                              // the same only
+  std::int64_t next_tokens = 0;  // of the document after `documents`, that the shards hold already
+  std::vector<std::int32_t> token_bytes;  // bytes_of_tokens()
+};
+
+inline constexpr const char* kShardManifestName = "manifest.json";
+
+std::string shard_manifest_text(const ShardManifest& manifest);
+// Throws InputError, naming `path`, for what is malformed.
+ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem::path& path);
+// That of a folder, if there is one: a manifest.json of another format is none.
+std::optional<ShardManifest> find_shard_manifest(const std::filesystem::path& folder);
+
+}  // namespace muo

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "data/shard_manifest.h"
+#include "data/shards.h"
+
+namespace muo {
+
+// Writes one token shard, under another name until it is whole. Throws Error with path and reason.
+class ShardWriter {
+ public:
+  // FOLDER/NAME; `capacity` tokens at most.
+  ShardWriter(const std::filesystem::path& folder, std::string name, const ShardFormat& format,
+              std::int64_t capacity);
+  ~ShardWriter();  // of one that was not finished nothing is left
+  ShardWriter(const ShardWriter&) = delete;
+  ShardWriter& operator=(const ShardWriter&) = delete;
+
+  [[nodiscard]] std::int64_t left() const { return capacity_ - entry_.tokens; }
+  [[nodiscard]] std::int64_t tokens() const { return entry_.tokens; }
+  // At most left() ids.
+  void append(std::span<const std::int32_t> ids);
+  // Writes the header, syncs, and gives the file its name.
+  ShardEntry finish();
+
+ private:
+  void flush();
+  void write(std::int64_t offset, std::span<const char> bytes) const;
+
+  std::filesystem::path path_, temporary_;
+  ShardFormat format_;
+  std::int64_t capacity_;
+  FileDescriptor file_;
+  ShardEntry entry_;
+  std::vector<char> buffer_;
+  std::int64_t written_ = 0;      // bytes of tokens, without the buffer's
+  std::uint32_t tokens_crc_ = 0;  // CRC-32 of them
+};
+
+}  // namespace muo

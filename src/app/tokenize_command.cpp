@@ -1,0 +1,276 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/checkpoint/text_file.h"
+#include "app/cli.h"
+#include "app/document_files.h"
+#include "base/check.h"
+#include "base/terminal.h"
+#include "base/threads.h"
+#include "data/documents.h"
+#include "data/shard_manifest.h"
+#include "data/shard_writer.h"
+#include "data/tokenizer.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kBatchBytes = 16 << 20;
+
+// Cuts the stream of documents into shards, and keeps the manifest.
+class ShardStream {
+ public:
+  ShardStream(const TokenizeOptions& options, const Tokenizer& tokenizer, ShardManifest manifest)
+      : options_(options),
+        format_(tokenizer.vocab_size() > 65536 ? kWideShard : kNarrowShard),
+        manifest_(std::move(manifest)),
+        skip_documents_(manifest_.documents),
+        skip_tokens_(manifest_.next_tokens) {
+    for (const ShardEntry& shard : manifest_.shards)
+      (shard.held_out ? held_out_ : trained_) += shard.tokens;
+    train_shards_ = std::count_if(manifest_.shards.begin(), manifest_.shards.end(),
+                                  [](const ShardEntry& shard) { return !shard.held_out; });
+    has_val_ = train_shards_ < std::ssize(manifest_.shards);
+  }
+
+  // Documents at the start that the shards hold already: only these are not encoded again.
+  [[nodiscard]] std::int64_t documents_to_skip() const { return skip_documents_; }
+
+  void add(std::span<const std::int32_t> ids, std::int64_t text_bytes) {
+    const std::int64_t index = manifest_.documents;
+    const bool holds_out = options_.val_tokens > 0 && held_out_ < options_.val_tokens &&
+                           index % options_.val_every == options_.val_every - 1;
+    auto rest = ids.subspan(static_cast<std::size_t>(skip_tokens_));
+    manifest_.next_tokens = skip_tokens_;
+    skip_tokens_ = 0;
+    if (holds_out) {
+      const std::int64_t most = options_.val_tokens - held_out_;
+      val_.insert(val_.end(), rest.begin(),
+                  rest.begin() + std::min<std::int64_t>(most, std::ssize(rest)));
+      held_out_ += std::min<std::int64_t>(most, std::ssize(rest));
+    } else {
+      while (!rest.empty()) {
+        if (!shard_)
+          shard_.emplace(options_.out, fmt::format("train_{:06}.bin", train_shards_), format_,
+                         options_.shard_tokens);
+        const auto now = rest.first(
+            static_cast<std::size_t>(std::min<std::int64_t>(shard_->left(), std::ssize(rest))));
+        shard_->append(now);
+        trained_ += std::ssize(now);
+        manifest_.next_tokens += std::ssize(now);
+        rest = rest.subspan(now.size());
+        if (shard_->left() == 0 && !rest.empty()) finish_shard();
+      }
+    }
+    manifest_.next_tokens = 0;
+    ++manifest_.documents;
+    manifest_.text_bytes += text_bytes;
+    if (shard_ && shard_->left() == 0) finish_shard();
+  }
+
+  const ShardManifest& finish() {
+    manifest_.complete = true;
+    if (shard_)
+      finish_shard();
+    else
+      write_manifest();
+    return manifest_;
+  }
+  [[nodiscard]] std::int64_t trained() const { return trained_; }
+  [[nodiscard]] std::int64_t held_out() const { return held_out_; }
+  [[nodiscard]] std::int64_t shards() const { return train_shards_; }
+
+ private:
+  void finish_shard() {
+    manifest_.shards.push_back(shard_->finish());
+    shard_.reset();
+    ++train_shards_;
+    write_manifest();
+  }
+
+  // After each shard, so that an interrupted run loses one at most. Held-out tokens are few: their
+  // shard is written again.
+  void write_manifest() {
+    if (!val_.empty()) {
+      std::vector<std::int32_t> all;
+      if (has_val_) all = read_val();
+      all.insert(all.end(), val_.begin(), val_.end());
+      val_.clear();
+      ShardWriter writer(options_.out, "val_000000.bin", format_, std::ssize(all));
+      writer.append(all);
+      ShardEntry entry = writer.finish();
+      entry.held_out = true;
+      std::erase_if(manifest_.shards, [](const ShardEntry& shard) { return shard.held_out; });
+      manifest_.shards.insert(manifest_.shards.begin(), entry);
+      has_val_ = true;
+    }
+    replace_file(fs::path(options_.out) / kShardManifestName, shard_manifest_text(manifest_));
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> read_val() const {
+    const Shard shard = open_shard(fs::path(options_.out) / "val_000000.bin", manifest_.vocab_size);
+    // What was written after the manifest was, before an interruption, comes again.
+    const auto held_out = std::find_if(manifest_.shards.begin(), manifest_.shards.end(),
+                                       [](const ShardEntry& entry) { return entry.held_out; });
+    if (shard.size() < held_out->tokens)
+      throw input_error("{}/val_000000.bin: {} tokens, but the manifest says {}; tokenize again",
+                        options_.out, shard.size(), held_out->tokens);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(held_out->tokens));
+    shard.read(0, ids);
+    return ids;
+  }
+
+  const TokenizeOptions& options_;
+  ShardFormat format_;
+  ShardManifest manifest_;
+  std::int64_t skip_documents_, skip_tokens_;
+  std::int64_t trained_ = 0, held_out_ = 0;  // tokens
+  std::int64_t train_shards_ = 0;
+  bool has_val_ = false;
+  std::optional<ShardWriter> shard_;
+  std::vector<std::int32_t> val_;  // held-out tokens that are in no shard yet
+};
+
+// What decides the contents of the shards, besides the tokenizer.
+std::string source_of(const TokenizeOptions& options, const std::vector<fs::path>& files) {
+  nlohmann::json inputs = nlohmann::json::array();
+  for (const fs::path& file : files) {
+    std::error_code none;
+    const auto size = file == "-" ? 0 : fs::file_size(file, none);
+    inputs.push_back({{"file", file.native()}, {"bytes", none ? 0 : size}});
+  }
+  return nlohmann::json{{"files", inputs},
+                        {"field", options.field},
+                        {"shard_tokens", options.shard_tokens},
+                        {"val_tokens", options.val_tokens},
+                        {"val_every", options.val_every}}
+      .dump();
+}
+
+// The manifest to go on from: a new one, or that of an interrupted run.
+ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, std::int32_t bos,
+                    const std::string& source) {
+  const fs::path out(options.out);
+  ShardManifest manifest;
+  manifest.tokenizer_file = options.tokenizer == "byte" ? "" : "tokenizer.json";
+  manifest.fingerprint = tokenizer.fingerprint();
+  manifest.vocab_size = tokenizer.vocab_size();
+  manifest.bos = bos;
+  manifest.source = source;
+  manifest.token_bytes = bytes_of_tokens(tokenizer);
+  if (const auto found = find_shard_manifest(out)) {
+    if (found->fingerprint != manifest.fingerprint || found->source != source)
+      throw input_error(
+          "{}: holds shards of other text, options or another tokenizer; give another "
+          "--out, or remove it",
+          options.out);
+    return *found;
+  }
+  std::error_code error;
+  fs::create_directories(out, error);
+  if (error) throw input_error("--out {}: {}", options.out, error.message());
+  for (const auto& entry : fs::directory_iterator(out))
+    if (entry.path().extension() == ".bin")
+      throw input_error("{}: holds {} and no manifest.json; give another --out", options.out,
+                        entry.path().filename().string());
+  if (!manifest.tokenizer_file.empty())
+    replace_file(out / manifest.tokenizer_file, tokenizer_json(options.tokenizer));
+  return manifest;
+}
+
+}  // namespace
+
+int run_command(const TokenizeOptions& options) {
+  const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
+  const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
+  const std::vector<fs::path> files = document_files(options.data);
+  const std::string source = source_of(options, files);
+  ShardManifest manifest = begin(options, *tokenizer, bos, source);
+  if (manifest.complete) {
+    fmt::print("{}: complete already: {} documents\n", options.out, manifest.documents);
+    return 0;
+  }
+  if (manifest.documents > 0 || manifest.next_tokens > 0)
+    fmt::print("{}: goes on after {} documents\n", options.out, manifest.documents);
+  std::int64_t input_bytes = 0;
+  for (const auto& input : nlohmann::json::parse(source)["files"])
+    input_bytes += input["bytes"].get<std::int64_t>();
+  const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
+
+  ShardStream shards(options, *tokenizer, std::move(manifest));
+  DocumentReader reader(files, true, kBatchBytes);
+  Terminal terminal(STDOUT_FILENO);
+  const auto started = std::chrono::steady_clock::now();
+  std::int64_t skip = shards.documents_to_skip();
+  std::int64_t taken = 0, text_bytes = 0;
+  const auto read = [&reader] {
+    std::optional<DocumentBatch> batch(std::in_place);
+    if (!reader.next(*batch)) batch.reset();
+    return batch;
+  };
+  // A batch is read while the one before is encoded and written.
+  for (std::future next = std::async(std::launch::async, read);;) {
+    const std::optional<DocumentBatch> batch = next.get();
+    if (!batch) break;
+    next = std::async(std::launch::async, read);
+    const auto begin = static_cast<std::size_t>(
+        std::min(skip, static_cast<std::int64_t>(batch->documents.size())));
+    skip -= static_cast<std::int64_t>(begin);
+    const auto fresh = std::span(batch->documents).subspan(begin);
+    std::vector<std::string> parsed(fresh.size());
+    parallel_for(threads, fresh.size(), [&](std::size_t i) {
+      if (fresh[i].is_json) parsed[i] = text_of(fresh[i], options.field, reader.where(fresh[i]));
+    });
+    std::vector<std::string_view> texts;
+    for (std::size_t i = 0; i < fresh.size(); ++i)
+      texts.push_back(fresh[i].is_json ? parsed[i] : fresh[i].raw);
+    const auto encoded = encode_documents(*tokenizer, texts, threads, bos);
+    for (std::size_t i = 0; i < fresh.size(); ++i) {
+      shards.add(encoded[i], static_cast<std::int64_t>(texts[i].size()));
+      text_bytes += static_cast<std::int64_t>(texts[i].size());
+    }
+    taken += batch->input_bytes;
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    const double rate = static_cast<double>(text_bytes) / seconds;
+    std::string line = fmt::format("{} tokens, {} shards, {:.1f} MB/s of text",
+                                   count_text(static_cast<double>(shards.trained())),
+                                   shards.shards(), rate * 1e-6);
+    if (input_bytes > 0 && taken > 0)
+      line =
+          fmt::format("{:3.0f} %  {}  ETA {}",
+                      100.0 * static_cast<double>(taken) / static_cast<double>(input_bytes), line,
+                      duration_text(seconds * static_cast<double>(input_bytes - taken) /
+                                    static_cast<double>(taken)));
+    terminal.progress(line, false);
+  }
+  terminal.clear();
+  if (shards.trained() == 0) throw input_error("{}: no text", options.data.front().native());
+  const ShardManifest& done = shards.finish();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  fmt::print(
+      "{}: {} tokens in {} shard{}, {} held out; {} documents, {:.1f} MB, {:.2f} bytes per "
+      "token, {:.1f} MB/s\n",
+      options.out, shards.trained(), shards.shards(), shards.shards() == 1 ? "" : "s",
+      shards.held_out(), done.documents, static_cast<double>(done.text_bytes) * 1e-6,
+      static_cast<double>(done.text_bytes) /
+          static_cast<double>(shards.trained() + shards.held_out()),
+      static_cast<double>(text_bytes) * 1e-6 / seconds);
+  if (shards.held_out() == 0 && options.val_tokens > 0)
+    fmt::print("no held-out shard: fewer documents than --val-every {}; training holds out {}\n",
+               options.val_every, shards.shards() == 1 ? "the end" : "the last shard");
+  return 0;
+}
+
+}  // namespace muo
