@@ -151,6 +151,9 @@ TEST(CommandLine, HelpFitsIntoHundredColumns) {
     for (std::string line; std::getline(help, line);)
       EXPECT_LE(line.size(), 100U) << line;
   }
+  std::istringstream help(std::get<Answer>(parse({"checkpoint", "export", "--help"})).text);
+  for (std::string line; std::getline(help, line);)
+    EXPECT_LE(line.size(), 100U) << line;
 }
 
 TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
