@@ -114,8 +114,9 @@ look_up() {
   [ $code -ne 2 ] || fail "$from/$name: $(reason): $again, or give another --from"
   head=$(tr -d '\r' <<<"$head")
   total=$(sed -n 's/^ *x-linked-size: *\([0-9]*\) *$/\1/Ip' <<<"$head" | tail -n 1)
-  total=${total:-$(sed -n 's/^ *content-length: *\([0-9]*\) *$/\1/Ip' <<<"$head" | tail -n 1)}
-  if [ $code -ne 0 ]; then total=0; fi  # of a page that says what is wrong
+  if [ $code -eq 0 ]; then  # else the length is that of a page that says what is wrong
+    total=${total:-$(sed -n 's/^ *content-length: *\([0-9]*\) *$/\1/Ip' <<<"$head" | tail -n 1)}
+  fi
   total=${total:-0}
   sha256=$(sed -n 's/^ *x-linked-etag: *"\{0,1\}\([0-9a-f]\{64\}\)"\{0,1\} *$/\1/Ip' <<<"$head" | tail -n 1)
   if [ -n "$sha256" ]; then told_by="its server"; return; fi
@@ -174,7 +175,10 @@ fetch_shard() {
       disk) fail "$part: cannot write after $was bytes ($(reason)): is the disk full? make room or give" \
                  "another --dir; $again" ;;
       missing) [ -s "$part" ] || rm -f "$part"
-               fail "$from/$name: $(reason): is it the right --from, and has it $shards shards?" ;;
+               if [[ $(reason) == *404* ]]; then
+                 fail "$from/$name: $(reason): is it the right --from, and has it $shards shards?"
+               fi
+               fail "$from/$name: $(reason): $again, or give another --from" ;;
       restart) rm -f "$part"; continue ;;
       other) fail "$from/$name: $(reason): $again, or give another --from" ;;
       broken) if [ "$attempt" -ge $kAttempts ] || [ "$was" -le "$before" ]; then

@@ -136,15 +136,15 @@ int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out) {
   const fs::path tokenizer_path = out / kHuggingFaceTokenizer;
   make_room("--hf", out, std::array{model_path, config_path, tokenizer_path});
 
-  const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
-  commit_file(model, model_path);
   const fs::path tokenizer = checkpoint.path() / kHuggingFaceTokenizer;
   std::error_code ignored;
   const bool has_tokenizer = fs::exists(tokenizer, ignored);
+  const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
+  const OutputFile config_file = write_text(config_path, hugging_face_config_text(config));
   if (has_tokenizer)
     commit_file(write_text(tokenizer_path, FileBytes(tokenizer).text()), tokenizer_path);
-  // Last, as nothing is loaded without it.
-  commit_file(write_text(config_path, hugging_face_config_text(config)), config_path);
+  commit_file(model, model_path);
+  commit_file(config_file, config_path);  // last, as nothing is loaded without it
   sync_directory(out);
   fmt::print("{}\n{}\n", model_path.string(), config_path.string());
   if (has_tokenizer) fmt::print("{}\n", tokenizer_path.string());

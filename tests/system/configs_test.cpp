@@ -86,6 +86,15 @@ TEST(Configs, CostWhatTheirTableSaysAndFitGpusOf80GB) {
               fmt::format("{} / {} GB", of_eight ? "-" : gigabytes(planned(name, "--devices 1")),
                           gigabytes(of_eight ? plan : planned(name, "--devices 8"))))
         << name;
+    // The file says the same, if it says anything of it.
+    std::string text = test::read_file(entry.path());
+    std::ranges::replace(text, '\n', ' ');
+    if (text.find("Predicted") == std::string::npos) continue;
+    for (std::size_t at = text.find(" # "); at != std::string::npos; at = text.find(" # "))
+      text.erase(at, 2);
+    EXPECT_THAT(text, HasSubstr(row[kSteps] + " steps, " + row[kFlops] + " FLOPs, ")) << name;
+    const std::string of_many = row[kMemory].substr(row[kMemory].find("/ ") + 2);
+    EXPECT_THAT(text, HasSubstr(of_many + " of each")) << name;
   }
   EXPECT_GE(files, 11);
 }

@@ -26,12 +26,14 @@ def shard(seed, magic=20240520, tokens=TOKENS):
 
 class Mirror(http.server.ThreadingHTTPServer):
     """`files` by name. A test says what else: `tells` SHA-256 as Hugging Face does, `breaks` so many connections
-    in the middle, and `ranges`: whether it sends parts of files."""
+    in the middle, `ranges`: whether it sends parts of files, `fails`: it answers so to all, `redirects`: as Hugging
+    Face does, to a place where nobody may ask for heads alone."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
         self.files = {VAL: shard(3), TRAIN: shard(5)}
         self.tells, self.breaks, self.ranges, self.asked = {}, 0, True, []
+        self.fails, self.redirects = None, False
         self.daemon_threads = True
         threading.Thread(target=self.serve_forever, args=[0.01], daemon=True).start()
 
@@ -50,8 +52,19 @@ class Answer(http.server.BaseHTTPRequestHandler):
         name, mirror = self.path.rsplit("/", 1)[1], self.server
         wanted = self.headers.get("Range")
         mirror.asked.append((self.command, name, wanted))
-        if name not in mirror.files:
-            self.send_error(404)
+        if mirror.fails or name not in mirror.files:
+            self.send_error(mirror.fails or 404)
+            return
+        if mirror.redirects and not self.path.startswith("/elsewhere"):
+            self.send_response(302)
+            self.send_header("Location", f"/elsewhere/{name}")
+            self.send_header("X-Linked-Size", str(len(mirror.files[name])))
+            self.send_header("X-Linked-Etag", f'"{mirror.tells[name]}"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if mirror.redirects and not with_body:
+            self.send_error(403)
             return
         body, start = mirror.files[name], 0
         if wanted and mirror.ranges:
@@ -89,8 +102,8 @@ class FetchFineweb(unittest.TestCase):
         self.addCleanup(self.mirror.shutdown)
         self.bin = self.folder / "bin"
         self.bin.mkdir()
-        for name in ("bash", "cat", "curl", "df", "env", "flock", "grep", "head", "mkdir", "mktemp", "mv", "numfmt", "od", "rm", "sed",
-                     "sha256sum", "stat", "sync", "tail", "tr", "wget"):
+        for name in ("bash", "cat", "curl", "df", "env", "flock", "grep", "head", "mkdir", "mktemp", "mv", "numfmt",
+                     "od", "rm", "sed", "sha256sum", "stat", "sync", "tail", "tr", "wget"):
             if name != self.without and (path := shutil.which(name)):
                 (self.bin / name).symlink_to(path)
 
@@ -103,9 +116,9 @@ class FetchFineweb(unittest.TestCase):
         """What it said. `before`: of the shell that starts it."""
         words = [SCRIPT, "--shards", "1", "--dir", self.shards, "--from",
                  f"http://127.0.0.1:{self.mirror.server_port}/some/folder", *options]
-        run = subprocess.run(["/bin/bash", "-c", before + 'exec "$@"', "-", *map(str, words)], text=True, cwd=self.folder,
+        run = subprocess.run(["/bin/bash", "-c", before + 'exec "$@"', "-", *map(str, words)], cwd=self.folder,
                              env={"PATH": str(self.bin), "TMPDIR": str(self.folder), "no_proxy": "127.0.0.1"},
-                             capture_output=True, stdin=subprocess.DEVNULL)
+                             text=True, capture_output=True, stdin=subprocess.DEVNULL)
         self.assertEqual(run.returncode, code, run.stdout + run.stderr)
         if code:
             self.assertEqual(run.stderr.count("fetch_fineweb.sh: "), 1, run.stderr)
@@ -195,8 +208,25 @@ class FetchFineweb(unittest.TestCase):
         self.assertIn(f"shards/{VAL}: 201022 bytes, and its header says 201024: remove it", self.fetch(code=3))
 
     def test_a_shard_that_is_not_there_is_named(self):
-        self.assertRegex(self.fetch("--shards", "2", code=3), r"folder/fineweb_train_000002.bin: .*404.*has it 2 shards\?")
+        self.assertRegex(self.fetch("--shards", "2", code=3),
+                         r"folder/fineweb_train_000002.bin: .*404.*has it 2 shards\?")
         self.expect_whole()
+
+    def test_a_server_that_is_overloaded_is_asked_again(self):
+        self.mirror.fails = 503
+        self.assertRegex(self.fetch(code=3), rf"folder/{VAL}: .*503.*: call again, which goes on from there")
+
+    def test_redirections_keep_what_hugging_face_tells(self):
+        self.mirror.redirects = True
+        self.mirror.tells = {name: hashlib.sha256(file).hexdigest() for name, file in self.mirror.files.items()}
+        self.assertEqual(self.fetch().count("SHA-256 as its server says"), 2)
+        self.expect_whole()
+        (self.shards / TRAIN).unlink()
+        self.mirror.tells[TRAIN] = "b" * 64
+        self.assertIn(f"and its server says {'b' * 64}: removed", self.fetch(code=3))
+        (self.shards / VAL).unlink()
+        self.command("df", "echo Avail; echo 100000")
+        self.assertIn(f"{VAL} needs 20", self.fetch(code=3))
 
     def test_nobody_answers(self):
         said = self.fetch("--from", "http://127.0.0.1:9", code=3)
@@ -224,6 +254,7 @@ class FetchFinewebByWget(FetchFineweb):
     without = "curl"
     test_options = test_two_calls_at_a_time_do_not_write_the_same_file = None  # have no part in it
     test_what_is_no_shard_is_refused = test_shards_are_fetched_once = None
+    test_another_sum_is_refused_and_the_file_removed = test_a_broken_connection_is_gone_on_with = None
 
 
 if __name__ == "__main__":

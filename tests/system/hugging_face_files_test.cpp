@@ -27,7 +27,6 @@ using nlohmann::json;
 using test::Outcome;
 using test::run_program;
 using testing::HasSubstr;
-using testing::Not;
 
 // A plain model with grouped queries, and nanochat's of the same size.
 constexpr std::int64_t kLayers = 2, kWidth = 32, kHeads = 4, kKeyHeads = 2, kRow = 16;
