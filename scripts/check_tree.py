@@ -30,7 +30,7 @@ NUMBERED = re.compile(r"\bspec/[a-z]+,? \d")  # of a text outside the repository
 DECISION = re.compile(r"\b[Dd]ecision ([0-9]+|[a-z0-9]+(?:-[a-z0-9]+)+)")
 # Options of our scripts and of tools that the documents show.
 OTHER_OPTIONS = {"--slow", "--tidy", "--user", "--dev", "--check", "--preset", "--build", "--target", "--help",
-                 "--project", "--follow", "--serve", "--logdir", "--load",
+                 "--project", "--follow", "--shards", "--dir", "--from", "--serve", "--logdir", "--load",
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
                  "--embeddings", "--registers", "--write-table",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",

@@ -1,16 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/checkpoint/durable_files.h"
+#include "app/checkpoint/hugging_face_files.h"
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/nanochat_files.h"
 #include "app/cli.h"
@@ -57,10 +61,94 @@ void commit_file(const OutputFile& file, const fs::path& path) {
   fs::rename(hidden(path), path);
 }
 
-void refuse_existing(const fs::path& path) {
+void refuse_existing(const char* option, const fs::path& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored))
-    throw input_error("--out: {} exists: give another directory", path.string());
+    throw input_error("{}: {} exists: give another directory", option, path.string());
+}
+
+OutputFile write_weights(const fs::path& path, const SafetensorsFile& from,
+                         std::span<const ExportedTensor> tensors) {
+  std::vector<SafetensorsSpec> specs;
+  specs.reserve(tensors.size());
+  for (const ExportedTensor& tensor : tensors)
+    specs.push_back(tensor.spec);
+  const SafetensorsLayout layout = layout_safetensors(specs, {{"format", "pt"}});
+  OutputFile file = begin_file(path, layout.file_bytes);
+  for (const SafetensorsEntry& entry : layout.entries) {
+    const auto tensor = std::ranges::find(
+        tensors, entry.spec.name, [](const ExportedTensor& each) { return each.spec.name; });
+    const std::vector<float> values = float_values(from, *from.find(tensor->from));
+    file.write(
+        entry.begin,
+        std::as_bytes(std::span(values)).first(static_cast<std::size_t>(entry.end - entry.begin)));
+  }
+  file.write(0, layout.head);
+  return file;
+}
+
+OutputFile write_text(const fs::path& path, std::string_view text) {
+  OutputFile file = begin_file(path, static_cast<std::int64_t>(text.size()));
+  file.write(0, std::as_bytes(std::span(text)));
+  return file;
+}
+
+// `directory`, for files of which none may be there yet.
+void make_room(const char* option, const fs::path& directory, std::span<const fs::path> files) {
+  for (const fs::path& file : files)
+    refuse_existing(option, file);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error)
+    throw input_error("{}: cannot create {}: {}", option, directory.string(), error.message());
+}
+
+int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
+  const NanochatMeta meta{.model = checkpoint_model(checkpoint), .step = checkpoint.info().step};
+  const std::string text = nanochat_meta_text(meta, checkpoint.path().string());
+  const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
+  const std::vector<ParamSpec> params = gpt_parameters(meta.model);
+  check_weights(file, params);
+  const fs::path model_path = out / fmt::format("model_{:06}.safetensors", meta.step);
+  const fs::path meta_path = meta_beside(model_path);
+  make_room("--out", out, std::array{model_path, meta_path});
+
+  std::vector<ExportedTensor> tensors;
+  tensors.reserve(params.size());
+  for (const ParamSpec& param : params)
+    tensors.push_back({.from = param.name, .spec = {.name = param.name, .shape = param.shape}});
+  const OutputFile model = write_weights(model_path, file, tensors);
+  const OutputFile meta_file = write_text(meta_path, text);
+  commit_file(model, model_path);
+  commit_file(meta_file, meta_path);
+  sync_directory(out);
+  fmt::print("{}\n{}\n", model_path.string(), meta_path.string());
+  return 0;
+}
+
+int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out) {
+  const GptConfig config = checkpoint_model(checkpoint);
+  check_fits_hugging_face(config, checkpoint.path().string());
+  const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
+  check_weights(file, gpt_parameters(config));
+  const fs::path model_path = out / kHuggingFaceModel;
+  const fs::path config_path = out / kHuggingFaceConfig;
+  const fs::path tokenizer_path = out / kHuggingFaceTokenizer;
+  make_room("--hf", out, std::array{model_path, config_path, tokenizer_path});
+
+  const fs::path tokenizer = checkpoint.path() / kHuggingFaceTokenizer;
+  std::error_code ignored;
+  const bool has_tokenizer = fs::exists(tokenizer, ignored);
+  const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
+  const OutputFile config_file = write_text(config_path, hugging_face_config_text(config));
+  if (has_tokenizer)
+    commit_file(write_text(tokenizer_path, FileBytes(tokenizer).text()), tokenizer_path);
+  commit_file(model, model_path);
+  commit_file(config_file, config_path);  // last, as nothing is loaded without it
+  sync_directory(out);
+  fmt::print("{}\n{}\n", model_path.string(), config_path.string());
+  if (has_tokenizer) fmt::print("{}\n", tokenizer_path.string());
+  return 0;
 }
 
 // config.json may be missing: older checkpoints have none, and nothing reads it.
@@ -85,7 +173,7 @@ int run_command(const ImportOptions& options) {
   const std::vector<ParamSpec> params = gpt_parameters(meta.model);
   check_weights(file, params);
   const fs::path target = checkpoint_directory(options.out, meta.step);
-  refuse_existing(target);
+  refuse_existing("--out", target);
 
   std::vector<std::vector<float>> memory;
   std::vector<StateEntry> entries;
@@ -110,40 +198,12 @@ int run_command(const ImportOptions& options) {
 }
 
 int run_command(const ExportOptions& options) {
+  if (options.out.empty() == options.hugging_face.empty())
+    throw input_error("checkpoint export: give --out DIR, for nanochat, or --hf DIR, for {}",
+                      "Hugging Face's transformers");
   const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
-  const NanochatMeta meta{.model = checkpoint_model(checkpoint), .step = checkpoint.info().step};
-  const std::string text = nanochat_meta_text(meta, checkpoint.path().string());
-  const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
-  const std::vector<ParamSpec> params = gpt_parameters(meta.model);
-  check_weights(file, params);
-
-  const fs::path out = options.out;
-  const fs::path model_path = out / fmt::format("model_{:06}.safetensors", meta.step);
-  const fs::path meta_path = meta_beside(model_path);
-  refuse_existing(model_path);
-  refuse_existing(meta_path);
-  std::error_code error;
-  fs::create_directories(out, error);
-  if (error) throw input_error("--out: cannot create {}: {}", out.string(), error.message());
-
-  std::vector<SafetensorsSpec> specs;
-  specs.reserve(params.size());
-  for (const ParamSpec& param : params)
-    specs.push_back({.name = param.name, .dtype = DType::kF32, .shape = param.shape});
-  const SafetensorsLayout layout = layout_safetensors(specs, {{"format", "pt"}});
-  const OutputFile model = begin_file(model_path, layout.file_bytes);
-  model.write(0, layout.head);
-  for (const SafetensorsEntry& entry : layout.entries) {
-    const std::vector<float> values = float_values(file, *file.find(entry.spec.name));
-    model.write(entry.begin, std::as_bytes(std::span(values)));
-  }
-  const OutputFile meta_file = begin_file(meta_path, static_cast<std::int64_t>(text.size()));
-  meta_file.write(0, std::as_bytes(std::span(text)));
-  commit_file(model, model_path);
-  commit_file(meta_file, meta_path);
-  sync_directory(out);
-  fmt::print("{}\n{}\n", model_path.string(), meta_path.string());
-  return 0;
+  return options.out.empty() ? export_for_hugging_face(checkpoint, options.hugging_face)
+                             : export_for_nanochat(checkpoint, options.out);
 }
 
 int run_command(const InspectOptions& options) {

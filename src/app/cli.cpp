@@ -193,7 +193,7 @@ constexpr std::array kBench = {
 constexpr std::array kCheckpoint = {
     Entry{{"checkpoint import", "a checkpoint from nanochat's weights"},
           parse_simple<ImportOptions>},
-    Entry{{"checkpoint export", "a checkpoint's weights for nanochat"},
+    Entry{{"checkpoint export", "a checkpoint's weights for nanochat, or for Hugging Face"},
           parse_simple<ExportOptions>},
     Entry{{"checkpoint inspect", "step, model, data, tensors and options"},
           parse_simple<InspectOptions>},
@@ -223,8 +223,7 @@ constexpr std::array kCommands = {
           ": those of train"},
     Entry{{"report", "draw runs, their speed, memory and options into one HTML page"},
           parse_report},
-    Entry{{"checkpoint",
-           "look at checkpoints, exchange weights with nanochat: import, export, inspect, verify"},
+    Entry{{"checkpoint", "look at checkpoints, exchange weights: import, export, inspect, verify"},
           nullptr,
           kCheckpoint},
     Entry{{"tokenize", "write text as token shards, which training reads"},

@@ -33,6 +33,10 @@ int run_command(const SampleOptions& options) {
     InferenceState state(rank, config, params, 0, arena);
     warm_up_and_capture(rank, arena, state);
     state.load(checkpoint, {});
+    if (options.logits > 0) {
+      fmt::print("{}\n", next_logits_json(*state.decoder, config, options.prompt, options.logits));
+      return;
+    }
     for (std::int64_t i = 0; i < options.num_samples; ++i) {
       SamplingOptions sampling = options.sampling;
       sampling.seed += static_cast<std::uint64_t>(i);

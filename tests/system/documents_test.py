@@ -33,12 +33,14 @@ RUN_ELSEWHERE = {
     "scripts/look_at_live_report.py": "Chromium",
     "scripts/fetch_plotly.sh": "tests/system/setup_script_test.cpp",
     "scripts/fetch_cuda.sh": "tests/system/train_script_test.cpp",
+    "scripts/fetch_fineweb.sh": "tests/system/fetch_fineweb_test.py",
     "scripts/try_in_chroot.sh": "chroot",
     "scripts/try_aarch64.sh": "chroot",
     "scripts/try_install.sh": "scripts/try_in_chroot.sh",
     "scripts/bench_peers.py": "PyTorch",
     "scripts/performance_tables.py": "scripts/check.sh",
     "scripts/convert_nanochat.py": "PyTorch",
+    "scripts/check_hf_export.py": "tests/system/hugging_face_files_test.cpp",
     "scripts/make_nanochat_golden.py": "PyTorch",
     "nsys ": "have not been run",
     "cmake --install": "scripts/try_install.sh",
@@ -55,7 +57,7 @@ RUN_ELSEWHERE = {
 STARTS = re.compile(r"(\w+=\S+ )*(python3? )?(muograph |ctest |build/(release|dev)/\w+( |$)|\w+_bench |"
                     + "|".join(map(re.escape, RUN_ELSEWHERE)) + ")")
 # For words that stand for something of the user's.
-PLACEHOLDERS = {"COMMAND": "doctor", "FILE": "configs/d4.toml", "RUN": "d4", "SHARD": "shards/val.bin",
+PLACEHOLDERS = {"COMMAND": "doctor", "FILE": "configs/d4-cpu.toml", "RUN": "d4", "SHARD": "shards/val.bin",
                 "NAME": "Golden", "...": "--seed=1"}
 TINY = {"--n-layer": "1", "--n-embd": "64", "--n-head": "1", "--max-seq-len": "32", "--device-batch-size": "1",
         "--total-batch-size": "auto", "--target-batch-size": "64", "--eval-tokens": "64", "--num-iterations": "2", "--steps": "1", "--data": "my.txt"}
@@ -87,9 +89,10 @@ class Sandbox:
         for name in ("my.txt", "tinyshakespeare.txt", "data/tinyshakespeare.txt"):
             (folder / name).write_bytes(text)
         (folder / "shards").mkdir()
-        for name in ("train", "val"):  # 20240520, version 1, number of tokens; then ids
-            header = struct.pack("<256i", 20240520, 1, len(text), *[0] * 253)
-            (folder / "shards" / f"{name}.bin").write_bytes(header + struct.pack(f"<{len(text)}H", *text))
+        (folder / "fineweb10B").mkdir()
+        for name in ("shards/train", "shards/val", "fineweb10B/fineweb_train_000001", "fineweb10B/fineweb_val_000000"):
+            header = struct.pack("<256i", 20240520, 1, len(text), *[0] * 253)  # version 1, number of tokens; then ids
+            (folder / f"{name}.bin").write_bytes(header + struct.pack(f"<{len(text)}H", *text))
         self.run(tiny(["muograph", "train", "--out", "first"]))
         self.run(["muograph", "checkpoint", "export", "--checkpoint", "first", "--out", "exported_first"])
         for file in (folder / "exported_first").iterdir():

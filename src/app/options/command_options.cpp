@@ -84,6 +84,8 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       kText("top-k", kOther, "N", "draw from the N most likely tokens; 0: all", &o.sampling.top_k,
             {0, kMostVocab}),
       kText("seed", kOther, "N", "of the draws", &o.sampling.seed),
+      kText("logits", kOther, "N", "no samples: the N largest logits of the next token, as JSON",
+            &o.logits, {0, kMostVocab}),
       backend_row(o.backend, kOther),
       dtype_row(o.dtype),
   };
@@ -167,8 +169,10 @@ std::vector<OptionRow> option_table(ImportOptions& o) {
 std::vector<OptionRow> option_table(ExportOptions& o) {
   return {
       checkpoint_row(o.checkpoint, kFiles),
-      kFiles("out", kOther, "DIR", "where model_000123.safetensors and meta_000123.json go", &o.out)
-          .needed(),
+      kFiles("out", kOther, "DIR", "for nanochat: model_000123.safetensors and meta_000123.json",
+             &o.out),
+      kFiles("hf", kOther, "DIR", "for Hugging Face: model.safetensors, config.json; plain models",
+             &o.hugging_face),
   };
 }
 

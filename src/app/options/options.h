@@ -183,6 +183,7 @@ struct SampleOptions {
   std::string checkpoint = {};
   std::string prompt = {};
   std::int64_t num_samples = 1;
+  std::int64_t logits = 0;  // so many, instead of samples
   SamplingOptions sampling = {};
   std::optional<DType> dtype = {};  // empty: the run's
   std::string backend = "auto";     // host, cuda
@@ -194,7 +195,7 @@ struct InspectOptions {
 struct VerifyOptions {
   std::string checkpoint = {};  // a checkpoint, or a run directory: all of it
 };
-// `checkpoint import` and `checkpoint export`: nanochat_files.h.
+// `checkpoint import` and `checkpoint export`: nanochat_files.h, hugging_face_files.h.
 struct ImportOptions {
   std::string model = {};  // safetensors
   std::string meta = {};   // JSON; empty: beside the model
@@ -202,7 +203,8 @@ struct ImportOptions {
 };
 struct ExportOptions {
   std::string checkpoint = {};
-  std::string out = {};  // directory
+  std::string out = {};           // directory; empty: none for nanochat
+  std::string hugging_face = {};  // directory; empty: none for Hugging Face's transformers
 };
 
 // Text to token shards.

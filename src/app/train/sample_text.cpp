@@ -1,7 +1,10 @@
 #include "app/train/sample_text.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -38,20 +41,28 @@ std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& op
   return order.back();
 }
 
+std::vector<std::int32_t> tokens_of(const std::string& prompt) {
+  std::vector<std::int32_t> tokens = {kBosToken};
+  for (const char c : prompt)
+    tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+// What the model can see of `tokens`: their end.
+std::span<const std::int32_t> seen(std::span<const std::int32_t> tokens, const GptConfig& config) {
+  return tokens.last(std::min(tokens.size(), static_cast<std::size_t>(config.seq_len)));
+}
+
 }  // namespace
 
 std::string sample_text(Decoder& decoder, const GptConfig& config, const std::string& prompt,
                         const SamplingOptions& options) {
-  std::vector<std::int32_t> tokens = {kBosToken};
-  for (const char c : prompt)
-    tokens.push_back(static_cast<unsigned char>(c));
+  std::vector<std::int32_t> tokens = tokens_of(prompt);
   const CounterRandom random(options.seed, "sample");
   std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
-  const auto longest = static_cast<std::size_t>(config.seq_len);
   std::string text;
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {
-    const std::size_t skip = tokens.size() > longest ? tokens.size() - longest : 0;
-    decoder.next_logits(std::span(tokens).subspan(skip), logits);
+    decoder.next_logits(seen(tokens, config), logits);
     const std::int32_t token =
         draw_token(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
     if (token == kBosToken) break;
@@ -59,6 +70,22 @@ std::string sample_text(Decoder& decoder, const GptConfig& config, const std::st
     if (token < kBosToken) text.push_back(static_cast<char>(token));
   }
   return text;
+}
+
+std::string next_logits_json(Decoder& decoder, const GptConfig& config, const std::string& prompt,
+                             std::int64_t most) {
+  const std::vector<std::int32_t> tokens = tokens_of(prompt);
+  const std::span<const std::int32_t> context = seen(tokens, config);
+  std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
+  decoder.next_logits(context, logits);
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return logits[i]; });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(most)));
+  nlohmann::json pairs = nlohmann::json::array();
+  for (const std::size_t i : order)
+    pairs.push_back({i, logits[i]});
+  return nlohmann::json{{"context", context}, {"logits", pairs}}.dump();
 }
 
 }  // namespace muo

@@ -13,4 +13,9 @@ namespace muo {
 std::string sample_text(Decoder& decoder, const GptConfig& config, const std::string& prompt,
                         const SamplingOptions& options);
 
+// The `most` largest logits of the token behind such a prompt, after the soft-cap, as JSON:
+// {"context": [tokens], "logits": [[token, logit], ...]}, the largest first.
+std::string next_logits_json(Decoder& decoder, const GptConfig& config, const std::string& prompt,
+                             std::int64_t most);
+
 }  // namespace muo

@@ -151,6 +151,9 @@ TEST(CommandLine, HelpFitsIntoHundredColumns) {
     for (std::string line; std::getline(help, line);)
       EXPECT_LE(line.size(), 100U) << line;
   }
+  std::istringstream help(std::get<Answer>(parse({"checkpoint", "export", "--help"})).text);
+  for (std::string line; std::getline(help, line);)
+    EXPECT_LE(line.size(), 100U) << line;
 }
 
 TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
@@ -240,8 +243,9 @@ TEST(CommandLine, RefusesMissingValues) {
 
 TEST(CommandLine, TakesTheLastOfRepeatedOptionsAndSaysSo) {
   testing::internal::CaptureStderr();
-  const TrainOptions o = train({"--depth", "4", "--out", "a", "--depth=6", "--data", "more",
-                                "--depth", "5", "--config", "none.toml", "--config", "d4.toml"});
+  const TrainOptions o =
+      train({"--depth", "4", "--out", "a", "--depth=6", "--data", "more", "--depth", "5",
+             "--config", "none.toml", "--config", "d4-cpu.toml"});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "muograph: note: --depth is given 3 times: the last, 5, counts\n");
   EXPECT_EQ(o.model.depth, 5);
@@ -290,10 +294,10 @@ TEST(ConfigFile, IsOverruledByTheCommandLine) {
 }
 
 TEST(ConfigFile, MayBeOneThatComesAlong) {
-  EXPECT_EQ(find_config("d4.toml"),
-            std::filesystem::path(test::source_directory()) / "configs/d4.toml");
+  EXPECT_EQ(find_config("d4-cpu.toml"),
+            std::filesystem::path(test::source_directory()) / "configs/d4-cpu.toml");
   EXPECT_EQ(find_config("no_such.toml"), "no_such.toml");
-  EXPECT_EQ(find_config("./d4.toml"), "./d4.toml");
+  EXPECT_EQ(find_config("./d4-cpu.toml"), "./d4-cpu.toml");
 }
 
 TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {

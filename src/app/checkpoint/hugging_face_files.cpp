@@ -1,0 +1,125 @@
+#include "app/checkpoint/hugging_face_files.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "app/options/option_row.h"
+#include "base/check.h"
+#include "data/token_data.h"
+#include "kernels/norm.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+
+// Whether a layer does not see all that precedes.
+bool has_short_windows(const GptConfig& model) {
+  for (std::int64_t layer = 0; layer < model.n_layer; ++layer)
+    if (model.window(layer) < model.seq_len - 1) return true;
+  return false;
+}
+
+constexpr std::string_view kLayerPrefix = "transformer.h.";
+
+// The port's name for what a layer's names end with, and for the others.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kLayerNames = {{
+    {"attn.c_q.weight", "self_attn.q_proj.weight"},
+    {"attn.c_k.weight", "self_attn.k_proj.weight"},
+    {"attn.c_v.weight", "self_attn.v_proj.weight"},
+    {"attn.c_proj.weight", "self_attn.o_proj.weight"},
+    {"mlp.c_fc.weight", "mlp.fc1.weight"},
+    {"mlp.c_proj.weight", "mlp.fc2.weight"},
+}};
+constexpr std::string_view kEmbedding = "transformer.wte.weight", kHead = "lm_head.weight";
+
+std::string port_name(std::string_view ours) {
+  if (ours == kEmbedding) return "model.embed_tokens.weight";
+  if (ours == kHead) return std::string(kHead);
+  if (ours.starts_with(kLayerPrefix)) {
+    const std::string_view rest = ours.substr(kLayerPrefix.size());
+    const std::size_t dot = rest.find('.');
+    for (const auto& [own, theirs] : kLayerNames)
+      if (rest.substr(dot + 1) == own)
+        return fmt::format("model.layers.{}.{}", rest.substr(0, dot), theirs);
+  }
+  throw Error(concat("Hugging Face's nanochat has no place for ", ours));
+}
+
+}  // namespace
+
+void check_fits_hugging_face(const GptConfig& model, const std::string& where) {
+  const std::array<std::tuple<bool, std::string, std::string_view>, 7> lacking = {{
+      {model.value_embeddings, "value embeddings", "--value-embeddings off"},
+      {model.smear, "smear", "--smear off"},
+      {model.backout, "backout", "--backout off"},
+      {model.resid_lambdas, "residual lambdas", "--resid-lambdas off"},
+      {model.x0_lambdas, "x0 lambdas", "--x0-lambdas off"},
+      {model.qk_scale != 1.0F, fmt::format("queries and keys times {}", model.qk_scale),
+       "--qk-scale 1"},
+      {has_short_windows(model), fmt::format("windows {}", model.window_pattern),
+       "--window-pattern L"},
+  }};
+  std::vector<std::string> features;
+  std::vector<std::string_view> options;
+  for (const auto& [has, feature, option] : lacking)
+    if (has) {
+      features.push_back(feature);
+      options.push_back(option);
+    }
+  if (features.empty()) return;
+  throw input_error(
+      "{}: this model has what Hugging Face's nanochat has not: {}; to export with --hf, train "
+      "with --model plain, or with {}",
+      where, fmt::join(features, ", "), fmt::join(options, " "));
+}
+
+std::string hugging_face_config_text(const GptConfig& model) {
+  const std::vector<ParamSpec> params = gpt_parameters(model);
+  const auto mlp = std::ranges::find_if(
+      params, [](const ParamSpec& param) { return param.name.ends_with("mlp.c_fc.weight"); });
+  // Of other vocabularies it is not known which token begins a document.
+  const json document = model.vocab_size == kByteVocab ? json(kBosToken) : json();
+  const json config = {
+      {"architectures", {"NanoChatForCausalLM"}},
+      {"model_type", "nanochat"},
+      {"dtype", "float32"},
+      {"vocab_size", model.vocab_size},
+      {"hidden_size", model.n_embd},
+      {"intermediate_size", mlp->shape[0]},
+      {"num_hidden_layers", model.n_layer},
+      {"num_attention_heads", model.n_head},
+      {"num_key_value_heads", model.n_kv_head},
+      {"max_position_embeddings", model.seq_len},
+      {"hidden_act", "relu2"},
+      {"attention_bias", false},
+      {"rms_norm_eps", kRmsNormEps},
+      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", model.rope_base}}},
+      {"final_logit_softcapping", model.softcap > 0 ? json(model.softcap) : json()},
+      {"tie_word_embeddings", false},
+      {"bos_token_id", document},
+      {"eos_token_id", document},  // the next document's first token ends one
+      {"pad_token_id", nullptr},   // the port's default, 1, is a token of text here
+  };
+  return config.dump(2) + "\n";
+}
+
+std::vector<ExportedTensor> hugging_face_tensors(const GptConfig& model) {
+  std::vector<ExportedTensor> out;
+  for (const ParamSpec& param : gpt_parameters(model)) {
+    ExportedTensor tensor{.from = param.name,
+                          .spec = {.name = port_name(param.name), .shape = param.shape}};
+    if (param.name == kEmbedding || param.name == kHead)
+      tensor.spec.shape = {model.vocab_size, model.n_embd};
+    out.push_back(std::move(tensor));
+  }
+  return out;
+}
+
+}  // namespace muo
