@@ -85,24 +85,24 @@ bool is_val(const InputFile& file) {
   return file.path.filename().native().find("val") != std::string::npos;
 }
 
-// Of the shards in the folder of `first`; null: nothing tells.
-std::shared_ptr<const Tokenizer> find_tokenizer(const DataOptions& options,
-                                                const std::filesystem::path& first) {
+// What tells what the ids in the folder of `first` stand for, as open_tokenizer() takes it; empty:
+// nothing.
+std::filesystem::path find_tokenizer(const DataOptions& options,
+                                     const std::filesystem::path& first) {
+  if (options.tokenizer != "byte") return options.tokenizer;
   const std::filesystem::path folder = first.parent_path();
-  const std::optional<ShardManifest> manifest = find_shard_manifest(folder);
-  std::filesystem::path name = options.tokenizer;
-  if (name == "byte") {
-    if (std::filesystem::is_regular_file(folder / "tokenizer.json"))
-      name = folder / "tokenizer.json";
-    else if (!manifest)
-      return nullptr;
-  }
-  std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(name);
-  if (manifest && manifest->fingerprint != tokenizer->fingerprint())
-    throw InputError(concat(name.native(), ": its fingerprint is ", tokenizer->fingerprint(),
-                            ", but the shards in ", folder.native(), " were made with ",
-                            manifest->fingerprint, "; give the tokenizer they were made with"));
-  return tokenizer;
+  if (std::filesystem::is_regular_file(folder / "tokenizer.json")) return folder / "tokenizer.json";
+  return find_shard_manifest(folder) ? "byte" : "";
+}
+
+// Throws InputError if a manifest in the folder of `first` names another tokenizer.
+void check_tokenizer(const std::filesystem::path& name, const Tokenizer& tokenizer,
+                     const std::filesystem::path& first) {
+  const std::optional<ShardManifest> manifest = find_shard_manifest(first.parent_path());
+  if (manifest && manifest->fingerprint != tokenizer.fingerprint())
+    throw InputError(concat("--tokenizer ", name.native(), ": its fingerprint is ",
+                            tokenizer.fingerprint(), ", but ", first.native(), " was made with ",
+                            manifest->fingerprint, "; give the tokenizer it was made with"));
 }
 
 // Whether all shards of a folder that is used have the sizes that its manifest lists.
@@ -179,7 +179,9 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                    std::span<const InputFile> val_files) {
   check_manifests(files);
   check_manifests(val_files);
-  const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options, files.front().path);
+  const std::filesystem::path name = find_tokenizer(options, files.front().path);
+  const std::shared_ptr<const Tokenizer> tokenizer = name.empty() ? nullptr : open_tokenizer(name);
+  if (tokenizer) check_tokenizer(name, *tokenizer, files.front().path);
   const std::int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
                                   : tokenizer            ? tokenizer->vocab_size()
                                                          : kByteVocab;
@@ -215,7 +217,8 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                 .vocab_size = vocab_size,
                 .token_bytes = {},
                 .description = {},
-                .tokenizer = tokenizer};
+                .tokenizer = tokenizer,
+                .tokenizer_name = name};
   if (tokenizer) corpus.token_bytes = bytes_of_tokens(*tokenizer);
   corpus.description =
       fmt::format("token shards: {}, {} tokens to train on; {} tokens held out ({})", train_shards,

@@ -204,7 +204,8 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                 .vocab_size = tokenizer->vocab_size(),
                 .token_bytes = bytes_of_tokens(*tokenizer),
                 .description = {},
-                .tokenizer = tokenizer};
+                .tokenizer = tokenizer,
+                .tokenizer_name = options.tokenizer};
   const std::string by =
       is_bytes
           ? ""

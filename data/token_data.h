@@ -45,7 +45,9 @@ struct Corpus {
   std::vector<std::int32_t> token_bytes;       // bytes of text per token, BOS: 0. Empty for shards:
                                                // unknown, so there are no bits per byte
   std::string description;                     // one line for the user: files, bytes, tokens, split
-  std::shared_ptr<const Tokenizer> tokenizer;  // null for shards: no samples can be printed
+  // Null for shards of which nothing tells: no samples can be printed.
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::filesystem::path tokenizer_name = {};  // as open_tokenizer() takes it
 };
 
 // Opens, checks and splits.

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/checkpoint/model_json.h"
+#include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
 #include "app/train/backend.h"
 #include "app/train/evaluator.h"
@@ -16,15 +17,19 @@ namespace muo {
 namespace {
 
 // The text to evaluate: all of --data, or without it what the run held out.
-Corpus open_eval_corpus(const EvalOptions& options, const TrainOptions& trained) {
-  DataOptions data = trained.data;
+Corpus open_eval_corpus(const EvalOptions& options, const Checkpoint& checkpoint) {
+  DataOptions data = checkpoint_options(checkpoint).data;
+  const std::filesystem::path tokenizer = find_run_tokenizer(checkpoint);
+  if (!tokenizer.empty()) data.tokenizer = tokenizer;
   if (!options.data.paths.empty()) {
     data.paths = options.data.paths;
     data.val_paths.clear();
     data.held_out_only = true;
     data.max_bytes = options.data.max_bytes;
   }
-  return open_corpus(data);
+  Corpus corpus = open_corpus(data);
+  require_same_tokenizer(checkpoint, corpus.tokenizer.get(), data.paths.front().native());
+  return corpus;
 }
 
 }  // namespace
@@ -33,7 +38,7 @@ int run_command(const EvalOptions& options) {
   const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
   GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);
-  const Corpus corpus = open_eval_corpus(options, checkpoint_options(checkpoint));
+  const Corpus corpus = open_eval_corpus(options, checkpoint);
   if (corpus.vocab_size > config.vocab_size)
     throw input_error("--data: its vocabulary of {} tokens is larger than the model's {}",
                       corpus.vocab_size, config.vocab_size);

@@ -9,6 +9,8 @@
 #include <system_error>
 
 #include "app/checkpoint/run_directory.h"
+#include "app/checkpoint/run_tokenizer.h"
+#include "app/checkpoint/text_file.h"
 #include "app/cli.h"
 #include "app/report/run_facts.h"
 #include "app/train/backend.h"
@@ -128,6 +130,8 @@ int run_command(const TrainOptions& options) {
       config, memory.rank_bytes(config.world()), staging, budget.process, notes);
   if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
   create_run_directory(directory, config.options, lock);
+  if (corpus.tokenizer && corpus.tokenizer_name != "byte")
+    replace_file(directory.root / kRunTokenizer, tokenizer_json(corpus.tokenizer_name));
 
   const DevicePeak peak = peak_of(config);
   write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak);

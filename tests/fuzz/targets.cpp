@@ -17,8 +17,13 @@
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
 #include "base/check.h"
+#include "base/utf8.h"
+#include "data/documents.h"
+#include "data/shard_manifest.h"
 #include "data/shards.h"
 #include "data/token_data.h"
+#include "data/tokenizer/tiktoken_file.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "kernels/cuda/gemm_algorithms.h"
 
 namespace muo::fuzz {
@@ -175,6 +180,36 @@ void read_text(std::span<const std::byte> input) {
   }
 }
 
+// What is read is written and read again; its patterns cut some text, of which nothing is lost.
+void read_definition(const BpeDefinition& definition) {
+  const std::string written = write_tokenizer_json(definition);
+  MUO_CHECK(write_tokenizer_json(read_tokenizer_json(written, "written")) == written);
+  const TextSplitter splitter(definition.patterns, "fuzzed");
+  constexpr std::string_view kText = "It's 1,234.5 \xE4\xB8\xAD\xFF  x\n\n y\xC3";
+  std::string pieces;
+  splitter.split(kText, 0, kText.size(), [&](std::string_view piece) { pieces += piece; });
+  MUO_CHECK(pieces == kText, pieces);
+}
+
+void read_tokenizer(std::span<const std::byte> input) {
+  read_definition(read_tokenizer_json(text_of(input), "input"));
+}
+
+void read_ranks(std::span<const std::byte> input) {
+  read_definition(read_tiktoken_file(text_of(input), "input", "gpt2", {{"<|bos|>", 1 << 20}}));
+}
+
+void read_manifest_of_shards(std::span<const std::byte> input) {
+  const ShardManifest manifest = parse_shard_manifest(text_of(input), "input");
+  const std::string written = shard_manifest_text(manifest);
+  MUO_CHECK(shard_manifest_text(parse_shard_manifest(written, "written")) == written);
+}
+
+void read_json_line(std::span<const std::byte> input) {
+  const std::string line = text_of(input);
+  MUO_CHECK(is_utf8(muo::text_of(Document{.raw = line, .is_json = true}, "text", "input")));
+}
+
 template <void (*kRead)(std::span<const std::byte>)>
 bool accepts(std::span<const std::byte> input) {
   try {
@@ -185,14 +220,18 @@ bool accepts(std::span<const std::byte> input) {
   }
 }
 
-constexpr std::array<Target, 8> kTargets = {{{"shard", &accepts<read_shard>},
-                                             {"safetensors", &accepts<read_safetensors>},
-                                             {"manifest", &accepts<read_manifest>},
-                                             {"forged_manifest", &accepts<read_forged_manifest>},
-                                             {"config", &accepts<read_config>},
-                                             {"nanochat_meta", &accepts<read_nanochat_meta>},
-                                             {"gemm_table", &accepts<read_gemm_table>},
-                                             {"text", &accepts<read_text>}}};
+constexpr std::array<Target, 12> kTargets = {{{"shard", &accepts<read_shard>},
+                                              {"safetensors", &accepts<read_safetensors>},
+                                              {"manifest", &accepts<read_manifest>},
+                                              {"forged_manifest", &accepts<read_forged_manifest>},
+                                              {"config", &accepts<read_config>},
+                                              {"nanochat_meta", &accepts<read_nanochat_meta>},
+                                              {"gemm_table", &accepts<read_gemm_table>},
+                                              {"text", &accepts<read_text>},
+                                              {"tokenizer_json", &accepts<read_tokenizer>},
+                                              {"tiktoken", &accepts<read_ranks>},
+                                              {"shard_manifest", &accepts<read_manifest_of_shards>},
+                                              {"json_line", &accepts<read_json_line>}}};
 
 }  // namespace
 

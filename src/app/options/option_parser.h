@@ -185,13 +185,15 @@ class Parser {
     return out;
   }
 
+  // "-" is one, as the name of standard input.
+  static bool is_word(const std::string& extra) { return extra == "-" || !extra.starts_with('-'); }
+
   // The word that belongs to no option is the one that may stand alone; of a list, all of them.
   void take_word() {
     extras_ = app_.remaining();
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       given_.push_back(options_[i]->results());
       if (!rows_[i].positional || !given_[i].empty()) continue;
-      const auto is_word = [](const std::string& extra) { return !extra.starts_with('-'); };
       for (auto word = std::ranges::find_if(extras_, is_word);
            word != extras_.end() && (given_[i].empty() || is_list(rows_[i]));
            word = std::ranges::find_if(extras_, is_word)) {
@@ -203,8 +205,7 @@ class Parser {
 
   void refuse_unknown() const {
     if (extras_.empty()) return;
-    const auto first = std::ranges::find_if(
-        extras_, [](const std::string& extra) { return extra.starts_with('-'); });
+    const auto first = std::ranges::find_if_not(extras_, is_word);
     if (first == extras_.end())
       throw input_error("{}: '{}' belongs to no option", app_.get_name(), extras_[0]);
     const std::string name = first->substr(0, first->find('='));

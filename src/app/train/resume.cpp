@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "app/checkpoint/model_json.h"
+#include "app/checkpoint/run_tokenizer.h"
 #include "app/options/option_table.h"
 #include "base/check.h"
 
@@ -82,6 +83,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
         "left to train; give more iterations",
         name, step, config.iterations());
   if (config.options.run.resume != "auto") require_newest(directory, *checkpoint);
+  require_same_tokenizer(*checkpoint, corpus.tokenizer.get(), "--resume");
   if (checkpoint->info().data != data_identity(corpus))
     notes.push_back(
         fmt::format("the data is not that of {}: the run goes on with other text", name));

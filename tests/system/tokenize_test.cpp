@@ -1,0 +1,181 @@
+// From text to a trained model by a tokenizer of one's own, and what of it is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "support/command.h"
+#include "support/files.h"
+#include "support/paths.h"
+#include "support/program.h"
+#include "system/run_files.h"
+
+namespace muo {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+using test::read_file;
+using test::run_program;
+using test::write_file;
+using testing::HasSubstr;
+
+class Tokenize : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string lines;
+    for (int i = 0; i < 400; ++i)
+      lines += R"({"text": "Line )" + std::to_string(i) +
+               R"( of a text that says \"café\" again,\nand the numbers )" +
+               std::to_string(i * i * 7919) + R"(."})" + "\n";
+    write_file(path("text.jsonl"), lines);
+    ok("tokenizer train --data " + path("text.jsonl") + " --vocab-size 400 --out " +
+       path("tokenizer.json"));
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return directory_.path() / name; }
+  static Outcome ok(const std::string& arguments) {
+    Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.code, 0) << arguments << ": " << outcome.err;
+    return outcome;
+  }
+  static void expect_refused(const std::string& arguments, const std::string& why) {
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr(why)) << arguments;
+  }
+  [[nodiscard]] std::string tokenize(const std::string& out, const std::string& more = "") const {
+    return "tokenize " + path("text.jsonl") + " --tokenizer " + path("tokenizer.json") +
+           " --shard-tokens 3000 --val-every 20 --out " + path(out) + " " + more;
+  }
+  [[nodiscard]] nlohmann::json manifest(const std::string& out) const {
+    return nlohmann::json::parse(read_file(path(out + "/manifest.json")));
+  }
+
+ private:
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(Tokenize, FromTextToAModelThatWritesIt) {
+  EXPECT_THAT(ok(tokenize("shards")).out, HasSubstr("400 documents"));
+  const nlohmann::json manifest = this->manifest("shards");
+  EXPECT_TRUE(manifest["complete"]);
+  EXPECT_EQ(manifest["tokenizer"]["vocab_size"], 400);
+  EXPECT_EQ(manifest["token_bytes"].size(), 400U);
+  ASSERT_GT(manifest["shards"].size(), 3U);
+  EXPECT_TRUE(manifest["shards"][0]["held_out"]);
+
+  const std::string model =
+      " --model plain --depth 1 --n-embd 32 --n-head 2 --max-seq-len 32 --device-batch-size 4 "
+      "--devices 2 --num-iterations 50 --eval-every 25 ";
+  const Outcome trained = ok("train --data " + path("shards") + model + "--out " + path("run"));
+  EXPECT_THAT(trained.out, HasSubstr("bits/byte"));
+  EXPECT_EQ(read_file(path("run/tokenizer.json")), read_file(path("tokenizer.json")));
+  EXPECT_LT(test::metrics_of(path("run"), "train").back().at("loss"), 5.5);
+  // Neither needs anything but the run directory.
+  fs::remove(path("tokenizer.json"));
+  EXPECT_THAT(ok("eval " + path("run")).out, HasSubstr("val_bpb"));
+  const Outcome sample = ok("sample " + path("run") + " --prompt Line --max-tokens 40");
+  EXPECT_THAT(sample.out, testing::StartsWith("Line"));
+  EXPECT_GT(sample.out.size(), 20U);
+}
+
+TEST_F(Tokenize, TextAndItsShardsAreTheSameTokens) {
+  ok(tokenize("shards", "--val-tokens 0"));
+  const std::string model =
+      " --model plain --depth 1 --n-embd 32 --n-head 2 --max-seq-len 32 "
+      "--device-batch-size 4 --devices 1 --num-iterations 1 --eval-every -1 "
+      "--sample-every -1 ";
+  const Outcome shards = ok("train --data " + path("shards") + model + "--out " + path("a"));
+  EXPECT_THAT(shards.out, HasSubstr("token shards"));
+  const std::string ids =
+      ok("tokenizer encode " + path("text.jsonl") + " --tokenizer " + path("tokenizer.json")).out;
+  const auto tokens =
+      std::count_if(ids.begin(), ids.end(), [](char c) { return c == ' ' || c == '\n'; });
+  std::int64_t written = 0;
+  const nlohmann::json manifest = this->manifest("shards");
+  for (const auto& shard : manifest["shards"])
+    written += shard["tokens"].get<std::int64_t>();
+  EXPECT_EQ(written, tokens + 400);  // a <|bos|> each
+  write_file(path("ids"), ids);
+  EXPECT_THAT(ok("tokenizer decode " + path("ids") + " --tokenizer " + path("tokenizer.json")).out,
+              HasSubstr("café\" again,\nand the numbers 7919."));
+}
+
+TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
+  ok(tokenize("whole"));
+  fs::create_directories(path("part/train_000002.bin.tmp"));  // cannot be opened as a file
+  const Outcome failed = run_program(tokenize("part"));
+  EXPECT_EQ(failed.code, 3);
+  EXPECT_THAT(failed.err, HasSubstr("train_000002.bin.tmp"));
+  EXPECT_FALSE(manifest("part")["complete"]);
+  expect_refused("train --data " + path("part"), "tokenizing was interrupted after");
+  fs::remove(path("part/train_000002.bin.tmp"));
+  EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("goes on after"));
+  EXPECT_EQ(read_file(path("part/manifest.json")), read_file(path("whole/manifest.json")));
+  const nlohmann::json whole = manifest("whole");
+  EXPECT_GT(whole["shards"].size(), 3U);
+  for (const auto& shard : whole["shards"])
+    EXPECT_EQ(read_file(path("part/" + shard["file"].get<std::string>())),
+              read_file(path("whole/" + shard["file"].get<std::string>())))
+        << shard;
+  EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("complete already"));
+}
+
+TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
+  ok(tokenize("shards"));
+  expect_refused(tokenize("shards", "--field other"), "holds shards of other text, options");
+  ok("tokenizer train --data " + path("text.jsonl") + " --vocab-size 390 --out " +
+     path("other.json"));
+  expect_refused("train --data " + path("shards") + " --tokenizer " + path("other.json"),
+                 "its fingerprint is");
+  expect_refused("train --data " + path("shards") + " --vocab-size 300", "has 400 ids");
+  fs::remove(path("shards/train_000001.bin"));
+  expect_refused("train --data " + path("shards"), "train_000001.bin: missing");
+  write_file(path("shards/train_000001.bin"), "short");
+  expect_refused("train --data " + path("shards"), "train_000001.bin: 5 bytes, but");
+  fs::create_directory(path("others"));
+  write_file(path("others/x.bin"), "");
+  expect_refused(tokenize("others"), "holds x.bin and no manifest.json");
+  write_file(path("bad.jsonl"), "{\"text\": \"a\"}\n{\"body\": \"b\"}\n");
+  expect_refused("tokenize " + path("bad.jsonl") + " --tokenizer byte --out " + path("bad"),
+                 "bad.jsonl: line 2: no field 'text'");
+  expect_refused("tokenize " + path("none.txt") + " --tokenizer byte --out " + path("bad"),
+                 "none.txt");
+  expect_refused("tokenizer decode " + path("bad.jsonl") + " --tokenizer byte",
+                 "is not the id of a token");
+}
+
+TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
+  const Outcome outcome =
+      test::run_command("printf '{\"body\": \"ab\"}\\n{\"body\": \"c\"}\\n' | " + test::program() +
+                        " tokenize - --tokenizer byte --field body --out " + path("bytes"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("5 tokens in 1 shard"));
+  EXPECT_THAT(outcome.out, HasSubstr("no held-out shard"));
+  const std::string shard = read_file(path("bytes/train_000000.bin"));
+  EXPECT_EQ(shard.substr(1024), std::string("\0\1a\0b\0\0\1c\0", 10));
+
+  // A tokenizer of more ids than 16 bits hold.
+  std::string json = read_file(path("tokenizer.json"));
+  const std::size_t at = json.find("\"<|bos|>\"");
+  ASSERT_NE(at, std::string::npos);
+  const std::size_t id = json.find("\"id\":", at);
+  json.replace(id, json.find_first_of(",\n}", id) - id, "\"id\": 70000");
+  write_file(path("wide.json"), json);
+  ok("tokenize " + path("text.jsonl") + " --tokenizer " + path("wide.json") + " --out " +
+     path("wide"));
+  const std::string wide = read_file(path("wide/train_000000.bin"));
+  EXPECT_EQ(wide.substr(1024, 4), std::string("\x70\x11\x01\0", 4));
+  ok("train --data " + path("wide") +
+     " --model plain --depth 1 --n-embd 16 --n-head 1 --max-seq-len 16 --device-batch-size 2 "
+     "--devices 1 --num-iterations 1 --eval-every -1 --out " +
+     path("wide_run"));
+}
+
+}  // namespace
+}  // namespace muo
