@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Bytes of text that one core encodes per second with GPT-2's vocabulary: ours, tokenizers' and tiktoken's, in turns.
-  scripts/bench_tokenizers.py [--rounds N] [--out FILE.json] BENCH GPT2.json TEXT
-BENCH is tokenizer_bench of a release build. Needs: pip install tokenizers tiktoken."""
+"""Bytes of text that one core encodes per second with GPT-2's vocabulary: ours, tokenizers' and tiktoken's, in turns;
+with --train, also how long all cores take to learn a vocabulary of 32,768 of JSON Lines, beside tokenizers and rustbpe.
+  scripts/bench_tokenizers.py [--rounds N] [--train TEXTS.jsonl] [--out FILE.json] BUILD GPT2.json TEXT
+BUILD is the folder of a release build. Needs: pip install tokenizers tiktoken rustbpe."""
 import argparse
 import datetime
 import json
@@ -10,10 +11,11 @@ import pathlib
 import platform
 import statistics
 import subprocess
+import sys
+import tempfile
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ["RAYON_NUM_THREADS"] = "1"
 import tiktoken
 import tokenizers
 from tiktoken_ext.openai_public import r50k_pat_str
@@ -28,12 +30,54 @@ def alphabet():
     return out
 
 
+# How long each takes: by processes of their own, as one learns on all cores only if nothing was encoded before.
+LEARN = {
+    "tokenizers": """
+import sys, json, time
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+texts = [json.loads(line)["text"] for line in open(sys.argv[1])]
+start = time.time()
+t = Tokenizer(models.BPE())
+t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(sys.argv[2]), "isolated"),
+                                           pre_tokenizers.ByteLevel(False, use_regex=False)])
+t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=32759, show_progress=False,
+                                                 initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+print(time.time() - start)""",
+    "rustbpe": """
+import sys, json, time, rustbpe
+texts = [json.loads(line)["text"] for line in open(sys.argv[1])]
+start = time.time()
+rustbpe.Tokenizer().train_from_iterator(iter(texts), 32759, pattern=sys.argv[2])
+print(time.time() - start)"""}
+NANOCHAT = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|"
+            r"\s+(?!\S)|\s+")
+
+
+def learn(build, texts, rounds):
+    """Seconds, ours with reading the file and writing the tokenizer, theirs without reading."""
+    environment = dict(os.environ)
+    del environment["TOKENIZERS_PARALLELISM"]
+    seconds = {name: [] for name in ("ours", *LEARN)}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            start = time.time()
+            subprocess.run([f"{build}/muograph", "tokenizer", "train", "--data", texts, "--vocab-size", "32768", "--out",
+                            f"{folder}/t.json"], check=True, capture_output=True)
+            seconds["ours"].append(time.time() - start)
+            for name, program in LEARN.items():
+                run = subprocess.run([sys.executable, "-c", program, texts, NANOCHAT], check=True, capture_output=True,
+                                     env=environment)
+                seconds[name].append(float(run.stdout))
+    return seconds
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bench")
+    parser.add_argument("build")
     parser.add_argument("tokenizer")
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--train", help="JSON Lines with a field text")
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
     text = arguments.text.read_text()
@@ -47,7 +91,7 @@ def main():
     environment = dict(os.environ, MUO_BENCH_TOKENIZER=arguments.tokenizer, MUO_BENCH_TEXT=str(arguments.text))
 
     def ours():
-        out = subprocess.run([arguments.bench, "--benchmark_format=json", "--benchmark_min_time=1"], env=environment,
+        out = subprocess.run([f"{arguments.build}/tokenizer_bench", "--benchmark_format=json", "--benchmark_min_time=1"], env=environment,
                              capture_output=True, check=True).stdout
         return json.loads(out)["benchmarks"][0]["cpu_time"] * 1e-3
 
@@ -67,14 +111,20 @@ def main():
     ratios = {name: statistics.median(a / b for a, b in zip(rates["ours"], rates[name])) for name in runs}
     for name in runs:
         print(f"{name:12} {median[name]:6.1f} MB/s of processor time; ours over it {ratios[name]:.2f}")
+    seconds = learn(arguments.build, arguments.train, min(3, arguments.rounds)) if arguments.train else {}
+    for name, values in seconds.items():
+        print(f"{name:12} {statistics.median(values):6.1f} s to learn 32,768 tokens")
     if arguments.out:
         arguments.out.write_text(json.dumps({
             "date": datetime.date.today().isoformat(), "cpu": next(
                 (l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine()),
-            "command": f"scripts/bench_tokenizers.py --rounds {arguments.rounds} tokenizer_bench gpt2.json TEXT",
+            "command": f"scripts/bench_tokenizers.py --rounds {arguments.rounds} " +
+                       ("--train TEXTS.jsonl " if arguments.train else "") + "build/release gpt2.json TEXT",
             "text": f"{size} bytes of documentation, scripts and headers of a Debian system",
             "versions": {"tokenizers": tokenizers.__version__, "tiktoken": tiktoken.__version__},
-            "mb_per_s": rates, "ours_over": ratios}, indent=1) + "\n")
+            "mb_per_s": rates, "ours_over": ratios,
+            "seconds_to_learn_32768": seconds, "bytes_to_learn_from": os.path.getsize(arguments.train) if arguments.train
+            else 0, "cores": os.cpu_count()}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -252,7 +252,7 @@ int run_command(const TokenizeOptions& options) {
                       100.0 * static_cast<double>(taken) / static_cast<double>(input_bytes), line,
                       duration_text(seconds * static_cast<double>(input_bytes - taken) /
                                     static_cast<double>(taken)));
-    terminal.progress(line, false);
+    if (seconds > 1) terminal.progress(line, false);
   }
   terminal.clear();
   if (shards.trained() == 0) throw input_error("{}: no text", options.data.front().native());

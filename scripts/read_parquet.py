@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Prints a column of Parquet files as JSON Lines, a row group at a time: nanochat's data for muograph tokenize.
+  scripts/read_parquet.py [--column text] FILE... | build/release/muograph tokenize - --tokenizer FILE --out DIR
+Needs: pip install pyarrow."""
+import argparse
+import json
+import os
+import sys
+
+import pyarrow
+import pyarrow.parquet
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--column", default="text", help="of strings; its values are the field 'text' of the lines")
+    arguments = parser.parse_args()
+    for path in arguments.files:
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                if arguments.column not in file.schema_arrow.names:
+                    sys.exit(f"read_parquet.py: {path}: no column '{arguments.column}'; there are "
+                             f"{', '.join(file.schema_arrow.names)}: give --column")
+                for group in range(file.num_row_groups):
+                    for text in file.read_row_group(group, [arguments.column])[arguments.column].to_pylist():
+                        if text is not None:
+                            print(json.dumps({"text": text}, ensure_ascii=False))
+        except (OSError, pyarrow.ArrowException) as error:
+            sys.exit(f"read_parquet.py: {path}: {error}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        main()
+    except BrokenPipeError:  # who reads has ended, and says why
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
