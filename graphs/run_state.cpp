@@ -50,7 +50,7 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
   const PassWeights of_pass{weights, update.shards_weights() ? &update : nullptr};
   eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, of_pass,
                token_bytes, arena);
-  decoder.emplace(rank, setup.model, rotary, of_pass, arena);
+  decoder.emplace(rank, setup.model, rotary, of_pass, 1, arena);
 }
 
 void RunState::warm_up() {

@@ -29,8 +29,8 @@ int run_command(const SampleOptions& options) {
   warn_of_unused_gpus(options.backend, ranks, stderr);
   DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
-    PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
-    InferenceState state(rank, config, params, 0, arena);
+    PlannedArena arena(rank.device, plan_inference_memory(config, params, {.sample = 1}, 0, 1));
+    InferenceState state(rank, config, params, {.sample = 1}, arena);
     warm_up_and_capture(rank, arena, state);
     state.load(checkpoint, {});
     for (std::int64_t i = 0; i < options.num_samples; ++i) {

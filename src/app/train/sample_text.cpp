@@ -47,11 +47,12 @@ std::string sample_text(Decoder& decoder, const GptConfig& config, const std::st
     tokens.push_back(static_cast<unsigned char>(c));
   const CounterRandom random(options.seed, "sample");
   std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
-  const auto longest = static_cast<std::size_t>(config.seq_len);
   std::string text;
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {
-    const std::size_t skip = tokens.size() > longest ? tokens.size() - longest : 0;
-    decoder.next_logits(std::span(tokens).subspan(skip), logits);
+    if (i == 0)
+      decoder.begin(0, tokens, logits);
+    else
+      decoder.step(std::span(tokens).last(1), logits);
     const std::int32_t token =
         draw_token(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
     if (token == kBosToken) break;

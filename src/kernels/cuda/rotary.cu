@@ -1,3 +1,4 @@
+#include "kernels/cuda/index_check.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sums.h"
 #include "kernels/dispatch.h"
@@ -28,9 +29,18 @@ struct Rows {
   std::int64_t count, half;
   std::uint32_t heads, t;  // a division of 64 bits costs as much as the rest of the kernel
   std::int64_t first_position;
+  const std::int32_t* positions;  // added to those of each sequence; null: not given
+  std::int64_t table_rows;
 
   __device__ __forceinline__ std::int64_t angles_of(std::int64_t row) const {
-    return (first_position + static_cast<std::uint32_t>(row) / heads % t) * half;
+    const std::uint32_t token = static_cast<std::uint32_t>(row) / heads;
+    const std::int64_t index = first_position + token % t;
+    if (positions == nullptr) return index * half;
+    const std::int64_t sequence = row < count ? token / t : 0;  // whole warps come here
+    const std::int32_t position = positions[sequence];
+    check_index(0 <= position && position + index < table_rows, "rotary_norm: position", position,
+                sequence, 0, table_rows - index);
+    return (position + index) * half;
   }
 };
 template <int kLanes>
@@ -146,18 +156,21 @@ void rotary_table(NativeStream stream, const RotaryTableArgs& args) {
   });
 }
 
-Rows rows_of(const Tensor& x, std::int64_t first_position) {
+Rows rows_of(const Tensor& x, std::int64_t first_position, const Tensor& positions,
+             std::int64_t table_rows) {
   MUO_CHECK(x.numel() / x.shape[3] < std::int64_t{1} << 32, "rotary of ", x.shape.text(),
             ": more than 2^32 head rows");
   return {.count = x.shape[0] * x.shape[1] * x.shape[2],
           .half = x.shape[3] / 2,
           .heads = static_cast<std::uint32_t>(x.shape[2]),
           .t = static_cast<std::uint32_t>(x.shape[1]),
-          .first_position = first_position};
+          .first_position = first_position,
+          .positions = data_or_null<std::int32_t>(positions),
+          .table_rows = table_rows};
 }
 
 void rotary_norm(NativeStream stream, const RotaryNormArgs& args) {
-  const Rows rows = rows_of(args.x, args.first_position);
+  const Rows rows = rows_of(args.x, args.first_position, args.positions, args.cos.shape[0]);
   if (rows.count == 0) return;
   with_lanes(args.x.dtype, rows.half, {args.x.data, args.cos.data, args.sin.data},
              [&]<class T, int N, int kLanes>() {
@@ -168,7 +181,7 @@ void rotary_norm(NativeStream stream, const RotaryNormArgs& args) {
 }
 
 void rotary_norm_backward(NativeStream stream, const RotaryNormBackwardArgs& args) {
-  const Rows rows = rows_of(args.y, 0);
+  const Rows rows = rows_of(args.y, 0, {}, args.cos.shape[0]);
   if (rows.count == 0) return;
   with_lanes(args.y.dtype, rows.half, {args.dx.data, args.y.data, args.cos.data, args.sin.data},
              [&]<class T, int N, int kLanes>() {

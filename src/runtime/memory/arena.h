@@ -41,6 +41,7 @@ enum class MemoryCategory : std::uint8_t {
   kActivations,
   kWorkspace,
   kInput,
+  kCache,
   kMetrics,
 };
 inline constexpr int kMemoryCategories = static_cast<int>(MemoryCategory::kMetrics) + 1;
