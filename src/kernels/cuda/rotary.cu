@@ -29,18 +29,25 @@ struct Rows {
   std::int64_t count, half;
   std::uint32_t heads, t;  // a division of 64 bits costs as much as the rest of the kernel
   std::int64_t first_position;
-  const std::int32_t* positions;  // added to those of each sequence; null: not given
-  std::int64_t table_rows;
 
   __device__ __forceinline__ std::int64_t angles_of(std::int64_t row) const {
-    const std::uint32_t token = static_cast<std::uint32_t>(row) / heads;
-    const std::int64_t index = first_position + token % t;
-    if (positions == nullptr) return index * half;
-    const std::int64_t sequence = row < count ? token / t : 0;  // whole warps come here
-    const std::int32_t position = positions[sequence];
-    check_index(0 <= position && position + index < table_rows, "rotary_norm: position", position,
-                sequence, 0, table_rows - index);
-    return (position + index) * half;
+    return (first_position + static_cast<std::uint32_t>(row) / heads % t) * half;
+  }
+};
+// Where each sequence begins, in device memory.
+struct Positions {
+  const std::int32_t* of;  // a sequence
+  std::int64_t table_rows;
+
+  // The whole warp calls it.
+  __device__ __forceinline__ std::int64_t angles_of(std::int64_t row, const Rows& rows) const {
+    const std::int64_t sequence =
+        row < rows.count ? static_cast<std::uint32_t>(row) / rows.heads / rows.t : 0;
+    const std::int32_t position = of[sequence];
+    const std::int64_t end = table_rows - rows.angles_of(row) / rows.half;
+    check_index(0 <= position && position < end, "rotary_norm: position", position, sequence, 0,
+                end);
+    return rows.angles_of(row) + position * rows.half;
   }
 };
 template <int kLanes>
@@ -51,12 +58,10 @@ __device__ __forceinline__ std::int64_t row_of_thread() {
 // Reads x (the second time from L1) and the angles, which L2 holds; writes x and one rstd a row:
 // 2 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N, int kLanes>
-__global__ void __launch_bounds__(kThreads)
-    rotary_norm_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows, float scale,
-                       float eps) {
-  const std::int64_t row = row_of_thread<kLanes>();
+__device__ __forceinline__ void rotary_norm_row(T* x, float* rstd, const T* cosines, const T* sines,
+                                                const Rows& rows, std::int64_t row,
+                                                std::int64_t angles, float scale, float eps) {
   const std::int64_t half = row < rows.count ? rows.half : 0;  // others only help to sum
-  const std::int64_t angles = rows.angles_of(row);
   const std::int64_t first = threadIdx.x % kLanes * N;
   x += row * rows.half * 2;
   const auto rotated = [&](std::int64_t j, Pack<N>& r1, Pack<N>& r2) {
@@ -89,6 +94,23 @@ __global__ void __launch_bounds__(kThreads)
     store(x + half + j, r2);
   }
   if (half > 0 && first == 0) rstd[row] = factor;
+}
+template <class T, int N, int kLanes>
+__global__ void __launch_bounds__(kThreads)
+    rotary_norm_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows, float scale,
+                       float eps) {
+  const std::int64_t row = row_of_thread<kLanes>();
+  rotary_norm_row<T, N, kLanes>(x, rstd, cosines, sines, rows, row, rows.angles_of(row), scale,
+                                eps);
+}
+// A kernel of its own, as the check of positions takes registers.
+template <class T, int N, int kLanes>
+__global__ void __launch_bounds__(kThreads, 2)
+    rotary_norm_at_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows,
+                          Positions positions, float scale, float eps) {
+  const std::int64_t row = row_of_thread<kLanes>();
+  rotary_norm_row<T, N, kLanes>(x, rstd, cosines, sines, rows, row, positions.angles_of(row, rows),
+                                scale, eps);
 }
 
 // Reads dx and y (the second time from L1), writes dx: 3 sizeof(T) bytes per element, bound by
@@ -156,32 +178,37 @@ void rotary_table(NativeStream stream, const RotaryTableArgs& args) {
   });
 }
 
-Rows rows_of(const Tensor& x, std::int64_t first_position, const Tensor& positions,
-             std::int64_t table_rows) {
+Rows rows_of(const Tensor& x, std::int64_t first_position) {
   MUO_CHECK(x.numel() / x.shape[3] < std::int64_t{1} << 32, "rotary of ", x.shape.text(),
             ": more than 2^32 head rows");
   return {.count = x.shape[0] * x.shape[1] * x.shape[2],
           .half = x.shape[3] / 2,
           .heads = static_cast<std::uint32_t>(x.shape[2]),
           .t = static_cast<std::uint32_t>(x.shape[1]),
-          .first_position = first_position,
-          .positions = data_or_null<std::int32_t>(positions),
-          .table_rows = table_rows};
+          .first_position = first_position};
 }
 
 void rotary_norm(NativeStream stream, const RotaryNormArgs& args) {
-  const Rows rows = rows_of(args.x, args.first_position, args.positions, args.cos.shape[0]);
+  const Rows rows = rows_of(args.x, args.first_position);
   if (rows.count == 0) return;
   with_lanes(args.x.dtype, rows.half, {args.x.data, args.cos.data, args.sin.data},
              [&]<class T, int N, int kLanes>() {
-               launch(rotary_norm_kernel<T, N, kLanes>, blocks_for(rows.count, kThreads / kLanes),
-                      kThreads, 0, stream, args.x.as<T>(), args.rstd.as<float>(), args.cos.as<T>(),
-                      args.sin.as<T>(), rows, args.scale, args.eps);
+               const unsigned blocks = blocks_for(rows.count, kThreads / kLanes);
+               auto* const x = args.x.as<T>();
+               auto* const rstd = args.rstd.as<float>();
+               if (args.positions)
+                 launch(rotary_norm_at_kernel<T, N, kLanes>, blocks, kThreads, 0, stream, x, rstd,
+                        args.cos.as<T>(), args.sin.as<T>(), rows,
+                        Positions{args.positions.as<std::int32_t>(), args.cos.shape[0]}, args.scale,
+                        args.eps);
+               else
+                 launch(rotary_norm_kernel<T, N, kLanes>, blocks, kThreads, 0, stream, x, rstd,
+                        args.cos.as<T>(), args.sin.as<T>(), rows, args.scale, args.eps);
              });
 }
 
 void rotary_norm_backward(NativeStream stream, const RotaryNormBackwardArgs& args) {
-  const Rows rows = rows_of(args.y, 0, {}, args.cos.shape[0]);
+  const Rows rows = rows_of(args.y, 0);
   if (rows.count == 0) return;
   with_lanes(args.y.dtype, rows.half, {args.dx.data, args.y.data, args.cos.data, args.sin.data},
              [&]<class T, int N, int kLanes>() {
