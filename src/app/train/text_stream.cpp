@@ -8,7 +8,8 @@ namespace {
 
 // Bytes of the character that begins with this one; 1 if none does.
 std::size_t character_bytes(unsigned char first) {
-  return first >= 0xF0 && first < 0xF8 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
+  if (first >= 0xF8) return 1;
+  return first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
 }
 
 // Without the character at the end that lacks bytes.
