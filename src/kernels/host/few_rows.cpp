@@ -1,7 +1,7 @@
 #include "kernels/host/few_rows.h"
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -11,27 +11,48 @@
 namespace muo::host {
 namespace {
 
-// Elements of a row of d that are computed together: rows of b that pass through the first-level
-// cache for all rows of a. One chain of sums each, which is enough to hide a multiply-add's
-// latency.
+// Elements of d that are computed together, a chain of sums each: enough to hide a multiply-add's
+// latency, and to load every operand for several. The columns' rows of b pass through the
+// first-level cache for all rows of a.
+constexpr std::size_t kRows = 2;
 constexpr std::size_t kColumns = 4;
 
-// sums[i] = a . row i of b, in sixteen partial sums that are folded at the end, whatever kCount is.
-template <std::size_t kCount, class In>
-std::array<float, kCount> dots(const In* a, const In* b, std::int64_t k) {
-  simd::F32 sums[kCount];
-  std::ranges::fill(sums, simd::broadcast(0.0F));
+// Calls put(row, column, a[row] . b[column]), each in sixteen partial sums that are folded at the
+// end, whatever the numbers of rows and columns are.
+template <std::size_t kM, std::size_t kN, class In, class Put>
+void dots(const In* a, const In* b, std::int64_t k, const Put& put) {
+  simd::F32 sums[kM][kN];
+  for (auto& row : sums)
+    std::ranges::fill(row, simd::broadcast(0.0F));
   simd::for_lanes(k, [&](std::int64_t l, auto lanes) {
-    const simd::F32 x = simd::load(a + l, lanes);
-    const In* row = b + l;
-    for (simd::F32& sum : sums) {
-      sum = simd::fma(x, simd::load(row, lanes), sum);
-      row += k;
+    simd::F32 columns[kN];
+    const In* from = b + l;
+    for (simd::F32& column : columns) {
+      column = simd::load(from, lanes);
+      from += k;
+    }
+    from = a + l;
+    for (auto& row : sums) {
+      const simd::F32 x = simd::load(from, lanes);
+      from += k;
+      for (std::size_t j = 0; j < kN; ++j)
+        row[j] = simd::fma(x, columns[j], row[j]);
     }
   });
-  std::array<float, kCount> out{};
-  std::ranges::transform(sums, out.begin(), [](simd::F32 sum) { return simd::sum(sum); });
-  return out;
+  for (std::size_t i = 0; i < kM; ++i)
+    for (std::size_t j = 0; j < kN; ++j)
+      put(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j), simd::sum(sums[i][j]));
+}
+
+// body.operator()<kCount>(i) for i = 0, kCount, ... below n, then with 1 for what is left.
+template <std::size_t kCount, class Body>
+void in_steps(std::int64_t n, const Body& body) {
+  constexpr auto kStep = static_cast<std::int64_t>(kCount);
+  std::int64_t i = 0;
+  for (; i + kStep <= n; i += kStep)
+    body.template operator()<kCount>(i);
+  for (; i < n; ++i)
+    body.template operator()<1>(i);
 }
 
 template <class In, class Out>
@@ -41,24 +62,16 @@ void multiply(const GemmArgs& args) {
   const In* b = args.b.as<In>();
   const Out* c = args.c && args.beta != 0.0F ? args.c.as<Out>() : nullptr;
   Out* d = args.d.as<Out>();
-  const auto put = [&](std::int64_t at, float sum) {
-    sum *= args.alpha;
-    if (c != nullptr) sum += args.beta * to_f32(c[at]);
-    d[at] = from_f32<Out>(sum);
-  };
-  const auto columns = [&]<std::size_t kCount>(std::int64_t j) {
-    for (std::int64_t i = 0; i < m; ++i) {
-      std::int64_t at = i * n + j;
-      for (const float sum : dots<kCount>(a + i * k, b + j * k, k))
-        put(at++, sum);
-    }
-  };
-  constexpr auto kStep = static_cast<std::int64_t>(kColumns);
-  std::int64_t j = 0;
-  for (; j + kStep <= n; j += kStep)
-    columns.template operator()<kColumns>(j);
-  for (; j < n; ++j)
-    columns.template operator()<1>(j);
+  in_steps<kColumns>(n, [&]<std::size_t kN>(std::int64_t j) {
+    in_steps<kRows>(m, [&]<std::size_t kM>(std::int64_t i) {
+      dots<kM, kN>(a + i * k, b + j * k, k, [&](std::int64_t row, std::int64_t column, float sum) {
+        const std::int64_t at = (i + row) * n + j + column;
+        sum *= args.alpha;
+        if (c != nullptr) sum += args.beta * to_f32(c[at]);
+        d[at] = from_f32<Out>(sum);
+      });
+    });
+  });
 }
 
 }  // namespace
