@@ -135,8 +135,8 @@ TEST(CommandLine, ParsesTheOtherCommands) {
 }
 
 TEST(CommandLine, SampleTakesSeveralPromptsAndStops) {
-  const auto sample = std::get<SampleOptions>(parse(
-      {"sample", "--prompt", "a", "run", "--stop", "x", "--prompt", "b", "--stop=\n\n"}));
+  const auto sample = std::get<SampleOptions>(
+      parse({"sample", "--prompt", "a", "run", "--stop", "x", "--prompt", "b", "--stop=\n\n"}));
   EXPECT_EQ(sample.checkpoint, "run");
   EXPECT_THAT(sample.prompts, ElementsAre("a", "b"));
   EXPECT_THAT(sample.sampling.stops, ElementsAre("x", "\n\n"));
