@@ -12,7 +12,7 @@ KvCache::KvCache(const GptConfig& config, std::int64_t rows, const std::string& 
                            .shape = {rows, config.seq_len, config.n_kv_head, config.head_dim()},
                            .dtype = config.dtype,
                            .category = MemoryCategory::kCache,
-                           .lifespan = Lifespan::kRun});
+                           .lifespan = Lifespan::kSeries});
     };
     const Tensor keys = make(".keys");
     layers.push_back({.keys = keys, .values = make(".values")});

@@ -10,7 +10,8 @@
 namespace muo {
 
 // Keys (after rotary and norm) and values (gated) of positions that a pass has computed, for `rows`
-// rows of up to config.seq_len positions. They stay from one pass to the next.
+// rows of up to config.seq_len positions. They stay from one pass to the next, but not while other
+// graphs run: between steps of training they take the memory of its activations.
 struct KvCache {
   struct Layer {
     Tensor keys, values;  // (rows, seq_len, kv_heads, h)
