@@ -164,7 +164,8 @@ std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpe
     return std::make_unique<RunState>(context, setup, params, plan, arena);
   };
   return traced(rank, plan.world, make, [](const TraceArena& arena, const auto& traces) {
-    constexpr std::array kLeftOut = {MemoryCategory::kActivations};
+    // The cache of samples lies where activations do.
+    constexpr std::array kLeftOut = {MemoryCategory::kActivations, MemoryCategory::kCache};
     return bytes_without(kLeftOut, arena, traces);
   });
 }

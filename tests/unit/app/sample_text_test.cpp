@@ -92,9 +92,9 @@ TEST(DrawToken, ManyTokensAreRankedAsFarAsNeeded) {
 std::vector<std::string> shown(const std::vector<std::string>& stops,
                                const std::vector<std::string>& parts) {
   TextStream stream(stops);
-  std::vector<std::string> out;
-  for (const std::string& part : parts)
-    out.push_back(stream.add(part));
+  std::vector<std::string> out(parts.size());
+  std::ranges::transform(parts, out.begin(),
+                         [&](const std::string& part) { return stream.add(part); });
   out.push_back(stream.finish());
   return out;
 }
@@ -172,9 +172,10 @@ std::vector<SampleRequest> some_requests() {
 TEST(SampleTokens, DoNotDependOnWhatElseIsSampled) {
   const std::vector<SampleRequest> requests = some_requests();
   const SamplingOptions options{.max_tokens = 30, .temperature = 1.5, .top_p = 0.95};
-  std::vector<std::vector<std::int32_t>> alone;
-  for (const SampleRequest& request : requests)
-    alone.push_back(sample(1, {request}, options).tokens[0]);
+  std::vector<std::vector<std::int32_t>> alone(requests.size());
+  std::ranges::transform(requests, alone.begin(), [&](const SampleRequest& request) {
+    return sample(1, {request}, options).tokens[0];
+  });
   EXPECT_GT(std::set(alone.begin(), alone.end()).size(), 6U) << "seeds and contexts matter";
   for (const std::int64_t rows : {1, 2, 4, 9, 12}) {
     const Sampled got = sample(rows, requests, options);

@@ -104,7 +104,7 @@ void move(const HostTensor& weight, std::uint64_t seed, const std::string& name)
 
 class Model {
  public:
-  Model(const Case& of, DType dtype, std::uint64_t perturbation = 0) : case_(of) {
+  Model(Case of, DType dtype, std::uint64_t perturbation = 0) : case_(std::move(of)) {
     case_.config.dtype = dtype;
     for (const ParamSpec& spec : gpt_parameters(config())) {
       HostTensor weight = test::random_tensor(spec.shape, spec.name, 0.2F).rounded(spec.replica);
