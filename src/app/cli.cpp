@@ -175,6 +175,8 @@ Command parse_sample(const CommandRow& command, Arguments arguments) {
     throw InputError(
         "sample: --interactive reads prompts from the terminal: leave out --prompt and "
         "--prompt-file");
+  for (const std::string& stop : options.sampling.stops)
+    if (stop.empty()) throw InputError("--stop: '' is everywhere: give some text");
   return options;
 }
 

@@ -85,10 +85,7 @@ struct Setter {
     *field = text;
   }
   void operator()(std::vector<std::filesystem::path>* field) const { field->emplace_back(text); }
-  void operator()(std::vector<std::string>* field) const {
-    if (text.empty()) refuse(where, text, "is empty");
-    field->emplace_back(text);
-  }
+  void operator()(std::vector<std::string>* field) const { field->emplace_back(text); }
   void operator()(bool* field) const { *field = parse_switch(where, text); }
   void operator()(std::int64_t* field) const {
     check_choice(row, where, text);

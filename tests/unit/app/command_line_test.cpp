@@ -140,7 +140,9 @@ TEST(CommandLine, SampleTakesSeveralPromptsAndStops) {
   EXPECT_EQ(sample.checkpoint, "run");
   EXPECT_THAT(sample.prompts, ElementsAre("a", "b"));
   EXPECT_THAT(sample.sampling.stops, ElementsAre("x", "\n\n"));
-  EXPECT_EQ(error_of({"sample", "run", "--stop", ""}), "--stop: '' is empty");
+  EXPECT_EQ(error_of({"sample", "run", "--stop", ""}), "--stop: '' is everywhere: give some text");
+  EXPECT_THAT(std::get<SampleOptions>(parse({"sample", "run", "--prompt", ""})).prompts,
+              ElementsAre(""));
   EXPECT_THAT(error_of({"sample", "run", "--interactive", "--prompt", "a"}),
               HasSubstr("leave out --prompt"));
   EXPECT_THAT(error_of({"sample", "run", "--top-p", "1.5"}), HasSubstr("out of range"));
