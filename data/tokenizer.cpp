@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/file_bytes.h"
 #include "base/threads.h"
-#include "base/utf8.h"
 #include "data/token_data.h"
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/tiktoken_file.h"
@@ -181,16 +180,5 @@ std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer) {
     bytes[static_cast<std::size_t>(token.id)] = 0;
   return bytes;
 }
-
-std::string TextStream::push(std::int32_t id) {
-  std::string text = std::move(waiting_);
-  text += tokenizer_.bytes_of(id);
-  const std::size_t whole = text.size() - utf8_cut_off(text);
-  waiting_ = text.substr(whole);
-  text.resize(whole);
-  return text;
-}
-
-std::string TextStream::finish() { return std::move(waiting_); }
 
 }  // namespace muo

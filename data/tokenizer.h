@@ -70,18 +70,4 @@ std::string tokenizer_json(const std::filesystem::path& name);
 // The bytes of text that each id stands for, 0 for special tokens: what bits per byte divide by.
 std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer);
 
-// Text as its tokens come, cut between characters only: bytes that begin a character wait for the
-// rest of it. What is not UTF-8 passes as it is.
-class TextStream {
- public:
-  // `tokenizer` must outlive it.
-  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  std::string push(std::int32_t id);
-  std::string finish();  // what still waits
-
- private:
-  const Tokenizer& tokenizer_;
-  std::string waiting_;
-};
-
 }  // namespace muo

@@ -9,20 +9,33 @@ namespace {
 constexpr std::int64_t kShortest = 32;  // below it a GEMM is no cheaper
 constexpr Tag kGatherTag = 0xD0000000;  // between steps, apart from the plan's tags
 
+Tensor input(Arena& arena, const std::string& name, Shape shape) {
+  return arena.tensor({.name = name,
+                       .shape = shape,
+                       .dtype = DType::kI32,
+                       .category = MemoryCategory::kInput,
+                       .lifespan = Lifespan::kRun});
+}
+
 }  // namespace
 
 Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
-                 PassWeights weights, Arena& arena)
-    : rank_(rank), config_(config), weights_(weights) {
+                 PassWeights weights, std::int64_t rows, Arena& arena)
+    : rank_(rank),
+      config_(config),
+      weights_(weights),
+      cache_(config, rows, "decode.cache.", arena),
+      slot_(input(arena, "decode.slot", {1})),
+      inputs_(input(arena, "decode.inputs", {3, rows})),
+      step_(config, Gpt::Size{.b = rows, .t = 1, .backward = false, .logits = true, .decode = true},
+            rotary, "decode.", arena),
+      contexts_(static_cast<std::size_t>(rows)) {
+  MUO_CHECK(rows >= 1 && rows <= kMostRows, rows, " rows are decoded at once, at most ", kMostRows);
   for (std::int64_t t = std::min(kShortest, config.seq_len);; t = std::min(2 * t, config.seq_len)) {
     const std::string name = "decode." + std::to_string(t) + ".";
     Length length;
     length.t = t;
-    length.tokens = arena.tensor({.name = name + "tokens",
-                                  .shape = {1, t},
-                                  .dtype = DType::kI32,
-                                  .category = MemoryCategory::kInput,
-                                  .lifespan = Lifespan::kRun});
+    length.tokens = input(arena, name + "tokens", {1, t});
     length.gpt = std::make_unique<Gpt>(
         config, Gpt::Size{.b = 1, .t = t, .backward = false, .logits = true}, rotary, name, arena);
     lengths_.push_back(std::move(length));
@@ -32,47 +45,121 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
 
 void Decoder::enqueue(const Length& length) {
   weights_.pass(kGatherTag, [&](const WeightSource& weights) {
-    length.gpt->forward(rank_.compute, weights, length.tokens);
-    // Its row is that of next_logits only for a full context, which then asks again; it is here so
-    // that the memory plan knows of the logits, and that the head's weights are there.
+    length.gpt->prefill(rank_.compute, weights, length.tokens, cache_, slot_);
+    // Its row is that of begin() only for a full context, which then asks again; it is here so that
+    // the memory plan knows of the logits, and that the head's weights are there.
     length.gpt->logits(rank_.compute, weights, length.t - 1, length.t);
+  });
+}
+
+void Decoder::enqueue_step() {
+  weights_.pass(kGatherTag, [&](const WeightSource& weights) {
+    step_.decode(
+        rank_.compute, weights,
+        {.tokens = inputs_.row(0), .previous = inputs_.row(1), .positions = inputs_.row(2)},
+        cache_);
+    step_logits_ = step_.logits(rank_.compute, weights, 0, rows());
   });
 }
 
 void Decoder::warm_up() {
   for (const Length& length : lengths_)
     enqueue(length);
+  enqueue_step();
 }
 
 void Decoder::capture() {
   for (Length& length : lengths_)
     length.graph = rank_.compute.capture([&] { enqueue(length); });
+  step_graph_ = rank_.compute.capture([&] { enqueue_step(); });
 }
 
-void Decoder::next_logits(std::span<const std::int32_t> context, std::span<float> out) {
-  const auto count = static_cast<std::int64_t>(context.size());
-  MUO_CHECK(count >= 1 && count <= config_.seq_len, "context of ", count, " tokens");
+template <class Enqueue>
+void Decoder::run(const std::unique_ptr<Graph>& graph, const Enqueue& enqueue) {
+  if (graph != nullptr)
+    rank_.compute.launch(*graph);
+  else
+    enqueue();
+}
+
+void Decoder::read_logits(std::span<float> out, Tensor logits) {
+  rank_.compute.copy(host_tensor(out.data(), {config_.vocab_size}),
+                     logits.elements(0, config_.vocab_size));
+}
+
+void Decoder::begin(std::int64_t row, std::span<const std::int32_t> context, std::span<float> out) {
+  MUO_CHECK(0 <= row && row < rows() && !context.empty(), "row ", row, " of ", rows(), " with ",
+            context.size(), " tokens");
   MUO_CHECK(static_cast<std::int64_t>(out.size()) == config_.vocab_size, out.size());
+  context = context.last(std::min(context.size(), static_cast<std::size_t>(config_.seq_len)));
+  const auto count = static_cast<std::int64_t>(context.size());
   const auto length =
       std::find_if(lengths_.begin(), lengths_.end(), [&](const Length& l) { return l.t >= count; });
   Stream& stream = rank_.compute;
+  const auto slot = static_cast<std::int32_t>(row);
+  stream.copy(slot_, host_tensor(&slot, {1}));
   stream.zero(length->tokens);
   stream.copy(length->tokens.view({length->t}).elements(0, count),
               host_tensor(context.data(), {count}));
-  if (length->graph != nullptr)
-    stream.launch(*length->graph);
-  else
-    enqueue(*length);
-  const Tensor logits = length->gpt->logits(stream, {weights_.weights}, count - 1, count);
-  stream.copy(host_tensor(out.data(), {config_.vocab_size}),
-              logits.row(0).elements(0, config_.vocab_size));
+  run(length->graph, [&] { enqueue(*length); });
+  read_logits(out, length->gpt->logits(stream, {weights_.weights}, count - 1, count));
   rank_.wait(stream);
+  contexts_[static_cast<std::size_t>(row)].assign(context.begin(), context.end());
+}
+
+void Decoder::copy_row(std::int64_t from, std::int64_t to) {
+  const auto& context = contexts_.at(static_cast<std::size_t>(from));
+  const auto count = static_cast<std::int64_t>(context.size());
+  for (const KvCache::Layer& layer : cache_.layers)
+    for (const Tensor& of_layer : {layer.keys, layer.values})
+      rank_.compute.copy(of_layer.row(to).rows(0, count), of_layer.row(from).rows(0, count));
+  rank_.wait(rank_.compute);
+  contexts_.at(static_cast<std::size_t>(to)) = context;
+}
+
+void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
+  const auto count = static_cast<std::size_t>(rows());
+  const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+  MUO_CHECK(tokens.size() == count && out.size() == count * vocab, tokens.size(), " tokens and ",
+            out.size(), " logits for ", rows(), " rows");
+  // All rows take part. What one that gets no token, or begins again below, leaves in the cache is
+  // at a position that is written before it is read.
+  std::vector<std::int32_t> inputs(3 * count, 0);
+  std::vector<std::size_t> full;
+  std::vector<std::size_t> stepped;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::int32_t>& context = contexts_[i];
+    const bool is_full = static_cast<std::int64_t>(context.size()) == config_.seq_len;
+    if (!is_full) inputs[2 * count + i] = static_cast<std::int32_t>(context.size());
+    if (tokens[i] == kNoToken) continue;
+    MUO_CHECK(!context.empty(), "row ", i, " has not begun");
+    inputs[i] = tokens[i];
+    inputs[count + i] = context.back();
+    context.push_back(tokens[i]);
+    (is_full ? full : stepped).push_back(i);
+  }
+  if (!stepped.empty()) {
+    Stream& stream = rank_.compute;
+    stream.copy(inputs_, host_tensor(inputs.data(), inputs_.shape));
+    run(step_graph_, [this] { enqueue_step(); });
+    for (const std::size_t i : stepped)
+      read_logits(out.subspan(i * vocab, vocab), step_logits_.row(static_cast<std::int64_t>(i)));
+    rank_.wait(stream);
+  }
+  for (const std::size_t i : full) {
+    const std::vector<std::int32_t> context = contexts_[i];
+    const std::size_t kept =
+        std::max<std::size_t>(1, static_cast<std::size_t>(config_.seq_len) / 2);
+    begin(static_cast<std::int64_t>(i), std::span(context).last(kept),
+          out.subspan(i * vocab, vocab));
+  }
 }
 
 std::vector<const GraphTrace*> Decoder::traces() const {
   std::vector<const GraphTrace*> out;
   for (const Length& length : lengths_)
     if (length.graph != nullptr) out.push_back(&length.graph->trace());
+  if (step_graph_ != nullptr) out.push_back(&step_graph_->trace());
   return out;
 }
 

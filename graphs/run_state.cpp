@@ -50,7 +50,7 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
   const PassWeights of_pass{weights, update.shards_weights() ? &update : nullptr};
   eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, of_pass,
                token_bytes, arena);
-  decoder.emplace(rank, setup.model, rotary, of_pass, arena);
+  decoder.emplace(rank, setup.model, rotary, of_pass, 1, arena);
 }
 
 void RunState::warm_up() {
@@ -164,7 +164,8 @@ std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpe
     return std::make_unique<RunState>(context, setup, params, plan, arena);
   };
   return traced(rank, plan.world, make, [](const TraceArena& arena, const auto& traces) {
-    constexpr std::array kLeftOut = {MemoryCategory::kActivations};
+    // The cache of samples lies where activations do.
+    constexpr std::array kLeftOut = {MemoryCategory::kActivations, MemoryCategory::kCache};
     return bytes_without(kLeftOut, arena, traces);
   });
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/decode_attention.h"
+
 namespace muo {
 
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
@@ -122,6 +124,7 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
   const std::int64_t n = size.b * size.t;
   embedded = maker.stream("embedded");
   rstd0 = maker.fp32("rstd0", {n});
+  if (c.smear && size.decode) previous = maker.stream("previous");
   if (c.smear) smear_gates = maker.fp32("smear_gates", {size.b, size.t});
   x0 = c.smear ? maker.stream("x0") : embedded;
   // The gradient of a lambda needs the stream as it was before: mixed blocks have one each. So
@@ -164,7 +167,8 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
     head.logits = maker.make("head.logits", chunk);
   head.losses = maker.fp32("head.losses", {n});
   std::int64_t scratch = 0;
-  for (std::int64_t i = 0; i < c.n_layer; ++i)
+  if (size.decode) scratch = decode_attention_workspace(size.b, c.n_head, c.seq_len, c.head_dim());
+  for (std::int64_t i = 0; i < c.n_layer && !size.decode; ++i)
     scratch =
         std::max(scratch, attention_workspace(attention_size(c, size.b, size.t, i, backward)));
   workspace = maker.of(DType::kF32, "attention.workspace", {scratch}, MemoryCategory::kWorkspace);

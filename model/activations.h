@@ -64,10 +64,12 @@ struct Activations {
     std::int64_t b = 1, t = 1;  // rows and positions; t may differ from the configured seq_len
     bool backward = true;
     bool logits = false;  // Gpt::logits() will be asked for
+    bool decode = false;  // by Gpt::decode(): b rows of one position, without backward
     Recompute recompute = {};
   };
 
   Tensor embedded, rstd0;                         // (n, c), (n) fp32  normed embedding
+  Tensor previous;                                // (n, c)  of the tokens before; decode, smear
   Tensor smear_gates;                             // (b, t) fp32
   Tensor x0;                                      // (n, c)  after smear; without it, `embedded`
   std::vector<BlockActivations> blocks;           // that forward writes; one without backward

@@ -5,6 +5,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/decode_attention.h"
 #include "kernels/embedding.h"
 #include "kernels/gate.h"
 #include "kernels/gemm.h"
@@ -21,14 +22,25 @@ Tensor rows_of(const Tensor& x) {
   return x.view({x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]});
 }
 
-// y = x W^T
-void linear(Stream& stream, Tensor y, Tensor x, Tensor w) {
-  gemm(stream, {.d = y, .c = {}, .a = x, .b = w, .transpose_b = true});
+// y = x W^T, x having few rows in a decode step
+void linear(Stream& stream, const BlockContext& block, Tensor y, Tensor x, std::size_t w) {
+  gemm(stream, {.d = y,
+                .c = {},
+                .a = x,
+                .b = block.weights.use(w),
+                .transpose_b = true,
+                .few_rows = block.decodes()});
 }
 
 // y += x W^T: the residual connection costs no pass of its own.
-void linear_residual(Stream& stream, Tensor y, Tensor x, Tensor w) {
-  gemm(stream, {.d = y, .c = y, .a = x, .b = w, .beta = 1, .transpose_b = true});
+void linear_residual(Stream& stream, const BlockContext& block, Tensor y, Tensor x, std::size_t w) {
+  gemm(stream, {.d = y,
+                .c = y,
+                .a = x,
+                .b = block.weights.use(w),
+                .beta = 1,
+                .transpose_b = true,
+                .few_rows = block.decodes()});
 }
 
 // dx <- [dx +] dy W
@@ -60,6 +72,44 @@ Mix mix_weights(const BlockContext& block) {
   return mix_of(block, [&](std::size_t param) { return block.weights.use(param); });
 }
 
+// a.attn_out <- attention of a.q, a.k and a.v, which also go to the cache if there is one.
+void attend_to_keys(Stream& stream, const BlockContext& block) {
+  const BlockActivations& a = block.act;
+  const std::int64_t window = block.config.window(block.layer);
+  const float scale = block.config.attention_scale();
+  const KvCache::Layer cache =
+      block.cached == nullptr ? KvCache::Layer{}
+                              : block.cached->cache.layers[static_cast<std::size_t>(block.layer)];
+  if (cache.keys)
+    cache_append(stream, {.keys = cache.keys,
+                          .values = cache.values,
+                          .k = a.k,
+                          .v = a.v,
+                          .slots = block.cached->slots,
+                          .positions = block.cached->positions});
+  if (block.decodes()) {
+    const Shape of_row{a.q.shape[0], a.q.shape[2], a.q.shape[3]};
+    decode_attention(stream, {.out = a.attn_out.view(of_row),
+                              .q = a.q.view(of_row),
+                              .keys = cache.keys,
+                              .values = cache.values,
+                              .positions = block.cached->positions,
+                              .workspace = block.workspace,
+                              .window = window,
+                              .scale = scale});
+    return;
+  }
+  attention(stream, {.out = a.attn_out,
+                     .lse = a.lse,
+                     .q = a.q,
+                     .k = a.k,
+                     .v = a.v,
+                     .workspace = block.workspace,
+                     .window = window,
+                     .scale = scale,
+                     .method = block.config.attention});
+}
+
 // a.attn_in <- norm(mixed from); a.x += attention(a.attn_in).
 void attend(Stream& stream, const BlockContext& block, Tensor from) {
   const WeightSource& w = block.weights;
@@ -79,9 +129,9 @@ void attend(Stream& stream, const BlockContext& block, Tensor from) {
     if (from.data != a.x.data) stream.copy(a.x, from);
     rms_norm(stream, {.y = a.attn_in, .rstd = a.attn_rstd, .x = a.x});
   }
-  linear(stream, rows_of(a.q), a.attn_in, w.use(p.c_q));
-  linear(stream, rows_of(a.k), a.attn_in, w.use(p.c_k));
-  linear(stream, rows_of(a.v), a.attn_in, w.use(p.c_v));
+  linear(stream, block, rows_of(a.q), a.attn_in, p.c_q);
+  linear(stream, block, rows_of(a.k), a.attn_in, p.c_k);
+  linear(stream, block, rows_of(a.v), a.attn_in, p.c_v);
   if (block.config.has_value_embedding(block.layer))
     value_embedding(stream, {.v = rows_of(a.v),
                              .gates = a.value_gates,
@@ -94,23 +144,16 @@ void attend(Stream& stream, const BlockContext& block, Tensor from) {
                          .rstd = rstd,
                          .cos = block.rotary.cos,
                          .sin = block.rotary.sin,
-                         .scale = block.config.qk_scale});
-  attention(stream, {.out = a.attn_out,
-                     .lse = a.lse,
-                     .q = a.q,
-                     .k = a.k,
-                     .v = a.v,
-                     .workspace = block.workspace,
-                     .window = block.config.window(block.layer),
-                     .scale = block.config.attention_scale(),
-                     .method = block.config.attention});
-  linear_residual(stream, a.x, rows_of(a.attn_out), w.use(p.attn_proj));
+                         .scale = block.config.qk_scale,
+                         .positions = block.decodes() ? block.cached->positions : Tensor{}});
+  attend_to_keys(stream, block);
+  linear_residual(stream, block, a.x, rows_of(a.attn_out), p.attn_proj);
 }
 
 // a.hidden <- relu(c_fc a.mlp_in)^2.
 void expand(Stream& stream, const BlockContext& block) {
   const BlockActivations& a = block.act;
-  linear(stream, a.hidden, a.mlp_in, block.weights.use(block_params(block).c_fc));
+  linear(stream, block, a.hidden, a.mlp_in, block_params(block).c_fc);
   relu_squared(stream, {.y = a.hidden, .x = a.hidden});
 }
 
@@ -160,8 +203,7 @@ void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
   attend(stream, block, from);
   norm_for_mlp(stream, block.act);
   expand(stream, block);
-  linear_residual(stream, block.act.x, block.act.hidden,
-                  block.weights.use(block_params(block).mlp_proj));
+  linear_residual(stream, block, block.act.x, block.act.hidden, block_params(block).mlp_proj);
 }
 
 void block_recompute(Stream& stream, const BlockContext& block, Tensor from, Recomputed what) {

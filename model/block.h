@@ -4,6 +4,7 @@
 #include <span>
 
 #include "model/activations.h"
+#include "model/kv_cache.h"
 #include "model/parameters.h"
 #include "runtime/stream.h"
 
@@ -54,6 +55,9 @@ struct BlockContext {
   Tensor x0;      // (n, c)
   Tensor workspace;
   std::int64_t layer = 0;
+  const CacheUse* cached = nullptr;  // of a forward pass
+
+  [[nodiscard]] bool decodes() const { return cached != nullptr && cached->positions; }
 };
 
 // act.x <- the block's output, from the (n, c) output `from` of the block before (x0 for the

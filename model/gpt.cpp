@@ -22,8 +22,8 @@ Gpt::Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       act_(config, size, prefix, arena) {}
 
 Gpt::BlockInput Gpt::block_input(const WeightSource& weights, Tensor tokens,
-                                 std::span<const BlockActivations> blocks,
-                                 std::int64_t layer) const {
+                                 std::span<const BlockActivations> blocks, std::int64_t layer,
+                                 const CacheUse* cached) const {
   const auto of_layer = [&](std::int64_t i) -> const BlockActivations& {
     return blocks[blocks.size() > 1 ? static_cast<std::size_t>(i) : 0];
   };
@@ -35,26 +35,61 @@ Gpt::BlockInput Gpt::block_input(const WeightSource& weights, Tensor tokens,
                     .tokens = tokens.view({tokens.numel()}),
                     .x0 = act_.x0,
                     .workspace = act_.workspace,
-                    .layer = layer},
+                    .layer = layer,
+                    .cached = cached},
           .from = layer == 0 ? act_.x0 : of_layer(layer - 1).x};
 }
 
 void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) const {
   const ProfileRange range(ProfileKind::kPhase, "forward");
   MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
+  embed(stream, weights, tokens, nullptr);
+  transform(stream, weights, tokens, nullptr);
+}
+
+void Gpt::prefill(Stream& stream, const WeightSource& weights, Tensor tokens, const KvCache& cache,
+                  Tensor slots) const {
+  const ProfileRange range(ProfileKind::kPhase, "prefill");
+  MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
+  const CacheUse use{.cache = cache, .slots = slots};
+  embed(stream, weights, tokens, nullptr);
+  transform(stream, weights, tokens, &use);
+}
+
+void Gpt::decode(Stream& stream, const WeightSource& weights, const Step& step,
+                 const KvCache& cache) const {
+  const ProfileRange range(ProfileKind::kPhase, "decode");
+  MUO_CHECK(size_.decode && size_.t == 1, "decode of a model that was made without Size::decode");
+  const CacheUse use{.cache = cache, .positions = step.positions};
+  embed(stream, weights, step.tokens, &step);
+  transform(stream, weights, step.tokens, &use);
+}
+
+void Gpt::embed(Stream& stream, const WeightSource& weights, Tensor tokens,
+                const Step* step) const {
   const Tensor raw = act_.blocks.front().x;  // free until the first block begins
-  embedding(stream,
-            {.y = raw, .table = weights.use(params_.wte), .tokens = tokens.view({tokens.numel()})});
-  rms_norm(stream, {.y = act_.embedded, .rstd = act_.rstd0, .x = raw});
+  const auto normed = [&](Tensor y, Tensor of) {
+    embedding(stream,
+              {.y = raw, .table = weights.use(params_.wte), .tokens = of.view({of.numel()})});
+    rms_norm(stream, {.y = y, .rstd = act_.rstd0, .x = raw});
+  };
+  if (act_.previous) normed(act_.previous, step->previous);
+  normed(act_.embedded, tokens);
   if (config_.smear)
     smear(stream, {.y = in_rows(act_.x0),
                    .gates = act_.smear_gates,
                    .x = in_rows(act_.embedded),
                    .weight = weights.use(params_.smear_gate),
-                   .lambda = weights.use(params_.smear_lambda)});
+                   .lambda = weights.use(params_.smear_lambda),
+                   .previous = act_.previous,
+                   .positions = act_.previous ? step->positions : Tensor{}});
+}
+
+void Gpt::transform(Stream& stream, const WeightSource& weights, Tensor tokens,
+                    const CacheUse* cached) const {
   Tensor x;
   for (std::int64_t i = 0; i < config_.n_layer; ++i) {
-    const BlockInput at = block_input(weights, tokens, act_.blocks, i);
+    const BlockInput at = block_input(weights, tokens, act_.blocks, i, cached);
     block_forward(stream, at.block, at.from);
     x = at.block.act.x;
     if (config_.backout && i == config_.backout_layer() && act_.backout.data != x.data)
@@ -179,7 +214,8 @@ Tensor Gpt::logits(Stream& stream, const WeightSource& weights, std::int64_t beg
                 .c = {},
                 .a = act_.head.x.rows(begin, end),
                 .b = weights.use(params_.lm_head),
-                .transpose_b = true});
+                .transpose_b = true,
+                .few_rows = size_.decode || end - begin == 1});
   soft_cap(stream, {.logits = out, .softcap = config_.softcap});
   return out;
 }

@@ -21,6 +21,20 @@ class Gpt {
   // Embedding, blocks and final norm. tokens (b, t) int32.
   void forward(Stream& stream, const WeightSource& weights, Tensor tokens) const;
 
+  // As forward, and the keys and values of row i become positions 0 to t - 1 of row slots[i] of the
+  // cache. slots (b) int32.
+  void prefill(Stream& stream, const WeightSource& weights, Tensor tokens, const KvCache& cache,
+               Tensor slots) const;
+
+  // Where Size::decode: forward of one position of each row, whose keys and values join the row's
+  // in the cache. All (b) int32: the token, the one before it (of no account at position 0), and
+  // its position, below seq_len, all before which are in the cache.
+  struct Step {
+    Tensor tokens, previous, positions;
+  };
+  void decode(Stream& stream, const WeightSource& weights, const Step& step,
+              const KvCache& cache) const;
+
   // After forward: row_losses() of the whole batch. targets (b, t) int32, -1: ignored.
   void losses(Stream& stream, const WeightSource& weights, Tensor targets) const;
 
@@ -28,9 +42,9 @@ class Gpt {
   void losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
                            Tensor targets, float scale, const GradientSink& sink) const;
 
-  // Where Size::logits, after forward: soft-capped logits, fp32, of rows [begin, end) of the batch,
-  // (end - begin, padded vocab), at most head_chunk_rows of them; the tensor is valid until the
-  // next call.
+  // Where Size::logits, after forward, prefill or decode: soft-capped logits, fp32, of rows [begin,
+  // end) of the batch, (end - begin, padded vocab), at most head_chunk_rows of them; the tensor is
+  // valid until the next call.
   Tensor logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                 std::int64_t end) const;
 
@@ -43,10 +57,15 @@ class Gpt {
     BlockContext block;
     Tensor from;
   };
+  // act_.embedded <- the normed embedding; x0 of it, and of that of the tokens before, if any.
+  void embed(Stream& stream, const WeightSource& weights, Tensor tokens, const Step* step) const;
+  // Blocks and final norm.
+  void transform(Stream& stream, const WeightSource& weights, Tensor tokens,
+                 const CacheUse* cached) const;
   // `blocks`: those of the pass, forward or backward.
   [[nodiscard]] BlockInput block_input(const WeightSource& weights, Tensor tokens,
-                                       std::span<const BlockActivations> blocks,
-                                       std::int64_t layer) const;
+                                       std::span<const BlockActivations> blocks, std::int64_t layer,
+                                       const CacheUse* cached = nullptr) const;
   [[nodiscard]] Tensor in_rows(const Tensor& x) const;
   void head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,
             const GradientSink* sink) const;

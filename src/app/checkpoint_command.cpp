@@ -17,6 +17,7 @@
 #include "app/checkpoint/hugging_face_files.h"
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/nanochat_files.h"
+#include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
 #include "base/check.h"
 #include "base/file_bytes.h"
@@ -136,13 +137,14 @@ int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out) {
   const fs::path tokenizer_path = out / kHuggingFaceTokenizer;
   make_room("--hf", out, std::array{model_path, config_path, tokenizer_path});
 
-  const fs::path tokenizer = checkpoint.path() / kHuggingFaceTokenizer;
-  std::error_code ignored;
-  const bool has_tokenizer = fs::exists(tokenizer, ignored);
+  const fs::path tokenizer = find_run_tokenizer(checkpoint);
+  const std::shared_ptr<const Tokenizer> opened = open_run_tokenizer(checkpoint);
+  const std::optional<std::int32_t> bos = opened ? find_bos(*opened) : std::nullopt;
+  const bool has_tokenizer = !tokenizer.empty() && tokenizer != "byte";
   const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
-  const OutputFile config_file = write_text(config_path, hugging_face_config_text(config));
+  const OutputFile config_file = write_text(config_path, hugging_face_config_text(config, bos));
   if (has_tokenizer)
-    commit_file(write_text(tokenizer_path, FileBytes(tokenizer).text()), tokenizer_path);
+    commit_file(write_text(tokenizer_path, tokenizer_json(tokenizer)), tokenizer_path);
   commit_file(model, model_path);
   commit_file(config_file, config_path);  // last, as nothing is loaded without it
   sync_directory(out);

@@ -164,6 +164,22 @@ Command parse_report(const CommandRow& command, Arguments arguments) {
   return options;
 }
 
+Command parse_sample(const CommandRow& command, Arguments arguments) {
+  SampleOptions options;
+  Parser parser(command, option_table(options));
+  parser.add_flag("--interactive", options.interactive,
+                  "read prompts from the terminal, a line each, until Ctrl-D");
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
+  parser.apply();
+  if (options.interactive && (parser.is_given("prompt") || parser.is_given("prompt-file")))
+    throw InputError(
+        "sample: --interactive reads prompts from the terminal: leave out --prompt and "
+        "--prompt-file");
+  for (const std::string& stop : options.sampling.stops)
+    if (stop.empty()) throw InputError("--stop: '' is everywhere: give some text");
+  return options;
+}
+
 Command parse_doctor(const CommandRow& command, Arguments arguments) {
   DoctorOptions options;
   Parser parser(command, {});
@@ -214,7 +230,7 @@ constexpr std::array kCommands = {
           parse_sweep},
     Entry{{"eval", "loss and bits per byte of a checkpoint on held-out data"},
           parse_simple<EvalOptions>},
-    Entry{{"sample", "let a checkpoint write text"}, parse_simple<SampleOptions>},
+    Entry{{"sample", "let a checkpoint write text"}, parse_sample},
     Entry{{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
           parse_plan},
     Entry{{"bench", "measure a run's steps, or its updates alone: step, launch, optimizer"},

@@ -59,8 +59,9 @@ int run_command(const EvalOptions& options) {
   EvalResult result;
   DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
-    PlannedArena arena(rank.device, plan_inference_memory(config, params, batch, rank.rank, world));
-    InferenceState state(rank, config, params, batch, arena);
+    PlannedArena arena(rank.device,
+                       plan_inference_memory(config, params, {.eval = batch}, rank.rank, world));
+    InferenceState state(rank, config, params, {.eval = batch}, arena);
     warm_up_and_capture(rank, arena, state);
     Evaluator evaluator(rank, *state.eval, *corpus.val, batch, config.seq_len, rows);
     state.load(checkpoint, corpus.token_bytes);

@@ -1,50 +1,166 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "app/checkpoint/model_json.h"
+#include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
 #include "app/train/backend.h"
 #include "app/train/inference.h"
 #include "app/train/sample_text.h"
-#include "data/token_data.h"
+#include "app/train/text_stream.h"
+#include "data/tokenizer.h"
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
+namespace {
+
+// Samples that are decoded together.
+constexpr std::int64_t kRows = 8;
+
+std::vector<std::string> prompts_of(const SampleOptions& options) {
+  std::vector<std::string> prompts = options.prompts;
+  if (!options.prompt_file.empty()) {
+    std::ifstream file(options.prompt_file);
+    if (!file)
+      throw input_error(
+          "--prompt-file {}: cannot be read: give a text file with a prompt in each "
+          "line",
+          options.prompt_file);
+    const std::size_t before = prompts.size();
+    for (std::string line; std::getline(file, line);)
+      if (!line.empty()) prompts.push_back(line);
+    if (prompts.size() == before)
+      throw input_error("--prompt-file {}: has no line with text: give a prompt in each line",
+                        options.prompt_file);
+  }
+  if (prompts.empty()) prompts.emplace_back();
+  return prompts;
+}
+
+void show(const std::string& text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stdout));
+  std::fflush(stdout);
+}
+
+// Prints samples in their order: the first that has not ended as it grows, what others have so far
+// when their turn comes.
+class Printer {
+ public:
+  Printer(std::vector<std::string> headings, const std::vector<std::string>& stops) {
+    for (std::string& heading : headings)
+      samples_.push_back({.stream = TextStream(stops), .waiting = std::move(heading)});
+    print();
+  }
+  // False: it ends.
+  bool add(std::size_t sample, std::string_view bytes) {
+    samples_[sample].waiting += samples_[sample].stream.add(bytes);
+    print();
+    return !samples_[sample].stream.stopped();
+  }
+  void end(std::size_t sample) {
+    samples_[sample].waiting += samples_[sample].stream.finish() + "\n";
+    samples_[sample].ended = true;
+    print();
+  }
+
+ private:
+  struct Sample {
+    TextStream stream;
+    std::string waiting;
+    bool ended = false;
+  };
+  void print() {
+    for (; at_ < samples_.size(); ++at_) {
+      show(std::exchange(samples_[at_].waiting, {}));
+      if (!samples_[at_].ended) return;
+    }
+  }
+
+  std::vector<Sample> samples_;
+  std::size_t at_ = 0;
+};
+
+// All samples of these prompts, printed.
+void sample_prompts(Decoder& decoder, const GptConfig& config, const Tokenizer& tokenizer,
+                    const std::vector<std::string>& prompts, const SampleOptions& options) {
+  std::vector<SampleRequest> requests;
+  std::vector<std::string> headings;
+  for (std::size_t p = 0; p < prompts.size(); ++p)
+    for (std::int64_t i = 0; i < options.num_samples; ++i) {
+      requests.push_back({.context = context_of(tokenizer, prompts[p]),
+                          .seed = options.sampling.seed + static_cast<std::uint64_t>(i)});
+      std::string heading;
+      if (prompts.size() > 1 && options.num_samples > 1)
+        heading = fmt::format("--- prompt {}, sample {}\n", p + 1, i + 1);
+      else if (prompts.size() > 1)
+        heading = fmt::format("--- prompt {}\n", p + 1);
+      else if (options.num_samples > 1)
+        heading = fmt::format("--- sample {}\n", i + 1);
+      headings.push_back(heading + prompts[p]);
+    }
+  Printer printer(std::move(headings), options.sampling.stops);
+  sample_tokens(
+      decoder, config, requests, options.sampling, *find_bos(tokenizer),
+      {.take = [&](std::size_t sample,
+                   std::int32_t token) { return printer.add(sample, tokenizer.bytes_of(token)); },
+       .ended = [&](std::size_t sample) { printer.end(sample); }});
+}
+
+}  // namespace
 
 int run_command(const SampleOptions& options) {
+  const std::vector<std::string> prompts = prompts_of(options);
   const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
   GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);
-  if (config.vocab_size != kByteVocab)
+  const std::shared_ptr<const Tokenizer> tokenizer = open_run_tokenizer(checkpoint);
+  if (tokenizer == nullptr || tokenizer->vocab_size() > config.vocab_size)
     throw input_error(
-        "{}: its vocabulary of {} tokens is not the byte tokenizer's {}: "
-        "there is no tokenizer to print samples with",
-        checkpoint.path().string(), config.vocab_size, kByteVocab);
+        "{}: of its vocabulary of {} tokens nothing tells what they are: put their tokenizer.json "
+        "into the run directory",
+        checkpoint.path().string(), config.vocab_size);
+  need_bos(*tokenizer, find_run_tokenizer(checkpoint));
   const std::vector<ParamSpec> params = gpt_parameters(config);
   DeviceOptions device{.backend = options.backend, .count = 1};
   std::vector<std::string> notes;  // of no interest beside the text
-  const GroupOptions ranks = choose_devices(device, notes);
+  GroupOptions ranks = choose_devices(device, notes);
   warn_of_unused_gpus(options.backend, ranks, stderr);
+  if (options.interactive) ranks.watch.stuck_after = Timeouts::Time::zero();  // people think
+  // A GPU's products depend on how many rows they have, so it always has the same.
+  const std::int64_t wanted = options.num_samples * static_cast<std::int64_t>(prompts.size());
+  const InferenceRows rows{.sample = ranks.plugin != nullptr ? kRows : std::min(kRows, wanted)};
   DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
-    PlannedArena arena(rank.device, plan_inference_memory(config, params, 0, 0, 1));
-    InferenceState state(rank, config, params, 0, arena);
+    PlannedArena arena(rank.device, plan_inference_memory(config, params, rows, 0, 1));
+    InferenceState state(rank, config, params, rows, arena);
     warm_up_and_capture(rank, arena, state);
     state.load(checkpoint, {});
     if (options.logits > 0) {
-      fmt::print("{}\n", next_logits_json(*state.decoder, config, options.prompt, options.logits));
+      const std::vector<std::int32_t> context = context_of(*tokenizer, prompts.front());
+      fmt::print("{}\n", next_logits_json(*state.decoder, config, context, options.logits));
       return;
     }
-    for (std::int64_t i = 0; i < options.num_samples; ++i) {
-      SamplingOptions sampling = options.sampling;
-      sampling.seed += static_cast<std::uint64_t>(i);
-      const std::string text = sample_text(*state.decoder, config, options.prompt, sampling);
-      if (options.num_samples > 1) fmt::print("--- sample {}\n", i + 1);
-      fmt::print("{}{}\n", options.prompt, text);
-      std::fflush(stdout);
-    }
+    if (!options.interactive)
+      return sample_prompts(*state.decoder, config, *tokenizer, prompts, options);
+    const bool asks = isatty(STDIN_FILENO) != 0;
+    const auto ask = [&] {
+      if (asks) show("> ");
+    };
+    ask();
+    for (std::string line; std::getline(std::cin, line); ask())
+      sample_prompts(*state.decoder, config, *tokenizer, {line}, options);
+    if (asks) show("\n");
   });
   return 0;
 }

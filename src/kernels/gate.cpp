@@ -83,9 +83,16 @@ void smear(Stream& stream, const SmearArgs& args) {
   ArgumentCheck check("smear");
   check_smear_inputs(check, args);
   check.tensor("y", args.y, args.x.shape, args.x.dtype);
-  check.apart("y", args.y, "x", args.x);
+  if (args.previous || args.positions) {
+    const Shape& x = args.x.shape;
+    check.tensor("previous", args.previous, {x[0], x[2]}, args.x.dtype);
+    check.tensor("positions", args.positions, {x[0]}, DType::kI32);
+  }
+  check.apart({{"y", args.y}}, {{"x", args.x}, {"previous", args.previous}});
   smear_forward.submit(
-      stream, args, {.writes = {args.y, args.gates}, .reads = {args.x, args.weight, args.lambda}});
+      stream, args,
+      {.writes = {args.y, args.gates},
+       .reads = {args.x, args.weight, args.lambda, args.previous, args.positions}});
 }
 
 void smear_backward(Stream& stream, const SmearBackwardArgs& args) {

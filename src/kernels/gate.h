@@ -41,13 +41,16 @@ void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& 
 // nanochat's smear: a position takes a gated part of the one before it (gpt.py, GPT.forward).
 //   gates[b, t] = sigmoid(x[b, t, 0:g] . weight);   y[b, t] = x[b, t] + lambda gates[b, t] x[b,
 //   t-1]
-// y[b, 0] = x[b, 0]. weight and lambda are fp32.
+// y[b, 0] = x[b, 0]; but where `previous` is given, that is x[b, -1] of each row whose entry of
+// `positions` is not 0. weight and lambda are fp32.
 struct SmearArgs {
-  Tensor y;       // (b, t, c) out
-  Tensor gates;   // (b, t) out, fp32; 0 at position 0
-  Tensor x;       // (b, t, c), c >= g
-  Tensor weight;  // (1, g)
-  Tensor lambda;  // (1)
+  Tensor y;               // (b, t, c) out
+  Tensor gates;           // (b, t) out, fp32; 0 at position 0
+  Tensor x;               // (b, t, c), c >= g
+  Tensor weight;          // (1, g)
+  Tensor lambda;          // (1)
+  Tensor previous = {};   // (b, c)
+  Tensor positions = {};  // (b) int32, of x[b, 0]; given with previous
 };
 void smear(Stream& stream, const SmearArgs& args);
 

@@ -50,6 +50,8 @@ void gemm(Stream& stream, const GemmArgs& args) {
   check.tensor("b", args.b,
                args.transpose_b ? matrix_shape(args.d, n, k) : matrix_shape(args.d, k, n),
                args.a.dtype);
+  check.that(!args.few_rows || (rank == 2 && !args.transpose_a && args.transpose_b),
+             "few_rows is for matrices, a as it is and b transposed");
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // of the BLAS interface
   check.that(m <= kMax && n <= kMax && k <= kMax, "an extent is above 2^31 - 1");
   check.apart({{"d", args.d}}, {{"a", args.a}, {"b", args.b}});

@@ -25,6 +25,9 @@ struct GemmArgs {
   float beta = 0.0F;
   bool transpose_a = false;
   bool transpose_b = false;
+  // Of matrices with a plain a and a transposed b, as in linear layers: a has few rows. On the host
+  // each row of d is then computed as if it were alone, so its bits do not depend on the others.
+  bool few_rows = false;
 };
 void gemm(Stream& stream, const GemmArgs& args);
 

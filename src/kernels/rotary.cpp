@@ -42,9 +42,11 @@ void rotary_table(Stream& stream, const RotaryTableArgs& args) {
 void rotary_norm(Stream& stream, const RotaryNormArgs& args) {
   ArgumentCheck check("rotary_norm");
   check_rows(check, "x", args.x, args.cos, args.sin, args.rstd, args.first_position);
+  if (args.positions) check.tensor("positions", args.positions, {args.x.shape[0]}, DType::kI32);
   check.apart({{"x", args.x}}, {{"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
-  forward.submit(stream, args,
-                 {.writes = {args.rstd}, .updates = {args.x}, .reads = {args.cos, args.sin}});
+  forward.submit(
+      stream, args,
+      {.writes = {args.rstd}, .updates = {args.x}, .reads = {args.cos, args.sin, args.positions}});
 }
 
 void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {

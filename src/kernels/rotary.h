@@ -21,7 +21,8 @@ void rotary_table(Stream& stream, const RotaryTableArgs& args);
 //   r = (x1 cos + x2 sin, -x1 sin + x2 cos)      rotation by minus theta, nanochat's sign
 //   x <- scale * r * rstd, rstd = 1 / sqrt(mean(r^2) + eps)
 // QK norm after rotary (nanochat gpt.py, CausalSelfAttention). Position of a row is its index along
-// t, plus `first_position`. x, cos and sin are fp32 or bf16, all the same; in bf16 x is rounded
+// t, plus `first_position`, plus its entry of `positions` where these are given; kernels check that
+// the tables have it. x, cos and sin are fp32 or bf16, all the same; in bf16 x is rounded
 // once, at the end.
 struct RotaryNormArgs {
   Tensor x;     // (b, t, heads, h) in-out
@@ -31,6 +32,7 @@ struct RotaryNormArgs {
   float scale = 1.0F;
   float eps = kRmsNormEps;
   std::int64_t first_position = 0;
+  Tensor positions = {};  // (b) int32
 };
 void rotary_norm(Stream& stream, const RotaryNormArgs& args);
 

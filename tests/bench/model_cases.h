@@ -7,6 +7,7 @@
 #include "bench/kernel_cases.h"
 #include "kernels/activation.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/decode_attention.h"
 #include "kernels/embedding.h"
 #include "kernels/gate.h"
 #include "kernels/norm.h"
@@ -248,6 +249,40 @@ inline void add_classifier_cases(std::vector<MakeCase>& out, DType dtype) {
   });
 }
 
+// A step of 8 rows, anywhere in their caches.
+inline void add_decode_cases(std::vector<MakeCase>& out, DType dtype) {
+  constexpr std::int64_t kRows = 8;
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
+    const Tensor keys = make.zeros({kRows, s.t, s.kv_heads, s.h}, dtype),
+                 values = make.zeros(keys.shape, dtype),
+                 k = make.normal({kRows, 1, s.kv_heads, s.h}, dtype),
+                 positions = make.tokens(kRows, s.t);
+    return Case{.name = "cache_append", .bytes = 4 * bytes_of({k}), .run = [=](Stream& stream) {
+                  cache_append(
+                      stream,
+                      {.keys = keys, .values = values, .k = k, .v = k, .positions = positions});
+                }};
+  });
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
+    const Tensor q = make.normal({kRows, s.heads, s.h}, dtype), y = make.zeros(q.shape, dtype),
+                 keys = make.normal({kRows, s.t, s.kv_heads, s.h}, dtype),
+                 values = make.normal(keys.shape, dtype), positions = make.tokens(kRows, s.t),
+                 workspace = make.zeros({decode_attention_workspace(kRows, s.heads, s.t, s.h)},
+                                        DType::kF32);
+    return Case{.name = "decode_attention",
+                .bytes = bytes_of({q, y, keys, values}) / 2,  // half of a cache, on average
+                .run = [=](Stream& stream) {
+                  decode_attention(stream, {.out = y,
+                                            .q = q,
+                                            .keys = keys,
+                                            .values = values,
+                                            .positions = positions,
+                                            .workspace = workspace,
+                                            .window = s.t});
+                }};
+  });
+}
+
 inline void add_model_cases(std::vector<MakeCase>& out, DType dtype) {
   add_activation_cases(out, dtype);
   add_norm_cases(out, dtype);
@@ -256,6 +291,7 @@ inline void add_model_cases(std::vector<MakeCase>& out, DType dtype) {
   add_embedding_cases(out, dtype);
   add_gate_cases(out, dtype);
   add_classifier_cases(out, dtype);
+  add_decode_cases(out, dtype);
 }
 
 }  // namespace muo::bench

@@ -130,18 +130,20 @@ TEST_F(HuggingFaceFiles, KnowNoDocumentsOfOtherVocabulariesAndNoCapThatIsOff) {
   GptConfig model;
   model.vocab_size = 50257;
   model.softcap = 0;
-  const json is = json::parse(hugging_face_config_text(model));
+  const json is = json::parse(hugging_face_config_text(model, {}));
   EXPECT_TRUE(is["bos_token_id"].is_null() && is["eos_token_id"].is_null());
   EXPECT_TRUE(is.contains("final_logit_softcapping") && is["final_logit_softcapping"].is_null());
 }
 
 TEST_F(HuggingFaceFiles, HandATokenizerOn) {
-  train("--model plain");
-  test::write_file(path("run/checkpoints/step_00000002/tokenizer.json"), "{\"version\": \"1.0\"}");
+  const std::string tokenizer = test::source_directory() + "/tests/golden/tokenizer/tokenizer.json";
+  train("--model plain --tokenizer " + tokenizer);
   const Outcome outcome = export_model();
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(test::read_file(path("hf/tokenizer.json")), "{\"version\": \"1.0\"}");
+  EXPECT_EQ(test::read_file(path("hf/tokenizer.json")), test::read_file(tokenizer));
   EXPECT_THAT(outcome.out, HasSubstr("hf/tokenizer.json\n"));
+  EXPECT_EQ(config()["vocab_size"], 702);
+  EXPECT_EQ(config()["bos_token_id"], 700);
 }
 
 TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {

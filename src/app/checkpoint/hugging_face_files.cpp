@@ -11,7 +11,6 @@
 
 #include "app/options/option_row.h"
 #include "base/check.h"
-#include "data/token_data.h"
 #include "kernels/norm.h"
 
 namespace muo {
@@ -80,12 +79,11 @@ void check_fits_hugging_face(const GptConfig& model, const std::string& where) {
       where, fmt::join(features, ", "), fmt::join(options, " "));
 }
 
-std::string hugging_face_config_text(const GptConfig& model) {
+std::string hugging_face_config_text(const GptConfig& model, std::optional<std::int32_t> bos) {
   const std::vector<ParamSpec> params = gpt_parameters(model);
   const auto mlp = std::ranges::find_if(
       params, [](const ParamSpec& param) { return param.name.ends_with("mlp.c_fc.weight"); });
-  // Of other vocabularies it is not known which token begins a document.
-  const json document = model.vocab_size == kByteVocab ? json(kBosToken) : json();
+  const json document = bos ? json(*bos) : json();
   const json config = {
       {"architectures", {"NanoChatForCausalLM"}},
       {"model_type", "nanochat"},

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,16 +16,16 @@ namespace muo {
 
 inline constexpr const char* kHuggingFaceModel = "model.safetensors";
 inline constexpr const char* kHuggingFaceConfig = "config.json";
-// Of text: a checkpoint that has a file of this name hands it on as it is. None has one yet, as the
-// byte tokenizer needs none.
+// The run's tokenizer, if it is not the byte tokenizer.
 inline constexpr const char* kHuggingFaceTokenizer = "tokenizer.json";
 
 // Throws InputError naming `where`, each feature of the model that the port lacks, and the options
 // to train without them.
 void check_fits_hugging_face(const GptConfig& model, const std::string& where);
 
-// config.json. The vocabulary is without the rows that ours is padded with.
-std::string hugging_face_config_text(const GptConfig& model);
+// config.json. The vocabulary is without the rows that ours is padded with. `bos`: the token that
+// begins documents, if it is known.
+std::string hugging_face_config_text(const GptConfig& model, std::optional<std::int32_t> bos);
 
 // A tensor of a file to write: the first rows, as many as `spec` has, of our tensor `from`.
 struct ExportedTensor {

@@ -121,7 +121,7 @@ class Parser {
       std::span<const std::string> values = given_[i];
       if (values.empty()) continue;
       const std::string name = "--" + std::string(rows_[i].name);
-      if (values.size() > 1 && !is_list(rows_[i])) {
+      if (values.size() > 1 && !is_list(rows_[i]) && !is_repeated(rows_[i])) {
         fmt::print(stderr, "muograph: note: {} is given {} times: the last, {}, counts\n", name,
                    values.size(), values.back());
         values = values.last(1);

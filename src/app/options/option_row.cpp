@@ -85,6 +85,7 @@ struct Setter {
     *field = text;
   }
   void operator()(std::vector<std::filesystem::path>* field) const { field->emplace_back(text); }
+  void operator()(std::vector<std::string>* field) const { field->emplace_back(text); }
   void operator()(bool* field) const { *field = parse_switch(where, text); }
   void operator()(std::int64_t* field) const {
     check_choice(row, where, text);
@@ -118,6 +119,9 @@ struct Text {
     for (const std::filesystem::path& path : *field)
       out += (out.empty() ? "" : " ") + path.native();
     return out;
+  }
+  std::string operator()(const std::vector<std::string>* field) const {
+    return fmt::format("{}", fmt::join(*field, " "));
   }
   std::string operator()(const bool* field) const { return *field ? "on" : "off"; }
   template <class Number>
@@ -155,9 +159,15 @@ bool is_list(const OptionRow& row) {
   return std::holds_alternative<std::vector<std::filesystem::path>*>(row.field);
 }
 
+bool is_repeated(const OptionRow& row) {
+  return std::holds_alternative<std::vector<std::string>*>(row.field);
+}
+
 void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where) {
   if (is_list(row)) {
     std::get<std::vector<std::filesystem::path>*>(row.field)->clear();
+  } else if (is_repeated(row)) {
+    std::get<std::vector<std::string>*>(row.field)->clear();
   } else if (values.size() != 1) {
     throw input_error("{}: takes one value, not {}", where, values.size());
   }

@@ -40,9 +40,10 @@ inline constexpr bool kOrNever = true;
 // none of them can disagree with another.
 struct OptionRow {
   using Field =
-      std::variant<std::string*, std::vector<std::filesystem::path>*, bool*, std::int64_t*,
-                   std::uint64_t*, float*, double*, DType*, std::optional<std::int64_t>*,
-                   std::optional<double>*, std::optional<DType>*, std::optional<ByteSize>*>;
+      std::variant<std::string*, std::vector<std::filesystem::path>*, std::vector<std::string>*,
+                   bool*, std::int64_t*, std::uint64_t*, float*, double*, DType*,
+                   std::optional<std::int64_t>*, std::optional<double>*, std::optional<DType>*,
+                   std::optional<ByteSize>*>;
 
   std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
   std::string_view group;
@@ -109,7 +110,9 @@ struct OptionGroup {
 // ones cause: "--depth" or "run.toml:3: depth".
 void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where);
 
+// Whether it takes several values: behind one another, or each with the option's name.
 [[nodiscard]] bool is_list(const OptionRow& row);
+[[nodiscard]] bool is_repeated(const OptionRow& row);
 // All values that the option may have, if they are few words.
 [[nodiscard]] std::vector<std::string_view> values_of(const OptionRow& row);
 // The field's value as people write it: "0.02", "on", "auto".

@@ -174,16 +174,21 @@ struct EvalOptions {
 
 // How tokens are drawn.
 struct SamplingOptions {
-  std::int64_t max_tokens = 256;  // of each sample, after the prompt
-  double temperature = 0.8;       // 0: always the most likely token
-  std::int64_t top_k = 0;         // 0: all tokens
+  std::int64_t max_tokens = 256;        // of each sample, after the prompt
+  double temperature = 0.8;             // 0: always the most likely token
+  std::int64_t top_k = 0;               // 0: all tokens
+  double top_p = 1;                     // 1: all tokens
+  double min_p = 0;                     // 0: all tokens
+  std::vector<std::string> stops = {};  // texts that end a sample
   std::uint64_t seed = 42;
 };
 struct SampleOptions {
   std::string checkpoint = {};
-  std::string prompt = {};
-  std::int64_t num_samples = 1;
-  std::int64_t logits = 0;  // so many, instead of samples
+  std::vector<std::string> prompts = {};  // none, here and in the file: an empty one
+  std::string prompt_file = {};           // a prompt in each line
+  bool interactive = false;               // prompts come from the terminal
+  std::int64_t num_samples = 1;           // of each prompt
+  std::int64_t logits = 0;                // so many, instead of samples
   SamplingOptions sampling = {};
   std::optional<DType> dtype = {};  // empty: the run's
   std::string backend = "auto";     // host, cuda

@@ -23,7 +23,7 @@ std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& ar
 }  // namespace
 
 InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
-                               const std::vector<ParamSpec>& params, std::int64_t eval_batch,
+                               const std::vector<ParamSpec>& params, const InferenceRows& rows,
                                Arena& arena)
     : rotary(make_rotary_tables(config, config.seq_len, arena)),
       weights(make_weights(params, arena)),
@@ -31,11 +31,12 @@ InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
       rank_(rank),
       config_(config),
       params_(params) {
-  if (eval_batch > 0)
-    eval = std::make_unique<EvalGraph>(rank, config, eval_batch, config.seq_len, rotary,
+  if (rows.eval > 0)
+    eval = std::make_unique<EvalGraph>(rank, config, rows.eval, config.seq_len, rotary,
                                        PassWeights{weights}, token_bytes, arena);
-  else
-    decoder = std::make_unique<Decoder>(rank, config, rotary, PassWeights{weights}, arena);
+  if (rows.sample > 0)
+    decoder =
+        std::make_unique<Decoder>(rank, config, rotary, PassWeights{weights}, rows.sample, arena);
 }
 
 void InferenceState::warm_up() {
@@ -50,7 +51,10 @@ void InferenceState::capture() {
 }
 
 std::vector<const GraphTrace*> InferenceState::traces() const {
-  return eval ? std::vector<const GraphTrace*>{&eval->trace()} : decoder->traces();
+  std::vector<const GraphTrace*> out;
+  if (decoder) out = decoder->traces();
+  if (eval) out.push_back(&eval->trace());
+  return out;
 }
 
 void InferenceState::load(const Checkpoint& checkpoint,
@@ -61,9 +65,9 @@ void InferenceState::load(const Checkpoint& checkpoint,
 }
 
 MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
-                                 std::int64_t eval_batch, int rank, int world) {
+                                 const InferenceRows& rows, int rank, int world) {
   return traced_plan(rank, world, [&](RankContext& context, Arena& arena) {
-    return std::make_unique<InferenceState>(context, config, params, eval_batch, arena);
+    return std::make_unique<InferenceState>(context, config, params, rows, arena);
   });
 }
 
@@ -76,8 +80,8 @@ std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& par
   if (group.plugin == nullptr) return batch;
   const std::int64_t memory = memory_to_plan_per_rank(group);
   const auto fits = [&] {
-    return plan_inference_memory(config, params, batch, 0, group.world).rank_bytes(group.world) <=
-           memory;
+    return plan_inference_memory(config, params, {.eval = batch}, 0, group.world)
+               .rank_bytes(group.world) <= memory;
   };
   while (batch > 1 && !fits())
     batch /= 2;

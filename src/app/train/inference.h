@@ -11,12 +11,17 @@
 
 namespace muo {
 
-// A rank's model without an optimizer: for evaluation if `eval_batch` is over 0, else for sampling.
+// What a rank's model without an optimizer is for: passes of `eval` rows, or samples of `sample`
+// rows at once.
+struct InferenceRows {
+  std::int64_t eval = 0, sample = 0;
+};
+
 class InferenceState {
  public:
   // `config`, `params` and `rank` must outlive it.
   InferenceState(RankContext& rank, const GptConfig& config, const std::vector<ParamSpec>& params,
-                 std::int64_t eval_batch, Arena& arena);
+                 const InferenceRows& rows, Arena& arena);
 
   void warm_up();  // see capture.h; waits
   void capture();
@@ -38,7 +43,7 @@ class InferenceState {
 
 // What a rank of such a state takes.
 MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
-                                 std::int64_t eval_batch, int rank, int world);
+                                 const InferenceRows& rows, int rank, int world);
 
 // For evaluation of `rows` rows on `group`: the rows of a pass on each device, as many tokens as a
 // micro-step of training has (most_pass_tokens), but no more rows than there are. On GPUs with

@@ -309,9 +309,9 @@ class Resolver {
       o.every = std::min(kDefaultEvalEvery, (run_.iterations() + 3) / 4);
       note("eval-every: {} steps", *o.every);
     }
-    if (!o.sample_every) o.sample_every = corpus_.tokenizer ? *o.every : -1;
+    if (!o.sample_every) o.sample_every = can_sample() ? *o.every : -1;
     if (!run_.options.save.every) run_.options.save.every = -1;
-    if (*o.sample_every > 0 && !corpus_.tokenizer)
+    if (*o.sample_every > 0 && !can_sample())
       throw InputError(
           "--sample-every: nothing tells what the ids of these shards stand for: give their "
           "--tokenizer, "
@@ -324,6 +324,10 @@ class Resolver {
       note("eval-tokens: {} of the held-out data per evaluation", *o.tokens);
     }
     run_.bytes_per_token = mean_bytes();
+  }
+
+  [[nodiscard]] bool can_sample() const {
+    return corpus_.tokenizer != nullptr && find_bos(*corpus_.tokenizer);
   }
 
   // Estimated from the first million tokens: bits per byte of the training loss are only displayed.

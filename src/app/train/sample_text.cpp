@@ -3,81 +3,131 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
-#include <span>
-#include <vector>
+#include <optional>
 
+#include "app/train/draw_token.h"
+#include "app/train/text_stream.h"
 #include "base/philox.h"
-#include "data/token_data.h"
 
 namespace muo {
 namespace {
 
-// The index drawn from `logits` by a uniform number u in [0, 1).
-std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& options, float u) {
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto value = [&](std::int32_t i) {
-    return static_cast<double>(logits[static_cast<std::size_t>(i)]);
-  };
-  const auto more_likely = [&](std::int32_t a, std::int32_t b) {
-    return value(a) != value(b) ? value(a) > value(b) : a < b;
-  };
-  if (options.temperature <= 0) return *std::min_element(order.begin(), order.end(), more_likely);
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < order.size()) {
-    std::nth_element(order.begin(), order.begin() + options.top_k - 1, order.end(), more_likely);
-    order.resize(static_cast<std::size_t>(options.top_k));
+// The samples that rows of a decoder are at.
+class Rows {
+ public:
+  Rows(Decoder& decoder, const GptConfig& config, std::span<const SampleRequest> requests,
+       const SamplingOptions& options, std::int32_t bos, const SampleSink& sink)
+      : decoder_(decoder),
+        vocab_(static_cast<std::size_t>(config.vocab_size)),
+        requests_(requests),
+        options_(options),
+        bos_(bos),
+        sink_(sink),
+        rows_(static_cast<std::size_t>(decoder.rows())),
+        logits_(rows_.size() * vocab_) {}
+
+  void run() {
+    std::vector<std::int32_t> tokens(rows_.size());
+    do {
+      begin_rows();
+      for (std::size_t i = 0; i < rows_.size(); ++i)
+        tokens[i] = next_token(i);
+      decoder_.step(tokens, logits_);
+    } while (next_ < requests_.size() || std::ranges::any_of(rows_, &Row::busy));
   }
-  const double top = value(*std::min_element(order.begin(), order.end(), more_likely));
-  double total = 0;
-  std::vector<double> weights;
-  for (const std::int32_t i : order)
-    total += weights.emplace_back(std::exp((value(i) - top) / options.temperature));
-  double rest = static_cast<double>(u) * total;
-  for (std::size_t i = 0; i < order.size(); ++i)
-    if ((rest -= weights[i]) < 0) return order[i];
-  return order.back();
-}
 
-std::vector<std::int32_t> tokens_of(const std::string& prompt) {
-  std::vector<std::int32_t> tokens = {kBosToken};
-  for (const char c : prompt)
-    tokens.push_back(static_cast<unsigned char>(c));
-  return tokens;
-}
+ private:
+  struct Row {
+    std::optional<std::size_t> request = {};
+    std::int64_t drawn = 0;  // tokens
+    [[nodiscard]] bool busy() const { return request.has_value(); }
+  };
+  [[nodiscard]] std::span<float> logits(std::size_t row) {
+    return std::span(logits_).subspan(row * vocab_, vocab_);
+  }
 
-// What the model can see of `tokens`: their end.
-std::span<const std::int32_t> seen(std::span<const std::int32_t> tokens, const GptConfig& config) {
-  return tokens.last(std::min(tokens.size(), static_cast<std::size_t>(config.seq_len)));
-}
+  // Gives rows that are free to requests that wait.
+  void begin_rows() {
+    std::optional<std::size_t> last;  // row that began just now
+    for (std::size_t i = 0; i < rows_.size() && next_ < requests_.size(); ++i) {
+      if (rows_[i].busy()) continue;
+      const SampleRequest& request = requests_[next_];
+      if (last && requests_[*rows_[*last].request].context == request.context) {
+        decoder_.copy_row(static_cast<std::int64_t>(*last), static_cast<std::int64_t>(i));
+        std::ranges::copy(logits(*last), logits(i).begin());
+      } else {
+        decoder_.begin(static_cast<std::int64_t>(i), request.context, logits(i));
+      }
+      rows_[i] = {.request = next_++};
+      last = i;
+    }
+  }
+
+  // What is drawn for the row, if it goes on.
+  std::int32_t next_token(std::size_t i) {
+    Row& row = rows_[i];
+    if (!row.busy()) return Decoder::kNoToken;
+    const std::size_t index = *row.request;
+    const CounterRandom random(requests_[index].seed, "sample");
+    const std::int32_t token =
+        draw_token(logits(i), options_,
+                   static_cast<double>(random.uniform(static_cast<std::uint64_t>(row.drawn))));
+    const bool goes_on =
+        token != bos_ && sink_.take(index, token) && ++row.drawn < options_.max_tokens;
+    if (goes_on) return token;
+    row.request.reset();
+    sink_.ended(index);
+    return Decoder::kNoToken;
+  }
+
+  Decoder& decoder_;
+  std::size_t vocab_;
+  std::span<const SampleRequest> requests_;
+  const SamplingOptions& options_;
+  std::int32_t bos_;
+  const SampleSink& sink_;
+  std::vector<Row> rows_;
+  std::vector<float> logits_;  // (rows, vocab)
+  std::size_t next_ = 0;       // request that waits
+};
 
 }  // namespace
 
-std::string sample_text(Decoder& decoder, const GptConfig& config, const std::string& prompt,
-                        const SamplingOptions& options) {
-  std::vector<std::int32_t> tokens = tokens_of(prompt);
-  const CounterRandom random(options.seed, "sample");
-  std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
+void sample_tokens(Decoder& decoder, const GptConfig& config,
+                   std::span<const SampleRequest> requests, const SamplingOptions& options,
+                   std::int32_t bos, const SampleSink& sink) {
+  if (!requests.empty()) Rows(decoder, config, requests, options, bos, sink).run();
+}
+
+std::vector<std::int32_t> context_of(const Tokenizer& tokenizer, const std::string& prompt) {
+  std::vector<std::int32_t> out = {need_bos(tokenizer, "the tokenizer")};
+  const std::vector<std::int32_t> text = encode_special(tokenizer, prompt);
+  out.insert(out.end(), text.begin(), text.end());
+  return out;
+}
+
+std::string sample_text(Decoder& decoder, const GptConfig& config, const Tokenizer& tokenizer,
+                        const std::string& prompt, const SamplingOptions& options) {
+  TextStream stream(options.stops);
   std::string text;
-  for (std::int64_t i = 0; i < options.max_tokens; ++i) {
-    decoder.next_logits(seen(tokens, config), logits);
-    const std::int32_t token =
-        draw_token(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
-    if (token == kBosToken) break;
-    tokens.push_back(token);
-    if (token < kBosToken) text.push_back(static_cast<char>(token));
-  }
+  const SampleRequest request{context_of(tokenizer, prompt), options.seed};
+  sample_tokens(decoder, config, std::span(&request, 1), options,
+                need_bos(tokenizer, "the tokenizer"),
+                {.take =
+                     [&](std::size_t, std::int32_t token) {
+                       text += stream.add(tokenizer.bytes_of(token));
+                       return !stream.stopped();
+                     },
+                 .ended = [&](std::size_t) { text += stream.finish(); }});
   return text;
 }
 
-std::string next_logits_json(Decoder& decoder, const GptConfig& config, const std::string& prompt,
-                             std::int64_t most) {
-  const std::vector<std::int32_t> tokens = tokens_of(prompt);
-  const std::span<const std::int32_t> context = seen(tokens, config);
+std::string next_logits_json(Decoder& decoder, const GptConfig& config,
+                             const std::vector<std::int32_t>& context, std::int64_t most) {
   std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
-  decoder.next_logits(context, logits);
+  decoder.begin(0, context, logits);
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return logits[i]; });

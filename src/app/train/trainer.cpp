@@ -227,7 +227,8 @@ class RankTrainer {
       const SamplingOptions options{
           .max_tokens = kSampleTokens,
           .seed = config_.options.seed + static_cast<std::uint64_t>(step_)};
-      const std::string text = sample_text(*state_.decoder, config_.model, "", options);
+      const std::string text =
+          sample_text(*state_.decoder, config_.model, *run_.corpus.tokenizer, "", options);
       if (is_logger()) run_.logger.sample(step_, text);
     }
     rank_.barrier.arrive({}, "sample");

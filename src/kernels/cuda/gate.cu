@@ -214,11 +214,13 @@ template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     smear_kernel(T* __restrict__ y, float* __restrict__ gates, const T* __restrict__ x,
                  const float* __restrict__ weight, const float* __restrict__ lambda,
+                 const T* __restrict__ previous, const std::int32_t* __restrict__ positions,
                  std::int64_t rows, std::int64_t steps, std::int64_t c, int g) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;
   const int lane = lane_id();
-  const bool first = row % steps == 0;
+  const bool at_front = row % steps == 0;
+  const bool first = at_front && (previous == nullptr || positions[row / steps] == 0);
   x += row * c;
   y += row * c;
   float z = 0.0F;
@@ -227,7 +229,7 @@ __global__ void __launch_bounds__(kRowThreads)
   z = warp_sum(z);
   const float gate = first ? 0.0F : sigmoid(z);
   if (lane == 0) gates[row] = gate;
-  const T* before = first ? x : x - c;
+  const T* before = first ? x : at_front ? previous + row / steps * c : x - c;
   const float factor = *lambda * gate;
 #pragma unroll 4
   for (std::int64_t i = std::int64_t{lane} * N; i < c; i += kWarp * N)
@@ -236,11 +238,13 @@ __global__ void __launch_bounds__(kRowThreads)
 
 void smear(NativeStream stream, const SmearArgs& args) {
   const std::int64_t steps = args.x.shape[1], rows = args.x.shape[0] * steps, c = args.x.shape[2];
-  dispatch_packs(args.x.dtype, c, {args.y.data, args.x.data}, [&]<class T, int N>() {
-    launch_rows(smear_kernel<T, N>, stream, rows, args.y.as<T>(), args.gates.as<float>(),
-                args.x.as<T>(), args.weight.as<float>(), args.lambda.as<float>(), rows, steps, c,
-                static_cast<int>(args.weight.shape[1]));
-  });
+  dispatch_packs(
+      args.x.dtype, c, {args.y.data, args.x.data, args.previous.data}, [&]<class T, int N>() {
+        launch_rows(smear_kernel<T, N>, stream, rows, args.y.as<T>(), args.gates.as<float>(),
+                    args.x.as<T>(), args.weight.as<float>(), args.lambda.as<float>(),
+                    data_or_null<T>(args.previous), data_or_null<std::int32_t>(args.positions),
+                    rows, steps, c, static_cast<int>(args.weight.shape[1]));
+      });
 }
 
 struct SmearProblem {

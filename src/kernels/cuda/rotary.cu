@@ -1,3 +1,4 @@
+#include "kernels/cuda/index_check.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sums.h"
 #include "kernels/dispatch.h"
@@ -33,6 +34,22 @@ struct Rows {
     return (first_position + static_cast<std::uint32_t>(row) / heads % t) * half;
   }
 };
+// Where each sequence begins, in device memory.
+struct Positions {
+  const std::int32_t* of;  // a sequence
+  std::int64_t table_rows;
+
+  // The whole warp calls it.
+  __device__ __forceinline__ std::int64_t angles_of(std::int64_t row, const Rows& rows) const {
+    const std::int64_t sequence =
+        row < rows.count ? static_cast<std::uint32_t>(row) / rows.heads / rows.t : 0;
+    const std::int32_t position = of[sequence];
+    const std::int64_t end = table_rows - rows.angles_of(row) / rows.half;
+    check_index(0 <= position && position < end, "rotary_norm: position", position, sequence, 0,
+                end);
+    return rows.angles_of(row) + position * rows.half;
+  }
+};
 template <int kLanes>
 __device__ __forceinline__ std::int64_t row_of_thread() {
   return (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) / kLanes;
@@ -41,12 +58,10 @@ __device__ __forceinline__ std::int64_t row_of_thread() {
 // Reads x (the second time from L1) and the angles, which L2 holds; writes x and one rstd a row:
 // 2 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N, int kLanes>
-__global__ void __launch_bounds__(kThreads)
-    rotary_norm_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows, float scale,
-                       float eps) {
-  const std::int64_t row = row_of_thread<kLanes>();
+__device__ __forceinline__ void rotary_norm_row(T* x, float* rstd, const T* cosines, const T* sines,
+                                                const Rows& rows, std::int64_t row,
+                                                std::int64_t angles, float scale, float eps) {
   const std::int64_t half = row < rows.count ? rows.half : 0;  // others only help to sum
-  const std::int64_t angles = rows.angles_of(row);
   const std::int64_t first = threadIdx.x % kLanes * N;
   x += row * rows.half * 2;
   const auto rotated = [&](std::int64_t j, Pack<N>& r1, Pack<N>& r2) {
@@ -79,6 +94,23 @@ __global__ void __launch_bounds__(kThreads)
     store(x + half + j, r2);
   }
   if (half > 0 && first == 0) rstd[row] = factor;
+}
+template <class T, int N, int kLanes>
+__global__ void __launch_bounds__(kThreads)
+    rotary_norm_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows, float scale,
+                       float eps) {
+  const std::int64_t row = row_of_thread<kLanes>();
+  rotary_norm_row<T, N, kLanes>(x, rstd, cosines, sines, rows, row, rows.angles_of(row), scale,
+                                eps);
+}
+// A kernel of its own, as the check of positions takes registers.
+template <class T, int N, int kLanes>
+__global__ void __launch_bounds__(kThreads, 2)
+    rotary_norm_at_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows,
+                          Positions positions, float scale, float eps) {
+  const std::int64_t row = row_of_thread<kLanes>();
+  rotary_norm_row<T, N, kLanes>(x, rstd, cosines, sines, rows, row, positions.angles_of(row, rows),
+                                scale, eps);
 }
 
 // Reads dx and y (the second time from L1), writes dx: 3 sizeof(T) bytes per element, bound by
@@ -161,9 +193,17 @@ void rotary_norm(NativeStream stream, const RotaryNormArgs& args) {
   if (rows.count == 0) return;
   with_lanes(args.x.dtype, rows.half, {args.x.data, args.cos.data, args.sin.data},
              [&]<class T, int N, int kLanes>() {
-               launch(rotary_norm_kernel<T, N, kLanes>, blocks_for(rows.count, kThreads / kLanes),
-                      kThreads, 0, stream, args.x.as<T>(), args.rstd.as<float>(), args.cos.as<T>(),
-                      args.sin.as<T>(), rows, args.scale, args.eps);
+               const unsigned blocks = blocks_for(rows.count, kThreads / kLanes);
+               auto* const x = args.x.as<T>();
+               auto* const rstd = args.rstd.as<float>();
+               if (args.positions)
+                 launch(rotary_norm_at_kernel<T, N, kLanes>, blocks, kThreads, 0, stream, x, rstd,
+                        args.cos.as<T>(), args.sin.as<T>(), rows,
+                        Positions{args.positions.as<std::int32_t>(), args.cos.shape[0]}, args.scale,
+                        args.eps);
+               else
+                 launch(rotary_norm_kernel<T, N, kLanes>, blocks, kThreads, 0, stream, x, rstd,
+                        args.cos.as<T>(), args.sin.as<T>(), rows, args.scale, args.eps);
              });
 }
 

@@ -96,13 +96,21 @@ void smear(const SmearArgs& args) {
   const std::int64_t steps = args.x.shape[1], c = args.x.shape[2];
   const float lambda = args.lambda.as<float>()[0];
   dispatch(args.x.dtype, [&]<class T>() {
+    const auto before = [&](std::int64_t i) -> const T* {  // the position before, or null
+      if (i % steps != 0) return args.x.as<T>() + (i - 1) * c;
+      const std::int64_t row = i / steps;
+      const bool begins = !args.previous || args.positions.as<std::int32_t>()[row] == 0;
+      return begins ? nullptr : args.previous.as<T>() + row * c;
+    };
     for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
       const T* x = args.x.as<T>() + i * c;
-      const bool first = i % steps == 0;
-      const float gate =
-          first ? 0.0F : sigmoid(short_dot(x, args.weight.as<float>(), args.weight.shape[1]));
+      const T* previous = before(i);
+      const float gate = previous == nullptr
+                             ? 0.0F
+                             : sigmoid(short_dot(x, args.weight.as<float>(), args.weight.shape[1]));
       args.gates.as<float>()[i] = gate;
-      simd::add_scaled(args.y.as<T>() + i * c, lambda * gate, first ? x : x - c, x, c);
+      simd::add_scaled(args.y.as<T>() + i * c, lambda * gate, previous == nullptr ? x : previous, x,
+                       c);
     }
   });
 }

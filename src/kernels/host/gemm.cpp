@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/dispatch.h"
+#include "kernels/host/few_rows.h"
 #include "kernels/host/gemm.h"
 #include "kernels/host/gemm_block.h"
 #include "kernels/host/scratch.h"
@@ -132,6 +133,7 @@ void gemm(const GemmArgs& args) {
                   .alpha = args.alpha,
                   .beta = args.c ? args.beta : 0.0F};
   if (args.d.numel() == 0) return;
+  if (args.few_rows) return few_rows(args);
   const auto run = [&]<class In, class Out>(const In* a, const In* b, const Out* c, Out* d) {
     if (p.k == 0) return scale(d, c, p.beta, args.d.numel());
     for (std::int64_t i = 0; i < batch; ++i)

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/dispatch.h"
+#include "kernels/host/index_check.h"
 #include "kernels/host/simd_bf16.h"
 #include "kernels/operation.h"
 
@@ -90,7 +91,12 @@ void rotary_norm(const RotaryNormArgs& args) {
   auto* rstd = args.rstd.as<float>();
   dispatch(args.x.dtype, [&]<class T>() {
     for (std::int64_t row = 0; row < args.rstd.numel(); ++row) {
-      const std::int64_t table_row = (args.first_position + row / heads % t) * (h / 2);
+      const std::int64_t index = args.first_position + row / heads % t;
+      const std::int64_t position =
+          args.positions ? index + index_at(args.positions, row / heads / t,
+                                            "rotary_norm: position", 0, args.cos.shape[0] - index)
+                         : index;
+      const std::int64_t table_row = position * (h / 2);
       rstd[row] = rotate_and_normalise(args.x.as<T>() + row * h, args.cos.as<T>() + table_row,
                                        args.sin.as<T>() + table_row, h / 2, args.scale, args.eps);
     }

@@ -20,7 +20,7 @@ std::string_view name_of(MemoryCategory category) {
   static constexpr std::array<std::string_view, kMemoryCategories> kNames = {
       // in their order
       "weights", "gradients",   "masters",   "momentum", "adam state", "update",
-      "staging", "activations", "workspace", "input",    "metrics"};
+      "staging", "activations", "workspace", "input",    "cache",      "metrics"};
   static_assert(!kNames.back().empty());
   return kNames.at(static_cast<std::size_t>(category));
 }

@@ -41,6 +41,7 @@ enum class MemoryCategory : std::uint8_t {
   kActivations,
   kWorkspace,
   kInput,
+  kCache,
   kMetrics,
 };
 inline constexpr int kMemoryCategories = static_cast<int>(MemoryCategory::kMetrics) + 1;
@@ -48,8 +49,9 @@ std::string_view name_of(MemoryCategory category);
 
 // kRun: holds its contents between launches, shares with nobody. kStep: holds nothing between
 // launches of a graph, so it may share memory with other kStep tensors that the captured graphs
-// never use at the same time.
-enum class Lifespan : std::uint8_t { kRun, kStep };
+// never use at the same time. kSeries: holds its contents between launches of the graphs that use
+// it, until one of the others runs: it may share memory with kStep tensors of those others.
+enum class Lifespan : std::uint8_t { kRun, kStep, kSeries };
 
 struct TensorSpec {
   std::string name = {};

@@ -42,15 +42,21 @@ class Ownership {
       : plan_(plan), graph_(graph), taken_by_(plan.specs.size(), kNobody) {}
 
   void use(std::uint32_t node, std::size_t tensor, std::int64_t begin, std::int64_t end) {
-    MUO_CHECK(taken_by_[tensor] == kNobody, "'", graph_.nodes[node].name, "' (node ", node,
-              ") uses '", plan_.specs[tensor].name, "' after '",
-              plan_.specs[taken_by_[tensor]].name, "' has taken bytes of it");
+    check_whole(tensor,
+                [&] { return concat("'", graph_.nodes[node].name, "' (node ", node, ")"); });
     const auto first = split(begin);
     const auto last = split(end);
     for (auto it = first; it != last; ++it)
       if (it->second != kNobody && it->second != tensor) taken_by_[it->second] = tensor;
     first->second = tensor;
     owners_.erase(std::next(first), last);
+  }
+
+  // Nobody has taken bytes of it; else `who()` uses it all the same.
+  template <class Who>
+  void check_whole(std::size_t tensor, const Who& who) const {
+    MUO_CHECK(taken_by_[tensor] == kNobody, who(), " uses '", plan_.specs[tensor].name, "' after '",
+              plan_.specs[taken_by_[tensor]].name, "' has taken bytes of it");
   }
 
  private:
@@ -101,6 +107,14 @@ void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
     for (const GraphTrace::Node& node : graph->nodes)
       placed.nodes.push_back(
           {.name = node.name, .stream = node.stream, .after = node.after, .accesses = {}});
+    std::vector<bool> kept(plan.specs.size(), false);  // between launches
+    for_each_use(arena, *graph,
+                 [&](std::uint32_t node, std::size_t tensor, std::int64_t, const Access&) {
+                   if (plan.specs[tensor].lifespan != Lifespan::kSeries || kept[tensor]) return;
+                   kept[tensor] = true;
+                   const std::int64_t begin = plan.offsets[tensor];
+                   ownership.use(node, tensor, begin, begin + arena.tensors()[tensor].bytes());
+                 });
     for_each_use(
         arena, *graph,
         [&](std::uint32_t node, std::size_t tensor, std::int64_t offset, const Access& access) {
@@ -108,6 +122,8 @@ void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
           ownership.use(node, tensor, begin, begin + access.bytes);
           placed.nodes[node].accesses.push_back({memory + begin, access.bytes, access.write});
         });
+    for (std::size_t tensor = 0; tensor < kept.size(); ++tensor)
+      if (kept[tensor]) ownership.check_whole(tensor, [] { return "the next launch"; });
     check_races(placed);
   }
 }

@@ -13,7 +13,8 @@ namespace muo {
 void check_step_tensors(const TraceArena& arena, const GraphTrace& graph);
 
 // Throws Error, naming both tensors and the node, if a graph that runs at the addresses of the plan
-// would use a tensor again after another has taken bytes of it, or in no order with another. It
+// would use a tensor again after another has taken bytes of it, or in no order with another; a
+// kSeries tensor counts as used when the graph begins and when it ends, if it is used at all. It
 // judges bytes and nodes, not the reasoning by which plan_memory() placed them.
 void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
                        std::span<const GraphTrace* const> graphs);

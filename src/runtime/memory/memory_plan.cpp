@@ -39,6 +39,7 @@ class Lifetimes {
   }
 
   [[nodiscard]] bool used(std::size_t tensor) const { return used_[tensor]; }
+  [[nodiscard]] bool both_used(std::size_t a, std::size_t b) const { return used_[a] && used_[b]; }
   // No order between some use of `a` and some use of `b`.
   [[nodiscard]] bool meet(std::size_t a, std::size_t b) const {
     return used_[a] && used_[b] && !before(a, b) && !before(b, a);
@@ -70,6 +71,7 @@ class Lifetimes {
 };
 
 bool is_run(const TensorSpec& spec) { return spec.lifespan == Lifespan::kRun; }
+bool is_series(const TensorSpec& spec) { return spec.lifespan == Lifespan::kSeries; }
 
 // Those of `left_out` take no memory.
 MemoryPlan place(const TraceArena& arena, std::span<const GraphTrace* const> graphs,
@@ -84,8 +86,10 @@ MemoryPlan place(const TraceArena& arena, std::span<const GraphTrace* const> gra
                         [&](const Lifetimes& graph) { return graph.used(tensor); });
   };
   const auto meet = [&](std::size_t a, std::size_t b) {
-    return std::any_of(lifetimes.begin(), lifetimes.end(),
-                       [&](const Lifetimes& graph) { return graph.meet(a, b); });
+    const int series = int{is_series(arena.specs()[a])} + int{is_series(arena.specs()[b])};
+    return series == 2 || std::any_of(lifetimes.begin(), lifetimes.end(), [&](const Lifetimes& g) {
+             return series == 1 ? g.both_used(a, b) : g.meet(a, b);
+           });
   };
 
   const auto tensors = arena.tensors();

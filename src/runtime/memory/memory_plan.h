@@ -30,8 +30,9 @@ struct MemoryPlan {
 
 // Two kStep tensors share bytes only if in each graph every use of one happens before every use of
 // the other (decision planned-memory). Greedy by size (Pisarchyk & Lee 2020, "Efficient memory
-// management for deep neural net inference"). `graphs` were captured on this arena and never run at
-// the same time. A tensor that no graph uses shares with nobody. Throws Error as
+// management for deep neural net inference"). A kSeries tensor is in use all through the graphs
+// that use it, and shares with no other of its kind. `graphs` were captured on this arena and never
+// run at the same time. A tensor that no graph uses shares with nobody. Throws Error as
 // check_step_tensors() does.
 MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs);
 // What the same would allocate if tensors of these categories took no memory.

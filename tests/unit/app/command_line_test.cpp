@@ -126,12 +126,26 @@ TEST(CommandLine, ParsesTheOtherCommands) {
   EXPECT_EQ(eval.devices.count, 2);
   const auto sample = std::get<SampleOptions>(
       parse({"sample", "--checkpoint", "c", "--prompt", "a\nb", "--temperature", "0"}));
-  EXPECT_EQ(sample.prompt, "a\nb");
+  EXPECT_THAT(sample.prompts, ElementsAre("a\nb"));
   EXPECT_EQ(sample.sampling.temperature, 0);
   const auto plan = std::get<PlanOptions>(parse({"plan", "--json", "--depth", "2"}));
   EXPECT_EQ(plan.format, ReportFormat::kJson);
   EXPECT_EQ(plan.train.model.depth, 2);
   EXPECT_TRUE(std::holds_alternative<DoctorOptions>(parse({"doctor"})));
+}
+
+TEST(CommandLine, SampleTakesSeveralPromptsAndStops) {
+  const auto sample = std::get<SampleOptions>(
+      parse({"sample", "--prompt", "a", "run", "--stop", "x", "--prompt", "b", "--stop=\n\n"}));
+  EXPECT_EQ(sample.checkpoint, "run");
+  EXPECT_THAT(sample.prompts, ElementsAre("a", "b"));
+  EXPECT_THAT(sample.sampling.stops, ElementsAre("x", "\n\n"));
+  EXPECT_EQ(error_of({"sample", "run", "--stop", ""}), "--stop: '' is everywhere: give some text");
+  EXPECT_THAT(std::get<SampleOptions>(parse({"sample", "run", "--prompt", ""})).prompts,
+              ElementsAre(""));
+  EXPECT_THAT(error_of({"sample", "run", "--interactive", "--prompt", "a"}),
+              HasSubstr("leave out --prompt"));
+  EXPECT_THAT(error_of({"sample", "run", "--top-p", "1.5"}), HasSubstr("out of range"));
 }
 
 TEST(CommandLine, HelpShowsEveryOptionWithDefaultAndPlaceholder) {

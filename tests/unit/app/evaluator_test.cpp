@@ -76,8 +76,9 @@ EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_
   EvalResult result;
   DeviceGroup group({.world = world});
   group.run([&](RankContext& rank) {
-    PlannedArena arena(rank.device, plan_inference_memory(config, params, batch, rank.rank, world));
-    InferenceState state(rank, config, params, batch, arena);
+    PlannedArena arena(rank.device,
+                       plan_inference_memory(config, params, {.eval = batch}, rank.rank, world));
+    InferenceState state(rank, config, params, {.eval = batch}, arena);
     state.capture();
     const Tokens data;
     Evaluator evaluator(rank, *state.eval, data, batch, kLength, 0);

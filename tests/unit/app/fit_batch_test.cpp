@@ -84,8 +84,8 @@ TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
 
   const GroupOptions gpu{.plugin = &plugin};
   const auto with_room_for = [&](std::int64_t batch, std::int64_t less = 0) {
-    gpu_bytes = plan_inference_memory(config, params, batch, 0, 1).bytes + kLibraryMemory +
-                kContextMemory - less;
+    gpu_bytes = plan_inference_memory(config, params, {.eval = batch}, 0, 1).bytes +
+                kLibraryMemory + kContextMemory - less;
     return fitting(gpu, 1000);
   };
   gpu_bytes = std::int64_t{80} << 30;

@@ -82,6 +82,19 @@ TEST(Shards, TheTailOfASingleOneIsHeldOut) {
   EXPECT_EQ(all_tokens(*corpus.train) + all_tokens(*corpus.val), wide(ramp(200, 0)));
 }
 
+TEST(Shards, WideOnesHoldIdsOfMoreThan16Bits) {
+  const TempDir dir;
+  std::string bytes = shard_bytes({}, 4, kWideShard.magic, kWideShard.version);
+  for (const std::uint32_t id : {70'000U, 1U, 65'536U, 99'999U})
+    bytes.append(reinterpret_cast<const char*>(&id), sizeof id);
+  const auto path = dir.write("w.bin", bytes);
+  const Corpus corpus = open_corpus({.paths = {path}, .val_fraction = 0.5, .vocab_size = 100'000});
+  EXPECT_EQ(all_tokens(*corpus.train), (Tokens{70'000, 1}));
+  EXPECT_EQ(all_tokens(*corpus.val), (Tokens{65'536, 99'999}));
+  EXPECT_THAT(input_error({.paths = {path}, .vocab_size = 99'999}),
+              HasSubstr("token 99999 at position 3 is outside the vocabulary of 99999"));
+}
+
 TEST(Shards, NamedHeldOutShardsAreTakenWhole) {
   const TempDir dir;
   dir.write("a.bin", shard_bytes(ramp(100, 0)));

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/utf8.h"
 #include "data/token_data.h"
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/bpe_trainer.h"
@@ -155,31 +154,6 @@ TEST(Tokenizer, OfBytesIsAsItsTokensAre) {
   EXPECT_EQ(find_bos(*tokenizer), kBosToken);
   EXPECT_EQ(tokenizer->bytes_of(257), "");
   EXPECT_EQ(tokenizer->bytes_of(-1), "");
-}
-
-TEST(TextStream, CutsBetweenCharactersAndLosesNothing) {
-  const TokenizerPointer tokenizer = open_tokenizer("byte");
-  std::mt19937_64 random(7);  // NOLINT(cert-msc*): the same texts each time
-  const std::string text = random_bytes(random, 3000);
-  TextStream stream(*tokenizer);
-  std::string out;
-  for (const std::int32_t id : encode(*tokenizer, text))
-    out += stream.push(id);
-  EXPECT_EQ(out + stream.finish(), text);
-
-  std::string characters;
-  for (const GoldenText& each : golden_texts())
-    characters += each.text;
-  TextStream whole(*tokenizer);
-  for (const std::int32_t id : encode(*tokenizer, characters))
-    ASSERT_TRUE(is_utf8(whole.push(id)));
-  EXPECT_EQ(whole.finish(), "");
-
-  TextStream thumb(*tokenizer);
-  const std::string character = "👍";
-  for (std::size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(thumb.push(static_cast<unsigned char>(character[i])), "");
-  EXPECT_EQ(thumb.push(static_cast<unsigned char>(character[3])), character);
 }
 
 TEST(TokenizerJson, IsReadAsItWasWritten) {

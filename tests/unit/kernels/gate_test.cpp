@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -262,6 +264,31 @@ TEST(Smear, MixesTheGatedTokenBeforeIn) {
       const std::size_t i = b * kT * kSmearC + j;
       EXPECT_EQ(y.values()[i], x.values()[i]);
     }
+}
+
+TEST(Smear, WithWhatCameBeforeARowGoesOn) {
+  test::KernelStream stream;
+  const HostTensor x = random_tensor({1, kT, kSmearC}, "x");
+  const HostTensor weight = random_tensor({1, kSmearG}, "weight", 0.3F);
+  const HostTensor lambda({1}, std::vector<float>{0.7F});
+  const HostTensor want({1, kT, kSmearC}), want_gates({1, kT});
+  smear(stream, {.y = want, .gates = want_gates, .x = x, .weight = weight, .lambda = lambda});
+  // Every position as a row of its own, the first before nothing.
+  std::vector<float> before(kT * kSmearC, NAN);
+  std::copy_n(x.values().begin(), (kT - 1) * kSmearC, before.begin() + kSmearC);
+  std::vector<std::int32_t> numbers(kT);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const HostTensor previous({kT, kSmearC}, before), positions({kT}, numbers);
+  const HostTensor y({kT, 1, kSmearC}), gates({kT, 1});
+  smear(stream, {.y = y,
+                 .gates = gates,
+                 .x = x.tensor().view({kT, 1, kSmearC}),
+                 .weight = weight,
+                 .lambda = lambda,
+                 .previous = previous,
+                 .positions = positions});
+  EXPECT_EQ(y.doubles(), want.doubles());
+  EXPECT_EQ(gates.doubles(), want_gates.doubles());
 }
 
 TEST(SmearBackward, GradientsAreThoseOfTheForward) {

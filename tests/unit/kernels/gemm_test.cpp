@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <limits>
@@ -34,6 +35,7 @@ struct Case {
   enum class C { kAbsent, kIsD, kSeparate } c;
   DType in = DType::kF32;
   DType out = DType::kF32;
+  bool few_rows = false;
 };
 
 struct Reference {
@@ -94,7 +96,8 @@ void expect_agrees(const Case& s) {
                 .alpha = s.alpha,
                 .beta = s.beta,
                 .transpose_a = s.transpose_a,
-                .transpose_b = s.transpose_b});
+                .transpose_b = s.transpose_b,
+                .few_rows = s.few_rows});
   // k products and sums, alpha, beta and the last sum; then what is stored is rounded.
   const double in_fp32 = test::worst_case(2 * s.k + 3);
   const double stored = s.out == DType::kBF16 ? test::kUnitBF16 : 0.0;
@@ -117,6 +120,41 @@ TEST(Gemm, AgreesWithFloat64ForEveryTransposeAndUseOfC) {
         for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
           for (const float beta : {0.0F, 1.0F, -0.75F})
             expect_agrees({1, 37, 29, 53, transpose_a, transpose_b, 1.5F, beta, c, in, out});
+}
+
+TEST(GemmOfFewRows, AgreesWithFloat64) {
+  for (const auto& [in, out] : kTypes)
+    for (const std::int64_t m : {1, 2, 16})
+      for (const std::int64_t n : {1, 4, 35})
+        for (const std::int64_t k : {1, 16, 133})
+          for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
+            expect_agrees({1, m, n, k, false, true, 1.5F, 0.75F, c, in, out, true});
+}
+
+// So that a sample does not depend on what else is sampled.
+TEST(GemmOfFewRows, OnTheHostARowHasTheSameBitsAmongOthers) {
+  if (test::kernel_backend() != test::KernelBackend::kHost)
+    GTEST_SKIP() << "a GPU's library chooses by the number of rows";
+  test::KernelStream stream;
+  constexpr std::int64_t kRows = 7, kColumns = 37, kDepth = 203;
+  for (const auto& [in, out] : kTypes) {
+    const HostTensor a = random_tensor({kRows, kDepth}, "a").rounded(in);
+    const HostTensor b = random_tensor({kColumns, kDepth}, "b").rounded(in);
+    const HostTensor all({kRows, kColumns}, out);
+    gemm(stream, {.d = all, .a = a, .b = b, .transpose_b = true, .few_rows = true});
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      const HostTensor alone({1, kColumns}, out);
+      gemm(stream, {.d = alone,
+                    .a = a.tensor().rows(row, row + 1),
+                    .b = b,
+                    .transpose_b = true,
+                    .few_rows = true});
+      const Tensor want = all.tensor().rows(row, row + 1);
+      EXPECT_EQ(std::memcmp(alone.tensor().data, want.data, static_cast<std::size_t>(want.bytes())),
+                0)
+          << row << ", " << name_of(in);
+    }
+  }
 }
 
 TEST(Gemm, AgreesWithFloat64ForSizesAroundTheBlocks) {

@@ -110,6 +110,31 @@ TEST(RotaryNorm, AgreesWithFloat64) {
     }
 }
 
+TEST(RotaryNorm, WithPositionsASequenceIsAsIfItBeganThere) {
+  test::KernelStream stream;
+  const std::vector<std::int32_t> at = {5, 0, 2};
+  for (const std::int64_t h : {10, 64}) {
+    const Tables table = tables(9, h);
+    const HostTensor x = random_tensor({3, 2, 3, h}, "x");
+    const HostTensor want = x.copy();
+    const HostTensor rstd({3, 2, 3});
+    const HostTensor positions({3}, at);
+    rotary_norm(stream, {.x = x,
+                         .rstd = rstd,
+                         .cos = table.cos,
+                         .sin = table.sin,
+                         .first_position = 1,
+                         .positions = positions});
+    for (std::int64_t row = 0; row < 3; ++row)
+      rotary_norm(stream, {.x = want.tensor().rows(row, row + 1),
+                           .rstd = rstd.tensor().rows(row, row + 1),
+                           .cos = table.cos,
+                           .sin = table.sin,
+                           .first_position = 1 + at[static_cast<std::size_t>(row)]});
+    EXPECT_EQ(x.doubles(), want.doubles()) << h;
+  }
+}
+
 TEST(RotaryNormBackward, AgreesWithFiniteDifferencesOfFloat64) {
   test::KernelStream stream;
   for (const Size& s : kSizes) {

@@ -117,6 +117,49 @@ TEST(PlanMemory, EveryGraphHasItsSay) {
   EXPECT_TRUE(overlap(t.plan(), 0, 2));
 }
 
+TEST(PlanMemory, WhatStaysThroughASeriesSharesWithOtherGraphsOnly) {
+  Tracing t;
+  const Tensor kept = t.arena.tensor(spec("kept", 1000, Lifespan::kSeries));
+  const Tensor also = t.arena.tensor(spec("also", 1000, Lifespan::kSeries));
+  const Tensor before = t.arena.tensor(spec("before", 1000));
+  const Tensor elsewhere = t.arena.tensor(spec("elsewhere", 1000));
+  t.capture([&] {
+    t.one->zero(before);
+    t.one->copy(kept, before);
+  });
+  t.capture([&] { t.one->copy(also, kept); });
+  t.capture([&] { t.one->zero(elsewhere); });
+  const MemoryPlan plan = t.plan();
+  EXPECT_FALSE(overlap(plan, 0, 1));
+  EXPECT_FALSE(overlap(plan, 0, 2)) << "though it is used after it";
+  EXPECT_TRUE(overlap(plan, 1, 2)) << "no graph uses both";
+  EXPECT_TRUE(overlap(plan, 0, 3));
+  EXPECT_EQ(plan.bytes, 2 * 1024);
+  EXPECT_EQ(plan.run_bytes, 0);
+}
+
+TEST(CheckMemoryPlan, WhatStaysThroughASeriesIsTakenByNobodyInIt) {
+  Tracing t;
+  const Tensor kept = t.arena.tensor(spec("kept", 1000, Lifespan::kSeries));
+  const Tensor before = t.arena.tensor(spec("before", 1000));
+  const Tensor after = t.arena.tensor(spec("after", 1000));
+  t.capture([&] {
+    t.one->zero(before);
+    t.one->zero(kept);
+    t.one->zero(after);
+  });
+  const MemoryPlan good = t.plan();
+  for (const std::size_t other : {1U, 2U}) {
+    MemoryPlan bad = good;
+    bad.offsets[other] = bad.offsets[0];
+    EXPECT_NE(message_of<Error>([&] {
+                check_memory_plan(bad, t.arena, t.traces());
+              }).find("has taken bytes of it"),
+              std::string::npos)
+        << other;
+  }
+}
+
 TEST(PlanMemory, ATensorThatNoGraphUsesSharesWithNobody) {
   Tracing t;
   (void)t.arena.tensor(spec("unused", 1000));
