@@ -42,9 +42,9 @@ struct Corpus {
   std::unique_ptr<TokenData> train;
   std::unique_ptr<TokenData> val;
   std::int64_t vocab_size = 0;
-  std::vector<std::int32_t> token_bytes;       // bytes of text per token, BOS: 0. Empty for shards:
-                                               // unknown, so there are no bits per byte
-  std::string description;                     // one line for the user: files, bytes, tokens, split
+  std::vector<std::int32_t> token_bytes;  // bytes of text per token, BOS: 0. Empty for shards:
+                                          // unknown, so there are no bits per byte
+  std::string description;                // one line for the user: files, bytes, tokens, split
   // Null for shards of which nothing tells: no samples can be printed.
   std::shared_ptr<const Tokenizer> tokenizer;
   std::filesystem::path tokenizer_name = {};  // as open_tokenizer() takes it

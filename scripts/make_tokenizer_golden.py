@@ -34,7 +34,7 @@ def main():
     folder = pathlib.Path(__file__).parent.parent / "tests/golden/tokenizer"
     folder.mkdir(exist_ok=True)
     rng = random.Random(7)
-    texts = [text[:300] for text in check_tokenizers.SAMPLES] + [check_tokenizers.random_text(rng) for _ in range(60)]
+    texts = [text[:120] for text in check_tokenizers.SAMPLES] + [check_tokenizers.random_text(rng) for _ in range(40)]
     learner = rustbpe.Tokenizer()
     learner.train_from_iterator(iter(texts), VOCAB, pattern=NANOCHAT)
     ranks = {bytes(token): rank for token, rank in learner.get_mergeable_ranks()}
@@ -48,7 +48,8 @@ def main():
         for name, pattern in patterns.items():
             theirs = tiktoken.Encoding("golden", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
             for text in texts:
-                out.write(json.dumps({"by": name, "text": text, "ids": theirs.encode_ordinary(text)}) + "\n")
+                out.write(json.dumps({"by": name, "text": text, "ids": theirs.encode_ordinary(text)},
+                                     ensure_ascii=False, separators=(",", ":")) + "\n")
         to_letters = letters()
         word = {token: "".join(to_letters[byte] for byte in token) for token in ranks}
         merges = []
@@ -67,7 +68,8 @@ def main():
         theirs.save(str(folder / "tokenizer.json"), pretty=False)
         for text in texts:
             out.write(json.dumps({"by": "tokenizer.json", "text": text,
-                                  "ids": theirs.encode(text, add_special_tokens=False).ids}) + "\n")
+                                  "ids": theirs.encode(text, add_special_tokens=False).ids},
+                                 ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,8 @@ TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto models = nlohmann::json::parse(outcome.out)["models"];
   ASSERT_EQ(models.size(), 12U);
-  // Every combination is looked at in LargestModel.FitsAndTheNextDepthDoesNot; here each of one kind.
+  // Every combination is looked at in LargestModel.FitsAndTheNextDepthDoesNot; here each of one
+  // kind.
   for (const std::size_t i : {0U, 5U, 11U}) {
     const auto& model = models[i];
     const std::int64_t depth = model["depth"];

@@ -79,8 +79,7 @@ TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("not enough memory: 2 devices need"));
   EXPECT_THAT(outcome.err, HasSubstr("; the least is "));
-  EXPECT_THAT(outcome.err,
-              HasSubstr("give a smaller --depth or --max-seq-len (6 layers, T 2048)"));
+  EXPECT_THAT(outcome.err, HasSubstr("give a smaller --depth or --max-seq-len (6 layers, T 2048)"));
 }
 
 TEST(Program, DoctorSaysWhatIsHere) {

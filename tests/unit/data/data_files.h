@@ -73,8 +73,7 @@ inline std::vector<std::int32_t> all_tokens(const TokenData& data) {
 
 // The text of the InputError that a call throws; empty if it throws none.
 template <class Call>
-  requires std::invocable<Call>
-std::string input_error(Call call) {
+requires std::invocable<Call> std::string input_error(Call call) {
   try {
     static_cast<void>(call());
   } catch (const InputError& error) {

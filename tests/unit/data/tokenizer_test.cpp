@@ -79,7 +79,7 @@ std::string random_bytes(std::mt19937_64& random, std::size_t size) {
 TEST(Tokenizer, GivesTheIdsOfTiktokenAndTokenizers) {
   const auto tokenizers = golden_tokenizers();
   const std::vector<GoldenText> texts = golden_texts();
-  ASSERT_GT(texts.size(), 400U);
+  ASSERT_GT(texts.size(), 300U);
   for (const GoldenText& each : texts) {
     const Tokenizer& tokenizer = *tokenizers.at(each.by);
     // tokenizers takes special tokens out of every text.
@@ -220,7 +220,7 @@ TEST(TokenizerJson, NamesWhatIsNotSupported) {
   EXPECT_THAT(error(R"("lstrip":false)", R"("lstrip":true)"), HasSubstr("added_tokens[0].lstrip"));
   EXPECT_THAT(error(R"("id":700)", R"("id":-1)"), HasSubstr("added_tokens[0]: the id"));
   EXPECT_THAT(error(R"("id":701)", R"("id":700)"), HasSubstr("its text or id is another one's"));
-  EXPECT_THAT(error(R"("!":)", R"("??":)"), HasSubstr("model.merges[11]: a part"));
+  EXPECT_THAT(error(R"("!":)", R"("??":)"), HasSubstr("model.merges[12]: a part"));
   EXPECT_THAT(error(R"("Ă":)", R"("ĂĂ":)"), HasSubstr("no token for byte 2:"));
   EXPECT_THAT(error(R"("!":)", R"("中":)"), HasSubstr("stands for no byte"));
   EXPECT_THAT(input_error([] { return read_tokenizer_json("{", "t.json"); }), HasSubstr("t.json"));
