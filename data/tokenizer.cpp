@@ -51,7 +51,12 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 fs::path file_of(const fs::path& name) {
-  return fs::is_directory(name) ? name / "tokenizer.json" : name;
+  std::error_code none;
+  fs::path file = fs::is_directory(name, none) ? name / "tokenizer.json" : name;
+  if (!fs::exists(file, none))
+    throw InputError(concat("--tokenizer ", file.native(),
+                            ": no such file; give byte, a tokenizer.json or ranks of tiktoken"));
+  return file;
 }
 
 bool is_json(const FileBytes& contents) {

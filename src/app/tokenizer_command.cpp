@@ -27,6 +27,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatchBytes = 16 << 20;
+constexpr std::string_view kNanochatTokens =
+    "<|bos|> <|user_start|> <|user_end|> <|assistant_start|> <|assistant_end|> <|python_start|> "
+    "<|python_end|> <|output_start|> <|output_end|>";
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
@@ -46,7 +49,8 @@ void write_out(std::string_view text) {
 }  // namespace
 
 int run_command(const TrainTokenizerOptions& options) {
-  const std::vector<std::string> special = words_of(options.special);
+  const std::vector<std::string> special =
+      words_of(options.special == "nanochat" ? kNanochatTokens : options.special);
   if (std::set(special.begin(), special.end()).size() != special.size())
     throw input_error("--special '{}': a token is there twice", options.special);
   const std::string_view named = find_split_pattern(options.pattern);

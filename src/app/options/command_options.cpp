@@ -26,8 +26,8 @@ OptionRow dtype_row(std::optional<DType>& dtype) {
 }
 
 OptionRow tokenizer_row(std::string& tokenizer, const OptionGroup& group) {
-  return group("tokenizer", kOther, "FILE",
-               "byte, a tokenizer.json or a folder with one, or ranks of tiktoken", &tokenizer)
+  return group("tokenizer", kOther, "FILE", "byte, a tokenizer.json, or ranks of tiktoken",
+               &tokenizer)
       .needed();
 }
 
@@ -185,15 +185,12 @@ std::vector<OptionRow> option_table(ExportOptions& o) {
 
 std::vector<OptionRow> option_table(TokenizeOptions& o) {
   OptionRow data = kFiles("data", kOther, "PATH...",
-                          "text files or folders of them, also .gz and .zst; *.jsonl: a text per "
-                          "line; -: JSON Lines on standard input",
-                          &o.data)
+                          "text or *.jsonl, also .gz and .zst, folders; -: stdin", &o.data)
                        .needed();
   data.positional = true;
   return {
       std::move(data),
-      kFiles("out", kOther, "DIR", "gets the shards; a run that was interrupted goes on there",
-             &o.out)
+      kFiles("out", kOther, "DIR", "gets the shards; an interrupted run goes on there", &o.out)
           .needed(),
       kText("field", kOther, "NAME", "of JSON Lines: the one that holds the text", &o.field),
       tokenizer_row(o.tokenizer, kText),
@@ -203,14 +200,13 @@ std::vector<OptionRow> option_table(TokenizeOptions& o) {
             &o.val_tokens, {0, 2'147'483'647}),
       kText("val-every", kOther, "N", "held out is one document in N, until --val-tokens",
             &o.val_every, {2, kMostSteps}),
-      kRun("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
+      kText("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
   };
 }
 
 std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
   return {
-      kData("data", kOther, "PATH...", "text files or folders of them; *.jsonl: a text per line",
-            &o.data)
+      kData("data", kOther, "PATH...", "text or *.jsonl, also .gz and .zst, folders", &o.data)
           .needed(),
       kData("field", kOther, "NAME", "of *.jsonl: the one that holds the text", &o.field),
       kData("max-bytes", kOther, "SIZE", "of text to learn from; auto: all of it", &o.max_bytes),
@@ -218,9 +214,9 @@ std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
             {1, kMostVocab}),
       kText("pattern", kOther, "NAME|REGEX", "cuts text: nanochat, gpt2, gpt4, gpt4o, or your own",
             &o.pattern),
-      kText("special", kOther, "TOKENS", "separated by spaces; the first ones of the last ids",
+      kText("special", kOther, "TOKENS", "separated by spaces, the last ids; nanochat: its nine",
             &o.special),
-      kRun("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
+      kText("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
       kFiles("out", kOther, "FILE", "the tokenizer.json to write", &o.out).needed(),
   };
 }
@@ -231,9 +227,7 @@ std::vector<OptionRow> option_table(EncodeOptions& o) {
   return {
       std::move(files),
       tokenizer_row(o.tokenizer, kText),
-      kText("field", kOther, "NAME",
-            "of *.jsonl: the one that holds the text; standard input is "
-            "JSON Lines then",
+      kText("field", kOther, "NAME", "of *.jsonl, which standard input is then: the text's",
             &o.field),
       kText("special", kOther, "on|off", "texts of special tokens become these tokens", &o.special),
   };
@@ -250,12 +244,9 @@ std::vector<OptionRow> option_table(ConvertTokenizerOptions& o) {
   from.positional = true;
   return {
       std::move(from),
-      kText("pattern", kOther, "NAME|REGEX",
-            "of tiktoken's ranks: gpt2, gpt4, gpt4o, nanochat, or "
-            "your own",
+      kText("pattern", kOther, "NAME|REGEX", "of ranks: gpt2, gpt4, gpt4o, nanochat, or your own",
             &o.pattern),
-      kText("special", kOther, "TOKEN=ID...", "of tiktoken's ranks; separated by spaces",
-            &o.special),
+      kText("special", kOther, "TOKEN=ID...", "of ranks; separated by spaces", &o.special),
       kFiles("out", kOther, "FILE", "the tokenizer.json to write", &o.out).needed(),
   };
 }

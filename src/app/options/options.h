@@ -229,10 +229,7 @@ struct TrainTokenizerOptions {
   std::string field = "text";  // of JSON Lines
   std::int64_t vocab_size = 32768;
   std::string pattern = "nanochat";  // a name, or a regular expression
-  // Separated by spaces; those of nanochat.
-  std::string special =
-      "<|bos|> <|user_start|> <|user_end|> <|assistant_start|> <|assistant_end|> "
-      "<|python_start|> <|python_end|> <|output_start|> <|output_end|>";
+  std::string special = "nanochat";  // tokens, separated by spaces, or its nine
   std::optional<ByteSize> max_bytes = {};  // of text; empty: all
   std::optional<std::int64_t> threads = {};
   std::string out = {};

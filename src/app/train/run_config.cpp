@@ -402,7 +402,9 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
 
 Corpus vocabulary_only(const TrainOptions& options) {
   Corpus corpus;
-  corpus.vocab_size = options.data.vocab_size > 0 ? options.data.vocab_size : kByteVocab;
+  corpus.tokenizer = open_tokenizer(options.data.tokenizer);
+  corpus.vocab_size =
+      options.data.vocab_size > 0 ? options.data.vocab_size : corpus.tokenizer->vocab_size();
   return corpus;
 }
 
