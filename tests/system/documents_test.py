@@ -88,6 +88,12 @@ class Sandbox:
         (folder / "data").mkdir()
         for name in ("my.txt", "tinyshakespeare.txt", "data/tinyshakespeare.txt"):
             (folder / name).write_bytes(text)
+        (folder / "corpus").mkdir()
+        (folder / "corpus" / "a.txt").write_bytes(text)
+        golden = ROOT / "tests/golden/tokenizer"
+        for name, source in (("tokenizer.json", "tokenizer.json"), ("my.tiktoken", "ranks.tiktoken")):
+            (folder / name).write_bytes((golden / source).read_bytes())
+        (folder / "ids").write_text("72 101")
         (folder / "shards").mkdir()
         (folder / "fineweb10B").mkdir()
         for name in ("shards/train", "shards/val", "fineweb10B/fineweb_train_000001", "fineweb10B/fineweb_val_000000"):
@@ -147,9 +153,11 @@ def try_command(sandbox, command):
     elif any(word.endswith("_bench") for word in words):
         if "/" not in sandbox.run([*words, "--benchmark_list_tests"]):
             raise RuntimeError("no benchmark has such a name")
+    elif words[1:2] == ["tokenizer"]:
+        sandbox.run(words)
     elif "train" in words or "sweep" in words[:-1] or "bench" in words[:-1]:
         sandbox.run(tiny(words))
-    elif words[1:] not in ([], ["bench"], ["sweep"]):
+    elif words[1:] not in ([], ["bench"], ["sweep"], ["tokenize"]):
         sandbox.run(words)
 
 
