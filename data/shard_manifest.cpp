@@ -45,7 +45,7 @@ class Reader {
   }
   // A name without a folder.
   [[nodiscard]] std::string file_name(const json& object, const char* key) const {
-    const std::string name = text(object, key);
+    std::string name = text(object, key);
     if (std::filesystem::path(name).filename() != name || name == "." || name == "..")
       fail("'", key, "' is not the name of a file");
     return name;

@@ -166,7 +166,7 @@ Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size) {
   std::array<std::int32_t, 3> header{};
   std::memcpy(header.data(), bytes.data(), sizeof header);
   const ShardFormat& format = check_header(path, bytes, header[0], header[1], header[2]);
-  const Shard shard{
+  Shard shard{
       .file = file, .tokens = bytes.subspan(kShardHeaderBytes), .token_bytes = format.token_bytes};
   if (format.token_bytes == sizeof(std::uint16_t))
     check_ids(path, ids_of<std::uint16_t>(shard), vocab_size);

@@ -22,6 +22,7 @@ class TextSplitter {
   using Piece = std::function<void(std::string_view)>;
   // Calls `piece` for the pieces of `text` from `begin` until one ends at `end` or behind, and
   // returns where. Throws InputError for a text that an expression gives up on.
+  // NOLINTNEXTLINE(modernize-use-nodiscard): `piece` is called for its effect
   std::size_t split(std::string_view text, std::size_t begin, std::size_t end,
                     const Piece& piece) const;
 

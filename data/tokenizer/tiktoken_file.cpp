@@ -39,7 +39,7 @@ struct Known {
 };
 
 const Known* find_known(std::int64_t ranks) {
-  static const std::array<Known, 4> kKnown = {{
+  static const std::array<Known, 4> known_files = {{
       {50256, "gpt2", {{"<|endoftext|>", 50256}}},
       {50280, "gpt2", {{"<|endoftext|>", 50256}}},
       {100256,
@@ -51,7 +51,7 @@ const Known* find_known(std::int64_t ranks) {
         {"<|endofprompt|>", 100276}}},
       {199998, "gpt4o", {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
   }};
-  for (const Known& known : kKnown)
+  for (const Known& known : known_files)
     if (known.ranks == ranks) return &known;
   return nullptr;
 }

@@ -32,16 +32,16 @@ std::array<std::string, 256> byte_alphabet() {
 }
 
 std::string to_alphabet(std::string_view bytes) {
-  static const std::array<std::string, 256> kAlphabet = byte_alphabet();
+  static const std::array<std::string, 256> letters = byte_alphabet();
   std::string out;
   for (const char c : bytes)
-    out += kAlphabet.at(static_cast<unsigned char>(c));
+    out += letters.at(static_cast<unsigned char>(c));
   return out;
 }
 
 // Throws InputError where `text` holds a character that stands for no byte.
 std::string from_alphabet(std::string_view text, std::string_view where) {
-  static const std::array<int, 0x200> kBytes = [] {
+  static const std::array<int, 0x200> byte_of = [] {
     std::array<int, 0x200> bytes{};
     bytes.fill(-1);
     const std::array<std::string, 256> alphabet = byte_alphabet();
@@ -62,10 +62,10 @@ std::string from_alphabet(std::string_view text, std::string_view where) {
       code = (lead & 0x1FU) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3FU);
     else if (lead >= 0x80)
       code = 0;  // stands for nothing
-    if (kBytes.at(code) < 0)
+    if (byte_of.at(code) < 0)
       throw InputError(
           concat(where, ": token '", text, "' has a character that stands for no byte"));
-    out += static_cast<char>(kBytes.at(code));
+    out += static_cast<char>(byte_of.at(code));
   }
   return out;
 }
@@ -97,9 +97,9 @@ class Reader {
     if (!holds) fail(where, what);
   }
   static const json& at(const json& object, const char* key) {
-    static const json kNone;
+    static const json none;
     const auto found = object.find(key);
-    return found == object.end() ? kNone : *found;
+    return found == object.end() ? none : *found;
   }
   [[nodiscard]] bool flag(const json& object, const char* key, bool otherwise,
                           std::string_view where) const {
@@ -113,6 +113,10 @@ class Reader {
     const json& value = at(object, key);
     if (!value.is_string()) fail(concat(where, '.', key), "missing, or not a string");
     return value.get<std::string>();
+  }
+
+  static bool is_empty_text(const json& value) {
+    return value.is_string() && value.get_ref<const std::string&>().empty();
   }
 
   void check_normalizer(const json& normalizer) const {
@@ -213,7 +217,7 @@ class Reader {
     expect(at(model, "dropout").is_null() || at(model, "dropout") == 0.0, "model.dropout",
            "not null, which is not supported");
     for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"})
-      expect(at(model, key).is_null() || at(model, key) == "", concat("model.", key),
+      expect(at(model, key).is_null() || is_empty_text(at(model, key)), concat("model.", key),
              "not empty, which is not supported");
     out_.whole_pieces = flag(model, "ignore_merges", false, "model");
     const json& vocab = at(model, "vocab");

@@ -188,6 +188,47 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
   return manifest;
 }
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Work {
+  std::int64_t input_bytes = 0;  // of all files; 0: unknown
+  std::int64_t taken = 0;        // of them
+  std::int64_t text_bytes = 0;   // encoded
+  double seconds = 0;
+};
+
+std::string progress_line(const ShardStream& shards, const Work& work) {
+  const std::string line =
+      fmt::format("{} tokens, {} shards, {:.1f} MB/s of text",
+                  count_text(static_cast<double>(shards.trained())), shards.shards(),
+                  static_cast<double>(work.text_bytes) / work.seconds * 1e-6);
+  if (work.input_bytes == 0 || work.taken == 0) return line;
+  const double done = static_cast<double>(work.taken) / static_cast<double>(work.input_bytes);
+  return fmt::format("{:3.0f} %  {}  ETA {}", 100 * done, line,
+                     duration_text(work.seconds * (1 - done) / done));
+}
+
+// Finishes the shards and says what became of the text.
+void report(const TokenizeOptions& options, ShardStream& shards, std::int64_t text_bytes,
+            Clock::time_point started) {
+  const ShardManifest& done = shards.finish();
+  const auto bytes = static_cast<double>(done.text_bytes);
+  fmt::print(
+      "{}: {} tokens in {} shard{}, {} held out; {} documents, {:.1f} MB, {:.2f} bytes per "
+      "token, {:.1f} MB/s\n",
+      options.out, shards.trained(), shards.shards(), shards.shards() == 1 ? "" : "s",
+      shards.held_out(), done.documents, bytes * 1e-6,
+      bytes / static_cast<double>(shards.trained() + shards.held_out()),
+      static_cast<double>(text_bytes) * 1e-6 / seconds_since(started));
+  if (shards.held_out() == 0 && options.val_tokens > 0)
+    fmt::print("no held-out shard: fewer documents than --val-every {}; training holds out {}\n",
+               options.val_every, shards.shards() == 1 ? "the end" : "the last shard");
+}
+
 }  // namespace
 
 int run_command(const TokenizeOptions& options) {
@@ -210,7 +251,7 @@ int run_command(const TokenizeOptions& options) {
   ShardStream shards(options, *tokenizer, std::move(manifest));
   DocumentReader reader(files, true, kBatchBytes);
   Terminal terminal(STDOUT_FILENO);
-  const auto started = std::chrono::steady_clock::now();
+  const Clock::time_point started = Clock::now();
   std::int64_t skip = shards.documents_to_skip();
   std::int64_t taken = 0, text_bytes = 0;
   const auto read = [&reader] {
@@ -240,36 +281,13 @@ int run_command(const TokenizeOptions& options) {
       text_bytes += static_cast<std::int64_t>(texts[i].size());
     }
     taken += batch->input_bytes;
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    const double rate = static_cast<double>(text_bytes) / seconds;
-    std::string line = fmt::format("{} tokens, {} shards, {:.1f} MB/s of text",
-                                   count_text(static_cast<double>(shards.trained())),
-                                   shards.shards(), rate * 1e-6);
-    if (input_bytes > 0 && taken > 0)
-      line =
-          fmt::format("{:3.0f} %  {}  ETA {}",
-                      100.0 * static_cast<double>(taken) / static_cast<double>(input_bytes), line,
-                      duration_text(seconds * static_cast<double>(input_bytes - taken) /
-                                    static_cast<double>(taken)));
-    if (seconds > 1) terminal.progress(line, false);
+    const double seconds = seconds_since(started);
+    if (seconds > 1)
+      terminal.progress(progress_line(shards, {input_bytes, taken, text_bytes, seconds}), false);
   }
   terminal.clear();
   if (shards.trained() == 0) throw input_error("{}: no text", options.data.front().native());
-  const ShardManifest& done = shards.finish();
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  fmt::print(
-      "{}: {} tokens in {} shard{}, {} held out; {} documents, {:.1f} MB, {:.2f} bytes per "
-      "token, {:.1f} MB/s\n",
-      options.out, shards.trained(), shards.shards(), shards.shards() == 1 ? "" : "s",
-      shards.held_out(), done.documents, static_cast<double>(done.text_bytes) * 1e-6,
-      static_cast<double>(done.text_bytes) /
-          static_cast<double>(shards.trained() + shards.held_out()),
-      static_cast<double>(text_bytes) * 1e-6 / seconds);
-  if (shards.held_out() == 0 && options.val_tokens > 0)
-    fmt::print("no held-out shard: fewer documents than --val-every {}; training holds out {}\n",
-               options.val_every, shards.shards() == 1 ? "the end" : "the last shard");
+  report(options, shards, text_bytes, started);
   return 0;
 }
 

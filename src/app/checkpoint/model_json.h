@@ -11,7 +11,7 @@ namespace muo {
 
 // What a checkpoint's `config` says: {"model": {GptConfig's fields}, "options": the text of the
 // run's config.toml}.
-std::string checkpoint_config(const GptConfig& model, const TrainOptions& options);
+std::string checkpoint_config(const GptConfig& config, const TrainOptions& options);
 // What a checkpoint's `data` says: enough to notice that a run goes on with other data.
 std::string data_identity(const Corpus& corpus);
 
