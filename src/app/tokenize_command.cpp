@@ -202,10 +202,9 @@ struct Work {
 };
 
 std::string progress_line(const ShardStream& shards, const Work& work) {
-  const std::string line =
-      fmt::format("{} tokens, {} shards, {:.1f} MB/s of text",
-                  count_text(static_cast<double>(shards.trained())), shards.shards(),
-                  static_cast<double>(work.text_bytes) / work.seconds * 1e-6);
+  std::string line = fmt::format("{} tokens, {} shards, {:.1f} MB/s of text",
+                                 count_text(static_cast<double>(shards.trained())), shards.shards(),
+                                 static_cast<double>(work.text_bytes) / work.seconds * 1e-6);
   if (work.input_bytes == 0 || work.taken == 0) return line;
   const double done = static_cast<double>(work.taken) / static_cast<double>(work.input_bytes);
   return fmt::format("{:3.0f} %  {}  ETA {}", 100 * done, line,

@@ -23,12 +23,11 @@ TEST(ParallelFor, CallsEachOnce) {
 TEST(ParallelFor, ThrowsWhatACallThrew) {
   for (const int threads : {1, 3}) {
     std::atomic<int> calls = 0;
-    EXPECT_THROW(parallel_for(threads, 1'000'000,
-                              [&](std::size_t i) {
-                                ++calls;
-                                if (i == 5) throw std::runtime_error("five");
-                              }),
-                 std::runtime_error);
+    const auto work = [&](std::size_t i) {
+      ++calls;
+      if (i == 5) throw std::runtime_error("five");
+    };
+    EXPECT_THROW(parallel_for(threads, 1'000'000, work), std::runtime_error);
     EXPECT_LT(calls, 1'000'000);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stdlib.h>
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp
 
 #include <concepts>
 #include <cstdint>
@@ -35,8 +35,9 @@ class TempDir {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
   // Writes a file, creating the directories above it.
+  // NOLINTNEXTLINE(modernize-use-nodiscard): its path may be known
   std::filesystem::path write(const std::string& name, std::string_view content) const {
-    const auto path = path_ / name;
+    auto path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
     std::filesystem::remove(path);  // ext4 flushes a file that is cut and written again: slow
     std::ofstream out(path, std::ios::binary);

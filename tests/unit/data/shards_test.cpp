@@ -147,7 +147,7 @@ TEST(Shards, RefusesWhatIsMalformed) {
   const auto tokens = ramp(100, 0);
   const auto error_of = [&](const std::string& content) {
     const auto path = dir.write("s.bin", content);
-    const std::string error = input_error({.paths = {path}});
+    std::string error = input_error({.paths = {path}});
     EXPECT_THAT(error, AllOf(HasSubstr(path.native()), testing::Not(HasSubstr("\n"))));
     return error;
   };
