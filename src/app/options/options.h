@@ -228,8 +228,8 @@ struct TrainTokenizerOptions {
   std::vector<std::filesystem::path> data = {};
   std::string field = "text";  // of JSON Lines
   std::int64_t vocab_size = 32768;
-  std::string pattern = "nanochat";  // a name, or a regular expression
-  std::string special = "nanochat";  // tokens, separated by spaces, or its nine
+  std::string pattern = "nanochat";        // a name, or a regular expression
+  std::string special = "nanochat";        // tokens, separated by spaces, or its nine
   std::optional<ByteSize> max_bytes = {};  // of text; empty: all
   std::optional<std::int64_t> threads = {};
   std::string out = {};
