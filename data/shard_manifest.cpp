@@ -1,6 +1,7 @@
 #include "data/shard_manifest.h"
 
 #include <nlohmann/json.hpp>
+#include <zlib.h>
 
 #include <algorithm>
 #include <limits>
@@ -56,6 +57,11 @@ class Reader {
 };
 
 }  // namespace
+
+std::uint32_t shard_checksum(std::uint32_t so_far, std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_z(so_far, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
 
 std::string shard_manifest_text(const ShardManifest& manifest) {
   json shards = json::array();

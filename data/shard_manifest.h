@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +36,9 @@ struct ShardManifest {
   std::int64_t next_tokens = 0;  // of the document after `documents`, that the shards hold already
   std::vector<std::int32_t> token_bytes;  // bytes_of_tokens()
 };
+
+// CRC-32 (zlib) of what has the checksum `so_far`, 0 for nothing, followed by `bytes`.
+std::uint32_t shard_checksum(std::uint32_t so_far, std::span<const std::byte> bytes);
 
 inline constexpr const char* kShardManifestName = "manifest.json";
 

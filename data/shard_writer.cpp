@@ -18,11 +18,6 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 1 << 20;
 
-std::uint32_t checksum_of(std::uint32_t so_far, std::span<const char> bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(so_far, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
 }  // namespace
 
 ShardWriter::ShardWriter(const std::filesystem::path& folder, std::string name,
@@ -74,8 +69,8 @@ ShardEntry ShardWriter::finish() {
   header[2] = static_cast<std::int32_t>(entry_.tokens);
   const std::span<const char> bytes{reinterpret_cast<const char*>(header.data()), sizeof header};
   write(0, bytes);
-  entry_.checksum =
-      static_cast<std::uint32_t>(crc32_combine(checksum_of(0, bytes), tokens_crc_, written_));
+  entry_.checksum = static_cast<std::uint32_t>(
+      crc32_combine(shard_checksum(0, std::as_bytes(bytes)), tokens_crc_, written_));
   if (::fsync(file_.number()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0)
     throw Error(concat(path_.native(), ": ", std::generic_category().message(errno)));
   return entry_;
@@ -83,7 +78,7 @@ ShardEntry ShardWriter::finish() {
 
 void ShardWriter::flush() {
   write(static_cast<std::int64_t>(kShardHeaderBytes) + written_, buffer_);
-  tokens_crc_ = checksum_of(tokens_crc_, buffer_);
+  tokens_crc_ = shard_checksum(tokens_crc_, std::as_bytes(std::span(buffer_)));
   written_ += static_cast<std::int64_t>(buffer_.size());
   buffer_.clear();
 }

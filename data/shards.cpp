@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/file_bytes.h"
+#include "base/threads.h"
 #include "data/concat_data.h"
 #include "data/shard_manifest.h"
 
@@ -105,11 +107,33 @@ void check_tokenizer(const std::filesystem::path& name, const Tokenizer& tokeniz
                             manifest->fingerprint, "; give the tokenizer it was made with"));
 }
 
-// Whether all shards of a folder that is used have the sizes that its manifest lists.
+// Throws InputError if the file is not the one that its manifest lists.
+void check_entry(const std::filesystem::path& path, const ShardEntry& entry, bool is_used) {
+  std::error_code missing;
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path, missing));
+  if (missing) fail(path, "missing, but in the manifest; copy it again, or tokenize again");
+  const std::int64_t tokens = bytes - static_cast<std::int64_t>(kShardHeaderBytes);
+  if (tokens != 2 * entry.tokens && tokens != 4 * entry.tokens)
+    fail(path, fmt::format("{} bytes, but by the manifest it has {} tokens; copy it again, or "
+                           "tokenize again",
+                           bytes, entry.tokens));
+  if (!is_used) return;
+  const FileBytes file(path);
+  if (const std::uint32_t checksum = shard_checksum(0, file.bytes()); checksum != entry.checksum)
+    fail(path, fmt::format("damaged: its CRC-32 is {:08x}, by the manifest {:08x}; copy it again, "
+                           "or tokenize again",
+                           checksum, entry.checksum));
+}
+
+// Whether the shards of each folder that is used are those that its manifest lists: all are there,
+// and of `files` every byte is as it was written.
 void check_manifests(std::span<const InputFile> files) {
   std::set<std::filesystem::path> folders;
-  for (const InputFile& file : files)
+  std::set<std::filesystem::path> used;
+  for (const InputFile& file : files) {
     folders.insert(file.path.parent_path());
+    used.insert(file.path);
+  }
   for (const std::filesystem::path& folder : folders) {
     const std::optional<ShardManifest> manifest = find_shard_manifest(folder);
     if (!manifest) continue;
@@ -117,17 +141,10 @@ void check_manifests(std::span<const InputFile> files) {
       throw InputError(concat(folder.native(), ": tokenizing was interrupted after ",
                               manifest->documents,
                               " documents; run the same muograph tokenize again"));
-    for (const ShardEntry& shard : manifest->shards) {
-      const std::filesystem::path path = folder / shard.file;
-      std::error_code missing;
-      const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path, missing));
-      if (missing)
-        throw InputError(concat(path.native(), ": missing, but in the manifest; tokenize again"));
-      const std::int64_t tokens = bytes - static_cast<std::int64_t>(kShardHeaderBytes);
-      if (tokens != 2 * shard.tokens && tokens != 4 * shard.tokens)
-        throw InputError(concat(path.native(), ": ", bytes, " bytes, but by the manifest it has ",
-                                shard.tokens, " tokens; copy it again, or tokenize again"));
-    }
+    parallel_for(usable_cores(), manifest->shards.size(), [&](std::size_t i) {
+      const ShardEntry& entry = manifest->shards[i];
+      check_entry(folder / entry.file, entry, used.contains(folder / entry.file));
+    });
   }
 }
 

@@ -134,6 +134,10 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
   expect_refused("train --data " + path("shards") + " --tokenizer " + path("other.json"),
                  "its fingerprint is");
   expect_refused("train --data " + path("shards") + " --vocab-size 300", "has 400 ids");
+  std::string shard = read_file(path("shards/train_000001.bin"));
+  shard[2000] = static_cast<char>(shard[2000] ^ 1);  // another id
+  write_file(path("shards/train_000001.bin"), shard);
+  expect_refused("train --data " + path("shards"), "train_000001.bin: damaged: its CRC-32 is");
   fs::remove(path("shards/train_000001.bin"));
   expect_refused("train --data " + path("shards"), "train_000001.bin: missing");
   write_file(path("shards/train_000001.bin"), "short");
