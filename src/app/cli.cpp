@@ -149,6 +149,15 @@ Command parse_bench(const CommandRow& command, Arguments arguments) {
   return options;
 }
 
+Command parse_eval(const CommandRow& command, Arguments arguments) {
+  EvalOptions options;
+  Parser parser(command, option_table(options));
+  parser.add_flag("--json", options.json, "for programs");
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
+  parser.apply();
+  return options;
+}
+
 Command parse_report(const CommandRow& command, Arguments arguments) {
   ReportOptions options;
   Parser parser(command, option_table(options));
@@ -228,8 +237,7 @@ constexpr std::array kCommands = {
     Entry{{"train", "train a GPT on text files, folders or token shards"}, parse_train},
     Entry{{"sweep", "train many short runs that differ in some options, and compare them"},
           parse_sweep},
-    Entry{{"eval", "loss and bits per byte of a checkpoint on held-out data"},
-          parse_simple<EvalOptions>},
+    Entry{{"eval", "loss and bits per byte of a checkpoint on held-out data"}, parse_eval},
     Entry{{"sample", "let a checkpoint write text"}, parse_sample},
     Entry{{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
           parse_plan},

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -49,9 +50,10 @@ int run_command(const EvalOptions& options) {
   DeviceOptions devices = options.devices;
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);
-  warn_of_unused_gpus(options.devices.backend, ranks, stdout);
+  std::FILE* const says = options.json ? stderr : stdout;
+  warn_of_unused_gpus(options.devices.backend, ranks, says);
   for (const std::string& note : notes)
-    fmt::print("{}\n", note);
+    fmt::print(says, "{}\n", note);
   const int world = ranks.world;
   const std::int64_t fitting = fit_eval_batch(config, params, rows, ranks);
   const std::int64_t batch = options.device_rows.value_or(fitting);
@@ -68,6 +70,16 @@ int run_command(const EvalOptions& options) {
     const EvalResult mine = evaluator.run();
     if (rank.rank == 0) result = mine;
   });
+  if (options.json) {
+    nlohmann::ordered_json out = {
+        {"checkpoint", checkpoint.path().string()},
+        {"step", checkpoint.info().step},
+        {"tokens", std::min(rows * config.seq_len, corpus.val->size() - 1)},
+        {"val_loss", result.loss}};
+    out["val_bpb"] = result.bpb < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(result.bpb);
+    fmt::print("{}\n", out.dump());
+    return 0;
+  }
   fmt::print("{}\n{}: step {}, val_loss {:.6f}{}\n", corpus.description, checkpoint.path().string(),
              checkpoint.info().step, result.loss,
              result.bpb < 0 ? "" : fmt::format(", val_bpb {:.6f}", result.bpb));

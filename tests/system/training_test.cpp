@@ -88,6 +88,12 @@ TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {
     ASSERT_NE(at, std::string::npos) << eval.out;
     EXPECT_NEAR(std::stod(eval.out.substr(at + 9)), want, 1e-6) << devices;  // six digits printed
   }
+  const Outcome eval = run_program("eval " + path("run").string() + " --eval-tokens 640 --json");
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  const auto result = nlohmann::json::parse(eval.out);
+  EXPECT_NEAR(result["val_loss"], want, 1e-6);
+  EXPECT_NEAR(result["val_bpb"], double{metrics("run", "eval").back()["val_bpb"]}, 1e-6);
+  EXPECT_EQ(result["tokens"], 640);
 }
 
 TEST_F(Training, EvalOfOtherDataTakesAllOfIt) {
