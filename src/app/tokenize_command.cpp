@@ -243,7 +243,8 @@ int run_command(const TokenizeOptions& options) {
   if (manifest.documents > 0 || manifest.next_tokens > 0)
     fmt::print("{}: goes on after {} documents\n", options.out, manifest.documents);
   std::int64_t input_bytes = 0;
-  for (const auto& input : nlohmann::json::parse(source)["files"])
+  const nlohmann::json inputs = nlohmann::json::parse(source);
+  for (const auto& input : inputs["files"])
     input_bytes += input["bytes"].get<std::int64_t>();
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
 
