@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,12 +12,12 @@
 
 namespace muo {
 
-// A document: a whole file of text, or a line of a file of JSON Lines (named *.jsonl, or *.json
-// with --field), an object one of whose fields is the text.
+// A document: a whole file of text, or a line of a file of JSON Lines (named *.jsonl), an object
+// one of whose fields is the text.
 struct Document {
   std::string_view raw;  // text, or the line
   bool is_json = false;
-  std::size_t file = 0;   // of DocumentReader::files()
+  std::size_t file = 0;   // of those that the reader was given
   std::int64_t line = 0;  // from 1 on; of JSON Lines
 };
 
@@ -44,13 +43,11 @@ class DocumentReader {
 
   // Replaces `batch`; false after the last one.
   bool next(DocumentBatch& batch);
-  [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
   // "FILE", or "FILE: line N".
   [[nodiscard]] std::string where(const Document& document) const;
 
  private:
   struct Input;
-  void open();
   void add_lines(DocumentBatch& batch);
   void add_text(DocumentBatch& batch);
 

@@ -22,7 +22,6 @@ class ShardWriter {
   ShardWriter& operator=(const ShardWriter&) = delete;
 
   [[nodiscard]] std::int64_t left() const { return capacity_ - entry_.tokens; }
-  [[nodiscard]] std::int64_t tokens() const { return entry_.tokens; }
   // At most left() ids.
   void append(std::span<const std::int32_t> ids);
   // Writes the header, syncs, and gives the file its name.

@@ -87,24 +87,12 @@ bool is_val(const InputFile& file) {
   return file.path.filename().native().find("val") != std::string::npos;
 }
 
-// What tells what the ids in the folder of `first` stand for, as open_tokenizer() takes it; empty:
-// nothing.
+// What tells what the ids in `folder` stand for, as open_tokenizer() takes it; empty: nothing.
 std::filesystem::path find_tokenizer(const DataOptions& options,
-                                     const std::filesystem::path& first) {
+                                     const std::filesystem::path& folder, bool has_manifest) {
   if (options.tokenizer != "byte") return options.tokenizer;
-  const std::filesystem::path folder = first.parent_path();
   if (std::filesystem::is_regular_file(folder / "tokenizer.json")) return folder / "tokenizer.json";
-  return find_shard_manifest(folder) ? "byte" : "";
-}
-
-// Throws InputError if a manifest in the folder of `first` names another tokenizer.
-void check_tokenizer(const std::filesystem::path& name, const Tokenizer& tokenizer,
-                     const std::filesystem::path& first) {
-  const std::optional<ShardManifest> manifest = find_shard_manifest(first.parent_path());
-  if (manifest && manifest->fingerprint != tokenizer.fingerprint())
-    throw InputError(concat("--tokenizer ", name.native(), ": its fingerprint is ",
-                            tokenizer.fingerprint(), ", but ", first.native(), " was made with ",
-                            manifest->fingerprint, "; give the tokenizer it was made with"));
+  return has_manifest ? "byte" : "";
 }
 
 // Throws InputError if the file is not the one that its manifest lists.
@@ -196,9 +184,15 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                    std::span<const InputFile> val_files) {
   check_manifests(files);
   check_manifests(val_files);
-  const std::filesystem::path name = find_tokenizer(options, files.front().path);
+  const std::filesystem::path& first = files.front().path;
+  const std::optional<ShardManifest> manifest = find_shard_manifest(first.parent_path());
+  const std::filesystem::path name =
+      find_tokenizer(options, first.parent_path(), manifest.has_value());
   const std::shared_ptr<const Tokenizer> tokenizer = name.empty() ? nullptr : open_tokenizer(name);
-  if (tokenizer) check_tokenizer(name, *tokenizer, files.front().path);
+  if (tokenizer && manifest && manifest->fingerprint != tokenizer->fingerprint())
+    throw InputError(concat("--tokenizer ", name.native(), ": its fingerprint is ",
+                            tokenizer->fingerprint(), ", but ", first.native(), " was made with ",
+                            manifest->fingerprint, "; give the tokenizer it was made with"));
   const std::int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
                                   : tokenizer            ? tokenizer->vocab_size()
                                                          : kByteVocab;

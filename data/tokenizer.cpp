@@ -65,25 +65,28 @@ bool is_json(const FileBytes& contents) {
   return first != std::string_view::npos && text[first] == '{';
 }
 
-BpeDefinition read_definition(const FileBytes& contents, const fs::path& file) {
-  return is_json(contents) ? read_tokenizer_json(contents.text(), file.native())
-                           : read_tiktoken_file(contents.text(), file.native());
-}
-
 }  // namespace
+
+BpeDefinition read_bpe_definition(const fs::path& name, std::string_view pattern,
+                                  const std::vector<SpecialToken>& special) {
+  const fs::path file = file_of(name);
+  const FileBytes contents(file);
+  if (!is_json(contents))
+    return read_tiktoken_file(contents.text(), file.native(), pattern, special);
+  if (!pattern.empty() || !special.empty())
+    throw InputError(concat(file.native(), ": --pattern and --special are for ranks of tiktoken"));
+  return read_tokenizer_json(contents.text(), file.native());
+}
 
 std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
-  const fs::path file = file_of(name);
-  const FileBytes contents(file);
-  return std::make_unique<BpeTokenizer>(read_definition(contents, file), file.native());
+  return std::make_unique<BpeTokenizer>(read_bpe_definition(name), name.native());
 }
 
 std::string tokenizer_json(const fs::path& name) {
-  const fs::path file = file_of(name);
-  const FileBytes contents(file);
+  const FileBytes contents(file_of(name));
   return is_json(contents) ? std::string(contents.text())
-                           : write_tokenizer_json(read_definition(contents, file));
+                           : write_tokenizer_json(read_bpe_definition(name));
 }
 
 std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {

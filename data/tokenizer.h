@@ -64,7 +64,7 @@ std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer);
 // The same; if there is none, throws InputError that names the tokenizer `name`.
 std::int32_t need_bos(const Tokenizer& tokenizer, const std::filesystem::path& name);
 
-// What a file of open_tokenizer() says as a tokenizer.json.
+// What a file of open_tokenizer() says as a tokenizer.json; one that is that already, as it is.
 std::string tokenizer_json(const std::filesystem::path& name);
 
 // The bytes of text that each id stands for, 0 for special tokens: what bits per byte divide by.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,11 @@ class BpeTokenizer final : public Tokenizer {
   BytePairEncoding encoding_;
   std::int64_t vocab_size_ = 0;
 };
+
+// That of a file which open_tokenizer() takes. `pattern` and `special` are for ranks of tiktoken
+// (read_tiktoken_file); for a tokenizer.json they are an InputError.
+BpeDefinition read_bpe_definition(const std::filesystem::path& name, std::string_view pattern = {},
+                                  const std::vector<SpecialToken>& special = {});
 
 // Split patterns by name: gpt2, gpt4, gpt4o, nanochat (that of GPT-4 with runs of at most two
 // digits). Empty for another name.

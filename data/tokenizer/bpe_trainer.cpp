@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/threads.h"
+#include "data/tokenizer/pair_hash.h"
 
 namespace muo {
 namespace {
@@ -40,10 +41,8 @@ class PairTable {
   static constexpr std::uint32_t kFree = ~std::uint32_t{0};
 
   [[nodiscard]] std::size_t slot_of(Pair pair) const {
-    const std::uint64_t both = std::uint64_t{static_cast<std::uint32_t>(pair.first)} << 32 |
-                               static_cast<std::uint32_t>(pair.second);
     const std::size_t mask = slots_.size() - 1;
-    std::size_t at = ((both ^ both >> 29) * 0x9E3779B97F4A7C15U >> 24) & mask;
+    std::size_t at = hash_of_pair(pair.first, pair.second) & mask;
     while (slots_[at] != kFree && entries_[slots_[at]].pair != pair)
       at = (at + 1) & mask;
     return at;

@@ -7,18 +7,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/tokenizer/pair_hash.h"
 
 namespace muo {
 namespace {
 
 constexpr std::size_t kShort = 48;  // bytes: up to here looking at all pairs again is faster
-
-std::size_t hash_of(std::int32_t left, std::int32_t right) {
-  const std::uint64_t pair =
-      std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
-  const std::uint64_t hash = (pair ^ pair >> 29) * 0x9E3779B97F4A7C15U;
-  return hash >> 24;
-}
 
 }  // namespace
 
@@ -63,7 +57,7 @@ void BytePairEncoding::merge_all(std::string_view piece, std::vector<std::int32_
 
 const BytePairEncoding::Slot& BytePairEncoding::find(std::int32_t left, std::int32_t right) const {
   const std::size_t mask = slots_.size() - 1;
-  std::size_t at = hash_of(left, right) & mask;
+  std::size_t at = hash_of_pair(left, right) & mask;
   while (slots_[at].left >= 0 && (slots_[at].left != left || slots_[at].right != right))
     at = (at + 1) & mask;
   return slots_[at];

@@ -13,12 +13,10 @@
 #include "app/cli.h"
 #include "app/document_files.h"
 #include "base/check.h"
-#include "base/file_bytes.h"
 #include "base/threads.h"
 #include "data/documents.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer/bpe_trainer.h"
-#include "data/tokenizer/tiktoken_file.h"
 #include "data/tokenizer/tokenizer_json.h"
 
 namespace muo {
@@ -160,14 +158,7 @@ int run_command(const ConvertTokenizerOptions& options) {
       throw input_error("--special '{}': give TOKEN=ID, several separated by spaces", word);
     special.push_back({word.substr(0, equals), id});
   }
-  const FileBytes contents{fs::path(options.tokenizer)};
-  const std::string_view text = contents.text();
-  const bool is_json = text.substr(0, 64).find('{') != std::string_view::npos;
-  if (is_json && (!options.pattern.empty() || !special.empty()))
-    throw input_error("{}: --pattern and --special are for ranks of tiktoken", options.tokenizer);
-  BpeDefinition definition =
-      is_json ? read_tokenizer_json(text, options.tokenizer)
-              : read_tiktoken_file(text, options.tokenizer, options.pattern, special);
+  BpeDefinition definition = read_bpe_definition(options.tokenizer, options.pattern, special);
   const std::string json = write_tokenizer_json(definition);
   static_cast<void>(
       BpeTokenizer(std::move(definition), options.tokenizer));  // refuses what is wrong

@@ -12,21 +12,12 @@
 #include "bench/peak.h"
 #include "kernels/transpose.h"
 #include "optim/newton_schulz.h"
+#include "support/heap_arena.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
 namespace muo {
 namespace {
-
-class HeapArena final : public Arena {
- public:
-  Tensor tensor(const TensorSpec& spec) override {
-    return tensors_.emplace_back(spec.shape, spec.dtype);
-  }
-
- private:
-  std::vector<test::HostTensor> tensors_;
-};
 
 struct Width {
   const char* name;
@@ -49,7 +40,7 @@ class Batch {
   [[nodiscard]] const NewtonSchulz& iteration() const { return iteration_; }
 
  private:
-  HeapArena arena_;
+  test::HeapArena arena_;
   test::HostTensor x_;
   NewtonSchulz iteration_;
 };

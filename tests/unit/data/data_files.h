@@ -2,7 +2,6 @@
 
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp
 
-#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -72,19 +71,14 @@ inline std::vector<std::int32_t> all_tokens(const TokenData& data) {
   return out;
 }
 
-// The text of the InputError that a call throws; empty if it throws none.
-template <class Call>
-requires std::invocable<Call> std::string input_error(Call call) {
+// The text of the InputError that opening throws; empty if it throws none.
+inline std::string input_error(const DataOptions& options) {
   try {
-    static_cast<void>(call());
+    static_cast<void>(open_corpus(options));
   } catch (const InputError& error) {
     return error.what();
   }
   return {};
-}
-// Of opening a corpus.
-inline std::string input_error(const DataOptions& options) {
-  return input_error([&] { return open_corpus(options); });
 }
 
 // What the byte tokenizer makes of a document.

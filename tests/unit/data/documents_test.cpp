@@ -9,14 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "data/byte_source.h"
+#include "support/errors.h"
 #include "unit/data/data_files.h"
 
 namespace muo {
 namespace {
 
 namespace fs = std::filesystem;
-using test::input_error;
+using test::message_of;
 using test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -103,7 +105,7 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
   const TempDir dir;
   const auto error = [&](std::string_view lines, std::string_view field = "text") {
     const fs::path file = dir.write("x.jsonl", lines);
-    return input_error([&] { return read_all({file}, 1 << 20, field); });
+    return message_of<InputError>([&] { return read_all({file}, 1 << 20, field); });
   };
   EXPECT_THAT(error("{\"text\": \"a\"}\n{\"text\": \n"), HasSubstr("x.jsonl: line 2: "));
   EXPECT_THAT(error("{\"body\": \"a\"}\n"), HasSubstr("x.jsonl: line 1: no field 'text'; --field"));
@@ -111,7 +113,7 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
               HasSubstr("x.jsonl: line 3: field 'text' is not a string"));
   EXPECT_THAT(error("[]\n"), HasSubstr("x.jsonl: line 1: not a JSON object"));
   EXPECT_THAT(error("{\"text\": \"\xFF\"}\n"), HasSubstr("x.jsonl: line 1: "));
-  EXPECT_EQ(error("{\"body\": \"a\"}\n", "body"), "");
+  EXPECT_EQ(error("{\"body\": \"a\"}\n", "body"), "no exception");
 }
 
 std::string read_bytes(const fs::path& path, std::size_t step) {
@@ -148,9 +150,9 @@ TEST(ByteSource, NamesAFileThatIsCutOffOrDamaged) {
   for (const auto& [name, packed] : {std::pair{"a.gz", gzip(text)}, {"a.zst", zstandard(text)}}) {
     const auto error = [&, file = name](std::string_view bytes) {
       const fs::path path = dir.write(file, bytes);
-      return input_error([&] { return read_bytes(path, 4096); });
+      return message_of<InputError>([&] { return read_bytes(path, 4096); });
     };
-    EXPECT_EQ(error(packed), "");
+    EXPECT_EQ(error(packed), "no exception");
     for (const std::size_t size : {packed.size() - 1, packed.size() / 2, std::size_t{5}})
       EXPECT_THAT(error(packed.substr(0, size)), HasSubstr(std::string(name) + ": ends within"));
     EXPECT_THAT(error("neither of the two"), HasSubstr(std::string(name) + ": not "));
@@ -158,7 +160,7 @@ TEST(ByteSource, NamesAFileThatIsCutOffOrDamaged) {
     damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 0x55);
     EXPECT_THAT(error(damaged), HasSubstr(name));
   }
-  EXPECT_THAT(input_error([&] { return read_bytes(dir.path() / "none.gz", 10); }),
+  EXPECT_THAT(message_of<InputError>([&] { return read_bytes(dir.path() / "none.gz", 10); }),
               HasSubstr("none.gz"));
 }
 

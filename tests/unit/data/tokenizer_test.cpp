@@ -18,6 +18,7 @@
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tiktoken_file.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "support/errors.h"
 #include "support/files.h"
 #include "support/paths.h"
 #include "unit/data/data_files.h"
@@ -26,7 +27,7 @@ namespace muo {
 namespace {
 
 namespace fs = std::filesystem;
-using test::input_error;
+using test::message_of;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -201,7 +202,7 @@ std::string broken(std::string_view from, std::string_view to) {
 
 TEST(TokenizerJson, NamesWhatIsNotSupported) {
   const auto error = [](std::string_view from, std::string_view to) {
-    return input_error([&] {
+    return message_of<InputError>([&] {
       return BpeTokenizer(read_tokenizer_json(broken(from, to), "t.json"), "t.json").vocab_size();
     });
   };
@@ -223,21 +224,22 @@ TEST(TokenizerJson, NamesWhatIsNotSupported) {
   EXPECT_THAT(error(R"("!":)", R"("??":)"), HasSubstr("model.merges[12]: a part"));
   EXPECT_THAT(error(R"("Ă":)", R"("ĂĂ":)"), HasSubstr("no token for byte 2:"));
   EXPECT_THAT(error(R"("!":)", R"("中":)"), HasSubstr("stands for no byte"));
-  EXPECT_THAT(input_error([] { return read_tokenizer_json("{", "t.json"); }), HasSubstr("t.json"));
+  EXPECT_THAT(message_of<InputError>([] { return read_tokenizer_json("{", "t.json"); }),
+              HasSubstr("t.json"));
 }
 
 TEST(TiktokenFile, NamesTheLineThatIsWrong) {
   const auto error = [](const std::string& text) {
-    return input_error([&] { return read_tiktoken_file(text, "r.tiktoken", "gpt2"); });
+    return message_of<InputError>([&] { return read_tiktoken_file(text, "r.tiktoken", "gpt2"); });
   };
   EXPECT_THAT(error("IQ== 0\nIg= 1\n"), HasSubstr("r.tiktoken: line 2: "));
   EXPECT_THAT(error("IQ== 0\nIg== x\n"), HasSubstr("line 2"));
   EXPECT_THAT(error("IQ== 0\nIg== -1\n"), HasSubstr("line 2"));
   EXPECT_THAT(error("IQ== 0\nIg== 0\n"), HasSubstr("rank 0 is there twice"));
   EXPECT_THAT(error("IQ== 0\nIQ== 1\n"), HasSubstr("the token of rank 1 is there twice"));
-  EXPECT_THAT(input_error([] { return open_tokenizer(golden("ranks.tiktoken")); }),
+  EXPECT_THAT(message_of<InputError>([] { return open_tokenizer(golden("ranks.tiktoken")); }),
               AllOf(HasSubstr("700 ranks"), HasSubstr("tokenizer convert --pattern")));
-  EXPECT_THAT(input_error([] { return open_tokenizer("/nowhere/tokenizer.json"); }),
+  EXPECT_THAT(message_of<InputError>([] { return open_tokenizer("/nowhere/tokenizer.json"); }),
               HasSubstr("--tokenizer /nowhere/tokenizer.json: no such file; give byte"));
 }
 
@@ -286,11 +288,12 @@ TEST(BpeTrainer, EndsWhereNothingIsLeftToMerge) {
 }
 
 TEST(BpeTrainer, RefusesAVocabularyTooSmallForBytes) {
-  EXPECT_THAT(input_error([] {
+  EXPECT_THAT(message_of<InputError>([] {
                 trained(257, 1, {"<|a|>", "<|b|>"});
               }),
               HasSubstr("--vocab-size 257: 256 bytes and 2 special tokens"));
-  EXPECT_THAT(input_error([] { return BpeTrainer("(", 1).bytes(); }), HasSubstr("--pattern"));
+  EXPECT_THAT(message_of<InputError>([] { return BpeTrainer("(", 1).bytes(); }),
+              HasSubstr("--pattern"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "model/gpt.h"
 #include "model/kv_cache.h"
+#include "support/heap_arena.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
@@ -21,17 +22,6 @@ using test::HostTensor;
 
 constexpr std::int32_t kVocab = 67;
 constexpr std::int64_t kRows = 2;
-
-class OwningArena final : public Arena {
- public:
-  Tensor tensor(const TensorSpec& spec) override {
-    return keep(HostTensor(spec.shape, spec.dtype));
-  }
-  Tensor keep(HostTensor tensor) { return memory_.emplace_back(std::move(tensor)); }
-
- private:
-  std::vector<HostTensor> memory_;
-};
 
 struct Case {
   std::string name;
@@ -186,7 +176,7 @@ class Model {
 
   Case case_;
   test::KernelStream stream_;
-  OwningArena arena_;
+  test::HeapArena arena_;
   std::vector<Tensor> weights_;
   RotaryTables rotary_;
   HostTensor tokens_;

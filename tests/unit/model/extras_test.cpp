@@ -10,6 +10,7 @@
 
 #include "model/gpt.h"
 #include "model/parameters.h"
+#include "support/heap_arena.h"
 #include "support/initial_values.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
@@ -65,17 +66,6 @@ const std::vector<Extra>& extras() {
   return all;
 }
 
-class OwningArena final : public Arena {
- public:
-  Tensor tensor(const TensorSpec& spec) override {
-    return keep(HostTensor(spec.shape, spec.dtype));
-  }
-  Tensor keep(HostTensor tensor) { return memory_.emplace_back(std::move(tensor)); }
-
- private:
-  std::vector<HostTensor> memory_;
-};
-
 // A model with fixed random weights, and what one step of it gives.
 struct Result {
   std::vector<float> losses;
@@ -84,7 +74,7 @@ struct Result {
 
 Result run(const GptConfig& config, const std::map<std::string, float>& set) {
   test::KernelStream stream;
-  OwningArena arena;
+  test::HeapArena arena;
   std::vector<Tensor> weights;
   std::vector<Tensor> gradients;
   const std::vector<ParamSpec> specs = gpt_parameters(config);
@@ -161,7 +151,7 @@ TEST(Extras, TheStreamIsTheSameWithAndWithoutBackward) {
   const Result trained = run(config, {});
   // A model for inference shares one stream between its blocks.
   test::KernelStream stream;
-  OwningArena arena;
+  test::HeapArena arena;
   std::vector<Tensor> weights;
   for (const ParamSpec& spec : gpt_parameters(config))
     weights.push_back(arena.keep(test::random_tensor(spec.shape, spec.name, 0.2F)));

@@ -12,23 +12,13 @@
 #include "base/check.h"
 #include "base/philox.h"
 #include "support/errors.h"
+#include "support/heap_arena.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
 namespace muo::test {
 namespace {
-
-class HeapArena final : public Arena {
- public:
-  Tensor tensor(const TensorSpec& spec) override {
-    tensors_.emplace_back(spec.shape, spec.dtype);
-    return tensors_.back();
-  }
-
- private:
-  std::vector<HostTensor> tensors_;
-};
 
 struct Golden {
   double sigma;
