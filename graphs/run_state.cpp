@@ -45,7 +45,8 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
       step(rank, setup.model, setup.step, rotary, update, ring, arena),
       rank_(rank),
       setup_(setup),
-      params_(params) {
+      params_(params),
+      counts_memory_(rank.device.allocate_pinned(sizeof(CountsRead), "counts")) {
   if (setup.step_only) return;
   const PassWeights of_pass{weights, update.shards_weights() ? &update : nullptr};
   eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, of_pass,
@@ -110,14 +111,12 @@ void RunState::set_counts(const Counts& counts) {
 }
 
 RunState::Counts RunState::counts() const {
-  StepScalars scalars;
-  Counts counts;
-  rank_.compute.copy(host_struct(scalars), update.scalars());
-  rank_.compute.copy(host_struct(counts.statistics), update.statistics());
+  auto& read = *reinterpret_cast<CountsRead*>(counts_memory_->data());
+  rank_.compute.copy(host_struct(read.scalars), update.scalars());
+  rank_.compute.copy(host_struct(read.statistics), update.statistics());
   rank_.wait(rank_.compute);
-  counts.step = scalars.step;
-  counts.updates = scalars.updates;
-  return counts;
+  return {
+      .step = read.scalars.step, .updates = read.scalars.updates, .statistics = read.statistics};
 }
 
 bool RunState::has_metrics(std::int64_t index) const {

@@ -65,11 +65,18 @@ class RunState {
   std::optional<Decoder> decoder;
 
  private:
+  // What counts() reads. Into pinned memory, which a device keeps until its streams have ended:
+  // where the wait for these copies throws, they may be made still.
+  struct CountsRead {
+    StepScalars scalars;
+    LossStatistics statistics;
+  };
   [[nodiscard]] MetricsRecord& record_of(std::int64_t index) const;
 
   RankContext& rank_;
   const RunSetup& setup_;
   const std::vector<ParamSpec>& params_;
+  std::unique_ptr<Buffer> counts_memory_;  // a CountsRead
 };
 
 // The memory plan of `rank` of the run, traced without a device.
