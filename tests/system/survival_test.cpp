@@ -257,7 +257,12 @@ TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
 // dies with it.
 TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
   struct Process {
-    ~Process() { ::kill(id, SIGKILL); }
+    Process() = default;
+    Process(const Process&) = delete;
+    Process& operator=(const Process&) = delete;
+    ~Process() {
+      if (id > 0) ::kill(id, SIGKILL);
+    }
     pid_t id = 0;
   } first;
   constexpr int kEvery = test::kSanitized ? 60 : 300;
