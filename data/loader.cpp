@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/check.h"
 
@@ -28,10 +29,9 @@ std::int64_t half_bytes(const LoaderOptions& options) {
 
 class Loader::Impl {
  public:
-  Impl(const TokenData& data, const RowSampler& sampler, const LoaderOptions& options,
-       std::span<std::byte> slots)
-      : data_(data),
-        sampler_(sampler),
+  Impl(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots)
+      : rows_(rows),
+        row_(static_cast<std::size_t>(options.seq_len) + 1),
         options_(options),
         slots_(slots),
         slot_count_(static_cast<std::int64_t>(slots.size()) / slot_bytes(options)),
@@ -103,26 +103,22 @@ class Loader::Impl {
   }
 
   bool fill(std::int64_t step, const Batch& batch) {
-    const auto length = static_cast<std::size_t>(options_.seq_len);
     auto* inputs = batch.inputs.as<std::int32_t>();
     auto* targets = batch.targets.as<std::int32_t>();
     for (std::int64_t a = 0; a < options_.accumulation; ++a) {
       for (std::int64_t b = 0; b < options_.batch; ++b) {
         if (stop_) return false;
         const std::int64_t g = (a * options_.world + options_.rank) * options_.batch + b;
-        const std::int64_t begin = sampler_.position(step, g);
-        data_.read(begin, {inputs, length});
-        std::copy(inputs + 1, inputs + length, targets);
-        data_.read(begin + options_.seq_len, {targets + length - 1, 1});
-        inputs += length;
-        targets += length;
+        rows_.read(step, g, row_);
+        inputs = std::copy(row_.begin(), row_.end() - 1, inputs);
+        targets = std::copy(row_.begin() + 1, row_.end(), targets);
       }
     }
     return true;
   }
 
-  const TokenData& data_;
-  const RowSampler& sampler_;
+  TrainingRows& rows_;
+  std::vector<std::int32_t> row_;
   const LoaderOptions options_;
   const std::span<std::byte> slots_;
   const std::int64_t slot_count_;
@@ -140,23 +136,23 @@ class Loader::Impl {
   std::thread thread_;  // last: everything above exists when it starts
 };
 
-Loader::Loader(const TokenData& data, const RowSampler& sampler, const LoaderOptions& options,
-               std::span<std::byte> slots) {
+Loader::Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots) {
   MUO_CHECK(0 <= options.rank && options.rank < options.world, "rank ", options.rank, " of ",
             options.world);
   MUO_CHECK(options.batch > 0 && options.seq_len > 0 && options.accumulation > 0 &&
                 options.first_step >= 0,
             "batch ", options.batch, ", sequence ", options.seq_len, ", accumulation ",
             options.accumulation, ", first step ", options.first_step);
-  const std::int64_t rows = options.accumulation * options.world * options.batch;
-  MUO_CHECK(rows == sampler.rows_per_step() && options.seq_len == sampler.seq_len(), rows,
-            " rows of ", options.seq_len, " per step, but the sampler has ",
-            sampler.rows_per_step(), " of ", sampler.seq_len());
+  const std::int64_t per_step = options.accumulation * options.world * options.batch;
+  const RowsShape& shape = rows.shape();
+  MUO_CHECK(per_step == shape.rows_per_step && options.seq_len == shape.seq_len, per_step,
+            " rows of ", options.seq_len, " per step, but there are ", shape.rows_per_step, " of ",
+            shape.seq_len);
   const auto bytes = static_cast<std::int64_t>(slots.size());
   MUO_CHECK(bytes % slot_bytes(options) == 0 && bytes / slot_bytes(options) >= 2, bytes,
             " bytes for slots of ", slot_bytes(options));
   MUO_CHECK(reinterpret_cast<std::uintptr_t>(slots.data()) % kSlotAlignment == 0);
-  impl_ = std::make_unique<Impl>(data, sampler, options, slots);
+  impl_ = std::make_unique<Impl>(rows, options, slots);
 }
 
 Loader::~Loader() = default;

@@ -4,8 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "data/sampler.h"
-#include "data/token_data.h"
+#include "data/training_rows.h"
 #include "runtime/tensor.h"
 
 namespace muo {
@@ -29,14 +28,13 @@ struct LoaderOptions {
 
 // Fills a ring of slots on its own thread, ahead of the consumer; step first_step comes first, so a
 // run resumes by saying where. `slots` is pinned memory of a multiple of slot_bytes(options) bytes,
-// at least two slots, aligned to 64 bytes; it, `data` and `sampler` outlive the loader, and the
-// sampler's rows per step and sequence length are those of the options. One thread consumes.
-// Nothing is allocated after construction. The destructor may be called at any time, with or
+// at least two slots, aligned to 64 bytes; it and `rows`, which is the thread's, outlive the
+// loader, and the shape of the rows is that of the options. One thread consumes. Nothing is
+// allocated after construction, but by the first reading of `rows`. The destructor may be called at any time, with or
 // without a batch held; it waits for at most one row to be read.
 class Loader {
  public:
-  Loader(const TokenData& data, const RowSampler& sampler, const LoaderOptions& options,
-         std::span<std::byte> slots);
+  Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

@@ -1,47 +1,16 @@
 #include "data/sampler.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <limits>
 
 #include "base/check.h"
 #include "base/philox.h"
+#include "data/permutation.h"
 
 namespace muo {
 namespace {
 
-constexpr std::size_t kRounds = 6;
-constexpr std::uint64_t kDrawsPerEpoch = 8;  // the offset, then the key of each round
-
-// The finalizer of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
-
-// Image of i under a pseudo-random permutation of [0, count): a balanced Feistel network on the
-// next even number of bits, applied again until the value falls inside (cycle walking; Black and
-// Rogaway 2002, "Ciphers with arbitrary finite domains", sections 4 and 5). The network covers at
-// most 4 * count values, or 64, so few applications are needed on average.
-std::uint64_t permute(std::uint64_t i, std::uint64_t count,
-                      const std::array<std::uint64_t, kRounds>& keys) {
-  // Below 3 bits a half has too few round functions for the orders to look random.
-  const int half_bits = std::max(3, (65 - std::countl_zero(count - 1)) / 2);
-  const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
-  do {
-    std::uint64_t left = i >> half_bits;
-    std::uint64_t right = i & mask;
-    for (const std::uint64_t key : keys) {
-      const std::uint64_t next = left ^ (mix(right + key) & mask);
-      left = right;
-      right = next;
-    }
-    i = (left << half_bits) | right;
-  } while (i >= count);
-  return i;
-}
+constexpr std::uint64_t kDrawsPerEpoch = 8;  // the offset, then those of the permutation
 
 }  // namespace
 
@@ -68,12 +37,9 @@ std::int64_t RowSampler::position(std::int64_t step, std::int64_t g) const {
   const std::int64_t row = step * rows_per_step_ + g;
   const auto first_draw = static_cast<std::uint64_t>(row / rows_per_epoch_) * kDrawsPerEpoch;
   const CounterRandom random(seed_, "data order");
-  std::array<std::uint64_t, kRounds> keys{};
-  for (std::size_t i = 0; i < kRounds; ++i)
-    keys.at(i) = random.bits(first_draw + 1 + i);
+  const Permutation blocks(static_cast<std::uint64_t>(rows_per_epoch_), random, first_draw + 1);
   const auto block =
-      static_cast<std::int64_t>(permute(static_cast<std::uint64_t>(row % rows_per_epoch_),
-                                        static_cast<std::uint64_t>(rows_per_epoch_), keys));
+      static_cast<std::int64_t>(blocks(static_cast<std::uint64_t>(row % rows_per_epoch_)));
   // What is left beside the rows of an epoch goes before or after them.
   const auto left_over = static_cast<std::uint64_t>(tokens_ - 1 - rows_per_epoch_ * seq_len_);
   const auto offset = static_cast<std::int64_t>(random.bits(first_draw) % (left_over + 1));

@@ -199,6 +199,9 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
   if (tokenizer && tokenizer->vocab_size() > vocab_size)
     throw InputError(concat("--vocab-size ", vocab_size, ": the tokenizer of the shards has ",
                             tokenizer->vocab_size(), " ids; leave it out, or give more"));
+  if (options.bos_token >= vocab_size)
+    throw InputError(concat("--bos-token ", options.bos_token, ": the vocabulary has ", vocab_size,
+                            " ids, from 0 on; give the one that begins documents"));
   const auto named_val = std::count_if(files.begin(), files.end(), is_val);
   // If every name says "val", none of them tells the two apart.
   const bool by_name = named_val > 0 && named_val < std::ssize(files);
@@ -231,6 +234,10 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                 .tokenizer = tokenizer,
                 .tokenizer_name = name};
   if (tokenizer) corpus.token_bytes = bytes_of_tokens(*tokenizer);
+  if (options.bos_token >= 0)
+    corpus.bos = static_cast<std::int32_t>(options.bos_token);
+  else if (tokenizer)
+    corpus.bos = find_bos(*tokenizer);
   corpus.description =
       fmt::format("token shards: {}, {} tokens to train on; {} tokens held out ({})", train_shards,
                   corpus.train->size(), corpus.val->size(), split);

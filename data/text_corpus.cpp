@@ -175,6 +175,9 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                  std::span<const InputFile> val_files) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
   const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
+  if (options.bos_token >= 0)
+    throw InputError(concat("--bos-token ", options.bos_token, ": is for .bin token shards; texts ",
+                            "begin with the tokenizer's token ", bos, ": leave it out"));
   Skipped skipped;
   Slices train = read_documents(files, options.max_bytes, skipped);
   Slices val = read_documents(val_files, 0, skipped);
@@ -205,7 +208,8 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                 .token_bytes = bytes_of_tokens(*tokenizer),
                 .description = {},
                 .tokenizer = tokenizer,
-                .tokenizer_name = options.tokenizer};
+                .tokenizer_name = options.tokenizer,
+                .bos = bos};
   const std::string by =
       is_bytes
           ? ""

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads.h"
+#include "data/document_index.h"
 #include "data/input_files.h"
 #include "data/shard_manifest.h"
 #include "data/shards.h"
@@ -41,6 +43,24 @@ bool are_shards(std::span<const InputFile> files) {
   if (shard == files.end()) return false;
   throw InputError(concat(shard->path.native(), " is a token shard and ", other->path.native(),
                           " is not; give either .bin shards or text"));
+}
+
+// For best-fit packing.
+void index_documents(Corpus& corpus, const std::filesystem::path& path) {
+  if (!corpus.bos)
+    throw InputError(concat("--packing best-fit: ", path.native(),
+                            ": nothing tells which token begins documents; give --bos-token, or the "
+                            "--tokenizer of the shards"));
+  const auto index = [&](const TokenData& data, std::string_view name) {
+    auto documents = std::make_shared<const DocumentIndex>(data, *corpus.bos, usable_cores());
+    if (documents->size() == 0)
+      throw InputError(concat("--packing best-fit: ", path.native(), ": no document begins in the ",
+                              name, " data, as token ", *corpus.bos,
+                              " is not in it; give --packing contiguous, or its --bos-token"));
+    return documents;
+  };
+  if (corpus.train->size() > 0) corpus.train_documents = index(*corpus.train, "training");
+  corpus.val_documents = index(*corpus.val, "held-out");
 }
 
 }  // namespace
@@ -96,6 +116,8 @@ Corpus open_corpus(const DataOptions& options) {
     if (data->size() < 2 && !(options.held_out_only && data == corpus.train.get()))
       throw InputError(concat(options.paths.front().native(), ": too short: ", data->size(),
                               " tokens of ", name, " data; give more, or --val-data"));
+  if (options.packing == kPackings[static_cast<std::size_t>(Packing::kBestFit)])
+    index_documents(corpus, options.paths.front());
   return corpus;
 }
 

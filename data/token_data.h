@@ -1,10 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer.h"
@@ -24,6 +27,14 @@ class TokenData {
 inline constexpr std::int32_t kBosToken = 256;
 inline constexpr std::int64_t kByteVocab = 257;
 
+// How rows are made of documents: kContiguous takes blocks of the tokens wherever these begin,
+// kBestFit whole documents (data/row_packer.h).
+enum class Packing : std::uint8_t { kContiguous, kBestFit };
+// Names in that order: the values of --packing.
+inline constexpr std::array<std::string_view, 2> kPackings = {"contiguous", "best-fit"};
+
+class DocumentIndex;
+
 struct DataOptions {
   // Text files, directories of text, or .bin shards; patterns (*, ?, [) that the shell left alone.
   std::vector<std::filesystem::path> paths = {};
@@ -36,6 +47,9 @@ struct DataOptions {
   std::string tokenizer = "byte";
   // For .bin shards: ids must be below; 0: those of the tokenizer.
   std::int64_t vocab_size = 0;
+  std::string packing = "contiguous";  // of kPackings
+  // Of .bin shards: the id that begins documents; -1: the tokenizer's.
+  std::int64_t bos_token = -1;
 };
 
 struct Corpus {
@@ -48,6 +62,9 @@ struct Corpus {
   // Null for shards of which nothing tells: no samples can be printed.
   std::shared_ptr<const Tokenizer> tokenizer;
   std::filesystem::path tokenizer_name = {};  // as open_tokenizer() takes it
+  std::optional<std::int32_t> bos = {};       // begins every document; none: unknown
+  // With best-fit packing the documents of both, else null.
+  std::shared_ptr<const DocumentIndex> train_documents = {}, val_documents = {};
 };
 
 // Opens, checks and splits.
@@ -59,6 +76,7 @@ struct Corpus {
 // - Shards: held out are those with "val" in their names, else the last, or the tail of a single
 //   one. In a directory they are recognised by their ending, and, beside text, by their magic.
 // - A file of val_paths that is also among paths is not trained on.
+// - With best-fit packing all of it is looked through for documents.
 // All that is left out is counted in the description. Throws InputError with one clear line for
 // everything that is missing, empty, too short, malformed, truncated, of a wrong version or out of
 // vocabulary, for shards and text together, and for what cannot be read.

@@ -22,6 +22,7 @@ Corpus open_eval_corpus(const EvalOptions& options, const Checkpoint& checkpoint
   DataOptions data = checkpoint_options(checkpoint).data;
   const std::filesystem::path tokenizer = find_run_tokenizer(checkpoint);
   if (!tokenizer.empty()) data.tokenizer = tokenizer;
+  if (options.packing != "as-trained") data.packing = options.packing;
   if (!options.data.paths.empty()) {
     data.paths = options.data.paths;
     data.val_paths.clear();
@@ -44,7 +45,8 @@ int run_command(const EvalOptions& options) {
     throw input_error("--data: its vocabulary of {} tokens is larger than the model's {}",
                       corpus.vocab_size, config.vocab_size);
   const std::vector<ParamSpec> params = gpt_parameters(config);
-  std::int64_t rows = evaluation_rows(*corpus.val, config.seq_len);
+  const HeldOutRows held_out(*corpus.val, corpus.val_documents.get(), config.seq_len);
+  std::int64_t rows = held_out.size();
   if (options.tokens)
     rows = std::min(rows, (*options.tokens + config.seq_len - 1) / config.seq_len);
   DeviceOptions devices = options.devices;
@@ -65,7 +67,7 @@ int run_command(const EvalOptions& options) {
                        plan_inference_memory(config, params, {.eval = batch}, rank.rank, world));
     InferenceState state(rank, config, params, {.eval = batch}, arena);
     warm_up_and_capture(rank, arena, state);
-    Evaluator evaluator(rank, *state.eval, *corpus.val, batch, config.seq_len, rows);
+    Evaluator evaluator(rank, *state.eval, held_out, batch, config.seq_len, rows);
     state.load(checkpoint, corpus.token_bytes);
     const EvalResult mine = evaluator.run();
     if (rank.rank == 0) result = mine;
@@ -74,7 +76,7 @@ int run_command(const EvalOptions& options) {
     nlohmann::ordered_json out = {
         {"checkpoint", checkpoint.path().string()},
         {"step", checkpoint.info().step},
-        {"tokens", std::min(rows * config.seq_len, corpus.val->size() - 1)},
+        {"tokens", result.targets},
         {"val_loss", result.loss}};
     out["val_bpb"] = result.bpb < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(result.bpb);
     fmt::print("{}\n", out.dump());

@@ -56,19 +56,48 @@ class Resume : public Training {
 // 20 steps of 24 rows take 480 of 90 rows: more than five epochs over three files.
 TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
   text_ = shards("train", {1000, 700, 1300});
-  const std::string data = "--data " + shards("train", {1000, 700, 1300}) + "--val-data " +
-                           shards("val", {400, 900}) +
-                           "--eval-every 5 --save-every 1 --num-iterations 20 ";
-  train("whole", data);
-  const std::string want = tensors("whole", 20);
-  const std::vector<double> curve = losses("whole");
-  for (const std::int64_t step : {19, 17, 9, 4, 3}) {
-    forget_after("whole", step);
-    const Outcome outcome = train("whole", data + "--resume auto");
-    EXPECT_THAT(outcome.out, HasSubstr("at step " + std::to_string(step)));
-    EXPECT_EQ(losses("whole"), curve) << step;
-    EXPECT_TRUE(tensors("whole", 20) == want) << step;
+  for (const std::string packing : {"contiguous", "best-fit --bos-token 7"}) {
+    const std::string run = packing.substr(0, packing.find(' '));
+    const std::string data = "--data " + shards("train", {1000, 700, 1300}) + "--val-data " +
+                             shards("val", {400, 900}) +
+                             "--eval-every 5 --save-every 1 --num-iterations 20 --packing " +
+                             packing + " ";
+    train(run, data);
+    const std::string want = tensors(run, 20);
+    const std::vector<double> curve = losses(run);
+    for (const std::int64_t step : {19, 17, 9, 4, 3}) {
+      forget_after(run, step);
+      const Outcome outcome = train(run, data + "--resume auto");
+      EXPECT_THAT(outcome.out, HasSubstr("at step " + std::to_string(step)));
+      EXPECT_EQ(losses(run), curve) << run << step;
+      EXPECT_TRUE(tensors(run, 20) == want) << run << step;
+    }
   }
+  EXPECT_NE(losses("best-fit"), losses("contiguous"));
+}
+
+TEST_F(Resume, PackedRowsAreTheSameInEveryWorld) {
+  text_ = shards("train", {3000, 2000});
+  const std::string data = "--packing best-fit --bos-token 7 --num-iterations 8 --save-every 4 ";
+  const Outcome one = train("run", data + "--devices 1");
+  EXPECT_THAT(one.out, testing::ContainsRegex("rows of 32, documents packed \\([0-9.]+ % used\\)"));
+  const std::vector<double> want = losses("run");
+  forget_after("run", 4);
+  train("run", data + "--devices 3 --resume auto");
+  // Sums over other shards round otherwise, and updates carry that on.
+  const std::vector<double> is = losses("run");
+  ASSERT_EQ(is.size(), want.size());
+  for (std::size_t step = 0; step < want.size(); ++step)
+    EXPECT_NEAR(is[step], want[step], 1e-3) << step;
+
+  // Other rows are evaluated than those of the run if one asks for them.
+  const std::string eval = "eval " + path("run").string() + " --json";
+  const json as_trained = json::parse(run_program(eval).out);
+  EXPECT_EQ(as_trained, json::parse(run_program(eval + " --packing best-fit").out));
+  const json contiguous = json::parse(run_program(eval + " --packing contiguous").out);
+  EXPECT_EQ(contiguous["tokens"], 1999);
+  EXPECT_LT(as_trained["tokens"], 1999);
+  EXPECT_NE(contiguous["val_loss"], as_trained["val_loss"]);
 }
 
 TEST_F(Resume, TheEvaluationSetIsTheSameEveryTimeWhateverTheWorld) {

@@ -62,6 +62,8 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       kData("data-max-bytes", kOther, "BYTES", "use whole text files until this many bytes; 0: all",
             &o.data.max_bytes, {0, kMostTokens}),
       kData("eval-tokens", kOther, "TOKENS", "auto: all of it", &o.tokens, {1, kMostTokens}),
+      kData("packing", kOther, "NAME", "as-trained, or as train --packing", &o.packing)
+          .one_of({"as-trained", "contiguous", "best-fit"}),
   };
   std::ranges::move(device_rows(o.devices, kOther), std::back_inserter(table));
   table.push_back(kDevices("device-batch-size", kOther, "ROWS",

@@ -170,6 +170,7 @@ struct EvalOptions {
   std::optional<std::int64_t> tokens = {};       // empty: all
   std::optional<std::int64_t> device_rows = {};  // per device at a time
   std::optional<DType> dtype = {};               // empty: the run's
+  std::string packing = "as-trained";            // or of kPackings: of the rows
   bool json = false;
 };
 

@@ -250,6 +250,7 @@ Json plan_object(const PlanReport& report) {
               {"weight_decay_scale", run.scales.weight_decay},
               {"iterations", run.iterations()},
               {"total_batch_tokens", run.tokens_per_step()},
+              {"packing_share", run.packing_share},
               {"world", run.world()},
               {"accumulation", run.step.accumulation},
               {"device_batch_size", run.step.batch},

@@ -40,7 +40,7 @@ TrainOptions with_settings(const TrainOptions& common, const Point& point) {
 }
 
 void need_evaluation(const RunConfig& config, const Corpus& corpus) {
-  if (corpus.val == nullptr || evaluation_rows(*corpus.val, config.model.seq_len) < 1)
+  if (corpus.val == nullptr || corpus.val->size() < 2)
     throw InputError("--val-data: trials are compared by held-out data, and there are none");
 }
 

@@ -1,23 +1,20 @@
 #include "app/train/evaluator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace muo {
 
-std::int64_t evaluation_rows(const TokenData& data, std::int64_t seq_len) {
-  return (data.size() - 1 + seq_len - 1) / seq_len;
-}
-
-Evaluator::Evaluator(RankContext& rank, EvalGraph& graph, const TokenData& data, std::int64_t batch,
-                     std::int64_t seq_len, std::int64_t rows)
+Evaluator::Evaluator(RankContext& rank, EvalGraph& graph, HeldOutRows rows, std::int64_t batch,
+                     std::int64_t seq_len, std::int64_t most)
     : rank_(rank),
       graph_(graph),
-      data_(data),
+      all_rows_(std::move(rows)),
       batch_(batch),
       seq_len_(seq_len),
-      all_rows_(evaluation_rows(data, seq_len)),
-      rows_(rows > 0 ? std::min(rows, all_rows_) : all_rows_),
+      rows_(most > 0 ? std::min(most, all_rows_.size()) : all_rows_.size()),
       memory_(rank.device.allocate_pinned(2 * batch * seq_len * 4, "evaluation batch")),
       row_(static_cast<std::size_t>(seq_len) + 1) {
   inputs_ = {.data = memory_->data(),
@@ -37,11 +34,10 @@ void Evaluator::fill(std::int64_t first) {
     std::fill_n(targets, seq_len_, -1);
     const std::int64_t g = first + b;
     if (g >= rows_) continue;
-    // g all_rows / rows, without overflow for any data that fits a disk.
-    const std::int64_t begin =
-        (g * (all_rows_ / rows_) + g * (all_rows_ % rows_) / rows_) * seq_len_;
-    const std::int64_t count = std::min(seq_len_ + 1, data_.size() - begin);
-    data_.read(begin, std::span(row_).first(static_cast<std::size_t>(count)));
+    // g all / rows_, without overflow for any data that fits a disk.
+    const std::int64_t all = all_rows_.size();
+    const std::int64_t count =
+        all_rows_.read(g * (all / rows_) + g * (all % rows_) / rows_, row_);
     std::copy_n(row_.begin(), count - 1, inputs);
     std::copy_n(row_.begin() + 1, count - 1, targets);
   }
@@ -56,6 +52,7 @@ EvalResult Evaluator::run() {
   }
   const LossTotals totals = graph_.finish();
   EvalResult result;
+  result.targets = std::llround(totals.targets);
   result.loss = totals.nats / totals.targets;
   if (totals.text_bytes > 0)
     result.bpb = totals.text_nats / (std::numbers::ln2 * totals.text_bytes);

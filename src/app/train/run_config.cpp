@@ -10,6 +10,7 @@
 #include "app/train/backend.h"
 #include "app/train/scaling.h"
 #include "base/check.h"
+#include "data/training_rows.h"
 #include "kernels/attention_method.h"
 #include "model/activations.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
+constexpr double kLowPackingShare = 0.5;  // nanochat's data has 0.65 in rows of 2048
 
 constexpr std::array<std::string_view, 4> kShardNames = {"none", "optimizer", "gradients",
                                                          "weights"};  // in their order
@@ -47,6 +49,7 @@ class Resolver {
     devices();
     attention();
     model();
+    packing();
     formats();
     batch();
     recompute();
@@ -85,6 +88,22 @@ class Resolver {
     run_.targets = scaling_targets(model, run_.options.batch.target_param_data_ratio);
     if (corpus_.train != nullptr) run_.train_tokens = corpus_.train->size();
     need_tokens(corpus_.train.get(), "training data", "--data");
+  }
+
+  void packing() {
+    if (corpus_.train_documents == nullptr) return;
+    const PackingUse use =
+        measure_packing(corpus_, run_.model.seq_len, run_.options.seed);
+    run_.packing_share = use.share;
+    run_.train_tokens = std::llround(use.share * static_cast<double>(run_.train_tokens));
+    note("packing: best fit: {:.2f} % of the tokens of documents are trained on, the rest is cropped "
+         "(measured over {} documents)",
+         100 * use.share, use.documents);
+    if (use.share < kLowPackingShare)
+      note(
+          "warning: best-fit packing leaves {:.0f} % of the data out, as documents are longer than "
+          "rows: give --packing contiguous, or a larger --max-seq-len",
+          100 * (1 - use.share));
   }
 
   void need_tokens(const TokenData* data, const char* what, const char* option) const {

@@ -32,7 +32,8 @@ struct RunConfig : RunSetup {
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   std::int64_t parameters = 0;                        // elements, all of them
   std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
-  std::int64_t train_tokens = 0;        // in the training data; 0: unknown
+  std::int64_t train_tokens = 0;        // of the training data, less what is cropped; 0: unknown
+  double packing_share = 1;             // of the training data's tokens that packing trains on
   double flops_per_token = 0;
   double bytes_per_token = 0;      // of the training text, for bits per byte; 0: unknown
   std::vector<std::string> notes;  // every automatic decision, one line each; see scaling_notes()

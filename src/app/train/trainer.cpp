@@ -32,15 +32,17 @@ class RankTrainer {
         config_(run.config),
         captured_(captured),
         state_(captured.state),
-        sampler_(run.corpus.train->size(), config_.model.seq_len, config_.rows_per_step(),
-                 config_.options.seed) {}
+        rows_(make_training_rows(
+            run.corpus,
+            {.seq_len = config_.model.seq_len, .rows_per_step = config_.rows_per_step()},
+            config_.options.seed)) {}
 
   void train() {
     step_ = restore_or_initialize();
     next_logged_ = step_;
     LoaderOptions loading = captured_.loading;
     loading.first_step = step_;
-    Loader loader(*run_.corpus.train, sampler_, loading, captured_.slots());
+    Loader loader(*rows_, loading, captured_.slots());
     const bool give_back = config_.group.plugin == nullptr && config_.options.memory.limit;
     rank_.barrier.arrive([give_back] { trim_heap(give_back); }, "the start of training");
     const std::int64_t end = std::min(config_.iterations(), run_.until);
@@ -301,7 +303,7 @@ class RankTrainer {
   const RunConfig& config_;
   CapturedRank& captured_;
   RunState& state_;
-  RowSampler sampler_;
+  std::unique_ptr<TrainingRows> rows_;
   std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;

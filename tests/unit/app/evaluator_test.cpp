@@ -81,7 +81,7 @@ EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_
     InferenceState state(rank, config, params, {.eval = batch}, arena);
     state.capture();
     const Tokens data;
-    Evaluator evaluator(rank, *state.eval, data, batch, kLength, 0);
+    Evaluator evaluator(rank, *state.eval, HeldOutRows(data, nullptr, kLength), batch, kLength, 0);
     fill_rotary_tables(rank.compute, config, state.rotary);
     fill_token_bytes(rank.compute, state.token_bytes, bytes);
     for (std::size_t i = 0; i < params.size(); ++i)

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/philox.h"
+#include "data/document_index.h"
 #include "unit/data/data_files.h"
 
 namespace muo {
@@ -140,6 +141,34 @@ TEST(Shards, TheLargestIdOfTheVocabularyIsInside) {
               HasSubstr("token 65535 at position 90"));
   EXPECT_EQ(input_error({.paths = {path}, .vocab_size = 65'536}), "");
   EXPECT_EQ(input_error({.paths = {path}, .vocab_size = 1'000'000}), "");
+}
+
+// 7 begins documents, and the first shard's last one goes on in the second shard.
+TEST(Shards, DocumentsAreFoundForPacking) {
+  const TempDir dir;
+  dir.write("t_0.bin", shard_bytes({1, 7, 2, 2, 7, 3}));
+  dir.write("t_1.bin", shard_bytes({3, 3, 7, 4}));
+  dir.write("val.bin", shard_bytes({7, 5, 7, 6, 6}));
+  DataOptions options{
+      .paths = {dir.path()}, .vocab_size = 10, .packing = "best-fit", .bos_token = 7};
+  const Corpus corpus = open_corpus(options);
+  EXPECT_EQ(corpus.bos, 7);
+  ASSERT_EQ(corpus.train_documents->size(), 3);
+  EXPECT_EQ((*corpus.train_documents)[1].begin, 4);
+  EXPECT_EQ((*corpus.train_documents)[1].count, 4);
+  EXPECT_EQ(corpus.val_documents->size(), 2);
+
+  options.bos_token = 9;
+  EXPECT_THAT(input_error(options),
+              AllOf(HasSubstr("no document begins in the training data, as token 9"),
+                    HasSubstr("--packing contiguous")));
+  options.bos_token = 10;
+  EXPECT_THAT(input_error(options),
+              AllOf(HasSubstr("--bos-token 10: "), HasSubstr("10 ids")));
+  options.bos_token = -1;
+  EXPECT_THAT(input_error(options), HasSubstr("give --bos-token"));
+  options.packing = "contiguous";
+  EXPECT_EQ(open_corpus(options).train_documents, nullptr);
 }
 
 TEST(Shards, RefusesWhatIsMalformed) {

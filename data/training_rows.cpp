@@ -1,0 +1,107 @@
+#include "data/training_rows.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
+#include "data/document_index.h"
+#include "data/permutation.h"
+#include "data/row_packer.h"
+#include "data/sampler.h"
+
+namespace muo {
+namespace {
+
+class ContiguousRows final : public TrainingRows {
+ public:
+  ContiguousRows(const TokenData& data, const RowsShape& shape, std::uint64_t seed)
+      : data_(data), shape_(shape), sampler_(data.size(), shape.seq_len, shape.rows_per_step, seed) {}
+
+  [[nodiscard]] const RowsShape& shape() const override { return shape_; }
+  void read(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) override {
+    data_.read(sampler_.position(step, g), row);
+  }
+
+ private:
+  const TokenData& data_;
+  RowsShape shape_;
+  RowSampler sampler_;
+};
+
+// Every document once, then every document once in another order, and so on.
+class ShuffledDocuments {
+ public:
+  ShuffledDocuments(const DocumentIndex& documents, std::uint64_t seed)
+      : documents_(documents), random_(seed, "order of documents") {}
+
+  TokenSpan next() {
+    const auto count = static_cast<std::uint64_t>(documents_.size());
+    if (in_epoch_ == count || !order_) {
+      if (order_) ++epoch_;
+      order_.emplace(count, random_, epoch_ * Permutation::kDraws);
+      in_epoch_ = 0;
+    }
+    return documents_[static_cast<std::int64_t>((*order_)(in_epoch_++))];
+  }
+
+ private:
+  const DocumentIndex& documents_;
+  CounterRandom random_;
+  std::uint64_t epoch_ = 0, in_epoch_ = 0;
+  std::optional<Permutation> order_;
+};
+
+class PackedRows final : public TrainingRows {
+ public:
+  PackedRows(const Corpus& corpus, const RowsShape& shape, std::uint64_t seed)
+      : data_(*corpus.train),
+        shape_(shape),
+        documents_(*corpus.train_documents, seed),
+        packer_(shape.seq_len + 1, [this] { return std::optional(documents_.next()); }) {}
+
+  [[nodiscard]] const RowsShape& shape() const override { return shape_; }
+  void read(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) override {
+    const std::int64_t wanted = step * shape_.rows_per_step + g;
+    MUO_CHECK(wanted >= next_, "row ", wanted, " is asked for after row ", next_ - 1);
+    for (; next_ < wanted; ++next_)
+      packer_.next_row();
+    ++next_;
+    for (const TokenSpan& piece : packer_.next_row()) {
+      data_.read(piece.begin, row.first(static_cast<std::size_t>(piece.count)));
+      row = row.subspan(static_cast<std::size_t>(piece.count));
+    }
+  }
+
+ private:
+  const TokenData& data_;
+  RowsShape shape_;
+  ShuffledDocuments documents_;
+  RowPacker packer_;
+  std::int64_t next_ = 0;  // row that the packer gives next
+};
+
+}  // namespace
+
+std::unique_ptr<TrainingRows> make_training_rows(const Corpus& corpus, const RowsShape& shape,
+                                                 std::uint64_t seed) {
+  if (corpus.train_documents == nullptr)
+    return std::make_unique<ContiguousRows>(*corpus.train, shape, seed);
+  return std::make_unique<PackedRows>(corpus, shape, seed);
+}
+
+PackingUse measure_packing(const Corpus& corpus, std::int64_t seq_len, std::uint64_t seed) {
+  // So many that those which wait at the end are few.
+  constexpr std::int64_t kFewest = 20'000, kMost = 200'000;
+  const DocumentIndex& documents = *corpus.train_documents;
+  const std::int64_t enough = std::clamp(documents.size(), kFewest, kMost);
+  PackingUse use;
+  ShuffledDocuments shuffled(documents, seed);
+  RowPacker packer(seq_len + 1, [&] { return std::optional(shuffled.next()); });
+  while (use.documents < enough)
+    use.documents += std::ssize(packer.next_row());
+  use.share = static_cast<double>(packer.packed_tokens()) /
+              static_cast<double>(packer.document_tokens());
+  return use;
+}
+
+}  // namespace muo
