@@ -30,8 +30,8 @@ struct LoaderOptions {
 // run resumes by saying where. `slots` is pinned memory of a multiple of slot_bytes(options) bytes,
 // at least two slots, aligned to 64 bytes; it and `rows`, which is the thread's, outlive the
 // loader, and the shape of the rows is that of the options. One thread consumes. Nothing is
-// allocated after construction, but by the first reading of `rows`. The destructor may be called at any time, with or
-// without a batch held; it waits for at most one row to be read.
+// allocated after construction, but by the first reading of `rows`. The destructor may be called at
+// any time, with or without a batch held; it waits for at most one row to be read.
 class Loader {
  public:
   Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots);

@@ -48,15 +48,17 @@ bool are_shards(std::span<const InputFile> files) {
 // For best-fit packing.
 void index_documents(Corpus& corpus, const std::filesystem::path& path) {
   if (!corpus.bos)
-    throw InputError(concat("--packing best-fit: ", path.native(),
-                            ": nothing tells which token begins documents; give --bos-token, or the "
-                            "--tokenizer of the shards"));
+    throw InputError(
+        concat("--packing best-fit: ", path.native(),
+               ": nothing tells which token begins documents; give --bos-token, or the "
+               "--tokenizer of the shards"));
   const auto index = [&](const TokenData& data, std::string_view name) {
     auto documents = std::make_shared<const DocumentIndex>(data, *corpus.bos, usable_cores());
     if (documents->size() == 0)
       throw InputError(concat("--packing best-fit: ", path.native(), ": no document begins in the ",
-                              name, " data, as token ", *corpus.bos,
-                              " is not in it; give --packing contiguous, or its --bos-token"));
+                              name, " data, as token ", *corpus.bos, " is not in it; give ",
+                              corpus.tokenizer ? "more documents" : "its --bos-token",
+                              ", or --packing contiguous"));
     return documents;
   };
   if (corpus.train->size() > 0) corpus.train_documents = index(*corpus.train, "training");

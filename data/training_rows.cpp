@@ -15,7 +15,9 @@ namespace {
 class ContiguousRows final : public TrainingRows {
  public:
   ContiguousRows(const TokenData& data, const RowsShape& shape, std::uint64_t seed)
-      : data_(data), shape_(shape), sampler_(data.size(), shape.seq_len, shape.rows_per_step, seed) {}
+      : data_(data),
+        shape_(shape),
+        sampler_(data.size(), shape.seq_len, shape.rows_per_step, seed) {}
 
   [[nodiscard]] const RowsShape& shape() const override { return shape_; }
   void read(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) override {
@@ -99,8 +101,8 @@ PackingUse measure_packing(const Corpus& corpus, std::int64_t seq_len, std::uint
   RowPacker packer(seq_len + 1, [&] { return std::optional(shuffled.next()); });
   while (use.documents < enough)
     use.documents += std::ssize(packer.next_row());
-  use.share = static_cast<double>(packer.packed_tokens()) /
-              static_cast<double>(packer.document_tokens());
+  use.share =
+      static_cast<double>(packer.packed_tokens()) / static_cast<double>(packer.document_tokens());
   return use;
 }
 

@@ -73,11 +73,10 @@ int run_command(const EvalOptions& options) {
     if (rank.rank == 0) result = mine;
   });
   if (options.json) {
-    nlohmann::ordered_json out = {
-        {"checkpoint", checkpoint.path().string()},
-        {"step", checkpoint.info().step},
-        {"tokens", result.targets},
-        {"val_loss", result.loss}};
+    nlohmann::ordered_json out = {{"checkpoint", checkpoint.path().string()},
+                                  {"step", checkpoint.info().step},
+                                  {"tokens", result.targets},
+                                  {"val_loss", result.loss}};
     out["val_bpb"] = result.bpb < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(result.bpb);
     fmt::print("{}\n", out.dump());
     return 0;

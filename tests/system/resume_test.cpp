@@ -58,10 +58,9 @@ TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
   text_ = shards("train", {1000, 700, 1300});
   for (const std::string packing : {"contiguous", "best-fit --bos-token 7"}) {
     const std::string run = packing.substr(0, packing.find(' '));
-    const std::string data = "--data " + shards("train", {1000, 700, 1300}) + "--val-data " +
-                             shards("val", {400, 900}) +
-                             "--eval-every 5 --save-every 1 --num-iterations 20 --packing " +
-                             packing + " ";
+    const std::string data =
+        "--data " + shards("train", {1000, 700, 1300}) + "--val-data " + shards("val", {400, 900}) +
+        "--eval-every 5 --save-every 1 --num-iterations 20 --packing " + packing + " ";
     train(run, data);
     const std::string want = tensors(run, 20);
     const std::vector<double> curve = losses(run);

@@ -51,8 +51,8 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
           &o.vocab_size, {0, kMostVocab}),
       row("packing", kHost, "NAME", "what rows of tokens are made of", &o.packing)
           .one_of({kPackings.begin(), kPackings.end()},
-                  "  contiguous: blocks of the data, wherever documents begin\n"
-                  "  best-fit: documents, as nanochat packs them; what does not fit is cropped\n")
+                  "\n contiguous: blocks of the data, wherever documents begin"
+                  "\n best-fit: documents, as nanochat packs them; what does not fit is cropped")
           .training(),
       row("bos-token", kHost, "ID", "of .bin shards: begins documents; -1: the tokenizer's",
           &o.bos_token, {0, kMostVocab, kOrNever}),

@@ -36,8 +36,7 @@ void Evaluator::fill(std::int64_t first) {
     if (g >= rows_) continue;
     // g all / rows_, without overflow for any data that fits a disk.
     const std::int64_t all = all_rows_.size();
-    const std::int64_t count =
-        all_rows_.read(g * (all / rows_) + g * (all % rows_) / rows_, row_);
+    const std::int64_t count = all_rows_.read(g * (all / rows_) + g * (all % rows_) / rows_, row_);
     std::copy_n(row_.begin(), count - 1, inputs);
     std::copy_n(row_.begin() + 1, count - 1, targets);
   }

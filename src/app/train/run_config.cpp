@@ -92,13 +92,14 @@ class Resolver {
 
   void packing() {
     if (corpus_.train_documents == nullptr) return;
-    const PackingUse use =
-        measure_packing(corpus_, run_.model.seq_len, run_.options.seed);
+    const PackingUse use = measure_packing(corpus_, run_.model.seq_len, run_.options.seed);
     run_.packing_share = use.share;
     run_.train_tokens = std::llround(use.share * static_cast<double>(run_.train_tokens));
-    note("packing: best fit: {:.2f} % of the tokens of documents are trained on, the rest is cropped "
-         "(measured over {} documents)",
-         100 * use.share, use.documents);
+    note(
+        "packing: best fit: {:.2f} % of the tokens of documents are trained on, the rest is "
+        "cropped "
+        "(measured over {} documents)",
+        100 * use.share, use.documents);
     if (use.share < kLowPackingShare)
       note(
           "warning: best-fit packing leaves {:.0f} % of the data out, as documents are longer than "

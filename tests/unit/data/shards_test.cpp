@@ -163,8 +163,7 @@ TEST(Shards, DocumentsAreFoundForPacking) {
               AllOf(HasSubstr("no document begins in the training data, as token 9"),
                     HasSubstr("--packing contiguous")));
   options.bos_token = 10;
-  EXPECT_THAT(input_error(options),
-              AllOf(HasSubstr("--bos-token 10: "), HasSubstr("10 ids")));
+  EXPECT_THAT(input_error(options), AllOf(HasSubstr("--bos-token 10: "), HasSubstr("10 ids")));
   options.bos_token = -1;
   EXPECT_THAT(input_error(options), HasSubstr("give --bos-token"));
   options.packing = "contiguous";
