@@ -157,6 +157,23 @@ __device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Seen& see
   });
 }
 
+// Starts of kQueries documents in shared memory, which the registers have no room for.
+template <bool kDocuments, int kQueries>
+constexpr int kStartBytes = kDocuments ? kQueries* int{sizeof(std::int32_t)} : 0;
+
+// Copies those of the queries from `first` on to `to`, by the whole block, and says which pairs are
+// visible; they are there behind the next barrier.
+template <bool kDocuments, int kQueries>
+__device__ __forceinline__ Seen<kDocuments> copy_starts(const Geometry& g, int row, int first,
+                                                        std::byte* to) {
+  static_assert(kQueries == kThreads);
+  auto* const starts = reinterpret_cast<std::int32_t*>(to);
+  if constexpr (kDocuments)
+    starts[threadIdx.x] =
+        Seen<true>::of_row(g, row).start(min(first + static_cast<int>(threadIdx.x), g.t - 1));
+  return {g, starts, first};
+}
+
 // sums += left right, where `right` has 16 K rows from `first` on.
 template <int R, int K, int D>
 __device__ __forceinline__ void add_product(Accumulators<R, D / 8>& sums, const Operand<R, K>& left,
