@@ -17,6 +17,12 @@ Tensor input(Arena& arena, const std::string& name, Shape shape) {
                        .lifespan = Lifespan::kRun});
 }
 
+// Where the document of the last token begins, as document_starts() has it.
+std::int32_t start_of_last(const std::vector<std::int32_t>& context, std::int32_t document_token) {
+  const auto last = std::find(context.rbegin(), context.rend(), document_token);
+  return last == context.rend() ? 0 : static_cast<std::int32_t>(context.rend() - last - 1);
+}
+
 }  // namespace
 
 Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
@@ -26,7 +32,7 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
       weights_(weights),
       cache_(config, rows, "decode.cache.", arena),
       slot_(input(arena, "decode.slot", {1})),
-      inputs_(input(arena, "decode.inputs", {3, rows})),
+      inputs_(input(arena, "decode.inputs", {4, rows})),
       step_(config, Gpt::Size{.b = rows, .t = 1, .backward = false, .logits = true, .decode = true},
             rotary, "decode.", arena),
       contexts_(static_cast<std::size_t>(rows)) {
@@ -54,10 +60,12 @@ void Decoder::enqueue(const Length& length) {
 
 void Decoder::enqueue_step() {
   weights_.pass(kGatherTag, [&](const WeightSource& weights) {
-    step_.decode(
-        rank_.compute, weights,
-        {.tokens = inputs_.row(0), .previous = inputs_.row(1), .positions = inputs_.row(2)},
-        cache_);
+    step_.decode(rank_.compute, weights,
+                 {.tokens = inputs_.row(0),
+                  .previous = inputs_.row(1),
+                  .positions = inputs_.row(2),
+                  .starts = config_.document_token < 0 ? Tensor{} : inputs_.row(3)},
+                 cache_);
     step_logits_ = step_.logits(rank_.compute, weights, 0, rows());
   });
 }
@@ -124,7 +132,7 @@ void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
             out.size(), " logits for ", rows(), " rows");
   // All rows take part. What one that gets no token, or begins again below, leaves in the cache is
   // at a position that is written before it is read.
-  std::vector<std::int32_t> inputs(3 * count, 0);
+  std::vector<std::int32_t> inputs(4 * count, 0);
   std::vector<std::size_t> full;
   std::vector<std::size_t> stepped;
   for (std::size_t i = 0; i < count; ++i) {
@@ -136,6 +144,7 @@ void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
     inputs[i] = tokens[i];
     inputs[count + i] = context.back();
     context.push_back(tokens[i]);
+    if (!is_full) inputs[3 * count + i] = start_of_last(context, config_.document_token);
     (is_full ? full : stepped).push_back(i);
   }
   if (!stepped.empty()) {

@@ -62,7 +62,7 @@ class Decoder {
   KvCache cache_;
   Tensor slot_;                  // (1) int32: the row that begins
   std::vector<Length> lengths_;  // ascending
-  Tensor inputs_;                // (3, rows) int32: tokens, those before them, positions
+  Tensor inputs_;                // (4, rows) int32: as Gpt::Step has them
   Gpt step_;
   Tensor step_logits_;  // (rows, padded vocab) fp32
   std::unique_ptr<Graph> step_graph_;

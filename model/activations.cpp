@@ -122,6 +122,8 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
   const bool backward = size.backward;
   const Recompute& recompute = size.recompute;
   const std::int64_t n = size.b * size.t;
+  if (c.document_token >= 0 && !size.decode)
+    starts = maker.of(DType::kI32, "starts", {size.b, size.t});
   embedded = maker.stream("embedded");
   rstd0 = maker.fp32("rstd0", {n});
   if (c.smear && size.decode) previous = maker.stream("previous");
@@ -186,6 +188,7 @@ AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64
           .scale = config.attention_scale(),
           .dtype = config.dtype,
           .method = config.attention,
+          .documents = config.document_token >= 0,
           .backward = backward};
 }
 

@@ -68,6 +68,7 @@ struct Activations {
     Recompute recompute = {};
   };
 
+  Tensor starts;                                  // (b, t) int32  kernels/documents.h; where told
   Tensor embedded, rstd0;                         // (n, c), (n) fp32  normed embedding
   Tensor previous;                                // (n, c)  of the tokens before; decode, smear
   Tensor smear_gates;                             // (b, t) fp32

@@ -95,6 +95,7 @@ void attend_to_keys(Stream& stream, const BlockContext& block) {
                               .values = cache.values,
                               .positions = block.cached->positions,
                               .workspace = block.workspace,
+                              .starts = block.cached->starts,
                               .window = window,
                               .scale = scale});
     return;
@@ -105,6 +106,7 @@ void attend_to_keys(Stream& stream, const BlockContext& block) {
                      .k = a.k,
                      .v = a.v,
                      .workspace = block.workspace,
+                     .starts = block.starts,
                      .window = window,
                      .scale = scale,
                      .method = block.config.attention});
@@ -244,6 +246,7 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                               .k = a.k,
                               .v = a.v,
                               .workspace = block.workspace,
+                              .starts = block.starts,
                               .window = block.config.window(block.layer),
                               .scale = block.config.attention_scale(),
                               .method = block.config.attention});

@@ -52,6 +52,7 @@ struct BlockContext {
   const BlockActivations& act;
   const RotaryTables& rotary;
   Tensor tokens;  // (n) int32
+  Tensor starts;  // (b, t) int32, of documents; absent without
   Tensor x0;      // (n, c)
   Tensor workspace;
   std::int64_t layer = 0;

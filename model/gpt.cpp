@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cross_entropy.h"
+#include "kernels/documents.h"
 #include "kernels/embedding.h"
 #include "kernels/gate.h"
 #include "kernels/gemm.h"
@@ -33,6 +34,7 @@ Gpt::BlockInput Gpt::block_input(const WeightSource& weights, Tensor tokens,
                     .act = of_layer(layer),
                     .rotary = rotary_,
                     .tokens = tokens.view({tokens.numel()}),
+                    .starts = act_.starts,
                     .x0 = act_.x0,
                     .workspace = act_.workspace,
                     .layer = layer,
@@ -60,13 +62,19 @@ void Gpt::decode(Stream& stream, const WeightSource& weights, const Step& step,
                  const KvCache& cache) const {
   const ProfileRange range(ProfileKind::kPhase, "decode");
   MUO_CHECK(size_.decode && size_.t == 1, "decode of a model that was made without Size::decode");
-  const CacheUse use{.cache = cache, .positions = step.positions};
+  MUO_CHECK(config_.document_token < 0 || step.starts, "decode of documents without their starts");
+  const CacheUse use{.cache = cache, .positions = step.positions, .starts = step.starts};
   embed(stream, weights, step.tokens, &step);
   transform(stream, weights, step.tokens, &use);
 }
 
 void Gpt::embed(Stream& stream, const WeightSource& weights, Tensor tokens,
                 const Step* step) const {
+  Tensor starts = act_.starts;
+  if (starts)
+    document_starts(stream,
+                    {.starts = starts, .tokens = tokens, .document_token = config_.document_token});
+  if (step != nullptr && step->starts) starts = step->starts.view({size_.b, 1});
   const Tensor raw = act_.blocks.front().x;  // free until the first block begins
   const auto normed = [&](Tensor y, Tensor of) {
     embedding(stream,
@@ -82,7 +90,8 @@ void Gpt::embed(Stream& stream, const WeightSource& weights, Tensor tokens,
                    .weight = weights.use(params_.smear_gate),
                    .lambda = weights.use(params_.smear_lambda),
                    .previous = act_.previous,
-                   .positions = act_.previous ? step->positions : Tensor{}});
+                   .positions = act_.previous ? step->positions : Tensor{},
+                   .starts = starts});
 }
 
 void Gpt::transform(Stream& stream, const WeightSource& weights, Tensor tokens,

@@ -27,10 +27,12 @@ class Gpt {
                Tensor slots) const;
 
   // Where Size::decode: forward of one position of each row, whose keys and values join the row's
-  // in the cache. All (b) int32: the token, the one before it (of no account at position 0), and
-  // its position, below seq_len, all before which are in the cache.
+  // in the cache. All (b) int32: the token, the one before it (of no account at position 0), its
+  // position, below seq_len, all before which are in the cache, and, where documents are told by a
+  // token, the position where its own begins, as document_starts() has it.
   struct Step {
     Tensor tokens, previous, positions;
+    Tensor starts = {};
   };
   void decode(Stream& stream, const WeightSource& weights, const Step& step,
               const KvCache& cache) const;

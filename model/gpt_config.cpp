@@ -75,6 +75,10 @@ void check_config(const GptConfig& c) {
   require(!c.smear || c.n_embd >= kSmearGateChannels,
           concat("--n-embd ", c.n_embd, " is too narrow for smear, whose gate reads ",
                  kSmearGateChannels, " channels: give --smear off"));
+  require(c.document_token >= -1 && c.document_token < c.vocab_size,
+          concat("the token that begins documents is ", c.document_token,
+                 ": give one of the vocabulary, from 0 to ", c.vocab_size - 1,
+                 ", or -1 for rows without documents"));
   require(c.dtype == DType::kF32 || c.dtype == DType::kBF16,
           concat("dtype ", name_of(c.dtype), " is not one to compute in: give fp32 or bf16"));
   require(c.rope_base > 1 && c.qk_scale > 0, "rope_base must be over 1 and qk_scale over 0");

@@ -31,6 +31,8 @@ struct GptConfig {
   bool backout = false;           // subtracts a part of the middle layer's output at the end
   bool resid_lambdas = false;     // learned weight of the residual stream before each block
   bool x0_lambdas = false;        // learned weight of the embedding added before each block
+  // The id that begins a document, within which attention and smear then stay; -1: rows are one.
+  std::int32_t document_token = -1;
   DType dtype = DType::kF32;  // of activations, of matrices and embeddings as forward reads them
   AttentionMethod attention = {};                  // of devices
   std::int64_t head_chunk_bytes = kHostHeadChunk;  // changes memory, speed and rounding only

@@ -27,6 +27,7 @@ struct CacheUse {
   const KvCache& cache;
   Tensor slots = {};      // (b) int32: where the pass' rows are in the cache; absent: i
   Tensor positions = {};  // (b) int32
+  Tensor starts = {};  // (b) int32, with positions where there are documents: where theirs begins
 };
 
 }  // namespace muo

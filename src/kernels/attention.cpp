@@ -13,7 +13,8 @@
 namespace muo {
 namespace {
 
-// `products` of matrices, each 2 h FLOPs for every visible pair of query and key.
+// `products` of matrices, each 2 h FLOPs for every pair of query and key that the window lets
+// through: an upper bound where there are documents, whose borders are data.
 template <class Args>
 Cost cost(const Args& args, int products) {
   const Shape& q = args.q.shape;
@@ -62,6 +63,7 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
   check.tensor("v", args.v, {b, t, kv_heads, h}, dtype);
   check.tensor("out", args.out, {b, t, heads, h}, dtype);
   check.tensor("lse", args.lse, {b, heads, t});
+  if (args.starts) check.tensor("starts", args.starts, {b, t}, DType::kI32);
   check.any_shape("workspace", args.workspace);
   const std::int64_t needed = stream.is_host()
                                   ? host::attention_workspace(t, h, dtype)
@@ -110,10 +112,10 @@ void attention(Stream& stream, const AttentionArgs& args) {
   ArgumentCheck check("attention");
   check_common(check, stream, args, AttentionDirection::kForward);
   check.apart({{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
-              {{"q", args.q}, {"k", args.k}, {"v", args.v}});
-  forward_operation.submit(
-      stream, args,
-      {.writes = {args.out, args.lse, args.workspace}, .reads = {args.q, args.k, args.v}});
+              {{"q", args.q}, {"k", args.k}, {"v", args.v}, {"starts", args.starts}});
+  forward_operation.submit(stream, args,
+                           {.writes = {args.out, args.lse, args.workspace},
+                            .reads = {args.q, args.k, args.v, args.starts}});
 }
 
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
@@ -129,10 +131,12 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
                {"lse", args.lse},
                {"q", args.q},
                {"k", args.k},
-               {"v", args.v}});
-  backward_operation.submit(stream, args,
-                            {.writes = {args.dq, args.dk, args.dv, args.workspace},
-                             .reads = {args.dout, args.out, args.lse, args.q, args.k, args.v}});
+               {"v", args.v},
+               {"starts", args.starts}});
+  backward_operation.submit(
+      stream, args,
+      {.writes = {args.dq, args.dk, args.dv, args.workspace},
+       .reads = {args.dout, args.out, args.lse, args.q, args.k, args.v, args.starts}});
 }
 
 }  // namespace muo

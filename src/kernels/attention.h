@@ -10,16 +10,18 @@
 namespace muo {
 
 // Causal attention with a left window: key j is visible to query i iff 0 <= i - j <= window
-// (window + 1 keys, the convention of flash-attention). Query head a uses key-value head
-// a / (heads / kv_heads). Softmax in fp32. Computed block by block with a running maximum, so that
-// no t x t matrix exists (Dao 2023, "FlashAttention-2").
+// (window + 1 keys, the convention of flash-attention) and, where `starts` is given, j >=
+// starts[i]: then i sees its own document only. Query head a uses key-value head a / (heads /
+// kv_heads). Softmax in fp32. Computed block by block with a running maximum, so that no t x t
+// matrix exists (Dao 2023, "FlashAttention-2").
 struct AttentionArgs {
-  Tensor out;        // (b, t, heads, h) out
-  Tensor lse;        // (b, heads, t) out, fp32: ln of the sum of e^(scaled scores), as below
-  Tensor q;          // (b, t, heads, h)
-  Tensor k;          // (b, t, kv_heads, h)
-  Tensor v;          // (b, t, kv_heads, h)
-  Tensor workspace;  // (attention_workspace(...) or more) fp32, scratch
+  Tensor out;          // (b, t, heads, h) out
+  Tensor lse;          // (b, heads, t) out, fp32: ln of the sum of e^(scaled scores), as below
+  Tensor q;            // (b, t, heads, h)
+  Tensor k;            // (b, t, kv_heads, h)
+  Tensor v;            // (b, t, kv_heads, h)
+  Tensor workspace;    // (attention_workspace(...) or more) fp32, scratch
+  Tensor starts = {};  // (b, t) int32: 0 <= starts[i] <= i, never falling in a row (documents.h)
   std::int64_t window = 0;
   float scale = 1.0F;           // multiplies q k^T, usually 1 / sqrt(h)
   AttentionMethod method = {};  // of devices
@@ -40,7 +42,8 @@ struct AttentionBackwardArgs {
   Tensor q;
   Tensor k;
   Tensor v;
-  Tensor workspace;  // (attention_workspace(...) or more) fp32, scratch
+  Tensor workspace;    // (attention_workspace(...) or more) fp32, scratch
+  Tensor starts = {};  // as forward's
   std::int64_t window = 0;
   float scale = 1.0F;
   AttentionMethod method = {};  // of devices
@@ -54,7 +57,8 @@ struct AttentionSize {
   float scale = 1.0F;
   DType dtype = DType::kF32;
   AttentionMethod method = {};
-  bool backward = true;  // false: gradients will not be asked for
+  bool documents = false;  // `starts` is given
+  bool backward = true;    // false: gradients will not be asked for
 };
 
 // Elements (fp32) of scratch that both directions need: on the host, and on the device if a

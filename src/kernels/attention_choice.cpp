@@ -36,6 +36,7 @@ LibraryAttention ask(const AttentionSize& size, const AskLibrary& library,
                      const AttentionAlignment& alignment) {
   if (size.dtype != DType::kBF16)
     return {.why_not = concat("cuDNN has no attention in ", name_of(size.dtype))};
+  if (size.documents) return {.why_not = "cuDNN has no attention within documents"};
   if (!alignment.tensors || !alignment.workspace)
     return {.why_not = "a tensor does not begin at a multiple of 16 bytes"};
   return library();

@@ -62,7 +62,8 @@ AttentionSize attention_size_of(const Args& args) {
           .window = args.window,
           .scale = args.scale,
           .dtype = args.q.dtype,
-          .method = args.method};
+          .method = args.method,
+          .documents = static_cast<bool>(args.starts)};
 }
 
 // A backend's library calls this when it is loaded: how it would compute a problem with aligned

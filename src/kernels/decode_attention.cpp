@@ -78,6 +78,7 @@ void decode_attention(Stream& stream, const DecodeAttentionArgs& args) {
   check.tensor("values", args.values, args.keys.shape, dtype);
   check.tensor("out", args.out, args.q.shape, dtype);
   check.tensor("positions", args.positions, {b}, DType::kI32);
+  if (args.starts) check.tensor("starts", args.starts, {b}, DType::kI32);
   check.any_shape("workspace", args.workspace);
   const std::int64_t needed = decode_attention_workspace(b, heads, capacity, h);
   check.that(args.workspace.numel() >= needed,
@@ -87,7 +88,7 @@ void decode_attention(Stream& stream, const DecodeAttentionArgs& args) {
               {{"q", args.q}, {"keys", args.keys}, {"values", args.values}});
   attend.submit(stream, args,
                 {.writes = {args.out, args.workspace},
-                 .reads = {args.q, args.keys, args.values, args.positions}});
+                 .reads = {args.q, args.keys, args.values, args.positions, args.starts}});
 }
 
 }  // namespace muo

@@ -22,16 +22,17 @@ struct CacheAppendArgs {
 void cache_append(Stream& stream, const CacheAppendArgs& args);
 
 // attention() of one query for each row of the cache: that of row i is at positions[i], and sees
-// the keys of at most `window` positions before and its own, which must all be there. Softmax in
-// fp32, of sums in fp32; fp32 or bf16, q, keys, values and out the same. Probabilities are not
-// rounded.
+// the keys of at most `window` positions before, from starts[i] on, and its own, which must all be
+// there. Softmax in fp32, of sums in fp32; fp32 or bf16, q, keys, values and out the same.
+// Probabilities are not rounded.
 struct DecodeAttentionArgs {
-  Tensor out;        // (b, heads, h) out
-  Tensor q;          // (b, heads, h)
-  Tensor keys;       // (>= b, capacity, kv_heads, h)
-  Tensor values;     // as keys
-  Tensor positions;  // (b) int32
-  Tensor workspace;  // (decode_attention_workspace(...) or more) fp32, scratch
+  Tensor out;          // (b, heads, h) out
+  Tensor q;            // (b, heads, h)
+  Tensor keys;         // (>= b, capacity, kv_heads, h)
+  Tensor values;       // as keys
+  Tensor positions;    // (b) int32
+  Tensor workspace;    // (decode_attention_workspace(...) or more) fp32, scratch
+  Tensor starts = {};  // (b) int32, in [0, positions[i]]: of its document; absent: 0
   std::int64_t window = 0;
   float scale = 1.0F;
 };

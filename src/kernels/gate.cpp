@@ -88,11 +88,13 @@ void smear(Stream& stream, const SmearArgs& args) {
     check.tensor("previous", args.previous, {x[0], x[2]}, args.x.dtype);
     check.tensor("positions", args.positions, {x[0]}, DType::kI32);
   }
+  if (args.starts)
+    check.tensor("starts", args.starts, {args.x.shape[0], args.x.shape[1]}, DType::kI32);
   check.apart({{"y", args.y}}, {{"x", args.x}, {"previous", args.previous}});
   smear_forward.submit(
       stream, args,
       {.writes = {args.y, args.gates},
-       .reads = {args.x, args.weight, args.lambda, args.previous, args.positions}});
+       .reads = {args.x, args.weight, args.lambda, args.previous, args.positions, args.starts}});
 }
 
 void smear_backward(Stream& stream, const SmearBackwardArgs& args) {

@@ -42,18 +42,21 @@ void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& 
 //   gates[b, t] = sigmoid(x[b, t, 0:g] . weight);   y[b, t] = x[b, t] + lambda gates[b, t] x[b,
 //   t-1]
 // y[b, 0] = x[b, 0]; but where `previous` is given, that is x[b, -1] of each row whose entry of
-// `positions` is not 0. weight and lambda are fp32.
+// `positions` is not 0. Where `starts` is given, a position that begins a document, which is its
+// own start, takes nothing either. weight and lambda are fp32.
 struct SmearArgs {
   Tensor y;               // (b, t, c) out
-  Tensor gates;           // (b, t) out, fp32; 0 at position 0
+  Tensor gates;           // (b, t) out, fp32; 0 where nothing is taken
   Tensor x;               // (b, t, c), c >= g
   Tensor weight;          // (1, g)
   Tensor lambda;          // (1)
   Tensor previous = {};   // (b, c)
   Tensor positions = {};  // (b) int32, of x[b, 0]; given with previous
+  Tensor starts = {};     // (b, t) int32, in positions: of each one's document (documents.h)
 };
 void smear(Stream& stream, const SmearArgs& args);
 
+// What took nothing has gate 0, and so gives no gradient: documents need not be told again.
 struct SmearBackwardArgs {
   Tensor dx;       // (b, t, c) out
   Tensor dweight;  // (1, g) fp32 out, or in-out if accumulate; sums run in a fixed order

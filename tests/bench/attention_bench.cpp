@@ -3,7 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/gemm.h"
 #include "kernels/host_kernels.h"
@@ -29,18 +31,29 @@ void sgemm(benchmark::State& state) {
 }
 BENCHMARK(sgemm)->Arg(768)->Unit(benchmark::kMicrosecond);
 
-Index visible_pairs(Index t, Index window) {
+Index visible_pairs(const test::AttentionCase& c) {
+  if (c.documents.empty()) {
+    test::AttentionCase one = c;
+    one.documents = {c.t};
+    return visible_pairs(one);
+  }
+  const std::vector<std::int32_t> starts = test::document_starts_of(c);
   Index pairs = 0;
-  for (Index i = 0; i < t; ++i)
-    pairs += std::min(i, window) + 1;
+  for (Index i = 0; i < c.b * c.t; ++i)
+    pairs += std::min(i % c.t - starts[static_cast<std::size_t>(i)], c.window) + 1;
   return pairs;
 }
 
-// Arguments: b, t, heads, kv_heads, h, window.
-void run(benchmark::State& state, bool backward, DType dtype) {
-  const Index b = state.range(0), t = state.range(1), heads = state.range(2),
-              kv_heads = state.range(3), h = state.range(4), window = state.range(5);
-  const test::AttentionProblem p({b, t, heads, kv_heads, h, window}, dtype);
+// Arguments: b, t, heads, kv_heads, h, window, and perhaps the length of documents, 0: none.
+void run(benchmark::State& state, bool backward, DType dtype, bool documents = false) {
+  test::AttentionCase c{.b = state.range(0),
+                        .t = state.range(1),
+                        .heads = state.range(2),
+                        .kv_heads = state.range(3),
+                        .h = state.range(4),
+                        .window = state.range(5)};
+  if (documents && state.range(6) > 0) c.documents = {state.range(6)};
+  const test::AttentionProblem p(c, dtype);
   test::KernelStream stream;
   attention(stream, p.forward_args());
   for (auto _ : state) {
@@ -50,7 +63,7 @@ void run(benchmark::State& state, bool backward, DType dtype) {
       attention(stream, p.forward_args());
   }
   state.counters["flop/s"] = benchmark::Counter(
-      (backward ? 10.0 : 4.0) * static_cast<double>(b * heads * h * visible_pairs(t, window)),
+      (backward ? 10.0 : 4.0) * static_cast<double>(c.heads * c.h * visible_pairs(c)),
       benchmark::Counter::kIsIterationInvariantRate);
 }
 void attention_forward(benchmark::State& state) { run(state, false, DType::kF32); }
@@ -73,6 +86,24 @@ BENCHMARK(attention_forward)->Apply(shapes);
 BENCHMARK(attention_backward)->Apply(shapes);
 BENCHMARK(attention_forward_bf16)->Apply(shapes);
 BENCHMARK(attention_backward_bf16)->Apply(shapes);
+
+void documents_forward(benchmark::State& state) { run(state, false, DType::kF32, true); }
+void documents_backward(benchmark::State& state) { run(state, true, DType::kF32, true); }
+void documents_forward_bf16(benchmark::State& state) { run(state, false, DType::kBF16, true); }
+void documents_backward_bf16(benchmark::State& state) { run(state, true, DType::kBF16, true); }
+
+// Packed rows beside whole ones.
+void packed(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"b", "t", "heads", "kv", "h", "window", "document"});
+  bench->Unit(benchmark::kMicrosecond);
+  for (const Index window : {512, 2048})
+    for (const Index document : {0, 100, 500, 2048})
+      bench->Args({1, 2048, 6, 6, 64, window, document});
+}
+BENCHMARK(documents_forward)->Apply(packed);
+BENCHMARK(documents_backward)->Apply(packed);
+BENCHMARK(documents_forward_bf16)->Apply(packed);
+BENCHMARK(documents_backward_bf16)->Apply(packed);
 
 }  // namespace
 }  // namespace muo

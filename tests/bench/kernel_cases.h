@@ -66,6 +66,18 @@ class Tensors {
         n);
     return out;
   }
+  // (b, t): of documents of one length.
+  Tensor document_starts(std::int64_t b, std::int64_t t, std::int64_t length) {
+    const Tensor out = zeros({b, t}, DType::kI32);
+    fill(
+        out,
+        [&](Tensor part) {
+          for (std::int64_t i = 0; i < part.numel(); ++i)
+            part.as<std::int32_t>()[i] = static_cast<std::int32_t>(i % t / length * length);
+        },
+        t);
+    return out;
+  }
   Tensor zeros(const Shape& shape, DType dtype) {
     Tensor out{.data = nullptr, .shape = shape, .dtype = dtype, .device = device_.rank()};
     buffers_.push_back(device_.allocate(out.bytes(), "a benchmark's tensor"));

@@ -8,6 +8,7 @@
 #include "kernels/activation.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/decode_attention.h"
+#include "kernels/documents.h"
 #include "kernels/embedding.h"
 #include "kernels/gate.h"
 #include "kernels/norm.h"
@@ -249,6 +250,17 @@ inline void add_classifier_cases(std::vector<MakeCase>& out, DType dtype) {
   });
 }
 
+inline void add_document_cases(std::vector<MakeCase>& out) {
+  out.emplace_back([](Tensors& make, const Sizes& s) {
+    const Tensor tokens = make.tokens(s.n(), 500).view({s.b, s.t}),
+                 starts = make.zeros(tokens.shape, DType::kI32);
+    return Case{
+        .name = "document_starts", .bytes = bytes_of({tokens, starts}), .run = [=](Stream& stream) {
+          document_starts(stream, {.starts = starts, .tokens = tokens});
+        }};
+  });
+}
+
 // A step of 8 rows, anywhere in their caches.
 inline void add_decode_cases(std::vector<MakeCase>& out, DType dtype) {
   constexpr std::int64_t kRows = 8;
@@ -291,6 +303,7 @@ inline void add_model_cases(std::vector<MakeCase>& out, DType dtype) {
   add_embedding_cases(out, dtype);
   add_gate_cases(out, dtype);
   add_classifier_cases(out, dtype);
+  add_document_cases(out);
   add_decode_cases(out, dtype);
 }
 

@@ -13,11 +13,14 @@
 // What the arithmetic of a step goes to: matrix products and attention.
 namespace muo::bench {
 
-inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::int64_t window) {
+// `documents`: how many a row is packed of, of one length; 0: none.
+inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::int64_t window,
+                                std::int64_t documents = 0) {
   struct Problem {
     AttentionSize size;
-    Tensor q, k, v, out, lse, workspace;
+    Tensor q, k, v, out, lse, workspace, starts;
     double flops;  // of visible pairs, one direction forward
+    std::string name;
   };
   const auto problem = [=](Tensors& make, const Sizes& s) {
     AttentionSize size{.b = s.b,
@@ -27,10 +30,12 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                        .h = s.h,
                        .window = std::min(window, s.t - 1),
                        .scale = 0.1F,
-                       .dtype = dtype};
+                       .dtype = dtype,
+                       .documents = documents > 0};
+    const std::int64_t length = documents > 0 ? s.t / documents : s.t;
     double pairs = 0;
     for (std::int64_t i = 0; i < s.t; ++i)
-      pairs += static_cast<double>(std::min(i, size.window) + 1);
+      pairs += static_cast<double>(std::min(i % length, size.window) + 1);
     const Shape queries{s.b, s.t, s.heads, s.h}, keys{s.b, s.t, s.kv_heads, s.h};
     return Problem{size,
                    make.normal(queries, dtype),
@@ -39,20 +44,21 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                    make.zeros(queries, dtype),
                    make.zeros({s.b, s.heads, s.t}, DType::kF32),
                    make.zeros({attention_workspace(size)}, DType::kF32),
-                   4.0 * static_cast<double>(s.b * s.heads * s.h) * pairs};
-  };
-  const auto name = [](const char* direction, const AttentionSize& size) {
-    return std::string(direction) + "/window" + std::to_string(size.window);
+                   documents > 0 ? make.document_starts(s.b, s.t, length) : Tensor{},
+                   4.0 * static_cast<double>(s.b * s.heads * s.h) * pairs,
+                   "/window" + std::to_string(size.window) +
+                       (documents > 0 ? "/documents" + std::to_string(documents) : std::string{})};
   };
   out.emplace_back([=](Tensors& make, const Sizes& s) {
     const Problem p = problem(make, s);
-    return Case{.name = name("attention", p.size), .flops = p.flops, .run = [=](Stream& stream) {
+    return Case{.name = "attention" + p.name, .flops = p.flops, .run = [=](Stream& stream) {
                   attention(stream, {.out = p.out,
                                      .lse = p.lse,
                                      .q = p.q,
                                      .k = p.k,
                                      .v = p.v,
                                      .workspace = p.workspace,
+                                     .starts = p.starts,
                                      .window = p.size.window,
                                      .scale = p.size.scale});
                 }};
@@ -61,22 +67,22 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
     const Problem p = problem(make, s);
     const Tensor dout = make.normal(p.q.shape, dtype), dq = make.zeros(p.q.shape, dtype),
                  dk = make.zeros(p.k.shape, dtype), dv = make.zeros(p.k.shape, dtype);
-    return Case{.name = name("attention_backward", p.size),
-                .flops = 2.5 * p.flops,
-                .run = [=](Stream& stream) {
-                  attention_backward(stream, {.dq = dq,
-                                              .dk = dk,
-                                              .dv = dv,
-                                              .dout = dout,
-                                              .out = p.out,
-                                              .lse = p.lse,
-                                              .q = p.q,
-                                              .k = p.k,
-                                              .v = p.v,
-                                              .workspace = p.workspace,
-                                              .window = p.size.window,
-                                              .scale = p.size.scale});
-                }};
+    return Case{
+        .name = "attention_backward" + p.name, .flops = 2.5 * p.flops, .run = [=](Stream& stream) {
+          attention_backward(stream, {.dq = dq,
+                                      .dk = dk,
+                                      .dv = dv,
+                                      .dout = dout,
+                                      .out = p.out,
+                                      .lse = p.lse,
+                                      .q = p.q,
+                                      .k = p.k,
+                                      .v = p.v,
+                                      .workspace = p.workspace,
+                                      .starts = p.starts,
+                                      .window = p.size.window,
+                                      .scale = p.size.scale});
+        }};
   });
 }
 
@@ -175,6 +181,7 @@ inline void add_symmetric_cases(std::vector<MakeCase>& out, DType dtype) {
 inline void add_product_cases(std::vector<MakeCase>& out, DType dtype) {
   add_attention_cases(out, dtype, 1 << 30);
   add_attention_cases(out, dtype, 512);
+  add_attention_cases(out, dtype, 1 << 30, 4);
   add_linear_cases(out, dtype, 6, 6);
   add_linear_cases(out, dtype, 6, 24);
   add_newton_schulz_cases(out, dtype);

@@ -20,7 +20,26 @@ using Index = std::int64_t;
 struct AttentionCase {
   Index b, t, heads, kv_heads, h, window;
   float score_size = 1.0F;  // typical magnitude of a scaled score
+  // Lengths of documents, in turn; a row begins with another one than the row before. Empty: none.
+  std::vector<Index> documents = {};
 };
+
+// Where documents begin, as AttentionArgs::starts has it.
+inline std::vector<std::int32_t> document_starts_of(const AttentionCase& c) {
+  std::vector<std::int32_t> out;
+  for (Index row = 0; row < c.b; ++row) {
+    Index start = 0;
+    auto document = static_cast<std::size_t>(row);
+    for (Index i = 0; i < c.t; ++i) {
+      if (i == start + c.documents[document % c.documents.size()]) {
+        start = i;
+        ++document;
+      }
+      out.push_back(static_cast<std::int32_t>(start));
+    }
+  }
+  return out;
+}
 
 inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << "b " << c.b << ", t " << c.t << ", heads " << c.heads << "/" << c.kv_heads << ", h "
@@ -41,7 +60,9 @@ struct AttentionProblem {
         dk({c.b, c.t, c.kv_heads, c.h}, dtype),
         dv({c.b, c.t, c.kv_heads, c.h}, dtype),
         // As long as asked for and no longer: AddressSanitizer sees an access behind it.
-        workspace({scratch(dtype)}) {}
+        workspace({scratch(dtype)}) {
+    if (!c.documents.empty()) starts = HostTensor({c.b, c.t}, document_starts_of(c));
+  }
 
   [[nodiscard]] float scale() const {
     return size.score_size / std::sqrt(static_cast<float>(size.h));
@@ -54,7 +75,8 @@ struct AttentionProblem {
             .h = size.h,
             .window = size.window,
             .scale = scale(),
-            .dtype = dtype};
+            .dtype = dtype,
+            .documents = !size.documents.empty()};
   }
   [[nodiscard]] AttentionArgs forward_args() const {
     return {.out = out,
@@ -63,6 +85,7 @@ struct AttentionProblem {
             .k = k,
             .v = v,
             .workspace = workspace,
+            .starts = starts,
             .window = size.window,
             .scale = scale(),
             .method = {.kernels = forward}};
@@ -78,6 +101,7 @@ struct AttentionProblem {
             .k = k,
             .v = v,
             .workspace = workspace,
+            .starts = starts,
             .window = size.window,
             .scale = scale(),
             .method = {.kernels = backward}};
@@ -99,7 +123,7 @@ struct AttentionProblem {
 
   AttentionCase size;
   AttentionKernels forward = AttentionKernels::kAuto, backward = AttentionKernels::kAuto;
-  HostTensor q, k, v, dout, out, lse, dq, dk, dv, workspace;
+  HostTensor q, k, v, dout, out, lse, dq, dk, dv, workspace, starts;
 };
 
 // The definition in double, with the magnitudes that rounding errors are relative to.
@@ -118,6 +142,9 @@ struct AttentionReference {
                               dout = p.dout.doubles();
     const auto h = static_cast<std::size_t>(c.h);
     const double scale = static_cast<double>(p.scale());
+    const auto start = [&](Index row, Index i) -> Index {
+      return p.starts.tensor() ? p.starts.tensor().row(row).as<std::int32_t>()[i] : 0;
+    };
     for (Index row = 0; row < c.b; ++row)
       for (Index head = 0; head < c.heads; ++head)
         for (Index i = 0; i < c.t; ++i) {
@@ -128,7 +155,7 @@ struct AttentionReference {
           };
           std::vector<Index> keys;
           for (Index j = 0; j < c.t; ++j)
-            if (0 <= i - j && i - j <= window) keys.push_back(j);
+            if (0 <= i - j && i - j <= window && start(row, i) <= j) keys.push_back(j);
           std::vector<double> score(keys.size()), p_ij(keys.size()), dp(keys.size()),
               dp_magnitude(keys.size());
           for (std::size_t n = 0; n < keys.size(); ++n) {

@@ -21,7 +21,8 @@ constexpr float kLog2E = 1.44269504088896340736F;
 struct Problem {
   std::int64_t capacity, stride, window;  // stride: elements from a position to the next
   int heads, group, h, chunks;
-  float scale;  // of exponents of 2
+  float scale;                 // of exponents of 2
+  const std::int32_t* starts;  // of each row's document, or null
 
   // What a chunk leaves for each head: the values weighted by the chunk's probabilities relative to
   // its maximum, then that maximum and the sum of the probabilities.
@@ -35,8 +36,13 @@ struct Problem {
                 0, capacity);
     return position;
   }
-  __device__ __forceinline__ std::int64_t first_key(std::int64_t position) const {
-    return position > window ? position - window : 0;
+  __device__ __forceinline__ std::int64_t first_key(std::int64_t position, int row) const {
+    const std::int64_t first = position > window ? position - window : 0;
+    if (starts == nullptr) return first;
+    const std::int32_t start = starts[row];
+    check_index(0 <= start && start <= position, "decode_attention: start", start, row, 0,
+                position + 1);
+    return max(first, std::int64_t{start});
   }
 };
 
@@ -57,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int head = static_cast<int>(blockIdx.y);
   const int row = static_cast<int>(blockIdx.z);
   const std::int64_t position = p.position_of(positions, row);
-  const std::int64_t first = p.first_key(position);
+  const std::int64_t first = p.first_key(position, row);
   const std::int64_t begin = max(std::int64_t{chunk} * kChunk, first);
   const std::int64_t end = min(std::int64_t{chunk + 1} * kChunk, position + 1);
   if (begin >= end) return;  // the whole block
@@ -127,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int head = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y);
   const std::int64_t position = p.position_of(positions, row);
-  const int first = static_cast<int>(p.first_key(position) / kChunk);
+  const int first = static_cast<int>(p.first_key(position, row) / kChunk);
   const int last = static_cast<int>(position / kChunk);
   const auto chunk = [&](int i) { return partials + p.partial(row, head, i); };
   float highest = -INFINITY;
@@ -173,7 +179,8 @@ void decode_attention(NativeStream stream, const DecodeAttentionArgs& args) {
                   .group = static_cast<int>(q[1] / keys[2]),
                   .h = static_cast<int>(q[2]),
                   .chunks = static_cast<int>(chunks),
-                  .scale = args.scale * kLog2E};
+                  .scale = args.scale * kLog2E,
+                  .starts = data_or_null<std::int32_t>(args.starts)};
   auto* const partials = args.workspace.as<float>();
   const auto* const positions = args.positions.as<std::int32_t>();
   with_lanes(args.q.dtype, q[2], {args.q.data, args.keys.data, args.values.data},

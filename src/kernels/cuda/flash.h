@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/attention.h"
+#include "kernels/dispatch.h"
 #include "runtime/cuda/launch.h"
 
 // Attention by the project's own kernels, block by block without a t x t matrix (Dao 2023,
@@ -34,6 +35,7 @@ struct AttentionGeometry {
   Int t, heads, group, h;  // `group` query heads share a key-value head
   Int window;              // at most t
   float scale;
+  const std::int32_t* starts;  // (b, t), or null
 
   __device__ __forceinline__ std::int64_t stride() const { return std::int64_t{heads} * h; }
   __device__ __forceinline__ std::int64_t kv_stride() const { return stride() / group; }
@@ -48,6 +50,7 @@ struct AttentionGeometry {
   __device__ __forceinline__ std::int64_t row_offset(Int row, Int head) const {
     return (std::int64_t{row} * heads + head) * t;
   }
+  // Through the window.
   __device__ __forceinline__ bool visible(Int query, Int key) const {
     using Unsigned = std::make_unsigned_t<Int>;
     return static_cast<Unsigned>(query - key) <= static_cast<Unsigned>(window);
@@ -61,7 +64,8 @@ AttentionGeometry<Int> geometry_of(const Args& args) {
           .group = static_cast<Int>(q[2] / args.k.shape[2]),
           .h = static_cast<Int>(q[3]),
           .window = static_cast<Int>(std::min(args.window, q[1])),
-          .scale = args.scale};
+          .scale = args.scale,
+          .starts = data_or_null<std::int32_t>(args.starts)};
 }
 
 // As AttentionArgs and AttentionBackwardArgs have them.

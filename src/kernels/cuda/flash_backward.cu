@@ -43,27 +43,30 @@ __device__ __forceinline__ void begin_at(Accumulators<R, N>& sums, const float* 
   }
 }
 
-template <int D>
+template <int D, bool kDocuments>
 struct KeyShape {
   static constexpr int kRowTiles = D <= 64 ? 2 : 1;  // as many accumulators as registers hold
   static constexpr int kKeys = flash::kWarps * 16 * kRowTiles;
   static constexpr int kStage = 64;    // queries that arrive at once
   static constexpr int kQueries = 32;  // and that are computed with at once
   static constexpr int kStageBytes = 2 * kStage * Tile<D>::kRowBytes;
+  // And lse, dots and, where kDocuments, where its document begins, of each query of a stage.
+  static constexpr int kNumbers = kDocuments ? 3 : 2;
   static constexpr int kShared =
-      2 * kKeys * Tile<D>::kRowBytes + 2 * (kStageBytes + 2 * kStage * int{sizeof(float)});
+      2 * kKeys * Tile<D>::kRowBytes + 2 * (kStageBytes + kNumbers * kStage * int{sizeof(float)});
 };
 
 // A block has 128 (D <= 64) or 64 keys of one key-value head, a warp 32 or 16; the first blocks, of
 // the keys that most queries see, start first. Tiles of 64 queries and output gradients, of each
-// head of the group in turn, pass through shared memory in two stages. Everything is computed
+// head of the group in turn, as far as a query sees one of the keys, pass through shared memory in
+// two stages. Everything is computed
 // transposed, keys along rows: then probabilities and score gradients lie in registers as the left
 // operands of dv += P^T dO and dk += dS^T Q must. 8 D FLOPs per visible pair; a block reads 4 D
 // bytes per query. Bound by the tensor cores and, as a fragment serves one or two products, by
 // shared memory: 80 (D <= 64: 48) bytes of it per 1024 FLOPs.
-template <int D>
+template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward p) {
-  using S = KeyShape<D>;
+  using S = KeyShape<D, kDocuments>;
   constexpr int kRowTiles = S::kRowTiles;
   constexpr int kColumns = S::kQueries / 8;
   const Geometry& g = p.g;
@@ -81,14 +84,14 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
   };
   const auto numbers = [&](int step, int which) {
     return reinterpret_cast<float*>(stages + 2 * S::kStageBytes) +
-           (step % 2 * 2 + which) * S::kStage;
+           (step % 2 * S::kNumbers + which) * S::kStage;
   };
 
   const int first = block * S::kKeys;
   const int own = flash::warp_id() * 16 * kRowTiles;
   const int low = first + own, high = low + 16 * kRowTiles - 1;
   const int begin = first / S::kStage;
-  const int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // query that sees a key
+  const int last = flash::Seen<kDocuments>::of_row(g, row).last_query(first + S::kKeys - 1);
   const auto fetch = [&](int step, int head, int query) {
     int where = static_cast<int>(blockIdx.x);  // `row` anew, as registers are short
     compute_here(where);
@@ -104,6 +107,10 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
     const float* from =
         (which == 0 ? p.lse : p.dots) + g.row_offset(batch_row, head) + (inside ? query + i : 0);
     copy_async_4(shared_address(numbers(step, which) + i), from, inside);
+    if constexpr (kDocuments)
+      if (which == 0)
+        copy_async_4(shared_address(numbers(step, 2) + i),
+                     g.starts + batch_row * g.t + min(query + i, g.t - 1), true);
     copy_async_commit();
   };
   flash::copy_rows<S::kKeys>(keys, p.k, g.kv_offset(row, kv_head), g.kv_stride(), first, g.t, g.h);
@@ -129,15 +136,17 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
       ++head;
     }
     if (head < heads_end) fetch(step + 1, head, first_query);
+    const flash::Seen<kDocuments> seen{
+        g, kDocuments ? reinterpret_cast<const std::int32_t*>(numbers(step, 2)) : nullptr, here};
 #pragma unroll 1
     for (int offset = 0; offset < S::kStage; offset += S::kQueries) {
       const int query = here + offset;
-      if (query + S::kQueries - 1 < low || query > high + g.window) continue;
+      if (query + S::kQueries - 1 < low || seen.query_is_behind(query, high)) continue;
       Accumulators<kRowTiles, kColumns> probabilities;
       begin_at<kRowTiles>(probabilities, numbers(step, 0) + offset, -p.per_scale);
       flash::add_rows<kRowTiles, kColumns, D>(probabilities, keys, own, stage(step, 0), offset);
-      if (query < high || query + S::kQueries - 1 > low + g.window)
-        flash::mask<false>(probabilities, g, low, query);
+      if (query < high || seen.query_is_behind(query + S::kQueries - 1, low))
+        flash::mask<false>(probabilities, seen, low, query);
       probabilities.each([&](int r, int n, int e) {
         float& x = probabilities.x[r][n][e];
         x = exp2_approximate(g.scale * kLog2E * x);
@@ -163,22 +172,23 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
 
 // ---- dq -----------------------------------------------------------------------------------------
 
-template <int D>
+template <int D, bool kDocuments>
 struct QueryShape {
   static constexpr int kRowTiles = 2;
   static constexpr int kQueries = flash::kWarps * 16 * kRowTiles;
   static constexpr int kStage = D <= 64 ? 64 : 32;  // keys that arrive at once
   static constexpr int kKeys = 32;                  // and that are computed with at once
-  static constexpr int kShared = (2 * kQueries + 4 * kStage) * Tile<D>::kRowBytes;
+  static constexpr int kTileBytes = (2 * kQueries + 4 * kStage) * Tile<D>::kRowBytes;
+  static constexpr int kShared = kTileBytes + flash::kStartBytes<kDocuments, kQueries>;
 };
 
 // As the forward pass: a block has 128 queries of one head, a warp 32, and tiles of 64 (D > 64: 32)
 // keys and values pass in two stages; queries and output gradients stay in shared memory.
 // 6 D FLOPs per visible pair; per query a block reads 4 D bytes per 128 keys. Bound by the tensor
 // cores.
-template <int D>
+template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backward p) {
-  using S = QueryShape<D>;
+  using S = QueryShape<D, kDocuments>;
   constexpr int kRowTiles = S::kRowTiles;
   constexpr int kColumns = S::kKeys / 8;
   const Geometry& g = p.g;
@@ -205,11 +215,13 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
   const int first = block * S::kQueries;
   const int own = flash::warp_id() * 16 * kRowTiles;
   const int low = first + own, high = low + 16 * kRowTiles - 1;
-  const int begin = max(0, first - g.window) / S::kStage;
+  const int begin = flash::Seen<kDocuments>::of_row(g, row).first_key(first) / S::kStage;
   const int end = (min(g.t, first + S::kQueries) + S::kStage - 1) / S::kStage;
   flash::copy_rows<S::kQueries>(queries, p.q, g.offset(row, head), g.stride(), first, g.t, g.h);
   flash::copy_rows<S::kQueries>(douts, p.dout, g.offset(row, head), g.stride(), first, g.t, g.h);
   fetch(begin);
+  const auto seen =
+      flash::copy_starts<kDocuments, S::kQueries>(g, row, first, shared + S::kTileBytes);
 
   float exponents[kRowTiles][2];
   float dots[kRowTiles][2];
@@ -229,12 +241,12 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
 #pragma unroll 1
     for (int offset = 0; offset < S::kStage; offset += S::kKeys) {
       const int key = tile * S::kStage + offset;
-      if (key > high || key + S::kKeys - 1 < low - g.window) continue;
+      if (key > high || seen.key_is_before(key + S::kKeys - 1, low)) continue;
       Accumulators<kRowTiles, kColumns> probabilities;
       probabilities.clear();
       flash::add_rows<kRowTiles, kColumns, D>(probabilities, queries, own, stage(tile, 0), offset);
-      if (key + S::kKeys - 1 > low || key < high - g.window)
-        flash::mask<true>(probabilities, g, low, key);
+      if (key + S::kKeys - 1 > low || seen.key_is_before(key, high))
+        flash::mask<true>(probabilities, seen, low, key);
       Accumulators<kRowTiles, kColumns> gradients;
       gradients.clear();
       flash::add_rows<kRowTiles, kColumns, D>(gradients, douts, own, stage(tile, 1), offset);
@@ -258,12 +270,16 @@ void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& 
   Backward p{AttentionGradients<BF16, int>::of(args), 1.0F / args.scale, 0};
   const std::int64_t b = args.q.shape[0], heads = args.q.shape[2], kv_heads = args.k.shape[2];
   flash::with_tile(p.g.h, [&]<int D>() {
-    p.blocks = static_cast<int>(ceil_div(p.g.t, KeyShape<D>::kKeys));
-    launch(flash_keys_kernel<D>, static_cast<unsigned>(p.blocks * b * kv_heads), flash::kThreads,
-           KeyShape<D>::kShared, stream, p);
-    p.blocks = static_cast<int>(ceil_div(p.g.t, QueryShape<D>::kQueries));
-    launch(flash_queries_kernel<D>, static_cast<unsigned>(p.blocks * b * heads), flash::kThreads,
-           QueryShape<D>::kShared, stream, p);
+    with_documents(args, [&]<bool kDocuments>() {
+      using Keys = KeyShape<D, kDocuments>;
+      p.blocks = static_cast<int>(ceil_div(p.g.t, Keys::kKeys));
+      launch(flash_keys_kernel<D, kDocuments>, static_cast<unsigned>(p.blocks * b * kv_heads),
+             flash::kThreads, Keys::kShared, stream, p);
+      using Queries = QueryShape<D, kDocuments>;
+      p.blocks = static_cast<int>(ceil_div(p.g.t, Queries::kQueries));
+      launch(flash_queries_kernel<D, kDocuments>, static_cast<unsigned>(p.blocks * b * heads),
+             flash::kThreads, Queries::kShared, stream, p);
+    });
   });
 }
 

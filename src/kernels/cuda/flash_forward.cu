@@ -18,9 +18,11 @@ constexpr int kStage = 64;  // keys that arrive at once
 template <int D>
 constexpr int kKeys = D <= 64 ? 64 : 32;  // and that are computed with at once
 
-// Queries, and two stages of keys and values.
+// Queries, and two stages of keys and values; where each query's document begins.
 template <int D>
-constexpr int kSharedBytes = (kQueries + 4 * kStage) * Tile<D>::kRowBytes;
+constexpr int kTileBytes = (kQueries + 4 * kStage) * Tile<D>::kRowBytes;
+template <int D, bool kDocuments>
+constexpr int kSharedBytes = kTileBytes<D> + flash::kStartBytes<kDocuments, kQueries>;
 
 // Running softmax of the rows [r][half] that a lane has a quarter of. Sums are of that quarter.
 struct Softmax {
@@ -70,10 +72,10 @@ struct Forward : AttentionTensors<BF16, int> {
 // most keys first. Tiles of 64 keys and values pass through shared memory in two stages, the next
 // one arriving while one is computed with, at one barrier per tile. Scores, probabilities and
 // outputs never leave registers. Tiles that no query of a warp sees are skipped, and only those at
-// the borders of the band are masked. 4 D FLOPs per visible pair of query and key; per query a
-// block reads 4 D bytes per 128 keys, from L2 mostly. Bound by the tensor cores, and at D = 64
-// nearly so by the exponentials.
-template <int D>
+// the borders of the band, and of documents, are masked. 4 D FLOPs per visible pair of query and
+// key; per query a block reads 4 D bytes per 128 keys, from L2 mostly. Bound by the tensor cores,
+// and at D = 64 nearly so by the exponentials.
+template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forward p) {
   const Geometry& g = p.g;
   const int block = p.blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks;
@@ -98,10 +100,11 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
   const int first = block * kQueries;
   const int own = flash::warp_id() * 16 * kRowTiles;  // this warp's rows of the block
   const int low = first + own, high = low + 16 * kRowTiles - 1;
-  const int begin = max(0, first - g.window) / kStage;
+  const int begin = flash::Seen<kDocuments>::of_row(g, row).first_key(first) / kStage;
   const int end = (min(g.t, first + kQueries) + kStage - 1) / kStage;
   flash::copy_rows<kQueries>(queries, p.q, g.offset(row, head), g.stride(), first, g.t, g.h);
   fetch(begin);
+  const auto seen = flash::copy_starts<kDocuments, kQueries>(g, row, first, shared + kTileBytes<D>);
 
   Accumulators<kRowTiles, D / 8> out;
   out.clear();
@@ -119,11 +122,12 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
 #pragma unroll 1
     for (int offset = 0; offset < kStage; offset += kKeys<D>) {
       const int key = tile * kStage + offset;
-      if (key > high || key + kKeys<D> - 1 < low - g.window) continue;
+      if (key > high || seen.key_is_before(key + kKeys<D> - 1, low)) continue;
       Accumulators<kRowTiles, kKeys<D> / 8> scores;
       scores.clear();
       flash::add_rows<kRowTiles, kKeys<D> / 8, D>(scores, queries, own, stage(tile, 0), offset);
-      if (key + kKeys<D> - 1 > low || key < high - g.window) flash::mask<true>(scores, g, low, key);
+      if (key + kKeys<D> - 1 > low || seen.key_is_before(key, high))
+        flash::mask<true>(scores, seen, low, key);
       update<kKeys<D> / 8, D>(softmax, scores, out, g.scale * kLog2E);
       flash::add_product<kRowTiles, kKeys<D> / 16, D>(out, flash::operand(scores), stage(tile, 1),
                                                       offset);
@@ -148,9 +152,11 @@ void flash_attention(NativeStream stream, const AttentionArgs& args) {
   const Forward p{AttentionTensors<BF16, int>::of(args),
                   static_cast<int>(ceil_div(args.q.shape[1], kQueries))};
   flash::with_tile(p.g.h, [&]<int D>() {
-    launch(flash_forward_kernel<D>,
-           static_cast<unsigned>(p.blocks * args.q.shape[0] * args.q.shape[2]), flash::kThreads,
-           kSharedBytes<D>, stream, p);
+    with_documents(args, [&]<bool kDocuments>() {
+      launch(flash_forward_kernel<D, kDocuments>,
+             static_cast<unsigned>(p.blocks * args.q.shape[0] * args.q.shape[2]), flash::kThreads,
+             kSharedBytes<D, kDocuments>, stream, p);
+    });
   });
 }
 

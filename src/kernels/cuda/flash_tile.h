@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/visibility.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/ptx.h"
 #include "runtime/cuda/vector.h"
@@ -16,6 +17,8 @@ namespace muo::cuda::flash {
 inline constexpr int kWarps = 4;
 inline constexpr int kThreads = 32 * kWarps;
 using Geometry = AttentionGeometry<int>;  // scale is above 0
+template <bool kDocuments>
+using Seen = Visibility<int, kDocuments>;
 
 // Rows of D bf16 in shared memory, without padding: the 16-byte chunks of a row are permuted in
 // groups of eight or four by its number, such that the eight rows of a matrix that is loaded lie in
@@ -141,8 +144,8 @@ __device__ __forceinline__ void add_rows(Accumulators<R, N>& sums, const Tile<D>
 
 // Writes -infinity over the scores of pairs that are not visible. Rows from `row` and columns from
 // `column` on are queries and keys, or the other way round.
-template <bool kRowsAreQueries, int R, int N>
-__device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Geometry& g, int row,
+template <bool kRowsAreQueries, class Seen, int R, int N>
+__device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Seen& seen, int row,
                                      int column) {
   int lane = lane_id();
   compute_here(lane);
@@ -150,8 +153,25 @@ __device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Geometry&
   column += lane % 4 * 2;
   scores.each([&](int r, int n, int e) {
     const int x = row + 16 * r + e / 2 * 8, y = column + 8 * n + e % 2;
-    if (!(kRowsAreQueries ? g.visible(x, y) : g.visible(y, x))) scores.x[r][n][e] = -INFINITY;
+    if (!(kRowsAreQueries ? seen.visible(x, y) : seen.visible(y, x))) scores.x[r][n][e] = -INFINITY;
   });
+}
+
+// Starts of kQueries documents in shared memory, which the registers have no room for.
+template <bool kDocuments, int kQueries>
+constexpr int kStartBytes = kDocuments ? kQueries* int{sizeof(std::int32_t)} : 0;
+
+// Copies those of the queries from `first` on to `to`, by the whole block, and says which pairs are
+// visible; they are there behind the next barrier.
+template <bool kDocuments, int kQueries>
+__device__ __forceinline__ Seen<kDocuments> copy_starts(const Geometry& g, int row, int first,
+                                                        std::byte* to) {
+  static_assert(kQueries == kThreads);
+  auto* const starts = reinterpret_cast<std::int32_t*>(to);
+  if constexpr (kDocuments)
+    starts[threadIdx.x] =
+        Seen<true>::of_row(g, row).start(min(first + static_cast<int>(threadIdx.x), g.t - 1));
+  return {g, starts, first};
 }
 
 // sums += left right, where `right` has 16 K rows from `first` on.

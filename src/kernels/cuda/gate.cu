@@ -215,12 +215,16 @@ __global__ void __launch_bounds__(kRowThreads)
     smear_kernel(T* __restrict__ y, float* __restrict__ gates, const T* __restrict__ x,
                  const float* __restrict__ weight, const float* __restrict__ lambda,
                  const T* __restrict__ previous, const std::int32_t* __restrict__ positions,
-                 std::int64_t rows, std::int64_t steps, std::int64_t c, int g) {
+                 const std::int32_t* __restrict__ starts, std::int64_t rows, std::int64_t steps,
+                 std::int64_t c, int g) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;
   const int lane = lane_id();
   const bool at_front = row % steps == 0;
-  const bool first = at_front && (previous == nullptr || positions[row / steps] == 0);
+  const std::int64_t position =
+      row % steps + (previous == nullptr ? 0 : std::int64_t{positions[row / steps]});
+  const bool first = position == (starts == nullptr ? 0 : std::int64_t{starts[row]}) ||
+                     (at_front && previous == nullptr);
   x += row * c;
   y += row * c;
   float z = 0.0F;
@@ -243,7 +247,8 @@ void smear(NativeStream stream, const SmearArgs& args) {
         launch_rows(smear_kernel<T, N>, stream, rows, args.y.as<T>(), args.gates.as<float>(),
                     args.x.as<T>(), args.weight.as<float>(), args.lambda.as<float>(),
                     data_or_null<T>(args.previous), data_or_null<std::int32_t>(args.positions),
-                    rows, steps, c, static_cast<int>(args.weight.shape[1]));
+                    data_or_null<std::int32_t>(args.starts), rows, steps, c,
+                    static_cast<int>(args.weight.shape[1]));
       });
 }
 

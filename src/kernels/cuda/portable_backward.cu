@@ -16,17 +16,18 @@ using Backward = AttentionGradients<T, std::int64_t>;
 struct Pair {
   float p, ds;
 };
-__device__ Pair pair_of(const Geometry& g, std::int64_t query, std::int64_t key, float score,
-                        float dp, float lse, float dot) {
-  if (!g.visible(query, key)) return {0.0F, 0.0F};
-  const float p = exp2f(fmaf(score, g.scale * kLog2E, -lse * kLog2E));
+template <bool kDocuments>
+__device__ Pair pair_of(const Seen<kDocuments>& seen, std::int64_t query, std::int64_t key,
+                        float score, float dp, float lse, float dot) {
+  if (!visible(seen, query, key)) return {0.0F, 0.0F};
+  const float p = exp2f(fmaf(score, seen.g.scale * kLog2E, -lse * kLog2E));
   return {p, p * (dp - dot)};
 }
 
 // A block has 32 (D = 256: 16) keys of one key-value head, rows of the tiles; all queries that see
 // one of them pass, of each head of the group in turn. 8 D FLOPs per pair of the tiles that touch
 // the band; bound by shared memory.
-template <class T, int D>
+template <class T, int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> p) {
   using L = Layout<D>;
   float* const keys = shared_memory<float>();
@@ -37,11 +38,12 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
   float* const gradients = probabilities + L::kPairs;
   const Block<D> block(p.g);
   const Geometry& g = block.g;
+  const auto seen = Seen<kDocuments>::of_row(g, block.batch_row);
   const std::int64_t row = block.batch_row, kv_head = block.head, first = block.first;
   block.copy(keys, kv_rows_of(p.k, g, row, kv_head), first);
   block.copy(values, kv_rows_of(p.v, g, row, kv_head), first);
   typename L::Sums dk = {}, dv = {};
-  const std::int64_t end = min(g.t, first + L::kTile + g.window);
+  const std::int64_t end = seen.last_query(first + L::kTile - 1) + 1;
   for (std::int64_t head = kv_head * g.group; head < (kv_head + 1) * g.group; ++head)
     for (std::int64_t query = first; query < end; query += L::kTile) {
       __syncthreads();
@@ -56,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
         const std::int64_t at = g.row_offset(row, head) + min(i, g.t - 1);
         for (int r = 0; r < 2; ++r) {
           const Pair pair =
-              pair_of(g, i, first + block.row + r, x[r][c], dx[r][c], p.lse[at], p.dots[at]);
+              pair_of(seen, i, first + block.row + r, x[r][c], dx[r][c], p.lse[at], p.dots[at]);
           x[r][c] = pair.p;
           dx[r][c] = pair.ds;
         }
@@ -73,7 +75,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
 
 // A block has 32 (D = 256: 16) queries of one head, rows of the tiles; the keys and values that
 // they see pass. 6 D FLOPs per pair of the tiles that touch the band; bound by shared memory.
-template <class T, int D>
+template <class T, int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<T> p) {
   using L = Layout<D>;
   float* const queries = shared_memory<float>();
@@ -83,6 +85,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<
   float* const gradients = values + L::kRows;
   const Block<D> block(p.g);
   const Geometry& g = block.g;
+  const auto seen = Seen<kDocuments>::of_row(g, block.batch_row);
   const std::int64_t row = block.batch_row, head = block.head, first = block.first;
   const auto k = kv_rows_of(p.k, g, row, head / g.group);
   const auto v = kv_rows_of(p.v, g, row, head / g.group);
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<
   block.copy(douts, rows_of(p.dout, g, row, head), first);
   typename L::Sums dq = {};
   const std::int64_t end = min(g.t, first + L::kTile);
-  for (std::int64_t key = block.first_key(); key < end; key += L::kTile) {
+  for (std::int64_t key = block.first_key(seen); key < end; key += L::kTile) {
     __syncthreads();
     block.copy(keys, k, key);
     block.copy(values, v, key);
@@ -103,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<
       const std::int64_t at = g.row_offset(row, head) + min(i, g.t - 1);
       for (int c = 0; c < L::kColumns; ++c)
         dx[r][c] =
-            pair_of(g, i, key + block.column(c), x[r][c], dx[r][c], p.lse[at], p.dots[at]).ds;
+            pair_of(seen, i, key + block.column(c), x[r][c], dx[r][c], p.lse[at], p.dots[at]).ds;
     }
     block.template put<T>(gradients, dx);
     __syncthreads();
@@ -146,10 +149,10 @@ void attention_dots(NativeStream stream, const AttentionBackwardArgs& args) {
 void portable_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
   attention_dots(stream, args);
   const Shape& q = args.q.shape;
-  with_layout(args, [&]<class T, int D>() {
+  with_layout(args, [&]<class T, int D, bool kDocuments>() {
     const auto p = Backward<T>::of(args);
-    launch_blocks<D>(portable_keys_kernel<T, D>, stream, q, args.k.shape[2], 4, 2, p);
-    launch_blocks<D>(portable_queries_kernel<T, D>, stream, q, q[2], 4, 1, p);
+    launch_blocks<D>(portable_keys_kernel<T, D, kDocuments>, stream, q, args.k.shape[2], 4, 2, p);
+    launch_blocks<D>(portable_queries_kernel<T, D, kDocuments>, stream, q, q[2], 4, 1, p);
   });
 }
 

@@ -18,7 +18,7 @@ using Forward = AttentionTensors<T, std::int64_t>;
 // A block has 32 (D = 256: 16) queries of one head; keys, then values, of one tile after the other
 // pass through one buffer. 4 D FLOPs per pair of the tiles that touch the band; bound by shared
 // memory, at 0.4 (dots) and 0.6 (add) 16-byte loads per 4 FMAs.
-template <class T, int D>
+template <class T, int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T> p) {
   using L = Layout<D>;
   float* const queries = shared_memory<float>();
@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T
   float* const pairs = keys + L::kRows;
   const Block<D> block(p.g);
   const Geometry& g = block.g;
+  const auto seen = Seen<kDocuments>::of_row(g, block.batch_row);
   const auto k = kv_rows_of(p.k, g, block.batch_row, block.head / g.group);
   const auto v = kv_rows_of(p.v, g, block.batch_row, block.head / g.group);
   block.copy(queries, rows_of(p.q, g, block.batch_row, block.head), block.first);
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T
   typename L::Sums out = {};
   const float scale = g.scale * kLog2E;
   const std::int64_t end = min(g.t, block.first + L::kTile);
-  for (std::int64_t key = block.first_key(); key < end; key += L::kTile) {
+  for (std::int64_t key = block.first_key(seen); key < end; key += L::kTile) {
     __syncthreads();
     block.copy(keys, k, key);
     __syncthreads();
@@ -46,7 +47,8 @@ __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T
       float highest = maximum[i];
       for (int c = 0; c < L::kColumns; ++c) {
         float& s = scores[i][c];
-        s = g.visible(block.first + block.row + i, key + block.column(c)) ? s * scale : -INFINITY;
+        s = visible(seen, block.first + block.row + i, key + block.column(c)) ? s * scale
+                                                                              : -INFINITY;
         highest = fmaxf(highest, s);
       }
       highest = warp_max<L::kAcross>(highest);
@@ -82,8 +84,9 @@ __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T
 
 void portable_attention(NativeStream stream, const AttentionArgs& args) {
   const Shape& q = args.q.shape;
-  with_layout(args, [&]<class T, int D>() {
-    launch_blocks<D>(portable_forward_kernel<T, D>, stream, q, q[2], 2, 1, Forward<T>::of(args));
+  with_layout(args, [&]<class T, int D, bool kDocuments>() {
+    launch_blocks<D>(portable_forward_kernel<T, D, kDocuments>, stream, q, q[2], 2, 1,
+                     Forward<T>::of(args));
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/sums.h"
+#include "kernels/cuda/visibility.h"
 #include "kernels/dispatch.h"
 #include "runtime/cuda/vector.h"
 
@@ -16,6 +17,17 @@ namespace muo::cuda::portable {
 inline constexpr int kThreads = 128;
 
 using Geometry = AttentionGeometry<std::int64_t>;
+template <bool kDocuments>
+using Seen = Visibility<std::int64_t, kDocuments>;
+// A query behind the row's last begins where that does.
+template <bool kDocuments>
+__device__ __forceinline__ bool visible(const Seen<kDocuments>& seen, std::int64_t query,
+                                        std::int64_t key) {
+  if constexpr (kDocuments)
+    return seen.g.visible(query, key) && key >= seen.start(min(query, seen.g.t - 1));
+  else
+    return seen.visible(query, key);
+}
 
 // A tile of kTile x kTile pairs: a thread has two neighbouring rows and every kAcross-th column; of
 // a row of D features it has every kAcross-th group of four. The threads of a row are neighbours.
@@ -73,8 +85,9 @@ struct Block {
 
   __device__ int column(int c) const { return across + c * L::kAcross; }
   // The keys that the block's queries see lie in tiles from here to min(t, first + kTile).
-  __device__ std::int64_t first_key() const {
-    return max(std::int64_t{0}, first - g.window) / L::kTile * L::kTile;
+  template <bool kDocuments>
+  __device__ std::int64_t first_key(const Seen<kDocuments>& seen) const {
+    return seen.first_key(first) / L::kTile * L::kTile;
   }
 
   // Rows [begin, begin + kTile) of a head, widened; zeros from row t and column h on.
@@ -162,12 +175,15 @@ void launch_blocks(void (*kernel)(Tensors), NativeStream stream, const Shape& q,
       kThreads, (tiles * L::kRows + pairs * L::kPairs) * sizeof(float), stream, tensors);
 }
 
-// body.operator()<T, D>() with the type of the tensors and the narrowest layout for their heads.
+// body.operator()<T, D, kDocuments>() with the type of the tensors and the narrowest layout for
+// their heads.
 template <class Args, class Body>
 void with_layout(const Args& args, const Body& body) {
   dispatch(args.q.dtype, [&]<class T>() {
-    with_head_size<32, 64, 128, 256>(args.q.shape[3],
-                                     [&]<int D>() { body.template operator()<T, D>(); });
+    with_head_size<32, 64, 128, 256>(args.q.shape[3], [&]<int D>() {
+      with_documents(args,
+                     [&]<bool kDocuments>() { body.template operator()<T, D, kDocuments>(); });
+    });
   });
 }
 

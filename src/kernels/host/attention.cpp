@@ -139,7 +139,8 @@ void attention_of(const AttentionArgs& args) {
                             kv_stride, t, h);
       for (Index head = kv * group; head < (kv + 1) * group; ++head)
         for (Index first = 0; first < t; first += kQueries) {
-          const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
+          const QueryBlock block(first, std::min(kQueries, t - first), std::min(args.window, t),
+                                 args.starts, row);
           const Index offset = ((row * t + first) * heads + head) * h;
           attend<Operand>(s, block, args.q.as<T>() + offset, args.out.as<T>() + offset,
                           args.lse.as<float>() + (row * heads + head) * t + first, stride, h,

@@ -163,7 +163,8 @@ void attention_backward_of(const AttentionBackwardArgs& args) {
       std::fill_n(s.dv, keys * s.width, 0.0F);
       for (Index head = kv * group; head < (kv + 1) * group; ++head)
         for (Index first = 0; first < t; first += kQueries) {
-          const QueryBlock block{first, std::min(kQueries, t - first), std::min(args.window, t)};
+          const QueryBlock block(first, std::min(kQueries, t - first), std::min(args.window, t),
+                                 args.starts, row);
           const Index offset = ((row * t + first) * heads + head) * h;
           attend<Operand>(s, block,
                           {.q = args.q.as<T>() + offset,

@@ -7,6 +7,7 @@
 
 #include "kernels/host/attention_pack.h"
 #include "kernels/host/attention_product.h"
+#include "kernels/host/index_check.h"
 
 // What both directions of the host attention are made of.
 //
@@ -55,22 +56,33 @@ class Workspace {
 };
 
 // The queries [first, first + count) of one block and the keys that each sees. Ranges of keys begin
-// as if the window were whole vectors: so they hold whole words, and the mask hides the rest.
+// at whole vectors, as if the window and what is before a document were some: so they hold whole
+// words, and the mask hides the rest.
 struct QueryBlock {
-  Index first = 0;
-  Index count = 0;
-  Index window = 0;
+  Index first;
+  Index count;
+
+  // `starts`: AttentionArgs', of which batch row `row` is meant; may be absent.
+  QueryBlock(Index first_query, Index queries, Index window, const Tensor& starts, Index row)
+      : first(first_query), count(queries) {
+    for (Index v = 0; v < kQueryVectors; ++v) {
+      const Index lane0 = first + v * kLanes;
+      begins_[v] = lane0 - round_up(window, kLanes);
+      all_see_[v] = lane0 + kLanes - 1 - window;
+      store(reaches_ + v * kLanes, simd::broadcast(static_cast<float>(window)));
+    }
+    if (starts) narrow(starts.row(row));
+  }
 
   [[nodiscard]] Index vectors() const { return (count + kLanes - 1) / kLanes; }
-  [[nodiscard]] Index reach() const { return round_up(window, kLanes); }
-  [[nodiscard]] Index keys_begin() const { return std::max<Index>(0, first - reach()); }
+  [[nodiscard]] Index keys_begin() const { return std::max<Index>(0, begins_[0]); }
   // An even number, as two keys may share a word: the mask hides one behind the last.
   [[nodiscard]] Index keys_end() const { return first + round_up(count, 2); }
 
   // The keys of [begin, end) that a query of the vectors [low, high) may see.
   [[nodiscard]] std::pair<Index, Index> keys_of(Index low, Index high, Index begin,
                                                 Index end) const {
-    return {std::max(begin, first + low * kLanes - reach()), std::min(end, first + high * kLanes)};
+    return {std::max(begin, begins_[low]), std::min(end, first + high * kLanes)};
   }
 
   // Of the keys [begin, end), calls body(from, to, vector_begin, vector_end) for each run of keys
@@ -80,9 +92,11 @@ struct QueryBlock {
     const auto [runs_begin, runs_end] = keys_of(low, high, begin, end);
     for (Index from = runs_begin; from < runs_end;) {
       const Index seen_low = std::max(low, (from - first) / kLanes);
-      const Index seen_high = std::min(high, (from + reach() - first) / kLanes + 1);
+      Index seen_high = seen_low + 1;
+      while (seen_high < high && begins_[seen_high] <= from)
+        ++seen_high;
       Index to = std::min(runs_end, first + (seen_low + 1) * kLanes);
-      if (seen_high < high) to = std::min(to, first - reach() + seen_high * kLanes);
+      if (seen_high < high) to = std::min(to, begins_[seen_high]);
       body(from, to, seen_low, seen_high);
       from = to;
     }
@@ -99,9 +113,10 @@ struct QueryBlock {
   // [begin, end); row 0 of `scores` is key `origin`.
   void mask(float* scores, Index origin, Index v, Index begin, Index end) const {
     const Index lane0 = first + v * kLanes;
+    const F32 reach = load(reaches_ + v * kLanes);
     const F32 hidden = simd::broadcast(-std::numeric_limits<float>::infinity());
     for (Index j = begin; j < end; ++j) {
-      if (lane0 + kLanes - 1 - window <= j && j <= lane0) {  // every lane sees these
+      if (all_see_[v] <= j && j <= lane0) {  // every lane sees these
         j = lane0;
         continue;
       }
@@ -109,10 +124,26 @@ struct QueryBlock {
       const F32 s = load(p);
       const F32 distance = lane_numbers() + simd::broadcast(static_cast<float>(lane0 - j));
       const F32 causal = simd::select_less(distance, simd::broadcast(0.0F), hidden, s);
-      store(p, simd::select_less(simd::broadcast(static_cast<float>(window)), distance, hidden,
-                                 causal));
+      store(p, simd::select_less(reach, distance, hidden, causal));
     }
   }
+
+ private:
+  // Hides what is before each query's document.
+  void narrow(const Tensor& starts) {
+    Index start = 0;
+    for (Index i = 0; i < count; ++i) {
+      const Index query = first + i, v = i / kLanes;
+      start = index_at(starts, query, "attention: start", start, query + 1);
+      if (i % kLanes == 0) begins_[v] = std::max(begins_[v], start / kLanes * kLanes);
+      all_see_[v] = std::max(all_see_[v], start);
+      reaches_[i] = std::min(reaches_[i], static_cast<float>(query - start));
+    }
+  }
+
+  Index begins_[kQueryVectors];   // of the keys that a query of each vector may see; never falls
+  Index all_see_[kQueryVectors];  // every query of it sees the keys from here to its first query
+  float reaches_[kQueries];       // keys before itself that each query sees
 };
 
 }  // namespace muo::host

@@ -83,7 +83,9 @@ void decode_attention(const DecodeAttentionArgs& args) {
     for (std::int64_t i = 0; i < b; ++i) {
       const std::int64_t position =
           index_at(args.positions, i, "decode_attention: position", 0, capacity);
-      const std::int64_t first = position - std::min(args.window, position);
+      const std::int64_t start =
+          args.starts ? index_at(args.starts, i, "decode_attention: start", 0, position + 1) : 0;
+      const std::int64_t first = std::max(position - std::min(args.window, position), start);
       for (std::int64_t head = 0; head < heads; ++head) {
         const std::int64_t at = (i * capacity + first) * stride + head / (heads / kv_heads) * h;
         const Keys<T> keys{args.keys.as<T>() + at, args.values.as<T>() + at, position + 1 - first,

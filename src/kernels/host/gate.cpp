@@ -95,12 +95,16 @@ void value_embedding_backward(const ValueEmbeddingBackwardArgs& args) {
 void smear(const SmearArgs& args) {
   const std::int64_t steps = args.x.shape[1], c = args.x.shape[2];
   const float lambda = args.lambda.as<float>()[0];
+  const auto* positions = data_or_null<std::int32_t>(args.positions);
+  const auto* starts = data_or_null<std::int32_t>(args.starts);
   dispatch(args.x.dtype, [&]<class T>() {
     const auto before = [&](std::int64_t i) -> const T* {  // the position before, or null
-      if (i % steps != 0) return args.x.as<T>() + (i - 1) * c;
       const std::int64_t row = i / steps;
-      const bool begins = !args.previous || args.positions.as<std::int32_t>()[row] == 0;
-      return begins ? nullptr : args.previous.as<T>() + row * c;
+      const std::int64_t position =
+          i % steps + (positions == nullptr ? 0 : std::int64_t{positions[row]});
+      if (position == (starts == nullptr ? 0 : std::int64_t{starts[i]})) return nullptr;
+      if (i % steps != 0) return args.x.as<T>() + (i - 1) * c;
+      return args.previous ? args.previous.as<T>() + row * c : nullptr;
     };
     for (std::int64_t i = 0; i < args.x.shape[0] * steps; ++i) {
       const T* x = args.x.as<T>() + i * c;

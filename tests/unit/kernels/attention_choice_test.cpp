@@ -96,6 +96,8 @@ TEST(AttentionChoice, EveryCaseThatTheLibraryOrTensorCoresDoNotTake) {
                 Kernels::kPortable, "head size 136"},
            Case{"scale 0", [](AttentionSize& s) { s.scale = 0; }, Kernels::kLibrary,
                 Kernels::kPortable, "scale 0 is not above 0"},
+           Case{"documents", [](AttentionSize& s) { s.documents = true; }, Kernels::kTensorCores,
+                Kernels::kTensorCores, "cuDNN has no attention within documents"},
        }) {
     AttentionSize size = d12(4);
     c.change(size);
@@ -149,6 +151,13 @@ TEST(AttentionChoice, CudnnThatCannotBeUsedIsAnErrorWithTheReason) {
   size.dtype = DType::kF32;
   EXPECT_THAT(message_of<InputError>([&] { choose(size); }),
               HasSubstr("cuDNN has no attention in fp32"));
+  size = d12(4);
+  size.method.kernels = AttentionKernels::kCudnn;
+  size.documents = true;
+  EXPECT_THAT(
+      message_of<InputError>([&] { choose(size); }),
+      HasSubstr("attention cudnn (--attention, MUO_ATTENTION): cuDNN has no attention within "
+                "documents: give auto, own or portable"));
 }
 
 TEST(AttentionChoice, TheLibraryIsAskedOnlyWhereItsAnswerMatters) {
@@ -169,6 +178,9 @@ TEST(AttentionChoice, TheLibraryIsAskedOnlyWhereItsAnswerMatters) {
   AttentionSize fp32 = d12(4);
   fp32.dtype = DType::kF32;
   EXPECT_EQ(asks(fp32, AttentionKernels::kAuto), 0);
+  AttentionSize documents = d12(4);
+  documents.documents = true;
+  EXPECT_EQ(asks(documents, AttentionKernels::kAuto), 0);
 }
 
 TEST(AttentionChoice, IsDescribedInOneLine) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "support/attention_match.h"
 #include "support/attention_reference.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
@@ -21,32 +22,6 @@
 
 namespace muo::test {
 namespace {
-
-double distance(const HostTensor& got, const AttentionReference::Result& want) {
-  return worst_element<double>(got.doubles(), want.value, want.magnitude);
-}
-
-void expect_matches(const AttentionCase& c, DType dtype = DType::kF32,
-                    AttentionKernels forward = AttentionKernels::kAuto,
-                    AttentionKernels backward = AttentionKernels::kAuto) {
-  SCOPED_TRACE(testing::PrintToString(c));
-  AttentionProblem p(c, dtype);
-  p.forward = forward;
-  p.backward = backward;
-  p.run();
-  const AttentionReference want(p, c.window);
-  const double in_fp32 = want.tolerance(c);
-  // bf16: out and dv have two roundings, of the probabilities and of what is stored. dq and dk have
-  // those of dS and of what is stored, and the two of the out that dot(dout, out) is taken of.
-  const double unit = dtype == DType::kBF16 ? kUnitBF16 : 0.0;
-  const double out_tolerance = (in_fp32 + unit) * (1 + unit) + unit;
-  const double gradient_tolerance = (in_fp32 + out_tolerance + unit) * (1 + unit) + unit;
-  EXPECT_LT(distance(p.out, want.out), out_tolerance) << "out";
-  EXPECT_LT(distance(p.lse, want.lse), in_fp32) << "lse";
-  EXPECT_LT(distance(p.dq, want.dq), unit > 0 ? gradient_tolerance : in_fp32) << "dq";
-  EXPECT_LT(distance(p.dk, want.dk), unit > 0 ? gradient_tolerance : in_fp32) << "dk";
-  EXPECT_LT(distance(p.dv, want.dv), out_tolerance) << "dv";
-}
 
 std::string error_of(const auto& call) {
   try {
@@ -177,11 +152,13 @@ TEST(Attention, WindowWrongByOneIsNoticed) {
       if (wrong < 0) continue;
       const AttentionReference other(p, wrong);
       const double tolerance = other.tolerance(c);
-      EXPECT_GT(distance(p.out, other.out), tolerance) << "out, as if window were " << wrong;
-      EXPECT_GT(distance(p.lse, other.lse), tolerance) << "lse, as if window were " << wrong;
-      EXPECT_GT(distance(p.dq, other.dq), tolerance) << "dq, as if window were " << wrong;
-      EXPECT_GT(distance(p.dk, other.dk), tolerance) << "dk, as if window were " << wrong;
-      EXPECT_GT(distance(p.dv, other.dv), tolerance) << "dv, as if window were " << wrong;
+      EXPECT_GT(attention_distance(p.out, other.out), tolerance)
+          << "out, as if window were " << wrong;
+      EXPECT_GT(attention_distance(p.lse, other.lse), tolerance)
+          << "lse, as if window were " << wrong;
+      EXPECT_GT(attention_distance(p.dq, other.dq), tolerance) << "dq, as if window were " << wrong;
+      EXPECT_GT(attention_distance(p.dk, other.dk), tolerance) << "dk, as if window were " << wrong;
+      EXPECT_GT(attention_distance(p.dv, other.dv), tolerance) << "dv, as if window were " << wrong;
     }
   }
 }

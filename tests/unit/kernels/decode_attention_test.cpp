@@ -161,6 +161,54 @@ TEST(DecodeAttention, ReadsNothingThatItsQueryDoesNotSee) {
   }
 }
 
+// A document begins where a window of another length would.
+TEST(DecodeAttention, SeesItsDocumentAsThroughAWindow) {
+  test::KernelStream stream;
+  for (const Size& s : kSizes)
+    for (const std::int64_t length : {1, 2, 100, 129}) {
+      const std::int64_t b = rows_of(s);
+      const Shape cache{b, s.capacity, s.kv_heads, s.h};
+      const HostTensor q = random_tensor({b, s.heads, s.h}, "q"), keys = random_tensor(cache, "k"),
+                       values = random_tensor(cache, "v"), positions({b}, s.positions);
+      std::vector<std::int32_t> begin;
+      for (const std::int32_t position : s.positions)
+        begin.push_back(std::max(0, position + 1 - static_cast<std::int32_t>(length)));
+      const HostTensor starts({b}, begin);
+      const HostTensor workspace({decode_attention_workspace(b, s.heads, s.capacity, s.h)});
+      const auto run = [&](const Tensor& of_documents, std::int64_t window) {
+        const HostTensor out({b, s.heads, s.h});
+        decode_attention(stream, {.out = out,
+                                  .q = q,
+                                  .keys = keys,
+                                  .values = values,
+                                  .positions = positions,
+                                  .workspace = workspace,
+                                  .starts = of_documents,
+                                  .window = window});
+        return out.doubles();
+      };
+      EXPECT_EQ(run(starts, s.window), run({}, std::min(s.window, length - 1)))
+          << s.h << ", " << length;
+    }
+}
+
+TEST(DecodeAttention, RefusesADocumentThatBeginsBehindItsQuery) {
+  test::KernelStream stream;
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
+  const HostTensor q({1, 1, 8}), cache({1, 5, 1, 8}), out({1, 1, 8}), workspace({1000});
+  const HostTensor positions({1}, std::vector{3}), starts({1}, std::vector{4});
+  EXPECT_THAT(test::message_of<Error>([&] {
+                decode_attention(stream, {.out = out,
+                                          .q = q,
+                                          .keys = cache,
+                                          .values = cache,
+                                          .positions = positions,
+                                          .workspace = workspace,
+                                          .starts = starts});
+              }),
+              HasSubstr("decode_attention: start 4 at position 0 is outside [0, 4)"));
+}
+
 TEST(CacheAppend, WritesItsRowsAndNoOther) {
   test::KernelStream stream;
   constexpr std::int64_t kRows = 4, kCapacity = 7, kHeads = 2;

@@ -22,6 +22,7 @@ using test::HostTensor;
 
 constexpr std::int32_t kVocab = 67;
 constexpr std::int64_t kRows = 2;
+constexpr std::int32_t kDocumentToken = 11;
 
 struct Case {
   std::string name;
@@ -77,6 +78,10 @@ std::vector<Case> cases() {
     add(name, c);
   }
   out.push_back({"over the window's border", long_rows(), {126, 131}, {134, 136}});
+  // Documents begin in what is prefilled and in what follows, at each row's first position or not.
+  c = nanochat();
+  c.document_token = kDocumentToken;
+  add("documents", c);
   return out;
 }
 
@@ -104,6 +109,9 @@ class Model {
     rotary_ = make_rotary_tables(config(), config().seq_len, arena_);
     fill_rotary_tables(stream_, config(), rotary_);
     tokens_ = test::random_tokens(kRows * config().seq_len, kVocab, "tokens");
+    if (config().document_token < 0) return;
+    for (const std::int64_t i : {2, 7, 8, 12, 15})  // of all positions of both rows
+      tokens_.values<std::int32_t>()[static_cast<std::size_t>(i)] = config().document_token;
   }
 
   // Of each row's positions, one after the other.
@@ -133,7 +141,7 @@ class Model {
     for (std::int64_t i = 0;; ++i) {
       // A row that is through repeats its last position.
       const HostTensor tokens({kRows}, DType::kI32), previous({kRows}, DType::kI32),
-          positions({kRows}, DType::kI32);
+          positions({kRows}, DType::kI32), starts({kRows}, DType::kI32);
       bool any = false;
       for (std::int64_t row = 0; row < kRows; ++row) {
         const std::int64_t last = case_.positions[row] - 1;
@@ -143,10 +151,18 @@ class Model {
         positions.values<std::int32_t>()[index] = static_cast<std::int32_t>(at);
         tokens.values<std::int32_t>()[index] = token(row, at);
         previous.values<std::int32_t>()[index] = at > 0 ? token(row, at - 1) : 0;
+        std::int64_t start = at;
+        while (start > 0 && token(row, start) != config().document_token)
+          --start;
+        starts.values<std::int32_t>()[index] = static_cast<std::int32_t>(start);
       }
       if (!any) break;
       step.decode(stream_, {weights_},
-                  {.tokens = tokens, .previous = previous, .positions = positions}, cache);
+                  {.tokens = tokens,
+                   .previous = previous,
+                   .positions = positions,
+                   .starts = config().document_token < 0 ? Tensor{} : starts.tensor()},
+                  cache);
       for (std::int64_t row = 0; row < kRows; ++row)
         if (case_.prefilled[row] + i < case_.positions[row])
           take(out[static_cast<std::size_t>(row)], step, row, row + 1);
