@@ -39,6 +39,7 @@ std::string checkpoint_config(const GptConfig& config, const TrainOptions& optio
     model[std::string(field.name)] = json_of(value);
   });
   model["dtype"] = name_of(config.dtype);
+  if (config.document_token >= 0) model["document_token"] = config.document_token;
   TrainOptions copy = options;  // the table is of fields that can be set
   return json{{"model", model}, {"options", config_text(option_table(copy))}}.dump();
 }
@@ -75,6 +76,11 @@ GptConfig checkpoint_model(const Checkpoint& checkpoint) {
       out.dtype = DType::kBF16;
     else if (*dtype != name_of(DType::kF32))
       refuse(checkpoint, concat("model.dtype is ", dtype->dump()));
+  }
+  if (const auto token = model->find("document_token"); token != model->end()) {
+    if (!token->is_number_integer() || *token < 0 || *token >= out.vocab_size)
+      refuse(checkpoint, concat("model.document_token is ", token->dump()));
+    token->get_to(out.document_token);
   }
   check_config(out);
   return out;

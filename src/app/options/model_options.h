@@ -31,7 +31,8 @@ struct GptField {
 };
 
 // The only list of GptConfig's fields that make a model. dtype and what else changes speed, memory
-// or rounding only are not among them.
+// or rounding only are not among them, nor is document_token, which tells documents apart but not
+// what becomes of one.
 inline constexpr std::size_t kGptFields = 15;
 const std::array<GptField, kGptFields>& gpt_fields();
 
@@ -56,6 +57,7 @@ struct ModelOptions {
 
   std::int64_t depth = 4;           // sets width and heads as nanochat does
   std::string preset = "nanochat";  // or "plain": the extras that are not told otherwise
+  bool document_mask = false;       // attention and smear stay within documents
 
   template <class Value>
   void set(Value GptConfig::*member, const std::type_identity_t<Value>& value) {

@@ -81,6 +81,10 @@ std::vector<OptionRow> model_rows(ModelOptions& o) {
               row("model", kShape, "NAME", "nanochat: all extras below; plain: none", &o.preset)
                   .one_of({"plain", "nanochat"})
                   .replacing(of_preset));
+  rows.push_back(row("document-mask", kShape, "on|off",
+                     "attention and smear stay within documents, as modded-nanogpt's do",
+                     &o.document_mask)
+                     .training());
   return rows;
 }
 

@@ -73,6 +73,7 @@ class Resolver {
     GptConfig& model = run_.model;
     model = make_gpt_config(o, corpus_.vocab_size);
     model.dtype = *run_.options.numbers.dtype;
+    if (o.document_mask) model.document_token = document_token();
     model.attention = {.kernels = attention_kernels(run_.options.numbers.attention, "--attention"),
                        .deterministic = run_.options.numbers.deterministic};
     check_config(model);
@@ -88,6 +89,16 @@ class Resolver {
     run_.targets = scaling_targets(model, run_.options.batch.target_param_data_ratio);
     if (corpus_.train != nullptr) run_.train_tokens = corpus_.train->size();
     need_tokens(corpus_.train.get(), "training data", "--data");
+  }
+
+  [[nodiscard]] std::int32_t document_token() {
+    if (!corpus_.bos)
+      throw InputError(
+          "--document-mask on: nothing tells which token begins documents; give --bos-token, or "
+          "the "
+          "--tokenizer of the shards");
+    note("attention: within documents, each of which token {} begins", *corpus_.bos);
+    return *corpus_.bos;
   }
 
   void packing() {
@@ -425,6 +436,8 @@ Corpus vocabulary_only(const TrainOptions& options) {
   corpus.tokenizer = open_tokenizer(options.data.tokenizer);
   corpus.vocab_size =
       options.data.vocab_size > 0 ? options.data.vocab_size : corpus.tokenizer->vocab_size();
+  corpus.bos = options.data.bos_token >= 0 ? static_cast<std::int32_t>(options.data.bos_token)
+                                           : find_bos(*corpus.tokenizer);
   return corpus;
 }
 
