@@ -73,11 +73,12 @@ std::vector<std::string> start_lines(const RunConfig& config, const Corpus& corp
                   config.options.sharding.strategy,
                   static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
       fmt::format(
-          "step: {} tokens: {} x {} rows of {}{}{}{}", config.tokens_per_step(), config.world(),
+          "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.tokens_per_step(), config.world(),
           config.step.batch, config.model.seq_len,
           corpus.train_documents == nullptr
               ? ""
               : fmt::format(", documents packed ({:.1f} % used)", 100 * config.packing_share),
+          config.model.document_token < 0 ? "" : ", attention within documents",
           micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
           recompute_share(config) > 0 ? fmt::format("; recomputes {}", recompute_text(config))
                                       : ""),

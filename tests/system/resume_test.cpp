@@ -89,6 +89,22 @@ TEST_F(Resume, PackedRowsAreTheSameInEveryWorld) {
   for (std::size_t step = 0; step < want.size(); ++step)
     EXPECT_NEAR(is[step], want[step], 1e-3) << step;
 
+  // With attention within documents as well, which the checkpoint tells evaluations.
+  const std::string masked = data + "--document-mask on ";
+  EXPECT_THAT(train("masked", masked + "--devices 2").out, HasSubstr("attention within documents"));
+  const std::vector<double> masked_losses = losses("masked");
+  EXPECT_NE(masked_losses, want);
+  forget_after("masked", 4);
+  train("masked", masked + "--devices 3 --resume auto");
+  for (std::size_t step = 0; step < want.size(); ++step)
+    EXPECT_NEAR(losses("masked")[step], masked_losses[step], 1e-3) << step;
+  EXPECT_NEAR(
+      json::parse(run_program("eval " + path("masked").string() + " --json").out)["val_loss"],
+      metrics("masked", "eval").back()["val_loss"].get<double>(), 1e-5);
+  const Outcome refused = run_program(options("no", "--document-mask on"));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--document-mask on: nothing tells which token begins"));
+
   // Other rows are evaluated than those of the run if one asks for them.
   const std::string eval = "eval " + path("run").string() + " --json";
   const json as_trained = json::parse(run_program(eval).out);
