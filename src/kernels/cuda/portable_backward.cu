@@ -43,9 +43,11 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
   block.copy(keys, kv_rows_of(p.k, g, row, kv_head), first);
   block.copy(values, kv_rows_of(p.v, g, row, kv_head), first);
   typename L::Sums dk = {}, dv = {};
-  const std::int64_t end = seen.last_query(first + L::kTile - 1) + 1;
+  const std::int64_t end = min(g.t, first + L::kTile + g.window);
   for (std::int64_t head = kv_head * g.group; head < (kv_head + 1) * g.group; ++head)
     for (std::int64_t query = first; query < end; query += L::kTile) {
+      if constexpr (kDocuments)
+        if (seen.start(query) >= first + L::kTile) break;
       __syncthreads();
       block.copy(queries, rows_of(p.q, g, row, head), query);
       block.copy(douts, rows_of(p.dout, g, row, head), query);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sums.h"
+#include "runtime/cuda/ptx.h"
 
 namespace muo::cuda {
 
@@ -29,10 +30,13 @@ struct Visibility {
   // The key, and so every key before it, is too far back for the query, and so for every query
   // behind it. Twice, as a sum of what stays in a loop costs nothing there.
   __device__ __forceinline__ bool key_is_before(Int key, Int query) const {
-    if constexpr (kDocuments)
-      return key < query - g.window || key < start(query);
-    else
+    if constexpr (kDocuments) {
+      auto here = static_cast<int>(query - origin);
+      compute_here(here);
+      return key < query - g.window || key < starts[here];
+    } else {
       return key < query - g.window;
+    }
   }
   __device__ __forceinline__ bool query_is_behind(Int query, Int key) const {
     if constexpr (kDocuments)
