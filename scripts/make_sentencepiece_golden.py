@@ -47,8 +47,8 @@ LONG = [  # a text and how often; the last three are only for BPE, as ties are a
 
 
 def is_tied(model, text):
-    best = model.nbest_encode(text, nbest_size=2, out_type="immutable_proto").nbests
-    return len(best) > 1 and best[0].score - best[1].score < 1e-3
+    scores = [sum(map(model.get_score, ids)) for ids in model.nbest_encode(text, nbest_size=2, out_type=int)]
+    return len(scores) > 1 and abs(scores[0] - scores[1]) < 1e-3
 
 
 def main():
