@@ -39,6 +39,7 @@ class Reader {
       }
     });
     if (model_.pieces.empty()) fail("has no pieces");
+    if (!is_utf8(model_.unknown)) fail("its unk_surface is no UTF-8");
     if (!model_.rules.empty()) check_normalization_rules(model_.rules, source_);
     check_user_defined();
     return std::move(model_);
