@@ -25,9 +25,9 @@ void drop_descriptions(FileList& list) {
       folders.insert(file.path.parent_path());
   std::erase_if(list.files, [&](const InputFile& file) {
     const std::filesystem::path name = file.path.filename();
-    const bool describes = name == kShardManifestName ||
-                           std::find(kTokenizerNames.begin(), kTokenizerNames.end(), name) !=
-                               kTokenizerNames.end();
+    const bool describes =
+        name == kShardManifestName ||
+        std::find(kTokenizerNames.begin(), kTokenizerNames.end(), name) != kTokenizerNames.end();
     return !file.named && describes && folders.contains(file.path.parent_path());
   });
 }

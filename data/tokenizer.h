@@ -61,8 +61,8 @@ class Tokenizer {
 };
 
 // "byte"; or a file: Hugging Face's tokenizer.json of a byte-level BPE, a SentencePiece model, or
-// ranks of tiktoken with the vocabulary of GPT-2, GPT-4 or GPT-4o; or a folder that holds one of the
-// first two. Throws InputError: what of the file is not supported, or where it is malformed.
+// ranks of tiktoken with the vocabulary of GPT-2, GPT-4 or GPT-4o; or a folder that holds one of
+// the first two. Throws InputError: what of the file is not supported, or where it is malformed.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& name);
 
 std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text);
@@ -90,8 +90,7 @@ struct TokenizerCopy {
   std::string contents;
 };
 TokenizerCopy copy_tokenizer(const std::filesystem::path& name);
-inline constexpr std::array<const char*, 2> kTokenizerNames = {"tokenizer.model",
-                                                               "tokenizer.json"};
+inline constexpr std::array<const char*, 2> kTokenizerNames = {"tokenizer.model", "tokenizer.json"};
 // The tokenizer that a folder holds: its tokenizer.model if that is a SentencePiece model, or its
 // tokenizer.json; empty: none.
 std::filesystem::path find_tokenizer_in(const std::filesystem::path& folder);

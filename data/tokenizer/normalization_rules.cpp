@@ -81,8 +81,8 @@ class Checker {
 
   template <class... What>
   [[noreturn]] void fail(const What&... what) const {
-    throw InputError(concat(source_, ": rules of normalization: ", what...,
-                            "; fetch or train the model again"));
+    throw InputError(
+        concat(source_, ": rules of normalization: ", what..., "; fetch or train the model again"));
   }
 
   void enter(std::uint32_t unit, std::vector<Step>& path) {

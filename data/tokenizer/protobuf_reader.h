@@ -28,16 +28,23 @@ class ProtobufReader {
     if (!ok_) return false;
     field = {static_cast<std::uint32_t>(key >> 3U), static_cast<Wire>(key & 7U), 0, {}};
     switch (field.wire) {
-      case kVarint: ok_ = read_varint(field.value); break;
-      case kFixed64: ok_ = read_fixed(8, field.value); break;
-      case kFixed32: ok_ = read_fixed(4, field.value); break;
+      case kVarint:
+        ok_ = read_varint(field.value);
+        break;
+      case kFixed64:
+        ok_ = read_fixed(8, field.value);
+        break;
+      case kFixed32:
+        ok_ = read_fixed(4, field.value);
+        break;
       case kBytes:
         ok_ = read_varint(field.value) && field.value <= left_.size();
         if (!ok_) break;
         field.bytes = left_.substr(0, field.value);
         left_.remove_prefix(field.value);
         break;
-      default: ok_ = false;  // groups, which nobody writes any more
+      default:
+        ok_ = false;  // groups, which nobody writes any more
     }
     return ok_;
   }

@@ -21,9 +21,9 @@ class SentencePieceEncoder {
   virtual std::string encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
 };
 
-// What the library exports under kSentencePieceEntry: an encoder by the model that is all of a file.
-// Null: `error` says in one line why not. The model has to be one that read_sentencepiece_model()
-// takes.
+// What the library exports under kSentencePieceEntry: an encoder by the model that is all of a
+// file. Null: `error` says in one line why not. The model has to be one that
+// read_sentencepiece_model() takes.
 using SentencePieceEntry = SentencePieceEncoder* (*)(std::string_view model, std::string* error);
 inline constexpr const char* kSentencePieceEntry = "muograph_open_sentencepiece";
 

@@ -31,11 +31,20 @@ class Reader {
   SentencePieceModel read(std::string_view file) {
     each_field(file, "the file", [&](const Field& field) {
       switch (field.number) {
-        case 1: read_piece(message_of(field)); break;
-        case 2: read_trainer_spec(message_of(field)); break;
-        case 3: read_normalizer_spec(message_of(field)); break;
-        case 5: read_denormalizer_spec(message_of(field)); break;
-        default: break;  // self-tests, which are the library's, and what others have added
+        case 1:
+          read_piece(message_of(field));
+          break;
+        case 2:
+          read_trainer_spec(message_of(field));
+          break;
+        case 3:
+          read_normalizer_spec(message_of(field));
+          break;
+        case 5:
+          read_denormalizer_spec(message_of(field));
+          break;
+        default:
+          break;  // self-tests, which are the library's, and what others have added
       }
     });
     if (model_.pieces.empty()) fail("has no pieces");
@@ -107,16 +116,23 @@ class Reader {
         case 3:
           model_.kind = kind_of(field, SentencePieceModel::Kind::kChar, "its model_type");
           break;
-        case 24: model_.space_is_suffix = flag_of(field); break;
-        case 26: model_.space_only_pieces = flag_of(field); break;
-        case 35: model_.byte_fallback = flag_of(field); break;
+        case 24:
+          model_.space_is_suffix = flag_of(field);
+          break;
+        case 26:
+          model_.space_only_pieces = flag_of(field);
+          break;
+        case 35:
+          model_.byte_fallback = flag_of(field);
+          break;
         case 44:  // which the library ends at a zero byte
           model_.unknown = message_of(field).substr(0, message_of(field).find('\0'));
           break;
         case 46:
           if (!message_of(field).empty()) model_.bos = message_of(field);
           break;
-        default: break;
+        default:
+          break;
       }
     });
   }
@@ -124,11 +140,20 @@ class Reader {
   void read_normalizer_spec(std::string_view message) {
     each_field(message, "its normalizer_spec", [&](const Field& field) {
       switch (field.number) {
-        case 2: model_.rules = message_of(field); break;
-        case 3: model_.add_dummy_prefix = flag_of(field); break;
-        case 4: model_.remove_extra_spaces = flag_of(field); break;
-        case 5: model_.escape_spaces = flag_of(field); break;
-        default: break;
+        case 2:
+          model_.rules = message_of(field);
+          break;
+        case 3:
+          model_.add_dummy_prefix = flag_of(field);
+          break;
+        case 4:
+          model_.remove_extra_spaces = flag_of(field);
+          break;
+        case 5:
+          model_.escape_spaces = flag_of(field);
+          break;
+        default:
+          break;
       }
     });
   }

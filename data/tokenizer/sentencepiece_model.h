@@ -20,15 +20,15 @@ struct SentencePieceModel {
 
   enum class Kind { kUnigram = 1, kBpe, kWord, kChar };
   Kind kind = Kind::kUnigram;
-  bool byte_fallback = false;         // unknown characters become bytes
-  bool space_is_suffix = false;       // U+2581 ends words, rather than begins them
-  bool space_only_pieces = false;     // several U+2581 stay one word
-  std::string unknown = " \u2047 ";   // what an unknown piece is decoded as
-  std::string bos = "<s>";            // the piece that starts texts, if it is a control piece
-  bool add_dummy_prefix = true;       // a space before a text
-  bool remove_extra_spaces = true;    // at both ends, and all but one elsewhere
-  bool escape_spaces = true;          // as U+2581
-  std::string rules;                  // of normalization; see normalization_rules.h
+  bool byte_fallback = false;        // unknown characters become bytes
+  bool space_is_suffix = false;      // U+2581 ends words, rather than begins them
+  bool space_only_pieces = false;    // several U+2581 stay one word
+  std::string unknown = " \u2047 ";  // what an unknown piece is decoded as
+  std::string bos = "<s>";           // the piece that starts texts, if it is a control piece
+  bool add_dummy_prefix = true;      // a space before a text
+  bool remove_extra_spaces = true;   // at both ends, and all but one elsewhere
+  bool escape_spaces = true;         // as U+2581
+  std::string rules;                 // of normalization; see normalization_rules.h
 };
 
 inline constexpr std::string_view kSpacePiece = "\u2581";

@@ -15,10 +15,14 @@ constexpr std::size_t kMostText = std::size_t{128} << 20;  // bytes
 
 std::string text_of(const SentencePieceModel::Piece& piece, const SentencePieceModel& model) {
   switch (piece.type) {
-    case PieceType::kByte: return std::string(1, static_cast<char>(byte_of_piece(piece.text)));
-    case PieceType::kUnknown: return model.unknown;
-    case PieceType::kControl: return piece.text;
-    default: break;
+    case PieceType::kByte:
+      return std::string(1, static_cast<char>(byte_of_piece(piece.text)));
+    case PieceType::kUnknown:
+      return model.unknown;
+    case PieceType::kControl:
+      return piece.text;
+    default:
+      break;
   }
   std::string text = piece.text;
   for (std::size_t at = text.find(kSpacePiece); at != std::string::npos;
@@ -31,9 +35,11 @@ std::unique_ptr<const SentencePieceEncoder> open_encoder(std::string_view file,
                                                          std::string_view source) {
   std::string missing;
   void* const library = open_beside_core("libmuograph_sentencepiece.so", missing);
-  if (library == nullptr)
-    throw InputError(concat(source, ": a SentencePiece model, and ", missing,
-                            "; install libsentencepiece (Debian's libsentencepiece0)"));
+  if (library == nullptr) {
+    if (missing.find("cannot open shared object file") != std::string::npos)
+      missing += "; install libsentencepiece: apt-get install libsentencepiece0";
+    throw InputError(concat(source, ": a SentencePiece model: ", missing));
+  }
   const auto entry = reinterpret_cast<SentencePieceEntry>(dlsym(library, kSentencePieceEntry));
   MUO_CHECK(entry != nullptr, kSentencePieceEntry);
   std::string error;
@@ -45,8 +51,8 @@ std::unique_ptr<const SentencePieceEncoder> open_encoder(std::string_view file,
 
 }  // namespace
 
-// As libsentencepiece decodes: control pieces are nothing, the dummy prefix is taken away again, and
-// bytes that are no UTF-8 become U+FFFD each.
+// As libsentencepiece decodes: control pieces are nothing, the dummy prefix is taken away again,
+// and bytes that are no UTF-8 become U+FFFD each.
 class SentencePieceTokenizer::Decoder final : public TextDecoder {
  public:
   explicit Decoder(const SentencePieceTokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -12,8 +12,8 @@
 
 namespace muo {
 
-// A SentencePiece model. Text is normalized before it is encoded, so decoding need not give it back.
-// Control pieces are special tokens; user-defined ones are found in every text.
+// A SentencePiece model. Text is normalized before it is encoded, so decoding need not give it
+// back. Control pieces are special tokens; user-defined ones are found in every text.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   // `file`: all of a model's file; `source` names it in errors. Throws InputError, also where

@@ -134,8 +134,9 @@ int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out) {
   check_weights(file, gpt_parameters(config));
   const fs::path model_path = out / kHuggingFaceModel;
   const fs::path config_path = out / kHuggingFaceConfig;
-  make_room("--hf", out,
-            std::array{model_path, config_path, out / kTokenizerNames[0], out / kTokenizerNames[1]});
+  make_room(
+      "--hf", out,
+      std::array{model_path, config_path, out / kTokenizerNames[0], out / kTokenizerNames[1]});
 
   const fs::path tokenizer = find_run_tokenizer(checkpoint);
   const std::shared_ptr<const Tokenizer> opened = open_run_tokenizer(checkpoint);

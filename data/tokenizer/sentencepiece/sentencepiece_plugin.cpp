@@ -1,4 +1,5 @@
-// libmuograph_sentencepiece.so: Debian's libsentencepiece behind data/tokenizer/sentencepiece_encoder.h.
+// libmuograph_sentencepiece.so: Debian's libsentencepiece behind
+// data/tokenizer/sentencepiece_encoder.h.
 #include <sentencepiece_processor.h>
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 namespace muo {
 
 // What a checkpoint's model was trained with, as open_tokenizer() takes it: the tokenizer beside it
-// or in its run directory (find_tokenizer_in), else what its options name. Empty: nothing tells, as where it
-// was trained on shards without a tokenizer.
+// or in its run directory (find_tokenizer_in), else what its options name. Empty: nothing tells, as
+// where it was trained on shards without a tokenizer.
 std::filesystem::path find_run_tokenizer(const Checkpoint& checkpoint);
 
 // The same, opened; null: nothing tells. Throws InputError where the fingerprint is not the one

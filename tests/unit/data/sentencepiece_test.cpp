@@ -1,7 +1,5 @@
-// SentencePiece models beside what the Python package makes of them (scripts/make_sentencepiece_golden.py),
-// and what of a model is refused.
-
-#include "data/tokenizer/sentencepiece_tokenizer.h"
+// SentencePiece models beside what the Python package makes of them
+// (scripts/make_sentencepiece_golden.py), and what of a model is refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +21,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/normalization_rules.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "support/errors.h"
 #include "support/files.h"
 #include "support/paths.h"
@@ -189,8 +188,7 @@ TEST(SentencePiece, ControlPiecesAreSpecialAndUserDefinedOnesAreText) {
   EXPECT_THAT(plain, testing::Not(testing::Contains(2)));
   EXPECT_EQ(special.back(), 2);
   EXPECT_EQ(decode(tokenizer, plain), text);
-  EXPECT_EQ(decode(tokenizer, special), "a<start_of_turn>b");  // as the package: control pieces
-                                                              // are nothing
+  EXPECT_EQ(decode(tokenizer, special), "a<start_of_turn>b");  // as the package has it
   std::vector<std::string> names;
   for (const SpecialToken& token : tokenizer.special_tokens())
     names.push_back(token.text);
@@ -296,7 +294,8 @@ TEST(SentencePiece, SaysWhatOfAModelIsWrong) {
   EXPECT_THAT(error_of(kSmall + piece("b", 1, std::string("\x15\x00\x00\xC0\x7F", 5))),
               HasSubstr("the score of piece 2 is not finite"));
   EXPECT_THAT(error_of(kSmall + piece("<0xG1>", 6)), HasSubstr("piece 2 is to be a byte"));
-  EXPECT_THAT(error_of(kSmall + field(2, field(3, 5U))), HasSubstr("its model_type 5 is not known"));
+  EXPECT_THAT(error_of(kSmall + field(2, field(3, 5U))),
+              HasSubstr("its model_type 5 is not known"));
   EXPECT_THAT(error_of(kSmall + field(2, field(3, "x"))), HasSubstr("field 3 has type 2"));
   EXPECT_THAT(error_of(kSmall + field(3, 1U)), HasSubstr("field 3 has type 0"));
   EXPECT_THAT(error_of(kSmall + field(5, field(2, "rules"))), HasSubstr("denormalization"));
@@ -342,8 +341,8 @@ TEST(SentencePiece, ItsFingerprintIsThatOfItsIds) {
   EXPECT_EQ(all.size(), 1 + others.size());
 }
 
-// A double-array trie of one block of 256 units for each of `blocks`, and one text, "x". A unit that
-// is not set is a value, which nothing leads to.
+// A double-array trie of one block of 256 units for each of `blocks`, and one text, "x". A unit
+// that is not set is a value, which nothing leads to.
 struct Rules {
   explicit Rules(std::size_t blocks) : units(256 * blocks, 0x80000000U) {}
   std::vector<std::uint32_t> units;
@@ -395,7 +394,8 @@ TEST(NormalizationRules, ThatLeadAstrayAreRefused) {
   EXPECT_THAT(error([](Rules& r) { r.units[0x60] |= 0x200U; }), HasSubstr("leads outside"));
   EXPECT_THAT(error([](Rules& r) { r.units[0] = 0xFFFFFC00U; }), HasSubstr("leads outside"));
   EXPECT_THAT(error([](Rules& r) { r.set(0x60, 'a', 1, false); }), HasSubstr("in circles"));
-  EXPECT_THAT(error([](Rules& r) { r.units[0xF0] = 'b'; }), HasSubstr("unit 96 of its trie has no"));
+  EXPECT_THAT(error([](Rules& r) { r.units[0xF0] = 'b'; }),
+              HasSubstr("unit 96 of its trie has no"));
   EXPECT_THAT(error([](Rules& r) { r.units[0xF0] = 0x80000002U; }), HasSubstr("has no text"));
   EXPECT_THAT(error([](Rules& r) { r.texts = "x"; }), HasSubstr("its last text has no end"));
   EXPECT_THAT(error([](Rules& r) { r.texts.clear(); }), HasSubstr("a trie of 1024 bytes in 1028"));
@@ -403,9 +403,8 @@ TEST(NormalizationRules, ThatLeadAstrayAreRefused) {
   EXPECT_THAT(error([](Rules& r) { r.texts = std::string(1025, 'x') + '\0'; }),
               HasSubstr("a text of more than 1024 bytes"));
   for (const std::size_t size : {0U, 4U})
-    EXPECT_THAT(message_of<InputError>([&] {
-                  check_normalization_rules(one_rule().file().substr(0, size), "t");
-                }),
+    EXPECT_THAT(message_of<InputError>(
+                    [&] { check_normalization_rules(one_rule().file().substr(0, size), "t"); }),
                 HasSubstr("shorter than its size"));
 }
 
