@@ -91,8 +91,9 @@ bool is_val(const InputFile& file) {
 std::filesystem::path find_tokenizer(const DataOptions& options,
                                      const std::filesystem::path& folder, bool has_manifest) {
   if (options.tokenizer != "byte") return options.tokenizer;
-  if (std::filesystem::is_regular_file(folder / "tokenizer.json")) return folder / "tokenizer.json";
-  return has_manifest ? "byte" : "";
+  std::filesystem::path found = find_tokenizer_in(folder);
+  if (found.empty() && has_manifest) found = "byte";
+  return found;
 }
 
 // Throws InputError if the file is not the one that its manifest lists.

@@ -39,7 +39,7 @@ bool looks_like_shard(const std::filesystem::path& path);
 // Checks everything: header, size, and that each id is below `vocab_size`. Throws InputError.
 Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size);
 
-// What the ids stand for is told by options.tokenizer, if that is a file; or by a tokenizer.json or
+// What the ids stand for is told by options.tokenizer, if that is a file; or by a tokenizer or
 // a manifest.json in the folder of the first shard (data/shard_manifest.h); else it is unknown. A
 // manifest that names another tokenizer is an InputError, as is one that lists other counts.
 // The shards of `files` and, for `val`: all of `val_files`; or, if there are none, those of

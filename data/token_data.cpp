@@ -27,8 +27,10 @@ void drop_descriptions(FileList& list) {
       folders.insert(file.path.parent_path());
   std::erase_if(list.files, [&](const InputFile& file) {
     const std::filesystem::path name = file.path.filename();
-    return !file.named && (name == kShardManifestName || name == "tokenizer.json") &&
-           folders.contains(file.path.parent_path());
+    const bool describes =
+        name == kShardManifestName ||
+        std::find(kTokenizerNames.begin(), kTokenizerNames.end(), name) != kTokenizerNames.end();
+    return !file.named && describes && folders.contains(file.path.parent_path());
   });
 }
 

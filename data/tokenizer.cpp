@@ -8,6 +8,8 @@
 #include "base/threads.h"
 #include "data/token_data.h"
 #include "data/tokenizer/bpe_tokenizer.h"
+#include "data/tokenizer/sentencepiece_model.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/tiktoken_file.h"
 #include "data/tokenizer/token_finder.h"
 #include "data/tokenizer/tokenizer_json.h"
@@ -50,12 +52,27 @@ class ByteTokenizer final : public Tokenizer {
   std::array<SpecialToken, 1> special_{{{"<|bos|>", kBosToken}}};
 };
 
+class BytesDecoder final : public TextDecoder {
+ public:
+  explicit BytesDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  std::string add(std::int32_t id) override { return std::string(tokenizer_.bytes_of(id)); }
+  std::string finish() override { return {}; }
+
+ private:
+  const Tokenizer& tokenizer_;
+};
+
 fs::path file_of(const fs::path& name) {
   std::error_code none;
-  fs::path file = fs::is_directory(name, none) ? name / "tokenizer.json" : name;
+  fs::path file = name;
+  if (fs::is_directory(name, none)) {
+    file = find_tokenizer_in(name);
+    if (file.empty()) file = name / "tokenizer.json";
+  }
   if (!fs::exists(file, none))
     throw InputError(concat("--tokenizer ", file.native(),
-                            ": no such file; give byte, a tokenizer.json or ranks of tiktoken"));
+                            ": no such file; give byte, a tokenizer.json, a SentencePiece model or "
+                            "ranks of tiktoken"));
   return file;
 }
 
@@ -71,6 +88,10 @@ BpeDefinition read_bpe_definition(const fs::path& name, std::string_view pattern
                                   const std::vector<SpecialToken>& special) {
   const fs::path file = file_of(name);
   const FileBytes contents(file);
+  if (is_sentencepiece_model(contents.text()))
+    throw InputError(concat(file.native(),
+                            ": a SentencePiece model, which is no byte-level BPE and cannot become "
+                            "a tokenizer.json; give it as --tokenizer as it is"));
   if (!is_json(contents))
     return read_tiktoken_file(contents.text(), file.native(), pattern, special);
   if (!pattern.empty() || !special.empty())
@@ -80,13 +101,29 @@ BpeDefinition read_bpe_definition(const fs::path& name, std::string_view pattern
 
 std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
+  const fs::path file = file_of(name);
+  if (const FileBytes contents(file); is_sentencepiece_model(contents.text()))
+    return std::make_unique<SentencePieceTokenizer>(contents.text(), file.native());
   return std::make_unique<BpeTokenizer>(read_bpe_definition(name), name.native());
 }
 
-std::string tokenizer_json(const fs::path& name) {
+TokenizerCopy copy_tokenizer(const fs::path& name) {
   const FileBytes contents(file_of(name));
-  return is_json(contents) ? std::string(contents.text())
-                           : write_tokenizer_json(read_bpe_definition(name));
+  if (is_sentencepiece_model(contents.text()))
+    return {.name = "tokenizer.model", .contents = std::string(contents.text())};
+  return {.name = "tokenizer.json",
+          .contents = is_json(contents) ? std::string(contents.text())
+                                        : write_tokenizer_json(read_bpe_definition(name))};
+}
+
+fs::path find_tokenizer_in(const fs::path& folder) {
+  const fs::path model = folder / "tokenizer.model", json = folder / "tokenizer.json";
+  if (fs::is_regular_file(model) && is_sentencepiece_model(FileBytes(model).text())) return model;
+  return fs::is_regular_file(json) ? json : fs::path();
+}
+
+std::unique_ptr<TextDecoder> Tokenizer::text_decoder() const {
+  return std::make_unique<BytesDecoder>(*this);
 }
 
 std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {
@@ -137,7 +174,9 @@ std::vector<std::vector<std::int32_t>> encode_documents(const Tokenizer& tokeniz
                                                         std::span<const std::string_view> documents,
                                                         int threads, std::int32_t bos) {
   std::vector<std::vector<std::int32_t>> out(documents.size(), {bos});
-  const auto is_large = [&](std::size_t i) { return documents[i].size() >= kLargeText; };
+  const auto is_large = [&](std::size_t i) {
+    return documents[i].size() >= kLargeText && tokenizer.cuts_text();
+  };
   for (std::size_t i = 0; i < documents.size(); ++i)
     if (is_large(i)) encode_parallel(tokenizer, documents[i], threads, out[i]);
   parallel_for(threads, documents.size(), [&](std::size_t i) {
@@ -160,13 +199,15 @@ std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string
 }
 
 std::string decode(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  const std::unique_ptr<TextDecoder> decoder = tokenizer.text_decoder();
   std::string text;
   for (const std::int32_t id : ids)
-    text += tokenizer.bytes_of(id);
-  return text;
+    text += decoder->add(id);
+  return text + decoder->finish();
 }
 
 std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer) {
+  if (const auto said = tokenizer.bos()) return said;
   for (const std::string_view name : {"<|bos|>", "<|begin_of_text|>", "<s>", "<|endoftext|>"})
     for (const SpecialToken& token : tokenizer.special_tokens())
       if (token.text == name) return token.id;

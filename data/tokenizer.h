@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,20 @@ namespace muo {
 struct SpecialToken {
   std::string text;
   std::int32_t id = 0;
+};
+
+// From ids, one after the other, to text.
+class TextDecoder {
+ public:
+  TextDecoder() = default;
+  virtual ~TextDecoder() = default;
+  TextDecoder(const TextDecoder&) = delete;
+  TextDecoder& operator=(const TextDecoder&) = delete;
+
+  // The text that is certain once `id` has come; nothing of an id without a token.
+  virtual std::string add(std::int32_t id) = 0;
+  // What was held back, as nothing follows.
+  virtual std::string finish() = 0;
 };
 
 // From text to ids and back. Thread-safe.
@@ -36,14 +51,18 @@ class Tokenizer {
   // The bytes that a token adds to a text; of a special one its text. Empty for an id without a
   // token.
   [[nodiscard]] virtual std::string_view bytes_of(std::int32_t id) const = 0;
+  // Decodes one text, by default bytes_of() each id. The tokenizer has to outlive it.
+  [[nodiscard]] virtual std::unique_ptr<TextDecoder> text_decoder() const;
   [[nodiscard]] virtual std::span<const SpecialToken> special_tokens() const = 0;
+  // The special token that starts documents, where the tokenizer says which: see find_bos().
+  [[nodiscard]] virtual std::optional<std::int32_t> bos() const { return std::nullopt; }
   // Equal for two tokenizers that give the same ids to every text: 16 hexadecimal digits.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
 };
 
-// "byte"; or a file: Hugging Face's tokenizer.json of a byte-level BPE, or a folder that holds one,
-// or ranks of tiktoken with the vocabulary of GPT-2, GPT-4 or GPT-4o. Throws InputError: what of
-// the file is not supported, or where it is malformed.
+// "byte"; or a file: Hugging Face's tokenizer.json of a byte-level BPE, a SentencePiece model, or
+// ranks of tiktoken with the vocabulary of GPT-2, GPT-4 or GPT-4o; or a folder that holds one of
+// the first two. Throws InputError: what of the file is not supported, or where it is malformed.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& name);
 
 std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text);
@@ -58,14 +77,23 @@ std::vector<std::vector<std::int32_t>> encode_documents(const Tokenizer& tokeniz
 std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string_view text);
 std::string decode(const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
 
-// The special token that starts a document: the first of <|bos|>, <|begin_of_text|>, <s> and
-// <|endoftext|> that there is.
+// The special token that starts a document: Tokenizer::bos(), or the first of <|bos|>,
+// <|begin_of_text|>, <s> and <|endoftext|> that there is.
 std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer);
 // The same; if there is none, throws InputError that names the tokenizer `name`.
 std::int32_t need_bos(const Tokenizer& tokenizer, const std::filesystem::path& name);
 
-// What a file of open_tokenizer() says as a tokenizer.json; one that is that already, as it is.
-std::string tokenizer_json(const std::filesystem::path& name);
+// What shards and runs keep of a file of open_tokenizer(): a SentencePiece model as it is, as
+// tokenizer.model, others as a tokenizer.json.
+struct TokenizerCopy {
+  std::string name;  // of kTokenizerNames
+  std::string contents;
+};
+TokenizerCopy copy_tokenizer(const std::filesystem::path& name);
+inline constexpr std::array<const char*, 2> kTokenizerNames = {"tokenizer.model", "tokenizer.json"};
+// The tokenizer that a folder holds: its tokenizer.model if that is a SentencePiece model, or its
+// tokenizer.json; empty: none.
+std::filesystem::path find_tokenizer_in(const std::filesystem::path& folder);
 
 // The bytes of text that each id stands for, 0 for special tokens: what bits per byte divide by.
 std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer);

@@ -1,22 +1,19 @@
 #!/usr/bin/env python3
-"""Compares our ids with those of the Python packages tokenizers and tiktoken, and measures how fast each encodes.
+"""Compares our ids with those of the Python packages tokenizers, tiktoken and sentencepiece.
   scripts/check_tokenizers.py [--random N] [--text FILE] [--out FILE.json] PROGRAM TOKENIZER...
-TOKENIZER is a tokenizer.json (compared with tokenizers, and with tiktoken where both know it) or ranks of tiktoken
-(gpt2 and cl100k_base by their names). Needs: pip install tokenizers tiktoken."""
+TOKENIZER is a tokenizer.json (compared with tokenizers), ranks of tiktoken (gpt2 and cl100k_base by their numbers), or a
+SentencePiece model (NAME.model), of which the texts of ids are compared as well.
+Needs: pip install tokenizers tiktoken sentencepiece, of these what the TOKENIZERs are compared with."""
 import argparse
 import base64
 import datetime
+import importlib.metadata
 import json
-import os
 import pathlib
 import random
 import subprocess
 import sys
 import tempfile
-import time
-
-import tiktoken
-import tokenizers
 
 SAMPLES = [
     "", " ", "\n", "a", "Hello, world!", "don't DON'T we'll WE'LL I'm it's you've they'd 'S 'ſ",
@@ -46,11 +43,17 @@ def random_text(rng):
 
 def references(path):
     """Names and functions from a list of texts to lists of ids."""
+    if path.suffix == ".model":
+        import sentencepiece
+        yield "sentencepiece", sentencepiece.SentencePieceProcessor(model_file=str(path)).encode, []
+        return
     if path.suffix == ".json":
+        import tokenizers
         theirs = tokenizers.Tokenizer.from_file(str(path))
         specials = [t["content"] for t in json.loads(path.read_text())["added_tokens"]]
         yield "tokenizers", lambda texts: [e.ids for e in theirs.encode_batch(texts, add_special_tokens=False)], specials
         return
+    import tiktoken
     ranks = {base64.b64decode(token): int(rank) for token, rank in
              (line.split() for line in path.read_text().splitlines() if line)}
     from tiktoken_ext import openai_public
@@ -69,6 +72,25 @@ def ours(program, path, texts, folder):
             out.write(json.dumps({"text": text}) + "\n")
     run = subprocess.run([program, "tokenizer", "encode", file, "--tokenizer", path], capture_output=True, check=True)
     return [[int(word) for word in line.split()] for line in run.stdout.decode().split("\n")[:-1]]
+
+
+def texts_differ(program, path, ids, folder):
+    """Whether ours and the package's text of these ids, those of one text and of the next, differ."""
+    import sentencepiece
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    file = folder / "ids"
+    file.write_text(" ".join(map(str, ids)))
+    run = subprocess.run([program, "tokenizer", "decode", file, "--tokenizer", path], capture_output=True, check=True)
+    return run.stdout != theirs.decode(ids).encode()
+
+
+def versions_of(names):
+    """Of packages of Python that were compared with, and for sentencepiece that of Debian's library, which ours is."""
+    out = {name: importlib.metadata.version(name) for name in names}
+    if "sentencepiece" in out:
+        out["libsentencepiece0"] = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libsentencepiece0"],
+                                                  capture_output=True, text=True, check=True).stdout
+    return out
 
 
 def main():
@@ -100,6 +122,11 @@ def main():
                 failed |= bool(differ)
                 results.append({"tokenizer": path.name, "compared_with": name, "texts": len(asked),
                                 "ids": sum(map(len, theirs)), "texts_that_differ": len(differ)})
+                if name == "sentencepiece":
+                    flat = [i for ids in theirs for i in ids][:2_000_000]
+                    results[-1]["decoded_ids"] = len(flat)
+                    results[-1]["decoded_texts_differ"] = texts_differ(arguments.program, path, flat, pathlib.Path(folder))
+                    failed |= results[-1]["decoded_texts_differ"]
                 print(json.dumps(results[-1]))
     if arguments.out:
         arguments.out.write_text(json.dumps({
@@ -107,7 +134,7 @@ def main():
             "command": f"scripts/check_tokenizers.py --random {arguments.random}" +
                        "".join(f" --text {f.name}" for f in arguments.text) +
                        " muograph " + " ".join(p.name for p in arguments.tokenizers),
-            "tokenizers": tokenizers.__version__, "tiktoken": tiktoken.__version__, "results": results}, indent=1) + "\n")
+            **versions_of(sorted({result["compared_with"] for result in results})), "results": results}, indent=1) + "\n")
     return failed
 
 

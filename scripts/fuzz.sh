@@ -26,7 +26,7 @@ done
 
 scripts/setup.sh --fuzz
 [ -f build/dev/build.ninja ] || cmake --preset dev --log-level=WARNING >/dev/null
-cmake --build --preset dev --target muograph_core
+cmake --build --preset dev --target muograph_core muograph_sentencepiece
 
 # The readers are compiled for the fuzzer, so that it sees their branches; all else they call is the
 # library's.
@@ -34,6 +34,7 @@ mkdir -p build/fuzz/found
 readers=(data/shards.cpp src/base/file_bytes.cpp src/app/checkpoint/safetensors.cpp
          src/base/strict_json.cpp src/app/checkpoint/manifest.cpp src/app/options/config_file.cpp
          src/app/checkpoint/nanochat_files.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
+         data/tokenizer/sentencepiece_model.cpp data/tokenizer/normalization_rules.cpp
          src/kernels/cuda/gemm_algorithms.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \

@@ -7,10 +7,12 @@ if(NOT DEFINED CMAKE_INSTALL_RPATH)  # the gpu preset's, whose programs and libr
   set_target_properties(muograph PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
 endif()
 # Libraries that no system's package brought: those of a toolkit, or what setup.sh fetched without root.
-set_target_properties(muograph_core muograph_http PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+set_target_properties(muograph_core muograph_http muograph_sentencepiece PROPERTIES
+                      INSTALL_RPATH_USE_LINK_PATH ON)
 
 install(TARGETS muograph COMPONENT program)
-install(TARGETS muograph_core muograph_http LIBRARY DESTINATION ${muo_libraries} COMPONENT program)
+install(TARGETS muograph_core muograph_http muograph_sentencepiece COMPONENT program
+        LIBRARY DESTINATION ${muo_libraries})
 if(TARGET muograph_core_avx512)
   set_target_properties(muograph_core_avx512 PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS muograph_core_avx512 COMPONENT program

@@ -1,35 +1,15 @@
 #include "data/tokenizer/bpe_tokenizer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
+#include "data/tokenizer/fingerprint.h"
 
 namespace muo {
 namespace {
-
-// 64-bit FNV-1a. Each part is followed by its size, so that none runs into the next.
-class Fingerprint {
- public:
-  void add(std::string_view text) {
-    for (const char c : text)
-      add_byte(static_cast<unsigned char>(c));
-    add(text.size());
-  }
-  void add(std::uint64_t number) {
-    for (int shift = 0; shift < 64; shift += 8)
-      add_byte(static_cast<unsigned char>(number >> shift));
-  }
-  [[nodiscard]] std::string text() const { return fmt::format("{:016x}", hash_); }
-
- private:
-  void add_byte(unsigned char byte) { hash_ = (hash_ ^ byte) * 0x100000001B3U; }
-  std::uint64_t hash_ = 0xCBF29CE484222325U;
-};
 
 std::string fingerprint_of(const BpeDefinition& definition) {
   Fingerprint out;

@@ -81,7 +81,7 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
     constexpr std::int32_t kMostRanks = 1 << 24;
     if (!bytes || error != std::errc() || end != number.data() + number.size() || rank < 0 ||
         rank >= kMostRanks)
-      fail("not a tokenizer.json, and not tiktoken's 'BASE64 RANK' either");
+      fail("neither a tokenizer.json nor a SentencePiece model, and not tiktoken's 'BASE64 RANK'");
     if (!definition.vocabulary.bytes_of(rank).empty()) fail("rank ", rank, " is there twice");
     if (definition.vocabulary.find(*bytes) >= 0)
       fail("the token of rank ", rank, " is there twice");

@@ -134,22 +134,23 @@ int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out) {
   check_weights(file, gpt_parameters(config));
   const fs::path model_path = out / kHuggingFaceModel;
   const fs::path config_path = out / kHuggingFaceConfig;
-  const fs::path tokenizer_path = out / kHuggingFaceTokenizer;
-  make_room("--hf", out, std::array{model_path, config_path, tokenizer_path});
+  make_room(
+      "--hf", out,
+      std::array{model_path, config_path, out / kTokenizerNames[0], out / kTokenizerNames[1]});
 
   const fs::path tokenizer = find_run_tokenizer(checkpoint);
   const std::shared_ptr<const Tokenizer> opened = open_run_tokenizer(checkpoint);
   const std::optional<std::int32_t> bos = opened ? find_bos(*opened) : std::nullopt;
-  const bool has_tokenizer = !tokenizer.empty() && tokenizer != "byte";
+  std::optional<TokenizerCopy> copy;
+  if (!tokenizer.empty() && tokenizer != "byte") copy = copy_tokenizer(tokenizer);
   const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
   const OutputFile config_file = write_text(config_path, hugging_face_config_text(config, bos));
-  if (has_tokenizer)
-    commit_file(write_text(tokenizer_path, tokenizer_json(tokenizer)), tokenizer_path);
+  if (copy) commit_file(write_text(out / copy->name, copy->contents), out / copy->name);
   commit_file(model, model_path);
   commit_file(config_file, config_path);  // last, as nothing is loaded without it
   sync_directory(out);
   fmt::print("{}\n{}\n", model_path.string(), config_path.string());
-  if (has_tokenizer) fmt::print("{}\n", tokenizer_path.string());
+  if (copy) fmt::print("{}\n", (out / copy->name).string());
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +18,6 @@
 #include "app/train/backend.h"
 #include "app/train/inference.h"
 #include "app/train/sample_text.h"
-#include "app/train/text_stream.h"
 #include "data/tokenizer.h"
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
@@ -57,14 +57,16 @@ void show(const std::string& text) {
 // when their turn comes.
 class Printer {
  public:
-  Printer(std::vector<std::string> headings, const std::vector<std::string>& stops) {
-    for (std::string& heading : headings)
-      samples_.push_back({.stream = TextStream(stops), .waiting = std::move(heading)});
+  Printer(const Tokenizer& tokenizer, std::span<const SampleRequest> requests,
+          std::vector<std::string> headings, std::span<const std::string> stops) {
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      samples_.push_back({.stream = SampleStream(tokenizer, requests[i].context, stops),
+                          .waiting = std::move(headings[i])});
     print();
   }
   // False: it ends.
-  bool add(std::size_t sample, std::string_view bytes) {
-    samples_[sample].waiting += samples_[sample].stream.add(bytes);
+  bool add(std::size_t sample, std::int32_t token) {
+    samples_[sample].waiting += samples_[sample].stream.add(token);
     print();
     return !samples_[sample].stream.stopped();
   }
@@ -76,7 +78,7 @@ class Printer {
 
  private:
   struct Sample {
-    TextStream stream;
+    SampleStream stream;
     std::string waiting;
     bool ended = false;
   };
@@ -109,11 +111,10 @@ void sample_prompts(Decoder& decoder, const GptConfig& config, const Tokenizer& 
         heading = fmt::format("--- sample {}\n", i + 1);
       headings.push_back(heading + prompts[p]);
     }
-  Printer printer(std::move(headings), options.sampling.stops);
+  Printer printer(tokenizer, requests, std::move(headings), options.sampling.stops);
   sample_tokens(
       decoder, config, requests, options.sampling, *find_bos(tokenizer),
-      {.take = [&](std::size_t sample,
-                   std::int32_t token) { return printer.add(sample, tokenizer.bytes_of(token)); },
+      {.take = [&](std::size_t sample, std::int32_t token) { return printer.add(sample, token); },
        .ended = [&](std::size_t sample) { printer.end(sample); }});
 }
 
@@ -127,8 +128,8 @@ int run_command(const SampleOptions& options) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_run_tokenizer(checkpoint);
   if (tokenizer == nullptr || tokenizer->vocab_size() > config.vocab_size)
     throw input_error(
-        "{}: of its vocabulary of {} tokens nothing tells what they are: put their tokenizer.json "
-        "into the run directory",
+        "{}: of its vocabulary of {} tokens nothing tells what they are: put their "
+        "tokenizer.json or tokenizer.model into the run directory",
         checkpoint.path().string(), config.vocab_size);
   need_bos(*tokenizer, find_run_tokenizer(checkpoint));
   const std::vector<ParamSpec> params = gpt_parameters(config);

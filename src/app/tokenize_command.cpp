@@ -162,7 +162,9 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
                     const std::string& source) {
   const fs::path out(options.out);
   ShardManifest manifest;
-  manifest.tokenizer_file = options.tokenizer == "byte" ? "" : "tokenizer.json";
+  std::optional<TokenizerCopy> copy;
+  if (options.tokenizer != "byte") copy = copy_tokenizer(options.tokenizer);
+  if (copy) manifest.tokenizer_file = copy->name;
   manifest.fingerprint = tokenizer.fingerprint();
   manifest.vocab_size = tokenizer.vocab_size();
   manifest.bos = bos;
@@ -183,8 +185,7 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
     if (entry.path().extension() == ".bin")
       throw input_error("{}: holds {} and no manifest.json; give another --out", options.out,
                         entry.path().filename().string());
-  if (!manifest.tokenizer_file.empty())
-    replace_file(out / manifest.tokenizer_file, tokenizer_json(options.tokenizer));
+  if (copy) replace_file(out / copy->name, copy->contents);
   return manifest;
 }
 

@@ -134,8 +134,10 @@ int run_command(const TrainOptions& options) {
       config, memory.rank_bytes(config.world()), staging, budget.process, notes);
   if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
   create_run_directory(directory, config.options, lock);
-  if (corpus.tokenizer && corpus.tokenizer_name != "byte")
-    replace_file(directory.root / kRunTokenizer, tokenizer_json(corpus.tokenizer_name));
+  if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
+    const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
+    replace_file(directory.root / copy.name, copy.contents);
+  }
 
   const DevicePeak peak = peak_of(config);
   write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak);

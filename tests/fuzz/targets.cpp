@@ -22,6 +22,7 @@
 #include "data/shard_manifest.h"
 #include "data/shards.h"
 #include "data/token_data.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/tiktoken_file.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "kernels/cuda/gemm_algorithms.h"
@@ -199,6 +200,23 @@ void read_ranks(std::span<const std::byte> input) {
   read_definition(read_tiktoken_file(text_of(input), "input", "gpt2", {{"<|bos|>", 1 << 20}}));
 }
 
+// What is accepted encodes any text, and its ids have texts.
+void read_sentencepiece(std::span<const std::byte> input) {
+  const SentencePieceTokenizer tokenizer(text_of(input), "input");
+  constexpr std::string_view kText =
+      "It's 1,234.5 \xE4\xB8\xAD\xFF  aaaab\t\xEF\xAC\x80\xEF\xAC\x83\n\n\n \xC2\xBD\xC3 <s>";
+  std::vector<std::int32_t> ids;
+  try {
+    ids = encode(tokenizer, kText);
+  } catch (const InputError&) {  // a model may make this text one that the library cannot encode
+  }
+  for (const std::int32_t id : ids)
+    MUO_CHECK(id >= 0 && id < tokenizer.vocab_size(), "id ", id);
+  ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(1000, tokenizer.vocab_size())));
+  std::iota(ids.begin(), ids.end(), 0);
+  MUO_CHECK(is_utf8(decode(tokenizer, ids)));
+}
+
 void read_manifest_of_shards(std::span<const std::byte> input) {
   const ShardManifest manifest = parse_shard_manifest(text_of(input), "input");
   const std::string written = shard_manifest_text(manifest);
@@ -220,7 +238,7 @@ bool accepts(std::span<const std::byte> input) {
   }
 }
 
-constexpr std::array<Target, 12> kTargets = {{{"shard", &accepts<read_shard>},
+constexpr std::array<Target, 13> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"safetensors", &accepts<read_safetensors>},
                                               {"manifest", &accepts<read_manifest>},
                                               {"forged_manifest", &accepts<read_forged_manifest>},
@@ -230,6 +248,7 @@ constexpr std::array<Target, 12> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"text", &accepts<read_text>},
                                               {"tokenizer_json", &accepts<read_tokenizer>},
                                               {"tiktoken", &accepts<read_ranks>},
+                                              {"sentencepiece", &accepts<read_sentencepiece>},
                                               {"shard_manifest", &accepts<read_manifest_of_shards>},
                                               {"json_line", &accepts<read_json_line>}}};
 

@@ -16,8 +16,6 @@ namespace muo {
 
 inline constexpr const char* kHuggingFaceModel = "model.safetensors";
 inline constexpr const char* kHuggingFaceConfig = "config.json";
-// The run's tokenizer, if it is not the byte tokenizer.
-inline constexpr const char* kHuggingFaceTokenizer = "tokenizer.json";
 
 // Throws InputError naming `where`, each feature of the model that the port lacks, and the options
 // to train without them.

@@ -25,7 +25,7 @@ std::string fingerprint_in(const Checkpoint& checkpoint) {
 fs::path find_run_tokenizer(const Checkpoint& checkpoint) {
   const fs::path folder = fs::absolute(checkpoint.path());
   for (const fs::path& place : {folder, folder.parent_path().parent_path()})
-    if (fs::is_regular_file(place / kRunTokenizer)) return place / kRunTokenizer;
+    if (fs::path found = find_tokenizer_in(place); !found.empty()) return found;
   const std::string named = checkpoint_options(checkpoint).data.tokenizer;
   if (named != "byte") return named;
   const bool has_bytes =

@@ -8,13 +8,9 @@
 
 namespace muo {
 
-// In a run directory, where the tokenizer is not the byte tokenizer. In the folders of checkpoints
-// from elsewhere, too.
-inline constexpr const char* kRunTokenizer = "tokenizer.json";
-
-// What a checkpoint's model was trained with, as open_tokenizer() takes it: the tokenizer.json
-// beside it or in its run directory, else what its options name. Empty: nothing tells, as where it
-// was trained on shards without a tokenizer.
+// What a checkpoint's model was trained with, as open_tokenizer() takes it: the tokenizer beside it
+// or in its run directory (find_tokenizer_in), else what its options name. Empty: nothing tells, as
+// where it was trained on shards without a tokenizer.
 std::filesystem::path find_run_tokenizer(const Checkpoint& checkpoint);
 
 // The same, opened; null: nothing tells. Throws InputError where the fingerprint is not the one

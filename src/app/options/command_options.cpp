@@ -26,7 +26,7 @@ OptionRow dtype_row(std::optional<DType>& dtype) {
 }
 
 OptionRow tokenizer_row(std::string& tokenizer, const OptionGroup& group) {
-  return group("tokenizer", kOther, "FILE", "byte, a tokenizer.json, or ranks of tiktoken",
+  return group("tokenizer", kOther, "FILE", "byte, tokenizer.json, SentencePiece, tiktoken's ranks",
                &tokenizer)
       .needed();
 }

@@ -45,7 +45,7 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
           &o.val_paths),
       row("data-max-bytes", kHost, "BYTES", "use whole text files until this many bytes; 0: all",
           &o.max_bytes, {0, kMostTokens}),
-      row("tokenizer", kShape, "NAME", "byte, tokenizer.json, tiktoken's ranks; of shards: theirs",
+      row("tokenizer", kShape, "NAME", "byte, .json, SentencePiece, tiktoken; of shards: theirs",
           &o.tokenizer),
       row("vocab-size", kShape, "N", "of .bin shards: ids are below; 0: the tokenizer's",
           &o.vocab_size, {0, kMostVocab}),

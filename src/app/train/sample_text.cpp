@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "app/train/draw_token.h"
-#include "app/train/text_stream.h"
 #include "base/philox.h"
 
 namespace muo {
@@ -108,16 +107,28 @@ std::vector<std::int32_t> context_of(const Tokenizer& tokenizer, const std::stri
   return out;
 }
 
+SampleStream::SampleStream(const Tokenizer& tokenizer, std::span<const std::int32_t> context,
+                           std::span<const std::string> stops)
+    : decoder_(tokenizer.text_decoder()), text_(stops) {
+  for (const std::int32_t token : context)
+    decoder_->add(token);
+}
+
+std::string SampleStream::finish() {
+  std::string text = text_.add(decoder_->finish());
+  return text + text_.finish();
+}
+
 std::string sample_text(Decoder& decoder, const GptConfig& config, const Tokenizer& tokenizer,
                         const std::string& prompt, const SamplingOptions& options) {
-  TextStream stream(options.stops);
   std::string text;
   const SampleRequest request{context_of(tokenizer, prompt), options.seed};
+  SampleStream stream(tokenizer, request.context, options.stops);
   sample_tokens(decoder, config, std::span(&request, 1), options,
                 need_bos(tokenizer, "the tokenizer"),
                 {.take =
                      [&](std::size_t, std::int32_t token) {
-                       text += stream.add(tokenizer.bytes_of(token));
+                       text += stream.add(token);
                        return !stream.stopped();
                      },
                  .ended = [&](std::size_t) { text += stream.finish(); }});

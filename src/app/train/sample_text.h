@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "app/options/options.h"
+#include "app/train/text_stream.h"
 #include "data/tokenizer.h"
 #include "graphs/decoder.h"
 
@@ -36,6 +38,21 @@ void sample_tokens(Decoder& decoder, const GptConfig& config,
 // The tokens of a document that begins with `prompt`, in which the texts of special tokens are
 // these. Throws InputError if the tokenizer has none that starts documents.
 std::vector<std::int32_t> context_of(const Tokenizer& tokenizer, const std::string& prompt);
+
+// A sample's text as it grows: what follows the text of its context, as TextStream gives it.
+class SampleStream {
+ public:
+  // The tokenizer has to outlive it.
+  SampleStream(const Tokenizer& tokenizer, std::span<const std::int32_t> context,
+               std::span<const std::string> stops);
+  std::string add(std::int32_t token) { return text_.add(decoder_->add(token)); }
+  [[nodiscard]] bool stopped() const { return text_.stopped(); }
+  std::string finish();
+
+ private:
+  std::unique_ptr<TextDecoder> decoder_;
+  TextStream text_;
+};
 
 // The text that continues `prompt`.
 std::string sample_text(Decoder& decoder, const GptConfig& config, const Tokenizer& tokenizer,

@@ -17,6 +17,7 @@
 #include "app/train/text_stream.h"
 #include "base/philox.h"
 #include "graphs/capture.h"
+#include "support/paths.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -97,6 +98,27 @@ std::vector<std::string> shown(const std::vector<std::string>& stops,
                          [&](const std::string& part) { return stream.add(part); });
   out.push_back(stream.finish());
   return out;
+}
+
+// A sample of nothing is a text, and the space that the tokenizer puts before texts is not its own;
+// behind a prompt a space is.
+TEST(SampleStream, ContinuesTheTextOfItsContext) {
+  const auto tokenizer = open_tokenizer(std::filesystem::path(test::source_directory()) /
+                                        "tests/golden/sentencepiece/llama.model");
+  const auto shown = [&](const std::string& prompt, const std::vector<std::string>& stops = {}) {
+    SampleStream stream(*tokenizer, context_of(*tokenizer, prompt), stops);
+    std::string text;
+    for (const std::int32_t token : encode(*tokenizer, "the caf\u00E9 \U0001F600"))
+      text += stream.add(token);
+    return text + stream.finish();
+  };
+  EXPECT_EQ(shown(""), "the caf\u00E9 \U0001F600");
+  EXPECT_EQ(shown("</s>"), "the caf\u00E9 \U0001F600");
+  EXPECT_EQ(shown("At"), " the caf\u00E9 \U0001F600");
+  EXPECT_EQ(shown("At", {"\u00E9"}), " the caf");
+  SampleStream cut(*tokenizer, context_of(*tokenizer, "a"), {});
+  EXPECT_EQ(cut.add(3 + 0xF0), "");  // a byte piece, which begins a character
+  EXPECT_EQ(cut.finish(), "\uFFFD");
 }
 
 TEST(TextStream, ShowsWholeCharactersOnly) {
