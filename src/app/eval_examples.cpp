@@ -91,6 +91,7 @@ class ExampleProgress {
   void at(std::int64_t rows) {
     const std::int64_t done = before_ + rows;
     const double seconds = std::chrono::duration<double>(Terminal::Clock::now() - started_).count();
+    if (seconds < 1) return;  // that is all that there is to wait for, perhaps
     const auto fraction = static_cast<double>(done) / static_cast<double>(rows_);
     terminal_.progress(
         fmt::format("{:3.0f} %  {}  {} rows/s  ETA {}", 100 * fraction, printable(task_->name),
@@ -161,7 +162,7 @@ void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const 
                  fmt::format("{:.4f}", centred_accuracy(scores[i].accuracy, *task.baseline))});
     }
     table.add({"CORE", "", "", "", fmt::format("{:.4f}", core_metric(tasks, scores))});
-    fmt::print("{}", table.text());
+    fmt::print("{}\n", table.text());
   }
   std::int64_t rows = 0, cropped = 0;
   for (const TokenTask& task : tasks.tasks) {

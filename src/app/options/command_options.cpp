@@ -73,7 +73,7 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
           examples("max-per-task", kOther, "N", "examples of each task; 0: all",
                    &o.examples.max_per_task, {0, kMostTokens}),
           examples("row-tokens", kOther, "TOKENS",
-                   "longer prompts lose their beginning; auto: the model's length",
+                   "longer prompts lose their beginning; auto: as in training",
                    &o.examples.row_tokens, {2, kMostRows}),
       },
       std::back_inserter(table));
