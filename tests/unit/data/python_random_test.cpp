@@ -23,11 +23,11 @@ TEST(PythonRandom, DrawsAsPythonDoes) {
     std::array<std::uint32_t, 3> first;
     std::uint32_t last;  // of 1000, from a second round of the generator
   };
-  for (const Draws& want : {
-Draws{0U, {3626764237U, 1654615998U, 3255389356U}, 2971151651U},
-Draws{1337U, {2653228291U, 3975144315U, 2290358181U}, 919286571U},
-Draws{1239U, {320780811U, 1195547972U, 1958294505U}, 290334356U},
-Draws{81985529216486895U, {3851240871U, 1496727489U, 1688815724U}, 1068068003U}}) {
+  for (const Draws& want :
+       {Draws{0U, {3626764237U, 1654615998U, 3255389356U}, 2971151651U},
+        Draws{1337U, {2653228291U, 3975144315U, 2290358181U}, 919286571U},
+        Draws{1239U, {320780811U, 1195547972U, 1958294505U}, 290334356U},
+        Draws{81985529216486895U, {3851240871U, 1496727489U, 1688815724U}, 1068068003U}}) {
     PythonRandom random(want.seed);
     for (const std::uint32_t word : want.first)
       EXPECT_EQ(random.word(), word) << want.seed;
@@ -45,7 +45,8 @@ TEST(PythonRandom, ShufflesAsPythonDoes) {
   EXPECT_THAT(values, ElementsAre(6, 0, 1, 4, 10, 7, 3, 11, 2, 5, 8, 9));
 }
 
-//   random.Random(SEED).sample(range(N), K), from a list of what is left and, of many, until it hits:
+//   random.Random(SEED).sample(range(N), K), from a list of what is left and, of many, until it
+//   hits:
 // up to 21 of 5 or fewer, up to 85 of 6 to 21.
 TEST(PythonRandom, SamplesAsPythonDoes) {
   const auto sample = [](std::uint64_t seed, std::size_t n, std::size_t k) {
@@ -56,11 +57,18 @@ TEST(PythonRandom, SamplesAsPythonDoes) {
   EXPECT_THAT(sample(1234, 22, 5), ElementsAre(14, 3, 0, 2, 18));
   EXPECT_THAT(sample(1300, 85, 6), ElementsAre(46, 36, 50, 1, 72, 0));
   EXPECT_THAT(sample(1300, 86, 6), ElementsAre(46, 36, 50, 1, 85, 72));
-  EXPECT_THAT(sample(99, 85, 21), testing::ElementsAreArray({51, 48, 25, 76, 22, 29, 31, 17, 11, 32, 49, 67, 68, 81, 62, 82, 53, 27, 47, 74, 73}));
-  EXPECT_THAT(sample(99, 277, 22), testing::ElementsAreArray({206, 194, 102, 91, 117, 127, 68, 44, 128, 196, 45, 250, 274, 215, 110, 191, 198, 108, 77, 236, 273, 173}));
-  EXPECT_THAT(sample(99, 278, 22), testing::ElementsAreArray({206, 194, 102, 91, 117, 127, 68, 44, 128, 196, 271, 275, 45, 250, 215, 110, 191, 198, 108, 77, 236, 173}));
+  EXPECT_THAT(sample(99, 85, 21),
+              testing::ElementsAreArray({51, 48, 25, 76, 22, 29, 31, 17, 11, 32, 49,
+                                         67, 68, 81, 62, 82, 53, 27, 47, 74, 73}));
+  EXPECT_THAT(sample(99, 277, 22),
+              testing::ElementsAreArray({206, 194, 102, 91,  117, 127, 68,  44, 128, 196, 45,
+                                         250, 274, 215, 110, 191, 198, 108, 77, 236, 273, 173}));
+  EXPECT_THAT(sample(99, 278, 22),
+              testing::ElementsAreArray({206, 194, 102, 91,  117, 127, 68,  44,  128, 196, 271,
+                                         275, 45,  250, 215, 110, 191, 198, 108, 77,  236, 173}));
   EXPECT_THAT(sample(7, 3, 3), ElementsAre(1, 0, 2));
-  EXPECT_THAT(sample(7, 100000, 10), ElementsAre(42445, 19772, 51750, 85319, 6328, 9494, 70239, 12337, 47931, 76387));
+  EXPECT_THAT(sample(7, 100000, 10),
+              ElementsAre(42445, 19772, 51750, 85319, 6328, 9494, 70239, 12337, 47931, 76387));
 }
 
 TEST(PythonStrip, TakesWhatUnicodeCallsWhiteSpace) {

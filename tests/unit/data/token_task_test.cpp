@@ -82,8 +82,8 @@ TEST(TaskScore, RowsWithoutScoreAreChosenWhenFirst) {
   EXPECT_EQ(score_task(choices(2, prompts, 2), scores).accuracy, 0);
   const std::vector<Tokens> others = {{0, 1, 2}, {0, 1}, {0, 1, 3}};
   EXPECT_EQ(score_task(choices(2, others, 2), std::vector<RowScore>{{5}, {0}, {4}}).accuracy, 1);
-  EXPECT_EQ(score_task(choices(2, others, 2), std::vector<RowScore>{{5}, {0}, {4}}).accuracy_of_sums,
-            1);
+  EXPECT_EQ(
+      score_task(choices(2, others, 2), std::vector<RowScore>{{5}, {0}, {4}}).accuracy_of_sums, 1);
 }
 
 TEST(TaskScore, ContinuationsAreRightAsAWhole) {
@@ -100,9 +100,10 @@ TEST(TaskScore, LossesAreFinite) {
   const TokenTask task = choices(0, {{0, 1}, {0, 2}}, 1);
   for (const double bad :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
-    EXPECT_THAT(
-        message_of<Error>([&] { score_task(task, std::vector<RowScore>{{1}, {bad}}); }),
-        HasSubstr("t: the loss of example 1 is not finite"));
+    EXPECT_THAT(message_of<Error>([&] {
+                  score_task(task, std::vector<RowScore>{{1}, {bad}});
+                }),
+                HasSubstr("t: the loss of example 1 is not finite"));
 }
 
 TEST(TaskScore, IsCentredByChance) {

@@ -65,14 +65,13 @@ TEST(Argmax, IsTheFirstOfTheLargest) {
 TEST(Argmax, TakesWhatIsANumber) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const HostTensor x({7, 4}, std::vector<float>{
-                                 kNan,  1,     kNan,  0.5,    // one of two
-                                 -2,    kNan,  -1,    -1,     // behind one that is none
-                                 kNan,  kNan,  kNan,  kNan,   // none
-                                 -kInf, -kInf, -kInf, -kInf,  //
-                                 kNan,  -kInf, kNan,  -kInf,  //
-                                 -0.0F, 0.0F,  -1,    -0.0F,  // zeros are equal
-                                 1,     kInf,  kNan,  kInf});
+  const HostTensor x({7, 4}, std::vector<float>{kNan,  1,     kNan,  0.5,  // one of two
+                                                -2,    kNan,  -1,    -1,  // behind one that is none
+                                                kNan,  kNan,  kNan,  kNan,   // none
+                                                -kInf, -kInf, -kInf, -kInf,  //
+                                                kNan,  -kInf, kNan,  -kInf,  //
+                                                -0.0F, 0.0F,  -1,    -0.0F,  // zeros are equal
+                                                1,     kInf,  kNan,  kInf});
   for (const DType dtype : {DType::kF32, DType::kBF16})
     EXPECT_THAT(argmax_of(x.rounded(dtype), 4), ElementsAre(1, 2, 0, 0, 1, 0, 1)) << name_of(dtype);
 }
