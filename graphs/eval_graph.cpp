@@ -9,7 +9,7 @@ namespace {
 constexpr Tag kEvalTag = 0xE0000000;
 constexpr Tag kGatherTag = kEvalTag + 1;
 
-Tensor run_tensor(Arena& arena, const char* name, Shape shape, DType dtype,
+Tensor run_tensor(Arena& arena, const std::string& name, Shape shape, DType dtype,
                   MemoryCategory category) {
   return arena.tensor({.name = name,
                        .shape = shape,
@@ -35,22 +35,35 @@ void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::i
 
 EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch,
                      std::int64_t seq_len, const RotaryTables& rotary, PassWeights weights,
-                     Tensor token_bytes, Arena& arena)
+                     Tensor token_bytes, Arena& arena, EvalOutput output, const std::string& name)
     : rank_(rank),
       weights_(weights),
       token_bytes_(token_bytes),
-      inputs_(
-          run_tensor(arena, "eval.inputs", {batch, seq_len}, DType::kI32, MemoryCategory::kInput)),
-      targets_(
-          run_tensor(arena, "eval.targets", {batch, seq_len}, DType::kI32, MemoryCategory::kInput)),
-      totals_(run_tensor(arena, "eval.totals", {4}, DType::kF64, MemoryCategory::kMetrics)),
-      gpt_(config, {.b = batch, .t = seq_len, .backward = false}, rotary, "eval.", arena) {}
+      inputs_(run_tensor(arena, name + "inputs", {batch, seq_len}, DType::kI32,
+                         MemoryCategory::kInput)),
+      targets_(run_tensor(arena, name + "targets", {batch, seq_len}, DType::kI32,
+                          MemoryCategory::kInput)),
+      gpt_(config, {.b = batch, .t = seq_len, .backward = false}, rotary, name, arena) {
+  const auto make = [&](const char* of, Shape shape, DType dtype) {
+    return run_tensor(arena, name + of, shape, dtype, MemoryCategory::kMetrics);
+  };
+  if (output == EvalOutput::kTotals) {
+    totals_ = make("totals", {4}, DType::kF64);
+  } else {
+    losses_ = make("position_losses", {batch * seq_len}, DType::kF32);
+    predictions_ = make("predictions", {batch * seq_len}, DType::kI32);
+  }
+}
 
 void EvalGraph::enqueue() {
   weights_.pass(kGatherTag, [this](const WeightSource& weights) {
     gpt_.forward(rank_.compute, weights, inputs_);
-    gpt_.losses(rank_.compute, weights, targets_);
+    gpt_.losses(rank_.compute, weights, targets_, predictions_);
   });
+  if (losses_) {
+    rank_.compute.copy(losses_, gpt_.row_losses());
+    return;
+  }
   loss_totals(rank_.compute, {.out = totals_,
                               .losses = gpt_.row_losses(),
                               .targets = targets_.view({targets_.numel()}),
@@ -59,7 +72,7 @@ void EvalGraph::enqueue() {
 
 void EvalGraph::warm_up() {
   enqueue();
-  static_cast<void>(finish());
+  if (totals_) static_cast<void>(finish());
 }
 
 void EvalGraph::capture() {
@@ -77,7 +90,14 @@ void EvalGraph::run(Tensor inputs, Tensor targets) {
     enqueue();
 }
 
+void EvalGraph::read(Tensor losses, Tensor predictions) {
+  MUO_CHECK(losses_, "an evaluation that keeps totals has no positions to read");
+  rank_.compute.copy(losses.view(losses_.shape), losses_);
+  rank_.compute.copy(predictions.view(predictions_.shape), predictions_);
+}
+
 LossTotals EvalGraph::finish() {
+  MUO_CHECK(totals_, "an evaluation that keeps positions has no totals");
   rank_.wait(rank_.compute);
   if (rank_.world > 1) {
     rank_.communicator.all_reduce(rank_.comm, kEvalTag, totals_, totals_);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "graphs/pass_weights.h"
@@ -25,20 +26,27 @@ struct LossTotals {
 Tensor make_token_bytes(const GptConfig& config, Arena& arena);
 void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::int32_t> values);
 
+// What of a batch is kept: sums over all of it, or each position's loss and prediction.
+enum class EvalOutput : std::uint8_t { kTotals, kPositions };
+
 // A rank's forward pass and loss on one batch of (batch, seq_len), captured once and replayed.
 class EvalGraph {
  public:
-  // Everything given must outlive this.
+  // Everything given must outlive this. `name` is that of its tensors in the memory plan.
   EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch, std::int64_t seq_len,
-            const RotaryTables& rotary, PassWeights weights, Tensor token_bytes, Arena& arena);
+            const RotaryTables& rotary, PassWeights weights, Tensor token_bytes, Arena& arena,
+            EvalOutput output = EvalOutput::kTotals, const std::string& name = "eval.");
 
   void warm_up();  // every call of a capture once, eagerly
   void capture();
-  void reset();  // enqueues: totals <- 0
+  void reset();  // enqueues: totals <- 0; where EvalOutput::kTotals
   // Enqueues; inputs, targets: (batch, seq_len) int32 in pinned memory, targets of -1 are ignored.
   void run(Tensor inputs, Tensor targets);
-  // Sums over ranks; waits. Every rank calls it.
+  // Where EvalOutput::kTotals. Sums over ranks; waits. Every rank calls it.
   [[nodiscard]] LossTotals finish();
+  // Where EvalOutput::kPositions, of the last run; enqueues. In pinned memory, both (batch,
+  // seq_len): losses fp32, nats, 0 at ignored targets; predictions int32, the most likely tokens.
+  void read(Tensor losses, Tensor predictions);
 
   [[nodiscard]] const GraphTrace& trace() const { return graph_->trace(); }
 
@@ -48,7 +56,8 @@ class EvalGraph {
   RankContext& rank_;
   PassWeights weights_;
   Tensor token_bytes_, inputs_, targets_;
-  Tensor totals_;  // (4) fp64
+  Tensor totals_;                // (4) fp64, or none
+  Tensor losses_, predictions_;  // (batch seq_len) fp32 and int32, or none
   Gpt gpt_;
   std::unique_ptr<Graph> graph_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/argmax.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/documents.h"
 #include "kernels/embedding.h"
@@ -118,8 +119,8 @@ void Gpt::transform(Stream& stream, const WeightSource& weights, Tensor tokens,
 // (n, c) as (b, t, c).
 Tensor Gpt::in_rows(const Tensor& x) const { return x.view({size_.b, size_.t, config_.n_embd}); }
 
-void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,
-               const GradientSink* sink) const {
+void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, Tensor predictions,
+               float scale, const GradientSink* sink) const {
   const ProfileRange range(ProfileKind::kPhase, "losses");
   const Tensor w = weights.use(params_.lm_head);
   const Tensor flat = targets.view({targets.numel()});
@@ -130,6 +131,10 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, floa
     const Tensor logits = act_.head.logits.rows(0, end - begin);
     const Tensor x = act_.head.x.rows(begin, end);
     gemm(stream, {.d = logits, .c = {}, .a = x, .b = w, .transpose_b = true});
+    // Before the loss, which may leave anything in the logits. The soft-cap rises, so it changes no
+    // order.
+    if (predictions)
+      argmax(stream, {.y = predictions.rows(begin, end), .x = logits, .vocab = config_.vocab_size});
     cross_entropy(stream, {.losses = act_.head.losses.rows(begin, end),
                            .logits = logits,
                            .targets = flat.rows(begin, end),
@@ -149,14 +154,15 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, floa
   }
 }
 
-void Gpt::losses(Stream& stream, const WeightSource& weights, Tensor targets) const {
-  head(stream, weights, targets, 0.0F, nullptr);
+void Gpt::losses(Stream& stream, const WeightSource& weights, Tensor targets,
+                 Tensor predictions) const {
+  head(stream, weights, targets, predictions, 0.0F, nullptr);
 }
 
 void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
                               Tensor targets, float scale, const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;
-  head(stream, weights, targets, scale, &sink);
+  head(stream, weights, targets, {}, scale, &sink);
   if (sink.after_losses) sink.after_losses();
   const ProfileRange range(ProfileKind::kPhase, "backward");
   rms_norm_backward(stream, {.dx = flow.dx,

@@ -37,8 +37,10 @@ class Gpt {
   void decode(Stream& stream, const WeightSource& weights, const Step& step,
               const KvCache& cache) const;
 
-  // After forward: row_losses() of the whole batch. targets (b, t) int32, -1: ignored.
-  void losses(Stream& stream, const WeightSource& weights, Tensor targets) const;
+  // After forward: row_losses() of the whole batch. targets (b, t) int32, -1: ignored. If given,
+  // predictions (b t) int32 <- the most likely token of each position, of equal ones the first.
+  void losses(Stream& stream, const WeightSource& weights, Tensor targets,
+              Tensor predictions = {}) const;
 
   // After forward: losses, then every gradient of `scale` * sum of losses.
   void losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
@@ -69,8 +71,8 @@ class Gpt {
                                        std::span<const BlockActivations> blocks, std::int64_t layer,
                                        const CacheUse* cached = nullptr) const;
   [[nodiscard]] Tensor in_rows(const Tensor& x) const;
-  void head(Stream& stream, const WeightSource& weights, Tensor targets, float scale,
-            const GradientSink* sink) const;
+  void head(Stream& stream, const WeightSource& weights, Tensor targets, Tensor predictions,
+            float scale, const GradientSink* sink) const;
   void embedding_gradients(Stream& stream, const WeightSource& weights, Tensor tokens,
                            const GradientSink& sink) const;
 

@@ -13,8 +13,8 @@ scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$scripts/path.sh"
 
 packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
-          libfmt-dev libpcre2-dev zlib1g-dev libzstd-dev libcpp-httplib-dev libsentencepiece-dev
-          libgtest-dev libgmock-dev libbenchmark-dev)
+          libfmt-dev libpcre2-dev libyaml-dev zlib1g-dev libzstd-dev libcpp-httplib-dev
+          libsentencepiece-dev libgtest-dev libgmock-dev libbenchmark-dev)
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git zsh) ;;

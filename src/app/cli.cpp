@@ -155,6 +155,16 @@ Command parse_eval(const CommandRow& command, Arguments arguments) {
   parser.add_flag("--json", options.json, "for programs");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
+  for (const char* of_examples : {"max-per-task", "row-tokens"})
+    if (!options.examples.any() && parser.is_given(of_examples))
+      throw InputError(concat("eval: --", of_examples,
+                              " is of --hellaswag and --core: give one of them, or leave it out"));
+  for (const char* of_data : {"data", "data-max-bytes", "eval-tokens"})
+    if (options.examples.any() && parser.is_given(of_data))
+      throw InputError(
+          concat("eval: --", of_data,
+                 " is of the loss on data, which --hellaswag and --core stand in place "
+                 "of: leave it out, or give it alone"));
   return options;
 }
 
@@ -237,7 +247,8 @@ constexpr std::array kCommands = {
     Entry{{"train", "train a GPT on text files, folders or token shards"}, parse_train},
     Entry{{"sweep", "train many short runs that differ in some options, and compare them"},
           parse_sweep},
-    Entry{{"eval", "loss and bits per byte of a checkpoint on held-out data"}, parse_eval},
+    Entry{{"eval", "loss of a checkpoint on held-out data, or its answers: HellaSwag, CORE"},
+          parse_eval},
     Entry{{"sample", "let a checkpoint write text"}, parse_sample},
     Entry{{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
           parse_plan},

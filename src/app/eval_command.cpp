@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
+#include "app/eval_examples.h"
 #include "app/train/backend.h"
 #include "app/train/evaluator.h"
 #include "app/train/inference.h"
@@ -40,6 +42,7 @@ int run_command(const EvalOptions& options) {
   const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
   GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);
+  if (options.examples.any()) return evaluate_examples(options, checkpoint, std::move(config));
   const Corpus corpus = open_eval_corpus(options, checkpoint);
   if (corpus.vocab_size > config.vocab_size)
     throw input_error("--data: its vocabulary of {} tokens is larger than the model's {}",

@@ -65,6 +65,20 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       kData("packing", kOther, "NAME", "as-trained, or as train --packing", &o.packing)
           .one_of({"as-trained", "contiguous", "best-fit"}),
   };
+  const OptionGroup examples{kExamplesGroup};
+  std::ranges::move(
+      std::vector<OptionRow>{
+          examples("hellaswag", kOther, "FILE", "HellaSwag's .jsonl, or llm.c's .bin of it",
+                   &o.examples.hellaswag),
+          examples("core", kOther, "DIR", "nanochat's bundle of the CORE metric's tasks",
+                   &o.examples.core),
+          examples("max-per-task", kOther, "N", "examples of each task; 0: all",
+                   &o.examples.max_per_task, {0, kMostTokens}),
+          examples("row-tokens", kOther, "TOKENS",
+                   "longer prompts lose their beginning; auto: as in training",
+                   &o.examples.row_tokens, {2, kMostRows}),
+      },
+      std::back_inserter(table));
   std::ranges::move(device_rows(o.devices, kOther), std::back_inserter(table));
   table.push_back(kDevices("device-batch-size", kOther, "ROWS",
                            "per device at a time; auto: 4,096 tokens, GPUs 65,536", &o.device_rows,

@@ -35,6 +35,7 @@ inline constexpr double kMostTokens = 1LL << 40;
 inline constexpr double kMostRows = 1 << 20;
 inline constexpr double kMostVocab = 1 << 24;
 inline constexpr std::string_view kDataGroup = "Data";
+inline constexpr std::string_view kExamplesGroup = "Examples, instead of data";
 inline constexpr std::string_view kDevicesGroup = "Devices";
 inline constexpr std::string_view kSweepGroup = "Sweep";
 inline constexpr std::string_view kRunGroup = "Run directory, evaluation, checkpoints";

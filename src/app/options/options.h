@@ -163,6 +163,16 @@ struct PlanOptions {
   std::optional<ByteSize> memory = {};  // of a device, for the largest model
 };
 
+// Examples with known answers: data/examples.
+struct ExampleOptions {
+  std::string hellaswag = {};                   // file; empty: none
+  std::string core = {};                        // folder; empty: none
+  std::int64_t max_per_task = 0;                // 0: all
+  std::optional<std::int64_t> row_tokens = {};  // empty: the model's seq_len
+
+  [[nodiscard]] bool any() const { return !hellaswag.empty() || !core.empty(); }
+};
+
 struct EvalOptions {
   std::string checkpoint = {};  // a checkpoint, or a run directory: its newest
   DataOptions data;             // no paths: the held-out data of the run
@@ -171,6 +181,7 @@ struct EvalOptions {
   std::optional<std::int64_t> device_rows = {};  // per device at a time
   std::optional<DType> dtype = {};               // empty: the run's
   std::string packing = "as-trained";            // or of kPackings: of the rows
+  ExampleOptions examples;                       // if any, instead of the loss on data
   bool json = false;
 };
 

@@ -1,6 +1,7 @@
 #include "app/train/inference.h"
 
 #include <algorithm>
+#include <string>
 
 #include "app/train/backend.h"
 #include "graphs/capture.h"
@@ -20,12 +21,20 @@ std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& ar
   return out;
 }
 
+// Positions that the rotary tables have: rows of a pass may be longer than those of training.
+std::int64_t longest_row(const GptConfig& config, const InferenceRows& rows) {
+  std::int64_t longest = config.seq_len;
+  for (const PassShape& pass : rows.passes)
+    longest = std::max(longest, pass.seq_len);
+  return longest;
+}
+
 }  // namespace
 
 InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
                                const std::vector<ParamSpec>& params, const InferenceRows& rows,
                                Arena& arena)
-    : rotary(make_rotary_tables(config, config.seq_len, arena)),
+    : rotary(make_rotary_tables(config, longest_row(config, rows), arena)),
       weights(make_weights(params, arena)),
       token_bytes(make_token_bytes(config, arena)),
       rank_(rank),
@@ -37,23 +46,33 @@ InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
   if (rows.sample > 0)
     decoder =
         std::make_unique<Decoder>(rank, config, rotary, PassWeights{weights}, rows.sample, arena);
+  for (const PassShape& pass : rows.passes)
+    passes.push_back(std::make_unique<EvalGraph>(
+        rank, config, pass.rows, pass.seq_len, rotary, PassWeights{weights}, token_bytes, arena,
+        EvalOutput::kPositions, "eval_" + std::to_string(pass.seq_len) + "."));
 }
 
 void InferenceState::warm_up() {
   if (eval) eval->warm_up();
   if (decoder) decoder->warm_up();
+  for (const auto& pass : passes)
+    pass->warm_up();
   rank_.wait(rank_.compute);
 }
 
 void InferenceState::capture() {
   if (eval) eval->capture();
   if (decoder) decoder->capture();
+  for (const auto& pass : passes)
+    pass->capture();
 }
 
 std::vector<const GraphTrace*> InferenceState::traces() const {
   std::vector<const GraphTrace*> out;
   if (decoder) out = decoder->traces();
   if (eval) out.push_back(&eval->trace());
+  for (const auto& pass : passes)
+    out.push_back(&pass->trace());
   return out;
 }
 

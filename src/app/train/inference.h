@@ -11,10 +11,16 @@
 
 namespace muo {
 
-// What a rank's model without an optimizer is for: passes of `eval` rows, or samples of `sample`
-// rows at once.
+// Rows of a pass, and positions of a row.
+struct PassShape {
+  std::int64_t rows = 0, seq_len = 0;
+};
+
+// What a rank's model without an optimizer is for: passes of `eval` rows, samples of `sample` rows
+// at once, or passes of these shapes of which each position is read (EvalOutput::kPositions).
 struct InferenceRows {
   std::int64_t eval = 0, sample = 0;
+  std::vector<PassShape> passes = {};
 };
 
 class InferenceState {
@@ -34,6 +40,7 @@ class InferenceState {
   Tensor token_bytes;
   std::unique_ptr<EvalGraph> eval;
   std::unique_ptr<Decoder> decoder;
+  std::vector<std::unique_ptr<EvalGraph>> passes;
 
  private:
   RankContext& rank_;

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace muo {
+
+// Python's str.strip(): without what Unicode calls white space at both ends. `text` is UTF-8.
+std::string_view python_strip(std::string_view text);
+
+}  // namespace muo

@@ -1,0 +1,228 @@
+#include "app/eval_examples.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/checkpoint/run_tokenizer.h"
+#include "app/cli.h"
+#include "app/train/backend.h"
+#include "app/train/example_evaluator.h"
+#include "app/train/inference.h"
+#include "base/check.h"
+#include "base/terminal.h"
+#include "base/text_table.h"
+#include "base/threads.h"
+#include "data/examples/core_bundle.h"
+#include "data/examples/core_prompts.h"
+#include "data/examples/hellaswag.h"
+#include "graphs/capture.h"
+#include "runtime/memory/memory_plan.h"
+
+namespace muo {
+namespace {
+
+// The tasks in the order in which they are evaluated, and of CORE what becomes of them.
+struct Tasks {
+  std::vector<TokenTask> tasks;
+  std::vector<std::string> core_types;  // of the last so many tasks: CORE's
+
+  [[nodiscard]] std::size_t first_of_core() const { return tasks.size() - core_types.size(); }
+};
+
+class TokenizerOfRun {
+ public:
+  TokenizerOfRun(const Checkpoint& checkpoint, std::int64_t vocab_size)
+      : name_(find_run_tokenizer(checkpoint)), tokenizer_(open_run_tokenizer(checkpoint)) {
+    if (tokenizer_ == nullptr)
+      throw input_error(
+          "{}: nothing tells which tokenizer it was trained with: put its tokenizer.json into the "
+          "run's directory, or beside the checkpoint",
+          checkpoint.path().string());
+    if (tokenizer_->vocab_size() > vocab_size)
+      throw input_error("{}: its {} ids are more than the model's {}", name_.string(),
+                        tokenizer_->vocab_size(), vocab_size);
+  }
+  [[nodiscard]] const Tokenizer& operator*() const { return *tokenizer_; }
+  [[nodiscard]] std::int32_t bos() const { return need_bos(*tokenizer_, name_); }
+
+ private:
+  std::filesystem::path name_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+};
+
+Tasks read_tasks(const ExampleOptions& options, const Checkpoint& checkpoint,
+                 std::int64_t vocab_size, std::int64_t row_tokens) {
+  Tasks out;
+  if (!options.hellaswag.empty()) {
+    const HellaSwagOptions of_file = {
+        .row_tokens = row_tokens, .vocab_size = vocab_size, .max_examples = options.max_per_task};
+    out.tasks.push_back(
+        looks_like_eval_file(options.hellaswag)
+            ? read_eval_file(options.hellaswag, of_file)
+            : read_hellaswag(options.hellaswag, *TokenizerOfRun(checkpoint, vocab_size), of_file));
+  }
+  if (options.core.empty()) return out;
+  const std::vector<CoreTask> core = read_core_bundle(options.core, options.max_per_task);
+  const TokenizerOfRun tokenizer(checkpoint, vocab_size);
+  for (const CoreTask& task : core) {
+    out.tasks.push_back(
+        tokenize_core(task, *tokenizer, tokenizer.bos(), row_tokens, usable_cores()));
+    out.core_types.emplace_back(name_of(task.type));
+  }
+  return out;
+}
+
+// What is told while the rows of all tasks are computed.
+class ExampleProgress {
+ public:
+  ExampleProgress(int fd, std::span<const TokenTask> tasks) : terminal_(fd) {
+    for (const TokenTask& task : tasks)
+      rows_ += std::ssize(task.rows);
+  }
+  void begin(const TokenTask& task) { task_ = &task; }
+  void end() { before_ += std::ssize(task_->rows); }
+  void at(std::int64_t rows) {
+    const std::int64_t done = before_ + rows;
+    const double seconds = std::chrono::duration<double>(Terminal::Clock::now() - started_).count();
+    if (seconds < 1) return;  // that is all that there is to wait for, perhaps
+    const auto fraction = static_cast<double>(done) / static_cast<double>(rows_);
+    terminal_.progress(
+        fmt::format("{:3.0f} %  {}  {} rows/s  ETA {}", 100 * fraction, printable(task_->name),
+                    count_text(static_cast<double>(done) / seconds),
+                    duration_text(seconds * (1 - fraction) / fraction)),
+        false);
+  }
+  void close() { terminal_.clear(); }
+
+ private:
+  Terminal terminal_;
+  const TokenTask* task_ = nullptr;
+  std::int64_t rows_ = 0, before_ = 0;
+  Terminal::Clock::time_point started_ = Terminal::Clock::now();
+};
+
+double core_metric(const Tasks& tasks, std::span<const TaskScore> scores) {
+  double sum = 0;
+  for (std::size_t i = tasks.first_of_core(); i < tasks.tasks.size(); ++i)
+    sum += centred_accuracy(scores[i].accuracy, *tasks.tasks[i].baseline);
+  return sum / static_cast<double>(tasks.core_types.size());
+}
+
+void print_json(const EvalOptions& options, const Checkpoint& checkpoint, const Tasks& tasks,
+                std::span<const TaskScore> scores, std::int64_t row_tokens) {
+  using Json = nlohmann::ordered_json;
+  Json out = {{"checkpoint", checkpoint.path().string()},
+              {"step", checkpoint.info().step},
+              {"row_tokens", row_tokens}};
+  if (!options.examples.hellaswag.empty())
+    out["hellaswag"] = {{"file", options.examples.hellaswag},
+                        {"examples", scores[0].examples},
+                        {"cropped_rows", tasks.tasks[0].cropped},
+                        {"acc", scores[0].accuracy_of_sums},
+                        {"acc_norm", scores[0].accuracy}};
+  if (!options.examples.core.empty()) {
+    Json list = Json::array();
+    for (std::size_t i = tasks.first_of_core(); i < tasks.tasks.size(); ++i) {
+      const TokenTask& task = tasks.tasks[i];
+      list.push_back({{"label", task.name},
+                      {"type", tasks.core_types[i - tasks.first_of_core()]},
+                      {"num_fewshot", task.shots},
+                      {"examples", scores[i].examples},
+                      {"cropped_rows", task.cropped},
+                      {"random_baseline", *task.baseline},
+                      {"accuracy", scores[i].accuracy},
+                      {"centered", centred_accuracy(scores[i].accuracy, *task.baseline)}});
+    }
+    out["core"] = {{"folder", options.examples.core},
+                   {"tasks", list},
+                   {"core_metric", core_metric(tasks, scores)}};
+  }
+  fmt::print("{}\n", out.dump());
+}
+
+void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const Tasks& tasks,
+                std::span<const TaskScore> scores, std::int64_t row_tokens) {
+  fmt::print("{}: step {}\n", checkpoint.path().string(), checkpoint.info().step);
+  if (!options.examples.hellaswag.empty())
+    fmt::print("hellaswag: {} examples, acc {:.4f}, acc_norm {:.4f}\n", scores[0].examples,
+               scores[0].accuracy_of_sums, scores[0].accuracy);
+  if (!options.examples.core.empty()) {
+    Table table({"task", "shots", "examples", "accuracy", "centred"});
+    for (std::size_t i = tasks.first_of_core(); i < tasks.tasks.size(); ++i) {
+      const TokenTask& task = tasks.tasks[i];
+      table.add({printable(task.name), std::to_string(task.shots), grouped(scores[i].examples),
+                 fmt::format("{:.4f}", scores[i].accuracy),
+                 fmt::format("{:.4f}", centred_accuracy(scores[i].accuracy, *task.baseline))});
+    }
+    table.add({"CORE", "", "", "", fmt::format("{:.4f}", core_metric(tasks, scores))});
+    fmt::print("{}\n", table.text());
+  }
+  std::int64_t rows = 0, cropped = 0;
+  for (const TokenTask& task : tasks.tasks) {
+    rows += std::ssize(task.rows);
+    cropped += task.cropped;
+  }
+  if (cropped > 0)
+    fmt::print("{} of {} rows are longer than {} tokens and lost their beginning (--row-tokens)\n",
+               grouped(cropped), grouped(rows), row_tokens);
+}
+
+}  // namespace
+
+int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint, GptConfig config) {
+  const std::int64_t row_tokens = options.examples.row_tokens.value_or(config.seq_len);
+  const Tasks tasks = read_tasks(options.examples, checkpoint, config.vocab_size, row_tokens);
+  const std::vector<ParamSpec> params = gpt_parameters(config);
+  DeviceOptions devices = options.devices;
+  std::vector<std::string> notes;
+  const GroupOptions ranks = choose_devices(devices, notes);
+  std::FILE* const says = options.json ? stderr : stdout;
+  warn_of_unused_gpus(options.devices.backend, ranks, says);
+  for (const std::string& note : notes)
+    fmt::print(says, "{}\n", note);
+  std::fflush(says);
+  const std::vector<PassShape> passes =
+      fit_passes(config, params, tasks.tasks, row_tokens, options.device_rows, ranks);
+
+  std::vector<std::vector<RowScore>> rows;
+  for (const TokenTask& task : tasks.tasks)
+    rows.emplace_back(task.rows.size());
+  ExampleProgress progress(options.json ? STDERR_FILENO : STDOUT_FILENO, tasks.tasks);
+  DeviceGroup group(ranks);
+  group.run([&](RankContext& rank) {
+    const InferenceRows shapes = {.passes = passes};
+    PlannedArena arena(rank.device,
+                       plan_inference_memory(config, params, shapes, rank.rank, ranks.world));
+    InferenceState state(rank, config, params, shapes, arena);
+    warm_up_and_capture(rank, arena, state);
+    ExampleEvaluator evaluator(rank, state, passes);
+    state.load(checkpoint, {});
+    for (std::size_t i = 0; i < tasks.tasks.size(); ++i) {
+      if (rank.rank != 0) {
+        evaluator.run(tasks.tasks[i], rows[i]);
+        continue;
+      }
+      progress.begin(tasks.tasks[i]);
+      evaluator.run(tasks.tasks[i], rows[i], [&](std::int64_t done) { progress.at(done); });
+      progress.end();
+    }
+  });
+  progress.close();
+  std::vector<TaskScore> scores;
+  for (std::size_t i = 0; i < tasks.tasks.size(); ++i)
+    scores.push_back(score_task(tasks.tasks[i], rows[i]));
+  if (options.json)
+    print_json(options, checkpoint, tasks, scores, row_tokens);
+  else
+    print_text(options, checkpoint, tasks, scores, row_tokens);
+  return 0;
+}
+
+}  // namespace muo

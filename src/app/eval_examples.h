@@ -1,0 +1,13 @@
+#pragma once
+
+#include "app/checkpoint/checkpoint.h"
+#include "app/options/options.h"
+#include "model/gpt_config.h"
+
+namespace muo {
+
+// `muograph eval --hellaswag FILE --core DIR`: how many examples the checkpoint's model answers
+// rightly; prints it. Throws InputError for what is wrong with the files, before any device work.
+int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint, GptConfig config);
+
+}  // namespace muo
