@@ -37,8 +37,8 @@ Prompts tokenize(const CoreTask& task, std::size_t index, const Tokenizer& token
                  std::int32_t bos) {
   Prompts out;
   for (const std::string& prompt : core_prompts(task, index)) {
-    out.tokens.push_back(encode(tokenizer, prompt));
-    out.tokens.back().insert(out.tokens.back().begin(), bos);
+    std::vector<std::int32_t>& ids = out.tokens.emplace_back(1, bos);
+    tokenizer.encode(prompt, 0, prompt.size(), ids);
   }
   switch (task.type) {
     case CoreType::kMultipleChoice:

@@ -19,6 +19,9 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "data/documents.h"
+#include "data/examples/core_bundle.h"
+#include "data/examples/core_prompts.h"
+#include "data/examples/hellaswag.h"
 #include "data/shard_manifest.h"
 #include "data/shards.h"
 #include "data/token_data.h"
@@ -228,6 +231,70 @@ void read_json_line(std::span<const std::byte> input) {
   MUO_CHECK(is_utf8(muo::text_of(Document{.raw = line, .is_json = true}, "text", "input")));
 }
 
+// Every row of a task is of so many tokens, of which the scored ones lie inside.
+void use_task(const TokenTask& task, std::int64_t row_tokens) {
+  std::vector<std::int32_t> tokens;
+  std::size_t rows = 0;
+  for (const TokenTask::Example& example : task.examples) {
+    MUO_CHECK(example.first_row == rows && example.gold < example.rows);
+    rows += example.rows;
+  }
+  MUO_CHECK(rows == task.rows.size());
+  for (const ExampleRow& row : task.rows) {
+    tokens.clear();
+    task.read(row, tokens);
+    MUO_CHECK(std::ssize(tokens) <= row_tokens && row.scored >= 1 && row.scored_tokens() >= 0);
+    for (const std::int32_t token : tokens)
+      MUO_CHECK(token >= 0 && token < kByteVocab, "token ", token);
+  }
+}
+
+constexpr HellaSwagOptions kExamples = {.row_tokens = 40, .vocab_size = kByteVocab};
+
+void read_eval_file_of(std::span<const std::byte> input) {
+  const MemoryFile file(input);
+  use_task(read_eval_file(file.path(), kExamples), kExamples.row_tokens);
+}
+
+void read_hellaswag_of(std::span<const std::byte> input) {
+  static const auto bytes = open_tokenizer("byte");
+  const MemoryFile file(input);
+  use_task(read_hellaswag(file.path(), *bytes, kExamples), kExamples.row_tokens);
+}
+
+void read_core_yaml(std::span<const std::byte> input) {
+  for (const CoreTask& task : parse_core_yaml(text_of(input), "input"))
+    MUO_CHECK(!task.label.empty() && !task.file.empty() && task.shots >= 0);
+}
+
+void read_core_meta(std::span<const std::byte> input) {
+  std::vector<CoreTask> tasks = {{.label = "a"}, {.label = "b, c"}};
+  add_baselines(tasks, text_of(input), "input");
+  for (const CoreTask& task : tasks)
+    MUO_CHECK(task.baseline >= 0 && task.baseline < 1, task.baseline);
+}
+
+// As items of whichever type they are.
+void read_core_items_of(std::span<const std::byte> input) {
+  static const auto bytes = open_tokenizer("byte");
+  constexpr std::int64_t kRowTokens = 60;
+  const MemoryFile file(input);
+  CoreTask task{.label = "input", .file = "input"};
+  constexpr std::array kTypes = {CoreType::kMultipleChoice, CoreType::kSchema,
+                                 CoreType::kLanguageModeling};
+  for (std::size_t i = 0;; ++i) {
+    task.type = kTypes.at(i);
+    try {
+      task.items = read_core_items(file.path(), task.type);
+      break;
+    } catch (const InputError&) {
+      if (i + 1 == kTypes.size()) throw;
+    }
+  }
+  task.shots = std::min<std::int64_t>(2, std::ssize(task.items) - 1);
+  use_task(tokenize_core(task, *bytes, kBosToken, kRowTokens, 1), kRowTokens);
+}
+
 template <void (*kRead)(std::span<const std::byte>)>
 bool accepts(std::span<const std::byte> input) {
   try {
@@ -238,7 +305,7 @@ bool accepts(std::span<const std::byte> input) {
   }
 }
 
-constexpr std::array<Target, 13> kTargets = {{{"shard", &accepts<read_shard>},
+constexpr std::array<Target, 18> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"safetensors", &accepts<read_safetensors>},
                                               {"manifest", &accepts<read_manifest>},
                                               {"forged_manifest", &accepts<read_forged_manifest>},
@@ -250,7 +317,12 @@ constexpr std::array<Target, 13> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"tiktoken", &accepts<read_ranks>},
                                               {"sentencepiece", &accepts<read_sentencepiece>},
                                               {"shard_manifest", &accepts<read_manifest_of_shards>},
-                                              {"json_line", &accepts<read_json_line>}}};
+                                              {"json_line", &accepts<read_json_line>},
+                                              {"eval_file", &accepts<read_eval_file_of>},
+                                              {"hellaswag", &accepts<read_hellaswag_of>},
+                                              {"core_yaml", &accepts<read_core_yaml>},
+                                              {"core_meta", &accepts<read_core_meta>},
+                                              {"core_items", &accepts<read_core_items_of>}}};
 
 }  // namespace
 

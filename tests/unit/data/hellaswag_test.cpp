@@ -49,9 +49,9 @@ TEST(HellaSwag, FilesOfTextAndOfTokensAreTheSame) {
   for (std::size_t i = 0; i < text.rows.size(); ++i)
     EXPECT_EQ(text.rows[i].scored, tokens.rows[i].scored);
   // The context of the first example, a space, the ending; no start of document.
-  EXPECT_EQ(text.rows[0].scored, 25);
+  EXPECT_EQ(text.rows[0].scored, 24);
   EXPECT_EQ(rows_of(text)[0][0], 'A');
-  EXPECT_EQ(rows_of(text)[0][25], ' ');
+  EXPECT_EQ(rows_of(text)[0][24], ' ');
   EXPECT_TRUE(looks_like_eval_file(golden("hellaswag.bin")));
   EXPECT_FALSE(looks_like_eval_file(golden("hellaswag.jsonl")));
 }
