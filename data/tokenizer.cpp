@@ -117,9 +117,10 @@ TokenizerCopy copy_tokenizer(const fs::path& name) {
 }
 
 fs::path find_tokenizer_in(const fs::path& folder) {
-  const fs::path model = folder / "tokenizer.model", json = folder / "tokenizer.json";
+  fs::path model = folder / "tokenizer.model", json = folder / "tokenizer.json";
   if (fs::is_regular_file(model) && is_sentencepiece_model(FileBytes(model).text())) return model;
-  return fs::is_regular_file(json) ? json : fs::path();
+  if (!fs::is_regular_file(json)) json.clear();
+  return json;
 }
 
 std::unique_ptr<TextDecoder> Tokenizer::text_decoder() const {

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Bytes of text that one core encodes per second with GPT-2's vocabulary: ours, tokenizers' and tiktoken's, in turns;
 with --train, also how long all cores take to learn a vocabulary of 32,768 of JSON Lines, beside tokenizers and rustbpe.
-  scripts/bench_tokenizers.py [--rounds N] [--train TEXTS.jsonl] [--out FILE.json] BUILD GPT2.json TEXT
-BUILD is the folder of a release build. Needs: pip install tokenizers tiktoken rustbpe."""
+  scripts/bench_tokenizers.py [--rounds N] [--train TEXTS.jsonl] [--out FILE.json] BUILD TOKENIZER TEXT
+BUILD is the folder of a release build, TOKENIZER GPT-2's as a tokenizer.json, or a SentencePiece model (NAME.model),
+beside which the package sentencepiece is measured alone, each line of TEXT a text.
+Needs: pip install tokenizers tiktoken rustbpe, or sentencepiece."""
 import argparse
 import datetime
 import json
@@ -15,10 +17,9 @@ import sys
 import tempfile
 import time
 
+import check_tokenizers
+
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-import tiktoken
-import tokenizers
-from tiktoken_ext.openai_public import r50k_pat_str
 
 
 def alphabet():
@@ -71,6 +72,28 @@ def learn(build, texts, rounds):
     return seconds
 
 
+def bpe_calls(path, text):
+    """By package, what encodes the text."""
+    import tiktoken
+    import tokenizers
+    from tiktoken_ext.openai_public import r50k_pat_str
+    pieces = [text[i:i + 16384] for i in range(0, len(text), 16384)]  # the others are slower on one long text
+    hugging = tokenizers.Tokenizer.from_file(path)
+    letters = alphabet()
+    vocab = {bytes(letters[c] for c in token): rank for token, rank in hugging.get_vocab().items()
+             if token != "<|endoftext|>"}
+    tik = tiktoken.Encoding("gpt2", pat_str=r50k_pat_str, mergeable_ranks=vocab, special_tokens={})
+    return {"tokenizers": lambda: hugging.encode_batch_fast(pieces, add_special_tokens=False),
+            "tiktoken": lambda: [tik.encode_ordinary(piece) for piece in pieces]}
+
+
+def sentencepiece_call(path, text):
+    import sentencepiece
+    model = sentencepiece.SentencePieceProcessor(model_file=path)
+    lines = text.split("\n")
+    return {"sentencepiece": lambda: [model.encode(line) for line in lines]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
@@ -82,13 +105,10 @@ def main():
     arguments = parser.parse_args()
     text = arguments.text.read_text()
     size = len(text.encode())
-    pieces = [text[i:i + 16384] for i in range(0, len(text), 16384)]  # the others are slower on one long text
-    hugging = tokenizers.Tokenizer.from_file(arguments.tokenizer)
-    letters = alphabet()
-    vocab = {bytes(letters[c] for c in token): rank for token, rank in hugging.get_vocab().items()
-             if token != "<|endoftext|>"}
-    tik = tiktoken.Encoding("gpt2", pat_str=r50k_pat_str, mergeable_ranks=vocab, special_tokens={})
+    is_model = arguments.tokenizer.endswith(".model")
     environment = dict(os.environ, MUO_BENCH_TOKENIZER=arguments.tokenizer, MUO_BENCH_TEXT=str(arguments.text))
+    if is_model:
+        environment["MUO_BENCH_LINES"] = "1"
 
     def ours():
         out = subprocess.run([f"{arguments.build}/tokenizer_bench", "--benchmark_format=json", "--benchmark_min_time=1"], env=environment,
@@ -100,9 +120,9 @@ def main():
         call()
         return time.process_time() - start
 
-    runs = {"ours": ours, "ours again": ours,
-            "tokenizers": lambda: timed(lambda: hugging.encode_batch_fast(pieces, add_special_tokens=False)),
-            "tiktoken": lambda: timed(lambda: [tik.encode_ordinary(piece) for piece in pieces])}
+    runs = {"ours": ours, "ours again": ours}
+    for name, call in (sentencepiece_call if is_model else bpe_calls)(arguments.tokenizer, text).items():
+        runs[name] = lambda call=call: timed(call)
     rates = {name: [] for name in runs}
     for _ in range(arguments.rounds):
         for name, run in runs.items():
@@ -119,9 +139,10 @@ def main():
             "date": datetime.date.today().isoformat(), "cpu": next(
                 (l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine()),
             "command": f"scripts/bench_tokenizers.py --rounds {arguments.rounds} " +
-                       ("--train TEXTS.jsonl " if arguments.train else "") + "build/release gpt2.json TEXT",
+                       ("--train TEXTS.jsonl " if arguments.train else "") +
+                       f"build/release {pathlib.Path(arguments.tokenizer).name} TEXT",
             "text": f"{size} bytes of documentation, scripts and headers of a Debian system",
-            "versions": {"tokenizers": tokenizers.__version__, "tiktoken": tiktoken.__version__},
+            "versions": check_tokenizers.versions_of([name for name in runs if not name.startswith("ours")]),
             "mb_per_s": rates, "ours_over": ratios,
             "seconds_to_learn_32768": seconds, "bytes_to_learn_from": os.path.getsize(arguments.train) if arguments.train
             else 0, "cores": os.cpu_count()}, indent=1) + "\n")

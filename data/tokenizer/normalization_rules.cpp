@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMostReplacement = 1024;
 // Rules that one place of a text may match: Normalizer::kMaxTrieResultsSize of libsentencepiece.
 constexpr int kMostMatches = 32;
-constexpr std::uint32_t kBlock = 256;  // units: a child lies in its parent's block of children
+constexpr std::size_t kBlock = 256;  // units: a child lies in its parent's block of children
 
 std::uint32_t number_at(std::string_view bytes, std::size_t at) {
   std::uint32_t number = 0;

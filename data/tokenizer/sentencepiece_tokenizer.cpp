@@ -14,17 +14,13 @@ using PieceType = SentencePieceModel::PieceType;
 constexpr std::size_t kMostText = std::size_t{128} << 20;  // bytes
 
 std::string text_of(const SentencePieceModel::Piece& piece, const SentencePieceModel& model) {
-  switch (piece.type) {
-    case PieceType::kByte:
-      return std::string(1, static_cast<char>(byte_of_piece(piece.text)));
-    case PieceType::kUnknown:
-      return model.unknown;
-    case PieceType::kControl:
-      return piece.text;
-    default:
-      break;
-  }
+  if (piece.type == PieceType::kUnknown) return model.unknown;
   std::string text = piece.text;
+  if (piece.type == PieceType::kControl) return text;
+  if (piece.type == PieceType::kByte) {
+    text = static_cast<char>(byte_of_piece(piece.text));
+    return text;
+  }
   for (std::size_t at = text.find(kSpacePiece); at != std::string::npos;
        at = text.find(kSpacePiece, at + 1))
     text.replace(at, kSpacePiece.size(), " ");

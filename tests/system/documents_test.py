@@ -91,7 +91,8 @@ class Sandbox:
         (folder / "corpus").mkdir()
         (folder / "corpus" / "a.txt").write_bytes(text)
         golden = ROOT / "tests/golden/tokenizer"
-        for name, source in (("tokenizer.json", "tokenizer.json"), ("my.tiktoken", "ranks.tiktoken")):
+        for name, source in (("tokenizer.json", "tokenizer.json"), ("my.tiktoken", "ranks.tiktoken"),
+                             ("tokenizer.model", "../sentencepiece/llama.model")):
             (folder / name).write_bytes((golden / source).read_bytes())
         (folder / "ids").write_text("72 101")
         (folder / "shards").mkdir()
