@@ -6,6 +6,7 @@
 
 #include "bench/kernel_cases.h"
 #include "kernels/activation.h"
+#include "kernels/argmax.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/decode_attention.h"
 #include "kernels/documents.h"
@@ -247,6 +248,14 @@ inline void add_classifier_cases(std::vector<MakeCase>& out, DType dtype) {
         .name = "soft_cap", .bytes = bytes_of({logits, logits}), .run = [=](Stream& stream) {
           soft_cap(stream, {.logits = logits, .softcap = 15.0F});
         }};
+  });
+  out.emplace_back([dtype](Tensors& make, const Sizes& s) {
+    const std::int64_t rows = std::min<std::int64_t>(s.n(), 8192);
+    const Tensor logits = make.normal({rows, s.padded_vocab}, dtype),
+                 best = make.zeros({rows}, DType::kI32);
+    return Case{.name = "argmax", .bytes = bytes_of({logits, best}), .run = [=](Stream& stream) {
+                  argmax(stream, {.y = best, .x = logits, .vocab = s.vocab});
+                }};
   });
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/paths.h"
 #include "system/training_run.h"
 
 namespace muo {
@@ -48,6 +49,14 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
       "eval --eval-tokens 64 --backend cuda --devices 1 --checkpoint " + path("device").string(),
       "MUO_CUDA_PLUGIN=muograph_simt");
   EXPECT_THAT(eval.out, HasSubstr("val_loss")) << eval.err;
+  const std::string golden = test::source_directory() + "/tests/golden/core/";
+  const std::string examples = "eval --json --max-per-task 7 --row-tokens 130 --core " + golden +
+                               "bundle --hellaswag " + golden + "hellaswag.bin --checkpoint " +
+                               path("device").string();
+  const Outcome answers = run_program(examples + " --backend cuda --devices 1 --dtype fp32",
+                                      "MUO_CUDA_PLUGIN=muograph_simt");
+  EXPECT_EQ(answers.code, 0) << answers.err;
+  EXPECT_EQ(answers.out, run_program(examples + " --backend host").out);
 }
 
 TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
