@@ -35,7 +35,6 @@ struct AttentionGeometry {
   Int t, heads, group, h;  // `group` query heads share a key-value head
   Int window;              // at most t
   float scale;
-  const std::int32_t* starts;  // (b, t), or null
 
   __device__ __forceinline__ std::int64_t stride() const { return std::int64_t{heads} * h; }
   __device__ __forceinline__ std::int64_t kv_stride() const { return stride() / group; }
@@ -64,8 +63,7 @@ AttentionGeometry<Int> geometry_of(const Args& args) {
           .group = static_cast<Int>(q[2] / args.k.shape[2]),
           .h = static_cast<Int>(q[3]),
           .window = static_cast<Int>(std::min(args.window, q[1])),
-          .scale = args.scale,
-          .starts = data_or_null<std::int32_t>(args.starts)};
+          .scale = args.scale};
 }
 
 // As AttentionArgs and AttentionBackwardArgs have them.
@@ -113,6 +111,12 @@ struct AttentionGradients {
             .g = geometry_of<Int>(args)};
   }
 };
+
+// AttentionArgs::starts, or null.
+template <class Args>
+const std::int32_t* starts_of(const Args& args) {
+  return data_or_null<std::int32_t>(args.starts);
+}
 
 // body.operator()<D>() with the first of the sizes kD, kLarger... that holds heads of size h, which
 // the last one does.

@@ -17,6 +17,7 @@ using flash::Tile;
 struct Backward : AttentionGradients<BF16, int> {
   float per_scale;  // 1 / scale
   int blocks;       // of keys or of queries
+  const std::int32_t* starts;
 };
 
 // Scores become probabilities: 2^(scale s - lse), nothing where the pair is not visible.
@@ -50,8 +51,9 @@ struct KeyShape {
   static constexpr int kStage = 64;    // queries that arrive at once
   static constexpr int kQueries = 32;  // and that are computed with at once
   static constexpr int kStageBytes = 2 * kStage * Tile<D>::kRowBytes;
-  // And lse, dots and, where kDocuments, where its document begins, of each query of a stage.
-  static constexpr int kNumbers = kDocuments ? 3 : 2;
+  // Of each query of a stage: lse, dots and, where kDocuments, where its document begins, twice, as
+  // half of the threads would need a branch, and so a register, to leave it.
+  static constexpr int kNumbers = kDocuments ? 4 : 2;
   static constexpr int kShared =
       2 * kKeys * Tile<D>::kRowBytes + 2 * (kStageBytes + kNumbers * kStage * int{sizeof(float)});
 };
@@ -91,7 +93,10 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
   const int own = flash::warp_id() * 16 * kRowTiles;
   const int low = first + own, high = low + 16 * kRowTiles - 1;
   const int begin = first / S::kStage;
-  const int last = flash::Seen<kDocuments>::of_row(g, row).last_query(first + S::kKeys - 1);
+  int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // query that sees a key
+  if constexpr (kDocuments)
+    last = flash::Seen<true>::of_row(g, p.starts, row)
+               .last_of_document(min(first + S::kKeys, g.t) - 1, last);
   const auto fetch = [&](int step, int head, int query) {
     int where = static_cast<int>(blockIdx.x);  // `row` anew, as registers are short
     compute_here(where);
@@ -108,9 +113,8 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
         (which == 0 ? p.lse : p.dots) + g.row_offset(batch_row, head) + (inside ? query + i : 0);
     copy_async_4(shared_address(numbers(step, which) + i), from, inside);
     if constexpr (kDocuments)
-      if (which == 0)
-        copy_async_4(shared_address(numbers(step, 2) + i),
-                     g.starts + batch_row * g.t + min(query + i, g.t - 1), true);
+      copy_async_4(shared_address(numbers(step, 2 + which) + i),
+                   p.starts + batch_row * g.t + min(query + i, g.t - 1), true);
     copy_async_commit();
   };
   flash::copy_rows<S::kKeys>(keys, p.k, g.kv_offset(row, kv_head), g.kv_stride(), first, g.t, g.h);
@@ -215,13 +219,13 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
   const int first = block * S::kQueries;
   const int own = flash::warp_id() * 16 * kRowTiles;
   const int low = first + own, high = low + 16 * kRowTiles - 1;
-  const int begin = flash::Seen<kDocuments>::of_row(g, row).first_key(first) / S::kStage;
+  const int begin = flash::Seen<kDocuments>::of_row(g, p.starts, row).first_key(first) / S::kStage;
   const int end = (min(g.t, first + S::kQueries) + S::kStage - 1) / S::kStage;
   flash::copy_rows<S::kQueries>(queries, p.q, g.offset(row, head), g.stride(), first, g.t, g.h);
   flash::copy_rows<S::kQueries>(douts, p.dout, g.offset(row, head), g.stride(), first, g.t, g.h);
   fetch(begin);
   const auto seen =
-      flash::copy_starts<kDocuments, S::kQueries>(g, row, first, shared + S::kTileBytes);
+      flash::copy_starts<kDocuments, S::kQueries>(g, p.starts, row, first, shared + S::kTileBytes);
 
   float exponents[kRowTiles][2];
   float dots[kRowTiles][2];
@@ -267,7 +271,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
 
 void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
   attention_dots(stream, args);
-  Backward p{AttentionGradients<BF16, int>::of(args), 1.0F / args.scale, 0};
+  Backward p{AttentionGradients<BF16, int>::of(args), 1.0F / args.scale, 0, starts_of(args)};
   const std::int64_t b = args.q.shape[0], heads = args.q.shape[2], kv_heads = args.k.shape[2];
   flash::with_tile(p.g.h, [&]<int D>() {
     with_documents(args, [&]<bool kDocuments>() {

@@ -66,6 +66,7 @@ __device__ __forceinline__ void update(Softmax& softmax, Accumulators<kRowTiles,
 
 struct Forward : AttentionTensors<BF16, int> {
   int blocks;  // of queries
+  const std::int32_t* starts;
 };
 
 // A block has 128 queries of one head, a warp 32; blocks of one head are neighbours, those with the
@@ -100,11 +101,12 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
   const int first = block * kQueries;
   const int own = flash::warp_id() * 16 * kRowTiles;  // this warp's rows of the block
   const int low = first + own, high = low + 16 * kRowTiles - 1;
-  const int begin = flash::Seen<kDocuments>::of_row(g, row).first_key(first) / kStage;
+  const int begin = flash::Seen<kDocuments>::of_row(g, p.starts, row).first_key(first) / kStage;
   const int end = (min(g.t, first + kQueries) + kStage - 1) / kStage;
   flash::copy_rows<kQueries>(queries, p.q, g.offset(row, head), g.stride(), first, g.t, g.h);
   fetch(begin);
-  const auto seen = flash::copy_starts<kDocuments, kQueries>(g, row, first, shared + kTileBytes<D>);
+  const auto seen =
+      flash::copy_starts<kDocuments, kQueries>(g, p.starts, row, first, shared + kTileBytes<D>);
 
   Accumulators<kRowTiles, D / 8> out;
   out.clear();
@@ -150,7 +152,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
 
 void flash_attention(NativeStream stream, const AttentionArgs& args) {
   const Forward p{AttentionTensors<BF16, int>::of(args),
-                  static_cast<int>(ceil_div(args.q.shape[1], kQueries))};
+                  static_cast<int>(ceil_div(args.q.shape[1], kQueries)), starts_of(args)};
   flash::with_tile(p.g.h, [&]<int D>() {
     with_documents(args, [&]<bool kDocuments>() {
       launch(flash_forward_kernel<D, kDocuments>,

@@ -164,13 +164,13 @@ constexpr int kStartBytes = kDocuments ? kQueries* int{sizeof(std::int32_t)} : 0
 // Copies those of the queries from `first` on to `to`, by the whole block, and says which pairs are
 // visible; they are there behind the next barrier.
 template <bool kDocuments, int kQueries>
-__device__ __forceinline__ Seen<kDocuments> copy_starts(const Geometry& g, int row, int first,
-                                                        std::byte* to) {
+__device__ __forceinline__ Seen<kDocuments> copy_starts(const Geometry& g, const std::int32_t* from,
+                                                        int row, int first, std::byte* to) {
   static_assert(kQueries == kThreads);
   auto* const starts = reinterpret_cast<std::int32_t*>(to);
   if constexpr (kDocuments)
     starts[threadIdx.x] =
-        Seen<true>::of_row(g, row).start(min(first + static_cast<int>(threadIdx.x), g.t - 1));
+        Seen<true>::of_row(g, from, row).start(min(first + static_cast<int>(threadIdx.x), g.t - 1));
   return {g, starts, first};
 }
 

@@ -10,7 +10,9 @@ namespace {
 using namespace portable;  // NOLINT(google-build-using-namespace): the rest of this file
 
 template <class T>
-using Backward = AttentionGradients<T, std::int64_t>;
+struct Backward : AttentionGradients<T, std::int64_t> {
+  const std::int32_t* starts;
+};
 
 // Of a pair: the probability, and the gradient of the score before it is scaled.
 struct Pair {
@@ -38,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
   float* const gradients = probabilities + L::kPairs;
   const Block<D> block(p.g);
   const Geometry& g = block.g;
-  const auto seen = Seen<kDocuments>::of_row(g, block.batch_row);
+  const auto seen = Seen<kDocuments>::of_row(g, p.starts, block.batch_row);
   const std::int64_t row = block.batch_row, kv_head = block.head, first = block.first;
   block.copy(keys, kv_rows_of(p.k, g, row, kv_head), first);
   block.copy(values, kv_rows_of(p.v, g, row, kv_head), first);
@@ -87,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<
   float* const gradients = values + L::kRows;
   const Block<D> block(p.g);
   const Geometry& g = block.g;
-  const auto seen = Seen<kDocuments>::of_row(g, block.batch_row);
+  const auto seen = Seen<kDocuments>::of_row(g, p.starts, block.batch_row);
   const std::int64_t row = block.batch_row, head = block.head, first = block.first;
   const auto k = kv_rows_of(p.k, g, row, head / g.group);
   const auto v = kv_rows_of(p.v, g, row, head / g.group);
@@ -152,7 +154,7 @@ void portable_attention_backward(NativeStream stream, const AttentionBackwardArg
   attention_dots(stream, args);
   const Shape& q = args.q.shape;
   with_layout(args, [&]<class T, int D, bool kDocuments>() {
-    const auto p = Backward<T>::of(args);
+    const Backward<T> p{Backward<T>::of(args), starts_of(args)};
     launch_blocks<D>(portable_keys_kernel<T, D, kDocuments>, stream, q, args.k.shape[2], 4, 2, p);
     launch_blocks<D>(portable_queries_kernel<T, D, kDocuments>, stream, q, q[2], 4, 1, p);
   });

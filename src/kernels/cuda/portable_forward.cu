@@ -13,7 +13,9 @@ using namespace portable;  // NOLINT(google-build-using-namespace): the rest of 
 constexpr float kLn2 = 0.693147180559945309417F;
 
 template <class T>
-using Forward = AttentionTensors<T, std::int64_t>;
+struct Forward : AttentionTensors<T, std::int64_t> {
+  const std::int32_t* starts;
+};
 
 // A block has 32 (D = 256: 16) queries of one head; keys, then values, of one tile after the other
 // pass through one buffer. 4 D FLOPs per pair of the tiles that touch the band; bound by shared
@@ -26,7 +28,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T
   float* const pairs = keys + L::kRows;
   const Block<D> block(p.g);
   const Geometry& g = block.g;
-  const auto seen = Seen<kDocuments>::of_row(g, block.batch_row);
+  const auto seen = Seen<kDocuments>::of_row(g, p.starts, block.batch_row);
   const auto k = kv_rows_of(p.k, g, block.batch_row, block.head / g.group);
   const auto v = kv_rows_of(p.v, g, block.batch_row, block.head / g.group);
   block.copy(queries, rows_of(p.q, g, block.batch_row, block.head), block.first);
@@ -86,7 +88,7 @@ void portable_attention(NativeStream stream, const AttentionArgs& args) {
   const Shape& q = args.q.shape;
   with_layout(args, [&]<class T, int D, bool kDocuments>() {
     launch_blocks<D>(portable_forward_kernel<T, D, kDocuments>, stream, q, q[2], 2, 1,
-                     Forward<T>::of(args));
+                     Forward<T>{Forward<T>::of(args), starts_of(args)});
   });
 }
 
