@@ -94,6 +94,10 @@ class Sandbox:
         for name, source in (("tokenizer.json", "tokenizer.json"), ("my.tiktoken", "ranks.tiktoken"),
                              ("tokenizer.model", "../sentencepiece/llama.model")):
             (folder / name).write_bytes((golden / source).read_bytes())
+        examples = ROOT / "tests/golden/core"
+        (folder / "eval_bundle").symlink_to(examples / "bundle")
+        (folder / "hellaswag_val.jsonl").symlink_to(examples / "hellaswag.jsonl")
+        (folder / "d12").symlink_to("first")
         (folder / "ids").write_text("72 101")
         (folder / "shards").mkdir()
         (folder / "fineweb10B").mkdir()
