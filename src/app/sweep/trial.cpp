@@ -39,7 +39,7 @@ TrainOptions with_settings(const TrainOptions& common, const Point& point) {
   return options;
 }
 
-void need_evaluation(const RunConfig& config, const Corpus& corpus) {
+void need_evaluation(const Corpus& corpus) {
   if (corpus.val == nullptr || corpus.val->size() < 2)
     throw InputError("--val-data: trials are compared by held-out data, and there are none");
 }
@@ -78,7 +78,7 @@ SweepPlanner::SweepPlanner(const SweepOptions& options, const Corpus& corpus)
     plan_.trials.reserve(kMostTrials);
     plan_.groups.reserve(kMostTrials);
     RunConfig config = resolve(common_, corpus_);
-    need_evaluation(config, corpus_);
+    need_evaluation(corpus_);
     const std::string key = capture_key(config);
     make_group(config, key);
     return;
@@ -129,7 +129,7 @@ void SweepPlanner::plan_one(std::string name, Point point) {
   try {
     trial.options = with_settings(common_, trial.point);
     RunConfig config = resolve(trial.options, corpus_);
-    need_evaluation(config, corpus_);
+    need_evaluation(corpus_);
     const std::string key = capture_key(config);
     join_group(trial, std::move(config), key);
   } catch (const InputError& error) {
