@@ -400,7 +400,7 @@ TEST(NormalizationRules, ThatLeadAstrayAreRefused) {
   EXPECT_THAT(error([](Rules& r) { r.texts = "x"; }), HasSubstr("its last text has no end"));
   EXPECT_THAT(error([](Rules& r) { r.texts.clear(); }), HasSubstr("a trie of 1024 bytes in 1028"));
   EXPECT_THAT(error([](Rules& r) { r.units.pop_back(); }), HasSubstr("a trie of 1020 bytes"));
-  EXPECT_THAT(error([](Rules& r) { r.texts = std::string(1025, 'x') + '\0'; }),
+  EXPECT_THAT(error([](Rules& r) { r.texts.assign(1025, 'x').push_back('\0'); }),
               HasSubstr("a text of more than 1024 bytes"));
   for (const std::size_t size : {0U, 4U})
     EXPECT_THAT(message_of<InputError>(
