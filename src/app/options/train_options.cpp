@@ -52,9 +52,9 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
       row("packing", kHost, "NAME", "what rows of tokens are made of", &o.packing)
           .one_of({kPackings.begin(), kPackings.end()},
                   "\n contiguous: blocks of the data, wherever documents begin"
-                  "\n best-fit: documents, as nanochat packs them; what does not fit is cropped")
+                  "\n best-fit: documents, packed and cropped as nanochat does")
           .training(),
-      row("bos-token", kHost, "ID", "of .bin shards: begins documents; -1: the tokenizer's",
+      row("bos-token", kCaptured, "ID", "of .bin shards: begins documents; -1: the tokenizer's",
           &o.bos_token, {0, kMostVocab, kOrNever}),
   };
 }
@@ -81,8 +81,7 @@ std::vector<OptionRow> model_rows(ModelOptions& o) {
               row("model", kShape, "NAME", "nanochat: all extras below; plain: none", &o.preset)
                   .one_of({"plain", "nanochat"})
                   .replacing(of_preset));
-  rows.push_back(row("document-mask", kShape, "on|off",
-                     "attention and smear stay within documents, as modded-nanogpt's do",
+  rows.push_back(row("document-mask", kShape, "on|off", "attention and smear stay within documents",
                      &o.document_mask)
                      .training());
   return rows;

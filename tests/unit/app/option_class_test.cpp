@@ -63,6 +63,7 @@ Touched touched_by(const Settings& settings) {
         std::string_view(run.group.branches == Branches::kOne ? "one" : "three"),
         std::string_view(run.model.attention.deterministic ? "deterministic" : "")})
     out.constants += " " + std::string(part);
+  out.constants += " " + std::to_string(run.model.document_token);
   return out;
 }
 
@@ -92,6 +93,8 @@ const std::vector<Case>& cases() {
       {"val-data", "elsewhere"},
       {"data-max-bytes", "1000"},
       {"vocab-size", "1000"},
+      {"packing", "best-fit"},
+      {"bos-token", "7", {{"document-mask", "on"}}},
       {"depth", "3"},
       {"n-layer", "3"},
       {"n-embd", "64"},
@@ -107,6 +110,7 @@ const std::vector<Case>& cases() {
       {"x0-lambdas", "off"},
       {"qk-scale", "1.5"},
       {"window-pattern", "L"},
+      {"document-mask", "on"},
       {"device-batch-size", "2", {{"total-batch-size", "512"}}},
       {"total-batch-size", "1024"},
       {"target-batch-size", "512"},
