@@ -108,6 +108,9 @@ def main():
                     ids = [rng.choice([rng.randrange(low, 20), rng.randrange(theirs.vocab_size())]) for _ in range(count)]
                     ids = [min(i, theirs.vocab_size() - 1) for i in ids]
                     write(by=name, ids=ids, decoded=theirs.decode(ids))
+            space, low = theirs.piece_to_id("▁"), 4  # a piece that is none of the special ones
+            for ids in ([space, space, low], [1, space, 1, space, space], [0, space, low], [low, space, space]):
+                write(by=name, ids=ids, decoded=theirs.decode(ids))
             if theirs.is_byte(10):
                 byte = [theirs.piece_to_id(f"<0x{value:02X}>") for value in range(256)]
                 for text in (*NOT_UTF8, "é中👍".encode(), b"\xe4\xb8\xad\xe4\xb8 \xad", b"\xf0\x9f\x91\x8d\xf0\x9f"):
