@@ -53,6 +53,7 @@ RunConfig toy_config(const ToyTraining& run) {
                   .n_embd = 20,
                   .seq_len = kTrainingSeqLen,
                   .window_pattern = "L"};
+  config.model.document_token = run.document_token;
   if (run.gates) {
     config.model.value_embeddings = true;
     config.model.n_embd = 24;

@@ -34,6 +34,7 @@ struct ToyTraining {
   bool bf16_gradients =
       false;           // of weights of bf16; else fp32, rounded on their way if nanochat_bf16
   bool gates = false;  // with value embeddings, which have gates
+  std::int32_t document_token = -1;  // GptConfig's: of 61, each in about a fifth of the rows
   // Not 0: before each step, as rounding differs in each, every weight moves by one ulp, up or
   // down.
   std::uint64_t perturbation = 0;

@@ -51,10 +51,12 @@ struct Form {
   bool graph = true;
   DType dtype = DType::kF32;
   bool nanochat = true;
+  std::int32_t document_token = -1;
 };
 void with_decoder(const Form& form, const std::function<void(Decoder&)>& body) {
   GptConfig config = small(form.nanochat);
   config.dtype = form.dtype;
+  config.document_token = form.document_token;
   const std::vector<ParamSpec> params = gpt_parameters(config);
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) {
@@ -121,6 +123,41 @@ TEST(Decoder, AStepGoesOnWhereTheRowIs) {
           << i;
     }
   });
+}
+
+// Documents begin in the context, at its end, in what follows, and in what a full row keeps.
+TEST(Decoder, AStepGoesOnInTheRowsDocument) {
+  constexpr std::int32_t kDocument = 3;
+  Tokens all = random_context(43, "all");
+  std::ranges::replace(all, kDocument, kDocument + 1);
+  for (const std::size_t i : {2U, 4U, 11U, 12U, 33U, 41U})
+    all[i] = kDocument;
+  const Form form{.rows = 2, .document_token = kDocument};
+  std::vector<Logits> eager;
+  with_decoder({.rows = 2, .graph = false, .document_token = kDocument},
+               [&](Decoder& d) { eager = follow(d, part(all, 0, 5), part(all, 5, all.size())); });
+  with_decoder(form, [&](Decoder& decoder) {
+    const std::vector<Logits> got = follow(decoder, part(all, 0, 5), part(all, 5, all.size()));
+    EXPECT_EQ(got, eager);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::size_t end = 5 + i;
+      // A full row has begun again with the last half.
+      const Logits want = begin(decoder, 1, part(all, end <= 40 ? 0 : 21, end));
+      EXPECT_LE(test::relative_error<float>(got[i], std::vector<double>(want.begin(), want.end())),
+                test::probable(1000))
+          << end;
+    }
+    begin(decoder, 0, part(all, 0, 14));
+    decoder.copy_row(0, 1);
+    Logits out(2 * kVocab);
+    decoder.step(Tokens{Decoder::kNoToken, all[14]}, out);
+    EXPECT_LE(test::relative_error<float>(std::span(out).last(kVocab),
+                                          std::vector<double>(got[10].begin(), got[10].end())),
+              test::probable(1000));
+  });
+  // Which the logits of whole rows are not.
+  with_decoder({.rows = 2},
+               [&](Decoder& d) { EXPECT_NE(begin(d, 0, part(all, 0, 14)), eager[9]); });
 }
 
 TEST(Decoder, ARowHasTheSameBitsWhateverTheOthersAre) {
