@@ -28,8 +28,8 @@ struct CoreTask {
   std::string delimiter = " ";  // between context and continuation
   std::int64_t shots = 0;
   double baseline = 0;  // accuracy of random answers, as a fraction
-  std::filesystem::path file;
-  std::vector<CoreItem> items;  // in the order in which they are evaluated
+  std::filesystem::path file = {};
+  std::vector<CoreItem> items = {};  // in the order in which they are evaluated
 };
 
 // As nanochat's evaluate_core() reads them: each task's items shuffled by random.Random(1337), and

@@ -53,7 +53,7 @@ std::uint32_t PythonRandom::word() {
 }
 
 std::uint64_t PythonRandom::below(std::uint64_t bound) {
-  const int bits = std::bit_width(bound);
+  const auto bits = static_cast<int>(std::bit_width(bound));
   MUO_CHECK(0 < bound && bits <= 32, "a random number below ", bound);
   std::uint64_t value = bound;
   while (value >= bound)

@@ -51,7 +51,7 @@ std::vector<TokenTask> tasks() {
   out[1].kind = TaskKind::kContinuation;
   const CounterRandom random(7, "examples");
   auto draw = [&, i = std::uint64_t{0}](std::size_t below) mutable {
-    return static_cast<std::size_t>(random.bits(i++) % below);
+    return std::size_t{random.bits(i++)} % below;
   };
   for (int example = 0; example < 23; ++example) {
     const std::size_t common = 1 + draw(100);
@@ -237,7 +237,9 @@ TEST_P(ExampleEvaluation, DoesNotDependOnWorldOrBatch) {
         for (std::size_t k = 0; k < one[i].size(); ++k) {
           EXPECT_EQ(other[i][k].all_predicted, one[i][k].all_predicted) << world << " " << k;
           // The same passes give the same bits.
-          if (!rows) EXPECT_EQ(other[i][k].nats, one[i][k].nats) << world << " " << k;
+          if (!rows) {
+            EXPECT_EQ(other[i][k].nats, one[i][k].nats) << world << " " << k;
+          }
         }
       }
     }

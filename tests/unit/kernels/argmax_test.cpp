@@ -58,7 +58,9 @@ TEST(Argmax, IsTheFirstOfTheLargest) {
       const HostTensor stored = x.rounded(dtype);
       const std::vector<std::int32_t> want = reference(stored, vocab);
       EXPECT_EQ(argmax_of(stored, vocab), want) << name_of(dtype) << " " << n << " " << vocab;
-      if (n > 0) EXPECT_EQ(argmax_of(Unaligned(stored), vocab), want) << name_of(dtype);
+      if (n > 0) {
+        EXPECT_EQ(argmax_of(Unaligned(stored), vocab), want) << name_of(dtype);
+      }
     }
 }
 
