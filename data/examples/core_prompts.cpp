@@ -78,8 +78,9 @@ std::vector<std::string> core_prompts(const CoreTask& task, std::size_t index) {
   std::vector<std::string> out;
   switch (task.type) {
     case CoreType::kMultipleChoice:
+      before += begun(task, item, 0);
       for (const std::string& choice : item.continuations)
-        out.push_back(before + begun(task, item, 0) + choice);
+        out.push_back(before + choice);
       break;
     case CoreType::kSchema:
       for (std::size_t i = 0; i < item.contexts.size(); ++i)

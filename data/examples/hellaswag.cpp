@@ -145,6 +145,7 @@ TokenTask read_hellaswag(const std::filesystem::path& path, const Tokenizer& tok
     if (context.empty()) throw InputError(concat(line.where(), ": \"ctx\" is empty"));
     if (has_enough(task, options)) return;
     std::vector<std::vector<std::int32_t>> completions;
+    completions.reserve(endings.size());
     for (const std::string& ending : endings)
       completions.push_back(encode(tokenizer, " " + ending));
     add_example(task, encode(tokenizer, context), std::move(completions), label, options,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/philox.h"
@@ -77,7 +78,7 @@ std::vector<TokenTask> tasks() {
 // Each row alone, unpadded: its logits, and their softmax in float64.
 class Reference {
  public:
-  explicit Reference(const GptConfig& config) : config_(config) {
+  explicit Reference(GptConfig config) : config_(std::move(config)) {
     for (const ParamSpec& spec : gpt_parameters(config_))
       weights_.push_back(arena_.keep(weight_of(spec)));
     rotary_ = make_rotary_tables(config_, kRowTokens, arena_);
@@ -160,6 +161,7 @@ std::vector<std::vector<RowScore>> evaluate(const GptConfig& config,
   const std::vector<ParamSpec> params = gpt_parameters(config);
   const std::vector<PassShape> passes = plan_passes(examples, kRowTokens, 512, rows);
   std::vector<std::vector<RowScore>> out;
+  out.reserve(examples.size());
   for (const TokenTask& task : examples)
     out.emplace_back(task.rows.size(), RowScore{.nats = -1});
   DeviceGroup group({.world = world});

@@ -60,6 +60,9 @@ TEST(PythonRandom, SamplesAsPythonDoes) {
   EXPECT_THAT(sample(99, 85, 21),
               testing::ElementsAreArray({51, 48, 25, 76, 22, 29, 31, 17, 11, 32, 49,
                                          67, 68, 81, 62, 82, 53, 27, 47, 74, 73}));
+  EXPECT_THAT(sample(99, 86, 21),
+              testing::ElementsAreArray({51, 48, 25, 76, 22, 29, 31, 17, 11, 32, 49,
+                                         67, 68, 79, 62, 53, 78, 75, 27, 47, 19}));
   EXPECT_THAT(sample(99, 277, 22),
               testing::ElementsAreArray({206, 194, 102, 91,  117, 127, 68,  44, 128, 196, 45,
                                          250, 274, 215, 110, 191, 198, 108, 77, 236, 273, 173}));

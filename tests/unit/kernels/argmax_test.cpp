@@ -64,6 +64,18 @@ TEST(Argmax, IsTheFirstOfTheLargest) {
     }
 }
 
+TEST(Argmax, IsTheFirstOfEqualOnesFarApart) {
+  constexpr std::int64_t kColumns = 9000;
+  const HostTensor x = random_tensor({4, kColumns}, "x");
+  const std::vector<std::vector<std::int64_t>> largest = {
+      {3, 8999}, {700, 701, 5000}, {1023, 1024}, {4500, 4501, 4508}};
+  for (std::size_t i = 0; i < largest.size(); ++i)
+    for (const std::int64_t column : largest[i])
+      x.values()[i * kColumns + static_cast<std::size_t>(column)] = 50;
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    EXPECT_THAT(argmax_of(x.rounded(dtype), kColumns), ElementsAre(3, 700, 1023, 4500));
+}
+
 TEST(Argmax, TakesWhatIsANumber) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
