@@ -13,6 +13,7 @@ string(JOIN "|" numbers
   "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch|Sharded)"
   "ShardedWeights.(AreBitwiseReplicasInAnyOrder|KeepTheir)"
   NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads)"
+  "(app|system).LargestModel" "Configs.CostWhat"
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
   UnderEveryStrategy "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
 string(JOIN "|" long_threads
