@@ -31,6 +31,10 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
       config_(config),
       weights_(weights),
       cache_(config, rows, "decode.cache.", arena),
+      staged_slot_(rank.device, {1}, DType::kI32, "decode.slot"),
+      staged_context_(rank.device, {config.seq_len}, DType::kI32, "decode.context"),
+      staged_inputs_(rank.device, {4, rows}, DType::kI32, "decode.inputs"),
+      read_logits_(rank.device, {rows, config.vocab_size}, DType::kF32, "decode.logits"),
       slot_(input(arena, "decode.slot", {1})),
       inputs_(input(arena, "decode.inputs", {4, rows})),
       step_(config, Gpt::Size{.b = rows, .t = 1, .backward = false, .logits = true, .decode = true},
@@ -90,9 +94,13 @@ void Decoder::run(const std::unique_ptr<Graph>& graph, const Enqueue& enqueue) {
     enqueue();
 }
 
-void Decoder::read_logits(std::span<float> out, Tensor logits) {
-  rank_.compute.copy(host_tensor(out.data(), {config_.vocab_size}),
-                     logits.elements(0, config_.vocab_size));
+void Decoder::copy_logits(std::int64_t row, Tensor logits) {
+  rank_.compute.copy(read_logits_.tensor().row(row), logits.elements(0, config_.vocab_size));
+}
+
+std::span<const float> Decoder::logits_read(std::int64_t row) const {
+  const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+  return read_logits_.values<float>().subspan(static_cast<std::size_t>(row) * vocab, vocab);
 }
 
 void Decoder::begin(std::int64_t row, std::span<const std::int32_t> context, std::span<float> out) {
@@ -104,14 +112,16 @@ void Decoder::begin(std::int64_t row, std::span<const std::int32_t> context, std
   const auto length =
       std::find_if(lengths_.begin(), lengths_.end(), [&](const Length& l) { return l.t >= count; });
   Stream& stream = rank_.compute;
-  const auto slot = static_cast<std::int32_t>(row);
-  stream.copy(slot_, host_tensor(&slot, {1}));
+  staged_slot_.values<std::int32_t>().front() = static_cast<std::int32_t>(row);
+  stream.copy(slot_, staged_slot_.tensor());
   stream.zero(length->tokens);
-  stream.copy(length->tokens.view({length->t}).elements(0, count),
-              host_tensor(context.data(), {count}));
+  const Tensor staged = staged_context_.tensor().elements(0, count);
+  std::ranges::copy(context, staged.as<std::int32_t>());
+  stream.copy(length->tokens.view({length->t}).elements(0, count), staged);
   run(length->graph, [&] { enqueue(*length); });
-  read_logits(out, length->gpt->logits(stream, {weights_.weights}, count - 1, count));
+  copy_logits(row, length->gpt->logits(stream, {weights_.weights}, count - 1, count));
   rank_.wait(stream);
+  std::ranges::copy(logits_read(row), out.begin());
   contexts_[static_cast<std::size_t>(row)].assign(context.begin(), context.end());
 }
 
@@ -132,7 +142,8 @@ void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
             out.size(), " logits for ", rows(), " rows");
   // All rows take part. What one that gets no token, or begins again below, leaves in the cache is
   // at a position that is written before it is read.
-  std::vector<std::int32_t> inputs(4 * count, 0);
+  const std::span inputs = staged_inputs_.values<std::int32_t>();
+  std::ranges::fill(inputs, 0);
   std::vector<std::size_t> full;
   std::vector<std::size_t> stepped;
   for (std::size_t i = 0; i < count; ++i) {
@@ -149,11 +160,14 @@ void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
   }
   if (!stepped.empty()) {
     Stream& stream = rank_.compute;
-    stream.copy(inputs_, host_tensor(inputs.data(), inputs_.shape));
+    stream.copy(inputs_, staged_inputs_.tensor());
     run(step_graph_, [this] { enqueue_step(); });
     for (const std::size_t i : stepped)
-      read_logits(out.subspan(i * vocab, vocab), step_logits_.row(static_cast<std::int64_t>(i)));
+      copy_logits(static_cast<std::int64_t>(i), step_logits_.row(static_cast<std::int64_t>(i)));
     rank_.wait(stream);
+    for (const std::size_t i : stepped)
+      std::ranges::copy(logits_read(static_cast<std::int64_t>(i)),
+                        out.subspan(i * vocab, vocab).begin());
   }
   for (const std::size_t i : full) {
     const std::vector<std::int32_t> context = contexts_[i];

@@ -10,6 +10,7 @@
 #include "model/kv_cache.h"
 #include "runtime/device_group.h"
 #include "runtime/memory/arena.h"
+#include "runtime/memory/pinned_tensor.h"
 
 namespace muo {
 
@@ -54,15 +55,18 @@ class Decoder {
   void enqueue_step();
   template <class Enqueue>
   void run(const std::unique_ptr<Graph>& graph, const Enqueue& enqueue);
-  void read_logits(std::span<float> out, Tensor logits);
+  void copy_logits(std::int64_t row, Tensor logits);
+  [[nodiscard]] std::span<const float> logits_read(std::int64_t row) const;
 
   RankContext& rank_;
   const GptConfig& config_;
   PassWeights weights_;
   KvCache cache_;
-  Tensor slot_;                  // (1) int32: the row that begins
-  std::vector<Length> lengths_;  // ascending
-  Tensor inputs_;                // (4, rows) int32: as Gpt::Step has them
+  PinnedTensor staged_slot_, staged_context_, staged_inputs_;  // as their copies on the device
+  PinnedTensor read_logits_;                                   // (rows, vocab_size) fp32
+  Tensor slot_;                                                // (1) int32: the row that begins
+  std::vector<Length> lengths_;                                // ascending
+  Tensor inputs_;  // (4, rows) int32: as Gpt::Step has them
   Gpt step_;
   Tensor step_logits_;  // (rows, padded vocab) fp32
   std::unique_ptr<Graph> step_graph_;

@@ -43,6 +43,7 @@ EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t ba
                          MemoryCategory::kInput)),
       targets_(run_tensor(arena, name + "targets", {batch, seq_len}, DType::kI32,
                           MemoryCategory::kInput)),
+      read_totals_(rank.device, {4}, DType::kF64, "totals of an evaluation"),
       gpt_(config, {.b = batch, .t = seq_len, .backward = false}, rotary, name, arena) {
   const auto make = [&](const char* of, Shape shape, DType dtype) {
     return run_tensor(arena, name + of, shape, dtype, MemoryCategory::kMetrics);
@@ -103,9 +104,9 @@ LossTotals EvalGraph::finish() {
     rank_.communicator.all_reduce(rank_.comm, kEvalTag, totals_, totals_);
     rank_.wait(rank_.comm);
   }
-  double values[4] = {};
-  rank_.compute.copy(host_tensor(values, {4}), totals_);
+  rank_.compute.copy(read_totals_.tensor(), totals_);
   rank_.wait(rank_.compute);
+  const auto* values = read_totals_.tensor().as<double>();
   return {.nats = values[0], .targets = values[1], .text_nats = values[2], .text_bytes = values[3]};
 }
 

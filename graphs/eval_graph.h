@@ -10,6 +10,7 @@
 #include "model/gpt.h"
 #include "runtime/device_group.h"
 #include "runtime/memory/arena.h"
+#include "runtime/memory/pinned_tensor.h"
 
 namespace muo {
 
@@ -57,6 +58,7 @@ class EvalGraph {
   PassWeights weights_;
   Tensor token_bytes_, inputs_, targets_;
   Tensor totals_;                // (4) fp64, or none
+  PinnedTensor read_totals_;     // (4) fp64
   Tensor losses_, predictions_;  // (batch seq_len) fp32 and int32, or none
   Gpt gpt_;
   std::unique_ptr<Graph> graph_;

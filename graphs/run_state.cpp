@@ -46,7 +46,8 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
       rank_(rank),
       setup_(setup),
       params_(params),
-      counts_memory_(rank.device.allocate_pinned(sizeof(CountsRead), "counts")) {
+      read_counts_(rank.device, {sizeof(CountsRead)}, DType::kBytes, "counts"),
+      read_fingerprints_(rank.device, fingerprints.shape, DType::kI64, "fingerprints") {
   if (setup.step_only) return;
   const PassWeights of_pass{weights, update.shards_weights() ? &update : nullptr};
   eval.emplace(rank, setup.model, setup.step.batch, setup.model.seq_len, rotary, of_pass,
@@ -111,7 +112,7 @@ void RunState::set_counts(const Counts& counts) {
 }
 
 RunState::Counts RunState::counts() const {
-  auto& read = *reinterpret_cast<CountsRead*>(counts_memory_->data());
+  auto& read = *read_counts_.tensor().as_struct<CountsRead>();
   rank_.compute.copy(host_struct(read.scalars), update.scalars());
   rank_.compute.copy(host_struct(read.statistics), update.statistics());
   rank_.wait(rank_.compute);
@@ -147,9 +148,9 @@ void RunState::verify_sync() {
   if (rank_.world == 1) return;
   rank_.communicator.all_gather(rank_.comm, kVerifyTag, fingerprints, mine);
   rank_.wait(rank_.comm);
-  std::vector<std::int64_t> all(static_cast<std::size_t>(fingerprints.numel()));
-  rank_.compute.copy(host_tensor(all.data(), fingerprints.shape), fingerprints);
+  rank_.compute.copy(read_fingerprints_.tensor(), fingerprints);
   rank_.wait(rank_.compute);
+  const std::span all = read_fingerprints_.values<std::int64_t>();
   for (std::int64_t r = 1; r < rank_.world; ++r)
     for (std::int64_t i = 0; i < count; ++i)
       MUO_CHECK(all[static_cast<std::size_t>(r * count + i)] == all[static_cast<std::size_t>(i)],

@@ -11,6 +11,7 @@
 #include "kernels/metrics.h"
 #include "optim/sharded_step.h"
 #include "runtime/memory/memory_plan.h"
+#include "runtime/memory/pinned_tensor.h"
 
 namespace muo {
 
@@ -65,8 +66,6 @@ class RunState {
   std::optional<Decoder> decoder;
 
  private:
-  // What counts() reads. Into pinned memory, which a device keeps until its streams have ended:
-  // where the wait for these copies throws, they may be made still.
   struct CountsRead {
     StepScalars scalars;
     LossStatistics statistics;
@@ -76,7 +75,8 @@ class RunState {
   RankContext& rank_;
   const RunSetup& setup_;
   const std::vector<ParamSpec>& params_;
-  std::unique_ptr<Buffer> counts_memory_;  // a CountsRead
+  PinnedTensor read_counts_;        // a CountsRead
+  PinnedTensor read_fingerprints_;  // as fingerprints
 };
 
 // The memory plan of `rank` of the run, traced without a device.
