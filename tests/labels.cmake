@@ -10,16 +10,16 @@ string(JOIN "|" numbers
   "NanochatStrategy" "NanochatTraining.(BFloat16|ItsOwn)" "Strategies.Agree"
   "ShardedAccumulation.(AgreesWithLocal|IsBitwiseTheSameInAnyOrder|SeveralGraphs)"
   "PipelinedStep.IsBitwise" "CommonReplicas.*InEvery"
-  "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch|Sharded)"
+  "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch|Sharded|GradientsOfBf16)"
   "ShardedWeights.(AreBitwiseReplicasInAnyOrder|KeepTheir)"
-  NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads)"
-  "(app|system).LargestModel" "Configs.CostWhat"
+  NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads|SavesByTheClock)"
+  "(app|system).LargestModel" "Configs.CostWhat" "BF16Gradients.AreBitwise" EndToEnd
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
   UnderEveryStrategy "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
 string(JOIN "|" long_threads
   DeviceStep DeviceTraining "Sweep.ADevice" SimtFaults PeerProtocol "Corpus.Changed"
   "Bench.(ALaunch|TheUpdateAlone|OperationsAreTimed)"
-  PlanProperties "system[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
+  PlanProperties "Program.APlanThat" "Training.ImpossibleRuns" "system[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
   "CheckpointSaver.Dying" "Disk.(Without|ThatHasSpace)")
 foreach(list IN LISTS muo_test_lists)
   foreach(test IN LISTS ${list})

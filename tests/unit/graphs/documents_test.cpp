@@ -4,6 +4,7 @@
 #include <string>
 
 #include "graphs/run_state.h"
+#include "support/sanitized.h"
 #include "support/toy_training.h"
 
 namespace muo {
@@ -15,6 +16,7 @@ using test::ToyTraining;
 TEST(DocumentsInTraining, AreBitwiseTheSameInEveryForm) {
   for (const bool bf16 : {false, true})
     for (const std::int64_t accumulation : {1, 2}) {
+      if (test::kSanitized && bf16 != (accumulation == 2)) continue;
       ToyTraining run{.world = 2,
                       .accumulation = accumulation,
                       .steps = 4,

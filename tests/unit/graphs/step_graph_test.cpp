@@ -67,7 +67,7 @@ TEST(StepGraph, ReplayAndEagerWorkAreBitwiseEqual) {
   for (const std::string_view strategy : strategy_names())
     for (const std::int64_t accumulation : {1, 20}) {
       ToyTraining run{.world = 3, .strategy = std::string(strategy), .accumulation = accumulation};
-      if (test::kSanitized) run.steps = 5;
+      if (test::kSanitized) run.steps = 2;
       const ToyCurves replayed = test::train(run);
       run.graph = false;
       const ToyCurves eager = test::train(run);

@@ -6,6 +6,7 @@
 
 #include "support/errors.h"
 #include "support/plans.h"
+#include "support/sanitized.h"
 #include "support/toy_step.h"
 
 // Weights that travel at the head of the next step, beside its forward pass.
@@ -41,9 +42,9 @@ void expect_the_simple_forms_numbers(ToyRun run) {
 
 TEST(PipelinedGather, IsBitwiseTheSimpleForm) {
   const std::vector<ParamSpec> params = toy_params();
-  for (int world = 1; world <= 4; ++world)
+  for (const int world : kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4})
     for (const ShardingPlan& plan : all_plans(params, world))
-      expect_the_simple_forms_numbers(toy(params, plan, 5));
+      expect_the_simple_forms_numbers(toy(params, plan, kSanitized ? 3 : 5));
 }
 
 TEST(PipelinedGather, IsBitwiseTheSimpleFormOverManySteps) {
