@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/threads.h"
+#include "data/byte_source.h"
 #include "data/document_index.h"
 #include "data/input_files.h"
 #include "data/shard_manifest.h"
@@ -47,6 +48,26 @@ bool are_shards(std::span<const InputFile> files) {
                           " is not; give either .bin shards or text"));
 }
 
+// A named file whose bytes are no text to learn, although it holds some. In a folder it is taken
+// like any other.
+void refuse_what_tokenize_reads(std::span<const InputFile> files) {
+  const auto* kind = "";
+  const auto file = std::ranges::find_if(files, [&](const InputFile& f) {
+    const std::filesystem::path extension = f.path.extension();
+    kind = is_compressed(f.path)     ? "compressed"
+           : extension == ".jsonl"   ? "JSON Lines"
+           : extension == ".parquet" ? "Parquet"
+                                     : "";
+    return f.named && *kind != '\0';
+  });
+  if (file == files.end()) return;
+  throw InputError(concat(file->path.native(), " is ", kind,
+                          ", not text; make token shards of it: ",
+                          *kind == 'P' ? "scripts/read_parquet.py FILE | muograph tokenize -"
+                                       : "muograph tokenize FILE",
+                          " --tokenizer byte --out DIR"));
+}
+
 // For best-fit packing.
 void index_documents(Corpus& corpus, const std::filesystem::path& path) {
   if (!corpus.bos)
@@ -82,6 +103,8 @@ Corpus open_corpus(const DataOptions& options) {
   FileList val = list_files(options.val_paths);
   drop_descriptions(train);
   drop_descriptions(val);
+  refuse_what_tokenize_reads(train.files);
+  refuse_what_tokenize_reads(val.files);
 
   // What is named as held-out data and lies among the training data is not trained on.
   std::set<std::pair<std::uint64_t, std::uint64_t>> held_out;

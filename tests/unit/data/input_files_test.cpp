@@ -78,6 +78,21 @@ TEST(InputFiles, PatternsAreExpandedInTheOrderOfBytes) {
               AllOf(HasSubstr(none.native()), HasSubstr("nothing matches this pattern")));
 }
 
+TEST(InputFiles, WhatTokenizeReadsIsRefusedByNameOnly) {
+  const TempDir dir;
+  const auto text = dir.write("a.txt", "some text that is long enough");
+  for (const auto& [name, kind] : {std::pair{"a.jsonl", "JSON Lines"},
+                                   {"a.txt.gz", "compressed"},
+                                   {"a.zst", "compressed"},
+                                   {"a.parquet", "Parquet"}}) {
+    const auto path = dir.write(name, "not looked at");
+    EXPECT_THAT(input_error({.paths = {path}}),
+                AllOf(HasSubstr(path.native() + " is " + kind), HasSubstr("muograph tokenize")));
+    EXPECT_THAT(input_error({.paths = {text}, .val_paths = {path}}), HasSubstr(kind));
+  }
+  EXPECT_THAT(open_corpus({.paths = {dir.path()}}).description, HasSubstr("5 files"));
+}
+
 TEST(InputFiles, SpecialFilesInDirectoriesAreSkippedAndCounted) {
   const TempDir dir;
   dir.write("text", "some text that is long enough");
