@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/strict_json.h"
+#include "base/threads.h"
 #include "data/byte_source.h"
 
 namespace muo {
@@ -17,6 +18,17 @@ namespace fs = std::filesystem;
 // The ending that says what is in a file, beneath that of a compressed one.
 fs::path inner_extension(const fs::path& path) {
   return is_compressed(path) ? path.stem().extension() : path.extension();
+}
+
+std::string text_in(std::string_view line, std::string_view field, const std::string& where) {
+  const nlohmann::json object = parse_strict_json(line, where);
+  if (!object.is_object()) throw InputError(concat(where, ": not a JSON object"));
+  const auto found = object.find(field);
+  if (found == object.end())
+    throw InputError(
+        concat(where, ": no field '", field, "'; --field names the one that holds the text"));
+  if (!found->is_string()) throw InputError(concat(where, ": field '", field, "' is not a string"));
+  return found->get<std::string>();
 }
 
 }  // namespace
@@ -133,16 +145,16 @@ std::string DocumentReader::where(const Document& document) const {
   return document.is_json ? concat(name, ": line ", document.line) : name;
 }
 
-std::string text_of(const Document& document, std::string_view field, const std::string& where) {
-  if (!document.is_json) return std::string(document.raw);
-  const nlohmann::json object = parse_strict_json(document.raw, where);
-  if (!object.is_object()) throw InputError(concat(where, ": not a JSON object"));
-  const auto found = object.find(field);
-  if (found == object.end())
-    throw InputError(
-        concat(where, ": no field '", field, "'; --field names the one that holds the text"));
-  if (!found->is_string()) throw InputError(concat(where, ": field '", field, "' is not a string"));
-  return found->get<std::string>();
+DocumentTexts DocumentReader::texts(std::span<const Document> documents, std::string_view field,
+                                   int threads) const {
+  DocumentTexts texts{.views = std::vector<std::string_view>(documents.size()),
+                      .parsed = std::vector<std::string>(documents.size())};
+  parallel_for(threads, documents.size(), [&](std::size_t i) {
+    const Document& document = documents[i];
+    if (document.is_json) texts.parsed[i] = text_in(document.raw, field, where(document));
+    texts.views[i] = document.is_json ? texts.parsed[i] : document.raw;
+  });
+  return texts;
 }
 
 }  // namespace muo

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,12 @@ struct DocumentBatch {
   std::int64_t input_bytes = 0;  // of the files as they lie on the disk
 };
 
+// Views of texts, and what was made to hold some of them; the others lie in the batch.
+struct DocumentTexts {
+  std::vector<std::string_view> views;
+  std::vector<std::string> parsed;
+};
+
 // Reads documents in order, with bounded memory: a batch of `batch_bytes` or one document,
 // whichever is more. Files named *.gz and *.zst are decompressed; "-" is standard input, lines of
 // JSON if `stdin_is_json`, else one text. Not thread-safe. Throws InputError for what cannot be
@@ -45,6 +52,10 @@ class DocumentReader {
   bool next(DocumentBatch& batch);
   // "FILE", or "FILE: line N".
   [[nodiscard]] std::string where(const Document& document) const;
+  // The texts of documents that this reader gave out; of JSON Lines the strings in `field`, parsed
+  // by so many threads. Throws InputError for a line that has none.
+  [[nodiscard]] DocumentTexts texts(std::span<const Document> documents, std::string_view field,
+                                    int threads) const;
 
  private:
   struct Input;
@@ -57,9 +68,5 @@ class DocumentReader {
   std::size_t next_file_ = 0;
   std::unique_ptr<Input> input_;  // of JSON Lines that are not at their end
 };
-
-// The text of a document: of JSON Lines the string in `field`. Throws InputError that starts with
-// `where` if there is none.
-std::string text_of(const Document& document, std::string_view field, const std::string& where);
 
 }  // namespace muo

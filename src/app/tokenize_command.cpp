@@ -269,17 +269,12 @@ int run_command(const TokenizeOptions& options) {
         std::min(skip, static_cast<std::int64_t>(batch->documents.size())));
     skip -= static_cast<std::int64_t>(begin);
     const auto fresh = std::span(batch->documents).subspan(begin);
-    std::vector<std::string> parsed(fresh.size());
-    parallel_for(threads, fresh.size(), [&](std::size_t i) {
-      if (fresh[i].is_json) parsed[i] = text_of(fresh[i], options.field, reader.where(fresh[i]));
-    });
-    std::vector<std::string_view> texts;
-    for (std::size_t i = 0; i < fresh.size(); ++i)
-      texts.push_back(fresh[i].is_json ? parsed[i] : fresh[i].raw);
-    const auto encoded = encode_documents(*tokenizer, texts, threads, bos);
-    for (std::size_t i = 0; i < fresh.size(); ++i) {
-      shards.add(encoded[i], static_cast<std::int64_t>(texts[i].size()));
-      text_bytes += static_cast<std::int64_t>(texts[i].size());
+    const DocumentTexts texts = reader.texts(fresh, options.field, threads);
+    const auto encoded = encode_documents(*tokenizer, texts.views, threads, bos);
+    for (std::size_t i = 0; i < encoded.size(); ++i) {
+      const std::int64_t bytes = std::ssize(texts.views[i]);
+      shards.add(encoded[i], bytes);
+      text_bytes += bytes;
     }
     taken += batch->input_bytes;
     const double seconds = seconds_since(started);

@@ -60,20 +60,13 @@ int run_command(const TrainTokenizerOptions& options) {
   std::int64_t count = 0;
   DocumentBatch batch;
   while (trainer.bytes() < most && reader.next(batch)) {
-    std::vector<std::string> parsed;
-    std::vector<std::string_view> texts;
-    parsed.reserve(batch.documents.size());
+    const DocumentTexts texts = reader.texts(batch.documents, options.field, threads);
     std::int64_t left = most - trainer.bytes();
-    for (const Document& document : batch.documents) {
-      if (left <= 0) break;
-      std::string_view text = document.raw;
-      if (document.is_json)
-        text = parsed.emplace_back(text_of(document, options.field, reader.where(document)));
-      texts.push_back(text);
-      left -= static_cast<std::int64_t>(text.size());
-    }
-    trainer.add(texts);
-    count += static_cast<std::int64_t>(texts.size());
+    std::size_t taken = 0;
+    while (taken < texts.views.size() && left > 0)
+      left -= std::ssize(texts.views[taken++]);
+    trainer.add(std::span(texts.views).first(taken));
+    count += static_cast<std::int64_t>(taken);
   }
   if (trainer.bytes() == 0)
     throw input_error("{}: no text to learn from", options.data.front().native());
@@ -100,10 +93,8 @@ int run_command(const EncodeOptions& options) {
   DocumentBatch batch;
   fmt::memory_buffer out;
   while (reader.next(batch)) {
-    for (const Document& document : batch.documents) {
-      std::string parsed;
-      std::string_view text = document.raw;
-      if (document.is_json) text = parsed = text_of(document, field, reader.where(document));
+    const DocumentTexts texts = reader.texts(batch.documents, field, usable_cores());
+    for (const std::string_view text : texts.views) {
       std::vector<std::int32_t> ids;
       if (options.special)
         ids = encode_special(*tokenizer, text);
