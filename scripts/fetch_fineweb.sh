@@ -14,7 +14,7 @@ set -euo pipefail
 readonly kHead=1024            # bytes: 256 int32, of which the first three are these
 readonly kMagic=20240520 kVersion=1
 readonly kShardsOf10B=103 kShardsOf100B=1030
-readonly kAttempts=4           # of one shard, as long as each gets further
+readonly kAttempts=4           # of one shard
 
 fail() { echo "fetch_fineweb.sh: $*" >&2; exit 3; }
 misused() { echo "fetch_fineweb.sh: $*" >&2; exit 2; }
@@ -159,14 +159,13 @@ check_room() {
 }
 
 fetch_shard() {
-  local name=$1 part=$dir/.$1.part attempt before was
+  local name=$1 part=$dir/.$1.part attempt was
   if [ -e "$dir/$name" ]; then
     check_head "$dir/$name" || fail "$dir/$name: $wrong: remove it and call again"
     return
   fi
   look_up "$name"
   for ((attempt = 1; ; ++attempt)); do
-    before=$(bytes_of "$part")
     if check_head "$part"; then break; fi  # an earlier call has fetched it, and not got to compare its SHA-256
     check_room "$part" "$name"
     if download "$from/$name" "$part"; then break; fi
@@ -181,7 +180,7 @@ fetch_shard() {
                fail "$from/$name: $(reason): $again, or give another --from" ;;
       restart) rm -f "$part"; continue ;;
       other) fail "$from/$name: $(reason): $again, or give another --from" ;;
-      broken) if [ "$attempt" -ge $kAttempts ] || [ "$was" -le "$before" ]; then
+      broken) if [ "$attempt" -ge $kAttempts ]; then
              fail "$from/$name: the connection broke after $was bytes${total:+ of $total}: $again"
            fi ;;
     esac

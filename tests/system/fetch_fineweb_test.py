@@ -34,6 +34,7 @@ class Mirror(http.server.ThreadingHTTPServer):
         self.files = {VAL: shard(3), TRAIN: shard(5)}
         self.tells, self.breaks, self.ranges, self.asked = {}, 0, True, []
         self.fails, self.redirects = None, False
+        self.sent_before_a_break = SENT_BEFORE_A_BREAK
         self.daemon_threads = True
         threading.Thread(target=self.serve_forever, args=[0.01], daemon=True).start()
 
@@ -85,7 +86,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         body = body[start:]
         if name.endswith(".bin") and mirror.breaks > 0:
             mirror.breaks -= 1
-            body = body[:SENT_BEFORE_A_BREAK]
+            body = body[:mirror.sent_before_a_break]
         self.wfile.write(body)
 
 
@@ -210,6 +211,11 @@ class FetchFineweb(unittest.TestCase):
     def test_a_shard_that_is_not_there_is_named(self):
         self.assertRegex(self.fetch("--shards", "2", code=3),
                          r"folder/fineweb_train_000002.bin: .*404.*has it 2 shards\?")
+        self.expect_whole()
+
+    def test_connections_that_break_at_once_are_tried_again(self):
+        self.mirror.breaks, self.mirror.sent_before_a_break = 3, 0
+        self.fetch()
         self.expect_whole()
 
     def test_a_server_that_is_overloaded_is_asked_again(self):
