@@ -50,11 +50,12 @@ std::vector<std::string> read_all(const std::vector<fs::path>& files, std::int64
   DocumentReader reader(files, false, batch_bytes);
   std::vector<std::string> out;
   DocumentBatch batch;
-  while (reader.next(batch))
-    for (const Document& document : batch.documents) {
-      const std::string where = fs::path(reader.where(document)).filename();
-      out.push_back(where + "=" + text_of(document, field, where));
-    }
+  while (reader.next(batch)) {
+    const DocumentTexts texts = reader.texts(batch.documents, field, 2);
+    for (std::size_t i = 0; i < texts.views.size(); ++i)
+      out.push_back(concat(fs::path(reader.where(batch.documents[i])).filename().native(), "=",
+                           texts.views[i]));
+  }
   return out;
 }
 
