@@ -20,17 +20,6 @@ fs::path inner_extension(const fs::path& path) {
   return is_compressed(path) ? path.stem().extension() : path.extension();
 }
 
-std::string text_in(std::string_view line, std::string_view field, const std::string& where) {
-  const nlohmann::json object = parse_strict_json(line, where);
-  if (!object.is_object()) throw InputError(concat(where, ": not a JSON object"));
-  const auto found = object.find(field);
-  if (found == object.end())
-    throw InputError(
-        concat(where, ": no field '", field, "'; --field names the one that holds the text"));
-  if (!found->is_string()) throw InputError(concat(where, ": field '", field, "' is not a string"));
-  return found->get<std::string>();
-}
-
 }  // namespace
 
 struct DocumentReader::Input {
@@ -151,10 +140,21 @@ DocumentTexts DocumentReader::texts(std::span<const Document> documents, std::st
                       .parsed = std::vector<std::string>(documents.size())};
   parallel_for(threads, documents.size(), [&](std::size_t i) {
     const Document& document = documents[i];
-    if (document.is_json) texts.parsed[i] = text_in(document.raw, field, where(document));
+    if (document.is_json) texts.parsed[i] = text_of_line(document.raw, field, where(document));
     texts.views[i] = document.is_json ? texts.parsed[i] : document.raw;
   });
   return texts;
+}
+
+std::string text_of_line(std::string_view line, std::string_view field, const std::string& where) {
+  const nlohmann::json object = parse_strict_json(line, where);
+  if (!object.is_object()) throw InputError(concat(where, ": not a JSON object"));
+  const auto found = object.find(field);
+  if (found == object.end())
+    throw InputError(
+        concat(where, ": no field '", field, "'; --field names the one that holds the text"));
+  if (!found->is_string()) throw InputError(concat(where, ": field '", field, "' is not a string"));
+  return found->get<std::string>();
 }
 
 }  // namespace muo

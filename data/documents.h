@@ -69,4 +69,8 @@ class DocumentReader {
   std::unique_ptr<Input> input_;  // of JSON Lines that are not at their end
 };
 
+// The string in `field` of a line of JSON. Throws InputError that starts with `where` if there is
+// none.
+std::string text_of_line(std::string_view line, std::string_view field, const std::string& where);
+
 }  // namespace muo
