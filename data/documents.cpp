@@ -135,7 +135,7 @@ std::string DocumentReader::where(const Document& document) const {
 }
 
 DocumentTexts DocumentReader::texts(std::span<const Document> documents, std::string_view field,
-                                   int threads) const {
+                                    int threads) const {
   DocumentTexts texts{.views = std::vector<std::string_view>(documents.size()),
                       .parsed = std::vector<std::string>(documents.size())};
   parallel_for(threads, documents.size(), [&](std::size_t i) {
