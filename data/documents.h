@@ -53,7 +53,7 @@ class DocumentReader {
   // "FILE", or "FILE: line N".
   [[nodiscard]] std::string where(const Document& document) const;
   // The texts of documents that this reader gave out; of JSON Lines the strings in `field`, parsed
-  // by so many threads. Throws InputError for a line that has none.
+  // by so many threads; next() may run meanwhile. Throws InputError for a line that has none.
   [[nodiscard]] DocumentTexts texts(std::span<const Document> documents, std::string_view field,
                                     int threads) const;
 

@@ -51,21 +51,18 @@ bool are_shards(std::span<const InputFile> files) {
 // A named file whose bytes are no text to learn, although it holds some. In a folder it is taken
 // like any other.
 void refuse_what_tokenize_reads(std::span<const InputFile> files) {
-  const auto* kind = "";
-  const auto file = std::ranges::find_if(files, [&](const InputFile& f) {
-    const std::filesystem::path extension = f.path.extension();
-    kind = is_compressed(f.path)     ? "compressed"
-           : extension == ".jsonl"   ? "JSON Lines"
-           : extension == ".parquet" ? "Parquet"
-                                     : "";
-    return f.named && *kind != '\0';
-  });
-  if (file == files.end()) return;
-  throw InputError(concat(file->path.native(), " is ", kind,
-                          ", not text; make token shards of it: ",
-                          *kind == 'P' ? "scripts/read_parquet.py FILE | muograph tokenize -"
-                                       : "muograph tokenize FILE",
-                          " --tokenizer byte --out DIR"));
+  for (const InputFile& file : files) {
+    const auto refuse = [&file](std::string_view kind, std::string_view command) {
+      throw InputError(concat(file.path.native(), " is ", kind,
+                              ", not text; make token shards of it: ", command,
+                              " --tokenizer byte --out DIR"));
+    };
+    if (!file.named) continue;
+    if (is_compressed(file.path)) refuse("compressed", "muograph tokenize FILE");
+    if (file.path.extension() == ".jsonl") refuse("JSON Lines", "muograph tokenize FILE");
+    if (file.path.extension() == ".parquet")
+      refuse("Parquet", "scripts/read_parquet.py FILE | muograph tokenize -");
+  }
 }
 
 // For best-fit packing.
