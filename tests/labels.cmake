@@ -7,7 +7,7 @@
 string(JOIN "|" numbers
   Mutation FiftySteps
   "StepGraph.(EveryWorld|Accumulation|TheBound|OneBranch)"
-  "NanochatStrategy" "NanochatTraining.(BFloat16|ItsOwn)" "Strategies.Agree"
+  "NanochatStrategy" NanochatTraining "Strategies.Agree"
   "ShardedAccumulation.(AgreesWithLocal|IsBitwiseTheSameInAnyOrder|SeveralGraphs)"
   "PipelinedStep.IsBitwise" "CommonReplicas.*InEvery"
   "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch|Sharded|GradientsOfBf16)"
@@ -15,11 +15,11 @@ string(JOIN "|" numbers
   NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads|SavesByTheClock)"
   "(app|system).LargestModel" "Configs.CostWhat" "BF16Gradients.AreBitwise" EndToEnd
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
-  UnderEveryStrategy "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
+  UnderEveryStrategy "Program.APlanThat" "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
 string(JOIN "|" long_threads
   DeviceStep DeviceTraining "Sweep.ADevice" SimtFaults PeerProtocol "Corpus.Changed"
   "Bench.(ALaunch|TheUpdateAlone|OperationsAreTimed)"
-  PlanProperties "Program.APlanThat" "Training.ImpossibleRuns" "system[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
+  PlanProperties "Fit(Memory|Batch).OfAGpu" OptionClass "WatchWandb.Follows" "Training.ImpossibleRuns" "system[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
   "CheckpointSaver.Dying" "Disk.(Without|ThatHasSpace)")
 foreach(list IN LISTS muo_test_lists)
   foreach(test IN LISTS ${list})

@@ -1,5 +1,6 @@
 #include "app/document_files.h"
 
+#include "base/check.h"
 #include "data/input_files.h"
 
 namespace muo {
@@ -12,8 +13,13 @@ std::vector<std::filesystem::path> document_files(const std::vector<std::filesys
       out.push_back(path);
       continue;
     }
-    for (const InputFile& file : list_files({{path}}).files)
+    for (const InputFile& file : list_files({{path}}).files) {
+      if (file.path.extension() == ".parquet")
+        throw InputError(concat(file.path.native(),
+                                " is Parquet, not text; give - for standard input: "
+                                "scripts/read_parquet.py FILE | muograph ... -"));
       out.push_back(file.path);
+    }
   }
   return out;
 }

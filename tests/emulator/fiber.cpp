@@ -87,15 +87,26 @@ Fiber::~Fiber() {  // NOLINT(modernize-use-equals-default): not with a sanitizer
 #endif
 }
 
-MUO_SIMT_UNSEEN void Fiber::start(Fiber* fiber) {
+// After a switch to this fiber.
+MUO_SIMT_UNSEEN void Fiber::arrived([[maybe_unused]] void* shadow) {
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(nullptr, &fiber->owner_stack_, &fiber->owner_stack_bytes_);
+  const void* stack = nullptr;
+  std::size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(shadow, &stack, &bytes);
+  if (owner_stack_ != nullptr) return;
+  owner_stack_ = stack;
+  owner_stack_bytes_ = bytes;
 #endif
+}
+
+MUO_SIMT_UNSEEN void Fiber::start(Fiber* fiber) {
+  fiber->arrived(nullptr);
   fiber->body_(fiber->argument_);
 }
 
 MUO_SIMT_UNSEEN void Fiber::resume() {
 #ifdef __SANITIZE_ADDRESS__
+  owner_stack_ = nullptr;
   __sanitizer_start_switch_fiber(&owner_shadow_, stack_, kStackBytes);
 #endif
 #ifdef __SANITIZE_THREAD__
@@ -116,9 +127,23 @@ MUO_SIMT_UNSEEN void Fiber::suspend() {
   __tsan_switch_to_fiber(owner_identity_, __tsan_switch_to_fiber_no_sync);
 #endif
   muo_simt_switch(&stack_pointer_, owner_stack_pointer_);
+  arrived(shadow_);
+}
+
+MUO_SIMT_UNSEEN void Fiber::hand_over(Fiber& next) {
+  next.owner_stack_pointer_ = owner_stack_pointer_;
+  next.owner_stack_ = owner_stack_;
+  next.owner_stack_bytes_ = owner_stack_bytes_;
+  next.owner_shadow_ = owner_shadow_;
+  next.owner_identity_ = owner_identity_;
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(shadow_, &owner_stack_, &owner_stack_bytes_);
+  __sanitizer_start_switch_fiber(&shadow_, next.stack_, kStackBytes);
 #endif
+#ifdef __SANITIZE_THREAD__
+  __tsan_switch_to_fiber(next.identity_, __tsan_switch_to_fiber_no_sync);
+#endif
+  muo_simt_switch(&stack_pointer_, next.stack_pointer_);
+  arrived(shadow_);
 }
 
 FiberStacks::FiberStacks(std::size_t count) : bytes_(count * (Fiber::kStackBytes + kPage)) {

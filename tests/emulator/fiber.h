@@ -19,18 +19,22 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  void resume();   // runs the fiber until it suspends
+  void resume();   // runs the fiber, and those that it hands over to, until one suspends
   void suspend();  // called by the fiber: goes back to resume()
+  // Called by the fiber: runs `next`, whose suspend() goes back to where this one's would.
+  void hand_over(Fiber& next);
 
  private:
   static void start(Fiber* fiber);
+  void arrived(void* shadow);
 
   std::byte* stack_;
   Body body_;
   void* argument_;
   void* stack_pointer_ = nullptr;        // of the fiber while it is suspended
   void* owner_stack_pointer_ = nullptr;  // of who called resume()
-  // For AddressSanitizer: both sides' shadow stacks, and where the owner's stack lies.
+  // For AddressSanitizer: both sides' shadow stacks, and where the owner's stack lies, if not known
+  // from who handed over.
   void* shadow_ = nullptr;
   void* owner_shadow_ = nullptr;
   const void* owner_stack_ = nullptr;

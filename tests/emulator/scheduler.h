@@ -47,7 +47,8 @@ struct CudaThread {
   int source = 0;  // lane to read from
   alignas(16) std::byte given[64];
   alignas(16) std::byte taken[64];
-  char arrival, departure;  // ThreadSanitizer: edges to and from warp collectives
+  // ThreadSanitizer: edges to and from warp collectives, and those of all lanes, in lane 0.
+  char arrival, departure, all_arrived, all_depart;
 
   std::vector<PendingCopy> copies;
 };
@@ -97,7 +98,10 @@ class Scheduler {
   void start_block(unsigned number);
   void run_block();
   Turn run_warp(unsigned warp, unsigned flip, bool greedy);
+  CudaThread* next_of_warp();
+  void begin_turn(CudaThread& thread);
   void resume(CudaThread& thread);
+  void wait();
   bool arrive_at_barrier(bool predicate, Site site);
   void open_barrier();
   bool arrive_at_collective(unsigned mask, Exchange exchange, Site site);
@@ -115,6 +119,10 @@ class Scheduler {
   unsigned count_ = 0, alive_ = 0;          // threads of the block
   unsigned at_barrier_ = 0, barriers_ = 0;  // threads there; how many were opened in this launch
   unsigned votes_ = 0, outcome_ = 0;
+  // The pass over a warp's lanes: its first thread, which lane is next, XOR what, and whether any
+  // ran.
+  unsigned first_of_warp_ = 0, next_lane_ = 0, flip_ = 0;
+  bool ran_ = false;
   unsigned waiting_[32] = {};  // lanes of each warp that wait in a collective
   double paused_since_ = 0;
   char begin_edge_ = 0, end_edge_ = 0, barrier_edges_[2] = {};

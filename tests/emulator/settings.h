@@ -12,7 +12,13 @@ enum class Order : std::uint8_t { kForward, kReverse, kRandom };
 struct Settings {
   Order order = Order::kRandom;  // SIMT_ORDER=seq, rev, or a seed: random
   std::uint64_t seed = 1;
-  unsigned workers = 1;              // SIMT_WORKERS=n: OS threads that share the blocks of a launch
+  // SIMT_WORKERS=n: OS threads that share the blocks of a launch. Races between blocks are seen
+  // with two and more, and by ThreadSanitizer.
+#ifdef __SANITIZE_THREAD__
+  unsigned workers = 2;
+#else
+  unsigned workers = 1;
+#endif
   std::string architecture = "90a";  // SIMT_ARCHITECTURE: the GPU whose limits hold (gpu.h)
 };
 

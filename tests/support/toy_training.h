@@ -51,7 +51,7 @@ RunConfig toy_config(const ToyTraining& run);
 ToyCurves train(const ToyTraining& run);
 
 void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::string& what);
-// By replay, eagerly, and in two random orders of the graphs' nodes.
+// By replay, eagerly, and in two random orders of the graphs' nodes (one under sanitizers).
 void expect_bitwise_in_every_form(ToyTraining run, const ToyCurves& want, const std::string& what);
 
 // What agreement means where only the order of rounding differs (decision derived-tolerances): 4

@@ -268,7 +268,7 @@ TEST(Faults, EndTheRunWithTheirCauseOnTheHost) {
 TEST(Faults, EndTheRunWithTheirCauseWhereWeightsAreSharded) {
   expect_good_ends(kSharded, some(kSharded, 1, test::kSanitized ? 6 : 2));
 }
-constexpr std::size_t kSimtStride = test::kSanitized ? 12 : 2;
+constexpr std::size_t kSimtStride = test::kSanitized ? 16 : 4;
 TEST(SimtFaults, EndTheRunWithTheirCauseOnPeers) {
   expect_good_ends(kPeer, some(kPeer, 0, kSimtStride));
 }

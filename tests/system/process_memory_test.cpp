@@ -52,7 +52,7 @@ TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
     const std::string run = std::string(options) +
                             " --backend host --model plain --n-layer 6 --n-embd 384 --n-head 6 "
                             "--max-seq-len 256 --device-batch-size 12 --total-batch-size 6144 "
-                            "--num-iterations 2 --eval-every -1 --sample-every -1 --data " +
+                            "--num-iterations 1 --eval-every -1 --sample-every -1 --data " +
                             path + "/text.txt";
     const Outcome plan = run_program("plan --json " + run);
     ASSERT_EQ(plan.code, 0) << plan.err;
@@ -70,7 +70,7 @@ TEST(ProcessMemory, StaysUnderTheLimitThatIsGiven) {
   write_training_text(path + "/text.txt");
   const std::string run =
       " --backend host --devices 1 --model plain --n-layer 6 --n-embd 384 --n-head 6 "
-      "--max-seq-len 256 --device-batch-size 12 --total-batch-size 6144 --num-iterations 2 "
+      "--max-seq-len 256 --device-batch-size 12 --total-batch-size 6144 --num-iterations 1 "
       "--eval-every -1 --sample-every -1 --save-every 1 --data " +
       path + "/text.txt --memory-limit ";
   for (const auto& [limit, bytes] : {std::pair{"420MB", 420e6}, {"340MB", 340e6}}) {

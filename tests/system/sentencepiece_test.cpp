@@ -65,7 +65,7 @@ class SentencePieceRun : public testing::Test {
 
   static constexpr const char* kModel =
       " --model plain --depth 1 --n-embd 32 --n-head 2 --max-seq-len 32 --device-batch-size 4 "
-      "--devices 2 --eval-every 10 ";
+      "--devices 2 --total-batch-size 256 --eval-every 10 ";
 
  private:
   test::TemporaryDirectory directory_;

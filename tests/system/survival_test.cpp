@@ -362,12 +362,12 @@ TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
 TEST_F(Survival, TheLastSaveHasToSucceedWhateverIsAskedFor) {
   const std::string checkpoints = (path("run") / "checkpoints").string();
   const Outcome outcome = run_program(
-      options("run", "--num-iterations 600 --on-save-error continue --eval-every -1") +
+      options("run", "--num-iterations 200 --on-save-error continue --eval-every -1") +
       " & pid=$!; until [ -s " + (path("run") / "metrics.jsonl").string() +
       " ]; do sleep 0.01; done; " +
       test::while_stopped("rmdir " + checkpoints + "; touch " + checkpoints) + "wait $pid");
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("checkpoint of step 600 not saved: "));
+  EXPECT_THAT(outcome.err, HasSubstr("checkpoint of step 200 not saved: "));
 }
 
 }  // namespace

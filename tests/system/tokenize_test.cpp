@@ -71,7 +71,7 @@ TEST_F(Tokenize, FromTextToAModelThatWritesIt) {
 
   const std::string model =
       " --model plain --depth 1 --n-embd 32 --n-head 2 --max-seq-len 32 --device-batch-size 4 "
-      "--devices 2 --num-iterations 50 --eval-every 25 ";
+      "--devices 2 --total-batch-size 256 --num-iterations 50 --eval-every 25 ";
   const Outcome trained = ok("train --data " + path("shards") + model + "--out " + path("run"));
   EXPECT_THAT(trained.out, HasSubstr("bits/byte"));
   EXPECT_EQ(read_file(path("run/tokenizer.json")), read_file(path("tokenizer.json")));
@@ -88,7 +88,7 @@ TEST_F(Tokenize, TextAndItsShardsAreTheSameTokens) {
   ok(tokenize("shards", "--val-tokens 0"));
   const std::string model =
       " --model plain --depth 1 --n-embd 32 --n-head 2 --max-seq-len 32 "
-      "--device-batch-size 4 --devices 1 --num-iterations 1 --eval-every -1 "
+      "--device-batch-size 4 --devices 1 --total-batch-size 128 --num-iterations 1 --eval-every -1 "
       "--sample-every -1 ";
   const Outcome shards = ok("train --data " + path("shards") + model + "--out " + path("a"));
   EXPECT_THAT(shards.out, HasSubstr("token shards"));
@@ -150,6 +150,13 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
                  "bad.jsonl: line 2: no field 'text'");
   expect_refused("tokenize " + path("none.txt") + " --tokenizer byte --out " + path("bad"),
                  "none.txt");
+  fs::create_directory(path("folder"));
+  write_file(path("folder/a.txt"), "text");
+  write_file(path("folder/b.parquet"), "PAR1");
+  expect_refused("tokenize " + path("folder") + " --tokenizer byte --out " + path("bad"),
+                 "b.parquet is Parquet, not text; give - for standard input");
+  expect_refused("tokenizer train --data " + path("folder/b.parquet") + " --out " + path("bad"),
+                 "b.parquet is Parquet");
   expect_refused("tokenizer decode " + path("bad.jsonl") + " --tokenizer byte",
                  "is not the id of a token");
 }

@@ -150,11 +150,11 @@ TEST_F(WatchWandb, FollowsARunToItsEnd) {
   const Outcome outcome = test::run_command(
       fmt::format("{} {} >/dev/null & until [ -e {}/metrics.jsonl ]; do sleep 0.01; done; "
                   "python3 {}/scripts/watch_wandb.py {} --follow; code=$?; wait; exit $code",
-                  test::program(), options("run", "--num-iterations 600 --eval-every 50"),
+                  test::program(), options("run", "--num-iterations 200 --eval-every 50"),
                   path("run").string(), test::source_directory(), path("run").string()),
       fmt::format("export PYTHONPATH={} CALLS={};", path("modules").string(), calls_.string()));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(metrics("run", "train"), SizeIs(600));
+  EXPECT_THAT(metrics("run", "train"), SizeIs(200));
   expect_each_once("run");
 }
 

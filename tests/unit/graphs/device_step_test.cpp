@@ -104,7 +104,7 @@ TEST(DeviceStep, TheBoundRefusesErrors) {
 
 TEST(DeviceStep, AReplayIsBitwiseTheSameCallsEagerly) {
   for (const std::int64_t accumulation : {1, 10}) {  // one graph, two graphs
-    ToyTraining run{.world = 2, .accumulation = accumulation, .steps = 4};
+    ToyTraining run{.world = 2, .accumulation = accumulation, .steps = 2};
     const ToyCurves replayed = device_train(run);
     run.graph = false;
     expect_bitwise(device_train(run), replayed, "accumulation " + std::to_string(accumulation));
@@ -118,7 +118,7 @@ TEST(DeviceStep, APipelinedGatherIsBitwiseTheSimpleOne) {
     ToyTraining run{.world = bf16 ? 2 : 3,
                     .strategy = bf16 ? "stacked" : "balanced",
                     .gather = "simple",
-                    .steps = 4,
+                    .steps = 3,
                     .nanochat_bf16 = bf16};
     const ToyCurves want = device_train(run);
     run.gather = "pipelined";
@@ -165,7 +165,7 @@ TEST(DeviceStep, ShardedWeightsFollowTheHostsCurve) {
 }
 
 TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
-  const ToyTraining run{.world = 2, .steps = 4};
+  const ToyTraining run{.world = 2, .steps = 2};
   expect_bitwise(device_train(run), device_train(run), "fp32");
 }
 
@@ -181,11 +181,8 @@ TEST(DeviceStep, ReadsNothingThatTheStepHasNotWritten) {
 
 TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
   for (const bool lean : {false, true}) {
-    ToyTraining run{.world = 2,
-                    .steps = lean ? 2 : 4,
-                    .nanochat_bf16 = true,
-                    .lean = lean,
-                    .bf16_gradients = lean};
+    ToyTraining run{
+        .world = 2, .steps = 2, .nanochat_bf16 = true, .lean = lean, .bf16_gradients = lean};
     const ToyCurves replayed = device_train(run);
     run.graph = false;
     expect_bitwise(device_train(run), replayed, lean ? "lean" : "bf16");
@@ -202,9 +199,9 @@ TEST(DeviceStep, GradientsOfBf16OfOneRankAreNearTheHosts) {
 // Its memory is gone from the program while its peer is in a collective: nothing may touch it
 // wrongly.
 TEST(DeviceStep, ARankThatFailsEndsTheRunWithItsOwnMessage) {
-  ToyTraining run{.world = 2, .steps = 4};
+  ToyTraining run{.world = 2, .steps = 2};
   run.before_step = [](RankContext& rank, RunState& /*state*/, int step) {
-    if (rank.rank == 1 && step == 2) throw Error("the card is loose");
+    if (rank.rank == 1 && step == 1) throw Error("the card is loose");
   };
   EXPECT_EQ(test::message_of<Error>([&] { device_train(run); }), "rank 1: the card is loose");
 }
@@ -283,7 +280,7 @@ TEST(DeviceStep, AKernelsFirstUseBesideACollectiveDoesNotWaitForIt) {
 }
 
 TEST(DeviceStep, NothingIsAllocatedAfterStartUp) {
-  EXPECT_EQ(device_train({.world = 2, .steps = 3}).allocations_while_running, 0);
+  EXPECT_EQ(device_train({.world = 2, .steps = 2}).allocations_while_running, 0);
 }
 
 }  // namespace

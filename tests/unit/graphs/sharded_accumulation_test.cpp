@@ -39,6 +39,7 @@ std::string text(const ToyTraining& run) {
 TEST(ShardedAccumulation, IsBitwiseLocalWhereSumsAreInTheSameOrder) {
   for (const std::string& strategy : strategies())
     for (const bool bf16 : {false, true}) {
+      if (test::kSanitized && bf16 != (strategy == "balanced")) continue;
       const ToyTraining run{.world = 3,
                             .strategy = strategy,
                             .steps = test::kSanitized ? 2 : 6,
@@ -46,7 +47,7 @@ TEST(ShardedAccumulation, IsBitwiseLocalWhereSumsAreInTheSameOrder) {
       expect_bitwise_in_every_form(sharded(run), test::train(run), text(run));
     }
   for (const std::int64_t accumulation : {2, 20}) {
-    const ToyTraining run{.accumulation = accumulation, .steps = 6};
+    const ToyTraining run{.accumulation = accumulation, .steps = test::kSanitized ? 2 : 6};
     expect_bitwise(test::train(sharded(run)), test::train(run), text(run));
   }
 }

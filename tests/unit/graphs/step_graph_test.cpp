@@ -68,6 +68,7 @@ TEST(StepGraph, ReplayAndEagerWorkAreBitwiseEqual) {
     for (const std::int64_t accumulation : {1, 20}) {
       ToyTraining run{.world = 3, .strategy = std::string(strategy), .accumulation = accumulation};
       if (test::kSanitized) run.steps = 2;
+      if (test::kSanitized && (accumulation > 1) != (strategy == "balanced")) continue;
       const ToyCurves replayed = test::train(run);
       run.graph = false;
       const ToyCurves eager = test::train(run);

@@ -17,6 +17,7 @@
 #include "kernels/host_kernels.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
+#include "support/sanitized.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -252,7 +253,7 @@ TEST_P(GemmCallers, GetTheSameBitsAtOnce) {
   for (int i = 0; i < kCallers; ++i)
     callers.emplace_back([&, i] {
       const HostTensor d({104, 104}, GetParam());
-      for (int call = 0; call < 200; ++call) {
+      for (int call = 0; call < (test::kSanitized ? 25 : 200); ++call) {
         multiply_into(d);
         wrong[static_cast<std::size_t>(i)] += d.doubles() != want.doubles();
       }

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/kernel_stream.h"
+#include "support/sanitized.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -158,7 +159,7 @@ TEST_P(SymmetricProduct, OfConcurrentCallersIsTheSameBits) {
   for (int& count : wrong)
     callers.emplace_back([&] {
       const HostTensor d({1, 104, 104}, GetParam());
-      for (int call = 0; call < 100; ++call) {
+      for (int call = 0; call < (test::kSanitized ? 25 : 100); ++call) {
         multiply_into(d);
         count += d.doubles() != want.doubles() ? 1 : 0;
       }

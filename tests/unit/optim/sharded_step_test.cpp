@@ -61,7 +61,7 @@ TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
                             std::vector<double>(alone.weights[i].begin(), alone.weights[i].end()));
   }
   ASSERT_LT(limit, 1e-3 * moved);  // or the comparison says nothing
-  for (const int world : test::kSanitized ? std::vector{1, 3, 8} : std::vector{1, 2, 3, 4, 7, 8}) {
+  for (const int world : test::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4, 7, 8}) {
     std::vector<std::vector<float>> first;
     for (const ShardingPlan& plan : all_plans(single.params, world)) {
       ToyRun run = single;
@@ -93,7 +93,7 @@ TEST(ShardedStep, GraphEagerAndAnyOrderOfReplayAreBitwiseEqual) {
     run.graph = false;
     expect_bitwise_equal(run_toy(run), graph, plan.strategy + ", eager");
     run.graph = true;
-    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    for (std::uint64_t seed = 1; seed <= (test::kSanitized ? 1 : 3); ++seed) {
       run.random_order_seed = seed;
       expect_bitwise_equal(run_toy(run), graph, plan.strategy + ", random order");
     }
