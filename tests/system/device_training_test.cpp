@@ -52,7 +52,7 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   EXPECT_THAT(eval.out, HasSubstr("val_loss")) << eval.err;
   const std::string golden = test::source_directory() + "/tests/golden/core/";
   const std::string examples = "eval --json --row-tokens 130 --max-per-task " +
-                               std::string(test::kSanitized ? "2" : "7") + " --core " + golden +
+                               std::string(test::kSanitized ? "3" : "7") + " --core " + golden +
                                "bundle --hellaswag " + golden + "hellaswag.bin --checkpoint " +
                                path("device").string();
   const Outcome answers = run_program(examples + " --backend cuda --devices 1 --dtype fp32",
