@@ -70,7 +70,7 @@ TEST(ProcessMemory, StaysUnderTheLimitThatIsGiven) {
   write_training_text(path + "/text.txt");
   const std::string run =
       " --backend host --devices 1 --model plain --n-layer 6 --n-embd 384 --n-head 6 "
-      "--max-seq-len 256 --device-batch-size 12 --total-batch-size 6144 --num-iterations 1 "
+      "--max-seq-len 256 --device-batch-size 12 --total-batch-size 3072 --num-iterations 1 "
       "--eval-every -1 --sample-every -1 --save-every 1 --data " +
       path + "/text.txt --memory-limit ";
   for (const auto& [limit, bytes] : {std::pair{"420MB", 420e6}, {"340MB", 340e6}}) {
