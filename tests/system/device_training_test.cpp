@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "support/paths.h"
-#include "support/sanitized.h"
 #include "system/training_run.h"
 
 namespace muo {
@@ -51,8 +50,7 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
       "MUO_CUDA_PLUGIN=muograph_simt");
   EXPECT_THAT(eval.out, HasSubstr("val_loss")) << eval.err;
   const std::string golden = test::source_directory() + "/tests/golden/core/";
-  const std::string examples = "eval --json --row-tokens 130 --max-per-task " +
-                               std::string(test::kSanitized ? "3" : "7") + " --core " + golden +
+  const std::string examples = "eval --json --max-per-task 7 --row-tokens 130 --core " + golden +
                                "bundle --hellaswag " + golden + "hellaswag.bin --checkpoint " +
                                path("device").string();
   const Outcome answers = run_program(examples + " --backend cuda --devices 1 --dtype fp32",
