@@ -93,9 +93,9 @@ MUO_SIMT_UNSEEN void Fiber::arrived([[maybe_unused]] void* shadow) {
   const void* stack = nullptr;
   std::size_t bytes = 0;
   __sanitizer_finish_switch_fiber(shadow, &stack, &bytes);
-  if (owner_stack_ != nullptr) return;
-  owner_stack_ = stack;
-  owner_stack_bytes_ = bytes;
+  if (owner_.stack != nullptr) return;
+  owner_.stack = stack;
+  owner_.stack_bytes = bytes;
 #endif
 }
 
@@ -106,36 +106,33 @@ MUO_SIMT_UNSEEN void Fiber::start(Fiber* fiber) {
 
 MUO_SIMT_UNSEEN void Fiber::resume() {
 #ifdef __SANITIZE_ADDRESS__
-  owner_stack_ = nullptr;
-  __sanitizer_start_switch_fiber(&owner_shadow_, stack_, kStackBytes);
+  owner_.stack = nullptr;
+  void* shadow = nullptr;
+  __sanitizer_start_switch_fiber(&shadow, stack_, kStackBytes);
 #endif
 #ifdef __SANITIZE_THREAD__
-  owner_identity_ = __tsan_get_current_fiber();
+  owner_.identity = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(identity_, __tsan_switch_to_fiber_no_sync);
 #endif
-  muo_simt_switch(&owner_stack_pointer_, stack_pointer_);
+  muo_simt_switch(&owner_.stack_pointer, stack_pointer_);
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(owner_shadow_, nullptr, nullptr);
+  __sanitizer_finish_switch_fiber(shadow, nullptr, nullptr);
 #endif
 }
 
 MUO_SIMT_UNSEEN void Fiber::suspend() {
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_start_switch_fiber(&shadow_, owner_stack_, owner_stack_bytes_);
+  __sanitizer_start_switch_fiber(&shadow_, owner_.stack, owner_.stack_bytes);
 #endif
 #ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(owner_identity_, __tsan_switch_to_fiber_no_sync);
+  __tsan_switch_to_fiber(owner_.identity, __tsan_switch_to_fiber_no_sync);
 #endif
-  muo_simt_switch(&stack_pointer_, owner_stack_pointer_);
+  muo_simt_switch(&stack_pointer_, owner_.stack_pointer);
   arrived(shadow_);
 }
 
 MUO_SIMT_UNSEEN void Fiber::hand_over(Fiber& next) {
-  next.owner_stack_pointer_ = owner_stack_pointer_;
-  next.owner_stack_ = owner_stack_;
-  next.owner_stack_bytes_ = owner_stack_bytes_;
-  next.owner_shadow_ = owner_shadow_;
-  next.owner_identity_ = owner_identity_;
+  next.owner_ = owner_;
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&shadow_, next.stack_, kStackBytes);
 #endif

@@ -25,23 +25,23 @@ class Fiber {
   void hand_over(Fiber& next);
 
  private:
+  // Who called resume(): where suspend() goes back to.
+  struct Owner {
+    void* stack_pointer = nullptr;
+    const void* stack = nullptr;  // AddressSanitizer; nullptr until the first switch tells
+    std::size_t stack_bytes = 0;
+    void* identity = nullptr;  // ThreadSanitizer
+  };
   static void start(Fiber* fiber);
   void arrived(void* shadow);
 
   std::byte* stack_;
   Body body_;
   void* argument_;
-  void* stack_pointer_ = nullptr;        // of the fiber while it is suspended
-  void* owner_stack_pointer_ = nullptr;  // of who called resume()
-  // For AddressSanitizer: both sides' shadow stacks, and where the owner's stack lies, if not known
-  // from who handed over.
-  void* shadow_ = nullptr;
-  void* owner_shadow_ = nullptr;
-  const void* owner_stack_ = nullptr;
-  std::size_t owner_stack_bytes_ = 0;
-  // For ThreadSanitizer.
-  void* identity_ = nullptr;
-  void* owner_identity_ = nullptr;
+  void* stack_pointer_ = nullptr;  // of the fiber while it is suspended
+  Owner owner_;
+  void* shadow_ = nullptr;    // AddressSanitizer: its shadow stack while it is suspended
+  void* identity_ = nullptr;  // ThreadSanitizer
 };
 
 // Stacks for `count` fibers, each above a page that may not be touched: too deep a call is a

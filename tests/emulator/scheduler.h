@@ -32,6 +32,11 @@ struct PendingCopy {
   std::size_t bytes = 0;
 };
 
+// For ThreadSanitizer: to and from warp collectives.
+struct Edges {
+  char arrival = 0, departure = 0;
+};
+
 struct CudaThread {
   enum class State : std::uint8_t { kNew, kReady, kAtBarrier, kAtCollective, kDone };
 
@@ -47,8 +52,7 @@ struct CudaThread {
   int source = 0;  // lane to read from
   alignas(16) std::byte given[64];
   alignas(16) std::byte taken[64];
-  // ThreadSanitizer: edges to and from warp collectives, and those of all lanes, in lane 0.
-  char arrival, departure, all_arrived, all_depart;
+  Edges own_edges, warp_edges;  // the lane's; in lane 0 those of collectives of all lanes
 
   std::vector<PendingCopy> copies;
 };
