@@ -21,7 +21,7 @@ class HeldOutRows {
   [[nodiscard]] std::int64_t size() const { return size_; }
   // Row i's tokens, the inputs and behind them the last target, into the beginning of `row`, which
   // has room for seq_len + 1; returns how many, at least 2.
-  std::int64_t read(std::int64_t i, std::span<std::int32_t> row) const;
+  [[nodiscard]] std::int64_t read(std::int64_t i, std::span<std::int32_t> row) const;
 
  private:
   const TokenData* data_;

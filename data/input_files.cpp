@@ -117,7 +117,12 @@ class Walk {
       if (entry.name.front() == '.') continue;
       const auto path = directory / entry.name;
       if (::stat(path.c_str(), &entry.status) != 0) {
-        if (errno != ENOENT && errno != ELOOP) fail_to_read(path, errno);
+        const int error = errno;
+        // Without the right to search the directory it is what is closed; else what a link leads
+        // to.
+        if (error == EACCES && ::lstat(path.c_str(), &entry.status) != 0)
+          fail_to_read(directory, error);
+        if (error != ENOENT && error != ELOOP) fail_to_read(path, error);
         ++list_.special;
         continue;
       }

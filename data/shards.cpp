@@ -61,7 +61,7 @@ const ShardFormat& check_header(const std::filesystem::path& path, std::span<con
 }
 
 template <class Id>
-std::span<const Id> ids_of(const Shard& shard) {
+std::span<const Id> ids_of(const TokenShard& shard) {
   return {reinterpret_cast<const Id*>(shard.tokens.data()), shard.tokens.size() / sizeof(Id)};
 }
 
@@ -151,7 +151,7 @@ bool looks_like_shard(const std::filesystem::path& path) {
   return find_format(magic) != nullptr;
 }
 
-void Shard::read(std::int64_t begin, std::span<std::int32_t> out) const {
+void TokenShard::read(std::int64_t begin, std::span<std::int32_t> out) const {
   const auto from = static_cast<std::size_t>(begin);
   if (token_bytes == sizeof(std::uint16_t)) {
     std::ranges::copy(ids_of<std::uint16_t>(*this).subspan(from, out.size()), out.begin());
@@ -161,7 +161,7 @@ void Shard::read(std::int64_t begin, std::span<std::int32_t> out) const {
                          [](std::uint32_t id) { return static_cast<std::int32_t>(id); });
 }
 
-Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size) {
+TokenShard open_shard(const std::filesystem::path& path, std::int64_t vocab_size) {
   const FileBytes file(path);
   const auto bytes = file.bytes();
   if (bytes.empty()) fail(path, "the file is empty; give .bin token shards");
@@ -172,7 +172,7 @@ Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size) {
   std::array<std::int32_t, 3> header{};
   std::memcpy(header.data(), bytes.data(), sizeof header);
   const ShardFormat& format = check_header(path, bytes, header[0], header[1], header[2]);
-  Shard shard{
+  TokenShard shard{
       .file = file, .tokens = bytes.subspan(kShardHeaderBytes), .token_bytes = format.token_bytes};
   if (format.token_bytes == sizeof(std::uint16_t))
     check_ids(path, ids_of<std::uint16_t>(shard), vocab_size);
@@ -206,8 +206,8 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
   const auto named_val = std::count_if(files.begin(), files.end(), is_val);
   // If every name says "val", none of them tells the two apart.
   const bool by_name = named_val > 0 && named_val < std::ssize(files);
-  std::vector<Shard> train;
-  std::vector<Shard> val;
+  std::vector<TokenShard> train;
+  std::vector<TokenShard> val;
   for (const InputFile& file : val_files)
     val.push_back(open_shard(file.path, vocab_size));
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -218,7 +218,7 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
   std::string split = shard_count(val.size());
   if (val.empty() && !options.held_out_only) {
     split = "the end";
-    Shard& only = train.front();
+    TokenShard& only = train.front();
     const auto tail = static_cast<std::size_t>(
                           std::llround(static_cast<double>(only.size()) * options.val_fraction)) *
                       only.token_bytes;
@@ -227,8 +227,8 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
     only.tokens = only.tokens.first(only.tokens.size() - tail);
   }
   const std::string train_shards = shard_count(train.size());
-  Corpus corpus{.train = std::make_unique<ConcatData<Shard>>(std::move(train)),
-                .val = std::make_unique<ConcatData<Shard>>(std::move(val)),
+  Corpus corpus{.train = std::make_unique<ConcatData<TokenShard>>(std::move(train)),
+                .val = std::make_unique<ConcatData<TokenShard>>(std::move(val)),
                 .vocab_size = vocab_size,
                 .token_bytes = {},
                 .description = {},

@@ -22,7 +22,7 @@ inline constexpr std::size_t kShardHeaderBytes = kShardHeaderInts * sizeof(std::
 inline constexpr ShardFormat kNarrowShard = {20240520, 1, 2};
 inline constexpr ShardFormat kWideShard = {20240801, 7, 4};
 
-struct Shard {
+struct TokenShard {
   FileBytes file;
   std::span<const std::byte> tokens;  // in `file`: all of them, or those on one side of a split
   std::size_t token_bytes = 2;
@@ -37,7 +37,7 @@ struct Shard {
 bool looks_like_shard(const std::filesystem::path& path);
 
 // Checks everything: header, size, and that each id is below `vocab_size`. Throws InputError.
-Shard open_shard(const std::filesystem::path& path, std::int64_t vocab_size);
+TokenShard open_shard(const std::filesystem::path& path, std::int64_t vocab_size);
 
 // What the ids stand for is told by options.tokenizer, if that is a file; or by a tokenizer or
 // a manifest.json in the folder of the first shard (data/shard_manifest.h); else it is unknown. A

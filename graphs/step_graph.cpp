@@ -175,6 +175,13 @@ std::vector<const GraphTrace*> StepGraph::traces() const {
   return out;
 }
 
+std::vector<std::int64_t> StepGraph::repeats() const {
+  std::vector<std::int64_t> out;
+  for (const Launch& launch : launches_)
+    if (launch.graph != nullptr) out.push_back(launch.repeats);
+  return out;
+}
+
 void StepGraph::write_dot(const std::string& path) const {
   for (std::size_t i = 0; i < launches_.size(); ++i)
     if (launches_[i].graph != nullptr)

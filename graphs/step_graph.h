@@ -50,6 +50,8 @@ class StepGraph {
 
   [[nodiscard]] std::vector<Graph*> graphs() const;  // that are captured
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
+  // How often a step replays each of them.
+  [[nodiscard]] std::vector<std::int64_t> repeats() const;
   // Writes the captured graphs for Graphviz: to `path`, or path.0, path.1, ... if a step has
   // several.
   void write_dot(const std::string& path) const;

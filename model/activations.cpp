@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/decode_attention.h"
+#include "kernels/embedding.h"
 
 namespace muo {
 
@@ -168,6 +169,8 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
   else if (backward || !size.logits)
     head.logits = maker.make("head.logits", chunk);
   head.losses = maker.fp32("head.losses", {n});
+  if (backward)
+    token_groups = maker.of(DType::kI32, "token_groups", {token_groups_size(n, c.padded_vocab())});
   std::int64_t scratch = 0;
   if (size.decode) scratch = decode_attention_workspace(size.b, c.n_head, c.seq_len, c.head_dim());
   for (std::int64_t i = 0; i < c.n_layer && !size.decode; ++i)

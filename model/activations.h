@@ -78,6 +78,7 @@ struct Activations {
   Tensor backout;                                 // (n, c) stream after the middle block
   HeadActivations head;
   GradientActivations gradients;  // absent without backward
+  Tensor token_groups;            // int32  kernels/embedding.h; absent without backward
   Tensor workspace;               // attention's scratch, fp32
 
   Activations(const GptConfig& config, const Size& size, const std::string& prefix, Arena& arena);

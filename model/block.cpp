@@ -181,6 +181,7 @@ void value_gradients(Stream& stream, const BlockContext& block, const GradientAc
   embedding_backward(stream, {.dtable = sink.target(p.value_embed),
                               .dy = rows_of(flow.dv),
                               .tokens = block.tokens,
+                              .groups = block.token_groups,
                               .scale = a.value_gates,
                               .accumulate = sink.accumulate});
   sink.announce(p.value_embed);

@@ -51,9 +51,10 @@ struct BlockContext {
   const WeightSource& weights;
   const BlockActivations& act;
   const RotaryTables& rotary;
-  Tensor tokens;  // (n) int32
-  Tensor starts;  // (b, t) int32, of documents; absent without
-  Tensor x0;      // (n, c)
+  Tensor tokens;        // (n) int32
+  Tensor token_groups;  // of tokens, in backward
+  Tensor starts;        // (b, t) int32, of documents; absent without
+  Tensor x0;            // (n, c)
   Tensor workspace;
   std::int64_t layer = 0;
   const CacheUse* cached = nullptr;  // of a forward pass

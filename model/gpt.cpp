@@ -35,6 +35,7 @@ Gpt::BlockInput Gpt::block_input(const WeightSource& weights, Tensor tokens,
                     .act = of_layer(layer),
                     .rotary = rotary_,
                     .tokens = tokens.view({tokens.numel()}),
+                    .token_groups = act_.token_groups,
                     .starts = act_.starts,
                     .x0 = act_.x0,
                     .workspace = act_.workspace,
@@ -165,6 +166,9 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
   head(stream, weights, targets, {}, scale, &sink);
   if (sink.after_losses) sink.after_losses();
   const ProfileRange range(ProfileKind::kPhase, "backward");
+  group_tokens(stream, {.groups = act_.token_groups,
+                        .tokens = tokens.view({tokens.numel()}),
+                        .vocab = config_.padded_vocab()});
   rms_norm_backward(stream, {.dx = flow.dx,
                              .dy = flow.dnormed,
                              .y = act_.head.x,
@@ -217,6 +221,7 @@ void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tenso
   embedding_backward(stream, {.dtable = sink.target(params_.wte),
                               .dy = dx,
                               .tokens = tokens.view({tokens.numel()}),
+                              .groups = act_.token_groups,
                               .accumulate = sink.accumulate});
   sink.announce(params_.wte);
 }

@@ -3,6 +3,7 @@
 #   scripts/check.sh                  all of these
 #   scripts/check.sh --tidy [FILE...] clang-tidy on the files, or on what changed since MUO_BASE
 #                                     (default: where the branch left origin/main, else HEAD~1)
+#   scripts/check.sh --tidy --last N  on the N sources that were changed last
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
@@ -21,7 +22,7 @@ check_all() {
   scripts/check_layers.py
   scripts/draw_architecture.py --check
   scripts/performance_tables.py --check
-  listed '*.sh' .ci/run | xargs -0 shellcheck
+  listed '*.sh' .ci/run .ci/full | xargs -0 shellcheck
   echo "shellcheck: ok"
   scripts/check_tree.py
   local python
@@ -47,8 +48,18 @@ changed_sources() {
   {
     git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h'
     git ls-files --others --exclude-standard -- '*.cpp' '*.h'
-  } | grep -v '/cudnn_attention\.' |  # the headers of cuDNN's frontend take it ten minutes
-    sed 's/\.h$/.cpp/' | sort -u | while read -r file; do
+  } | sources_of
+}
+last_sources() {
+  {
+    git diff --name-only HEAD -- '*.cpp' '*.h'
+    git log --name-only --format= -- '*.cpp' '*.h'
+  } | sources_of | sed -n "1,$1p"
+}
+# Those that are there for the sources and headers on standard input, each once, without one that takes clang-tidy ten
+# minutes for the headers of cuDNN's frontend, and one that declares NVIDIA's names a second time to compare them.
+sources_of() {
+  sed 's/\.h$/.cpp/' | awk '!seen[$0]++' | grep -vE '/cudnn_attention\.|stand_ins/interface\.' | while read -r file; do
     if [ -f "$file" ]; then printf '%s\n' "$file"; fi
   done
 }
@@ -57,7 +68,8 @@ tidy() {
   scripts/setup.sh --dev
   [ -f build/dev/compile_commands.json ] || cmake --preset dev --log-level=WARNING >/dev/null
   local files=("$@")
-  if [ ${#files[@]} -eq 0 ]; then mapfile -t files < <(changed_sources); fi
+  if [ "${1:-}" = --last ]; then mapfile -t files < <(last_sources "$2")
+  elif [ ${#files[@]} -eq 0 ]; then mapfile -t files < <(changed_sources); fi
   if [ ${#files[@]} -eq 0 ]; then
     echo "tidy: no changed sources"
     return

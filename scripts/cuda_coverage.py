@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/coverage"
 ROOMS = ("src/runtime/cuda/", "src/kernels/cuda/")
 # One order of kernels is enough, and what runs the program again and again adds nothing.
-TESTS = r"^simt[.](kernels[.]seq|attention|models|extras|every)|^(contract|runtime)[.].*[Ss]imt|DeviceStep|NcclStep" \
+TESTS = r"^simt[.](kernels[.](seq|attention)|models|extras|every)|^(contract|runtime)[.].*[Ss]imt|DeviceStep|NcclStep" \
         r"|^system[.](DeviceTraining|Bench|Gpus)|^app[.].*(Simt|Backend|Gpu)"
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs one of the three calls of scripts/gpu_stages.py on a machine with a GPU, from an archive that
-scripts/gpu_pack.sh made on another one: neither compiler nor package nor network is needed.
-  scripts/gpu_check.sh CALL SECONDS ARCHIVE OUT [STAGE...]
+"""Runs one of the calls of scripts/gpu_stages.py on a machine with a GPU. This script lies in what
+scripts/gpu_pack.sh packed on another one: neither compiler nor package nor network nor checkout is needed.
+  mkdir pack && tar -xf gpu_binaries.tar.gz -C pack && pack/scripts/gpu_check.sh CALL SECONDS OUT [STAGE...]
 Each stage has a time limit, ends with a verdict line, and is then in OUT, whatever becomes of the rest:
 OUT/callN.txt (the lines), OUT/callN.tar.gz (everything that was written, rewritten after each stage) and
 OUT/callN_STAGE.tar.gz (a large file worth keeping). No file is larger than 15 MiB, none are more than 8.
@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -28,6 +27,8 @@ import gpu_stage
 import gpu_stages
 from gpu_stage import BAD
 
+PACK = pathlib.Path(__file__).resolve().parent.parent  # with this script's folder in it
+PATIENCE = int(os.environ.get("MUO_CHECK_PATIENCE", "1"))  # times the limits of stages
 GRACE = 5  # seconds between SIGTERM and SIGKILL, and again until the dead are given up
 LEAST = 10  # seconds that a stage is started with at least
 AT_ONCE = 4  # parallel stages
@@ -93,20 +94,15 @@ class Child:
 class Check:
     """A call under way: where things are, and what has ended how."""
 
-    def __init__(self, call, seconds, archive, out, work):
+    def __init__(self, call, seconds, out, work):
         self.call, self.work = call, work
         self.start = time.monotonic()
         self.deadline = self.start + seconds
-        self.pack, self.stages = work / "pack", work / "stages"
-        self.root = pathlib.Path(__file__).resolve().parent.parent
-        self.verdicts, self.unavailable, self.known, self.children = {}, {}, {}, set()
+        self.pack, self.stages = PACK, work / "stages"
+        self.verdicts, self.unavailable, self.children = {}, {}, set()
         self.lock = threading.RLock()
         self.home = gpu_archives.Home(out, call, self.stages)
         self.stages.mkdir()
-        self.pack.mkdir()
-        with tarfile.open(archive) as tar:  # our own: links may lead anywhere
-            tar.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
-            tar.extractall(self.pack)
         (self.stages / "pack").mkdir()  # what results are compared with goes home, too
         for name in ("commit", "reference_fp32.jsonl", "reference_bf16.jsonl", "shards.json"):
             if (self.pack / name).is_file():
@@ -140,21 +136,11 @@ class Check:
         if not stage.python:  # PyTorch finds its own; our programs find what else they need by $ORIGIN
             out["LD_LIBRARY_PATH"] = ":".join(
                 part for part in (self.libraries, os.environ.get("LD_LIBRARY_PATH")) if part)
+            out["XDG_CACHE_HOME"] = str(self.work / "cache")  # products are measured in this check
         return out
 
     def folder(self, name):
         return self.stages / name
-
-    def has(self, text):
-        """Whether a packed program knows it: an option, or a variable of the environment."""
-        if text not in self.known and text.startswith("--"):
-            shown = subprocess.run([self.pack / "muograph", "bench", "step", "--help"], timeout=60,
-                                   capture_output=True, text=True)
-            self.known[text] = f" {text} " in shown.stdout
-        elif text not in self.known:
-            self.known[text] = any(text.encode() in path.read_bytes() for path in self.pack.iterdir()
-                                   if path.name.startswith(("libmuograph", "muograph")))
-        return self.known[text]
 
     def passed(self, name):
         return self.verdicts.get(name, {}).get("verdict") == "passed"
@@ -179,12 +165,6 @@ class Check:
     def reason_against(self, stage):
         if stage.tool and stage.tool in self.unavailable:
             return "tool unavailable", self.unavailable[stage.tool]
-        if stage.needs and not self.has(stage.needs):
-            return "not in this build", stage.needs
-        if stage.after_failure_of:
-            before = self.verdicts.get(stage.after_failure_of, {}).get("verdict", "not run")
-            if before in ("passed", "not in this build", "no time"):
-                return "not needed", f"{stage.after_failure_of}: {before}"
         if stage.after and not self.passed(stage.after):
             return "skipped", f"{stage.after} did not pass"
         if self.left() - 2 * GRACE < min(stage.least or LEAST, stage.seconds):
@@ -201,8 +181,9 @@ class Check:
                 self.unavailable[stage.tool] = f"{stage.tool} is not on this machine"
                 return {"verdict": "tool unavailable", "why": self.unavailable[stage.tool]}
             command[0] = program
-        limit = min(stage.seconds, self.left() - 2 * GRACE)
-        record = {"command": " ".join(map(str, command)).replace(str(self.work), "WORK"),
+        limit = min(stage.seconds * PATIENCE, self.left() - 2 * GRACE)
+        said = " ".join(map(str, command))
+        record = {"command": said.replace(str(self.work), "WORK").replace(str(self.pack), "PACK"),
                   "limit_s": round(limit, 1)}
         (folder / "command.txt").write_text(record["command"] + "\n")
         seen = self.gpu_log.stat().st_size if self.gpu_log.is_file() else 0
@@ -342,19 +323,19 @@ def chosen(check, first):
 
 
 def main(arguments):
-    if len(arguments) < 4 or arguments[0] not in ("1", "2", "3") or not arguments[1].isdigit():
+    if len(arguments) < 3 or arguments[0] not in map(str, gpu_stages.CALLS) or not arguments[1].isdigit():
         print(__doc__, file=sys.stderr)
         return 2
-    call, seconds, archive, out, *first = arguments
-    if not (os.path.isfile(archive) and tarfile.is_tarfile(archive)):
-        print(f"gpu_check.py: {archive} is no archive of scripts/gpu_pack.sh", file=sys.stderr)
+    call, seconds, out, *first = arguments
+    if not (PACK / "tests.json").is_file():
+        print(f"gpu_check.py: {PACK} is not what scripts/gpu_pack.sh packs: unpack its archive into an empty "
+              "folder, and run the scripts/gpu_check.sh there", file=sys.stderr)
         return 2
     if any(pathlib.Path(out).glob(f"call{call}*")):
         print(f"gpu_check.py: {out} has results of call {call}: give another folder", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="gpu_check_", ignore_cleanup_errors=True) as work:
-        check = Check(int(call), int(seconds), archive,
-                      pathlib.Path(out).absolute(), pathlib.Path(work))
+        check = Check(int(call), int(seconds), pathlib.Path(out).absolute(), pathlib.Path(work))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: check.terminate())
         try:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds what scripts/gpu_check.sh runs and puts it into one archive, with every library but CUDA's, data
-# to train on and what the CPU has computed beforehand: a machine with a GPU needs neither compiler nor
-# package nor network. Programs find their libraries by $ORIGIN: LD_LIBRARY_PATH there is CUDA's alone.
+# Builds what scripts/gpu_check.sh runs and puts it into one archive, with that script, every library but
+# CUDA's, data to train on and what the CPU has computed beforehand: a machine with a GPU needs neither
+# checkout nor compiler nor package nor network. Programs find their libraries by $ORIGIN: LD_LIBRARY_PATH
+# there is CUDA's alone.
 #   scripts/gpu_pack.sh [--nanochat CHECKOUT] [--build DIR] [ARCHIVE]
 # --nanochat: carries nanochat's newest commit there, for a measurement beside it; it is in no commit of
 # ours. --build: another build than that of the gpu preset, which is made then. ARCHIVE:
@@ -13,7 +14,8 @@ source scripts/path.sh
 nanochat='' build='' archive=build/gpu_binaries.tar.gz
 folder=build/gpu_binaries
 most_mib=40
-programs=(kernels_test contract_test graphs_test model_test golden_test cuda_test cuda_kernels_bench muograph)
+programs=(kernels_test contract_test graphs_test model_test golden_test cuda_test cuda_kernels_bench gpu_facts
+          muograph)
 
 absolute() { (cd "$caller" && realpath -m "$1"); }
 while [ $# -gt 0 ]; do
@@ -38,14 +40,14 @@ fi
 rm -rf "$folder"
 avx512=glibc-hwcaps/x86-64-v4
 mkdir -p "$folder/$avx512"
-for file in "${programs[@]}" libmuograph_core.so "$avx512/libmuograph_core.so" libmuograph_cuda.so; do
+for file in "${programs[@]}" {,"$avx512/"}lib{muograph_core,simd_results}.so libmuograph_cuda.so; do
   strip -o "$folder/$file" "$build/$file"
 done
 # What the linker finds here and another system may lack. The C library and CUDA stay that system's.
 ldd "$build/kernels_test" "$build/muograph" "$build/libmuograph_core.so" |
   awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' |
-  grep -vE '/lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|muograph)[^/]*\.so' |
+  grep -vE '/lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|muograph|simd_results)[^/]*\.so' |
   xargs -I {} cp -L {} "$folder/"
 astray=$(env -u LD_LIBRARY_PATH ldd "$folder/muograph" | awk '$1 ~ /^lib(muograph|stdc)/ {print $3}' |
   grep -v "^$(realpath "$folder")/" || true)

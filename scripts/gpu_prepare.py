@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What scripts/gpu_check.py needs besides programs, into the folder that scripts/gpu_pack.sh packs:
   scripts/gpu_prepare.py BUILD PACK        BUILD has the programs, PACK has text.txt
+PACK/scripts, PACK/configs and PACK/tests: the files of the checkout that stages read, where they lie in it;
 PACK/tests.json: test suites, each of which gets a process; PACK/reference_DTYPE.jsonl: the first steps of
 the text run of scripts/gpu_stages.py on this machine's CPU, with which the same run on a GPU is compared."""
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,10 @@ import time
 import gpu_stages
 
 POLL_SECONDS = 0.1
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = ("scripts/gpu_*.py", "scripts/gpu_check.sh", "scripts/torch_kernels.py", "scripts/peer_torch.py",
+            "scripts/peer_nanochat_gpu.py", "configs/quick.toml", "tests/golden/*.safetensors",
+            "tests/golden/core/**/*")
 
 
 def train_lines(path):
@@ -51,6 +57,11 @@ def main():
     tests = {"kernels_test": suites(build, "kernels_test"),
              "contract_test": [suite for suite in suites(build, "contract_test")
                                if suite.startswith("Backends/")]}
+    for pattern in CHECKOUT:
+        for path in filter(pathlib.Path.is_file, ROOT.glob(pattern)):
+            copy = pack / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
     (pack / "tests.json").write_text(json.dumps(tests))
     for dtype in ("fp32", "bf16"):
         reference(build / "muograph", pack, dtype)

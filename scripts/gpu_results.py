@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Turns what the calls of scripts/gpu_check.sh left in OUT, be it a part only, into JSON for
-tests/bench/results, and prints README's status rows with what ran on the GPU. Of several OUTs, and calls,
+tests/bench/results, and prints the rows of docs/status.md with what ran on the GPU. Of several OUTs, and calls,
 the last one counts that ran a stage.
   scripts/gpu_results.py OUT... [--results DIR]      exit code 1 if a stage failed
   scripts/gpu_results.py --facts PACK             JSON of the machine at hand, for gpu_check"""
@@ -23,18 +23,18 @@ from gpu_stage import BAD, RAN, tests_of
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NANOCHAT_PUBLISHED = {"tokens_per_s": 546000, "what": "nanochat's own figure for d12 on one H100, with "
                       "FlashAttention-3"}
-# README's status table: how a row begins, and the stages that are its proof.
+# The table of docs/status.md: how a row begins, and the stages that are its proof.
 FEATURES = {
     "plain GPT": ["kernels_*", "models", "device_step_1"],
     "nanochat's extras": ["every_kernel_*", "models", "extras", "step_d12_32"],
     "bf16 compute": ["kernels_*BF16", "device_step_more", "train_d4"],
     "Muon and AdamW": ["kernels_Muon*", "kernels_*Adamw*", "train_d4"],
-    "ten strategies": ["contract_*", "device_step_2", "device_step_4", "device_step_more",
+    "ten strategies": ["contract_*", "on_gpus_*", "device_step_2", "device_step_4", "device_step_more",
                        "train_d4_2_ranks"],
     "faster Newton-Schulz": ["kernels_*SymmetricProduct*"],
     "numerics guard": ["kernels_AgreeCommit", "kernels_NoteNonfinite"],
     "the gather of weights": ["device_step_more"],
-    "`--comm nccl`": ["nccl_1_rank"],
+    "`--comm nccl`": ["nccl_1_rank", "nccl_steps"],
     "NVTX ranges": ["step_d12_*", "launch_?", "optimizer_?"],
     "`--gemm-table`": ["gemm_table", "step_gemm_table", "gemm_on_gpu"],
     "`train --backend cuda`": ["train_d4", "train_d4_again", "same_bits", "train_d12", "eval_d12"],
@@ -70,7 +70,7 @@ class Stages:
     def __init__(self, outs, folder):
         self.folder, self.verdicts, self.facts = folder, {}, {}
         for number, archive in enumerate(path for out in outs
-                                         for path in sorted(out.glob("call[123].tar.gz"))):
+                                         for path in sorted(out.glob("call[1-4].tar.gz"))):
             here = folder / str(number)
             try:
                 with tarfile.open(archive) as tar:
@@ -135,6 +135,13 @@ def checks(stages):
                              "skipped": tests["skipped"]}
         out[name] = {key: value for key, value in kept.items() if value not in ("", None)}
     return {"stages": out} if out else None
+
+
+def gpu_facts(stages):
+    out = {"driver": json_lines(stages.path("gpu_facts", "facts.jsonl"))}
+    for name in ("products", "products_of_table", "attention"):
+        out[name] = json_lines(stages.path(f"facts_{name}", "kernels.jsonl"))
+    return out if any(out.values()) else None
 
 
 def rows_of(stages, *patterns):
@@ -210,9 +217,9 @@ def training(stages):
 
 
 def status(stages, file):
-    """README's rows; those that no stage has touched stay as they are."""
+    """Rows of docs/status.md; those that no stage has touched stay as they are."""
     where = f"{stages.facts.get('gpu', 'GPU')}, {stages.facts.get('date', '')}"
-    for line in (ROOT / "README.md").read_text().splitlines():
+    for line in (ROOT / "docs/status.md").read_text().splitlines():
         cells = line.split(" | ")
         begin = next((name for name in FEATURES if line.startswith(f"| {name}")), None)
         if begin is None or len(cells) != 4:
@@ -248,7 +255,8 @@ def main():
         gpu = re.search(r"[A-Z]+\d+", stages.facts.get("gpu", "").removeprefix("NVIDIA"))
         name = f"{stages.facts.get('date', 'undated')}-{gpu[0].lower() if gpu else 'gpu'}"
         arguments.results.mkdir(parents=True, exist_ok=True)
-        for topic, report in (("checks", checks(stages)), ("step", rows_of(stages, "step_*", "gemm_table")),
+        for topic, report in (("checks", checks(stages)), ("facts", gpu_facts(stages)),
+                              ("step", rows_of(stages, "step_*", "gemm_table")),
                               ("kernels", kernels(stages)),
                               ("optimizer", rows_of(stages, "launch_*", "optimizer_*")),
                               ("peers", peers(stages)), ("training", training(stages))):

@@ -1,7 +1,7 @@
 """A stage of scripts/gpu_check.py, and how its end is judged: a function of the folder with its output
 (stdout.txt, stderr.txt) and its exit code (negative: a signal; None: ended by its time limit) that gives
-a verdict and why. Verdicts: passed, failed, killed, timeout, tool unavailable, and of stages that were not
-started: no time, not in this build, not needed, skipped."""
+a verdict and why. Verdicts: passed, failed, killed, timeout, hung (of a trial), tool unavailable, and of
+stages that were not started: no time, skipped."""
 import dataclasses
 import json
 import signal
@@ -9,7 +9,7 @@ import typing
 
 
 BAD = ("failed", "timeout", "killed")
-RAN = (*BAD, "passed")
+RAN = (*BAD, "passed", "hung")
 SANITIZER_FOUND = 9  # its --error-exitcode
 CASES_FAILED = 4  # exit code of cuda_kernels_bench, which has gone on behind them
 
@@ -48,6 +48,16 @@ def tests_of(path):
                     "skipped" if case.get("result") == "SKIPPED" else "passed")
             out[kind].append(f"{suite['name']}.{case['name']}")
     return out
+
+
+def by_trial(judge):
+    """Of what may hang by a driver's choice: a peer that did not come within the deadline is an answer."""
+    def judged(folder, code):
+        verdict, why = judge(folder, code)
+        said = text_of(folder / "stdout.txt") + text_of(folder / "stderr.txt")
+        waited = [line.strip() for line in said.splitlines() if "which did not come" in line]
+        return ("hung", waited[0][:300]) if verdict == "failed" and waited else (verdict, why)
+    return judged
 
 
 def by_tests(folder, code):
@@ -110,10 +120,9 @@ class Stage:
     command: typing.Any  # words, or a function of the Check that gives them
     judge: typing.Callable = by_exit
     environment: dict = dataclasses.field(default_factory=dict)
+    expected: int = 6  # seconds on one H100, if steps reach a quarter of its peak
     least: int = 0  # seconds that must be left to start it; 0: a few
-    needs: str = ""  # an option or variable that the packed programs must know
     after: str = ""  # a stage that must have passed
-    after_failure_of: str = ""  # runs only then
     parallel: bool = False  # with its neighbours
     numbered: bool = False  # cases: `[N] ...`, --from N
     python: bool = False  # with the machine's own packages and libraries

@@ -1,14 +1,18 @@
-"""What scripts/gpu_check.py runs, in order: three calls of 480, 480 and 400 s. With MUO_CHECK_REHEARSAL set
-the same stages at sizes for the SIMT tier, which tests/system/gpu_check_test.py goes through."""
+"""What scripts/gpu_check.py runs, in order: three calls of 480, 480 and 400 s, and a fourth for machines with
+several GPUs. With MUO_CHECK_REHEARSAL set (all, or few tests of a stage) the same stages at sizes for the
+SIMT tier, which tests/system/gpu_check_test.py goes through."""
+import dataclasses
 import json
 import os
 import pathlib
+import subprocess
 import sys
 
 from gpu_stage import (SANITIZER_FOUND, Stage, by_cases, by_profiler, by_python, by_sanitizer,
-                       by_tests)
+                       by_tests, by_trial)
 
 REHEARSAL = bool(os.environ.get("MUO_CHECK_REHEARSAL"))
+FEW = os.environ.get("MUO_CHECK_REHEARSAL") == "few"  # one test of each stage
 BACKEND = "simt" if REHEARSAL else "cuda"
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 D12_SECONDS = 2 if REHEARSAL else 200
@@ -19,9 +23,18 @@ RANKS = (1, 2) if REHEARSAL else (1, 2, 4, 8)
 HOT = ("attention/window2047 bf16", "attention_backward/window2047 bf16", "cross_entropy bf16",
        "mix_norm bf16", "mix_backward bf16", "rotary_norm_backward bf16",
        "relu_squared_backward bf16", "symmetric_product/gram")
+# Rows of decoders of different sizes may differ in rounding, where a library chooses by size.
+DECODER = "Decoder.ReplayIs*:Decoder.AStepGoesOn*:Decoder.AFullRow*:Decoder.ALongContext*"
+SAME_BITS = ("--deterministic", "on")
 DEADLINE = {"MUO_PEER_DEADLINE_MS": "120000" if REHEARSAL else "5000"}  # of a rank that waits for another
 ON_BACKEND = {"MUO_TEST_BACKEND": BACKEND, **DEADLINE}
 SINGLE = ["--backend", "cuda", "--devices", "1"]
+
+
+def gpu_count():
+    if REHEARSAL:
+        return 2
+    return len(subprocess.run(["nvidia-smi", "-L"], text=True, capture_output=True, timeout=20).stdout.splitlines())
 
 
 def nanochat_sizes(depth, rows, tokens):
@@ -49,21 +62,26 @@ def tests(name, seconds, program, pattern, **more):
                  by_tests, environment, **more)
 
 
-def suites(check, program, seconds, parameter="", **more):
+def suites(check, program, seconds, parameter="", name="", **more):
     """A process for each suite: a trap takes the others of its process along."""
     listed = json.loads((check.pack / "tests.json").read_text())
-    return [tests(f"{program.removesuffix('_test')}_{suite.replace('/', '_')}", seconds, program,
+    return [tests(f"{name or program.removesuffix('_test')}_{suite.replace('/', '_')}", seconds, program,
                   f"{suite}.*{parameter}", **more) for suite in listed[program]]
 
 
-def device_step(name, pattern):
+def device_step(name, pattern, expected=10):
     return tests(f"device_step_{name}", 90, "graphs_test",
-                 "DeviceStep.NothingIsAllocated*" if REHEARSAL else pattern)
+                 "DeviceStep.NothingIsAllocated*" if FEW else pattern, expected=expected)
 
 
 def kernels(name, seconds, *options, **more):
     return Stage(name, seconds, lambda c: [c.pack / "cuda_kernels_bench", "--backend", BACKEND, *options],
                  by_cases, numbered=True, **more)
+
+
+def facts(name, *options, **more):
+    return kernels(f"facts_{name}", 60, "--dtype", "bf16", "--case-seconds", 20, "--json", "kernels.jsonl", *options,
+                   *(["--small"] if REHEARSAL else []), expected=12, **more)
 
 
 def every_kernel(attention, **more):
@@ -72,19 +90,21 @@ def every_kernel(attention, **more):
 
 
 def sanitized(tool, seconds):
-    """Our kernels only: a library's take minutes. What a library writes, initcheck does not see then."""
+    """Our kernels only: a library's take minutes. So initcheck does not see what a library writes, and would
+    report whoever reads it: it gets no products."""
+    some = ["--filter", "-gemm,-newton_schulz"] if tool == "initcheck" else []
     return Stage(tool, seconds, lambda c: [
         "", "--tool", tool, "--kernel-name", "kns=3muo", "--error-exitcode", SANITIZER_FOUND, "--print-limit", "20",
-        c.pack / "cuda_kernels_bench", "--backend", BACKEND, "--small"],
+        c.pack / "cuda_kernels_bench", "--backend", BACKEND, "--small", *some],
         by_sanitizer, {"MUO_ATTENTION": "own"}, tool="compute-sanitizer")
 
 
-def bench(name, seconds, what, depth, rows, *more, tokens=2**19, steps=6, **stage):
+def bench(name, seconds, what, depth, rows, *more, tokens=2**19, steps=6, gpus=1, **stage):
     """`muograph bench`: of a step, 4 x steps + 2 of them are run."""
     return Stage(name, seconds, lambda c: [
         c.pack / "muograph", "bench", what, *nanochat_sizes(depth, rows, tokens), "--num-iterations",
-        1000, *SINGLE, "--steps", 1 if REHEARSAL else steps, "--json", *more], environment=DEADLINE,
-        **stage)
+        1000, "--backend", "cuda", "--devices", gpus, "--steps", 1 if REHEARSAL else steps, "--json", *more],
+        environment=DEADLINE, **stage)
 
 
 def train(name, seconds, *more, steps=0, **stage):
@@ -109,48 +129,67 @@ def nanochat(name, seconds, check, depth, rows, measured, **stage):
                                "NANOCHAT_BASE_DIR": str(check.work / "nanochat")}, python=True, **stage)
 
 
+def trial(stage):
+    return dataclasses.replace(stage, judge=by_trial(stage.judge))
+
+
+def on_two_ranks(name, *more, **stage):
+    return train(name, 40, "--ranks-per-device", 2, *more, steps=20, **stage)
+
+
 def call_1(c):
+    """Whether it is right. A step's time comes early, as it decides what is done next."""
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
         Stage("doctor", 60, [c.pack / "muograph", "doctor"]),
+        Stage("gpu_facts", 120, [c.pack / "gpu_facts", "--backend", BACKEND, "--json", "facts.jsonl",
+                                 *(["--small"] if REHEARSAL else [])], numbered=True, expected=75),
+        facts("products", "--filter", "gemm/"),
+        facts("products_of_table", "--filter", "gemm/", "--gemm-table", "table.json"),
+        # With 16 rows deterministic gradients are cuDNN's, too.
+        facts("attention", "--filter", "attention/window,attention_backward/window,-document", "--rows", 16),
         every_kernel("auto"),
-        every_kernel("own", needs="MUO_ATTENTION"),
-        every_kernel("portable", needs="MUO_ATTENTION"),
-        *suites(c, "kernels_test", 90, parallel=True),
-        *(tests(f"attention_{kind}", 90, "kernels_test", "Attention.*" if REHEARSAL else "Attention*", parallel=True,
-                environment={"MUO_ATTENTION": kind}, needs="MUO_ATTENTION")
-          for kind in ("own", "portable", *([] if REHEARSAL else ["cudnn"]))),
-        tests("models", 90, "golden_test", "*GptGolden*", parallel=True,
-              environment={"MUO_TEST_SOURCES": str(c.root)}),
-        tests("extras", 90, "model_test", "Extras.*" if REHEARSAL else "*Extras*", parallel=True),
-        bench("step_d12_32", 70, "step", 12, 32),
-        bench("step_d12_16", 70, "step", 12, 16),
-        bench("step_d12_32_free", 70, "step", 12, 32, "--deterministic", "off", needs="--deterministic"),
-        bench("step_d12_16_free", 70, "step", 12, 16, "--deterministic", "off", needs="--deterministic"),
+        every_kernel("own"),
+        every_kernel("portable"),
+        *suites(c, "kernels_test", 90, parallel=True, expected=3),  # with cuDNN's attention where it has a kernel
+        *(tests(f"attention_{kind}", 90, "kernels_test", "Attention.*" if FEW else "Attention*", parallel=True,
+                environment={"MUO_ATTENTION": kind}, expected=12)
+          for kind in ("own", "portable")),
+        tests("models", 90, "golden_test", "*GptGolden*:*GptBF16*", parallel=True,
+              environment={"MUO_TEST_SOURCES": str(c.pack)}, expected=15),
+        tests("extras", 90, "model_test", "Extras.*" if FEW else "*Extras*", parallel=True, expected=12),
         device_step("1", "DeviceStep.FollowsTheHostsCurve"),
-        train("eager_2_ranks", 40, "--graph", "off", "--ranks-per-device", 2,
-              steps=2 if REHEARSAL else 20),
-        *suites(c, "contract_test", 60, f"/{BACKEND}_peer"),
-        device_step("2", "DeviceStep.TwoVirtualRanks*"),
-        device_step("4", "DeviceStep.FourVirtualRanks*"),
-        device_step("more", "DeviceStep.*-DeviceStep.*VirtualRanks*:DeviceStep.FollowsTheHostsCurve"),
-        train("train_d4", 60, keep=("run/checkpoints/*/model.safetensors",)),
-        train("train_d4_again", 60),
+        train("train_d4", 60, *SAME_BITS, keep=("run/checkpoints/*/model.safetensors",), expected=12),
+        train("train_d4_again", 60, *SAME_BITS, expected=12),
         Stage("same_bits", 10, lambda check: ["cmp", model_of(check, "train_d4"),
                                               model_of(check, "train_d4_again")], after="train_d4_again"),
-        train("train_d4_2_ranks", 60, "--ranks-per-device", 2),
-        train("train_d4_2_ranks_1_branch", 60, "--ranks-per-device", 2, "--graph-branches", 1,
-              needs="--graph-branches", after_failure_of="train_d4_2_ranks"),
-        train("train_d4_fp32", 60, "--dtype", "fp32"),
+        bench("step_d12_32", 70, "step", 12, 32, steps=3, expected=35),
+        on_two_ranks("eager_2_ranks", "--graph", "off"),
+        *suites(c, "contract_test", 60, f"/{BACKEND}_peer", expected=8),
+        device_step("2", "DeviceStep.TwoVirtualRanks*"),
+        device_step("4", "DeviceStep.FourVirtualRanks*"),
+        device_step("more", "DeviceStep.*-DeviceStep.*VirtualRanks*:DeviceStep.FollowsTheHostsCurve:"
+                    "DeviceStep.OneBranch*", expected=45),
+        tests("decoder", 60, "graphs_test", "Decoder.ReplayIs*" if FEW else DECODER),
+        trial(device_step("3_branches", "DeviceStep.OneBranch*")),
+        train("train_d4_2_ranks", 60, "--ranks-per-device", 2, expected=20),
+        trial(on_two_ranks("train_d4_3_branches", "--graph-branches", 3)),
+        train("train_d4_fp32", 60, "--dtype", "fp32", expected=20),
+        train("train_documents", 40, "--document-mask", "on", steps=20),
+        on_two_ranks("train_sharded_weights", "--shard", "weights"),
+        train("train_lean", 40, "--master-weights", "split", "--momentum-state", "bf16", "--adam-state", "bf16",
+              steps=20),
+        Stage("sweep", 60, lambda check: [
+            check.pack / "muograph", "sweep", *text_run(check.pack, quiet=True), *SINGLE, "--num-iterations",
+            2 if REHEARSAL else 20, "--matrix-lr", "0.1,0.2", "--out", "sweep"], environment=DEADLINE),
         Stage("sample_d4", 30, lambda check: [
             check.pack / "muograph", "sample", "--checkpoint", check.folder("train_d4") / "run",
             "--backend", "cuda", "--num-samples", 1 if REHEARSAL else 3, "--max-tokens",
             8 if REHEARSAL else 256, "--prompt", "#include <"], after="train_d4"),
-        sanitized("memcheck", 120),
-        kernels("times", 120, "--case-seconds", 20, "--json", "kernels.jsonl",
-                *(["--small"] if REHEARSAL else [])),
-        Stage("torch_kernels", 60, [sys.executable, SCRIPTS / "torch_kernels.py", "--json", "torch.jsonl"],
-              by_python, python=True),
+        Stage("hellaswag_d4", 30, lambda check: [
+            check.pack / "muograph", "eval", "--checkpoint", check.folder("train_d4") / "run", *SINGLE,
+            "--hellaswag", check.pack / "tests/golden/core/hellaswag.bin", "--max-per-task", 7],
+            after="train_d4"),
     ]
 
 
@@ -158,7 +197,13 @@ def call_2(c):
     gemm = bench("gemm_table", 90, "step", 12, 32, "--gemm-table", "gemm_table.json")
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
-        *(sanitized(tool, 80) for tool in ("racecheck", "synccheck", "initcheck")),
+        kernels("times", 120, "--case-seconds", 20, "--json", "kernels.jsonl",
+                *(["--small"] if REHEARSAL else [])),
+        *(sanitized(tool, 80) for tool in ("memcheck", "racecheck", "synccheck", "initcheck")),
+        bench("step_d12_32_same_bits", 70, "step", 12, 32, *SAME_BITS),
+        bench("step_d12_32_untuned", 70, "step", 12, 32, "--tune", "off"),
+        bench("step_d12_16", 70, "step", 12, 16),
+        bench("step_d12_16_same_bits", 70, "step", 12, 16, *SAME_BITS),
         gemm,
         bench("step_gemm_table", 60, "step", 12, 32, "--gemm-table",
               c.folder("gemm_table") / "gemm_table.json", after="gemm_table"),
@@ -170,17 +215,18 @@ def call_2(c):
             by_profiler, {"MUO_ATTENTION": "own"}, tool="ncu"),
         bench("step_d20_16", 90, "step", 20, 16, steps=3),
         bench("step_d24_16", 100, "step", 24, 16, steps=2),
-        *(stage for ranks in RANKS for stage in (
-            bench(f"launch_{ranks}", 50, "launch", 12, 4, "--ranks-per-device", ranks, tokens=2**16),
-            bench(f"launch_{ranks}_1_branch", 50, "launch", 12, 4, "--ranks-per-device", ranks,
-                  "--graph-branches", 1, tokens=2**16, needs="--graph-branches",
-                  after_failure_of=f"launch_{ranks}"))),
+        *(bench(f"launch_{ranks}", 50, "launch", 12, 4, "--ranks-per-device", ranks, tokens=2**16)
+          for ranks in RANKS),
+        trial(bench("launch_2_3_branches", 50, "launch", 12, 4, "--ranks-per-device", 2, "--graph-branches", 3,
+                    tokens=2**16)),
         *(bench(f"optimizer_{ranks}", 80, "optimizer", 12, 4, "--ranks-per-device", ranks, "--strategy",
                 "all" if ranks > 1 and not REHEARSAL else "balanced", tokens=2**16, steps=5)
           for ranks in RANKS),
         bench("optimizer_d24", 60, "optimizer", 24, 4, "--strategy", "balanced", tokens=2**16, steps=5),
-        tests("nccl_1_rank", 60, "graphs_test", "NcclStep.Gradients*" if REHEARSAL else "NcclStep.*"),
+        tests("nccl_1_rank", 60, "graphs_test", "NcclStep.Gradients*" if FEW else "NcclStep.*"),
         *([] if REHEARSAL else [tests("gemm_on_gpu", 40, "cuda_test", "GemmOnGpu.*")]),
+        Stage("torch_kernels", 60, [sys.executable, SCRIPTS / "torch_kernels.py", "--json", "torch.jsonl"],
+              by_python, python=True),
         nanochat("nanochat_d24", 150, c, 24, 16, 10, least=100),
     ]
 
@@ -219,4 +265,21 @@ def call_3(c):
     ]
 
 
-CALLS = {1: call_1, 2: call_2, 3: call_3}
+def call_4(c):
+    """What needs several GPUs."""
+    gpus = [count for count in (1, 2, 4, 8) if count <= gpu_count()]
+    return [
+        Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
+        *suites(c, "contract_test", 60, "/simt_nccl" if REHEARSAL else "/multi_gpu_*", name="on_gpus"),
+        tests("nccl_steps", 120, "graphs_test", "NcclStep.Gradients*" if FEW else "NcclStep.*"),
+        *(bench(f"step_d12_{count}_gpus_{comm}", 90, "step", 12, 32, "--comm", comm, gpus=count,
+                tokens=count * 2**16)
+          for count in gpus[1:] for comm in ("peer", "nccl")),
+        *(bench(f"step_d24_{count}_gpus", 120, "step", 24, 16, gpus=count, steps=3) for count in gpus),
+        *(bench(f"launch_{count}_gpus", 60, "launch", 12, 4, gpus=count, tokens=2**16) for count in gpus[1:]),
+        *(bench(f"optimizer_{count}_gpus", 90, "optimizer", 24, 4, "--strategy", "balanced" if REHEARSAL else "all",
+                gpus=count, tokens=2**16, steps=5) for count in gpus[1:]),
+    ]
+
+
+CALLS = {1: call_1, 2: call_2, 3: call_3, 4: call_4}

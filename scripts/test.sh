@@ -3,35 +3,65 @@
 #   scripts/test.sh [--slow] [--preset NAME] [ctest options]
 #     --slow         long tests too
 #     --preset NAME  asan or tsan: under sanitizers, without the tests that would find nothing more there
+#   scripts/test.sh --gate [plain|asan|tsan]
+#     what CI runs: each test once, in the build where it proves most (tests/run_in.cmake); one build, or all three
 # e.g. scripts/test.sh -R runtime --rerun-failed
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
 
-preset=dev
+presets=(dev)
 arguments=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --slow) export MUO_SLOW=1 ;;
-    --preset) preset=${2:-}; if [ $# -gt 1 ]; then shift; fi ;;
+    --preset)
+      case "${2:-}" in
+        dev | asan | tsan) presets=("$2"); shift ;;
+        *) echo "test.sh: --preset takes dev, asan or tsan, not '${2:-}'" >&2; exit 2 ;;
+      esac ;;
+    --gate)
+      case "${2:-}" in
+        plain | asan | tsan) presets=("gate-$2"); shift ;;
+        *) presets=(gate-plain gate-asan gate-tsan) ;;
+      esac ;;
     *) arguments+=("$1") ;;
   esac
   shift
 done
-case "$preset" in
-  dev) ;;
-  asan) export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 ;;
-  tsan) export TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/thread_sanitizer.supp" ;;
-  *) echo "test.sh: --preset takes dev, asan or tsan, not '$preset'" >&2; exit 2 ;;
-esac
-# ThreadSanitizer's shadow memory of g++ 12 does not fit kernels that randomise addresses widely.
-fixed_addresses=()
-if [ "$preset" != dev ] && setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
+
 # One test more than cores at once, as some wait; no more than 8, as many have threads of their own.
 cores=$(nproc)
 export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$((cores < 8 ? cores + 1 : 8))}
+export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/thread_sanitizer.supp"
+if [[ ${presets[0]} == gate-* ]]; then
+  # Another schedule of the SIMT tier for every state of the sources, and the same for the same one.
+  if [ -z "${SIMT_ORDER:-}" ]; then
+    hash=$(find src model optim graphs data tests -type f ! -path '*/results/*' -print0 | LC_ALL=C sort -z |
+           xargs -0 cat | cksum | cut -d ' ' -f 1)
+    orders=(seq rev "$hash" "$hash" "$hash" "$hash")
+    export SIMT_ORDER=${orders[hash % 6]}
+  fi
+  echo "SIMT_ORDER=$SIMT_ORDER"
+fi
+
+# Builds and tests a preset; says how long each took. Where its tests fail, the next one is tested all the same.
+failed=()
+run() {
+  local preset=$1 fixed_addresses=() begin=$SECONDS built
+  # ThreadSanitizer's shadow memory of g++ 12 does not fit kernels that randomise addresses widely.
+  if [[ $preset == *san ]] && setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
+  cmake --preset "$preset" --log-level=WARNING >/dev/null
+  "${fixed_addresses[@]}" cmake --build --preset "$preset"
+  built=$SECONDS
+  "${fixed_addresses[@]}" ctest --preset "$preset" "${arguments[@]}" || failed+=("$preset")
+  echo "test.sh: $preset: built in $((built - begin)) s, tested in $((SECONDS - built)) s"
+}
 
 scripts/setup.sh
-cmake --preset "$preset" --log-level=WARNING >/dev/null
-"${fixed_addresses[@]}" cmake --build --preset "$preset"
-"${fixed_addresses[@]}" ctest --preset "$preset" "${arguments[@]}"
+for preset in "${presets[@]}"; do run "$preset"; done
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "test.sh: tests failed in: ${failed[*]}" >&2
+  exit 1
+fi

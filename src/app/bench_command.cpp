@@ -18,9 +18,9 @@
 #include "app/train/memory_fit.h"
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
+#include "app/train/tuning.h"
 #include "base/median.h"
 #include "graphs/step_phases.h"
-#include "kernels/gemm.h"
 
 namespace muo {
 namespace {
@@ -52,7 +52,7 @@ Json run_json(const RunConfig& run) {
           {"strategy", run.options.sharding.strategy},
           {"gather", run.options.sharding.gather},
           {"dtype", name_of(run.model.dtype)},
-          {"deterministic", run.options.numbers.deterministic},
+          {"deterministic", *run.options.numbers.deterministic},
           {"parameters", run.parameters},
           {"tokens_per_step", run.tokens_per_step()},
           {"accumulation", run.step.accumulation},
@@ -209,7 +209,7 @@ int run_command(const BenchOptions& options) {
     run.step_only = true;
     require_fit(run, plan_run_memory(run), budget, train, corpus);
   }
-  if (!train.numbers.gemm_table.empty()) use_gemm_table(train.numbers.gemm_table);
+  Tuning tuning(run);
   std::string text = run_text(run);
   Json out = run_json(run);
   out["steps"] = options.steps;
@@ -223,6 +223,9 @@ int run_command(const BenchOptions& options) {
   if (options.kind == BenchKind::kLaunch) out.update(bench_launch(run, options.steps, text));
   if (options.kind == BenchKind::kOptimizer)
     out.update(bench_optimizer(run, run.options.sharding.strategy, options.steps, text));
+  tuning.keep();
+  for (const std::string& note : tuning.take_notes())
+    fmt::print(stderr, "{}\n", note);
   if (options.format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));
   return 0;

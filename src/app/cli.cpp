@@ -116,6 +116,11 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
   rows.push_back(OptionGroup{"Largest model"}("memory", OptionClass::kOther, "SIZE",
                                               "of each device, for --largest: 80GB",
                                               &options.memory));
+  const OptionGroup of_step{"Predicted time of a step on a GPU"};
+  rows.push_back(of_step("roofline", OptionClass::kOther, "GPU",
+                         "h100|h200|a100|rtx4090|rtx5090, or a file of rates", &options.roofline));
+  rows.push_back(of_step("measured", OptionClass::kOther, "FILE",
+                         "kernels.jsonl of a GPU check, instead of rates", &options.measured));
   bool compare = false, articles = false, largest = false;
   if (auto help = parse_run(
           command, std::move(rows), options.train, &options.format, arguments,
@@ -123,14 +128,18 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
            {"--articles", &articles, "tables of articles on these strategies, and what holds"},
            {"--largest", &largest, "the deepest models that --devices of --memory each train"}}))
     return *help;
-  if (int{compare} + int{articles} + int{largest} > 1)
-    throw InputError("plan: give one of --compare, --articles and --largest");
+  const bool roofline = !options.roofline.empty();
+  if (int{compare} + int{articles} + int{largest} + int{roofline} > 1)
+    throw InputError("plan: give one of --compare, --articles, --largest and --roofline");
   if (options.memory && !largest) throw InputError("plan: --memory is of --largest: give that too");
   if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
     throw InputError("plan: --link-gbps and --gemm-tflops predict together: give both");
+  if (!options.measured.empty() && !roofline)
+    throw InputError("plan: --measured is of --roofline: give that too");
   if (compare) options.kind = PlanKind::kCompare;
   if (articles) options.kind = PlanKind::kArticles;
   if (largest) options.kind = PlanKind::kLargest;
+  if (roofline) options.kind = PlanKind::kRoofline;
   return options;
 }
 

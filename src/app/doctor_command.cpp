@@ -13,6 +13,7 @@
 #include "app/train/device_rates.h"
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
+#include "app/train/tuning.h"
 #include "base/check.h"
 #include "base/threads.h"
 #include "kernels/host_kernels.h"
@@ -136,6 +137,8 @@ std::string cuda_backend() {
   for (int i = 0; i < cuda.plugin->device_count(); ++i)
     out +=
         line(i == 0 ? "CUDA backend" : "", fmt::format("GPU {}: {}", i, cuda.plugin->describe(i)));
+  for (bool first = true; const std::string& tuned : describe_tuning())
+    out += line(std::exchange(first, false) ? "tuned" : "", tuned);
   return out;
 }
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -8,7 +9,9 @@
 #include "app/report/largest_model.h"
 #include "app/report/plan_compare.h"
 #include "app/report/plan_report.h"
+#include "app/report/roofline.h"
 #include "app/train/backend.h"
+#include "app/train/described_gpu.h"
 #include "app/train/memory_advice.h"
 #include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
@@ -32,6 +35,20 @@ int run_command(const PlanOptions& options) {
     return 0;
   }
   TrainOptions train = options.train;
+  std::optional<GpuRates> gpu;
+  std::optional<DescribedAttention> attention;
+  if (options.kind == PlanKind::kRoofline) {
+    if (train.devices.backend == "host")
+      throw InputError("--roofline: --backend host has no GPU: give auto or cuda");
+    if (train.devices.ranks_per_device > 1)
+      throw input_error(
+          "--roofline: predicts a rank on each GPU: give --ranks-per-device 1, not {}",
+          train.devices.ranks_per_device);
+    gpu = gpu_rates(options.roofline);
+    if (!options.measured.empty()) take_measured(*gpu, options.measured);
+    train.devices.described = gpu->gpu;
+    attention.emplace();
+  }
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
   if (train.sharding.replicas == "auto" && train.sharding.shard != "weights" &&
@@ -42,6 +59,15 @@ int run_command(const PlanOptions& options) {
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
   const MemoryBudget budget = memory_budget(config);
   const MemoryPlan memory = fit_memory(config, budget.to_plan);
+  if (gpu) {
+    require_fit(config, memory, budget, train, corpus);
+    const Roofline roofline = predict_step(config, *gpu);
+    if (!std::isfinite(roofline.step) || roofline.step <= 0)
+      throw input_error("--roofline {}: rates that give a step of {} s: mend the file",
+                        options.roofline, roofline.step);
+    print(json ? roofline_json(config, roofline, *gpu) : roofline_text(config, roofline, *gpu));
+    return 0;
+  }
   const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
     const Comparison comparison = compare_strategies(config, rates);

@@ -118,7 +118,8 @@ class ShardStream {
   }
 
   [[nodiscard]] std::vector<std::int32_t> read_val() const {
-    const Shard shard = open_shard(fs::path(options_.out) / "val_000000.bin", manifest_.vocab_size);
+    const TokenShard shard =
+        open_shard(fs::path(options_.out) / "val_000000.bin", manifest_.vocab_size);
     // What was written after the manifest was, before an interruption, comes again.
     const auto held_out = std::find_if(manifest_.shards.begin(), manifest_.shards.end(),
                                        [](const ShardEntry& entry) { return entry.held_out; });

@@ -24,9 +24,9 @@
 #include "app/train/scaling.h"
 #include "app/train/stop_signal.h"
 #include "app/train/trainer.h"
+#include "app/train/tuning.h"
 #include "base/shell_word.h"
 #include "base/terminal.h"
-#include "kernels/gemm.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
@@ -132,7 +132,7 @@ int run_command(const TrainOptions& options) {
   const std::int64_t staging = plan_staging_memory(params, plan);
   const bool saves_in_background = choose_background_saves(
       config, memory.rank_bytes(config.world()), staging, budget.process, notes);
-  if (!options.numbers.gemm_table.empty()) use_gemm_table(options.numbers.gemm_table);
+  Tuning tuning(config);
   create_run_directory(directory, config.options, lock);
   if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
     const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
@@ -174,12 +174,13 @@ int run_command(const TrainOptions& options) {
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     CapturedRank captured(rank, config, params, plan, corpus, saves_in_background);
-    captured.capture(corpus);
+    captured.capture(corpus, &tuning);
+    if (rank.rank == 0) note_all(tuning.take_notes(), Verbosity::kUsual);
     train_run(captured, run);
     if (rank.rank == 0 && run.too_many_skipped) throw Error(too_many_skipped_text(run));
   });
-  if (!options.numbers.gemm_table.empty())
-    save_gemm_table(options.numbers.gemm_table);  // what eager steps met
+  tuning.keep();  // what eager steps met
+  note_all(tuning.take_notes(), Verbosity::kUsual);
   logger.summary();
   logger.note(fmt::format("run directory: {}", directory.root.string()), Verbosity::kQuiet);
   logger.note(next_commands(config, directory, run.stop == 0));

@@ -92,6 +92,12 @@ std::string describe_attention(const AttentionSize& size) {
   return describe(forward, &backward);
 }
 
+bool attention_gains_by_any_order(AttentionSize size) {
+  size.method.deterministic = false;
+  return device.choose != nullptr && device.choose(size, AttentionDirection::kBackward).kernels ==
+                                         AttentionChoice::Kernels::kLibrary;
+}
+
 AttentionKernels attention_kernels(std::string_view name, std::string_view where) {
   const auto found = std::ranges::find(kAttentionKernels, name);
   if (found == kAttentionKernels.end())

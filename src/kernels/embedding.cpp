@@ -25,6 +25,7 @@ Cost backward_cost(const EmbeddingBackwardArgs& args) {
 }
 
 Operation<EmbeddingArgs> forward("embedding", &cost);
+Operation<GroupTokensArgs> grouping("group_tokens");
 Operation<EmbeddingBackwardArgs> backward("embedding_backward", &backward_cost);
 
 }  // namespace
@@ -38,6 +39,16 @@ void embedding(Stream& stream, const EmbeddingArgs& args) {
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.table, args.tokens}});
 }
 
+void group_tokens(Stream& stream, const GroupTokensArgs& args) {
+  ArgumentCheck check("group_tokens");
+  check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
+  check.that(args.vocab >= 0, concat("vocab is ", args.vocab));
+  check.tensor("groups", args.groups, {token_groups_size(args.tokens.numel(), args.vocab)},
+               DType::kI32);
+  check.apart("groups", args.groups, "tokens", args.tokens);
+  grouping.submit(stream, args, {.writes = {args.groups}, .reads = {args.tokens}});
+}
+
 void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
   ArgumentCheck check("embedding_backward");
   check.fp32_or_bf16("dtable", args.dtable, 2, "(v, c)");
@@ -49,9 +60,15 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
                    args.dtable.shape[1] % args.scale.shape[1] == 0,
                "scale is not (n, groups) with groups that divide c");
   }
-  check.apart({{"dtable", args.dtable}}, {{"dy", args.dy}, {"tokens", args.tokens}});
+  check.tensor("groups", args.groups,
+               {token_groups_size(args.tokens.numel(), args.dtable.shape[0])}, DType::kI32);
+  check.apart({{"dtable", args.dtable}},
+              {{"dy", args.dy}, {"tokens", args.tokens}, {"groups", args.groups}});
+  const Tensor none;
   backward.submit(stream, args,
-                  {.writes = {args.dtable}, .reads = {args.dy, args.tokens, args.scale}});
+                  {.writes = {args.accumulate ? none : args.dtable},
+                   .updates = {args.accumulate ? args.dtable : none},
+                   .reads = {args.dy, args.tokens, args.groups, args.scale}});
 }
 
 }  // namespace muo

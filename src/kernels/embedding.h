@@ -13,6 +13,18 @@ struct EmbeddingArgs {
 };
 void embedding(Stream& stream, const EmbeddingArgs& args);
 
+// The positions of each token of a vocabulary, for embedding_backward of every table that these
+// tokens look into. Their form is the backend's own.
+struct GroupTokensArgs {
+  Tensor groups;  // token_groups_size(n, vocab) out, int32
+  Tensor tokens;  // (n) int32, each in [0, vocab)
+  std::int64_t vocab = 0;
+};
+void group_tokens(Stream& stream, const GroupTokensArgs& args);
+constexpr std::int64_t token_groups_size(std::int64_t n, std::int64_t vocab) {
+  return vocab + 1 + n;
+}
+
 // dtable[v] <- [dtable[v] if accumulate] + sum of dy[i] over tokens[i] == v, in the order of i:
 // deterministic. With `scale`, column group k of dy[i] counts scale[i, k] times. Without
 // accumulate, rows of absent tokens become zero. A sum, with what it is added to, is one of fp32;
@@ -21,6 +33,7 @@ struct EmbeddingBackwardArgs {
   Tensor dtable;      // (v, c) fp32 or bf16 out, or in-out if accumulate
   Tensor dy;          // (n, c) fp32 or bf16
   Tensor tokens;      // (n) int32
+  Tensor groups;      // of group_tokens, of the same tokens and v
   Tensor scale = {};  // (n, groups) fp32, groups divides c
   bool accumulate = false;
 };

@@ -62,13 +62,15 @@ void gemm(Stream& stream, const GemmArgs& args) {
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});
 }
 
-void use_gemm_table(const std::filesystem::path& path) {
+void use_gemm_table(const GemmTableUse& use) {
   if (device.use_table == nullptr)
     throw InputError("a table of GEMM algorithms is for GPUs: the host has one way to compute");
-  device.use_table(path);
+  device.use_table(use);
 }
 
-void save_gemm_table(const std::filesystem::path& path) { device.save_table(path); }
+std::size_t save_gemm_table(const std::filesystem::path& path) { return device.save_table(path); }
+
+std::string gemm_environment() { return device.environment == nullptr ? "" : device.environment(); }
 
 void register_gemm_backend(const GemmBackend& backend) { device = backend; }
 

@@ -41,14 +41,23 @@ std::string product_shape(bool transpose_a, bool transpose_b, std::int64_t m, st
 // table in `path`, if that file is there; what it lacks is measured when it first comes. Throws
 // InputError if the file is no such table or was made with another library or GPU, and where no
 // backend has a choice.
-void use_gemm_table(const std::filesystem::path& path);
-// Writes the file, if anything was measured since: at once or not at all. Throws Error.
-void save_gemm_table(const std::filesystem::path& path);
+struct GemmTableUse {
+  std::filesystem::path path;
+  bool fresh = false;  // whatever is there: all is measured
+  bool must = true;    // false: what cannot be measured, as memory lacks, is chosen by the library
+};
+void use_gemm_table(const GemmTableUse& use);
+// Writes the file, if anything was measured since, with what others have added to it meanwhile: at
+// once or not at all. How many were measured. Throws Error.
+std::size_t save_gemm_table(const std::filesystem::path& path);
+// Of what a table is: library and GPU.
+std::string gemm_environment();
 
 // A backend's library calls this when it is loaded.
 struct GemmBackend {
-  void (*use_table)(const std::filesystem::path& path) = nullptr;
-  void (*save_table)(const std::filesystem::path& path) = nullptr;
+  void (*use_table)(const GemmTableUse& use) = nullptr;
+  std::size_t (*save_table)(const std::filesystem::path& path) = nullptr;
+  std::string (*environment)() = nullptr;
 };
 void register_gemm_backend(const GemmBackend& backend);
 

@@ -148,12 +148,12 @@ class DeviceGroup::Impl {
             : std::make_unique<HostDevice>(
                   rank, HostDeviceOptions{.random_order_seed = options_.random_order_seed});
     device->bind_thread();
+    RankStreams streams(*device, options_.graph_branches());
     std::unique_ptr<Communicator> communicator = communicators_->join(*device);
     if (options_.plugin != nullptr) device = keep_memory(std::move(device));
-    at(rank) =
-        std::make_unique<Rank>(std::move(device), std::move(communicator), rendezvous_,
-                               progress_[static_cast<std::size_t>(rank)],
-                               options_.plugin == nullptr ? &common_ : nullptr, options_.branches);
+    at(rank) = std::make_unique<Rank>(
+        std::move(device), std::move(streams), std::move(communicator), rendezvous_,
+        progress_[static_cast<std::size_t>(rank)], options_.plugin == nullptr ? &common_ : nullptr);
   }
 
   // If one throws, the others are released; the first root cause is rethrown here.

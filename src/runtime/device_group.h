@@ -46,13 +46,15 @@ struct RankContext {
 };
 
 // Streams of a rank. With one, its work has a single order, as `compute` is `comm` and `update`
-// too: slower, but then no hardware queue can hold a collective in front of what its peers wait
-// for.
+// too: slower, but then no hardware queue can hold a collective in front of what its peers on the
+// same device wait for.
 enum class Branches : std::uint8_t { kOne = 1, kThree = 3 };
 
 struct GroupOptions {
   int world = 1;
-  Branches branches = Branches::kThree;
+  // Empty: one where ranks share a device, whose driver may give every fork of a graph a queue of
+  // its own, in turn; else three.
+  std::optional<Branches> branches = {};
   const BackendPlugin* plugin = nullptr;  // of the devices; null: the host's own
   int ranks_per_device = 1;               // virtual ranks that share a device, of a plug-in
   int first_device = 0;                   // of a plug-in: the one of rank 0
@@ -61,6 +63,10 @@ struct GroupOptions {
   // launch, so that a forgotten event is a wrong result. Without it, in capture order.
   std::optional<std::uint64_t> random_order_seed = {};
   WatchOptions watch = {};
+
+  [[nodiscard]] Branches graph_branches() const {
+    return branches.value_or(ranks_per_device > 1 ? Branches::kOne : Branches::kThree);
+  }
 };
 
 // The local ranks: a thread, a device and a communicator each.

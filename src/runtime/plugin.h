@@ -13,7 +13,7 @@
 namespace muo {
 
 // Both sides of the seam are built from one tree; a library of another build is refused.
-inline constexpr std::uint32_t kPluginVersion = 4;
+inline constexpr std::uint32_t kPluginVersion = 5;
 
 // A backend that lives in a shared library of its own (decision cuda-is-a-plug-in). The library
 // links the core, registers its kernels when it is loaded, and exports
@@ -40,6 +40,9 @@ struct BackendPlugin {
   std::unique_ptr<CommunicatorGroup> (*make_communicators)(
       CommunicatorKind kind, int world, Rendezvous& rendezvous,
       std::chrono::milliseconds deadline) = nullptr;
+  // Memory that the host and device `index` reach at one address, where the device works on it at
+  // its own speed; not zeroed. For tests of kernels: a run copies. Throws Error.
+  std::unique_ptr<Buffer> (*allocate_managed)(int index, std::int64_t bytes) = nullptr;
   // Timeouts::in_steps with these devices.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };

@@ -8,26 +8,38 @@
 
 namespace muo {
 
+struct RankStreams {
+  explicit RankStreams(Device& device, Branches branches = Branches::kThree)
+      : compute(device.make_stream(StreamPriority::kNormal)) {
+    if (branches == Branches::kOne) return;
+    comm = device.make_stream(StreamPriority::kHigh);
+    update = device.make_stream(StreamPriority::kLow);
+  }
+  std::unique_ptr<Stream> compute;
+  std::unique_ptr<Stream> comm, update;  // null: compute serves
+};
+
 // Owns everything that a RankContext refers to, but the barrier and the progress.
 class Rank {
  public:
-  Rank(std::unique_ptr<Device> device, std::unique_ptr<Communicator> communicator,
-       Rendezvous& barrier, RankProgress& progress, CommonMemory* common = nullptr,
-       Branches branches = Branches::kThree)
+  Rank(std::unique_ptr<Device> device, RankStreams streams,
+       std::unique_ptr<Communicator> communicator, Rendezvous& barrier, RankProgress& progress,
+       CommonMemory* common = nullptr)
       : device_(std::move(device)),
-        comm_(make_stream(branches, StreamPriority::kHigh)),
-        update_(make_stream(branches, StreamPriority::kLow)),
+        streams_(std::move(streams)),
         communicator_(std::move(communicator)) {
-    context_ = std::make_unique<RankContext>(RankContext{.rank = communicator_->rank(),
-                                                         .world = communicator_->world(),
-                                                         .device = *device_,
-                                                         .compute = *compute_,
-                                                         .comm = comm_ ? *comm_ : *compute_,
-                                                         .update = update_ ? *update_ : *compute_,
-                                                         .communicator = *communicator_,
-                                                         .barrier = barrier,
-                                                         .progress = progress,
-                                                         .common = common});
+    Stream& compute = *streams_.compute;
+    context_ = std::make_unique<RankContext>(
+        RankContext{.rank = communicator_->rank(),
+                    .world = communicator_->world(),
+                    .device = *device_,
+                    .compute = compute,
+                    .comm = streams_.comm ? *streams_.comm : compute,
+                    .update = streams_.update ? *streams_.update : compute,
+                    .communicator = *communicator_,
+                    .barrier = barrier,
+                    .progress = progress,
+                    .common = common});
   }
   [[nodiscard]] RankContext& context() { return *context_; }
   // Waits until its device does nothing any more, whatever became of the work.
@@ -41,13 +53,8 @@ class Rank {
   }
 
  private:
-  [[nodiscard]] std::unique_ptr<Stream> make_stream(Branches branches, StreamPriority priority) {
-    return branches == Branches::kOne ? nullptr : device_->make_stream(priority);
-  }
-
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> compute_ = device_->make_stream(StreamPriority::kNormal);
-  std::unique_ptr<Stream> comm_, update_;  // null: compute serves
+  RankStreams streams_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<RankContext> context_;
 };

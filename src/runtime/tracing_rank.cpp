@@ -1,5 +1,7 @@
 #include "runtime/tracing_rank.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "runtime/host/host_communicator.h"
 #include "runtime/host/host_device.h"
@@ -9,13 +11,17 @@ namespace muo {
 
 class TracingRank::Impl {
  public:
-  Impl(int rank, int world)
-      : group_(world, alone_),
-        rank_(std::make_unique<HostDevice>(rank, HostDeviceOptions{.trace_only = true}),
-              make_host_communicator(group_, rank), alone_, progress_) {}
+  Impl(int rank, int world) : group_(world, alone_), rank_(make_rank(rank)) {}
   [[nodiscard]] RankContext& context() { return rank_.context(); }
 
  private:
+  Rank make_rank(int rank) {
+    auto device = std::make_unique<HostDevice>(rank, HostDeviceOptions{.trace_only = true});
+    RankStreams streams(*device);
+    return {std::move(device), std::move(streams), make_host_communicator(group_, rank), alone_,
+            progress_};
+  }
+
   Rendezvous alone_{1};
   HostCommunicatorGroup group_;
   RankProgress progress_;

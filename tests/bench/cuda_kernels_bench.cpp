@@ -1,10 +1,12 @@
 // Time of every CUDA kernel, and its share of what this GPU can do: of the bandwidth of a copy
 // where memory bounds it, of the rate of a large bf16 product where arithmetic does, both measured
 // in the same run.
-//   cuda_kernels_bench [--json FILE] [--filter TEXT[,TEXT...]]
+//   cuda_kernels_bench [--json FILE] [--filter TEXT[,TEXT...]]        -TEXT: those without it
 //   cuda_kernels_bench --small [--backend simt]    every kernel once at sizes that are multiples of
 //                                                  nothing, for memory checkers; no times
 //   cuda_kernels_bench --once                      the same at full sizes, for profilers
+//   --dtype bf16|fp32; --rows N instead of 32; --gemm-table FILE: products as `muograph train
+//   --gemm-table` computes them
 // A line of standard output, and of FILE (JSON), a case, written before the next one begins. A case
 // that fails is a line with its error, and exit 4 at the end; exit 3 at once if the device is lost
 // with it: a new process goes on by --from CASE. --case-seconds S: a case that takes longer ends
@@ -37,10 +39,13 @@ struct Options {
   bool small = false;
   bool once = false;
   unsigned from = 0;
+  unsigned rows = 0;          // of the model's cases; 0: as many as the sizes have
   unsigned case_seconds = 0;  // 0: as long as it takes
   std::string backend = "cuda";
   std::string json;
   std::string filter;
+  std::string dtype;       // empty: of all
+  std::string gemm_table;  // empty: the library's first proposals
 };
 
 Options parse(int argc, char** argv) {
@@ -65,6 +70,8 @@ Options parse(int argc, char** argv) {
       out.once = true;
     else if (option == "--from")
       out.from = number();
+    else if (option == "--rows")
+      out.rows = number();
     else if (option == "--case-seconds")
       out.case_seconds = number();
     else if (option == "--backend")
@@ -73,10 +80,14 @@ Options parse(int argc, char** argv) {
       out.json = value();
     else if (option == "--filter")
       out.filter = value();
+    else if (option == "--dtype")
+      out.dtype = value();
+    else if (option == "--gemm-table")
+      out.gemm_table = value();
     else
       throw InputError(concat("unknown option '", option,
-                              "'; there are --small, --once, --backend, --json, --filter, --from, "
-                              "--case-seconds"));
+                              "'; there are --small, --once, --backend, --json, --filter, --dtype, "
+                              "--gemm-table, --rows, --from, --case-seconds"));
   }
   return out;
 }
@@ -180,12 +191,21 @@ void say(const std::string& text) {
   static_cast<void>(std::fflush(stdout));
 }
 
-// Whether `name` contains one of the comma-separated texts.
+// Whether `name` contains one of the comma-separated texts, if there are any, and none of those
+// behind a minus.
 bool chosen(std::string_view name, std::string_view filter) {
+  bool found = false;
+  bool any = false;
   for (;;) {
     const std::size_t comma = filter.find(',');
-    if (name.find(filter.substr(0, comma)) != std::string_view::npos) return true;
-    if (comma == std::string_view::npos) return false;
+    const std::string_view text = filter.substr(0, comma);
+    if (text.starts_with('-')) {
+      if (name.find(text.substr(1)) != std::string_view::npos) return false;
+    } else {
+      any = true;
+      found = found || name.find(text) != std::string_view::npos;
+    }
+    if (comma == std::string_view::npos) return found || !any;
     filter.remove_prefix(comma + 1);
   }
 }
@@ -217,7 +237,9 @@ class Bench {
     alarm(options_.case_seconds);
     try {
       Tensors tensors(*device_, *stream_);
-      const Case work = typed.make(tensors, options_.small ? kSmall : kFull);
+      Sizes sizes = options_.small ? kSmall : kFull;
+      if (options_.rows > 0) sizes.b = options_.rows;
+      const Case work = typed.make(tensors, sizes);
       if (!chosen(work.name, options_.filter)) return true;
       row["kernel"] = work.name;
       say(fmt::format("[{}] {:44} {:5}", index, work.name, name_of(typed.dtype)));
@@ -258,11 +280,14 @@ int run(const Options& options) {
   const LoadedPlugin loaded =
       options.backend == "cuda" ? load_cuda() : load_plugin("muograph_" + options.backend);
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
+  if (!options.gemm_table.empty()) use_gemm_table({.path = options.gemm_table});
   Bench bench(options, *loaded.plugin);
   const std::vector<Typed> cases = all_cases();
   int failed = 0;
   for (unsigned i = options.from; i < cases.size(); ++i)
-    if (!bench.run(i, cases[i])) ++failed;
+    if (options.dtype.empty() || options.dtype == name_of(cases[i].dtype))
+      if (!bench.run(i, cases[i])) ++failed;
+  if (!options.gemm_table.empty()) save_gemm_table(options.gemm_table);
   if (failed > 0) fmt::print(stderr, "cuda_kernels_bench: {} cases failed\n", failed);
   return failed > 0 ? 4 : 0;
 }

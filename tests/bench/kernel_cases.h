@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "kernels/embedding.h"
 #include "runtime/device.h"
 
 // One case for every operation, on a device's own memory: what is timed on a GPU, and what memory
@@ -76,6 +77,12 @@ class Tensors {
             part.as<std::int32_t>()[i] = static_cast<std::int32_t>(i % t / length * length);
         },
         t);
+    return out;
+  }
+  Tensor token_groups(Tensor tokens, std::int64_t vocab) {
+    const Tensor out = zeros({token_groups_size(tokens.numel(), vocab)}, DType::kI32);
+    group_tokens(stream_, {.groups = out, .tokens = tokens, .vocab = vocab});
+    stream_.synchronize();
     return out;
   }
   Tensor zeros(const Shape& shape, DType dtype) {

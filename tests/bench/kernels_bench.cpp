@@ -111,9 +111,12 @@ void embedding_both_ways(benchmark::State& state) {
   const HostTensor table = random_tensor({kPaddedVocab, kWidth}, "table");
   const HostTensor y({kRows, kWidth});
   const HostTensor tokens = test::random_tokens(kRows, static_cast<std::int32_t>(kVocab), "tokens");
+  const HostTensor groups({token_groups_size(kRows, kPaddedVocab)}, DType::kI32);
   measure(state, {y, y, y, y, y}, [&](Stream& stream) {
     embedding(stream, {.y = y, .table = table, .tokens = tokens});
-    embedding_backward(stream, {.dtable = table, .dy = y, .tokens = tokens, .accumulate = true});
+    group_tokens(stream, {.groups = groups, .tokens = tokens, .vocab = kPaddedVocab});
+    embedding_backward(
+        stream, {.dtable = table, .dy = y, .tokens = tokens, .groups = groups, .accumulate = true});
   });
 }
 BENCHMARK(embedding_both_ways);

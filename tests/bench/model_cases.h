@@ -145,13 +145,22 @@ inline void add_embedding_cases(std::vector<MakeCase>& out, DType dtype) {
                   embedding(stream, {.y = y, .table = table, .tokens = tokens});
                 }};
   });
+  out.emplace_back([](Tensors& make, const Sizes& s) {
+    const Tensor tokens = make.tokens(s.n(), s.vocab), groups = make.token_groups(tokens, s.vocab);
+    return Case{
+        .name = "group_tokens", .bytes = bytes_of({tokens, groups}), .run = [=](Stream& stream) {
+          group_tokens(stream, {.groups = groups, .tokens = tokens, .vocab = s.vocab});
+        }};
+  });
   out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor dtable = make.zeros({s.vocab, s.c()}, DType::kF32),
                  dy = make.normal({s.n(), s.c()}, dtype), tokens = make.tokens(s.n(), s.vocab);
+    const Tensor groups = make.token_groups(tokens, s.vocab);
     return Case{.name = "embedding_backward",
-                .bytes = bytes_of({dtable, dy, tokens}),
+                .bytes = bytes_of({dtable, dy, groups}),
                 .run = [=](Stream& stream) {
-                  embedding_backward(stream, {.dtable = dtable, .dy = dy, .tokens = tokens});
+                  embedding_backward(
+                      stream, {.dtable = dtable, .dy = dy, .tokens = tokens, .groups = groups});
                 }};
   });
 }

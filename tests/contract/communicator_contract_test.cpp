@@ -141,11 +141,12 @@ TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
   run(kWorld, [&](RankContext& rank) {
     const DeviceVector<float> sum(rank, values(rank.rank, kSize));
     const DeviceVector<float> full(rank, values(rank.rank, kSize));
-    rank.communicator.all_reduce(rank.comm, 1, sum, sum);
-    const std::int64_t begin = rank.rank * static_cast<std::int64_t>(kSegment);
-    rank.communicator.all_gather(rank.comm, 2, full, full.tensor().elements(begin, kSegment));
     const DeviceVector<float> scattered(rank, values(rank.rank, kSize));
+    const std::int64_t begin = rank.rank * static_cast<std::int64_t>(kSegment);
     const Tensor own = scattered.tensor().elements(begin, kSegment);
+    rank.barrier.arrive();  // as nobody allocates while a peer's kernel waits
+    rank.communicator.all_reduce(rank.comm, 1, sum, sum);
+    rank.communicator.all_gather(rank.comm, 2, full, full.tensor().elements(begin, kSegment));
     rank.communicator.reduce_scatter(rank.comm, 3, own, scattered);
     rank.comm.synchronize();
     EXPECT_EQ(sum.get(), summed(kWorld, kSize));

@@ -16,9 +16,13 @@ namespace {
 
 // Bytes of shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute
 // Capability". 8.6 and 8.9 run what was compiled for 8.0.
-constexpr Gpu kGpus[] = {{"80", std::size_t{163} << 10, 0},   {"86", std::size_t{99} << 10, 0},
-                         {"89", std::size_t{99} << 10, 0},    {"90a", std::size_t{227} << 10, 1},
-                         {"100a", std::size_t{227} << 10, 2}, {"120", std::size_t{99} << 10, 3}};
+constexpr Gpu kGpus[] = {{"all", std::size_t{99} << 10, kCompiledArchitectures, 90},
+                         {"80", std::size_t{163} << 10, 0, 80},
+                         {"86", std::size_t{99} << 10, 0, 86},
+                         {"89", std::size_t{99} << 10, 0, 89},
+                         {"90a", std::size_t{227} << 10, 1, 90},
+                         {"100a", std::size_t{227} << 10, 2, 100},
+                         {"120", std::size_t{99} << 10, 3, 120}};
 
 constexpr unsigned kRegisters = 65536;              // of a block
 constexpr std::size_t kMostParameterBytes = 32764;  // since CUDA 12.1, on sm_70 and later
@@ -53,15 +57,14 @@ const Gpu& gpu() {
     for (const Gpu& one : kGpus)
       if (settings().architecture == one.name) return one;
     MUO_FAIL("SIMT_ARCHITECTURE is '", settings().architecture,
-             "', expected 80, 86, 89, 90a, 100a or 120");
+             "', expected all, 80, 86, 89, 90a, 100a or 120");
   }();
   return chosen;
 }
 
 void check_resources(const Launch& launch) {
   const KernelResources& kernel = resources_of(launch.kernel);
-  const unsigned registers = kernel.on[gpu().compiled].registers;
-  const std::size_t in_kernel = kernel.on[gpu().compiled].shared_bytes;
+  const auto [registers, most_threads, in_kernel] = use_of(launch.kernel);
   const std::size_t limit = gpu().shared_bytes;
   const auto require = [&](bool holds, const auto&... what) {
     if (!holds) MUO_FAIL(what..., ", kernel ", kernel_name(launch.kernel), ", sm_", gpu().name);
@@ -75,8 +78,8 @@ void check_resources(const Launch& launch) {
           " bytes of dynamic shared memory without opt-in beside ", in_kernel,
           " static ones: together at most ", cuda::kSharedWithoutOptIn);
   const unsigned threads = launch.block.x * launch.block.y * launch.block.z;
-  require(kernel.most_threads == 0 || threads <= kernel.most_threads, threads,
-          " threads in a block, launch bounds ", kernel.most_threads);
+  require(most_threads == 0 || threads <= most_threads, threads,
+          " threads in a block, launch bounds ", most_threads);
   require(registers_of(threads, registers) <= kRegisters, threads, " threads of ", registers,
           " registers need ", registers_of(threads, registers), ", a block has ", kRegisters);
   require(launch.parameter_bytes <= kMostParameterBytes, launch.parameter_bytes,
@@ -89,12 +92,17 @@ void check_resources(const Launch& launch) {
 
 KernelUse use_of(const void* kernel) {
   const KernelResources& of = resources_of(kernel);
-  return {of.on[gpu().compiled].registers, of.most_threads, of.on[gpu().compiled].shared_bytes};
+  KernelUse use{0, of.most_threads, 0};
+  for (unsigned compiled = 0; compiled < kCompiledArchitectures; ++compiled)
+    if (gpu().compiled == compiled || gpu().compiled == kCompiledArchitectures) {
+      use.registers = std::max(use.registers, of.on[compiled].registers);
+      use.shared_bytes = std::max(use.shared_bytes, of.on[compiled].shared_bytes);
+    }
+  return use;
 }
 
 std::size_t shared_opt_in(const void* kernel, std::size_t dynamic_bytes) {
-  const std::size_t in_kernel = resources_of(kernel).on[gpu().compiled].shared_bytes;
-  return cuda::shared_opt_in(dynamic_bytes, in_kernel, gpu().shared_bytes);
+  return cuda::shared_opt_in(dynamic_bytes, use_of(kernel).shared_bytes, gpu().shared_bytes);
 }
 
 }  // namespace muo::simt

@@ -7,17 +7,19 @@
 
 namespace muo::simt {
 
+inline constexpr unsigned kCompiledArchitectures = 4;  // 80, 90a, 100a, 120
+
 // What launches are held to, as the GPU of SIMT_ARCHITECTURE would.
 struct Gpu {
   const char* name;          // a value of SIMT_ARCHITECTURE
   std::size_t shared_bytes;  // of a block, static and dynamic, for a kernel that opted in
-  unsigned compiled;         // which of KernelResources::on it runs
+  // Which of KernelResources::on it runs; kCompiledArchitectures: that which takes most.
+  unsigned compiled;
+  int capability;  // what it says it is: 90 for 9.0
 };
 
-// Throws Error for a value that makes no sense. Without one: 90a.
+// Throws Error for a value that makes no sense. Without one "all": the least that any of them has.
 const Gpu& gpu();
-
-inline constexpr unsigned kCompiledArchitectures = 4;  // 80, 90a, 100a, 120
 
 // Of a kernel as nvcc compiled it.
 struct KernelResources {

@@ -3,7 +3,7 @@
 // Arithmetic and memory intrinsics under CUDA's names. Approximate functions are the C library's:
 // results are compared with tolerances, never as bits.
 
-#include <math.h>
+#include <math.h>  // NOLINT(modernize-deprecated-headers): kernels call these without std::
 
 #include <algorithm>
 #include <bit>

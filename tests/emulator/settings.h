@@ -19,7 +19,7 @@ struct Settings {
 #else
   unsigned workers = 1;
 #endif
-  std::string architecture = "90a";  // SIMT_ARCHITECTURE: the GPU whose limits hold (gpu.h)
+  std::string architecture = "all";  // SIMT_ARCHITECTURE: the GPU whose limits hold (gpu.h)
 };
 
 // From the environment; throws Error if a value makes no sense.

@@ -71,7 +71,7 @@ std::uint64_t sum_of(std::span<const T> values) {
 void read_shard(std::span<const std::byte> input) {
   constexpr std::int64_t kVocab = 1000;
   const MemoryFile file(input);
-  const Shard shard = open_shard(file.path(), kVocab);
+  const TokenShard shard = open_shard(file.path(), kVocab);
   MUO_CHECK(shard.tokens.size() + kShardHeaderBytes == input.size());
   std::vector<std::int32_t> ids(static_cast<std::size_t>(shard.size()));
   shard.read(0, ids);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime_api.h"
@@ -204,14 +206,14 @@ TEST_F(CudaStandIn, ModesSayWhoseCallsSpoilACapture) {
 void spin_together(int branches) {
   std::vector<cudaStream_t> streams(static_cast<std::size_t>(branches));
   std::atomic<int> there = 0;
-  for (cudaStream_t& stream : streams) {
+  for (cudaStream_t& stream : streams)
     CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  for (const cudaStream_t stream : streams)
     CALL(enqueue(stream, "a collective", {}, [&, branches] {
       ++there;
       while (there < branches)
         std::this_thread::yield();
     }));
-  }
   for (const cudaStream_t stream : streams)
     CALL(cudaStreamSynchronize(stream));
 }
@@ -229,6 +231,95 @@ TEST(HardwareQueuesDeathTest, WorkWaitsBehindWhatSpinsInItsQueue) {
   };
   EXPECT_EXIT(with_queues("4", 4), ExitedWithCode(0), "");
   EXPECT_EXIT(with_queues("3", 4), ExitedWithCode(1), "");
+}
+
+// Two streams of four queues spin together; between them three have come and gone.
+TEST(HardwareQueuesDeathTest, GivenInTurnTwoStreamsMayShareOneWhileOthersAreFree) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto with_queues = [](const char* how) {
+    // NOLINTBEGIN(concurrency-mt-unsafe): one thread
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4", 1);
+    setenv("CUDA_STAND_IN_QUEUES", how, 1);
+    // NOLINTEND(concurrency-mt-unsafe)
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      _exit(1);  // it hangs
+    }).detach();
+    cudaStream_t stream = nullptr;
+    CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (int i = 0; i < 3; ++i) {
+      cudaStream_t passing = nullptr;
+      CALL(cudaStreamCreateWithFlags(&passing, cudaStreamNonBlocking));
+      CALL(cudaStreamDestroy(passing));
+    }
+    cudaStream_t last = nullptr;
+    CALL(cudaStreamCreateWithFlags(&last, cudaStreamNonBlocking));
+    std::atomic<int> there = 0;
+    for (const cudaStream_t one : {stream, last})
+      CALL(enqueue(one, "a collective", {}, [&] {
+        ++there;
+        while (there < 2)
+          std::this_thread::yield();
+      }));
+    CALL(cudaStreamSynchronize(last));
+    CALL(cudaStreamSynchronize(stream));
+    _exit(0);
+  };
+  EXPECT_EXIT(with_queues("least_used"), ExitedWithCode(0), "");
+  EXPECT_EXIT(with_queues("in_turn"), ExitedWithCode(1), "");
+}
+
+// What may wait for a whole GPU does, and nobody else is served meanwhile: a kernel that waits for
+// another thread's launch is waited for in vain.
+TEST(HardwareQueuesDeathTest, CallsThatWaitForAWholeGpuKeepOthersFromLaunching) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto while_a_kernel_waits = [](const std::function<void(cudaGraph_t)>& call) {
+    setenv("CUDA_STAND_IN_PATIENCE", "1", 1);  // NOLINT(concurrency-mt-unsafe): one thread
+    cudaStream_t a = nullptr;
+    cudaStream_t b = nullptr;
+    for (cudaStream_t* stream : {&a, &b})
+      CALL(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+    cudaGraph_t graph = nullptr;
+    CALL(cudaStreamBeginCapture(b, cudaStreamCaptureModeThreadLocal));
+    CALL(cudaStreamEndCapture(b, &graph));
+    std::atomic<bool> launched = false;
+    CALL(enqueue(a, "a collective", {}, [&] {
+      while (!launched)
+        std::this_thread::yield();
+    }));
+    std::thread waiting([&] { call(graph); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    CALL(enqueue(b, "its peer's", {}, [&] { launched = true; }));
+    waiting.join();
+    for (const cudaStream_t stream : {a, b})
+      CALL(cudaStreamSynchronize(stream));
+    std::exit(0);  // NOLINT(concurrency-mt-unsafe)
+  };
+  const std::pair<const char*, std::function<void(cudaGraph_t)>> calls[] = {
+      {"cudaMalloc",
+       [](cudaGraph_t) {
+         void* memory = nullptr;
+         CALL(cudaMalloc(&memory, 8));
+       }},
+      {"cudaHostAlloc",
+       [](cudaGraph_t) {
+         void* memory = nullptr;
+         CALL(cudaHostAlloc(&memory, 8, cudaHostAllocPortable));
+       }},
+      {"cudaStreamCreateWithPriority",
+       [](cudaGraph_t) {
+         cudaStream_t stream = nullptr;
+         CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+       }},
+      {"cudaGraphInstantiate",
+       [](cudaGraph_t graph) {
+         cudaGraphExec_t executable = nullptr;
+         CALL(cudaGraphInstantiate(&executable, graph, 0));
+       }},
+  };
+  for (const auto& [name, call] : calls)
+    EXPECT_EXIT(while_a_kernel_waits(call), ExitedWithCode(kMisuse),
+                std::string(name) + " waits for everything on GPU 0, in vain");
 }
 
 void leave(const std::function<void()>& body) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +23,10 @@ constexpr int kMultiprocessors = 132;
 const char* variable(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets any once there are GPUs
 }
+bool is(const char* name, std::string_view value) {
+  const char* text = variable(name);
+  return text != nullptr && text == value;
+}
 std::uint64_t number(const char* name, std::uint64_t otherwise) {
   const char* text = variable(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
@@ -29,13 +34,13 @@ std::uint64_t number(const char* name, std::uint64_t otherwise) {
 
 Settings settings_of_environment() {
   return {.queues = std::clamp<std::size_t>(number("CUDA_DEVICE_MAX_CONNECTIONS", 8), 1, 32),
+          .in_turn = is("CUDA_STAND_IN_QUEUES", "in_turn"),
           .blocking = number("CUDA_LAUNCH_BLOCKING", 0) != 0,
           .seed = number("CUDA_STAND_IN_SEED", 1),
           .memory = number("SIMT_GPU_MEMORY", std::uint64_t{1} << 40U),
           .gpus = static_cast<int>(number("CUDA_STAND_IN_GPUS", 8)),
           .error = static_cast<cudaError_t>(number("CUDA_STAND_IN_ERROR", cudaSuccess)),
           .driver = static_cast<int>(number("CUDA_STAND_IN_DRIVER", CUDART_VERSION)),
-          .apart = variable("SIMT_GPUS_APART") != nullptr,
           .nan = variable("SIMT_NAN_SCRATCH") != nullptr,
           .patience = static_cast<double>(number("CUDA_STAND_IN_PATIENCE", 60))};
 }
@@ -248,7 +253,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int own, int other) {
   const World& all = world();
   if (std::max(own, other) >= all.settings.gpus || std::min(own, other) < 0)
     return wrong(cudaErrorInvalidDevice, "a GPU that is not there");
-  *can = own != other && !all.settings.apart ? 1 : 0;
+  *can = own != other && variable("SIMT_GPUS_APART") == nullptr ? 1 : 0;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned /*flags*/) {

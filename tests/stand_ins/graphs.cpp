@@ -19,7 +19,8 @@ cudaError_t known(cudaGraphExec_t executable) {
 }
 
 // A node goes on with the branch of the first node before it that nobody has gone on with; else it
-// begins one. Returns how many there are.
+// begins one. Where queues are given in turn, so does every node that comes after several, as
+// drivers do (world.h). Returns how many there are.
 std::size_t divide(CUgraphExec_st& executable) {
   const std::vector<Node>& nodes = executable.nodes;
   std::vector<bool> continued(nodes.size(), false);
@@ -27,7 +28,9 @@ std::size_t divide(CUgraphExec_st& executable) {
   executable.branch.resize(nodes.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto& after = nodes[i].after;
-    const auto before = std::ranges::find_if(after, [&](std::size_t n) { return !continued[n]; });
+    const auto before = std::ranges::find_if(after, [&](std::size_t n) {
+      return !continued[n] && (after.size() == 1 || !world().settings.in_turn);
+    });
     if (before == after.end()) {
       executable.branch[i] = branches++;
     } else {
@@ -85,16 +88,14 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long /*flags*/) {
-  const Lock lock;
+  Lock lock;
   if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
   if (const cudaError_t error = unsafe("cudaGraphInstantiate"); error != cudaSuccess) return error;
+  wait_for_all(lock, *graph->gpu, "cudaGraphInstantiate");
   *executable = new CUgraphExec_st{.nodes = graph->nodes, .gpu = graph->gpu};
   const std::size_t branches = divide(**executable);
-  for (std::size_t i = 1; i < branches; ++i) {
-    Queue& queue = least_used_queue(*graph->gpu);
-    ++queue.users;
-    (*executable)->queues.push_back(&queue);
-  }
+  for (std::size_t i = 1; i < branches; ++i)
+    (*executable)->queues.push_back(&queue_for_one_more(*graph->gpu));
   world().executables.insert(*executable);
   return cudaSuccess;
 }
@@ -129,6 +130,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   }
   if (!all.streams.contains(stream) || stream->gpu != &gpu)
     return wrong(cudaErrorInvalidResourceHandle, "a graph launched on a stream of another GPU");
+  wait_for_turn(lock, gpu);
   for (const Node& node : executable->nodes)
     for (const std::uint64_t number : node.memory)
       if (!all.alive.contains(number)) {

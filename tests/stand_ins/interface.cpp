@@ -39,6 +39,7 @@ MUO_BLAS_FUNCTIONS(MUO_CALLED_ALIKE)
         cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault,                      \
         cudaDevAttrMultiProcessorCount, cudaDevAttrComputeCapabilityMajor,                        \
         cudaDevAttrComputeCapabilityMinor, cudaDevAttrMaxSharedMemoryPerBlockOptin,               \
+        cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice,                             \
         cudaFuncAttributeMaxDynamicSharedMemorySize, cudaGraphInstantiateFlagUseNodePriority,     \
         cudaGraphDebugDotFlagsKernelNodeParams, cudaGraphDebugDotFlagsKernelNodeAttributes,       \
         CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,         \
@@ -67,7 +68,8 @@ static_assert(std::ranges::equal(values::kOurs, kTheirs));
 static_assert(ours::kStreamNonBlocking == cudaStreamNonBlocking &&
               ours::kEventDisableTiming == cudaEventDisableTiming &&
               ours::kHostAllocPortable == cudaHostAllocPortable &&
-              ours::kHostAllocMapped == cudaHostAllocMapped);
+              ours::kHostAllocMapped == cudaHostAllocMapped &&
+              ours::kMemAttachGlobal == cudaMemAttachGlobal);
 static_assert(sizeof(ours::cublasLtMatrixLayoutOpaque_t) == sizeof(cublasLtMatrixLayoutOpaque_t) &&
               sizeof(ours::cublasLtMatmulDescOpaque_t) == sizeof(cublasLtMatmulDescOpaque_t) &&
               sizeof(ours::cublasLtMatmulPreferenceOpaque_t) ==

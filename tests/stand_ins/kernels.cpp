@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "base/check.h"
 #include "cuda_runtime.h"
@@ -21,22 +20,13 @@ cudaFuncAttributes attributes_of(const void* kernel) {
           .numRegs = static_cast<int>(use.registers)};
 }
 
-// "90a": {9, 0}
-int capability(std::string_view architecture) {
-  int number = 0;
-  for (const char c : architecture)
-    if (c >= '0' && c <= '9') number = number * 10 + (c - '0');
-  return number;
-}
-
 [[maybe_unused]] const bool kAnnounced = [] {
   // A fiber is dearer than a thread, and ThreadSanitizer has room for 8,128 at once.
   setenv("MUO_PEER_THREADS", "64", 0);  // NOLINT(concurrency-mt-unsafe): before there are threads
-  const int here = capability(simt::gpu().name);
   set_compiled({.attributes_of = attributes_of,
                 .shared_limit = simt::gpu().shared_bytes,
-                .major = here / 10,
-                .minor = here % 10});
+                .major = simt::gpu().capability / 10,
+                .minor = simt::gpu().capability % 10});
   const auto* here_too = reinterpret_cast<const void*>(&cuda::has_kernels_for_current_device);
   for (const simt::NamedFunction& function : simt::functions_beside(here_too))
     if (simt::find_resources(function.name))

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{256};
 
-cudaError_t allocate(const char* call, void** out, std::size_t bytes, int gpu) {
+cudaError_t allocate(Lock& lock, const char* call, void** out, std::size_t bytes, int gpu) {
   World& all = world();
   Gpu& own = current_gpu();
   if (out == nullptr) return wrong(cudaErrorInvalidValue, std::string(call) + " into nothing");
@@ -28,6 +28,7 @@ cudaError_t allocate(const char* call, void** out, std::size_t bytes, int gpu) {
   if (const cudaError_t error = unsafe(call); error != cudaSuccess) return error;
   *out = nullptr;
   if (bytes == 0) return cudaSuccess;
+  wait_for_all(lock, own, call);
   if (gpu >= 0 && bytes > all.settings.memory - own.allocated)
     return failed(cudaErrorMemoryAllocation);
   void* data = ::operator new(bytes, kAlignment, std::nothrow);
@@ -49,10 +50,10 @@ cudaError_t release(const char* call, void* data, bool pinned) {
   World& all = world();
   if (data == nullptr) return cudaSuccess;
   const auto found = all.memory.find(static_cast<std::byte*>(data));
-  if (found == all.memory.end() || (found->second.gpu < 0) != pinned)
+  if (found == all.memory.end() || (found->second.gpu == kPinned) != pinned)
     return wrong(cudaErrorInvalidValue, std::string(call) + " of what was not allocated so");
   const Allocation freed = found->second;
-  Gpu& gpu = pinned ? current_gpu() : *all.gpus[static_cast<std::size_t>(freed.gpu)];
+  Gpu& gpu = freed.gpu < 0 ? current_gpu() : *all.gpus[static_cast<std::size_t>(freed.gpu)];
   if (const cudaError_t error = unsafe(call); error != cudaSuccess) return error;
   if (all.in_use.contains(freed.number))
     misuse(std::string(call) + " of " + std::to_string(freed.bytes) +
@@ -60,7 +61,7 @@ cudaError_t release(const char* call, void* data, bool pinned) {
   if (gpu.error == cudaSuccess) wait_for_all(lock, gpu, call);
   all.memory.erase(freed.data);
   all.alive.erase(freed.number);
-  if (!pinned) gpu.allocated -= freed.bytes;
+  if (freed.gpu >= 0) gpu.allocated -= freed.bytes;
   if (all.in_use.contains(freed.number)) return cudaSuccess;  // left, as work still writes to it
   ::operator delete(freed.data, kAlignment);
   return usable(gpu);
@@ -91,13 +92,26 @@ cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
-  const Lock lock;
-  return allocate("cudaMalloc", data, bytes, current_gpu().index);
+  Lock lock;
+  return allocate(lock, "cudaMalloc", data, bytes, current_gpu().index);
 }
 cudaError_t cudaFree(void* data) { return release("cudaFree", data, false); }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
+  Lock lock;
+  return allocate(lock, "cudaHostAlloc", data, bytes, kPinned);
+}
+cudaError_t cudaMallocManaged(void** data, std::size_t bytes, unsigned /*flags*/) {
+  Lock lock;
+  return allocate(lock, "cudaMallocManaged", data, bytes, kManaged);
+}
+cudaError_t cudaMemAdvise(const void* data, std::size_t bytes, cudaMemoryAdvise /*advice*/,
+                          cudaMemLocation location) {
   const Lock lock;
-  return allocate("cudaHostAlloc", data, bytes, -1);
+  const Allocation* memory = find(data);
+  if (memory == nullptr || memory->gpu != kManaged || !within(memory, data, bytes) ||
+      location.type != cudaMemLocationTypeDevice || location.id >= world().settings.gpus)
+    return wrong(cudaErrorInvalidValue, "advice on memory that is not managed, or on no GPU");
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* data) { return release("cudaFreeHost", data, true); }
 

@@ -161,17 +161,32 @@ void wait_for(Lock& lock, OperationPtr operation) {
 
 void wait_for_all(Lock& lock, Gpu& gpu, const std::string& why) {
   World& all = world();
+  wait_for_turn(lock, gpu);
+  gpu.alone = std::this_thread::get_id();
   const std::uint64_t newest = all.numbers;
   const bool idle =
       all.finished.wait_for(lock.held(), std::chrono::duration<double>(all.settings.patience), [&] {
         return gpu.pending.empty() || *gpu.pending.begin() > newest || gpu.error != cudaSuccess;
       });
+  gpu.alone = {};
+  all.finished.notify_all();
   if (!idle)
     misuse(why + " waits for everything on GPU " + std::to_string(gpu.index) + ", in vain");
 }
 
-Queue& least_used_queue(Gpu& gpu) {
-  return **std::ranges::min_element(gpu.queues, {}, [](const auto& queue) { return queue->users; });
+void wait_for_turn(Lock& lock, Gpu& gpu) {
+  world().finished.wait(lock.held(), [&] {
+    return gpu.alone == std::thread::id() || gpu.alone == std::this_thread::get_id();
+  });
+}
+
+Queue& queue_for_one_more(Gpu& gpu) {
+  Queue& queue =
+      world().settings.in_turn
+          ? *gpu.queues[gpu.turn++ % gpu.queues.size()]
+          : **std::ranges::min_element(gpu.queues, {}, [](const auto& one) { return one->users; });
+  ++queue.users;
+  return queue;
 }
 
 }  // namespace muo::stand_in

@@ -99,6 +99,7 @@ cudaError_t enqueue(Lock& lock, cudaStream_t stream, const std::string& name,
                     const Addresses& addresses, Task task, const void* kernel) {
   if (const cudaError_t error = known(stream); error != cudaSuccess) return error;
   Gpu& gpu = *stream->gpu;
+  wait_for_turn(lock, gpu);
   if (kernel != nullptr) {
     const cudaError_t loaded = load(lock, gpu, kernel, name);
     if (loaded != cudaSuccess) return loaded;
@@ -153,7 +154,7 @@ cudaError_t unsafe(const char* call) {
 using namespace muo::stand_in;  // NOLINT(google-build-using-namespace): CUDA's functions are these
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
-  const Lock lock;
+  Lock lock;
   Gpu& gpu = current_gpu();
   if (const cudaError_t error = usable(gpu); error != cudaSuccess) return error;
   int least = 0;
@@ -162,9 +163,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   if (flags != cudaStreamNonBlocking || priority > least || priority < greatest)
     return wrong(cudaErrorInvalidValue,
                  "a stream that waits for the default stream, or of no priority that there is");
-  Queue& queue = least_used_queue(gpu);
-  ++queue.users;
-  *stream = new CUstream_st{.gpu = &gpu, .queue = &queue};
+  wait_for_all(lock, gpu, "cudaStreamCreateWithPriority");
+  *stream = new CUstream_st{.gpu = &gpu, .queue = &queue_for_one_more(gpu)};
   world().streams.insert(*stream);
   return cudaSuccess;
 }
@@ -172,13 +172,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 
-// Work that is under way goes on.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const Lock lock;
+  Lock lock;
   if (const cudaError_t error = known(stream); error != cudaSuccess) return error;
   if (stream->capture != nullptr)
     return spoil(stream->capture, cudaErrorStreamCaptureUnsupported,
                  "destroying a stream that captures");
+  wait_for_all(lock, *stream->gpu, "cudaStreamDestroy");
   world().streams.erase(stream);
   --stream->queue->users;
   delete stream;

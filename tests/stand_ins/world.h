@@ -69,12 +69,15 @@ struct Gpu {
   std::map<const void*, std::size_t> opt_in = {};
   std::size_t allocated = 0;
   cudaError_t error = cudaSuccess;  // once not, for ever
+  std::size_t turn = 0;             // of the queue that comes next, if they are given in turn
+  std::thread::id alone = {};       // the thread whose call waits for all of it: others wait
 };
 
+inline constexpr int kPinned = -1, kManaged = -2;
 struct Allocation {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  int gpu = -1;  // -1: pinned memory of the host
+  int gpu = kPinned;  // or, below 0, where the host's and a GPU's lie at one address
   std::uint64_t number = 0;
 };
 
@@ -127,6 +130,8 @@ namespace muo::stand_in {
 
 struct Settings {
   std::size_t queues;  // CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own variable; 8 without
+  bool in_turn;        // CUDA_STAND_IN_QUEUES=in_turn: given to streams and branches one after the
+                       // other, as a driver may; else the one that fewest use
   bool blocking;       // CUDA_LAUNCH_BLOCKING, CUDA's own
   std::uint64_t seed;  // CUDA_STAND_IN_SEED: of delays and of the order in graphs; 0: no delays
   std::size_t memory;  // SIMT_GPU_MEMORY: bytes of each GPU
@@ -134,7 +139,6 @@ struct Settings {
   cudaError_t error;   // CUDA_STAND_IN_ERROR: what CUDA answers when it is asked for GPUs, or of
                        // code for one
   int driver;          // CUDA_STAND_IN_DRIVER: 13000 without
-  bool apart;          // SIMT_GPUS_APART: no GPU reaches another's memory
   bool nan;            // SIMT_NAN_SCRATCH: new memory is full of NaNs
   double patience;     // CUDA_STAND_IN_PATIENCE: seconds that a call may wait for a whole GPU
 };
@@ -194,9 +198,12 @@ cudaError_t unsafe(const char* call);
 // Work, once what it comes after is done.
 OperationPtr submit(Gpu& gpu, Queue& queue, Operation description);
 void wait_for(Lock& lock, OperationPtr operation);  // a copy: its stream may go meanwhile
-// For all that the GPU has been given. Reports who waits longer than the patience.
+// For all that the GPU has been given, while no thread gives it more: a driver may hold its lock.
+// Reports who waits longer than the patience.
 void wait_for_all(Lock& lock, Gpu& gpu, const std::string& why);
-Queue& least_used_queue(Gpu& gpu);
+// Until no other thread waits for all of it.
+void wait_for_turn(Lock& lock, Gpu& gpu);
+Queue& queue_for_one_more(Gpu& gpu);
 
 // As a node of the capture, or at once. `kernel` if it is one.
 cudaError_t enqueue(Lock& lock, cudaStream_t stream, const std::string& name,

@@ -14,18 +14,23 @@ namespace {
 
 constexpr std::align_val_t kAlignment256{256};
 
-// The device of this process' tests; it is never destroyed, as tensors of static tests may be last.
-Device& device() {
-  static Device& device = *[] {
+const BackendPlugin& plugin() {
+  static const BackendPlugin& plugin = []() -> const BackendPlugin& {
     const bool simt = kernel_backend() == KernelBackend::kSimt;
     // Every launch is over when the call returns, as the tests read memory then. CUDA reads it when
     // it starts, which is when the plug-in is asked for its devices.
-    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // NOLINT(concurrency-mt-unsafe): nobody runs yet
     const LoadedPlugin loaded = simt ? load_simt() : load_cuda();
     if (loaded.plugin == nullptr)
       throw Error(concat("MUO_TEST_BACKEND=", simt ? "simt" : "cuda", ": ", loaded.missing));
-    return loaded.plugin->make_device(0, 0).release();
+    return *loaded.plugin;
   }();
+  return plugin;
+}
+
+// The device of this process' tests; it is never destroyed, as tensors of static tests may be last.
+Device& device() {
+  static Device& device = *plugin().make_device(0, 0).release();
   return device;
 }
 
@@ -33,7 +38,7 @@ Device& device() {
 
 KernelBackend kernel_backend() {
   static const KernelBackend backend = [] {
-    const char* name = std::getenv("MUO_TEST_BACKEND");
+    const char* name = std::getenv("MUO_TEST_BACKEND");  // NOLINT(concurrency-mt-unsafe)
     const std::string value = name == nullptr ? "host" : name;
     MUO_CHECK(value == "host" || value == "simt" || value == "cuda", "MUO_TEST_BACKEND is '", value,
               "', expected host, simt or cuda");
@@ -44,15 +49,24 @@ KernelBackend kernel_backend() {
   return backend;
 }
 
+GroupOptions tested_group(int world) {
+  if (kernel_backend() == KernelBackend::kHost) return {.world = world};
+  return {.world = world,
+          .plugin = &plugin(),
+          .ranks_per_device = world,
+          .communicator = CommunicatorKind::kPeer,
+          .watch = patient_watch()};
+}
+
 SharedMemory::SharedMemory(std::int64_t bytes) {
-  if (kernel_backend() != KernelBackend::kHost) {
-    Buffer* buffer = device().allocate_pinned(bytes, "a test's tensor").release();
-    memory_ = {buffer->data(), [buffer](std::byte*) { delete buffer; }};
-    return;
-  }
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
-  memory_ = {static_cast<std::byte*>(::operator new(size, kAlignment256)),
-             [](std::byte* p) { ::operator delete(p, kAlignment256); }};
+  if (kernel_backend() != KernelBackend::kHost) {
+    Buffer* buffer = plugin().allocate_managed(0, bytes).release();
+    memory_ = {buffer->data(), [buffer](std::byte*) { delete buffer; }};
+  } else {
+    memory_ = {static_cast<std::byte*>(::operator new(size, kAlignment256)),
+               [](std::byte* p) { ::operator delete(p, kAlignment256); }};
+  }
   std::fill_n(memory_.get(), size, std::byte{0});
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/device.h"
+#include "runtime/device_group.h"
 #include "runtime/stream.h"
 
 namespace muo::test {
@@ -15,9 +16,12 @@ namespace muo::test {
 // executed on the CPU by tests/emulator) or cuda (on the first GPU).
 enum class KernelBackend : std::uint8_t { kHost, kSimt, kCuda };
 KernelBackend kernel_backend();
+// So many ranks there, all on the first GPU.
+GroupOptions tested_group(int world);
 
-// Memory that the kernels under test and the host reach at one address: pinned on a GPU. Of the
-// exact size elsewhere, so that AddressSanitizer sees an access beyond the end. Zero at first.
+// Memory that the kernels under test and the host reach at one address: managed on a GPU, as TMA
+// and atomics of 64 bits are not for pinned memory. Of the exact size elsewhere, so that
+// AddressSanitizer sees an access beyond the end. Zero at first.
 class SharedMemory {
  public:
   SharedMemory() = default;

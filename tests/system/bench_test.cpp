@@ -69,9 +69,9 @@ TEST(Bench, AStepsOperationsAreItsTime) {
               step * (of_step["waiting_for_devices"].get<double>() +
                       of_step["waiting_for_processor"].get<double>()),
               1e-6 * step);
-  // What is not in rows is the host's: copies of a batch, the launch.
-  EXPECT_GE(of_step["between"].get<double>(), -0.02);  // by two clocks
-  EXPECT_LT(of_step["between"].get<double>(), 0.2);
+  // What is not in rows is the host's: copies of a batch, the launch. How much, other programs
+  // decide.
+  EXPECT_GT(of_step["between"].get<double>(), 0);
   // A device's 64 tokens: forward and twice that backward of 12 matrices of 32 x 32 and their like,
   // and of 320 padded rows of lm_head.
   EXPECT_NEAR(gflop, 1e-9 * 3 * 2 * 64 * (2 * 12 * 32 * 32 + 320 * 32), 1e-12);

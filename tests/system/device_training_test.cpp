@@ -121,6 +121,27 @@ TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
   EXPECT_EQ(one.code, 0) << one.err;
 }
 
+// Queues are given in turn, as a driver may: three branches fork so often that the 32 there are go
+// round, and a collective that spins lies in front of what its peer computes. The default does not
+// fork.
+TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
+  const auto train = [&](const std::string& name, const std::string& more) {
+    return run_program(
+        options(name,
+                "--num-iterations 3 --total-batch-size 256 --eval-every -1 --backend "
+                "cuda --devices 1 --ranks-per-device 2 --depth 2 " +
+                    more),
+        "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_QUEUES=in_turn MUO_PEER_DEADLINE_MS=5000");
+  };
+  const Outcome three = train("three", "--graph-branches 3");
+  EXPECT_EQ(three.code, 3);
+  EXPECT_THAT(three.err, HasSubstr("if ranks share a GPU, try --graph-branches 1"));
+  for (const char* more : {"", "--shard weights"}) {
+    const Outcome one = train("one" + std::to_string(std::string_view(more).size()), more);
+    EXPECT_EQ(one.code, 0) << one.err;
+  }
+}
+
 TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   const std::string file = path("gemm.json").string();
   const auto train_with = [&](const std::string& out, const std::string& table) {
@@ -149,6 +170,53 @@ TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   const Outcome host = run_program(options("host", "--gemm-table " + file));
   EXPECT_EQ(host.code, 2);
   EXPECT_THAT(host.err, HasSubstr("is for GPUs"));
+}
+
+TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
+  const std::string cache = path("cache").string();
+  const auto train_with = [&](const std::string& out, const std::string& more) {
+    return run_program(options(out,
+                               "--num-iterations 1 --total-batch-size 128 --eval-every -1 "
+                               "--backend cuda --devices 1 " +
+                                   more),
+                       "MUO_CUDA_PLUGIN=muograph_simt XDG_CACHE_HOME=" + cache);
+  };
+  const auto measured = HasSubstr(" products were measured: " + cache);
+  EXPECT_THAT(train_with("same_bits", "").out, testing::Not(HasSubstr("tune: ")));
+  EXPECT_FALSE(fs::exists(cache));
+  const Outcome first = train_with("first", "--deterministic off");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, measured);
+  const Outcome second = train_with("second", "--deterministic off");
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, testing::Not(HasSubstr("tune: ")));
+  EXPECT_THAT(train_with("again", "--tune now").out, measured);
+  EXPECT_THAT(train_with("off", "--deterministic off --tune off").out,
+              testing::Not(HasSubstr("tune: ")));
+  const fs::path file = fs::directory_iterator(fs::path(cache) / "muograph")->path();
+  test::write_file(file, "no table");
+  EXPECT_THAT(train_with("damaged", "--tune once").out,
+              testing::AllOf(HasSubstr("not a table of GEMM algorithms"),
+                             HasSubstr(": measured again"), measured));
+  // An entry that the library refuses is measured again, too.
+  std::string table = test::read_file(file);
+  table.replace(table.find("\"id\": "), 6, "\"id\": 9");
+  test::write_file(file, table);
+  const Outcome refused = train_with("refused", "--tune once");
+  EXPECT_EQ(refused.code, 0) << refused.err;
+  EXPECT_THAT(refused.out, HasSubstr("tune: 1 products were measured"));
+  // A cache that is none: a file is in its place.
+  fs::remove_all(cache);
+  test::write_file(cache, "");
+  const Outcome no_cache = train_with("no_cache", "--tune once");
+  EXPECT_EQ(no_cache.code, 0) << no_cache.err;
+  EXPECT_THAT(no_cache.out, HasSubstr("cannot be written: the next run measures again"));
+  const Outcome host = run_program(options("host", "--tune once"));
+  EXPECT_EQ(host.code, 2);
+  EXPECT_THAT(host.err, HasSubstr("--tune once: is for GPUs"));
+  const Outcome both = train_with("both", "--tune now --gemm-table table.json");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, HasSubstr("give one of them"));
 }
 
 }  // namespace

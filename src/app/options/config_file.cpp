@@ -45,7 +45,9 @@ std::string value_text(const OptionRow& row) {
     return "[" + out + "]";
   }
   std::string text = option_text(row);
-  if (std::holds_alternative<bool*>(row.field) && text != "auto")
+  if ((std::holds_alternative<bool*>(row.field) ||
+       std::holds_alternative<std::optional<bool>*>(row.field)) &&
+      text != "auto")
     return text == "on" ? "true" : "false";
   const auto* seed = std::get_if<std::uint64_t*>(&row.field);
   const bool quoted = text == "auto" || std::holds_alternative<std::string*>(row.field) ||

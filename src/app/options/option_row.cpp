@@ -182,7 +182,9 @@ void set_option(const OptionRow& row, std::span<const std::string> values, std::
 }
 
 std::vector<std::string_view> values_of(const OptionRow& row) {
-  if (std::holds_alternative<bool*>(row.field)) return {"on", "off"};
+  if (std::holds_alternative<bool*>(row.field) ||
+      std::holds_alternative<std::optional<bool>*>(row.field))
+    return {"on", "off"};
   if (std::holds_alternative<DType*>(row.field) ||
       std::holds_alternative<std::optional<DType>*>(row.field))
     return {name_of(DType::kF32), name_of(DType::kBF16)};

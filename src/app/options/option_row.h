@@ -42,8 +42,8 @@ struct OptionRow {
   using Field =
       std::variant<std::string*, std::vector<std::filesystem::path>*, std::vector<std::string>*,
                    bool*, std::int64_t*, std::uint64_t*, float*, double*, DType*,
-                   std::optional<std::int64_t>*, std::optional<double>*, std::optional<DType>*,
-                   std::optional<ByteSize>*>;
+                   std::optional<bool>*, std::optional<std::int64_t>*, std::optional<double>*,
+                   std::optional<DType>*, std::optional<ByteSize>*>;
 
   std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
   std::string_view group;

@@ -19,6 +19,7 @@ struct DeviceOptions {
   std::string comm = "auto";               // host, peer, nccl
   std::optional<std::int64_t> count = {};  // empty: all GPUs, or as many as the host has cores
   std::int64_t ranks_per_device = 1;       // virtual ranks on each GPU
+  std::string described = {};              // a GPU that need not be here, for a plan; empty: none
 };
 
 struct BatchOptions {
@@ -45,8 +46,8 @@ struct MemoryOptions {
 };
 
 struct CaptureOptions {
-  bool graph = true;          // false: the same calls, eagerly
-  std::int64_t branches = 3;  // or 1: see Branches
+  bool graph = true;                          // false: the same calls, eagerly
+  std::optional<std::int64_t> branches = {};  // 3 or 1: see Branches
 };
 
 struct NumberOptions {
@@ -55,8 +56,10 @@ struct NumberOptions {
   DType gradients = DType::kF32;
   DType momentum_state = DType::kF32, adam_state = DType::kF32, embedding_state = DType::kF32;
   std::string gemm_table = {};     // empty: the library's first proposals
+  std::string tune = "auto";       // once, now, off: whether such products are measured
   std::string attention = "auto";  // an AttentionKernels, of GPUs
-  bool deterministic = true;       // false: GPUs may compute gradients of attention in any order
+  // False: GPUs may add up gradients of attention in any order. Empty: false where that is faster.
+  std::optional<bool> deterministic = {};
 };
 
 // In steps; -1: never.
@@ -153,7 +156,7 @@ struct PredictionOptions {
   double link_us = 0;                      // of a collective, whatever its size
   double step_ms = 0;                      // forward and backward of a step
 };
-enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles, kLargest };
+enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles, kLargest, kRoofline };
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 struct PlanOptions {
   TrainOptions train;
@@ -161,6 +164,8 @@ struct PlanOptions {
   ReportFormat format = ReportFormat::kTable;
   PlanKind kind = PlanKind::kReport;
   std::optional<ByteSize> memory = {};  // of a device, for the largest model
+  std::string roofline = {};            // a described GPU, or a file of rates; empty: none
+  std::string measured = {};            // a GPU check's kernels.jsonl; empty: none
 };
 
 // Examples with known answers: data/examples.

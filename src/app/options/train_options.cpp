@@ -185,8 +185,8 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
           "of the process on the host, of each GPU: 12GB; auto: all", &o.memory.limit),
       row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.capture.graph),
       row("graph-branches", kCaptured, "3|1",
-          "computing, collectives and updates side by side, or in one", &o.capture.branches)
-          .one_of({"3", "1"}),
+          "of that graph; auto: 1 where ranks share a GPU, else 3", &o.capture.branches)
+          .one_of({"auto", "3", "1"}, "\n 3: computing, collectives and updates; 1: all in one"),
       row("seed", kHost, "N", "of initial weights and data order", &o.seed).training(),
       row("verify-sync-every", kHost, "STEPS", "compare the devices' weights; -1: never",
           &o.run.verify_sync_every, {1, kMostSteps, kOrNever}),
@@ -212,12 +212,17 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           .training(),
       row("gemm-table", kCaptured, "FILE",
           "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table),
+      row("tune", kCaptured, "once|now|off", "products of GPUs; auto: once, off if deterministic",
+          &o.tune)
+          .one_of({"auto", "once", "now", "off"},
+                  "\n once: measure what the user's cache lacks, keep it there"
+                  "\n now: all again\n off: what the library proposes"),
       row("attention", kShape, "NAME", "GPUs' kernels; auto: MUO_ATTENTION, else cuDNN's or own",
           &o.attention)
           .one_of({kAttentionKernels.begin(), kAttentionKernels.end()})
           .training(),
       row("deterministic", kCaptured, "on|off",
-          "off: gradients in any order on GPUs; nothing on the host", &o.deterministic)
+          "the same bits every time; auto: off where cuDNN is faster", &o.deterministic)
           .training(),
       row("master-weights", kShape, "fp32|split",
           "of weights of bf16; split: 16 bits beside the weight", &o.master_weights)

@@ -71,10 +71,11 @@ DrawnCurve decimate(std::span<const std::int64_t> x, std::span<const double> y, 
   return out;
 }
 
-StepTimes step_times(std::span<const std::int64_t> step, std::span<const double> ms,
-                     std::size_t bins, std::size_t most_named) {
+StepTimeHistogram step_time_histogram(std::span<const std::int64_t> step,
+                                      std::span<const double> ms, std::size_t bins,
+                                      std::size_t most_named) {
   MUO_CHECK(step.size() == ms.size() && bins > 0, step.size(), ms.size(), bins);
-  StepTimes out;
+  StepTimeHistogram out;
   std::vector<double> times;
   std::ranges::copy_if(ms, std::back_inserter(times),
                        [](double time) { return std::isfinite(time) && time > 0; });

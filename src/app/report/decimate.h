@@ -27,7 +27,7 @@ struct DrawnCurve {
 DrawnCurve decimate(std::span<const std::int64_t> x, std::span<const double> y, std::size_t most);
 
 // How often steps took how long.
-struct StepTimes {
+struct StepTimeHistogram {
   std::vector<double> edges;  // ms, growing by a factor; one more than counts
   std::vector<std::int64_t> counts;
   double median = 0, p90 = 0, p99 = 0;                // ms
@@ -37,7 +37,8 @@ struct StepTimes {
 
 // Of steps with their times in ms; times that are not finite or not above 0 do not count. At most
 // `bins` bins, and `most_named` slow steps, in the order of steps.
-StepTimes step_times(std::span<const std::int64_t> step, std::span<const double> ms,
-                     std::size_t bins, std::size_t most_named);
+StepTimeHistogram step_time_histogram(std::span<const std::int64_t> step,
+                                      std::span<const double> ms, std::size_t bins,
+                                      std::size_t most_named);
 
 }  // namespace muo

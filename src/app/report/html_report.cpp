@@ -81,7 +81,8 @@ Json clock_json(const RunHistory& run, const std::vector<double>& clock) {
 }
 
 Json times_json(const RunHistory& run) {
-  const StepTimes times = step_times(run.step, run.of(Series::kStepMs), kBins, kNamedSlow);
+  const StepTimeHistogram times =
+      step_time_histogram(run.step, run.of(Series::kStepMs), kBins, kNamedSlow);
   if (times.counts.empty()) return {};
   Json slow = Json::array();
   for (const auto& [step, ms] : times.slow)

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "app/train/backend.h"
@@ -24,6 +25,7 @@
 #include "optim/strategies/strategies.h"
 #include "optim/update_clock.h"
 #include "runtime/memory/memory_plan.h"
+#include "runtime/memory/pinned_tensor.h"
 
 namespace muo {
 namespace {
@@ -68,8 +70,9 @@ class Updates {
     for (const StateEntry& entry : update.state())
       if (std::ranges::find(params, entry.name, &ParamSpec::name) != params.end())
         masters.push_back(entry);
-    fingerprints_ = tensor("fingerprints", std::max(masters.size(), params.size()), DType::kI64,
-                           MemoryCategory::kMetrics);
+    const std::size_t most = std::max(masters.size(), params.size());
+    fingerprints_ = tensor("fingerprints", most, DType::kI64, MemoryCategory::kMetrics);
+    copied_.emplace(rank.device, fingerprints_.shape, DType::kI64, "fingerprints");
     clock_ = {.update = clock("update clock"), .comm = clock("comm clock")};
     update.observe(clock_);
   }
@@ -103,14 +106,16 @@ class Updates {
   }
 
   std::vector<std::int64_t> fingerprints_of(std::size_t count, auto&& tensor_of) const {
-    std::vector<std::int64_t> out(count);
     const auto n = static_cast<std::int64_t>(count);
     for (std::int64_t i = 0; i < n; ++i)
       fingerprint(rank_.compute, {.out = fingerprints_.elements(i, 1),
                                   .x = tensor_of(static_cast<std::size_t>(i))});
-    rank_.compute.copy(host_tensor(out.data(), {n}), fingerprints_.elements(0, n));
+    // Into pinned memory: a copy into other memory may wait for the GPU, on which a peer that has
+    // not launched its part of a collective is waited for.
+    const Tensor out = copied_->tensor().elements(0, n);
+    rank_.compute.copy(out, fingerprints_.elements(0, n));
     rank_.wait(rank_.compute);
-    return out;
+    return {out.as<std::int64_t>(), out.as<std::int64_t>() + n};
   }
 
   ShardedStep update;
@@ -150,6 +155,7 @@ class Updates {
   Params params_;
   std::vector<std::size_t> order_;
   Tensor fingerprints_;
+  std::optional<PinnedTensor> copied_;
   UpdateClock clock_;
   std::unique_ptr<Graph> graph_;
 };

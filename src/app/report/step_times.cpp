@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "base/median.h"
@@ -57,8 +59,8 @@ class Steps {
     return launched;
   }
 
-  // Seconds of `count` steps, until all ranks are done.
-  double run(std::int64_t count) {
+  // When this rank began `count` steps, and when it was done.
+  std::pair<double, double> run(std::int64_t count) {
     if (state_.step.clock()) {
       rank_.compute.zero(state_.step.clock());
       if (rank_.compute.is_host())
@@ -73,8 +75,7 @@ class Steps {
       rank_.wait(*copied_);
     }
     rank_.wait(rank_.compute);
-    rank_.barrier.arrive({}, "after the steps");
-    return seconds_now() - start;
+    return {start, seconds_now()};
   }
 
   [[nodiscard]] std::vector<OperationTime> operations() const {
@@ -110,25 +111,9 @@ DType dtype_of_node(const GraphTrace::Node& node) {
   return node.accesses.empty() ? DType::kBytes : node.accesses.front().dtype;
 }
 
-double bytes_of(const GraphTrace::Node& node) {
-  if (node.cost.bytes > 0) return node.cost.bytes;
-  double bytes = 0;
-  for (const Access& access : node.accesses)
-    bytes += static_cast<double>(access.bytes) * (access.reads_too ? 2 : 1);
-  return bytes;
-}
-
 void add(std::vector<OperationTime>& rows, const OperationTime& more) {
   for (OperationTime& row : rows)
-    if (row.name == more.name && row.shape == more.shape && row.phase == more.phase &&
-        row.dtype == more.dtype) {
-      row.calls += more.calls;
-      row.seconds += more.seconds;
-      row.waited += more.waited;
-      row.flops += more.flops;
-      row.bytes += more.bytes;
-      return;
-    }
+    if (row.add(more)) return;
   rows.push_back(more);
 }
 
@@ -142,6 +127,8 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   times.launch.resize(static_cast<std::size_t>(config.world()));
   times.clocks.resize(times.launch.size());
   std::vector<std::vector<OperationTime>> operations(times.launch.size());
+  std::vector<double> began(times.launch.size());
+  std::vector<double> done(times.launch.size());
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
@@ -152,12 +139,14 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
       for (std::int64_t i = 0; i < std::min(steps, kMostLaunches); ++i)
         launches.push_back(measured.launch());
     }
-    const double seconds = measured.run(steps);
-    if (rank.rank == 0) times.step = seconds / static_cast<double>(steps);
-    times.launch[static_cast<std::size_t>(rank.rank)] = median(std::move(launches));
-    times.clocks[static_cast<std::size_t>(rank.rank)] = measured.clock();
-    operations[static_cast<std::size_t>(rank.rank)] = measured.operations();
+    const auto i = static_cast<std::size_t>(rank.rank);
+    std::tie(began[i], done[i]) = measured.run(steps);
+    times.launch[i] = median(std::move(launches));
+    times.clocks[i] = measured.clock();
+    operations[i] = measured.operations();
   });
+  // A rank may leave the barrier before others do.
+  times.step = (std::ranges::max(done) - std::ranges::min(began)) / static_cast<double>(steps);
   for (const std::vector<OperationTime>& rows : operations)
     add_operations(times.operations, rows);
   return times;
@@ -169,22 +158,46 @@ bool OperationTime::is_collective() const {
   return false;
 }
 
+bool OperationTime::add(const OperationTime& more) {
+  if (name != more.name || shape != more.shape || phase != more.phase || dtype != more.dtype)
+    return false;
+  calls += more.calls;
+  seconds += more.seconds;
+  waited += more.waited;
+  flops += more.flops;
+  bytes += more.bytes;
+  return true;
+}
+
+double accessed_bytes(const GraphTrace::Node& node) {
+  double bytes = 0;
+  for (const Access& access : node.accesses)
+    bytes += static_cast<double>(access.bytes) * (access.reads_too ? 2 : 1);
+  return bytes;
+}
+
+OperationTime operation_of(const GraphTrace::Node& node) {
+  return {.name = node.name.substr(0, node.name.find(" #")),
+          .shape = node.cost.shape,
+          .phase = std::string(node.phase),
+          .dtype = dtype_of_node(node),
+          .flops = node.cost.flops,
+          .bytes = node.cost.bytes > 0 ? node.cost.bytes : accessed_bytes(node)};
+}
+
 void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
                     std::span<const NodeTime> times) {
   MUO_CHECK(trace.nodes.size() == times.size(), trace.nodes.size(), " nodes, times of ",
             times.size());
   for (std::size_t i = 0; i < times.size(); ++i) {
-    const GraphTrace::Node& node = trace.nodes[i];
+    OperationTime row = operation_of(trace.nodes[i]);
     const auto calls = static_cast<double>(times[i].calls);
-    add(rows, {.name = node.name.substr(0, node.name.find(" #")),
-               .shape = node.cost.shape,
-               .phase = std::string(node.phase),
-               .dtype = dtype_of_node(node),
-               .calls = times[i].calls,
-               .seconds = times[i].thread,
-               .waited = times[i].wall - times[i].thread,
-               .flops = calls * node.cost.flops,
-               .bytes = calls * bytes_of(node)});
+    row.calls = times[i].calls;
+    row.seconds = times[i].thread;
+    row.waited = times[i].wall - times[i].thread;
+    row.flops *= calls;
+    row.bytes *= calls;
+    add(rows, row);
   }
 }
 

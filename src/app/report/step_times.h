@@ -26,11 +26,15 @@ struct OperationTime {
   double bytes = 0;
 
   [[nodiscard]] bool is_collective() const;
+  // Adds work of the same kind; false, and nothing is added, if `more` is of another.
+  bool add(const OperationTime& more);
 };
 
 // What whole training steps of a run cost, on random tokens.
 struct StepTimes {
-  double step = 0;  // seconds: mean of steps that follow each other, until the slowest rank is done
+  // Seconds: mean of steps that follow each other, from the first rank's start to the last one's
+  // end.
+  double step = 0;
   // By rank: seconds in which its host enqueues a step, the median; 0 on a host, which computes it.
   std::vector<double> launch;
   // Only if config.step.timed: by rank, of all steps; and of all ranks and steps together, in
@@ -42,6 +46,11 @@ struct StepTimes {
 // Runs steps one by one for `launch`, then `steps` more for the rest, as training does: the host is
 // at most one step ahead. config.options.capture.graph: replayed, or the same calls eagerly.
 StepTimes measure_steps(const RunConfig& config, std::int64_t steps);
+
+// What one call of a node does: flops, bytes, and what kind of work it is; no calls and no time.
+OperationTime operation_of(const GraphTrace::Node& node);
+// Of all that it accesses, once per read or write.
+double accessed_bytes(const GraphTrace::Node& node);
 
 // Adds what the nodes of a graph took to the rows of their kind; times: by node.
 void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,

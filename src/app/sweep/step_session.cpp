@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "app/train/captured_rank.h"
+#include "app/train/tuning.h"
 #include "runtime/rank_progress.h"
 
 namespace muo {
@@ -49,11 +50,12 @@ void StepSession::await_ranks() {
 void StepSession::serve(const GroupOptions& devices, const Corpus& corpus) {
   std::exception_ptr failure;
   try {
+    Tuning tuning(group_.config);
     DeviceGroup ranks(devices);
     ranks.run([&](RankContext& rank) {
       CapturedRank captured(rank, group_.config, group_.params, group_.plan, corpus,
                             group_.staging_bytes > 0);
-      captured.capture(corpus);
+      captured.capture(corpus, &tuning);
       for (;;) {
         rank.barrier.arrive([this] { await_next(); }, "the next trial");
         if (run_ == nullptr) return;

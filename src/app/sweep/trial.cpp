@@ -50,6 +50,17 @@ Point without_seed(Point point) {
 }
 
 // What to train, and how far, is the outside optimizer's to say.
+// Trials share a process, and a product in it is computed in one way: --tune would measure for
+// those that must not have it, too.
+RunConfig resolve_trial(const TrainOptions& options, const Corpus& corpus) {
+  const std::string& tune = options.numbers.tune;
+  if (tune == "once" || tune == "now")
+    throw input_error("--tune {}: is not for sweeps: give --gemm-table FILE", tune);
+  RunConfig config = resolve(options, corpus);
+  config.tune = Tune::kOff;
+  return config;
+}
+
 void refuse_with_ask_tell(const SweepOptions& options) {
   if (!options.axes.empty())
     throw input_error(
@@ -77,7 +88,7 @@ SweepPlanner::SweepPlanner(const SweepOptions& options, const Corpus& corpus)
     refuse_with_ask_tell(options);
     plan_.trials.reserve(kMostTrials);
     plan_.groups.reserve(kMostTrials);
-    RunConfig config = resolve(common_, corpus_);
+    RunConfig config = resolve_trial(common_, corpus_);
     need_evaluation(corpus_);
     const std::string key = capture_key(config);
     make_group(config, key);
@@ -128,7 +139,7 @@ void SweepPlanner::plan_one(std::string name, Point point) {
   trial.point = std::move(point);
   try {
     trial.options = with_settings(common_, trial.point);
-    RunConfig config = resolve(trial.options, corpus_);
+    RunConfig config = resolve_trial(trial.options, corpus_);
     need_evaluation(corpus_);
     const std::string key = capture_key(config);
     join_group(trial, std::move(config), key);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "app/checkpoint/durable_files.h"
+#include "app/train/described_gpu.h"
 #include "app/train/run_memory.h"
 #include "base/check.h"
 #include "base/threads.h"
@@ -77,6 +78,12 @@ class Chooser {
   }
 
   void backend() {
+    if (!options_.described.empty()) {
+      group_.plugin = &described_backend(described_gpu(options_.described));
+      options_.backend = "cuda";
+      options_.count = options_.count.value_or(1);
+      return;
+    }
     if (options_.backend == "host") return;
     const bool asked = options_.backend == "cuda";
     if (!asked && !driver_loads()) {
@@ -206,7 +213,7 @@ std::int64_t most_pass_tokens(const GroupOptions& group) {
 }
 
 std::int64_t head_chunk_bytes(const GroupOptions& group) {
-  constexpr std::int64_t kDeviceHeadChunk = std::int64_t{512} << 20;  // 8192 rows of 32768 in bf16
+  constexpr std::int64_t kDeviceHeadChunk = std::int64_t{1} << 30;  // 16384 rows of 32768 in bf16
   return group.plugin == nullptr ? kHostHeadChunk : kDeviceHeadChunk;
 }
 

@@ -1,7 +1,6 @@
 #include "app/train/captured_rank.h"
 
 #include "graphs/capture.h"
-#include "kernels/gemm.h"
 
 namespace muo {
 namespace {
@@ -31,7 +30,7 @@ CapturedRank::CapturedRank(RankContext& own, const RunConfig& config,
       config_(config),
       saves_in_background_(saves_in_background) {}
 
-void CapturedRank::capture(const Corpus& corpus) {
+void CapturedRank::capture(const Corpus& corpus, Tuning* tuning) {
   const TrainOptions& options = config_.options;
   warm_up_and_capture(rank, arena, state, options.capture.graph);
   if (rank.rank == 0 && !options.run.graph_dot.empty()) state.step.write_dot(options.run.graph_dot);
@@ -41,8 +40,7 @@ void CapturedRank::capture(const Corpus& corpus) {
   // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
   rank.barrier.arrive(
       [&] {
-        if (!options.numbers.gemm_table.empty())
-          save_gemm_table(options.numbers.gemm_table);  // captures have met every product
+        if (tuning != nullptr) tuning->keep();  // captures have met every product
       },
       "start-up");
   rank.progress.enter("the setting of its weights");

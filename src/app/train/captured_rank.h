@@ -6,6 +6,7 @@
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/train/evaluator.h"
 #include "app/train/run_config.h"
+#include "app/train/tuning.h"
 #include "data/loader.h"
 #include "data/token_data.h"
 #include "graphs/run_state.h"
@@ -22,7 +23,8 @@ class CapturedRank {
                const ShardingPlan& sharding, const Corpus& corpus, bool saves_in_background);
 
   // Warm-up and capture; allocates the rest, and seals the device. Every rank calls it, once.
-  void capture(const Corpus& corpus);
+  // `tuning` keeps what was measured; may be null.
+  void capture(const Corpus& corpus, Tuning* tuning);
   // Before each run: its hyper-parameters, and every counter and all state at zero. Waits.
   void reset(const HyperParameters& hyper);
 

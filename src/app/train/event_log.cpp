@@ -25,6 +25,8 @@ void repeat_evaluation(EventLog& log, const std::filesystem::path& metrics, std:
 
 HparamValue value_of(const OptionRow& row) {
   if (const auto* const* flag = std::get_if<bool*>(&row.field)) return **flag;
+  if (const auto* const* flag = std::get_if<std::optional<bool>*>(&row.field); flag && **flag)
+    return ***flag;
   std::string text = option_text(row);
   double number = 0;
   const char* const end = text.data() + text.size();

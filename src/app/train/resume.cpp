@@ -34,6 +34,8 @@ std::string changed_options(TrainOptions before, TrainOptions now) {
   for (const OptionRow& row : option_table(now)) {
     if (!row.trains) continue;
     const auto old = std::ranges::find(old_rows, row.name, &OptionRow::name);
+    // What was decided is written down: this option is newer than the run.
+    if (option_text(*old) == "auto" && !std::holds_alternative<std::string*>(old->field)) continue;
     if (const std::string was = option_text(*old), is = option_text(row); was != is)
       out += fmt::format("{}{} {}, now {}", out.empty() ? "" : "; ", row.name, was, is);
   }

@@ -52,6 +52,8 @@ class Resolver {
     packing();
     formats();
     batch();
+    determinism();
+    tuning();
     recompute();
     sharding();
     micro_steps();
@@ -74,8 +76,7 @@ class Resolver {
     model = make_gpt_config(o, corpus_.vocab_size);
     model.dtype = *run_.options.numbers.dtype;
     if (o.document_mask) model.document_token = document_token();
-    model.attention = {.kernels = attention_kernels(run_.options.numbers.attention, "--attention"),
-                       .deterministic = run_.options.numbers.deterministic};
+    model.attention.kernels = attention_kernels(run_.options.numbers.attention, "--attention");
     check_config(model);
     model.head_chunk_bytes = head_chunk_bytes(run_.group);
     if (!o.has(&GptConfig::n_layer) && !o.has(&GptConfig::n_embd) && !o.has(&GptConfig::n_head))
@@ -130,7 +131,7 @@ class Resolver {
   void devices() {
     TrainOptions& o = run_.options;
     run_.group = choose_devices(o.devices, run_.notes);
-    run_.group.branches = static_cast<Branches>(o.capture.branches);
+    if (o.capture.branches) run_.group.branches = static_cast<Branches>(*o.capture.branches);
     if (o.sharding.replicas == "common" && run_.group.plugin != nullptr)
       throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
     if (!o.numbers.dtype)
@@ -151,10 +152,38 @@ class Resolver {
       o.attention = kAttentionKernels[static_cast<std::size_t>(asked)];
       note("attention: {} (MUO_ATTENTION)", o.attention);
     }
-    if (!o.deterministic)
+  }
+
+  // Of the rows that the batch has now: fewer, if they do not fit, get the same answer.
+  void determinism() {
+    std::optional<bool>& deterministic = run_.options.numbers.deterministic;
+    if (!deterministic && run_.group.plugin != nullptr) {
+      deterministic = !attention_gains_by_any_order(
+          attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true));
+      if (*deterministic) note("deterministic: on: it costs this run nothing");
+    }
+    deterministic = deterministic.value_or(true);
+    run_.model.attention.deterministic = *deterministic;
+    if (run_.group.plugin != nullptr && !*deterministic)
       note(
           "deterministic: off: where cuDNN computes gradients of attention, the same command "
           "twice gives losses and weights that differ in rounding");
+  }
+
+  // Bits must not depend on which of two algorithms was a microsecond faster that day.
+  void tuning() {
+    const NumberOptions& o = run_.options.numbers;
+    const bool asked = o.tune == "once" || o.tune == "now";
+    if (asked && run_.group.plugin == nullptr)
+      throw input_error("--tune {}: is for GPUs, the host has one way to compute: give auto",
+                        o.tune);
+    if (asked && !o.gemm_table.empty())
+      throw input_error(
+          "--tune {}: --gemm-table {} says how products are computed: give one of them", o.tune,
+          o.gemm_table);
+    if (run_.group.plugin == nullptr || !o.gemm_table.empty() || o.tune == "off") return;
+    if (o.tune == "now") run_.tune = Tune::kNow;
+    if (o.tune == "once" || (o.tune == "auto" && !*o.deterministic)) run_.tune = Tune::kOnce;
   }
 
   void batch() {
@@ -214,11 +243,6 @@ class Resolver {
         throw input_error("--replicas {}: with --shard weights there are none: give auto",
                           o.replicas);
       o.replicas = "sharded";
-      // Each micro-step's gathers may begin branches of their own: more than a GPU has queues for.
-      if (run_.group.ranks_per_device > 1 && run_.group.branches != Branches::kOne) {
-        run_.group.branches = Branches::kOne;
-        note("graph-branches: 1, as ranks that share a GPU wait for each other's weights on it");
-      }
     }
     if (o.strategy == "auto")
       o.strategy = o.shard == "weights" ? "parallel" : o.shard == "none" ? "ddp" : "balanced";

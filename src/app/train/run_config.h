@@ -22,12 +22,16 @@ struct ScalingTargets {
   std::int64_t batch_tokens = 1;  // B, a power of two
 };
 
+// Whether products of GPUs are measured: never, once for the user's cache, or again.
+enum class Tune : std::uint8_t { kOff, kOnce, kNow };
+
 // A run with every decision made.
 struct RunConfig : RunSetup {
   TrainOptions options;  // as resolved: what config.toml holds
   ScalingTargets targets;
   RateScales scales;
   GroupOptions group;
+  Tune tune = Tune::kOff;
   bool batch_is_automatic = false;                    // fit_memory() may make it smaller
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   std::int64_t parameters = 0;                        // elements, all of them

@@ -49,11 +49,12 @@ void embedding(NativeStream stream, const EmbeddingArgs& args) {
   });
 }
 
-// ---- embedding_backward -------------------------------------------------------------------------
+// ---- group_tokens, embedding_backward -----------------------------------------------------------
 
-// Tokens are grouped by ranges of the vocabulary, in the order of their positions, and then a block
-// adds the rows of dy of one range and one slab of columns to sums in shared memory: every sum runs
-// in the order of the positions, as on the host, without atomic operations.
+// Tokens are grouped by ranges of the vocabulary, in the order of their positions, once for all
+// tables that they look into; then a block adds the rows of dy of one range and one slab of columns
+// to sums in shared memory: every sum runs in the order of the positions, as on the host, without
+// atomic operations.
 //
 // Cost, for n tokens, c columns and r ranges: dy is read once and dtable written once (and read
 // before, if it accumulates); grouping reads 8 n r bytes, from L2. With n = 65536, v = 32768,
@@ -210,22 +211,36 @@ __global__ void __launch_bounds__(kThreads, 4)
       dtable[std::int64_t{r} * p.c] = from_float<G>(sums[r * kColumns + lane]);
 }
 
-void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) {
-  const std::int64_t n = args.tokens.shape[0], v = args.dtable.shape[0], c = args.dtable.shape[1];
-  if (v * c == 0) return;
-  const std::int64_t rows = std::min(ceil_div(v, kRanges), kMostRows);
-  const std::int64_t ranges = ceil_div(v, rows);
-  auto* starts = reinterpret_cast<std::int32_t*>(context_of(stream).partials);
-  const std::int64_t most_integers =
-      kMostPartials * static_cast<std::int64_t>(sizeof(double) / sizeof(std::int32_t));
-  MUO_CHECK(n < (std::int64_t{1} << kPositionBits) && ranges + 1 + n <= most_integers,
-            "embedding_backward: ", n, " tokens of ", v, " are too many at once");
-  std::int32_t* entries = starts + ranges + 1;
-  launch(group_tokens_kernel, static_cast<unsigned>(ranges),
+// Ranges of the vocabulary: where the tokens of each begin among the entries, behind which those
+// lie.
+struct Ranges {
+  std::int64_t rows, count;
+  explicit Ranges(std::int64_t v)
+      : rows(std::clamp<std::int64_t>(ceil_div(v, kRanges), 1, kMostRows)),
+        count(ceil_div(v, rows)) {}
+};
+
+void group_tokens(NativeStream stream, const GroupTokensArgs& args) {
+  const std::int64_t n = args.tokens.shape[0];
+  if (args.vocab == 0) return;
+  MUO_CHECK(n < (std::int64_t{1} << kPositionBits), "group_tokens: ", n,
+            " tokens are too many at once");
+  const Ranges ranges(args.vocab);
+  auto* starts = args.groups.as<std::int32_t>();
+  launch(group_tokens_kernel, static_cast<unsigned>(ranges.count),
          static_cast<unsigned>(
              std::clamp<std::int64_t>(ceil_div(n, kWarp) * kWarp, kWarp, kGroupThreads)),
-         0, stream, starts, entries, args.tokens.as<std::int32_t>(), static_cast<int>(n),
-         static_cast<int>(v), static_cast<int>(rows));
+         0, stream, starts, starts + ranges.count + 1, args.tokens.as<std::int32_t>(),
+         static_cast<int>(n), static_cast<int>(args.vocab), static_cast<int>(ranges.rows));
+}
+
+void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) {
+  const std::int64_t v = args.dtable.shape[0], c = args.dtable.shape[1];
+  if (v * c == 0) return;
+  const Ranges ranges(v);
+  const std::int64_t rows = ranges.rows;
+  const auto* starts = args.groups.as<std::int32_t>();
+  const std::int32_t* entries = starts + ranges.count + 1;
 
   const std::int64_t groups = args.scale ? args.scale.shape[1] : 1;
   const std::int64_t width = c / groups;
@@ -250,15 +265,16 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
                          .width = static_cast<int>(width),
                          .groups_in_a_slab = static_cast<int>(groups_in_a_slab),
                          .accumulate = args.accumulate};
-      launch(args.scale ? embedding_backward_kernel<T, G, N, true>
-                        : embedding_backward_kernel<T, G, N, false>,
-             dim3(static_cast<unsigned>(ranges), static_cast<unsigned>(ceil_div(c, kColumns))),
-             kThreads, static_cast<std::size_t>(bytes), stream, args.dy.as<T>(), p);
+      launch(
+          args.scale ? embedding_backward_kernel<T, G, N, true>
+                     : embedding_backward_kernel<T, G, N, false>,
+          dim3(static_cast<unsigned>(ranges.count), static_cast<unsigned>(ceil_div(c, kColumns))),
+          kThreads, static_cast<std::size_t>(bytes), stream, args.dy.as<T>(), p);
     });
   });
 }
 
-const KernelRegistration registration(&embedding, &embedding_backward);
+const KernelRegistration registration(&embedding, &group_tokens, &embedding_backward);
 
 }  // namespace
 }  // namespace muo::cuda

@@ -43,14 +43,26 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
                             std::int64_t workspace_bytes, NativeStream stream) {
   GemmAlgorithms& table = gemm_algorithms();
   const std::string text = text_of(problem);
-  if (const auto recorded = table.find(here, text))
-    return restored(handle, plan, problem, *recorded, workspace_bytes);
+  if (const auto recorded = table.find(here, text)) {
+    try {
+      return restored(handle, plan, problem, *recorded, workspace_bytes);
+    } catch (const InputError&) {  // damaged: of a cache it is measured again
+      if (table.must_measure()) throw;
+    }
+  }
   const auto proposals = candidates(handle, plan, problem, workspace_bytes);
   if (!table.measuring()) return proposals.front();
   MUO_CHECK(!is_capturing(stream), "gemm of ", text,
             " is to be measured, and first comes while its stream captures");
   MUO_CUDA_CHECK(cudaStreamSynchronize(stream), "before measuring gemm of ", text);
-  const GemmMeasurement best = fastest(handle, plan, problem, proposals, workspace_bytes);
+  GemmMeasurement best{};
+  try {
+    best = fastest(handle, plan, problem, proposals, workspace_bytes);
+  } catch (const Error&) {  // its operands do not fit beside the run's tensors
+    if (table.must_measure()) throw;
+    static_cast<void>(cudaGetLastError());
+    return proposals.front();
+  }
   GemmAlgorithm entry = described(best.algorithm);
   entry.microseconds = best.microseconds;
   table.record(here, text, entry);

@@ -1,6 +1,7 @@
 #include "kernels/cuda/gemm_algorithms.h"
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
@@ -113,16 +114,38 @@ void GemmAlgorithms::load(const std::filesystem::path& path, const GemmEnvironme
   const std::lock_guard lock(mutex_);
   environment_ = std::move(table.environment);
   by_problem_ = std::move(table.by_problem);
-  loaded_ = by_problem_.size();
+  measured_ = 0;
 }
 
-void GemmAlgorithms::use(const std::filesystem::path& path, const GemmEnvironment& here) {
-  if (std::filesystem::exists(path)) load(path, here);
-  set_measuring(true);
+void GemmAlgorithms::use(const GemmTableUse& use, const GemmEnvironment& here) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (measuring_ && used_ == use.path) return;  // another session of this process did
+  }
+  std::error_code unreachable;  // is no file, as far as this process is concerned
+  if (!use.fresh && std::filesystem::exists(use.path, unreachable)) load(use.path, here);
+  const std::lock_guard lock(mutex_);
+  used_ = use.path;
+  measuring_ = true;
+  must_ = use.must;
 }
 
-void GemmAlgorithms::save_if_grown(const std::filesystem::path& path) const {
-  if (size() > loaded_) save(path);
+std::size_t GemmAlgorithms::save_if_grown(const std::filesystem::path& path) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard writing(one_at_a_time);
+  std::size_t measured = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    measured = std::exchange(measured_, 0);
+    if (measured == 0) return 0;
+    try {
+      if (Table there = read(path); there.environment == environment_)
+        by_problem_.merge(there.by_problem);  // keeps what was measured now
+    } catch (const InputError&) {             // there is no file, or it is none: replaced
+    }
+  }
+  save(path);
+  return measured;
 }
 
 void GemmAlgorithms::save(const std::filesystem::path& path) const {
@@ -134,7 +157,8 @@ void GemmAlgorithms::save(const std::filesystem::path& path) const {
     for (const auto& [problem, algorithm] : by_problem_)
       root["algorithms"].push_back(to_json(problem, algorithm));
   }
-  const std::filesystem::path whole = path.string() + ".new";
+  // Of this process: another one may write the same table.
+  const std::filesystem::path whole = concat(path.string(), ".", getpid(), ".new");
   std::ofstream file(whole);
   file << root.dump(1) << '\n';
   file.close();
@@ -160,6 +184,7 @@ bool GemmAlgorithms::record(const GemmEnvironment& here, const std::string& prob
   if (by_problem_.empty()) environment_ = here;
   if (environment_ != here) return false;
   by_problem_[problem] = algorithm;
+  ++measured_;
   return true;
 }
 
@@ -178,6 +203,11 @@ bool GemmAlgorithms::measuring() const {
   return measuring_;
 }
 
+bool GemmAlgorithms::must_measure() const {
+  const std::lock_guard lock(mutex_);
+  return must_;
+}
+
 GemmAlgorithms& gemm_algorithms() {
   static GemmAlgorithms algorithms;
   return algorithms;
@@ -187,10 +217,10 @@ void offer_gemm_table(GemmEnvironment (*here)()) {
   static GemmEnvironment (*environment)() = nullptr;
   environment = here;
   register_gemm_backend(
-      {.use_table =
-           [](const std::filesystem::path& path) { gemm_algorithms().use(path, environment()); },
+      {.use_table = [](const GemmTableUse& use) { gemm_algorithms().use(use, environment()); },
        .save_table =
-           [](const std::filesystem::path& path) { gemm_algorithms().save_if_grown(path); }});
+           [](const std::filesystem::path& path) { return gemm_algorithms().save_if_grown(path); },
+       .environment = [] { return text_of(environment()); }});
 }
 
 }  // namespace muo::cuda

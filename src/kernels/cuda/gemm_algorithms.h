@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/gemm.h"
+
 namespace muo::cuda {
 
 // What an algorithm's description is valid for: other versions number their algorithms otherwise.
@@ -46,8 +48,8 @@ class GemmAlgorithms {
   void save(const std::filesystem::path& path) const;
 
   // As kernels/gemm.h says of use_gemm_table and save_gemm_table.
-  void use(const std::filesystem::path& path, const GemmEnvironment& here);
-  void save_if_grown(const std::filesystem::path& path) const;
+  void use(const GemmTableUse& use, const GemmEnvironment& here);
+  std::size_t save_if_grown(const std::filesystem::path& path);
 
   [[nodiscard]] std::optional<GemmAlgorithm> find(const GemmEnvironment& here,
                                                   const std::string& problem) const;
@@ -60,13 +62,16 @@ class GemmAlgorithms {
   // Otherwise the library's first proposal is taken: a function of problem and environment only.
   void set_measuring(bool on);
   [[nodiscard]] bool measuring() const;
+  [[nodiscard]] bool must_measure() const;  // GemmTableUse::must
 
  private:
   mutable std::mutex mutex_;
   GemmEnvironment environment_;
   std::map<std::string, GemmAlgorithm> by_problem_;
   bool measuring_ = false;
-  std::size_t loaded_ = 0;  // entries that came from a file
+  bool must_ = true;
+  std::filesystem::path used_;
+  std::size_t measured_ = 0;  // entries that no file has yet
 };
 
 // Of the process: one table serves all devices.

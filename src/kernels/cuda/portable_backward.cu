@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
   float* const douts = queries + L::kRows;
   float* const probabilities = douts + L::kRows;
   float* const gradients = probabilities + L::kPairs;
-  const Block<D> block(p.g);
+  const TileBlock<D> block(p.g);
   const Geometry& g = block.g;
   const auto seen = Seen<kDocuments>::of_row(g, p.starts, block.batch_row);
   const std::int64_t row = block.batch_row, kv_head = block.head, first = block.first;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<
   float* const keys = douts + L::kRows;
   float* const values = keys + L::kRows;
   float* const gradients = values + L::kRows;
-  const Block<D> block(p.g);
+  const TileBlock<D> block(p.g);
   const Geometry& g = block.g;
   const auto seen = Seen<kDocuments>::of_row(g, p.starts, block.batch_row);
   const std::int64_t row = block.batch_row, head = block.head, first = block.first;

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T
   float* const queries = shared_memory<float>();
   float* const keys = queries + L::kRows;
   float* const pairs = keys + L::kRows;
-  const Block<D> block(p.g);
+  const TileBlock<D> block(p.g);
   const Geometry& g = block.g;
   const auto seen = Seen<kDocuments>::of_row(g, p.starts, block.batch_row);
   const auto k = kv_rows_of(p.k, g, block.batch_row, block.head / g.group);

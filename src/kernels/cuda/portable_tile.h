@@ -73,7 +73,7 @@ __device__ HeadRows<T> kv_rows_of(T* tensor, const Geometry& g, std::int64_t row
 // A block has kTile rows, queries or keys, of one head, and pairs them with one tile of the other
 // side after the other. This is what a thread does of it.
 template <int D>
-struct Block {
+struct TileBlock {
   using L = Layout<D>;
   const Geometry& g;
   std::int64_t first = std::int64_t{blockIdx.x} * L::kTile;  // of the block's rows
@@ -81,7 +81,7 @@ struct Block {
   int row = static_cast<int>(threadIdx.x) / L::kAcross * 2;  // of the thread's two
   int across = static_cast<int>(threadIdx.x) % L::kAcross;
 
-  __device__ explicit Block(const Geometry& geometry) : g(geometry) {}
+  __device__ explicit TileBlock(const Geometry& geometry) : g(geometry) {}
 
   __device__ int column(int c) const { return across + c * L::kAcross; }
   // The keys that the block's queries see lie in tiles from here to min(t, first + kTile).

@@ -1,10 +1,8 @@
 #include "kernels/embedding.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <numeric>
 #include <span>
-#include <vector>
 
 #include "kernels/dispatch.h"
 #include "kernels/host/index_check.h"
@@ -49,51 +47,41 @@ void add_in_place(const EmbeddingBackwardArgs& args) {
     add_position<T>(args, i, dtable + token_at(args.tokens, i, v) * c);
 }
 
-// The positions of each token, in order; memory that a thread keeps between calls.
-class Positions {
- public:
-  // Counting sort: stable, and as long as the vocabulary and the tokens, like the kernel.
-  void group(const Tensor& tokens, std::int64_t v) {
-    const std::int64_t n = tokens.shape[0];
-    ends_.assign(static_cast<std::size_t>(v) + 1, 0);
-    positions_.resize(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i)
-      ++ends_[at(tokens, i, v) + 1];
-    std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());  // now where each token begins
-    for (std::int64_t i = 0; i < n; ++i)
-      positions_[ends_[at(tokens, i, v)]++] = i;  // what began there ends there after the last
-  }
-  [[nodiscard]] std::span<const std::int64_t> of(std::int64_t token) const {
-    const auto t = static_cast<std::size_t>(token);
-    const std::size_t begin = t == 0 ? 0 : ends_[t - 1];
-    return std::span(positions_).subspan(begin, ends_[t] - begin);
-  }
+// Where the positions of each token end among all, v of them, then the positions, token by token
+// and in order: a counting sort.
+void group_tokens(const GroupTokensArgs& args) {
+  const std::int64_t n = args.tokens.shape[0], v = args.vocab;
+  auto* ends = args.groups.as<std::int32_t>();
+  std::int32_t* positions = ends + v + 1;
+  std::fill_n(ends, v + 1, 0);
+  for (std::int64_t i = 0; i < n; ++i)
+    ++ends[token_at(args.tokens, i, v) + 1];
+  std::partial_sum(ends, ends + v + 1, ends);  // now where each token begins
+  for (std::int64_t i = 0; i < n; ++i)
+    positions[ends[token_at(args.tokens, i, v)]++] = static_cast<std::int32_t>(i);
+}
 
- private:
-  static std::size_t at(const Tensor& tokens, std::int64_t i, std::int64_t v) {
-    return static_cast<std::size_t>(token_at(tokens, i, v));
-  }
-  std::vector<std::size_t> ends_;
-  std::vector<std::int64_t> positions_;
-};
+std::span<const std::int32_t> positions_of(const EmbeddingBackwardArgs& args, std::int64_t token) {
+  const auto* ends = args.groups.as<std::int32_t>();
+  const std::int32_t begin = token == 0 ? 0 : ends[token - 1];
+  return {ends + args.dtable.shape[0] + 1 + begin, static_cast<std::size_t>(ends[token] - begin)};
+}
 
 // A row of bf16 is summed elsewhere and stored once, as every store rounds.
 template <class T>
 void sum_row_by_row(const EmbeddingBackwardArgs& args) {
   const std::int64_t v = args.dtable.shape[0], c = args.dtable.shape[1];
   thread_local Scratch scratch;
-  thread_local Positions positions;
-  positions.group(args.tokens, v);
   float* sum = scratch.floats(c);
   for (std::int64_t token = 0; token < v; ++token) {
-    const std::span<const std::int64_t> of_token = positions.of(token);
+    const std::span<const std::int32_t> of_token = positions_of(args, token);
     if (args.accumulate && of_token.empty()) continue;
     BF16* row = args.dtable.as<BF16>() + token * c;
     if (args.accumulate)
       simd::copy(sum, row, c);
     else
       std::fill_n(sum, c, 0.0F);
-    for (const std::int64_t i : of_token)
+    for (const std::int32_t i : of_token)
       add_position<T>(args, i, sum);
     simd::copy(row, sum, c);
   }
@@ -108,7 +96,7 @@ void embedding_backward(const EmbeddingBackwardArgs& args) {
   });
 }
 
-const KernelRegistration kRegistration(&embedding, &embedding_backward);
+const KernelRegistration kRegistration(&embedding, &group_tokens, &embedding_backward);
 
 }  // namespace
 }  // namespace muo::host

@@ -22,8 +22,8 @@ constexpr std::int64_t kDepth = 512;
 thread_local Scratch scratch;
 
 template <class T>
-void multiply_widened(const Product& p, Block<const BF16> whole_a, Block<const BF16> whole_b,
-                      const T* c, T* d) {
+void multiply_widened(const Product& p, MatrixBlock<const BF16> whole_a,
+                      MatrixBlock<const BF16> whole_b, const T* c, T* d) {
   float* wide_a = scratch.floats(kRows * kDepth + kDepth * kColumns + kRows * kColumns);
   float* wide_b = wide_a + kRows * kDepth;
   float* wide_d = wide_b + kDepth * kColumns;
@@ -36,7 +36,7 @@ void multiply_widened(const Product& p, Block<const BF16> whole_a, Block<const B
       Product block = p;
       block.m = std::min(kRows, p.m - i);
       block.n = std::min(kColumns, p.n - j);
-      Block<float> out{wide_d, block.n};
+      MatrixBlock<float> out{wide_d, block.n};
       if constexpr (kRounds)
         block.beta = 0.0F;
       else
@@ -66,7 +66,7 @@ class Panel {
     return columns % kPanel == 0 && columns * kSize % 4096 == 0 && rows <= kMostRows && uses >= 32;
   }
   // Columns [first, first + kPanel) of x (rows, columns).
-  Block<const In> operator()(Block<const In> x, std::int64_t rows, std::int64_t first) {
+  MatrixBlock<const In> operator()(MatrixBlock<const In> x, std::int64_t rows, std::int64_t first) {
     constexpr std::int64_t kStride = kPanel + 64 / kSize;
     In* copy = reinterpret_cast<In*>(memory_.floats(rows * kStride * kSize / 4));
     for (std::int64_t row = 0; row < rows; ++row)
@@ -81,35 +81,38 @@ class Panel {
 };
 
 template <class In, class T>
-void multiply_by_columns(const Product& p, Block<const In> a, Block<const In> b, Block<T> d) {
+void multiply_by_columns(const Product& p, MatrixBlock<const In> a, MatrixBlock<const In> b,
+                         MatrixBlock<T> d) {
   if (p.transpose_b || !Panel<In>::pays(p.n, p.k, p.m)) return product(p, a, b, d);
   static thread_local Panel<In> panel;
   Product block = p;
   block.n = kPanel;
   for (std::int64_t j = 0; j < p.n; j += kPanel)
-    product(block, a, panel(b, p.k, j), Block<T>{d.data + j, d.stride});
+    product(block, a, panel(b, p.k, j), MatrixBlock<T>{d.data + j, d.stride});
 }
 
 template <class In, class T>
-void multiply_by_panels(const Product& p, Block<const In> a, Block<const In> b, Block<T> d) {
+void multiply_by_panels(const Product& p, MatrixBlock<const In> a, MatrixBlock<const In> b,
+                        MatrixBlock<T> d) {
   if (!p.transpose_a || !Panel<In>::pays(p.m, p.k, p.n)) return multiply_by_columns(p, a, b, d);
   static thread_local Panel<In> panel;
   Product block = p;
   block.m = kPanel;
   for (std::int64_t i = 0; i < p.m; i += kPanel)
-    multiply_by_columns(block, panel(a, p.k, i), b, Block<T>{d.data + i * d.stride, d.stride});
+    multiply_by_columns(block, panel(a, p.k, i), b,
+                        MatrixBlock<T>{d.data + i * d.stride, d.stride});
 }
 
 // T is the type of c and d, In of the operands. Nothing here depends on what else the machine does:
 // the same bits on every run.
 template <class In, class T>
 void multiply(const Product& p, const In* a, const In* b, const T* c, T* d) {
-  const Block<const In> whole_a{a, p.transpose_a ? p.m : p.k};
-  const Block<const In> whole_b{b, p.transpose_b ? p.k : p.n};
+  const MatrixBlock<const In> whole_a{a, p.transpose_a ? p.m : p.k};
+  const MatrixBlock<const In> whole_b{b, p.transpose_b ? p.k : p.n};
   if constexpr (std::is_same_v<In, BF16>)
     if (!multiplies_bf16()) return multiply_widened(p, whole_a, whole_b, c, d);
   if (p.beta != 0.0F && c != d) std::copy_n(c, p.m * p.n, d);
-  multiply_by_panels(p, whole_a, whole_b, Block<T>{d, p.n});
+  multiply_by_panels(p, whole_a, whole_b, MatrixBlock<T>{d, p.n});
 }
 
 // d <- beta c, where there is nothing to multiply. c is null if it does not count.

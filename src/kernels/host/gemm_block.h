@@ -10,9 +10,9 @@
 namespace muo::host {
 
 // Rows and columns of op(x) from (row, column) on, widened into `scratch` as they lie in memory.
-inline Block<const float> widened(float* scratch, Block<const BF16> x, bool transposed,
-                                  std::int64_t row, std::int64_t column, std::int64_t rows,
-                                  std::int64_t columns) {
+inline MatrixBlock<const float> widened(float* scratch, MatrixBlock<const BF16> x, bool transposed,
+                                        std::int64_t row, std::int64_t column, std::int64_t rows,
+                                        std::int64_t columns) {
   if (transposed) {
     std::swap(row, column);
     std::swap(rows, columns);
@@ -23,8 +23,8 @@ inline Block<const float> widened(float* scratch, Block<const BF16> x, bool tran
 }
 
 // d <- bf16(product + beta c): the one rounding. c is null if it does not count.
-inline void round_block(Block<BF16> d, Block<const BF16> c, float beta, Block<const float> product,
-                        std::int64_t rows, std::int64_t columns) {
+inline void round_block(MatrixBlock<BF16> d, MatrixBlock<const BF16> c, float beta,
+                        MatrixBlock<const float> product, std::int64_t rows, std::int64_t columns) {
   const simd::F32 factor = simd::broadcast(beta);
   for (std::int64_t i = 0; i < rows; ++i)
     simd::for_lanes(columns, [&](std::int64_t j, auto lanes) {

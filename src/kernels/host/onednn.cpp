@@ -131,7 +131,8 @@ class Matmul {
 };
 
 template <class T>
-void matmul(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<T> d) {
+void matmul(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
+            MatrixBlock<T> d) {
   compute_alone();
   const Problem problem{.m = p.m,
                         .n = p.n,
@@ -156,7 +157,8 @@ void matmul(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<T>
 
 }  // namespace
 
-void product(const Product& p, Block<const float> a, Block<const float> b, Block<float> d) {
+void product(const Product& p, MatrixBlock<const float> a, MatrixBlock<const float> b,
+             MatrixBlock<float> d) {
   compute_alone();
   const dnnl_status_t status =
       dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
@@ -164,10 +166,12 @@ void product(const Product& p, Block<const float> a, Block<const float> b, Block
   if (status != dnnl_success) fail(p, dnnl_status2str(status));
 }
 
-void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<float> d) {
+void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
+             MatrixBlock<float> d) {
   matmul(p, a, b, d);
 }
-void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<BF16> d) {
+void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
+             MatrixBlock<BF16> d) {
   matmul(p, a, b, d);
 }
 

@@ -17,16 +17,19 @@ struct Product {
 
 // A block of a row-major matrix.
 template <class T>
-struct Block {
+struct MatrixBlock {
   T* data;
   std::int64_t stride;
 };
 
 // d (m, n) <- alpha op(a) op(b) + beta d, with sums in fp32 and one rounding. k is positive, and
 // d overlaps neither a nor b. Throws Error. Those of bf16 need multiplies_bf16().
-void product(const Product& p, Block<const float> a, Block<const float> b, Block<float> d);
-void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<float> d);
-void product(const Product& p, Block<const BF16> a, Block<const BF16> b, Block<BF16> d);
+void product(const Product& p, MatrixBlock<const float> a, MatrixBlock<const float> b,
+             MatrixBlock<float> d);
+void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
+             MatrixBlock<float> d);
+void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
+             MatrixBlock<BF16> d);
 
 // Whether this CPU multiplies bf16 faster than fp32.
 bool multiplies_bf16();

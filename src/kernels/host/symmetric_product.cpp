@@ -19,7 +19,7 @@ constexpr std::int64_t kTile = 32;
 
 // The lower triangle of d (n, n) <- alpha op(a) b + beta d, with b = op(a)^T if it is null.
 template <class In, class T>
-void lower_triangle(Product p, Block<const In> a, Block<const In> b, Block<T> d) {
+void lower_triangle(Product p, MatrixBlock<const In> a, MatrixBlock<const In> b, MatrixBlock<T> d) {
   if (b.data == nullptr) {
     b = a;
     p.transpose_b = !p.transpose_a;
@@ -50,15 +50,16 @@ void multiply_widened(const Product& p, const BF16* a, const BF16* b, const BF16
   float* sum = scratch.floats(p.n * p.n + 2 * p.n * kDepth);
   float* wide_a = sum + p.n * p.n;
   float* wide_b = wide_a + p.n * kDepth;
-  const Block<const BF16> whole_a{a, p.transpose_a ? p.n : p.k};
+  const MatrixBlock<const BF16> whole_a{a, p.transpose_a ? p.n : p.k};
   Product block = p;
   block.beta = 0.0F;
   for (std::int64_t l = 0; l < p.k; l += kDepth) {
     block.k = std::min(kDepth, p.k - l);
-    lower_triangle<float, float>(
-        block, widened(wide_a, whole_a, p.transpose_a, 0, l, p.n, block.k),
-        b == nullptr ? Block<const float>{} : widened(wide_b, {b, p.n}, false, l, 0, block.k, p.n),
-        {sum, p.n});
+    lower_triangle<float, float>(block, widened(wide_a, whole_a, p.transpose_a, 0, l, p.n, block.k),
+                                 b == nullptr
+                                     ? MatrixBlock<const float>{}
+                                     : widened(wide_b, {b, p.n}, false, l, 0, block.k, p.n),
+                                 {sum, p.n});
     block.beta = 1.0F;
   }
   for (std::int64_t i = 0; i < p.n; ++i)

@@ -6,50 +6,69 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/kernel_list.h"
-#include "runtime/cuda/own_stream.h"
 
 namespace muo {
 namespace {
 
-// Freeing never throws: a failure here follows one that was reported, or the driver is gone.
+// cudaMalloc's or cudaMallocManaged's. Freeing never throws: a failure here follows one that was
+// reported, or the driver is gone.
+struct FreeOnDevice {
+  int ordinal;
+  void operator()(std::byte* data) const {
+    static_cast<void>(cudaSetDevice(ordinal));
+    static_cast<void>(cudaFree(data));
+  }
+};
+using DeviceMemory = std::unique_ptr<std::byte, FreeOnDevice>;
+
 class DeviceBuffer final : public Buffer {
  public:
-  DeviceBuffer(std::int64_t bytes, std::string_view what, int rank, int ordinal)
-      : bytes_(bytes), ordinal_(ordinal) {
-    MUO_CUDA_CHECK(cudaSetDevice(ordinal));
+  DeviceBuffer(std::int64_t bytes, std::string_view what, const CudaDeviceState& device)
+      : data_(nullptr, {device.ordinal}), bytes_(bytes) {
+    MUO_CUDA_CHECK(cudaSetDevice(device.ordinal));
     const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
     std::size_t free = 0;
     std::size_t total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
-    MUO_CUDA_CHECK(cudaMalloc(&data_, size), "for ", what, ": ", bytes, " bytes on rank ", rank,
-                   " (GPU ", ordinal, ", ", free, " of ", total, " bytes free)");
-    zero(size, what);
+    void* data = nullptr;
+    MUO_CUDA_CHECK(cudaMalloc(&data, size), "for ", what, ": ", bytes, " bytes on rank ",
+                   device.rank, " (GPU ", device.ordinal, ", ", free, " of ", total,
+                   " bytes free)");
+    data_.reset(static_cast<std::byte*>(data));
+    MUO_CUDA_CHECK(cudaMemsetAsync(data, 0, size, device.zeroing.get()), "of ", what);
+    MUO_CUDA_CHECK(cudaStreamSynchronize(device.zeroing.get()), "after zeroing ", what);
   }
-  ~DeviceBuffer() override {
-    static_cast<void>(cudaSetDevice(ordinal_));
-    static_cast<void>(cudaFree(data_));
-  }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  [[nodiscard]] std::byte* data() const override { return static_cast<std::byte*>(data_); }
+  [[nodiscard]] std::byte* data() const override { return data_.get(); }
   [[nodiscard]] std::int64_t bytes() const override { return bytes_; }
 
  private:
-  // On a stream of its own: whatever waits for the whole GPU, or uses its default stream, spoils
-  // the capture of another rank on it.
-  void zero(std::size_t size, std::string_view what) const {
-    const cuda::OwnStream stream = cuda::make_own_stream();
-    MUO_CUDA_CHECK(cudaMemsetAsync(data_, 0, size, stream.get()), "of ", what);
-    MUO_CUDA_CHECK(cudaStreamSynchronize(stream.get()), "after zeroing ", what);
-  }
-
-  void* data_ = nullptr;
+  DeviceMemory data_;
   std::int64_t bytes_;
-  int ordinal_;
+};
+
+class ManagedBuffer final : public Buffer {
+ public:
+  ManagedBuffer(int ordinal, std::int64_t bytes) : data_(nullptr, {ordinal}), bytes_(bytes) {
+    MUO_CUDA_CHECK(cudaSetDevice(ordinal));
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    void* data = nullptr;
+    MUO_CUDA_CHECK(cudaMallocManaged(&data, size, cudaMemAttachGlobal), "for ", bytes, " bytes");
+    data_.reset(static_cast<std::byte*>(data));
+    MUO_CUDA_CHECK(cudaMemAdvise(data, size, cudaMemAdviseSetPreferredLocation,
+                                 {cudaMemLocationTypeDevice, ordinal}));
+  }
+  [[nodiscard]] std::byte* data() const override { return data_.get(); }
+  [[nodiscard]] std::int64_t bytes() const override { return bytes_; }
+
+ private:
+  DeviceMemory data_;
+  std::int64_t bytes_;
 };
 
 class PinnedBuffer final : public Buffer {
@@ -71,6 +90,19 @@ class PinnedBuffer final : public Buffer {
   void* data_ = nullptr;
   std::int64_t bytes_;
 };
+
+// Of the current GPU. Whatever waits for a whole GPU, or uses its default stream, spoils the
+// capture of another rank on it; and a stream for each buffer would take the hardware queues in
+// turn, so that streams of ranks share one.
+std::shared_ptr<CUstream_st> zeroing_stream(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<CUstream_st>> streams;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<CUstream_st>& known = streams[ordinal];
+  std::shared_ptr<CUstream_st> stream = known.lock();
+  if (stream == nullptr) known = stream = cuda::make_own_stream();
+  return stream;
+}
 
 // "0-3,8" as a set; empty if it is no such list.
 cpu_set_t cpus_of(const std::string& list) {
@@ -113,6 +145,7 @@ void run_near(int ordinal) {
 CudaDevice::CudaDevice(int rank, int ordinal)
     : state_(std::make_shared<CudaDeviceState>(rank, ordinal)) {
   bind_thread();
+  state_->zeroing = zeroing_stream(ordinal);
   cuda::load_listed_kernels();
 }
 
@@ -130,7 +163,7 @@ void CudaDevice::count_allocation(std::int64_t bytes, std::string_view what) {
 
 std::unique_ptr<Buffer> CudaDevice::allocate(std::int64_t bytes, std::string_view what) {
   count_allocation(bytes, what);
-  return std::make_unique<DeviceBuffer>(bytes, what, state_->rank, state_->ordinal);
+  return std::make_unique<DeviceBuffer>(bytes, what, *state_);
 }
 
 std::unique_ptr<Buffer> CudaDevice::allocate_pinned(std::int64_t bytes, std::string_view what) {
@@ -141,6 +174,10 @@ std::unique_ptr<Buffer> CudaDevice::allocate_pinned(std::int64_t bytes, std::str
 std::unique_ptr<Stream> CudaDevice::make_stream(StreamPriority priority) {
   MUO_CHECK(!state_->sealed && !state_->capturing, "streams are made at start-up");
   return make_cuda_stream(state_, priority);
+}
+
+std::unique_ptr<Buffer> allocate_managed(int ordinal, std::int64_t bytes) {
+  return std::make_unique<ManagedBuffer>(ordinal, bytes);
 }
 
 std::unique_ptr<Event> CudaDevice::make_event() { return make_cuda_event(*state_); }

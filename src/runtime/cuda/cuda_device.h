@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/cuda/own_stream.h"
 #include "runtime/device.h"
 
 namespace muo {
@@ -15,10 +16,12 @@ struct CudaDeviceState {
   CudaDeviceState(int rank_, int ordinal_) : rank(rank_), ordinal(ordinal_) {}
 
   const int rank;
-  const int ordinal;  // CUDA's number of the GPU; several ranks may share one
+  const int ordinal;                     // CUDA's number of the GPU; several ranks may share one
+  std::shared_ptr<CUstream_st> zeroing;  // the stream that zeroes new memory, one for each GPU
   // Asked by every thread that allocates.
   std::atomic<bool> capturing = false;
   std::atomic<bool> sealed = false;
+  std::atomic<std::int64_t> captures = 0;  // begun
   std::atomic<std::int64_t> allocations = 0;
 };
 
@@ -46,6 +49,9 @@ class CudaDevice final : public Device {
 
   std::shared_ptr<CudaDeviceState> state_;
 };
+
+// BackendPlugin's.
+std::unique_ptr<Buffer> allocate_managed(int ordinal, std::int64_t bytes);
 
 std::unique_ptr<Stream> make_cuda_stream(std::shared_ptr<CudaDeviceState> device,
                                          StreamPriority priority);

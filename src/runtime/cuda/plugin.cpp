@@ -130,6 +130,7 @@ const BackendPlugin kPlugin{.missing = missing,
                             .no_peer_access = no_peer_access,
                             .make_device = make_device,
                             .make_communicators = make_communicators,
+                            .allocate_managed = allocate_managed,
                             .timeout = std::chrono::seconds(20)};
 
 }  // namespace

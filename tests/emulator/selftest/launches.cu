@@ -76,7 +76,7 @@ bool launches(std::size_t dynamic_bytes, bool opts_in) {
 }
 
 constexpr std::size_t kBytes = kValues * sizeof(float);
-constexpr std::size_t kMost = (std::size_t{227} << 10) - kSharedInKernel;  // on sm_90
+constexpr std::size_t kMost = (std::size_t{99} << 10) - kSharedInKernel;  // on sm_86
 
 }  // namespace
 

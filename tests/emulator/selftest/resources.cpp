@@ -12,12 +12,11 @@ std::optional<KernelResources> find_resources(const std::string& kernel) {
   const unsigned registers = has("many_registers") ? selftest::kManyRegisters : 32;
   const unsigned most_threads = has("bounded") ? selftest::kValues : 0;
   const std::size_t shared_bytes = has("shared_in_kernel") ? selftest::kSharedInKernel : 0;
-  return KernelResources{.most_threads = most_threads,
-                         .parameter_bytes = std::nullopt,
-                         .on = {{registers, shared_bytes},
-                                {registers, shared_bytes},
-                                {registers, shared_bytes},
-                                {registers, shared_bytes}}};
+  return KernelResources{
+      .most_threads = most_threads,
+      .parameter_bytes = std::nullopt,
+      .on = {
+          {registers, shared_bytes}, {registers, shared_bytes}, {registers, shared_bytes}, {1, 0}}};
 }
 
 }  // namespace muo::simt

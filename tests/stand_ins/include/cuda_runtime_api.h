@@ -86,9 +86,15 @@ enum cudaDeviceAttr : unsigned {
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 enum cudaFuncAttribute : unsigned { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaMemoryAdvise : unsigned { cudaMemAdviseSetPreferredLocation = 3 };
+enum cudaMemLocationType : unsigned { cudaMemLocationTypeDevice = 1 };
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
+};
 // Macros of NVIDIA's.
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
-                          kHostAllocMapped = 2;
+                          kHostAllocMapped = 2, kMemAttachGlobal = 1;
 #ifndef MUO_COMPARES_INTERFACES
 #  define CUDART_VERSION 13000
 #  define cudaStreamNonBlocking kStreamNonBlocking
@@ -96,6 +102,7 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHost
 #  define cudaEventDisableTiming kEventDisableTiming
 #  define cudaHostAllocPortable kHostAllocPortable
 #  define cudaHostAllocMapped kHostAllocMapped
+#  define cudaMemAttachGlobal kMemAttachGlobal
 #endif
 enum : unsigned {
   cudaGraphInstantiateFlagUseNodePriority = 8,
@@ -139,6 +146,8 @@ struct cudaLaunchConfig_t {
   X(cudaError_t, cudaFree, (void*))                                                                \
   X(cudaError_t, cudaHostAlloc, (void**, std::size_t, unsigned))                                   \
   X(cudaError_t, cudaFreeHost, (void*))                                                            \
+  X(cudaError_t, cudaMallocManaged, (void**, std::size_t, unsigned))                               \
+  X(cudaError_t, cudaMemAdvise, (const void*, std::size_t, cudaMemoryAdvise, cudaMemLocation))     \
   X(cudaError_t, cudaMemcpyAsync, (void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t)) \
   X(cudaError_t, cudaMemsetAsync, (void*, int, std::size_t, cudaStream_t))                         \
   X(cudaError_t, cudaStreamCreateWithFlags, (cudaStream_t*, unsigned))                             \

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
+#include "app/train/described_gpu.h"
 #include "app/train/run_config.h"
 #include "base/check.h"
 #include "support/environment.h"
@@ -19,6 +21,37 @@ RunConfig resolved(const TrainOptions& options) {
   return resolve(options, vocabulary_only(options));
 }
 
+// A described GPU has cuDNN, whose gradients are faster in any order; the SIMT tier has none.
+TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
+  const DescribedAttention cudnn;
+  TrainOptions options;
+  const auto deterministic = [&] {
+    const RunConfig run = resolved(options);
+    EXPECT_EQ(run.model.attention.deterministic, run.options.numbers.deterministic);
+    return run.model.attention.deterministic;
+  };
+  options.devices.backend = "host";
+  EXPECT_TRUE(deterministic());
+  options.devices.described = "h100";
+  EXPECT_FALSE(deterministic());
+  EXPECT_THAT(resolved(options).notes, Contains(HasSubstr("deterministic: off: ")));
+  options.numbers.deterministic = true;
+  EXPECT_TRUE(deterministic());
+  options.numbers.deterministic.reset();
+  for (const auto& [change, undo] : {std::pair<void (*)(TrainOptions&), void (*)(TrainOptions&)>{
+                                         [](TrainOptions& o) { o.numbers.dtype = DType::kF32; },
+                                         [](TrainOptions& o) { o.numbers.dtype.reset(); }},
+                                     {[](TrainOptions& o) { o.numbers.attention = "own"; },
+                                      [](TrainOptions& o) { o.numbers.attention = "auto"; }},
+                                     {[](TrainOptions& o) { o.model.document_mask = true; },
+                                      [](TrainOptions& o) { o.model.document_mask = false; }}}) {
+    change(options);
+    EXPECT_TRUE(deterministic());
+    EXPECT_THAT(resolved(options).notes, Contains(HasSubstr("deterministic: on: ")));
+    undo(options);
+  }
+}
+
 TEST(AttentionOptions, AreAChoiceOfGpus) {
   TrainOptions options;
   options.devices.count = 2;
@@ -26,7 +59,7 @@ TEST(AttentionOptions, AreAChoiceOfGpus) {
   options.numbers.deterministic = false;  // the host is, always
   const RunConfig host = resolved(options);
   EXPECT_THAT(host.notes, testing::Each(testing::Not(HasSubstr("deterministic"))));
-  EXPECT_FALSE(host.options.numbers.deterministic);
+  EXPECT_EQ(host.options.numbers.deterministic, false);
   options.numbers.attention = "own";
   EXPECT_EQ(message_of<InputError>([&] { resolved(options); }),
             "--attention own: is for GPUs, the host has one way to compute: give auto");

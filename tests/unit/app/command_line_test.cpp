@@ -194,6 +194,15 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
   EXPECT_EQ(error_of({"doctor", "now"}), "doctor: 'now' belongs to no option");
 }
 
+TEST(CommandLine, ARooflineIsAKindOfPlan) {
+  const auto plan = std::get<PlanOptions>(parse({"plan", "--roofline", "h100", "--measured", "f"}));
+  EXPECT_EQ(plan.kind, PlanKind::kRoofline);
+  EXPECT_EQ(plan.roofline, "h100");
+  EXPECT_EQ(plan.measured, "f");
+  EXPECT_THAT(error_of({"plan", "--roofline", "h100", "--compare"}), HasSubstr("give one of"));
+  EXPECT_THAT(error_of({"plan", "--measured", "f"}), HasSubstr("--measured is of --roofline"));
+}
+
 TEST(CommandLine, ReportTakesRunsWithoutTheirOption) {
   const auto report = std::get<ReportOptions>(parse({"report", "a", "b", "-o", "page.html", "c"}));
   EXPECT_THAT(report.runs, ElementsAre("a", "b", "c"));
@@ -254,7 +263,7 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
   EXPECT_EQ(train_error({"--graph", "maybe"}), "--graph: 'maybe' is neither on nor off");
   EXPECT_THAT(train_error({"--strategy", "best"}),
               HasSubstr("'best' is unknown: give auto, balanced"));
-  EXPECT_THAT(train_error({"--graph-branches", "2"}), HasSubstr("'2' is unknown: give 3, 1"));
+  EXPECT_THAT(train_error({"--graph-branches", "2"}), HasSubstr("'2' is unknown: give auto, 3, 1"));
   EXPECT_EQ(train_error({"--attention", "flash"}),
             "--attention: 'flash' is unknown: give auto, cudnn, own, portable");
   EXPECT_THAT(train_error({"--deterministic", "mostly"}), HasSubstr("'mostly'"));

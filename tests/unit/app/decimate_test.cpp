@@ -97,7 +97,7 @@ TEST(Decimate, MeansAreThoseOfTheirBuckets) {
   EXPECT_EQ(curve.means.y[4], 2.0 + 1000.0 / 100);
 }
 
-TEST(StepTimes, CountEveryStepOnceAndNameTheSlow) {
+TEST(StepTimeHistogram, CountEveryStepOnceAndNameTheSlow) {
   std::vector<double> ms(1000, 10.0);
   for (std::size_t i = 0; i < ms.size(); ++i)
     ms[i] += static_cast<double>(i % 10) / 10;
@@ -105,23 +105,24 @@ TEST(StepTimes, CountEveryStepOnceAndNameTheSlow) {
   ms[700] = 40;
   ms[5] = kNan;
   ms[6] = 0;
-  const StepTimes times = step_times(steps(1000), ms, 20, 50);
+  const StepTimeHistogram times = step_time_histogram(steps(1000), ms, 20, 50);
   EXPECT_EQ(std::accumulate(times.counts.begin(), times.counts.end(), std::int64_t{0}), 998);
   ASSERT_EQ(times.edges.size(), 21U);
   EXPECT_EQ(times.counts.back(), 1);
   EXPECT_NEAR(times.median, 10.5, 0.1);
   EXPECT_EQ(times.outliers, 2);
   EXPECT_THAT(times.slow, testing::ElementsAre(testing::Pair(3, 500.0), testing::Pair(700, 40.0)));
-  const StepTimes one = step_times(steps(1000), ms, 20, 1);
+  const StepTimeHistogram one = step_time_histogram(steps(1000), ms, 20, 1);
   EXPECT_EQ(one.outliers, 2);
   EXPECT_THAT(one.slow, testing::ElementsAre(testing::Pair(3, 500.0)));
 }
 
-TEST(StepTimes, OfEqualTimesAreOneBinAndOfNoneNothing) {
-  const StepTimes equal = step_times(steps(5), std::vector<double>(5, 3.0), 20, 50);
+TEST(StepTimeHistogram, OfEqualTimesAreOneBinAndOfNoneNothing) {
+  const StepTimeHistogram equal =
+      step_time_histogram(steps(5), std::vector<double>(5, 3.0), 20, 50);
   EXPECT_THAT(equal.counts, testing::ElementsAre(5));
   EXPECT_EQ(equal.outliers, 0);
-  EXPECT_TRUE(step_times({}, {}, 20, 50).counts.empty());
+  EXPECT_TRUE(step_time_histogram({}, {}, 20, 50).counts.empty());
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ Touched touched_by(const Settings& settings) {
        {std::string_view(sharding.strategy), std::string_view(sharding.gather),
         std::string_view(run.options.optimizer.newton_schulz), std::string_view(plan.version->name),
         std::string_view(run.options.capture.graph ? "graph" : "eager"),
-        std::string_view(run.group.branches == Branches::kOne ? "one" : "three"),
+        std::string_view(run.group.graph_branches() == Branches::kOne ? "one" : "three"),
         std::string_view(run.model.attention.deterministic ? "deterministic" : "")})
     out.constants += " " + std::string(part);
   out.constants += " " + std::to_string(run.model.document_token);
@@ -178,8 +178,8 @@ const std::vector<Case>& cases() {
 }
 
 // They have one value on the host, which this test resolves runs for.
-constexpr std::array<std::string_view, 6> kOfDevices = {
-    "tokenizer", "backend", "ranks-per-device", "comm", "gemm-table", "attention"};
+constexpr std::array<std::string_view, 7> kOfDevices = {
+    "tokenizer", "backend", "ranks-per-device", "comm", "gemm-table", "tune", "attention"};
 
 TEST(OptionClass, IsWhatAChangeTouches) {
   TrainOptions options;

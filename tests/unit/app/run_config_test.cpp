@@ -151,8 +151,9 @@ TEST(RunConfig, ModelSetsTheExtrasAndEachSwitchOverrulesIt) {
 
 TEST(RunConfig, GraphBranchesReachTheRanks) {
   TrainOptions options = two_devices();
+  EXPECT_EQ(resolve(options, corpus()).group.graph_branches(), Branches::kThree);
   options.capture.branches = 1;
-  EXPECT_EQ(resolve(options, corpus()).group.branches, Branches::kOne);
+  EXPECT_EQ(resolve(options, corpus()).group.graph_branches(), Branches::kOne);
 }
 
 TEST(RunConfig, NumberFormatsFollowTheDtype) {

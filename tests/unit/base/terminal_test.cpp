@@ -14,7 +14,6 @@
 #include <limits>
 #include <string>
 
-#include "base/check.h"
 #include "base/file_descriptor.h"
 #include "support/files.h"
 
@@ -79,13 +78,14 @@ TEST_F(TerminalLog, HasPlainLinesNowAndThen) {
 class PseudoTerminal {
  public:
   explicit PseudoTerminal(unsigned short columns) {
-    if (openpty(&master_, &device, nullptr, nullptr, nullptr) != 0) throw Error("openpty");
-    resize(columns);
+    if (openpty(&master_, &device, nullptr, nullptr, nullptr) == 0) resize(columns);
   }
   ~PseudoTerminal() {
     close(master_);
     close(device);
   }
+  // A container may have none: nothing is mounted at /dev/pts.
+  [[nodiscard]] bool missing() const { return device < 0; }
   PseudoTerminal(const PseudoTerminal&) = delete;
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
   void resize(unsigned short columns) const {
@@ -109,6 +109,7 @@ class PseudoTerminal {
 TEST(Terminal, FollowsTheWidthOfItsWindow) {
   setenv("TERM", "xterm", 1);
   const PseudoTerminal window(20);
+  if (window.missing()) GTEST_SKIP() << "this machine has no pseudo-terminals";
   Terminal terminal(window.device);
   ASSERT_TRUE(terminal.is_live());
   terminal.progress("0123456789abcdef", true);
@@ -122,6 +123,7 @@ TEST(Terminal, FollowsTheWidthOfItsWindow) {
 TEST(Terminal, WarningsAreYellowUnlessNobodyWantsColours) {
   setenv("TERM", "xterm", 1);
   const PseudoTerminal window(80);
+  if (window.missing()) GTEST_SKIP() << "this machine has no pseudo-terminals";
   Terminal terminal(window.device);
   terminal.lines("warning: careful");
   EXPECT_EQ(window.read(), "\x1b[33mwarning: careful\x1b[0m\r\n");

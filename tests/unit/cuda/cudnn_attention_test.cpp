@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "kernels/cudnn_answers.h"
 #include "support/files.h"
 
 namespace muo {
@@ -162,6 +164,26 @@ TEST(CudnnAttention, SaysWhatItRefuses) {
               HasSubstr("multiple of 8")));
     EXPECT_THAT(refusal(problem(264, 4, 511), AttentionDirection::kBackward),
                 AllOf(HasSubstr("cuDNN's attention gradient of"), HasSubstr("256")));
+  });
+}
+
+// Of the sizes that tests of kernels and models have, and of what is at the borders.
+TEST(CudnnAttention, TheSimtTiersStandInTakesWhatItTakes) {
+  with_fake_driver([] {
+    std::vector<AttentionProblem> problems;
+    for (const std::int64_t h : {1, 8, 17, 20, 24, 40, 64, 72, 128, 136, 256, 264})
+      problems.push_back({.b = 1, .t = 65, .heads = 2, .kv_heads = 1, .h = h, .window = 65});
+    for (const std::int64_t t : {1, 2, 12, 17, 64, 200, 300})
+      problems.push_back({.b = 2, .t = t, .heads = 4, .kv_heads = 2, .h = 16, .window = t});
+    for (const std::int64_t window : {0, 1, 5, 63, 64})
+      problems.push_back({.b = 1, .t = 100, .heads = 2, .kv_heads = 2, .h = 32, .window = window});
+    for (const AttentionProblem& p : problems)
+      for (const auto direction : {AttentionDirection::kForward, AttentionDirection::kBackward}) {
+        const std::string cudnns =
+            cuda::cudnn_attention_elsewhere(p, direction, true, kHopper).why_not;
+        EXPECT_EQ(cudnns.empty(), cudnn_answer(p, direction, true).why_not.empty())
+            << "h " << p.h << ", t " << p.t << ", window " << p.window << ": " << cudnns;
+      }
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <optional>
@@ -84,6 +85,38 @@ TEST_F(GemmAlgorithmsFile, IsNotUsedWithAnotherLibraryOrGpu) {
   }
 }
 
+// Two runs that share a file: who writes last keeps what the other measured, and its own of both.
+TEST_F(GemmAlgorithmsFile, KeepsWhatOthersAdded) {
+  GemmAlgorithms one, two;
+  for (GemmAlgorithms* each : {&one, &two})
+    each->use({.path = path}, kHere);
+  one.record(kHere, "p", algorithm(1));
+  one.record(kHere, "q", algorithm(2));
+  two.record(kHere, "q", algorithm(3));
+  EXPECT_EQ(one.save_if_grown(path), 2);
+  EXPECT_EQ(two.save_if_grown(path), 1);
+  EXPECT_EQ(two.save_if_grown(path), 0);
+  GemmAlgorithms loaded;
+  loaded.load(path, kHere);
+  EXPECT_EQ(loaded.find(kHere, "p"), algorithm(1));
+  EXPECT_EQ(loaded.find(kHere, "q"), algorithm(3));
+  // Measured afresh, and what is not stays.
+  GemmAlgorithms fresh;
+  fresh.use({.path = path, .fresh = true, .must = false}, kHere);
+  EXPECT_EQ(fresh.size(), 0);
+  EXPECT_FALSE(fresh.must_measure());
+  fresh.record(kHere, "q", algorithm(4));
+  EXPECT_EQ(fresh.save_if_grown(path), 1);
+  loaded.load(path, kHere);
+  EXPECT_EQ(loaded.find(kHere, "p"), algorithm(1));
+  EXPECT_EQ(loaded.find(kHere, "q"), algorithm(4));
+  test::write_file(path, "no table");
+  fresh.record(kHere, "r", algorithm(5));
+  EXPECT_EQ(fresh.save_if_grown(path), 1);
+  loaded.load(path, kHere);
+  EXPECT_EQ(loaded.size(), 3);
+}
+
 TEST_F(GemmAlgorithmsFile, WhatIsNoTableIsRefused) {
   EXPECT_THAT(test::message_of<InputError>([&] { GemmAlgorithms().load(path, kHere); }),
               HasSubstr("gemm.json: cannot be read"));
@@ -103,7 +136,7 @@ TEST_F(GemmAlgorithmsFile, ThatCannotBeWrittenLeavesTheOldOne) {
   made.record(kHere, "p", algorithm(1));
   made.save(path);
   const std::string before = test::read_file(path);
-  std::filesystem::create_directory(path.string() + ".new");  // where the new one would go
+  std::filesystem::create_directory(concat(path.string(), ".", getpid(), ".new"));  // for a new one
   EXPECT_THAT(test::message_of<Error>([&] { made.save(path); }),
               HasSubstr("gemm.json: cannot be written"));
   EXPECT_EQ(test::read_file(path), before);

@@ -147,26 +147,36 @@ class Unprivileged {
   bool was_root_ = ::geteuid() == 0;
 };
 
+// By relative paths, as a temporary directory may lie where other users may not go.
 TEST(InputFiles, RefusesWhatMayNotBeRead) {
   const TempDir dir;
-  fs::permissions(dir.path(), fs::perms(0755));
-  const auto file = dir.write("file.txt", "text");
-  const auto shard = dir.write("shard.bin", test::shard_bytes({1, 2, 3}));
-  const auto inside = dir.write("closed/inside.txt", "text");
-  fs::permissions(file, fs::perms::none);
-  fs::permissions(shard, fs::perms::none);
-  fs::permissions(dir.path() / "closed", fs::perms::none);
+  const fs::path before = fs::current_path();
+  fs::current_path(dir.path());
+  fs::permissions(".", fs::perms(0755));
+  dir.write("file.txt", "text");
+  dir.write("shard.bin", test::shard_bytes({1, 2, 3}));
+  dir.write("closed/inside.txt", "text");
+  dir.write("listed/b/inside.txt", "text");  // whose names can be read, and nothing of them
+  dir.write("listed/a", "text");
+  fs::create_directory("links");
+  fs::create_symlink("../closed/inside.txt", "links/link");
+  for (const char* path : {"file.txt", "shard.bin", "closed"})
+    fs::permissions(path, fs::perms::none);
+  fs::permissions("listed", fs::perms(0444));
   {
     const Unprivileged user;
     for (const auto& [given, named] :
-         {std::pair{file, file}, std::pair{shard, shard}, std::pair{inside, inside},
-          std::pair{dir.path() / "closed", dir.path() / "closed"},
-          std::pair{dir.path(), dir.path() / "closed"}})
+         {std::pair{"file.txt", "file.txt"}, std::pair{"shard.bin", "shard.bin"},
+          std::pair{"closed/inside.txt", "closed/inside.txt"}, std::pair{"closed", "closed"},
+          std::pair{".", "./closed"}, std::pair{"listed", "listed"},
+          std::pair{"listed/a", "listed/a"}, std::pair{"links", "links/link"}})
       EXPECT_THAT(input_error({.paths = {given}}),
-                  AllOf(HasSubstr(named.native()),
-                        HasSubstr("cannot be read: Permission denied; make it readable")));
+                  testing::StartsWith(std::string(named) +
+                                      ": cannot be read: Permission denied; make it readable"));
   }
-  fs::permissions(dir.path() / "closed", fs::perms(0700));  // so that it can be removed
+  for (const char* path : {"closed", "listed"})  // so that they can be removed
+    fs::permissions(path, fs::perms(0700));
+  fs::current_path(before);
 }
 
 }  // namespace

@@ -247,7 +247,7 @@ TEST(Shards, RandomDamageIsRefusedOrHarmless) {
     }
     const auto path = dir.write("s.bin", bytes);
     try {
-      const Shard shard = open_shard(path, 100);
+      const TokenShard shard = open_shard(path, 100);
       ASSERT_EQ(bytes.size(), kShardHeaderBytes + shard.tokens.size());
       Tokens ids(static_cast<std::size_t>(shard.size()));
       shard.read(0, ids);

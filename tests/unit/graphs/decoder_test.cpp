@@ -12,6 +12,7 @@
 #include "app/train/inference.h"
 #include "graphs/capture.h"
 #include "graphs/run_state.h"
+#include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 #include "support/toy_training.h"
@@ -45,7 +46,7 @@ Tokens part(const Tokens& all, std::size_t begin, std::size_t end) {
   return {some.begin(), some.end()};
 }
 
-// `body` with a decoder of a model with fixed random weights.
+// By MUO_TEST_BACKEND. `body` with a decoder of a model with fixed random weights.
 struct Form {
   std::int64_t rows = 1;
   bool graph = true;
@@ -58,7 +59,7 @@ void with_decoder(const Form& form, const std::function<void(Decoder&)>& body) {
   config.dtype = form.dtype;
   config.document_token = form.document_token;
   const std::vector<ParamSpec> params = gpt_parameters(config);
-  DeviceGroup group({.world = 1});
+  DeviceGroup group(test::tested_group(1));
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device,
                        plan_inference_memory(config, params, {.sample = form.rows}, 0, 1));
@@ -69,8 +70,8 @@ void with_decoder(const Form& form, const std::function<void(Decoder&)>& body) {
       const test::HostTensor values =
           test::random_tensor(params[i].shape, params[i].name, 0.2F).rounded(params[i].replica);
       rank.compute.copy(state.weights[i], values);
+      rank.wait(rank.compute);
     }
-    rank.wait(rank.compute);
     body(*state.decoder);
   });
 }

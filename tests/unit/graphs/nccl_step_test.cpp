@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/check.h"
@@ -23,7 +24,7 @@ bool on_gpu() { return test::kernel_backend() == test::KernelBackend::kCuda; }
 ToyCurves train_over_nccl(ToyTraining run) {
   static const LoadedPlugin loaded = on_gpu() ? load_cuda() : test::load_simt();
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
-  if (on_gpu()) run.world = 1;
+  run.world = std::min(run.world, loaded.plugin->device_count());  // NCCL wants a GPU for each
   run.devices = {.plugin = loaded.plugin,
                  .communicator = CommunicatorKind::kNccl,
                  .watch = test::patient_watch()};

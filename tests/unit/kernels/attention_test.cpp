@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "support/attention_match.h"
 #include "support/attention_reference.h"
+#include "support/environment.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
@@ -136,7 +137,8 @@ TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
   const AttentionKernels named = attention_kernels_of_environment();
   const bool is_portable = named == AttentionKernels::kPortable;
   EXPECT_EQ(same(automatic.lse, portable.lse) && same(automatic.dq, portable.dq), is_portable);
-  const bool has_cudnn = kernel_backend() == KernelBackend::kCuda;
+  const bool has_cudnn =
+      kernel_backend() == KernelBackend::kCuda || test::environment("SIMT_CUDNN");
   if (named == AttentionKernels::kOwn || !has_cudnn) {
     EXPECT_EQ(same(automatic.lse, own.lse) && same(automatic.dq, own.dq), !is_portable);
   }

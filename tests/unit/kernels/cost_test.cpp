@@ -74,13 +74,17 @@ TEST(Cost, OfAttentionIsItsVisiblePairs) {
 TEST(Cost, OfATableIsTheRowsThatTokensAskFor) {
   const HostTensor table({100, 6}), y({5, 6}), tokens({5}, DType::kI32), x({5, 9});
   const HostTensor gates({5, 2}), weight({2, 3});
+  const HostTensor groups({token_groups_size(5, 100)}, DType::kI32);
   EXPECT_EQ(
       cost_of([&](Stream& s) { embedding(s, {.y = y, .table = table, .tokens = tokens}); }).bytes,
       4 * (2 * 30 + 5));
   const auto backward = [&](bool accumulate) {
     return cost_of([&](Stream& s) {
-             embedding_backward(
-                 s, {.dtable = table, .dy = y, .tokens = tokens, .accumulate = accumulate});
+             embedding_backward(s, {.dtable = table,
+                                    .dy = y,
+                                    .tokens = tokens,
+                                    .groups = groups,
+                                    .accumulate = accumulate});
            })
         .bytes;
   };

@@ -14,12 +14,14 @@
 #include "support/kernel_stream.h"
 #include "support/sanitized.h"
 #include "support/tensors.h"
+#include "support/token_groups.h"
 #include "support/tolerance.h"
 #include "support/unaligned.h"
 
 namespace muo {
 namespace {
 
+using test::grouped;
 using test::HostTensor;
 using test::random_tensor;
 using test::random_tokens;
@@ -94,8 +96,9 @@ TEST(EmbeddingBackward, IsTheSequentialSum) {
                          sum);
         }
       const test::Unaligned other(dtable);
+      const HostTensor groups = grouped(stream, tokens, s.vocab);
       EmbeddingBackwardArgs args{
-          .dtable = dtable, .dy = dy, .tokens = tokens, .accumulate = accumulate};
+          .dtable = dtable, .dy = dy, .tokens = tokens, .groups = groups, .accumulate = accumulate};
       if (s.groups > 0) args.scale = scale;
       embedding_backward(stream, args);
       EXPECT_TRUE(std::ranges::equal(dtable.values(), want.values()))
@@ -123,8 +126,12 @@ TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
         const HostTensor narrow = random_tensor({s.vocab, s.c}, "old").rounded(DType::kBF16);
         const HostTensor wide = narrow.widened();
         const test::Unaligned elsewhere(narrow);
-        EmbeddingBackwardArgs args{
-            .dtable = narrow, .dy = dy, .tokens = tokens, .accumulate = accumulate};
+        const HostTensor groups = grouped(stream, tokens, s.vocab);
+        EmbeddingBackwardArgs args{.dtable = narrow,
+                                   .dy = dy,
+                                   .tokens = tokens,
+                                   .groups = groups,
+                                   .accumulate = accumulate};
         if (s.groups > 0) args.scale = scale;
         for (const Tensor& dtable : {Tensor(narrow), Tensor(wide), Tensor(elsewhere)}) {
           args.dtable = dtable;
@@ -135,10 +142,12 @@ TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
         EXPECT_EQ(elsewhere.doubles(), want) << s.vocab << " " << s.c << name_of(dtype);
       }
   const HostTensor dtable({2, 1}, DType::kBF16);
+  const HostTensor tokens({4}, std::vector<std::int32_t>{0, 0, 1, 0});
   embedding_backward(stream,
                      {.dtable = dtable,
                       .dy = HostTensor({4, 1}, std::vector<float>{1.0F, 0x1p-9F, 3.0F, -1.0F}),
-                      .tokens = HostTensor({4}, std::vector<std::int32_t>{0, 0, 1, 0})});
+                      .tokens = tokens,
+                      .groups = grouped(stream, tokens, 2)});
   EXPECT_EQ(dtable.doubles(), (std::vector<double>{0x1p-9, 3.0}));
 }
 
@@ -160,7 +169,9 @@ TEST(EmbeddingBackward, TakesVocabulariesOfRealTokenizers) {
       want[static_cast<std::size_t>(token * kC + i % kC)] +=
           dy.doubles()[static_cast<std::size_t>(i)];
     }
-    embedding_backward(stream, {.dtable = dtable, .dy = dy, .tokens = tokens});
+    embedding_backward(
+        stream,
+        {.dtable = dtable, .dy = dy, .tokens = tokens, .groups = grouped(stream, tokens, vocab)});
     for (double& x : want)
       x = static_cast<double>(static_cast<float>(x));
     EXPECT_EQ(dtable.doubles(), want) << vocab;
@@ -189,8 +200,11 @@ TEST(EmbeddingBackward, SumsRepeatedTokensAndZeroesAbsentOnes) {
             want[static_cast<std::size_t>(token * c + j)] += term;
             magnitude[static_cast<std::size_t>(token * c + j)] += std::abs(term);
           }
-        embedding_backward(
-            stream, {.dtable = dtable, .dy = dy, .tokens = tokens, .accumulate = accumulate});
+        embedding_backward(stream, {.dtable = dtable,
+                                    .dy = dy,
+                                    .tokens = tokens,
+                                    .groups = grouped(stream, tokens, kVocab),
+                                    .accumulate = accumulate});
         EXPECT_LE(test::worst_element<float>(dtable.values(), want, magnitude),
                   test::worst_case(n + 1))
             << "accumulate " << accumulate << " c " << c << " n " << n;
@@ -204,11 +218,13 @@ TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
   const HostTensor dtable({3, 1});
   embedding_backward(stream, {.dtable = dtable,
                               .dy = HostTensor({3, 1}, std::vector<float>{0x1p25F, -0x1p25F, 1.0F}),
-                              .tokens = tokens});
+                              .tokens = tokens,
+                              .groups = grouped(stream, tokens, 3)});
   EXPECT_EQ(dtable.values()[2], 1.0F);
   embedding_backward(stream, {.dtable = dtable,
                               .dy = HostTensor({3, 1}, std::vector<float>{0x1p25F, 1.0F, -0x1p25F}),
-                              .tokens = tokens});
+                              .tokens = tokens,
+                              .groups = grouped(stream, tokens, 3)});
   EXPECT_EQ(dtable.values()[2], 0.0F);
 }
 
@@ -217,7 +233,6 @@ TEST(Embedding, NamesATokenOutsideTheTable) {
   if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});
-  const HostTensor narrow({5, 2}, DType::kBF16);
   for (const std::int32_t bad : {-1, 5}) {
     const HostTensor tokens({3}, std::vector<std::int32_t>{0, bad, 1});
     const auto expected =
@@ -225,11 +240,13 @@ TEST(Embedding, NamesATokenOutsideTheTable) {
     EXPECT_THAT(test::message_of<Error>(
                     [&] { embedding(stream, {.y = y, .table = table, .tokens = tokens}); }),
                 expected);
-    for (const HostTensor* dtable : {&table, &narrow})
-      EXPECT_THAT(test::message_of<Error>([&] {
-                    embedding_backward(stream, {.dtable = *dtable, .dy = y, .tokens = tokens});
-                  }),
-                  expected);
+    EXPECT_THAT(test::message_of<Error>([&] { grouped(stream, tokens, 5); }), expected);
+    const HostTensor groups({token_groups_size(3, 5)}, DType::kI32);
+    EXPECT_THAT(test::message_of<Error>([&] {
+                  embedding_backward(
+                      stream, {.dtable = table, .dy = y, .tokens = tokens, .groups = groups});
+                }),
+                expected);
   }
 }
 
@@ -238,6 +255,7 @@ TEST(Embedding, NamesWhatDoesNotFit) {
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});
   const HostTensor tokens({4}, DType::kI32);
+  const HostTensor groups({token_groups_size(4, 5)}, DType::kI32);
   EXPECT_THAT(test::message_of<Error>(
                   [&] { embedding(stream, {.y = y, .table = table, .tokens = tokens}); }),
               AllOf(HasSubstr("embedding: y is (3, 2)"), HasSubstr("expected (4, 2)")));
@@ -245,14 +263,28 @@ TEST(Embedding, NamesWhatDoesNotFit) {
                   [&] { embedding(stream, {.y = y, .table = table, .tokens = HostTensor({3})}); }),
               HasSubstr("embedding: tokens is fp32"));
   EXPECT_THAT(test::message_of<Error>([&] {
-                embedding_backward(stream, {.dtable = table, .dy = y, .tokens = tokens});
+                embedding_backward(stream,
+                                   {.dtable = table, .dy = y, .tokens = tokens, .groups = groups});
               }),
               HasSubstr("embedding_backward: dy is (3, 2)"));
   EXPECT_THAT(test::message_of<Error>([&] {
-                embedding_backward(
-                    stream, {.dtable = HostTensor({5, 2}, DType::kI32), .dy = y, .tokens = tokens});
+                embedding_backward(stream, {.dtable = HostTensor({5, 2}, DType::kI32),
+                                            .dy = y,
+                                            .tokens = tokens,
+                                            .groups = groups});
               }),
               HasSubstr("embedding_backward: dtable is int32, expected fp32"));
+  // Of another vocabulary.
+  EXPECT_THAT(test::message_of<Error>([&] {
+                embedding_backward(stream, {.dtable = HostTensor({6, 2}),
+                                            .dy = HostTensor({4, 2}),
+                                            .tokens = tokens,
+                                            .groups = groups});
+              }),
+              HasSubstr("embedding_backward: groups is (10), expected (11)"));
+  EXPECT_THAT(test::message_of<Error>(
+                  [&] { group_tokens(stream, {.groups = groups, .tokens = tokens, .vocab = 4}); }),
+              HasSubstr("group_tokens: groups is (10), expected (9)"));
 }
 
 }  // namespace

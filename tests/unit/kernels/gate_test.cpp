@@ -15,6 +15,7 @@
 #include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
+#include "support/token_groups.h"
 #include "support/tolerance.h"
 #include "support/unaligned.h"
 
@@ -125,7 +126,11 @@ TEST_F(ValueEmbeddingTest, GradientsAreThoseOfTheForward) {
         w += 1.0;
     EXPECT_LT(test::relative_error<float>(dx.values(), want_dx), kBound);
     EXPECT_LT(test::relative_error<float>(dw.values(), want), kBound);
-    embedding_backward(stream, {.dtable = dtable, .dy = dv, .tokens = tokens, .scale = gates});
+    embedding_backward(stream, {.dtable = dtable,
+                                .dy = dv,
+                                .tokens = tokens,
+                                .groups = test::grouped(stream, tokens, kVocab),
+                                .scale = gates});
     EXPECT_LT(test::relative_error<float>(dtable.values(), want_table), kBound);
   }
 }

@@ -49,17 +49,20 @@ TEST(DeviceGroup, RunsAgainAfterAGoodEnd) {
   EXPECT_EQ(count, 3 * kWorld);
 }
 
-TEST(DeviceGroup, OneBranchIsOneStream) {
-  DeviceGroup three({.world = 2});
-  three.run([](RankContext& rank) {
-    EXPECT_NE(&rank.comm, &rank.compute);
-    EXPECT_NE(&rank.update, &rank.compute);
+void expect_branches(const GroupOptions& options, bool one) {
+  DeviceGroup group(options);
+  group.run([&](RankContext& rank) {
+    EXPECT_EQ(&rank.comm == &rank.compute, one);
+    EXPECT_EQ(&rank.update == &rank.compute, one);
   });
-  DeviceGroup one({.world = 2, .branches = Branches::kOne});
-  one.run([](RankContext& rank) {
-    EXPECT_EQ(&rank.comm, &rank.compute);
-    EXPECT_EQ(&rank.update, &rank.compute);
-  });
+}
+
+TEST(DeviceGroup, OneBranchIsOneStreamAndTheDefaultOfRanksThatShareADevice) {
+  expect_branches({.world = 2}, /*one=*/false);
+  expect_branches({.world = 2, .branches = Branches::kOne}, /*one=*/true);
+  expect_branches({.world = 2, .ranks_per_device = 2}, /*one=*/true);
+  expect_branches({.world = 2, .branches = Branches::kThree, .ranks_per_device = 2},
+                  /*one=*/false);
 }
 
 TEST(DeviceGroup, RefusesAnEmptyWorld) { EXPECT_THROW(DeviceGroup({.world = 0}), Error); }
@@ -152,7 +155,7 @@ std::string fail_in(Phase phase, const std::function<void()>& failure) {
   DeviceGroup group({.world = kWorld});
   std::string message =
       message_of<Error>([&] { group.run([&](RankContext& rank) { meet(rank, phase, failure); }); });
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   return message;
 }
 

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kernels/attention_choice.h"
+#include "runtime/plugin.h"
+
+namespace muo {
+
+// A GPU that need not be here: what its maker states, and what a run's decisions need of it.
+struct DescribedGpu {
+  std::string_view name;    // h100
+  std::string_view device;  // as CUDA calls it
+  int multiprocessors = 0;
+  double flops = 0;         // dense, bf16 with fp32 sums, per second
+  double fp32_flops = 0;    // without tensor cores, per second
+  double memory_rate = 0;   // bytes per second
+  std::int64_t memory = 0;  // bytes
+};
+
+std::span<const DescribedGpu> described_gpus();
+std::string described_gpu_names();  // "h100, h200"
+// Throws InputError, which names the others.
+const DescribedGpu& described_gpu(std::string_view name);
+
+// Such GPUs as devices of a run, of which every decision can be made, and memory planned: as many
+// as are asked for, each with access to the others' memory. Nothing runs on them: making a device
+// is an Error.
+const BackendPlugin& described_backend(const DescribedGpu& gpu);
+
+// How such GPUs compute attention, by cuDNN's answers of a Hopper GPU.
+AttentionChoice choose_described_attention(const AttentionSize& size, AttentionDirection direction);
+
+// The last, as long as this lives.
+class DescribedAttention {
+ public:
+  DescribedAttention() : before_(register_attention_backend({&choose_described_attention})) {}
+  ~DescribedAttention() { static_cast<void>(register_attention_backend(before_)); }
+  DescribedAttention(const DescribedAttention&) = delete;
+  DescribedAttention& operator=(const DescribedAttention&) = delete;
+
+ private:
+  AttentionBackend before_;
+};
+
+}  // namespace muo

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "kernels/embedding.h"
+#include "support/tensors.h"
+
+namespace muo::test {
+
+// What embedding_backward needs of these tokens.
+inline HostTensor grouped(Stream& stream, const HostTensor& tokens, std::int64_t vocab) {
+  HostTensor groups({token_groups_size(Tensor(tokens).numel(), vocab)}, DType::kI32);
+  group_tokens(stream, {.groups = groups, .tokens = tokens, .vocab = vocab});
+  return groups;
+}
+
+}  // namespace muo::test

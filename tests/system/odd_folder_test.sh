@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# In a folder whose name has spaces and other letters, below one named like rooms of ours, the core is made of the
+# same sources. `.ci/full odd_folder` builds and trains there.
+#   tests/system/odd_folder_test.sh BUILD
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+odd="$folder/cuda/kernels/host/a b+ü (1)"
+mkdir -p "$odd"
+cp -R CMakeLists.txt src model optim graphs data tests configs "$odd"
+
+# What it compiles, from its compile_commands.json, relative to the tree: each source with the target that it is for.
+sources() {
+  sed -n 's/.* -o \(CMakeFiles\/muograph_[a-z0-9_]*[.]dir\/\(src\|model\|optim\|graphs\|data\)\/[^ ]*\) -c .*/\1/p' \
+    "$1/compile_commands.json" | grep -v '^CMakeFiles/muograph_\(cuda\|sentencepiece\)' | sort
+}
+cmake -S "$odd" -B "$odd/build" -G Ninja -DMUO_TESTS=OFF -DMUO_BENCH=OFF -DMUO_CUDA=OFF --log-level=WARNING >/dev/null
+want=$(sources "$1")
+[ "$(wc -l <<<"$want")" -gt 200 ] || { echo "odd_folder_test.sh: too few sources are found in $1" >&2; exit 1; }
+diff <(printf '%s\n' "$want") <(sources "$odd/build")

@@ -1,0 +1,206 @@
+#include "app/report/roofline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "app/train/described_gpu.h"
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace muo {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Predicted {
+  RunConfig config;
+  GpuRates rates;
+  Roofline roofline;
+};
+// nanochat's model of this depth on one GPU, 524,288 tokens a step.
+Predicted predicted(const std::string& gpu, std::int64_t depth, std::int64_t rows,
+                    std::optional<bool> deterministic = true) {
+  const DescribedAttention attention;
+  TrainOptions options;
+  options.model.depth = depth;
+  options.data.vocab_size = 32768;
+  options.devices.described = gpu;
+  options.batch.device_rows = rows;
+  options.batch.total_tokens = 524288;
+  options.batch.iterations = 10;
+  options.numbers.deterministic = deterministic;
+  Predicted out{resolve(options, vocabulary_only(options)), gpu_rates(gpu), {}};
+  out.roofline = predict_step(out.config, out.rates);
+  return out;
+}
+json as_json(const Predicted& p) {
+  return json::parse(roofline_json(p.config, p.roofline, p.rates));
+}
+
+// The rates are frozen: only nodes that change may change this. With the first of them these were
+// 131.25, 119.38, 219.14 and 334.66 ms (tests/bench/results/2026-11-26-predicted-h100.jsonl).
+TEST(Roofline, OfNanochatsModelsOnAnH100) {
+  struct Known {
+    std::int64_t depth, rows;
+    bool deterministic;
+    double micro_step_ms;
+  };
+  for (const Known& k : {Known{12, 32, true, 130.30}, Known{12, 32, false, 116.81},
+                         Known{20, 16, true, 217.82}, Known{24, 16, true, 333.73}}) {
+    const json plan = as_json(predicted("h100", k.depth, k.rows, k.deterministic));
+    EXPECT_NEAR(plan["micro_step_ms"].get<double>(), k.micro_step_ms, 0.01) << k.depth;
+  }
+}
+
+TEST(Roofline, CountsWhatTheModelsFormulaCounts) {
+  const Predicted p = predicted("h100", 12, 32);
+  const json plan = as_json(p);
+  double flops = 0, ms = 0;
+  for (const json& row : plan["operations"]) {
+    ms += row["ms"].get<double>();
+    if (row["kind"] != "optimizer" && row["operation"] == "gemm")
+      flops += 1e9 * row["gflop"].get<double>();
+  }
+  const auto tokens = static_cast<double>(p.config.tokens_per_step());
+  const double products =
+      (flops_per_token(p.config.model) - attention_flops_per_token(p.config.model)) * tokens;
+  EXPECT_NEAR(flops / products, 1, 1e-3);  // nanochat's formula counts the gates' few, too
+  EXPECT_NEAR(plan["step_ms"].get<double>(), ms, 1e-6 * ms);  // one device: nothing goes on beside
+  EXPECT_NEAR(plan["utilisation"].get<double>(),
+              flops_per_token(p.config.model) * tokens / (1e-3 * ms) / 989e12, 1e-6);
+}
+
+TEST(Roofline, AProductTakesWholeWavesOfTiles) {
+  const GpuRates rates = gpu_rates("h100");
+  // 512 x 3 tiles of 128 x 256 on 132 multiprocessors: 11.6 waves are 12.
+  const ProductTime y = predict_product({.m = 65536, .k = 768, .n = 768}, rates, 0.87);
+  const double tile = 2.0 * 128 * 256 * 768 / (842e12 / 132);
+  EXPECT_EQ(y.tiles, 1536);
+  EXPECT_EQ(y.waves, 12);
+  EXPECT_NEAR(y.seconds, 12 * (tile + 2e-6) / 0.87, 1e-12);
+  // 18 tiles: k in 7 parts fills the GPU, and the workspace holds their sums.
+  const ProductTime dw = predict_product({.m = 768, .k = 65536, .n = 768}, rates, 0.87);
+  EXPECT_EQ(dw.tiles, 126);
+  EXPECT_EQ(dw.waves, 1);
+  // 72 tiles: the workspace bounds the parts to 3.
+  EXPECT_EQ(predict_product({.m = 768, .k = 65536, .n = 3072}, rates, 0.87).tiles, 216);
+}
+
+TEST(Roofline, CollectivesGoOnBesideKernels) {
+  const DescribedAttention attention;
+  TrainOptions options;
+  options.model.depth = 12;
+  options.devices.described = "h100";
+  options.devices.count = 8;
+  options.batch.iterations = 10;
+  const RunConfig config = resolve(options, vocabulary_only(options));
+  const Roofline roofline = predict_step(config, gpu_rates("h100"));
+  EXPECT_GT(roofline.collectives, 0);
+  EXPECT_GT(roofline.step, roofline.kernels);
+  EXPECT_LT(roofline.step, roofline.kernels + roofline.collectives);
+}
+
+TEST(Roofline, OtherGpusAreScaledFromPublishedRates) {
+  const GpuRates h100 = gpu_rates("h100"), h200 = gpu_rates("h200"), a100 = gpu_rates("a100");
+  EXPECT_DOUBLE_EQ(h200.tile_flops, h100.tile_flops);
+  EXPECT_DOUBLE_EQ(h200.memory_rate, h100.memory_rate * 4.8 / 3.35);
+  EXPECT_DOUBLE_EQ(a100.tile_flops, h100.tile_flops * 312 / 989);
+  EXPECT_DOUBLE_EQ(a100.node_seconds, h100.node_seconds);
+  const Predicted p = predicted("a100", 4, 32);
+  EXPECT_THAT(roofline_text(p.config, p.roofline, p.rates), HasSubstr("scaled"));
+}
+
+TEST(Roofline, RatesOfAFileReplaceSome) {
+  const test::TemporaryDirectory folder;
+  const auto write = [&](const std::string& text) {
+    std::string path = folder.path() / "rates.json";
+    test::write_file(path, text);
+    return path;
+  };
+  const GpuRates rates = gpu_rates(write(R"({"gpu": "h200", "node_seconds": 5e-6})"));
+  EXPECT_EQ(rates.node_seconds, 5e-6);
+  EXPECT_EQ(rates.memory_rate, gpu_rates("h200").memory_rate);
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { gpu_rates(write(R"({"gpu": "h100", "node_second": 1})")); }),
+              HasSubstr("unknown rate 'node_second'; did you mean 'node_seconds'?"));
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { gpu_rates(write(R"({"gpu": "h100", "link_rate": -1})")); }),
+              HasSubstr("link_rate is -1, not a number above 0"));
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { gpu_rates(write(R"({"gpu": "h100", "product_share": 1.5})")); }),
+              HasSubstr("product_share is 1.5, not a number above 0 and up to 1"));
+  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(folder.path()); }),
+              HasSubstr("neither a file"));
+  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(write(R"({"gpu": "b300"})")); }),
+              HasSubstr("its \"gpu\" is none that is described: give one of h100"));
+  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(write("[]")); }),
+              HasSubstr("not a JSON object"));
+  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates("h900"); }),
+              HasSubstr("neither a file nor a GPU"));
+}
+
+TEST(Roofline, MeasuredKernelsReplaceRates) {
+  const test::TemporaryDirectory folder;
+  const std::string path = folder.path() / "kernels.jsonl";
+  Predicted p = predicted("h100", 12, 32);
+  const double forward = predict_product({.m = 65536, .k = 768, .n = 3072}, p.rates, 0.87).seconds;
+  const double flops = 2.0 * 65536 * 768 * 3072;
+  const auto row = [](const char* kernel, const char* dtype, double us, const char* of,
+                      double rate) {
+    return json{{"kernel", kernel}, {"dtype", dtype}, {"us", us}, {of, rate}}.dump() + "\n";
+  };
+  test::write_file(
+      path, json{{"device", "NVIDIA H100 80GB HBM3, 79 GiB"}, {"copy_gb_per_s", 2000}}.dump() +
+                "\n" +
+                row("gemm/forward/768x3072", "bf16", 2e6 * forward, "tflops",
+                    flops / (2 * forward) / 1e12) +
+                row("relu_squared", "bf16", 1, "gb_per_s", 1000) +
+                row("relu_squared", "fp32", 1, "gb_per_s", 1) +
+                row("attention/window512", "bf16", 1, "tflops", 100) +
+                row("attention/window2047/documents4", "bf16", 1, "tflops", 1));
+  take_measured(p.rates, path);
+  const Roofline now = predict_step(p.config, p.rates);
+  const auto ms_of = [](const Roofline& roofline, const std::string& name,
+                        const std::string& shape) {
+    for (const PredictedOperation& row : roofline.operations)
+      if (row.work.name == name && row.work.shape == shape)
+        return (row.work.seconds / static_cast<double>(row.work.calls) - 1.5e-6) * 1e3;
+    return 0.0;
+  };
+  EXPECT_NEAR(ms_of(now, "gemm", "NT 65536x768x3072"), 2e3 * forward, 1e-9);
+  EXPECT_NEAR(ms_of(now, "gemm", "NT 65536x3072x768"),
+              2 * ms_of(p.roofline, "gemm", "NT 65536x3072x768"), 1e-9);
+  EXPECT_NEAR(ms_of(now, "relu_squared", ""), 2 * 65536.0 * 3072 * 2 / 1e12 * 1e3, 1e-9);
+  EXPECT_NEAR(ms_of(now, "rms_norm", ""), 1.5 * ms_of(p.roofline, "rms_norm", ""), 1e-9);
+  EXPECT_EQ(ms_of(now, "attention", "32x2048x6x128"),
+            ms_of(p.roofline, "attention", "32x2048x6x128"));
+  EXPECT_NEAR(ms_of(now, "attention", "32x2048x6x128 w512") * 100,
+              ms_of(p.roofline, "attention", "32x2048x6x128 w512") * 400, 1e-6);
+  const auto refused = [&](const json& line) {
+    test::write_file(path, line.dump() + "\n");
+    return test::message_of<InputError>([&] { take_measured(p.rates, path); });
+  };
+  EXPECT_THAT(refused({{"device", "NVIDIA A100"}}), HasSubstr("give the same GPU"));
+  EXPECT_THAT(refused({{"copy_gb_per_s", 0}}), HasSubstr("jsonl:1: copy_gb_per_s is 0"));
+  EXPECT_THAT(refused({{"dtype", "bf16"}, {"us", 1}}), HasSubstr("not a line of"));
+  EXPECT_THAT(refused({{"dtype", "bf16"}, {"kernel", "add"}, {"us", 1}, {"gb_per_s", -5}}),
+              HasSubstr("gb_per_s is -5"));
+  EXPECT_THAT(refused({{"dtype", "fp32"}}), HasSubstr("no time of a kernel in bf16"));
+  EXPECT_THAT(test::message_of<InputError>([&] { take_measured(p.rates, folder.path() / "none"); }),
+              HasSubstr("cannot be read"));
+}
+
+TEST(Roofline, ADescribedGpuRunsNothing) {
+  const BackendPlugin& backend = described_backend(described_gpu("h100"));
+  EXPECT_EQ(backend.name(0), "NVIDIA H100 80GB HBM3");
+  EXPECT_THAT(test::message_of<Error>([&] { backend.make_device(0, 0); }),
+              HasSubstr("runs nothing"));
+}
+
+}  // namespace
+}  // namespace muo
