@@ -46,8 +46,8 @@ class Timeline {
         schedule_(make_weight_schedule(plan, params)),
         gathered_(schedule_.groups.size()) {}
 
-  // Seconds from the start of forward until the next step may start.
-  double run() {
+  // Seconds from the start of forward until the next step may start, if to commit takes `commit_s`.
+  double run(double commit_s) {
     if (plan_.gather == Gather::kPipelined)
       for (const std::size_t b : plan_.publish_order)
         if (publish_collectives(plan_.buckets[b]) > 0) {
@@ -76,6 +76,7 @@ class Timeline {
     // Agreement: all ranks have computed, and backward has ended.
     comm_ = std::max({comm_, busiest(), compute_});
     if (plan_.world > 1) take(rates_.link_latency_s);
+    comm_ += commit_s;
     if (plan_.gather == Gather::kSimple)
       for (const std::size_t b : plan_.publish_order)
         publish(plan_.buckets[b]);
@@ -216,30 +217,32 @@ class Timeline {
   std::vector<double> computed_ = std::vector<double>(plan_.buckets.size());
 };
 
-double added(const ShardingPlan& plan, Params params, const MachineRates& rates) {
-  return Timeline(plan, params, rates).run() - rates.step_s;
-}
-
 }  // namespace
 
 ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> params,
                          const MachineRates& rates) {
-  MUO_CHECK(rates.link_bytes_per_s > 0 && rates.gemm_flops_per_s > 0 && rates.link_latency_s >= 0 &&
-            rates.step_s >= 0 && rates.accumulation > 0);
+  MUO_CHECK(rates.link_bytes_per_s > 0 && rates.gemm_flops_per_s > 0 &&
+            rates.memory_bytes_per_s > 0 && rates.link_latency_s >= 0 && rates.step_s >= 0 &&
+            rates.accumulation > 0);
   constexpr double kNoTime = std::numeric_limits<double>::infinity();
-  Timeline timeline(plan, params, rates);
-  ExposedTime out;
-  out.update_s = timeline.run() - rates.step_s;
-  out.communication_s = timeline.communication();
   const PlanCost cost = plan_cost(plan, params);
+  ExposedTime out;
   out.newton_schulz_s = *std::ranges::max_element(cost.muon_flops) / rates.gemm_flops_per_s;
+  out.commit_s = static_cast<double>(*std::ranges::max_element(cost.commit_bytes)) /
+                 rates.memory_bytes_per_s;
+  const auto added = [&](const MachineRates& machine) {
+    return Timeline(plan, params, machine).run(out.commit_s) - rates.step_s;
+  };
+  Timeline timeline(plan, params, rates);
+  out.update_s = timeline.run(out.commit_s) - rates.step_s;
+  out.communication_s = timeline.communication();
   MachineRates other = rates;
   other.link_bytes_per_s = kNoTime;
   other.link_latency_s = 0;
-  out.communication_exposed_s = out.update_s - added(plan, params, other);
+  out.communication_exposed_s = out.update_s - added(other);
   other = rates;
   other.gemm_flops_per_s = kNoTime;
-  out.newton_schulz_exposed_s = out.update_s - added(plan, params, other);
+  out.newton_schulz_exposed_s = out.update_s - added(other);
   return out;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "optim/sharding_plan.h"
@@ -12,6 +13,7 @@ struct MachineRates {
   double link_bytes_per_s = 0;  // that a rank sends while a collective runs
   double link_latency_s = 0;    // of a collective, whatever its size
   double gemm_flops_per_s = 0;  // of a device in Newton-Schulz
+  double memory_bytes_per_s = std::numeric_limits<double>::infinity();  // of a device in commit
   double step_s = 0;            // forward and backward of all micro-steps; 0: the update alone
   std::int64_t accumulation = 1;
 };
@@ -22,6 +24,7 @@ struct ExposedTime {
   double update_s = 0;         // what the update adds to step_s
   // What of it a link that takes no time would save; and what matrix products that take none would.
   double communication_exposed_s = 0, newton_schulz_exposed_s = 0;
+  double commit_s = 0;  // of update_s: the busiest rank's commit, which nothing hides
 };
 
 // The critical path of a step through ShardedStep's three streams, in its order of calls:
@@ -33,10 +36,11 @@ struct ExposedTime {
 //   what it sends, takes link_latency_s for each call and the busiest rank's bytes over the link's
 //   rate, and ends for all ranks at once. Owners of a bucket gather at the same time, and scatter.
 // - update, of every rank: Newton-Schulz of its matrices of a bucket, its FLOPs over the rate.
-// Then all agree and commit, and Gather::kSimple publishes. Gather::kPipelined publishes at the
-// head of a step: what forward waits for there is what it adds.
-// Left out: work by elements (momentum, commit, AdamW), which memory bounds, and that collectives
-// and products slow each other down.
+// Then all agree and commit, which memory bounds (PlanCost::commit_bytes), and Gather::kSimple
+// publishes. Gather::kPipelined publishes at the head of a step: what forward waits for there is
+// what it adds.
+// Left out: other work by elements (Muon's input and scaling), and that collectives and products
+// slow each other down.
 ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> params,
                          const MachineRates& rates);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "optim/bucket_tensors.h"
 #include "optim/sharding_plan.h"
 #include "optim/strategies/strategies.h"
 #include "optim/weight_schedule.h"
@@ -51,6 +52,34 @@ std::int64_t published_bytes(const Bucket& bucket, int rank) {
   return (bucket.full_elements() - segment_elements(bucket, rank)) * size_of(bucket.weight_wire);
 }
 
+// Of muon_commit and adamw, for what the rank holds of a bucket.
+std::int64_t committed_bytes(const Bucket& bucket, std::span<const ParamSpec> params, int rank,
+                             const ShardingPlan& plan) {
+  const bool muon = bucket.rule == UpdateRule::kMuon;
+  const DType held =
+      bucket.replica == ReplicaAt::kSharded ? bucket.weight_wire : bucket.replica_dtype;
+  // Of fp32 it is the master; and what travels as another type is written by publication.
+  const bool writes_replica =
+      held != DType::kF32 && (plan.world == 1 || bucket.weight_wire == held);
+  const std::int64_t master =
+      bucket.split_master ? 2 * (2 + 2) : 2 * 4 + (writes_replica ? size_of(held) : 0);
+  const bool summed = plan.world > 1 && bucket.reduction != Reduction::kAllReduce;
+  const std::int64_t gradient = size_of(summed ? DType::kF32 : bucket.gradient_dtype);
+  const std::int64_t state = size_of(bucket.state_dtype);
+  const std::int64_t element = master + gradient + (muon ? 2 * state + 4 : 2 * 2 * state);
+  const BucketRanges ranges(bucket, rank, plan.world);
+  std::int64_t bytes = 0;
+  for (const Unit& unit : bucket.units) {
+    for (const Range held : ranges.state.within(unit_range(unit)))
+      bytes += held.size() * element;
+    const bool computes = bucket.compute == ComputeAt::kEveryRank || unit.owner == rank;
+    if (!muon || !plan.version->factored_variance || !computes) continue;
+    const Shape& shape = params[unit.param].shape;
+    bytes += std::max(shape[0], shape[1]) * (2 + 1) * 4;  // variance, new variance
+  }
+  return bytes;
+}
+
 }  // namespace
 
 BucketBytes bucket_bytes(const Bucket& bucket, int rank, int world) {
@@ -84,6 +113,7 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
   PlanCost cost;
   cost.muon_flops.assign(world, 0.0);
   cost.sent_bytes.assign(world, 0);
+  cost.commit_bytes.assign(world, 0);
   double busiest = 0;
   double needed = 0;  // every matrix once
   for (const Bucket& bucket : plan.buckets) {
@@ -98,8 +128,10 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
     }
     cost.padding_elements += bucket.full_elements() - covered;
     for (std::size_t r = 0; r < world; ++r) {
+      const auto rank = static_cast<int>(r);
       cost.muon_flops[r] += flops[r];
-      const BucketBytes bytes = bucket_bytes(bucket, static_cast<int>(r), plan.world);
+      cost.commit_bytes[r] += committed_bytes(bucket, params, rank, plan);
+      const BucketBytes bytes = bucket_bytes(bucket, rank, plan.world);
       cost.sent_bytes[r] += bytes.sum() + (plan.reductions() - 1) * bytes.reduce;
     }
   }

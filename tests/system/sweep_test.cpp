@@ -223,6 +223,9 @@ TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, HasSubstr("every trial is refused: --n-embd 32 does not divide"));
   EXPECT_FALSE(fs::exists(path("none")));
+  const Outcome tuned = run_program(sweep("tuned", "--tune now --matrix-lr 0.1,0.2"));
+  EXPECT_EQ(tuned.code, 2);
+  EXPECT_THAT(tuned.err, HasSubstr("--tune now: is not for sweeps: give --gemm-table FILE"));
 }
 
 // A limit on the size of a file stands for a disk that is full.

@@ -122,6 +122,8 @@ std::vector<OptionRow> option_table(PredictionOptions& o) {
       row("link-us", kOther, "US", "of a collective, whatever its size", &o.link_us, {0, 1e6}),
       row("gemm-tflops", kOther, "TFLOP/s", "of a device in Newton-Schulz", &o.gemm_tflops,
           {1e-6, 1e6}),
+      row("memory-gbps", kOther, "GB/s", "of a device's memory, for the commit; else it takes none",
+          &o.memory_gbps, {1e-6, 1e6}),
       row("step-ms", kOther, "MS", "of a step without update, which hides what it can", &o.step_ms,
           {0, 1e9}),
   };

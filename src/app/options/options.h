@@ -154,6 +154,7 @@ struct PredictionOptions {
   std::optional<double> link_gbps = {};    // GB/s that a device sends in a collective
   std::optional<double> gemm_tflops = {};  // of a device in Newton-Schulz
   double link_us = 0;                      // of a collective, whatever its size
+  std::optional<double> memory_gbps = {};  // GB/s of a device's memory in commit
   double step_ms = 0;                      // forward and backward of a step
 };
 enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles, kLargest, kRoofline };

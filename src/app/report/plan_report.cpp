@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -137,17 +138,19 @@ Json ranks_json(const ShardingPlan& plan, const PlanCost& cost) {
     out.push_back({{"units", units},
                    {"elements", elements},
                    {"muon_flops", cost.muon_flops.at(static_cast<std::size_t>(rank))},
-                   {"sent_bytes", cost.sent_bytes.at(static_cast<std::size_t>(rank))}});
+                   {"sent_bytes", cost.sent_bytes.at(static_cast<std::size_t>(rank))},
+                   {"commit_bytes", cost.commit_bytes.at(static_cast<std::size_t>(rank))}});
   }
   return out;
 }
 
 std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
-  Table table({"rank", "units", "elements", "Newton-Schulz", "sent per step"});
+  Table table({"rank", "units", "elements", "Newton-Schulz", "sent per step", "memory in commit"});
   const Json ranks = ranks_json(plan, cost);
   for (const auto& [index, rank] : ranks.items())
     table.add({index, grouped(rank["units"]), grouped(rank["elements"]),
-               flop_text(rank["muon_flops"]), size_text(rank["sent_bytes"])});
+               flop_text(rank["muon_flops"]), size_text(rank["sent_bytes"]),
+               size_text(rank["commit_bytes"])});
   return "\nWho updates what\n" + table.text() +
          fmt::format("  balance {:.3f} (1: no rank waits for another), padding {} elements\n",
                      cost.balance, grouped(cost.padding_elements));
@@ -195,11 +198,11 @@ std::string process_text(const PlanReport& report) {
 std::string prediction_text(const ExposedTime& time, const MachineRates& rates) {
   return fmt::format(
       "\nPredicted: {}\n"
-      "  communication {:.3f} ms, Newton-Schulz {:.3f} ms\n"
+      "  communication {:.3f} ms, Newton-Schulz {:.3f} ms, commit {:.3f} ms\n"
       "  added to the step: {:.3f} ms, of which {:.3f} ms are communication (a perfect link would "
       "save\n  them) and {:.3f} ms Newton-Schulz\n",
       rates_text(rates), 1e3 * time.communication_s, 1e3 * time.newton_schulz_s,
-      1e3 * time.update_s, 1e3 * time.communication_exposed_s, 1e3 * time.newton_schulz_exposed_s);
+      1e3 * time.commit_s, 1e3 * time.update_s, 1e3 * time.communication_exposed_s, 1e3 * time.newton_schulz_exposed_s);
 }
 
 }  // namespace
@@ -295,17 +298,22 @@ std::string plan_json(const PlanReport& report) { return plan_object(report).dum
 std::optional<MachineRates> machine_rates(const RunConfig& config,
                                           const PredictionOptions& options) {
   if (!options.link_gbps || !options.gemm_tflops) return std::nullopt;
-  return MachineRates{.link_bytes_per_s = 1e9 * *options.link_gbps,
-                      .link_latency_s = 1e-6 * options.link_us,
-                      .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
-                      .step_s = 1e-3 * options.step_ms,
-                      .accumulation = config.step.accumulation};
+  MachineRates rates{.link_bytes_per_s = 1e9 * *options.link_gbps,
+                     .link_latency_s = 1e-6 * options.link_us,
+                     .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
+                     .step_s = 1e-3 * options.step_ms,
+                     .accumulation = config.step.accumulation};
+  if (options.memory_gbps) rates.memory_bytes_per_s = 1e9 * *options.memory_gbps;
+  return rates;
 }
 
 std::string rates_text(const MachineRates& rates) {
-  return fmt::format("{:g} GB/s, {:g} us a collective, {:g} TFLOP/s, {}",
+  return fmt::format("{:g} GB/s, {:g} us a collective, {:g} TFLOP/s, {}{}",
                      1e-9 * rates.link_bytes_per_s, 1e6 * rates.link_latency_s,
                      1e-12 * rates.gemm_flops_per_s,
+                     std::isfinite(rates.memory_bytes_per_s)
+                         ? fmt::format("memory {:g} GB/s, ", 1e-9 * rates.memory_bytes_per_s)
+                         : "",
                      rates.step_s > 0 ? fmt::format("beside a step of {:g} ms", 1e3 * rates.step_s)
                                       : "with nothing to hide behind");
 }
@@ -313,6 +321,7 @@ std::string rates_text(const MachineRates& rates) {
 nlohmann::ordered_json prediction_json(const ExposedTime& time) {
   return {{"communication_ms", 1e3 * time.communication_s},
           {"newton_schulz_ms", 1e3 * time.newton_schulz_s},
+          {"commit_ms", 1e3 * time.commit_s},
           {"update_ms", 1e3 * time.update_s},
           {"exposed_communication_ms", 1e3 * time.communication_exposed_s},
           {"exposed_newton_schulz_ms", 1e3 * time.newton_schulz_exposed_s}};

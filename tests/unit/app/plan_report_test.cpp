@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <string>
 
 #include "app/report/plan_compare.h"
+#include "app/report/roofline.h"
+#include "app/train/described_gpu.h"
 #include "app/train/run_memory.h"
 
 namespace muo {
@@ -145,6 +148,40 @@ TEST(PlanReport, ComparesAllStrategies) {
   const std::string table = compare_table(comparison);
   for (const std::string_view strategy : strategy_names())
     EXPECT_THAT(table, HasSubstr(std::string(strategy)));
+}
+
+// What the traced nodes access, but for the scalars that each reads.
+TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
+  const DescribedAttention attention;
+  const auto expect_traced = [&](const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options;
+    options.model.depth = 4;
+    options.data.vocab_size = 1024;
+    options.devices.described = "h100";
+    options.devices.count = 4;
+    options.batch.device_rows = 1;
+    options.batch.iterations = 10;
+    change(options);
+    const RunConfig config = resolve(options, vocabulary_only(options));
+    double traced = 0;
+    for (const PredictedOperation& row : predict_step(config, gpu_rates("h100")).operations)
+      if (row.work.name == "adamw" || row.work.name == "muon_commit") traced += row.work.bytes;
+    const std::vector<ParamSpec> params = gpt_parameters(config.model);
+    const PlanCost cost = plan_cost(make_sharding_plan(config, params), params);
+    EXPECT_NEAR(static_cast<double>(cost.commit_bytes[0]) / traced, 1, 2e-3);
+  };
+  for (const Strategy& strategy : strategy_list()) {
+    SCOPED_TRACE(strategy.name);
+    expect_traced([&](TrainOptions& o) { o.sharding.strategy = strategy.name; });
+  }
+  expect_traced([](TrainOptions& o) { o.devices.count = 1; });
+  expect_traced([](TrainOptions& o) { o.numbers.dtype = DType::kF32; });
+  expect_traced([](TrainOptions& o) { o.sharding.shard = "weights"; });
+  expect_traced([](TrainOptions& o) { o.numbers.master_weights = "split"; });
+  expect_traced([](TrainOptions& o) { o.numbers.weight_wire = DType::kF32; });
+  expect_traced([](TrainOptions& o) {
+    o.numbers.adam_state = o.numbers.momentum_state = DType::kBF16;
+  });
 }
 
 // The model is exposed_time()'s; here, that it is asked about this run.

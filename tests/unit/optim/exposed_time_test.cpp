@@ -70,6 +70,26 @@ TEST(ExposedTime, BackwardHidesWhatItLeavesBehind) {
   expect_ms(exposed_time(plan, params, thrice), {16, 6, 15.0 + 2.0 / 3, 12.0 + 2.0 / 3, 3});
 }
 
+// Behind the agreement, before what is published: nothing hides it.
+TEST(ExposedTime, OfTheCommitIsAllOfIt) {
+  const std::vector<ParamSpec> params = matrices(4);
+  MachineRates machine = rates(30);
+  for (ShardingPlan plan : {make_sharding_plan(params, 2, "block_cyclic"),
+                            pipelined(make_sharding_plan(params, 2, "block_cyclic"))}) {
+    machine.memory_bytes_per_s = MachineRates{}.memory_bytes_per_s;
+    const ExposedTime free = exposed_time(plan, params, machine);
+    EXPECT_EQ(free.commit_s, 0);
+    // Two matrices' masters and momentum, both ways, their update and gradient; and a vector of 64.
+    const double bytes = 2.0 * (64 * 64 * 6 + 64 * 3) * 4;
+    machine.memory_bytes_per_s = bytes / 5e-3;
+    const ExposedTime time = exposed_time(plan, params, machine);
+    EXPECT_NEAR(time.commit_s, 5e-3, 1e-12);
+    EXPECT_NEAR(time.update_s, free.update_s + 5e-3, 1e-12);
+    EXPECT_NEAR(time.communication_exposed_s, free.communication_exposed_s, 1e-12);
+    EXPECT_NEAR(time.newton_schulz_exposed_s, free.newton_schulz_exposed_s, 1e-12);
+  }
+}
+
 // The gathers are until 4 and 8. Forward waits for the first until 4, and is at the second 5 later.
 // So all is 4 later: reduces 24-28 and 34-38, updates 28-31 and 38-41.
 TEST(ExposedTime, ForwardHidesAPipelinedGather) {
