@@ -266,22 +266,30 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
   input_gradient(stream, flow.dnormed, rows_of(flow.dk), w.use(p.c_k), true);
   input_gradient(stream, flow.dnormed, rows_of(flow.dv), w.use(p.c_v), true);
   if (block.config.has_value_embedding(block.layer)) value_gradients(stream, block, flow, sink);
-  rms_norm_backward(
-      stream,
-      {.dx = flow.dx, .dy = flow.dnormed, .y = a.attn_in, .rstd = a.attn_rstd, .accumulate = true});
   const Mix mix = mix_weights(block);
-  if (!mix.alpha && !mix.beta) return;
+  if (!mix.alpha && !mix.beta) {
+    rms_norm_backward(stream, {.dx = flow.dx,
+                               .dy = flow.dnormed,
+                               .y = a.attn_in,
+                               .rstd = a.attn_rstd,
+                               .accumulate = true});
+    return;
+  }
   const Mix gradient = mix_of(block, [&](std::size_t param) { return sink.target(param); });
-  mix_backward(stream, {.dx = flow.dx,
-                        .dz = flow.dx0,
-                        .x = from,
-                        .z = block.x0,
-                        .alpha = mix.alpha,
-                        .beta = mix.beta,
-                        .dalpha = gradient.alpha,
-                        .dbeta = gradient.beta,
-                        .add_dz = block.layer != block.config.n_layer - 1,
-                        .accumulate = sink.accumulate});
+  mix_norm_backward(stream, {.dx = flow.dx,
+                             .dz = flow.dx0,
+                             .dy = flow.dnormed,
+                             .y = a.attn_in,
+                             .rstd = a.attn_rstd,
+                             .x = from,
+                             .z = block.x0,
+                             .alpha = mix.alpha,
+                             .beta = mix.beta,
+                             .dalpha = gradient.alpha,
+                             .dbeta = gradient.beta,
+                             .add_dx = true,
+                             .add_dz = block.layer != block.config.n_layer - 1,
+                             .accumulate = sink.accumulate});
 }
 
 }  // namespace muo

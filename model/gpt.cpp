@@ -169,20 +169,22 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
   group_tokens(stream, {.groups = act_.token_groups,
                         .tokens = tokens.view({tokens.numel()}),
                         .vocab = config_.padded_vocab()});
-  rms_norm_backward(stream, {.dx = flow.dx,
-                             .dy = flow.dnormed,
-                             .y = act_.head.x,
-                             .rstd = act_.head.rstd,
-                             .accumulate = false});
+  const Tensor y = act_.head.x, rstd = act_.head.rstd;
   if (config_.backout) {
-    mix_backward(stream, {.dx = flow.dx,
-                          .dz = flow.dbackout,
-                          .z = act_.backout,
-                          .beta = weights.use(params_.backout_lambda),
-                          .dbeta = sink.target(params_.backout_lambda),
-                          .sign = -1.0F,
-                          .accumulate = sink.accumulate});
+    mix_norm_backward(stream, {.dx = flow.dx,
+                               .dz = flow.dbackout,
+                               .dy = flow.dnormed,
+                               .y = y,
+                               .rstd = rstd,
+                               .z = act_.backout,
+                               .beta = weights.use(params_.backout_lambda),
+                               .dbeta = sink.target(params_.backout_lambda),
+                               .sign = -1.0F,
+                               .accumulate = sink.accumulate});
     sink.announce(params_.backout_lambda);
+  } else {
+    rms_norm_backward(
+        stream, {.dx = flow.dx, .dy = flow.dnormed, .y = y, .rstd = rstd, .accumulate = false});
   }
   for (std::int64_t i = config_.n_layer - 1; i >= 0; --i) {
     if (config_.backout && i == config_.backout_layer())

@@ -228,8 +228,8 @@ ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> pa
   const PlanCost cost = plan_cost(plan, params);
   ExposedTime out;
   out.newton_schulz_s = *std::ranges::max_element(cost.muon_flops) / rates.gemm_flops_per_s;
-  out.commit_s = static_cast<double>(*std::ranges::max_element(cost.commit_bytes)) /
-                 rates.memory_bytes_per_s;
+  out.commit_s =
+      static_cast<double>(*std::ranges::max_element(cost.commit_bytes)) / rates.memory_bytes_per_s;
   const auto added = [&](const MachineRates& machine) {
     return Timeline(plan, params, machine).run(out.commit_s) - rates.step_s;
   };

@@ -14,7 +14,7 @@ struct MachineRates {
   double link_latency_s = 0;    // of a collective, whatever its size
   double gemm_flops_per_s = 0;  // of a device in Newton-Schulz
   double memory_bytes_per_s = std::numeric_limits<double>::infinity();  // of a device in commit
-  double step_s = 0;            // forward and backward of all micro-steps; 0: the update alone
+  double step_s = 0;  // forward and backward of all micro-steps; 0: the update alone
   std::int64_t accumulation = 1;
 };
 

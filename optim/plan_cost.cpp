@@ -56,13 +56,13 @@ std::int64_t published_bytes(const Bucket& bucket, int rank) {
 std::int64_t committed_bytes(const Bucket& bucket, std::span<const ParamSpec> params, int rank,
                              const ShardingPlan& plan) {
   const bool muon = bucket.rule == UpdateRule::kMuon;
-  const DType held =
+  const DType replica =
       bucket.replica == ReplicaAt::kSharded ? bucket.weight_wire : bucket.replica_dtype;
   // Of fp32 it is the master; and what travels as another type is written by publication.
   const bool writes_replica =
-      held != DType::kF32 && (plan.world == 1 || bucket.weight_wire == held);
+      replica != DType::kF32 && (plan.world == 1 || bucket.weight_wire == replica);
   const std::int64_t master =
-      bucket.split_master ? 2 * (2 + 2) : 2 * 4 + (writes_replica ? size_of(held) : 0);
+      bucket.split_master ? 2 * (2 + 2) : 2 * 4 + (writes_replica ? size_of(replica) : 0);
   const bool summed = plan.world > 1 && bucket.reduction != Reduction::kAllReduce;
   const std::int64_t gradient = size_of(summed ? DType::kF32 : bucket.gradient_dtype);
   const std::int64_t state = size_of(bucket.state_dtype);

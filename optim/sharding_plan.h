@@ -192,7 +192,7 @@ struct PlanCost {
   std::vector<std::int64_t> sent_bytes;  // per rank, true sizes
   // Per rank, that commit reads and writes: masters, replicas, state, updates and gradients.
   std::vector<std::int64_t> commit_bytes;
-  double balance = 1;                    // ideal over the sum of per-bucket maxima; 1 is best
+  double balance = 1;  // ideal over the sum of per-bucket maxima; 1 is best
   std::int64_t padding_elements = 0;
 };
 PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params);

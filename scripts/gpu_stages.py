@@ -21,7 +21,7 @@ REFERENCE_STEPS = 2 if REHEARSAL else 10
 RANKS = (1, 2) if REHEARSAL else (1, 2, 4, 8)
 # Kernels of ours that a step of d12 spends most on: cases of cuda_kernels_bench.
 HOT = ("attention/window2047 bf16", "attention_backward/window2047 bf16", "cross_entropy bf16",
-       "mix_norm bf16", "mix_backward bf16", "rotary_norm_backward bf16",
+       "mix_norm bf16", "mix_norm_backward bf16", "rotary_norm_backward bf16",
        "relu_squared_backward bf16", "symmetric_product/gram")
 # Rows of decoders of different sizes may differ in rounding, where a library chooses by size.
 DECODER = "Decoder.ReplayIs*:Decoder.AStepGoesOn*:Decoder.AFullRow*:Decoder.ALongContext*"

@@ -7,7 +7,7 @@ namespace muo {
 namespace {
 
 Operation<MixNormArgs> forward("mix_norm");
-Operation<MixBackwardArgs> backward("mix_backward");
+Operation<MixNormBackwardArgs> backward("mix_norm_backward");
 Operation<AddArgs> addition("add");
 
 }  // namespace
@@ -35,31 +35,37 @@ void mix_norm(Stream& stream, const MixNormArgs& args) {
                   .reads = {args.x, args.beta ? args.z : Tensor{}, args.alpha, args.beta}});
 }
 
-void mix_backward(Stream& stream, const MixBackwardArgs& args) {
-  ArgumentCheck check("mix_backward");
-  check.rank("dx", args.dx, 2, "(n, c)", args.dx.dtype);
-  check.that(args.alpha || args.beta, "neither alpha nor beta: nothing was mixed");
+void mix_norm_backward(Stream& stream, const MixNormBackwardArgs& args) {
+  ArgumentCheck check("mix_norm_backward");
+  check.fp32_or_bf16("dx", args.dx, 2, "(n, c)");
+  check.tensor("dy", args.dy, args.dx.shape, args.dx.dtype);
+  check.tensor("rstd", args.rstd, {args.dx.shape[0]});
+  check.that(args.alpha || args.beta, "neither alpha nor beta: that is rms_norm_backward");
+  check.apart({{"dx", args.dx}, {"dz", args.dz}}, {{"dy", args.dy}, {"x", args.x}, {"z", args.z}});
+  const Tensor none;
+  const Tensor& x = args.alpha ? args.x : none;
+  const Tensor& y = args.alpha ? none : args.y;
+  const Tensor& z = args.beta ? args.z : none;
+  const Tensor& dz = args.beta ? args.dz : none;
   if (args.alpha) {
     check.tensor("alpha", args.alpha, {1});
     check.tensor("dalpha", args.dalpha, {1});
-    check.tensor("x", args.x, args.dx.shape, args.dx.dtype);
-    check.apart("dx", args.dx, "x", args.x);
+    check.tensor("x", x, args.dx.shape, args.dx.dtype);
+  } else {
+    check.tensor("y", y, args.dx.shape, args.dx.dtype);
   }
   if (args.beta) {
     check.tensor("beta", args.beta, {1});
     check.tensor("dbeta", args.dbeta, {1});
-    check.tensor("z", args.z, args.dx.shape, args.dx.dtype);
-    check.tensor("dz", args.dz, args.dx.shape, args.dx.dtype);
-    check.apart({{"dx", args.dx}, {"dz", args.dz}}, {{"z", args.z}});
+    check.tensor("z", z, args.dx.shape, args.dx.dtype);
+    check.tensor("dz", dz, args.dx.shape, args.dx.dtype);
+    check.apart("dx", args.dx, "dz", dz);
   }
-  const Tensor none;
-  backward.submit(
-      stream, args,
-      {.writes = {args.alpha ? args.dx : none, args.beta && !args.add_dz ? args.dz : none,
-                  args.alpha ? args.dalpha : none, args.beta ? args.dbeta : none},
-       .updates = {args.beta && args.add_dz ? args.dz : none},
-       .reads = {args.dx, args.alpha ? args.x : none, args.beta ? args.z : none, args.alpha,
-                 args.beta}});
+  backward.submit(stream, args,
+                  {.writes = {args.add_dx ? none : args.dx, args.add_dz ? none : dz,
+                              args.alpha ? args.dalpha : none, args.beta ? args.dbeta : none},
+                   .updates = {args.add_dx ? args.dx : none, args.add_dz ? dz : none},
+                   .reads = {args.dy, y, args.rstd, x, z, args.alpha, args.beta}});
 }
 
 void add(Stream& stream, const AddArgs& args) {

@@ -24,13 +24,19 @@ struct MixNormArgs {
 };
 void mix_norm(Stream& stream, const MixNormArgs& args);
 
-// From d(mixed) to the gradients of all that was mixed:
-//   dalpha <- [dalpha +] sum(dx x);   dbeta <- [dbeta +] sign sum(dx z)
-//   dz <- [dz if add_dz] + sign beta dx;   then dx <- alpha dx
-// An absent alpha or beta has no gradient; sums run in a fixed order.
-struct MixBackwardArgs {
-  Tensor dx;           // (n, c) in-out: d(mixed) on entry, d(x) on return
+// The backward of mix_norm, in one pass. With d the gradient of `mixed`, in dx's type,
+//   d = [dx if add_dx] + rstd * (dy - y * mean(dy * y, last axis)),
+// it gives the gradients of all that was mixed:
+//   dalpha <- [dalpha +] sum(d x);   dbeta <- [dbeta +] sign sum(d z)
+//   dz <- [dz if add_dz] + sign beta d;   dx <- alpha d
+// Where there is an alpha, y is made of x and z once more, with the forward's bits; else it is
+// read. An absent alpha or beta has no gradient; sums run in a fixed order.
+struct MixNormBackwardArgs {
+  Tensor dx;           // (n, c) out, or in-out if add_dx
   Tensor dz = {};      // (n, c), given with beta
+  Tensor dy;           // (n, c)
+  Tensor y = {};       // (n, c), given without alpha
+  Tensor rstd;         // (n) fp32
   Tensor x = {};       // (n, c), given with alpha
   Tensor z = {};       // (n, c), given with beta
   Tensor alpha = {};   // (1)
@@ -38,10 +44,11 @@ struct MixBackwardArgs {
   Tensor dalpha = {};  // (1) fp32, given with alpha
   Tensor dbeta = {};   // (1) fp32, given with beta
   float sign = 1.0F;
+  bool add_dx = false;
   bool add_dz = false;
   bool accumulate = false;  // dalpha and dbeta
 };
-void mix_backward(Stream& stream, const MixBackwardArgs& args);
+void mix_norm_backward(Stream& stream, const MixNormBackwardArgs& args);
 
 // y += x: two gradients of one tensor meet.
 struct AddArgs {

@@ -76,21 +76,25 @@ inline void add_residual_cases(std::vector<MakeCase>& out, DType dtype) {
   out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Shape shape{s.n(), s.c()};
     const Tensor dx = make.normal(shape, dtype), dz = make.normal(shape, dtype),
-                 x = make.normal(shape, dtype), z = make.normal(shape, dtype),
+                 dy = make.normal(shape, dtype), x = make.normal(shape, dtype),
+                 z = make.normal(shape, dtype), rstd = make.normal({s.n()}, DType::kF32),
                  alpha = make.normal({1}, DType::kF32), dalpha = make.zeros({1}, DType::kF32),
                  dbeta = make.zeros({1}, DType::kF32);
-    return Case{.name = "mix_backward",
-                .bytes = bytes_of({dx, dx, dz, dz, x, z}),
+    return Case{.name = "mix_norm_backward",
+                .bytes = bytes_of({dx, dx, dz, dz, dy, x, z, rstd}),
                 .run = [=](Stream& stream) {
-                  mix_backward(stream, {.dx = dx,
-                                        .dz = dz,
-                                        .x = x,
-                                        .z = z,
-                                        .alpha = alpha,
-                                        .beta = alpha,
-                                        .dalpha = dalpha,
-                                        .dbeta = dbeta,
-                                        .add_dz = true});
+                  mix_norm_backward(stream, {.dx = dx,
+                                             .dz = dz,
+                                             .dy = dy,
+                                             .rstd = rstd,
+                                             .x = x,
+                                             .z = z,
+                                             .alpha = alpha,
+                                             .beta = alpha,
+                                             .dalpha = dalpha,
+                                             .dbeta = dbeta,
+                                             .add_dx = true,
+                                             .add_dz = true});
                 }};
   });
   out.emplace_back([dtype](Tensors& make, const Sizes& s) {

@@ -103,16 +103,15 @@ TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
 // Two ranks on one GPU with four hardware queues: a collective that spins lies in front of what the
 // other rank's needs, and what the message advises helps.
 TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
-  const auto with_branches = [&](const std::string& branches) {
+  const auto with_branches = [&](const std::string& branches, const std::string& deadline = {}) {
     return run_program(
         options("run" + branches,
                 "--num-iterations 3 --total-batch-size 256 --eval-every -1 --backend "
                 "cuda --devices 1 --ranks-per-device 2 --graph-branches " +
                     branches),
-        "MUO_CUDA_PLUGIN=muograph_simt CUDA_DEVICE_MAX_CONNECTIONS=4 "
-        "MUO_PEER_DEADLINE_MS=2000");
+        "MUO_CUDA_PLUGIN=muograph_simt CUDA_DEVICE_MAX_CONNECTIONS=4 " + deadline);
   };
-  const Outcome three = with_branches("3");
+  const Outcome three = with_branches("3", "MUO_PEER_DEADLINE_MS=2000");
   EXPECT_EQ(three.code, 3);
   EXPECT_THAT(three.err, testing::ContainsRegex("rank [01] waited 2000 ms in [a-z_]+ with tag .* "
                                                 "for rank [01], which did not come"));
@@ -125,15 +124,16 @@ TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
 // round, and a collective that spins lies in front of what its peer computes. The default does not
 // fork.
 TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
-  const auto train = [&](const std::string& name, const std::string& more) {
+  const auto train = [&](const std::string& name, const std::string& more,
+                         const std::string& deadline = {}) {
     return run_program(
         options(name,
                 "--num-iterations 3 --total-batch-size 256 --eval-every -1 --backend "
                 "cuda --devices 1 --ranks-per-device 2 --depth 2 " +
                     more),
-        "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_QUEUES=in_turn MUO_PEER_DEADLINE_MS=5000");
+        "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_QUEUES=in_turn " + deadline);
   };
-  const Outcome three = train("three", "--graph-branches 3");
+  const Outcome three = train("three", "--graph-branches 3", "MUO_PEER_DEADLINE_MS=5000");
   EXPECT_EQ(three.code, 3);
   EXPECT_THAT(three.err, HasSubstr("if ranks share a GPU, try --graph-branches 1"));
   for (const char* more : {"", "--shard weights"}) {

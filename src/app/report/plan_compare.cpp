@@ -31,7 +31,8 @@ std::string times_text(const Comparison& comparison) {
   const auto ms = [](double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); };
   for (const auto& [strategy, cost, memory, time] : comparison.costs)
     table.add({strategy, ms(time.communication_s), ms(time.newton_schulz_s), ms(time.commit_s),
-               ms(time.update_s), ms(time.communication_exposed_s), ms(time.newton_schulz_exposed_s)});
+               ms(time.update_s), ms(time.communication_exposed_s),
+               ms(time.newton_schulz_exposed_s)});
   return "\n" + table.text() +
          fmt::format(
              "  At {}.\n  Exposed: what a perfect link, or free products, would save of "

@@ -202,7 +202,8 @@ std::string prediction_text(const ExposedTime& time, const MachineRates& rates) 
       "  added to the step: {:.3f} ms, of which {:.3f} ms are communication (a perfect link would "
       "save\n  them) and {:.3f} ms Newton-Schulz\n",
       rates_text(rates), 1e3 * time.communication_s, 1e3 * time.newton_schulz_s,
-      1e3 * time.commit_s, 1e3 * time.update_s, 1e3 * time.communication_exposed_s, 1e3 * time.newton_schulz_exposed_s);
+      1e3 * time.commit_s, 1e3 * time.update_s, 1e3 * time.communication_exposed_s,
+      1e3 * time.newton_schulz_exposed_s);
 }
 
 }  // namespace

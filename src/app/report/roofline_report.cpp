@@ -28,7 +28,7 @@ std::string_view kind_of(const OperationTime& work) {
        {"rms_norm", "norms and mixing"},
        {"rms_norm_backward", "norms and mixing"},
        {"mix_norm", "norms and mixing"},
-       {"mix_backward", "norms and mixing"},
+       {"mix_norm_backward", "norms and mixing"},
        {"rotary_norm", "rotary and QK norm"},
        {"rotary_norm_backward", "rotary and QK norm"},
        {"group_tokens", "embedding gradients"},

@@ -31,8 +31,8 @@ int default_devices();
 
 // Bytes of each GPU that are not for planned tensors. Estimates: no GPU has measured them.
 // Of this process, after its CUDA context: kernels of cuBLASLt and cuDNN, which are loaded when
-// they are first called, and of our own; workspaces of streams (32 MiB each, three a rank); buffers
-// of NCCL's two communicators; graphs; stacks of threads.
+// they are first called, and of our own; workspaces of streams (128, 32 and 32 MiB a rank);
+// buffers of NCCL's two communicators; graphs; stacks of threads.
 inline constexpr std::int64_t kLibraryMemory = std::int64_t{3} << 29;
 // The context itself (about half a GiB), and what the driver and a display may take.
 inline constexpr std::int64_t kContextMemory = std::int64_t{1} << 30;

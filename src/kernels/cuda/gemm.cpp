@@ -40,24 +40,24 @@ cublasLtHandle_t handle_of(StreamContext& context) {
 // library's favourite.
 cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
                             const GemmProblem& problem, const GemmEnvironment& here,
-                            std::int64_t workspace_bytes, NativeStream stream) {
+                            NativeStream stream) {
   GemmAlgorithms& table = gemm_algorithms();
   const std::string text = text_of(problem);
   if (const auto recorded = table.find(here, text)) {
     try {
-      return restored(handle, plan, problem, *recorded, workspace_bytes);
+      return restored(handle, plan, problem, *recorded);
     } catch (const InputError&) {  // damaged: of a cache it is measured again
       if (table.must_measure()) throw;
     }
   }
-  const auto proposals = candidates(handle, plan, problem, workspace_bytes);
+  const auto proposals = candidates(handle, plan, problem);
   if (!table.measuring()) return proposals.front();
   MUO_CHECK(!is_capturing(stream), "gemm of ", text,
             " is to be measured, and first comes while its stream captures");
   MUO_CUDA_CHECK(cudaStreamSynchronize(stream), "before measuring gemm of ", text);
   GemmMeasurement best{};
   try {
-    best = fastest(handle, plan, problem, proposals, workspace_bytes);
+    best = fastest(handle, plan, problem, proposals);
   } catch (const Error&) {  // its operands do not fit beside the run's tensors
     if (table.must_measure()) throw;
     static_cast<void>(cudaGetLastError());
@@ -72,17 +72,16 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
 // Plans by problem, of every device: what one device's thread has measured, the others use.
 class Plans {
  public:
-  GemmPlan get(cublasLtHandle_t handle, const GemmProblem& problem, const StreamContext& context,
+  GemmPlan get(cublasLtHandle_t handle, const GemmProblem& problem, int device,
                NativeStream stream) {
     // Held while a plan is made: devices measure one after the other, and nothing twice.
     const std::lock_guard lock(mutex_);
-    const auto key = std::pair(context.device, problem);
+    const auto key = std::pair(device, problem);
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
-    const auto [here, added] = environments_.try_emplace(context.device);
-    if (added) here->second = environment_of(context.device);
+    const auto [here, added] = environments_.try_emplace(device);
+    if (added) here->second = environment_of(device);
     GemmPlan plan = describe(problem);
-    plan.algorithm =
-        choose(handle, plan, problem, here->second, context.gemm_workspace_bytes, stream);
+    plan.algorithm = choose(handle, plan, problem, here->second, stream);
     plans_.emplace(key, plan);
     return plan;
   }
@@ -116,13 +115,14 @@ const KernelRegistration kRegistration(&gemm);
 
 }  // namespace
 
-void run_problem(NativeStream stream, const GemmProblem& problem, const GemmOperands& operands) {
+void run_problem(NativeStream stream, GemmProblem problem, const GemmOperands& operands) {
   static Plans plans;
   StreamContext& context = context_of(stream);
   const RelaxedCapture relaxed;  // the first product of a kind loads its kernel
   const cublasLtHandle_t handle = handle_of(context);
-  run_plan(handle, plans.get(handle, problem, context, stream), operands,
-           {context.gemm_workspace, context.gemm_workspace_bytes}, stream);
+  problem.workspace = context.gemm_workspace_bytes;
+  run_plan(handle, plans.get(handle, problem, context.device, stream), problem, operands,
+           context.gemm_workspace, stream);
 }
 
 }  // namespace muo::cuda

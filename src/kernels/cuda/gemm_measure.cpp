@@ -67,8 +67,7 @@ DeviceMemory random_operand(std::int64_t count, DType dtype, cudaStream_t stream
 }  // namespace
 
 GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& p,
-                        std::span<const cublasLtMatmulAlgo_t> algorithms,
-                        std::int64_t workspace_bytes) {
+                        std::span<const cublasLtMatmulAlgo_t> algorithms) {
   MUO_CHECK(!algorithms.empty());
   const OwnStream stream = make_own_stream();
   const OwnEvent begin = make_event();
@@ -80,7 +79,7 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
   const DeviceMemory c = p.addend == GemmProblem::Addend::kApart
                              ? random_operand(p.batch * extents.result.stride, p.out, stream.get())
                              : DeviceMemory{};
-  const DeviceMemory workspace = device_memory(workspace_bytes);
+  const DeviceMemory workspace = device_memory(p.workspace);
   const GemmOperands operands{.a = a.get(),
                               .b = b.get(),
                               .c = c ? c.get() : d.get(),
@@ -91,7 +90,7 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
     plan.algorithm = algorithm;
     MUO_CUDA_CHECK(cudaEventRecord(begin.get(), stream.get()));
     for (int i = 0; i < repeats; ++i)
-      run_plan(handle, plan, operands, {workspace.get(), workspace_bytes}, stream.get());
+      run_plan(handle, plan, p, operands, workspace.get(), stream.get());
     MUO_CUDA_CHECK(cudaEventRecord(end.get(), stream.get()));
     MUO_CUDA_CHECK(cudaEventSynchronize(end.get()));
     float ms = 0.0F;

@@ -107,11 +107,10 @@ GemmPlan describe(const GemmProblem& problem) {
 }
 
 std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan plan,
-                                             const GemmProblem& problem,
-                                             std::int64_t workspace_bytes) {
+                                             const GemmProblem& problem) {
   cublasLtMatmulPreferenceOpaque_t preference{};
   MUO_BLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
-  prefer<std::uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  prefer<std::uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, problem.workspace);
   // Where k is split, partial sums are kept in fp32 and added in a second step: a fixed order, and
   // no rounding but the last. Summing in place, or in the type of d, is excluded.
   prefer<std::uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -130,7 +129,7 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan p
   std::vector<cublasLtMatmulAlgo_t> out;
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(count)))
     if (result.state == CUBLAS_STATUS_SUCCESS && fits(result.algo, problem) &&
-        accepts(handle, plan, result.algo, workspace_bytes))
+        accepts(handle, plan, result.algo, problem.workspace))
       out.push_back(result.algo);
   MUO_CHECK(!out.empty(), "cuBLASLt has no algorithm for gemm of ", text_of(problem));
   return out;
@@ -145,21 +144,21 @@ GemmAlgorithm described(const cublasLtMatmulAlgo_t& algorithm) {
 }
 
 cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
-                              const GemmAlgorithm& recorded, std::int64_t workspace_bytes) {
+                              const GemmAlgorithm& recorded) {
   const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(recorded.words);
-  if (!accepts(handle, plan, algorithm, workspace_bytes) || !fits(algorithm, problem) ||
+  if (!accepts(handle, plan, algorithm, problem.workspace) || !fits(algorithm, problem) ||
       described(algorithm).attributes != recorded.attributes)
     throw InputError("the table of GEMM algorithms is damaged: its entry for " + text_of(problem) +
                      " does not compute that; delete the entry, or measure again");
   return algorithm;
 }
 
-void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmOperands& operands,
-              const GemmWorkspace& workspace, cudaStream_t stream) {
+void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
+              const GemmOperands& operands, void* workspace, cudaStream_t stream) {
   MUO_BLAS_CHECK(cublasLtMatmul(handle, &plan.operation, &operands.alpha, operands.b, &plan.first,
                                 operands.a, &plan.second, &operands.beta, operands.c, &plan.result,
-                                operands.d, &plan.result, &plan.algorithm, workspace.data,
-                                static_cast<std::size_t>(workspace.bytes), stream));
+                                operands.d, &plan.result, &plan.algorithm, workspace,
+                                static_cast<std::size_t>(problem.workspace), stream));
 }
 
 }  // namespace muo::cuda

@@ -25,13 +25,9 @@ struct GemmPlan {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-struct GemmWorkspace {
-  void* data;
-  std::int64_t bytes;
-};
-// By the plan's algorithm.
-void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmOperands& operands,
-              const GemmWorkspace& workspace, cudaStream_t stream);
+// By the plan's algorithm. `workspace` has the problem's bytes.
+void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
+              const GemmOperands& operands, void* workspace, cudaStream_t stream);
 
 // Everything but the algorithm.
 GemmPlan describe(const GemmProblem& problem);
@@ -40,14 +36,13 @@ GemmPlan describe(const GemmProblem& problem);
 // fp32 accumulation. Runs on the host alone. Throws Error if there is none.
 inline constexpr int kMostCandidates = 8;
 std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan plan,
-                                             const GemmProblem& problem,
-                                             std::int64_t workspace_bytes);
+                                             const GemmProblem& problem);
 
 // The two forms of an algorithm. `restored` throws InputError if the table's entry is none for this
 // plan.
 GemmAlgorithm described(const cublasLtMatmulAlgo_t& algorithm);
 cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
-                              const GemmAlgorithm& recorded, std::int64_t workspace_bytes);
+                              const GemmAlgorithm& recorded);
 
 // The fastest candidate, on operands and a stream of its own (temporary memory of the problem's
 // size), and its time. For the caller to see to: no stream of this thread captures, and the GPU has
@@ -57,7 +52,6 @@ struct GemmMeasurement {
   double microseconds;
 };
 GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
-                        std::span<const cublasLtMatmulAlgo_t> algorithms,
-                        std::int64_t workspace_bytes);
+                        std::span<const cublasLtMatmulAlgo_t> algorithms);
 
 }  // namespace muo::cuda

@@ -38,7 +38,7 @@ std::string text_of(const GemmProblem& p) {
                 " x ", p.k, "), a", p.transpose_a ? "^T" : "", " b", p.transpose_b ? "^T" : "",
                 p.whole != 0 ? concat(" of ", p.whole) : "", kAddends[static_cast<int>(p.addend)],
                 ", aligned to ", p.alignment.a, " ", p.alignment.b, " ", p.alignment.c, " ",
-                p.alignment.d);
+                p.alignment.d, ", in ", p.workspace >> 20, " MiB");
 }
 
 ColumnMajorProblem column_major(const GemmProblem& p) {

@@ -20,6 +20,7 @@ struct GemmProblem {
   std::int64_t whole = 0;
   // Where beta c comes from: nowhere (beta is zero or c absent), d itself, another tensor.
   enum class Addend : std::uint8_t { kNone, kInPlace, kApart } addend = Addend::kNone;
+  std::int64_t workspace = 0;  // bytes that the sums over parts of k may take
   // Bytes that the addresses of a, b, c and d are multiples of; 16, the width of the widest
   // access, stands for all above, so that a tensor's offset in an arena does not matter.
   struct Alignment {
@@ -32,7 +33,7 @@ struct GemmProblem {
   friend auto operator<=>(const GemmProblem&, const GemmProblem&) = default;
 };
 
-GemmProblem problem_of(const GemmArgs& args);
+GemmProblem problem_of(const GemmArgs& args);  // but for the workspace, which is a stream's
 // Bytes that an address is a multiple of, up to 16.
 std::int64_t alignment_of(const void* address);
 
@@ -65,8 +66,9 @@ struct GemmOperands {
   float alpha, beta;
 };
 
-// By cuBLASLt, in the same way whenever the problem is the same. Its k is above 0.
-void run_problem(NativeStream stream, const GemmProblem& problem, const GemmOperands& operands);
+// By cuBLASLt, in the same way whenever the problem and the stream's workspace are the same. Its k
+// is above 0.
+void run_problem(NativeStream stream, GemmProblem problem, const GemmOperands& operands);
 
 // d <- beta c, where a product has nothing to add (k = 0); zero if c is absent. c may be d.
 void scale_into(NativeStream stream, Tensor d, Tensor c, float beta);

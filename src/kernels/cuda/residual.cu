@@ -54,36 +54,64 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_id() == 0) rstd[row] = factor;
 }
 
-// Element-wise by strides of the grid, with the two inner products on the way: fp32 within an
-// access, fp64 beyond. Reads dx, x, z (and dz to add to it), writes dx and dz: up to 6 sizeof(T)
-// bytes per element, bound by bandwidth. Elements left over by vectors are taken by block 0.
+// Plain data. x: null without alpha, and then y is not; z and dz: null without beta.
+template <class T>
+struct MixNormBackward {
+  T* dx;
+  T* dz;
+  const T* dy;
+  const T* y;
+  const float* rstd;
+  const T* x;
+  const T* z;
+  Lambdas lambdas;
+  bool add_dx;
+  bool add_dz;
+  std::int64_t n;
+  std::int64_t c;
+};
+
+// One warp per row, by strides of the grid; a lane every 32nd vector. Reads dy, x and z (twice, the
+// second time from L1), dx and dz to add to them, and writes these two: up to 7 sizeof(T) bytes per
+// element, bound by bandwidth. Sums: fp32 within a row's lane, fp64 beyond.
 template <class T, int N>
-__global__ void __launch_bounds__(kSumThreads)
-    mix_backward_kernel(T* dx, T* dz, const T* x, const T* z, Lambdas lambdas, bool add_dz,
-                        std::int64_t count, double* partials) {
-  const float alpha = lambdas.of_x();
-  const float beta = lambdas.of_z();
+__global__ void __launch_bounds__(kRowThreads, 8)
+    mix_norm_backward_kernel(MixNormBackward<T> a, double* partials) {
+  const float alpha = a.lambdas.of_x();
+  const float beta = a.lambdas.of_z();
   double dalpha = 0.0;
   double dbeta = 0.0;
-  const auto step = [&]<int M>(std::int64_t i) {
-    const Pack<M> d = load<M>(dx + i);
-    if (z != nullptr) {
-      dbeta += static_cast<double>(dot(d, load<M>(z + i), 0.0F));
-      store(dz + i, add_dz ? add_scaled(beta, d, load<M>(dz + i)) : scaled(beta, d));
+  for (std::int64_t row = row_of_warp(); row < a.n; row += gridDim.x * kRowsOfBlock) {
+    const std::int64_t begin = row * a.c + std::int64_t{lane_id()} * N;
+    const std::int64_t end = (row + 1) * a.c;
+    const float factor = a.rstd[row];
+    const auto y = [&](std::int64_t i) {
+      if (a.x == nullptr) return load<N>(a.y + i);
+      const Pack<N> of_x = scaled(alpha, load<N>(a.x + i));
+      const Pack<N> mixed =
+          rounded<T>(a.z == nullptr ? of_x : add_scaled(beta, load<N>(a.z + i), of_x));
+      return rounded<T>(scaled(factor, mixed));
+    };
+    float sum = 0.0F;
+    for (std::int64_t i = begin; i < end; i += kWarp * N)
+      sum = dot(load<N>(a.dy + i), y(i), sum);
+    const float mean = warp_sum(sum) / static_cast<float>(a.c);
+    float sum_x = 0.0F;
+    float sum_z = 0.0F;
+    for (std::int64_t i = begin; i < end; i += kWarp * N) {
+      const Pack<N> centred = add_scaled(-mean, y(i), load<N>(a.dy + i));
+      const Pack<N> d = rounded<T>(a.add_dx ? add_scaled(factor, centred, load<N>(a.dx + i))
+                                            : scaled(factor, centred));
+      if (a.z != nullptr) {
+        sum_z = dot(d, load<N>(a.z + i), sum_z);
+        store(a.dz + i, a.add_dz ? add_scaled(beta, d, load<N>(a.dz + i)) : scaled(beta, d));
+      }
+      if (a.x != nullptr) sum_x = dot(d, load<N>(a.x + i), sum_x);
+      store(a.dx + i, scaled(alpha, d));
     }
-    if (x != nullptr) {
-      dalpha += static_cast<double>(dot(d, load<M>(x + i), 0.0F));
-      store(dx + i, scaled(alpha, d));
-    }
-  };
-  const std::int64_t packs = count / N;
-  const std::int64_t stride = std::int64_t{gridDim.x} * kSumThreads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kSumThreads + threadIdx.x; i < packs;
-       i += stride)
-    step.template operator()<N>(i * N);
-  if constexpr (N > 1)
-    if (const std::int64_t i = packs * N + threadIdx.x; blockIdx.x == 0 && i < count)
-      step.template operator()<1>(i);
+    dalpha += static_cast<double>(sum_x);
+    dbeta += static_cast<double>(sum_z);
+  }
   leave_partial(partials, gridDim.x, 0, dalpha);
   leave_partial(partials, gridDim.x, 1, dbeta);
 }
@@ -119,23 +147,36 @@ void mix_norm(NativeStream stream, const MixNormArgs& args) {
                  });
 }
 
-void mix_backward(NativeStream stream, const MixBackwardArgs& args) {
-  const std::int64_t count = args.dx.numel();
+void mix_norm_backward(NativeStream stream, const MixNormBackwardArgs& args) {
+  const std::int64_t n = args.dx.shape[0], c = args.dx.shape[1];
+  const Tensor none;
+  const Tensor& x = args.alpha ? args.x : none;
+  const Tensor& y = args.alpha ? none : args.y;
+  const Tensor& z = args.beta ? args.z : none;
+  const Tensor& dz = args.beta ? args.dz : none;
   const PutLambdaGradients put{.dalpha = args.alpha ? args.dalpha.as<float>() : nullptr,
                                .dbeta = args.beta ? args.dbeta.as<float>() : nullptr,
                                .sign = double{args.sign},
                                .accumulate = args.accumulate};
-  // Vectors need aligned addresses only: what is left over goes one by one.
-  dispatch_packs(args.dx.dtype, 0, {args.dx.data, args.dz.data, args.x.data, args.z.data},
+  const unsigned blocks = blocks_for(n, kRowsOfBlock, kManyBlocks);
+  dispatch_packs(args.dx.dtype, c, {args.dx.data, dz.data, args.dy.data, y.data, x.data, z.data},
                  [&]<class T, int N>() {
-                   const unsigned blocks = blocks_for(count / N, kSumThreads * 2, kManyBlocks);
-                   launch(mix_backward_kernel<T, N>, blocks, kSumThreads, 0, stream,
-                          args.dx.as<T>(), args.beta ? args.dz.as<T>() : nullptr,
-                          args.alpha ? args.x.as<T>() : nullptr,
-                          args.beta ? args.z.as<T>() : nullptr, lambdas_of(args), args.add_dz,
-                          count, context_of(stream).partials);
-                   finish_sums(stream, blocks, 2, put);
+                   const MixNormBackward<T> body{.dx = args.dx.as<T>(),
+                                                 .dz = data_or_null<T>(dz),
+                                                 .dy = args.dy.as<T>(),
+                                                 .y = data_or_null<T>(y),
+                                                 .rstd = args.rstd.as<float>(),
+                                                 .x = data_or_null<T>(x),
+                                                 .z = data_or_null<T>(z),
+                                                 .lambdas = lambdas_of(args),
+                                                 .add_dx = args.add_dx,
+                                                 .add_dz = args.add_dz,
+                                                 .n = n,
+                                                 .c = c};
+                   launch(mix_norm_backward_kernel<T, N>, blocks, kRowThreads, 0, stream, body,
+                          context_of(stream).partials);
                  });
+  finish_sums(stream, blocks, 2, put);
 }
 
 void add(NativeStream stream, const AddArgs& args) {
@@ -144,7 +185,7 @@ void add(NativeStream stream, const AddArgs& args) {
   });
 }
 
-const KernelRegistration registration(&mix_norm, &mix_backward, &add);
+const KernelRegistration registration(&mix_norm, &mix_norm_backward, &add);
 
 }  // namespace
 }  // namespace muo::cuda

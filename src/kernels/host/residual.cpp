@@ -13,16 +13,6 @@ float value_or(const Tensor& scalar, float absent) {
   return scalar ? scalar.as<float>()[0] : absent;
 }
 
-// Of the whole tensor: rows in fp32 as everywhere, their sums in fp64.
-template <class T>
-double inner_product(const Tensor& a, const Tensor& b) {
-  const std::int64_t c = a.shape[1];
-  double sum = 0;
-  for (std::int64_t row = 0; row < a.shape[0]; ++row)
-    sum += static_cast<double>(simd::dot(a.as<T>() + row * c, b.as<T>() + row * c, c));
-  return sum;
-}
-
 void put(const Tensor& scalar, double value, bool accumulate) {
   auto* out = scalar.as<float>();
   *out = static_cast<float>(accumulate ? static_cast<double>(*out) + value : value);
@@ -50,23 +40,54 @@ void mix_norm(const MixNormArgs& args) {
   });
 }
 
-void mix_backward(const MixBackwardArgs& args) {
-  const double sign{args.sign};
-  const simd::F32 alpha = simd::broadcast(value_or(args.alpha, 1.0F));
-  const simd::F32 beta = simd::broadcast(args.sign * value_or(args.beta, 0.0F));
-  dispatch(args.dx.dtype, [&]<class T>() {
-    if (args.alpha) put(args.dalpha, inner_product<T>(args.dx, args.x), args.accumulate);
-    if (args.beta) put(args.dbeta, sign * inner_product<T>(args.dx, args.z), args.accumulate);
-    T* dx = args.dx.as<T>();
-    T* dz = args.beta ? args.dz.as<T>() : nullptr;
-    simd::for_lanes(args.dx.numel(), [&](std::int64_t i, auto lanes) {
-      const simd::F32 d = simd::load(dx + i, lanes);
-      if (dz != nullptr)
+template <class T>
+void mix_norm_backward_of(const MixNormBackwardArgs& args) {
+  using simd::F32;
+  const std::int64_t c = args.dx.shape[1];
+  const F32 alpha = simd::broadcast(value_or(args.alpha, 1.0F));
+  const F32 beta = simd::broadcast(args.sign * value_or(args.beta, 0.0F));
+  const bool has_alpha{args.alpha}, has_beta{args.beta};
+  const auto* rstd = args.rstd.as<float>();
+  double dalpha = 0, dbeta = 0;  // rows in fp32 as everywhere, their sums in fp64
+  for (std::int64_t row = 0; row < args.dx.shape[0]; ++row) {
+    const auto of = [&](const Tensor& tensor) { return tensor.as<T>() + row * c; };
+    T* dx = of(args.dx);
+    const T* dy = of(args.dy);
+    const T* x = has_alpha ? of(args.x) : nullptr;
+    const T* kept = has_alpha ? nullptr : of(args.y);
+    const T* z = has_beta ? of(args.z) : nullptr;
+    T* dz = has_beta ? of(args.dz) : nullptr;
+    const F32 factor = simd::broadcast(rstd[row]);
+    const auto y = [&](std::int64_t i, auto lanes) {
+      if (kept != nullptr) return simd::load(kept + i, lanes);
+      F32 mixed = alpha * simd::load(x + i, lanes);
+      if (z != nullptr) mixed = simd::fma(beta, simd::load(z + i, lanes), mixed);
+      return simd::rounded<T>(simd::rounded<T>(mixed) * factor);
+    };
+    const auto dy_of = [&](std::int64_t i, auto lanes) { return simd::load(dy + i, lanes); };
+    const F32 mean = simd::broadcast(simd::dot_of(dy_of, y, c) / static_cast<float>(c));
+    F32 sum_x = simd::broadcast(0.0F), sum_z = sum_x;
+    simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
+      const F32 centred = simd::fnma(y(i, lanes), mean, dy_of(i, lanes));
+      const F32 d = simd::rounded<T>(
+          args.add_dx ? simd::fma(factor, centred, simd::load(dx + i, lanes)) : factor * centred);
+      if (has_alpha) sum_x = simd::fma(d, simd::load(x + i, lanes), sum_x);
+      if (has_beta) {
+        sum_z = simd::fma(d, simd::load(z + i, lanes), sum_z);
         simd::store(dz + i, args.add_dz ? simd::fma(beta, d, simd::load(dz + i, lanes)) : beta * d,
                     lanes);
-      if (args.alpha) simd::store(dx + i, alpha * d, lanes);
+      }
+      simd::store(dx + i, alpha * d, lanes);
     });
-  });
+    dalpha += static_cast<double>(simd::sum(sum_x));
+    dbeta += static_cast<double>(simd::sum(sum_z));
+  }
+  if (has_alpha) put(args.dalpha, dalpha, args.accumulate);
+  if (has_beta) put(args.dbeta, double{args.sign} * dbeta, args.accumulate);
+}
+
+void mix_norm_backward(const MixNormBackwardArgs& args) {
+  dispatch(args.dx.dtype, [&]<class T>() { mix_norm_backward_of<T>(args); });
 }
 
 void add(const AddArgs& args) {
@@ -79,7 +100,7 @@ void add(const AddArgs& args) {
   });
 }
 
-const KernelRegistration kRegistration(&mix_norm, &mix_backward, &add);
+const KernelRegistration kRegistration(&mix_norm, &mix_norm_backward, &add);
 
 }  // namespace
 }  // namespace muo::host

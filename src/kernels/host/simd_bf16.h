@@ -61,24 +61,30 @@ inline void add_scaled(Z* z, float a, const X* x, const Y* y, std::int64_t n) {
   });
 }
 
-// Sum of x[i] y[i] in 64 partial sums, folded in a fixed order.
+// Sum of x(i) y(i) in 64 partial sums, folded in a fixed order. x and y give lanes from element i
+// on: (i, lanes).
 template <class X, class Y>
-inline float dot(const X* x, const Y* y, std::int64_t n) {
+inline float dot_of(const X& x, const Y& y, std::int64_t n) {
+  constexpr AllLanes kAll;
   F32 s0 = broadcast(0.0F);
   F32 s1 = s0;
   F32 s2 = s0;
   F32 s3 = s0;
   std::int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    s0 = fma(load(x + i), load(y + i), s0);
-    s1 = fma(load(x + i + kLanes), load(y + i + kLanes), s1);
-    s2 = fma(load(x + i + 2 * kLanes), load(y + i + 2 * kLanes), s2);
-    s3 = fma(load(x + i + 3 * kLanes), load(y + i + 3 * kLanes), s3);
+    s0 = fma(x(i, kAll), y(i, kAll), s0);
+    s1 = fma(x(i + kLanes, kAll), y(i + kLanes, kAll), s1);
+    s2 = fma(x(i + 2 * kLanes, kAll), y(i + 2 * kLanes, kAll), s2);
+    s3 = fma(x(i + 3 * kLanes, kAll), y(i + 3 * kLanes, kAll), s3);
   }
-  for_lanes(n - i, [&](std::int64_t j, auto lanes) {
-    s0 = fma(load(x + i + j, lanes), load(y + i + j, lanes), s0);
-  });
+  for_lanes(n - i,
+            [&](std::int64_t j, auto lanes) { s0 = fma(x(i + j, lanes), y(i + j, lanes), s0); });
   return sum((s0 + s1) + (s2 + s3));
+}
+template <class X, class Y>
+inline float dot(const X* x, const Y* y, std::int64_t n) {
+  return dot_of([=](std::int64_t i, auto lanes) { return load(x + i, lanes); },
+                [=](std::int64_t i, auto lanes) { return load(y + i, lanes); }, n);
 }
 
 }  // namespace muo::simd

@@ -8,8 +8,11 @@
 namespace muo {
 namespace {
 
-// What cuBLAS advises for Hopper.
-constexpr std::int64_t kGemmWorkspace = std::int64_t{32} << 20;
+// cuBLAS advises 32 MiB for Hopper. The gradients of weights, which are computed on streams of
+// normal priority, sum over all tokens: what splits these sums over a whole GPU takes more.
+constexpr std::int64_t gemm_workspace(StreamPriority priority) {
+  return std::int64_t{priority == StreamPriority::kNormal ? 128 : 32} << 20;
+}
 
 class CudaEvent final : public Event {
  public:
@@ -107,14 +110,16 @@ class CudaStream final : public Stream {
                       : priority == StreamPriority::kLow ? least
                                                          : middle;
     MUO_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, level));
-    MUO_CUDA_CHECK(cudaMalloc(&scratch_, kScratch), "for the scratch of a stream, ", kScratch,
+    const std::int64_t workspace = gemm_workspace(priority);
+    const auto scratch = static_cast<std::size_t>(
+        workspace + cuda::kMostPartials * static_cast<std::int64_t>(sizeof(double)));
+    MUO_CUDA_CHECK(cudaMalloc(&scratch_, scratch), "for the scratch of a stream, ", scratch,
                    " bytes");
     auto* bytes = static_cast<std::byte*>(scratch_);
-    cuda::add_stream_context(stream_,
-                             {.device = device_->ordinal,
-                              .partials = reinterpret_cast<double*>(bytes + kGemmWorkspace),
-                              .gemm_workspace = bytes,
-                              .gemm_workspace_bytes = kGemmWorkspace});
+    cuda::add_stream_context(stream_, {.device = device_->ordinal,
+                                       .partials = reinterpret_cast<double*>(bytes + workspace),
+                                       .gemm_workspace = bytes,
+                                       .gemm_workspace_bytes = workspace});
   }
   ~CudaStream() override {
     static_cast<void>(cudaSetDevice(device_->ordinal));
@@ -175,9 +180,6 @@ class CudaStream final : public Stream {
   [[nodiscard]] bool is_host() const override { return false; }
 
  private:
-  static constexpr auto kScratch = static_cast<std::size_t>(
-      kGemmWorkspace + cuda::kMostPartials * static_cast<std::int64_t>(sizeof(double)));
-
   std::shared_ptr<CudaDeviceState> device_;
   cudaStream_t stream_ = nullptr;
   void* scratch_ = nullptr;

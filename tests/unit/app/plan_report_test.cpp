@@ -178,10 +178,12 @@ TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
   expect_traced([](TrainOptions& o) { o.numbers.dtype = DType::kF32; });
   expect_traced([](TrainOptions& o) { o.sharding.shard = "weights"; });
   expect_traced([](TrainOptions& o) { o.numbers.master_weights = "split"; });
-  expect_traced([](TrainOptions& o) { o.numbers.weight_wire = DType::kF32; });
   expect_traced([](TrainOptions& o) {
-    o.numbers.adam_state = o.numbers.momentum_state = DType::kBF16;
+    o.devices.comm = "peer";
+    o.numbers.gradients = DType::kBF16;
   });
+  expect_traced(
+      [](TrainOptions& o) { o.numbers.adam_state = o.numbers.momentum_state = DType::kBF16; });
 }
 
 // The model is exposed_time()'s; here, that it is asked about this run.

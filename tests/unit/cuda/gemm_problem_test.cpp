@@ -170,6 +170,7 @@ TEST(GemmProblem, EqualTextsMeanEqualProblems) {
   vary([](GemmProblem& p) { p.transpose_b = true; });
   vary([](GemmProblem& p) { p.addend = GemmProblem::Addend::kApart; });
   vary([](GemmProblem& p) { p.alignment = {.a = 2, .b = 4, .c = 8, .d = 1}; });
+  vary([](GemmProblem& p) { p.workspace = 128 << 20; });
   std::set<std::string> texts;
   for (const GemmProblem& p : problems)
     texts.insert(cuda::text_of(p));
