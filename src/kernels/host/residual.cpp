@@ -53,15 +53,15 @@ void mix_norm_backward_of(const MixNormBackwardArgs& args) {
     const auto of = [&](const Tensor& tensor) { return tensor.as<T>() + row * c; };
     T* dx = of(args.dx);
     const T* dy = of(args.dy);
-    const T* x = has_alpha ? of(args.x) : nullptr;
-    const T* kept = has_alpha ? nullptr : of(args.y);
-    const T* z = has_beta ? of(args.z) : nullptr;
-    T* dz = has_beta ? of(args.dz) : nullptr;
+    const T* x_or_y = of(has_alpha ? args.x : args.y);
+    const T* z = of(has_beta ? args.z : args.dx);  // without beta neither is used
+    T* dz = of(has_beta ? args.dz : args.dx);
     const F32 factor = simd::broadcast(rstd[row]);
     const auto y = [&](std::int64_t i, auto lanes) {
-      if (kept != nullptr) return simd::load(kept + i, lanes);
-      F32 mixed = alpha * simd::load(x + i, lanes);
-      if (z != nullptr) mixed = simd::fma(beta, simd::load(z + i, lanes), mixed);
+      const F32 given = simd::load(x_or_y + i, lanes);
+      if (!has_alpha) return given;
+      F32 mixed = alpha * given;
+      if (has_beta) mixed = simd::fma(beta, simd::load(z + i, lanes), mixed);
       return simd::rounded<T>(simd::rounded<T>(mixed) * factor);
     };
     const auto dy_of = [&](std::int64_t i, auto lanes) { return simd::load(dy + i, lanes); };
@@ -71,7 +71,7 @@ void mix_norm_backward_of(const MixNormBackwardArgs& args) {
       const F32 centred = simd::fnma(y(i, lanes), mean, dy_of(i, lanes));
       const F32 d = simd::rounded<T>(
           args.add_dx ? simd::fma(factor, centred, simd::load(dx + i, lanes)) : factor * centred);
-      if (has_alpha) sum_x = simd::fma(d, simd::load(x + i, lanes), sum_x);
+      if (has_alpha) sum_x = simd::fma(d, simd::load(x_or_y + i, lanes), sum_x);
       if (has_beta) {
         sum_z = simd::fma(d, simd::load(z + i, lanes), sum_z);
         simd::store(dz + i, args.add_dz ? simd::fma(beta, d, simd::load(dz + i, lanes)) : beta * d,

@@ -87,8 +87,13 @@ TEST(Roofline, AProductTakesWholeWavesOfTiles) {
   const ProductTime dw = predict_product({.m = 768, .k = 65536, .n = 768}, rates, 0.87);
   EXPECT_EQ(dw.tiles, 126);
   EXPECT_EQ(dw.waves, 1);
-  // 72 tiles: the workspace bounds the parts to 3.
-  EXPECT_EQ(predict_product({.m = 768, .k = 65536, .n = 3072}, rates, 0.87).tiles, 216);
+  // 96 tiles of 128 x 192 in 4 parts fill three waves; a workspace of 32 MiB has room for 3 parts,
+  // of 72 tiles.
+  const Product wide{.m = 768, .k = 65536, .n = 3072};
+  EXPECT_EQ(predict_product(wide, rates, 0.87).tiles, 384);
+  GpuRates small = rates;
+  small.split_bytes = 32 << 20;
+  EXPECT_EQ(predict_product(wide, small, 0.87).tiles, 216);
 }
 
 TEST(Roofline, CollectivesGoOnBesideKernels) {

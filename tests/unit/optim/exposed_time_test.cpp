@@ -22,6 +22,7 @@ const double kMatrixFlops = newton_schulz_flops({64, 64});
 
 std::vector<ParamSpec> matrices(int count) {
   std::vector<ParamSpec> params;
+  params.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i)
     params.push_back({.name = "h." + std::to_string(i) + ".w", .shape = {64, 64}});
   number_in_model_order(params);
@@ -74,8 +75,8 @@ TEST(ExposedTime, BackwardHidesWhatItLeavesBehind) {
 TEST(ExposedTime, OfTheCommitIsAllOfIt) {
   const std::vector<ParamSpec> params = matrices(4);
   MachineRates machine = rates(30);
-  for (ShardingPlan plan : {make_sharding_plan(params, 2, "block_cyclic"),
-                            pipelined(make_sharding_plan(params, 2, "block_cyclic"))}) {
+  for (const ShardingPlan& plan : {make_sharding_plan(params, 2, "block_cyclic"),
+                                   pipelined(make_sharding_plan(params, 2, "block_cyclic"))}) {
     machine.memory_bytes_per_s = MachineRates{}.memory_bytes_per_s;
     const ExposedTime free = exposed_time(plan, params, machine);
     EXPECT_EQ(free.commit_s, 0);
