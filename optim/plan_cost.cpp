@@ -58,15 +58,16 @@ std::int64_t committed_bytes(const Bucket& bucket, std::span<const ParamSpec> pa
   const bool muon = bucket.rule == UpdateRule::kMuon;
   const DType replica =
       bucket.replica == ReplicaAt::kSharded ? bucket.weight_wire : bucket.replica_dtype;
-  // Of fp32 it is the master; and what travels as another type is written by publication.
-  const bool writes_replica =
-      replica != DType::kF32 && (plan.world == 1 || bucket.weight_wire == replica);
-  const std::int64_t master =
-      bucket.split_master ? 2 * (2 + 2) : 2 * 4 + (writes_replica ? size_of(replica) : 0);
+  // Of fp32 it is the master; of a split one its half; and what travels as another type is written
+  // by publication.
+  const bool writes_replica = replica != DType::kF32 && !bucket.split_master &&
+                              (plan.world == 1 || bucket.weight_wire == replica);
+  constexpr std::int64_t kFloat = sizeof(float);
+  const std::int64_t master = 2 * kFloat + (writes_replica ? size_of(replica) : 0);
   const bool summed = plan.world > 1 && bucket.reduction != Reduction::kAllReduce;
   const std::int64_t gradient = size_of(summed ? DType::kF32 : bucket.gradient_dtype);
   const std::int64_t state = size_of(bucket.state_dtype);
-  const std::int64_t element = master + gradient + (muon ? 2 * state + 4 : 2 * 2 * state);
+  const std::int64_t element = master + gradient + (muon ? 2 * state + kFloat : 4 * state);
   const BucketRanges ranges(bucket, rank, plan.world);
   std::int64_t bytes = 0;
   for (const Unit& unit : bucket.units) {
@@ -75,7 +76,7 @@ std::int64_t committed_bytes(const Bucket& bucket, std::span<const ParamSpec> pa
     const bool computes = bucket.compute == ComputeAt::kEveryRank || unit.owner == rank;
     if (!muon || !plan.version->factored_variance || !computes) continue;
     const Shape& shape = params[unit.param].shape;
-    bytes += std::max(shape[0], shape[1]) * (2 + 1) * 4;  // variance, new variance
+    bytes += std::max(shape[0], shape[1]) * 3 * kFloat;  // variance, both ways, and the new one
   }
   return bytes;
 }
