@@ -180,6 +180,7 @@ TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
   expect_traced([](TrainOptions& o) { o.numbers.master_weights = "split"; });
   expect_traced([](TrainOptions& o) {
     o.devices.comm = "peer";
+    o.sharding.shard = "gradients";
     o.numbers.gradients = DType::kBF16;
   });
   expect_traced(
