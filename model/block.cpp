@@ -7,6 +7,7 @@
 #include "kernels/attention.h"
 #include "kernels/decode_attention.h"
 #include "kernels/embedding.h"
+#include "kernels/fused_product.h"
 #include "kernels/gate.h"
 #include "kernels/gemm.h"
 #include "kernels/norm.h"
@@ -155,7 +156,12 @@ void attend(Stream& stream, const BlockContext& block, Tensor from) {
 // a.hidden <- relu(c_fc a.mlp_in)^2.
 void expand(Stream& stream, const BlockContext& block) {
   const BlockActivations& a = block.act;
-  linear(stream, block, a.hidden, a.mlp_in, block_params(block).c_fc);
+  const std::size_t c_fc = block_params(block).c_fc;
+  if (block.config.fused_products && !block.decodes()) {
+    gemm_relu_squared(stream, {.y = a.hidden, .x = a.mlp_in, .w = block.weights.use(c_fc)});
+    return;
+  }
+  linear(stream, block, a.hidden, a.mlp_in, c_fc);
   relu_squared(stream, {.y = a.hidden, .x = a.hidden});
 }
 
@@ -227,8 +233,13 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
   const BlockParams& p = block_params(block);
 
   weight_gradient(stream, p.mlp_proj, flow.dx, a.hidden, sink);
-  input_gradient(stream, flow.dhidden, flow.dx, w.use(p.mlp_proj), false);
-  relu_squared_backward(stream, {.dx = flow.dhidden, .dy = flow.dhidden, .y = a.hidden});
+  if (block.config.fused_products) {
+    gemm_relu_squared_backward(
+        stream, {.dx = flow.dhidden, .dy = flow.dx, .w = w.use(p.mlp_proj), .y = a.hidden});
+  } else {
+    input_gradient(stream, flow.dhidden, flow.dx, w.use(p.mlp_proj), false);
+    relu_squared_backward(stream, {.dx = flow.dhidden, .dy = flow.dhidden, .y = a.hidden});
+  }
   weight_gradient(stream, p.c_fc, flow.dhidden, a.mlp_in, sink);
   input_gradient(stream, flow.dnormed, flow.dhidden, w.use(p.c_fc), false);
   rms_norm_backward(

@@ -13,7 +13,8 @@ namespace muo {
 inline constexpr std::int64_t kHostHeadChunk = std::int64_t{64} << 20;
 
 // A GPT as nanochat builds it, every extra a switch. The defaults are the plain GPT of the seed
-// articles. Fixed for a run and, but for dtype, attention and head_chunk_bytes, saved with it.
+// articles. Fixed for a run and, but for dtype, attention, fused_products and head_chunk_bytes,
+// saved with it.
 struct GptConfig {
   std::int64_t vocab_size = 257;
   std::int64_t n_layer = 4;
@@ -35,6 +36,7 @@ struct GptConfig {
   std::int32_t document_token = -1;
   DType dtype = DType::kF32;  // of activations, of matrices and embeddings as forward reads them
   AttentionMethod attention = {};                  // of devices
+  bool fused_products = false;                     // with ReLU^2 (kernels/fused_product.h)
   std::int64_t head_chunk_bytes = kHostHeadChunk;  // changes memory, speed and rounding only
 
   [[nodiscard]] std::int64_t head_dim() const { return n_embd / n_head; }

@@ -171,7 +171,8 @@ def main():
         architecture, kernels = kernels_of(image)
         if name := names.get(str(architecture)):
             plain = demangled(list(kernels))
-            found[name] += [(plain[mangled], kernel) for mangled, kernel in kernels.items()]
+            found[name] += [(plain[mangled], kernel) for mangled, kernel in kernels.items()
+                            if "7cutlass" not in mangled]  # which the SIMT tier does not run
     if not found:
         print(f"skipped: {library.name} is for none of sm_{', sm_'.join(ARCHITECTURES)}")
         return SKIPPED

@@ -149,11 +149,13 @@ unpack_missing() {
   if [ ${#missing[@]} -gt 0 ]; then "$scripts/unpack_packages.sh" "${missing[@]}"; fi
 }
 
-# Without these headers the build has no cuDNN attention, and that is all.
-fetch_cudnn_frontend() {
+# Without these headers the build lacks what is said, and that is all.
+fetch_cuda_headers() {
   command -v nvcc >/dev/null || [ -x "${MUO_GPU_ROOT:-}/usr/local/cuda/bin/nvcc" ] || return 0
   "$scripts/fetch_cuda.sh" frontend ||
     echo "setup.sh: so the CUDA backend is built without cuDNN's attention" >&2
+  "$scripts/fetch_cuda.sh" cutlass ||
+    echo "setup.sh: so the CUDA backend is built without fused products" >&2
 }
 
 # What `muograph report` draws with. A machine without network is not asked again for a day.
@@ -194,5 +196,5 @@ if ! is_ready; then
     exit 3
   fi
 fi
-fetch_cudnn_frontend
+fetch_cuda_headers
 fetch_plotly

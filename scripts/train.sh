@@ -58,6 +58,7 @@ else
     if scripts/fetch_cuda.sh toolkit 2>"$said"; then
       toolkit=$(scripts/fetch_cuda.sh find)
       scripts/fetch_cuda.sh frontend || echo "train.sh: so attention is not cuDNN's" >&2
+      scripts/fetch_cuda.sh cutlass || echo "train.sh: so products are not fused" >&2
     elif toolkit=$(scripts/fetch_cuda.sh find --any); then
       echo "train.sh: $toolkit has no cuDNN, so attention is not cuDNN's: $(cat "$said")" >&2
     else

@@ -69,6 +69,22 @@ else()
   message(STATUS "No headers of cuDNN or of its frontend (scripts/setup.sh fetches the latter): "
                  "building without cuDNN attention")
 endif()
+# Products with ReLU^2 in their kernels (src/kernels/cuda/sm90): for one architecture, of those that are asked for.
+# CUTLASS's templates warn in spite of being system headers, and take half a minute for each kernel.
+set(hopper ${MUO_CUDA_ARCHITECTURES})
+list(FILTER hopper INCLUDE REGEX "^90a")
+find_path(CUTLASS_INCLUDE_DIR cutlass/cutlass.h HINTS ${PROJECT_SOURCE_DIR}/build/third_party/cutlass/include)
+if(CUTLASS_INCLUDE_DIR AND hopper)
+  target_compile_definitions(muograph_cuda PRIVATE MUO_CUTLASS)
+  add_library(muograph_fused OBJECT ${PROJECT_SOURCE_DIR}/src/kernels/cuda/sm90/fused_kernels.cu)
+  set_target_properties(muograph_fused PROPERTIES CUDA_ARCHITECTURES "${hopper}" POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(muograph_fused PRIVATE --expt-relaxed-constexpr -w)
+  target_include_directories(muograph_fused PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  target_include_directories(muograph_fused SYSTEM PRIVATE ${CUTLASS_INCLUDE_DIR})
+  target_sources(muograph_cuda PRIVATE $<TARGET_OBJECTS:muograph_fused>)
+elseif(hopper)
+  message(STATUS "No headers of CUTLASS (scripts/setup.sh fetches them): building without fused products")
+endif()
 target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static CUDA::cublasLt
                       ${CMAKE_DL_LIBS})
 # Where dlopen looks for cuDNN.

@@ -142,6 +142,42 @@ TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
   }
 }
 
+// The pair of kernels and one that computes both agree within the order of sums; a wrong one is
+// seen and not used, then the run has the pair's bits.
+TEST_F(DeviceTraining, FusedProductsAreComparedBeforeTheyAreUsed) {
+  const auto train = [&](const std::string& name, const std::string& fused,
+                         const std::string& more = {}) {
+    return run_program(options(name,
+                               "--num-iterations 3 --total-batch-size 128 --eval-every -1 --dtype "
+                               "bf16 --backend cuda --devices 1 " +
+                                   more),
+                       "MUO_CUDA_PLUGIN=muograph_simt " + fused);
+  };
+  const Outcome pair = train("pair", "SIMT_FUSED=1", "--fused-products off");
+  ASSERT_EQ(pair.code, 0) << pair.err;
+  const Outcome fused = train("fused", "SIMT_FUSED=1");
+  ASSERT_EQ(fused.code, 0) << fused.err;
+  EXPECT_THAT(fused.err, testing::Not(HasSubstr("not used")));
+  const Outcome wrong = train("wrong", "SIMT_FUSED=wrong");
+  ASSERT_EQ(wrong.code, 0) << wrong.err;
+  EXPECT_THAT(wrong.err, testing::AllOf(HasSubstr("fused product of ReLU^2"),
+                                        HasSubstr("results differ from plain sums")));
+  EXPECT_EQ(losses("wrong"), losses("pair"));
+  for (std::size_t i = 0; i < losses("pair").size(); ++i)
+    EXPECT_NEAR(losses("fused")[i], losses("pair")[i], 0.02) << "step " << i;
+  const auto saved = [&](const std::string& name) {
+    return test::read_file(path(name) / "config.toml");
+  };
+  EXPECT_THAT(saved("fused"), HasSubstr("fused-products = true"));
+  EXPECT_THAT(saved("pair"), HasSubstr("fused-products = false"));
+  // Kept, and said where it cannot be.
+  const Outcome without =
+      run_program("train --verbose --num-iterations 4 --resume " + path("fused").string(),
+                  "MUO_CUDA_PLUGIN=muograph_simt");
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_THAT(without.out, HasSubstr("fused products: off: none stand in"));
+}
+
 TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   const std::string file = path("gemm.json").string();
   const auto train_with = [&](const std::string& out, const std::string& table) {

@@ -60,6 +60,8 @@ struct NumberOptions {
   std::string attention = "auto";  // an AttentionKernels, of GPUs
   // False: GPUs may add up gradients of attention in any order. Empty: false where that is faster.
   std::optional<bool> deterministic = {};
+  // Products with ReLU^2 in the kernels of GPUs that have such. Empty: where there are.
+  std::optional<bool> fused_products = {};
 };
 
 // In steps; -1: never.

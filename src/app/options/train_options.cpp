@@ -224,6 +224,9 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
       row("deterministic", kCaptured, "on|off",
           "the same bits every time; auto: off where cuDNN is faster", &o.deterministic)
           .training(),
+      row("fused-products", kCaptured, "on|off",
+          "ReLU^2 in GPUs' products; auto: where there are such kernels", &o.fused_products)
+          .training(),
       row("master-weights", kShape, "fp32|split",
           "of weights of bf16; split: 16 bits beside the weight", &o.master_weights)
           .one_of({"fp32", "split"})

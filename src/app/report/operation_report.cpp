@@ -20,9 +20,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kLeastShare = 5e-4;  // of a row of the text
 
-bool is_product(const OperationTime& row) {
-  return row.name == "gemm" || row.name == "symmetric_product";
-}
 bool is_attention(const OperationTime& row) { return row.name.starts_with("attention"); }
 
 // Stages of the optimizer, and the phases (graphs, optim) that are theirs.
@@ -60,13 +57,13 @@ Summary summarise(const StepTimes& times, double per_step) {
     const double seconds = row.seconds * per_step;
     out.work += seconds;
     (row.is_collective() ? out.other_devices : out.processor) += row.waited * per_step;
-    if (is_product(row)) out.gemm += seconds;
+    if (row.is_product()) out.gemm += seconds;
     if (is_attention(row)) out.attention += seconds;
     for (std::size_t i = 0; i < kOptimizer.size(); ++i) {
       if (std::ranges::find(kOptimizer[i].phases, row.phase) == kOptimizer[i].phases.end())
         continue;
       out.optimizer[i] += seconds;
-      if (is_product(row)) out.optimizer_gemm += seconds;
+      if (row.is_product()) out.optimizer_gemm += seconds;
     }
   }
   return out;
@@ -86,7 +83,7 @@ double of_ceiling(const OperationTime& row, const Ceilings& ceilings) {
   if (row.seconds <= 0) return 0;
   if (row.flops <= 0) return row.bytes / row.seconds / ceilings.bytes;
   const bool bf16 = row.dtype == DType::kBF16 &&
-                    (is_product(row) || (is_attention(row) && host_attention_multiplies_bf16()));
+                    (row.is_product() || (is_attention(row) && host_attention_multiplies_bf16()));
   return row.flops / row.seconds / (bf16 ? ceilings.bf16 : ceilings.fp32);
 }
 

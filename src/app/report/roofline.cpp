@@ -68,7 +68,7 @@ class Predictor {
     if (measured != rates_.measured_memory.end())
       return {.seconds = work.bytes / measured->second, .ceiling = "memory"};
     const Predicted moved = memory_bound(work.bytes, rates_.streaming_share, rates_);
-    if (work.name == "gemm" || work.name == "symmetric_product") {
+    if (work.is_product()) {
       const Predicted product = of_product(work);
       return product.seconds > moved.seconds ? product : moved;
     }
@@ -90,8 +90,9 @@ class Predictor {
       return {.seconds = work.flops / rates_.fp32_flops, .ceiling = "products"};
     const std::optional<Product> product = product_of(work.shape);
     MUO_CHECK(product, "product of shape ", work.shape);
-    ProductTime time = predict_product(
-        *product, rates_, measures_products() ? rates_.measured_share : rates_.product_share);
+    const bool chosen = work.name == "gemm" && measures_products();  // others have no choice
+    ProductTime time =
+        predict_product(*product, rates_, chosen ? rates_.measured_share : rates_.product_share);
     // Of a symmetric product about half the tiles are computed.
     time.seconds *= work.flops / product->flops();
     const auto measured = rates_.measured_products.find(work.shape);

@@ -37,7 +37,7 @@ std::string_view kind_of(const OperationTime& work) {
   if (work.phase != "forward" && work.phase != "losses" && work.phase != "backward" &&
       work.phase != "micro-step")
     return "optimizer";
-  if (work.name == "gemm") {
+  if (work.is_product()) {
     if (work.phase == "losses") return "head";
     return work.shape.starts_with('T') ? "products: dW" : "products: y and dX";
   }

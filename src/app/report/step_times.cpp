@@ -158,6 +158,10 @@ bool OperationTime::is_collective() const {
   return false;
 }
 
+bool OperationTime::is_product() const {
+  return name.starts_with("gemm") || name == "symmetric_product";
+}
+
 bool OperationTime::add(const OperationTime& more) {
   if (name != more.name || shape != more.shape || phase != more.phase || dtype != more.dtype)
     return false;

@@ -26,6 +26,7 @@ struct OperationTime {
   double bytes = 0;
 
   [[nodiscard]] bool is_collective() const;
+  [[nodiscard]] bool is_product() const;
   // Adds work of the same kind; false, and nothing is added, if `more` is of another.
   bool add(const OperationTime& more);
 };

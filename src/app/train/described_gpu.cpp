@@ -14,8 +14,8 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 // NVIDIA's data sheets and architecture papers; memory as CUDA shows it.
 constexpr std::array kGpus = {
-    DescribedGpu{"h100", "NVIDIA H100 80GB HBM3", 132, 989e12, 67e12, 3.35e12, 79 * kGiB},
-    DescribedGpu{"h200", "NVIDIA H200", 132, 989e12, 67e12, 4.8e12, 139 * kGiB},
+    DescribedGpu{"h100", "NVIDIA H100 80GB HBM3", 132, 989e12, 67e12, 3.35e12, 79 * kGiB, true},
+    DescribedGpu{"h200", "NVIDIA H200", 132, 989e12, 67e12, 4.8e12, 139 * kGiB, true},
     DescribedGpu{"a100", "NVIDIA A100-SXM4-80GB", 108, 312e12, 19.5e12, 2.039e12, 79 * kGiB},
     DescribedGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 128, 165.2e12, 82.6e12, 1.008e12,
                  23 * kGiB + kGiB / 2},

@@ -15,10 +15,15 @@ struct DescribedGpu {
   std::string_view name;    // h100
   std::string_view device;  // as CUDA calls it
   int multiprocessors = 0;
-  double flops = 0;         // dense, bf16 with fp32 sums, per second
-  double fp32_flops = 0;    // without tensor cores, per second
-  double memory_rate = 0;   // bytes per second
-  std::int64_t memory = 0;  // bytes
+  double flops = 0;             // dense, bf16 with fp32 sums, per second
+  double fp32_flops = 0;        // without tensor cores, per second
+  double memory_rate = 0;       // bytes per second
+  std::int64_t memory = 0;      // bytes
+  bool fuses_products = false;  // kernels/fused_product.h
+
+  [[nodiscard]] std::string why_not_fused() const {
+    return fuses_products ? "" : "this GPU has none";
+  }
 };
 
 std::span<const DescribedGpu> described_gpus();

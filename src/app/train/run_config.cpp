@@ -8,10 +8,12 @@
 #include <map>
 
 #include "app/train/backend.h"
+#include "app/train/described_gpu.h"
 #include "app/train/scaling.h"
 #include "base/check.h"
 #include "data/training_rows.h"
 #include "kernels/attention_method.h"
+#include "kernels/fused_product.h"
 #include "model/activations.h"
 
 namespace muo {
@@ -53,6 +55,7 @@ class Resolver {
     formats();
     batch();
     determinism();
+    fused_products();
     tuning();
     recompute();
     sharding();
@@ -168,6 +171,20 @@ class Resolver {
       note(
           "deterministic: off: where cuDNN computes gradients of attention, the same command "
           "twice gives losses and weights that differ in rounding");
+  }
+
+  // Kept by a run that goes on, as the order of sums is another.
+  void fused_products() {
+    std::optional<bool>& fused = run_.options.numbers.fused_products;
+    const std::string& described = run_.options.devices.described;
+    const std::string why = run_.group.plugin == nullptr       ? "the host has none"
+                            : run_.model.dtype != DType::kBF16 ? "they are of bf16"
+                            : described.empty()                ? fused_products_missing(0)
+                                                : described_gpu(described).why_not_fused();
+    if (fused.value_or(false) && !why.empty())
+      note("fused products: off: {}: sums of products have another order", why);
+    run_.model.fused_products = fused.value_or(true) && why.empty();
+    fused = fused.value_or(why.empty());
   }
 
   // Bits must not depend on which of two algorithms was a microsecond faster that day.

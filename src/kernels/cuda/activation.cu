@@ -1,21 +1,16 @@
 #include "kernels/activation.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/relu_squared.h"
 #include "kernels/dispatch.h"
 #include "kernels/operation.h"
 
 namespace muo::cuda {
 namespace {
 
-// Not fmaxf, which would turn NaN into zero.
-__device__ __forceinline__ float relu(float x) { return x < 0.0F ? 0.0F : x; }
-
 // Element-wise (elementwise.h): 2 sizeof(T) bytes per element, bound by bandwidth.
 struct ReluSquared {
   static constexpr int kPacks = 4;
-  __device__ __forceinline__ float operator()(float x) const {
-    const float r = relu(x);
-    return r * r;
-  }
+  __device__ __forceinline__ float operator()(float x) const { return relu_squared(x); }
 };
 
 // Element-wise: 3 sizeof(T) bytes per element, bound by bandwidth.
@@ -23,8 +18,7 @@ template <class T>
 struct ReluSquaredBackward {
   static constexpr int kPacks = 2;
   __device__ __forceinline__ float operator()(float dy, float y) const {
-    const float r = to_float(from_float<T>(sqrtf(y)));
-    return (r + r) * dy;
+    return relu_squared_backward<T>(dy, sqrtf(y));
   }
 };
 

@@ -18,7 +18,13 @@ std::vector<ListedKernel>& kernels() {
 const std::vector<ListedKernel>& listed_kernels() { return kernels(); }
 
 void load_listed_kernels() {
+  int device = 0;
+  int major = 0;
+  MUO_CUDA_CHECK(cudaGetDevice(&device));
+  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   for (const ListedKernel& kernel : kernels()) {
+    // CUTLASS's (kernels/cuda/sm90) have code for one architecture.
+    if (major != 9 && kernel.name.find("7cutlass") != std::string::npos) continue;
     cudaFuncAttributes attributes{};
     MUO_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel.function), "loading kernel ",
                    kernel.name);

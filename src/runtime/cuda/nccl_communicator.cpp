@@ -17,6 +17,7 @@
 #include "runtime/cuda/nccl_library.h"
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/relaxed_capture.h"
+#include "runtime/cuda/stream_context.h"
 
 namespace muo::nccl {
 namespace {
@@ -147,6 +148,7 @@ class Group final : public CommunicatorGroup {
     const auto task = [made, f = library_.functions, gpu = gpus_[static_cast<std::size_t>(rank)],
                        id, name, rank, world = world()] {
       MUO_CUDA_CHECK(cudaSetDevice(gpu));
+      cuda::keep_for_collectives(gpu, kMostCtas);
       Config config;
       config.blocking = 1;
       config.max_ctas = kMostCtas;

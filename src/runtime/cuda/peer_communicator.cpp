@@ -14,6 +14,7 @@
 #include "runtime/comm/peer_work.h"
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/peer_kernels.h"
+#include "runtime/cuda/stream_context.h"
 
 namespace muo {
 namespace {
@@ -168,6 +169,7 @@ class PeerCommunicators final : public CommunicatorGroup {
     for (const PeerGroup::Member& member : group_.members)
       gpus.push_back(member.gpu);
     connect_peers(rank, gpus);
+    if (group_.world > 1) cuda::keep_for_collectives(mine.gpu, peer::kMostCtas);
     // Nobody starts a kernel while a peer still prepares its GPU.
     group_.rendezvous.arrive({}, "communicator");
     auto communicator = std::make_unique<PeerCommunicator>(group_, rank);

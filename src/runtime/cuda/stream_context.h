@@ -25,6 +25,11 @@ inline constexpr std::int64_t kMostPartials = std::int64_t{1} << 20;
 // the stream is destroyed.
 StreamContext& context_of(NativeStream stream);
 
+// Multiprocessors of GPU `device` that collectives may hold while other kernels run: the most that
+// a communicator of this process has said.
+void keep_for_collectives(int device, int multiprocessors);
+int kept_for_collectives(int device);
+
 // For the owner of the stream.
 void add_stream_context(NativeStream stream, StreamContext context);
 void remove_stream_context(NativeStream stream);

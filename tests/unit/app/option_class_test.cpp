@@ -178,8 +178,9 @@ const std::vector<Case>& cases() {
 }
 
 // They have one value on the host, which this test resolves runs for.
-constexpr std::array<std::string_view, 7> kOfDevices = {
-    "tokenizer", "backend", "ranks-per-device", "comm", "gemm-table", "tune", "attention"};
+constexpr std::array<std::string_view, 8> kOfDevices = {
+    "tokenizer",  "backend", "ranks-per-device", "comm",
+    "gemm-table", "tune",    "attention",        "fused-products"};
 
 TEST(OptionClass, IsWhatAChangeTouches) {
   TrainOptions options;

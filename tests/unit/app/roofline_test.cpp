@@ -50,8 +50,8 @@ TEST(Roofline, OfNanochatsModelsOnAnH100) {
     bool deterministic;
     double micro_step_ms;
   };
-  for (const Known& k : {Known{12, 32, true, 127.14}, Known{12, 32, false, 113.69},
-                         Known{20, 16, true, 214.28}, Known{24, 16, true, 328.13}}) {
+  for (const Known& k : {Known{12, 32, true, 117.63}, Known{12, 32, false, 104.47},
+                         Known{20, 16, true, 201.06}, Known{24, 16, true, 309.11}}) {
     const json plan = as_json(predicted("h100", k.depth, k.rows, k.deterministic));
     EXPECT_NEAR(plan["micro_step_ms"].get<double>(), k.micro_step_ms, 0.01) << k.depth;
   }
@@ -63,7 +63,7 @@ TEST(Roofline, CountsWhatTheModelsFormulaCounts) {
   double flops = 0, ms = 0;
   for (const json& row : plan["operations"]) {
     ms += row["ms"].get<double>();
-    if (row["kind"] != "optimizer" && row["operation"] == "gemm")
+    if (row["kind"] != "optimizer" && row["operation"].get<std::string>().starts_with("gemm"))
       flops += 1e9 * row["gflop"].get<double>();
   }
   const auto tokens = static_cast<double>(p.config.tokens_per_step());
