@@ -26,7 +26,7 @@ FLAGS = ["-std=c++20", "-O3", "-ccbin", HOST_COMPILER, "-Werror", "all-warnings"
 # Sources of one architecture alone, with CUTLASS's headers, whose templates warn.
 HOPPER = "src/kernels/cuda/sm90/"
 CUTLASS = ROOT / "build/third_party/cutlass/include"
-HOPPER_FLAGS = ["-w", "-isystem", str(CUTLASS)]
+HOPPER_FLAGS = ["-w", "-DNDEBUG", "-isystem", str(CUTLASS)]
 KERNEL = re.compile(r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, (\d+) bytes spill "
                     r"stores, (\d+) bytes spill loads.*?Used (\d+) registers([^\n]*)", re.S)
 

@@ -79,6 +79,7 @@ if(CUTLASS_INCLUDE_DIR AND hopper)
   add_library(muograph_fused OBJECT ${PROJECT_SOURCE_DIR}/src/kernels/cuda/sm90/fused_kernels.cu)
   set_target_properties(muograph_fused PROPERTIES CUDA_ARCHITECTURES "${hopper}" POSITION_INDEPENDENT_CODE ON)
   target_compile_options(muograph_fused PRIVATE --expt-relaxed-constexpr -w)
+  target_compile_definitions(muograph_fused PRIVATE NDEBUG)  # CUTLASS asserts in its kernels
   target_include_directories(muograph_fused PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_include_directories(muograph_fused SYSTEM PRIVATE ${CUTLASS_INCLUDE_DIR})
   target_sources(muograph_cuda PRIVATE $<TARGET_OBJECTS:muograph_fused>)
