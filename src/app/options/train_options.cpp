@@ -225,7 +225,7 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           "the same bits every time; auto: off where cuDNN is faster", &o.deterministic)
           .training(),
       row("fused-products", kCaptured, "on|off",
-          "ReLU^2 in GPUs' products; auto: where there are such kernels", &o.fused_products)
+          "ReLU^2 in GPUs' products; auto: where they have kernels", &o.fused_products)
           .training(),
       row("master-weights", kShape, "fp32|split",
           "of weights of bf16; split: 16 bits beside the weight", &o.master_weights)
