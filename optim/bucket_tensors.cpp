@@ -85,9 +85,7 @@ void BucketTensors::allocate_gradients(Arena& arena, const GradientMemory& memor
                                    .category = MemoryCategory::kStaging});
 }
 
-bool BucketTensors::computes(const Unit& unit) const {
-  return bucket_.compute == ComputeAt::kEveryRank || unit.owner == rank_;
-}
+bool BucketTensors::computes(const Unit& unit) const { return muo::computes(bucket_, unit, rank_); }
 
 bool BucketTensors::holds_state(const Unit& unit) const {
   return bucket_.state == StateAt::kElements || computes(unit);

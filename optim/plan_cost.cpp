@@ -73,8 +73,7 @@ std::int64_t committed_bytes(const Bucket& bucket, std::span<const ParamSpec> pa
   for (const Unit& unit : bucket.units) {
     for (const Range held : ranges.state.within(unit_range(unit)))
       bytes += held.size() * element;
-    const bool computes = bucket.compute == ComputeAt::kEveryRank || unit.owner == rank;
-    if (!muon || !plan.version->factored_variance || !computes) continue;
+    if (!muon || !plan.version->factored_variance || !computes(bucket, unit, rank)) continue;
     const Shape& shape = params[unit.param].shape;
     bytes += std::max(shape[0], shape[1]) * 3 * kFloat;  // variance, both ways, and the new one
   }

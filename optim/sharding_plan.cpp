@@ -166,6 +166,10 @@ std::int64_t Bucket::segment_begin(int rank) const {
   return std::accumulate(segments.begin(), segments.begin() + rank, std::int64_t{0});
 }
 
+bool computes(const Bucket& bucket, const Unit& unit, int rank) {
+  return bucket.compute == ComputeAt::kEveryRank || unit.owner == rank;
+}
+
 Range unit_range(const Unit& unit) { return {unit.offset, unit.offset + unit.end - unit.begin}; }
 
 std::vector<Range> blocks(const Bucket& bucket) {

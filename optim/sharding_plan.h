@@ -107,6 +107,7 @@ int exchange_collectives(const Bucket& bucket);
 int return_collectives(const Bucket& bucket);
 int publish_collectives(const Bucket& bucket);
 
+bool computes(const Bucket& bucket, const Unit& unit, int rank);  // the rank, the unit's update
 Range unit_range(const Unit& unit);
 Range owner_range(const Bucket& bucket, int rank);  // from its first unit to the end of its last
 std::vector<Range> blocks(const Bucket& bucket);    // that are cut; one where the cut is kWhole

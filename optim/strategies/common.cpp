@@ -236,7 +236,7 @@ std::vector<double> flops_by_rank(const Bucket& bucket, Params params, int world
   if (bucket.rule != UpdateRule::kMuon) return flops;
   for (const Unit& unit : bucket.units)
     for (int r = 0; r < world; ++r)
-      if (bucket.compute == ComputeAt::kEveryRank || unit.owner == r)
+      if (computes(bucket, unit, r))
         flops[static_cast<std::size_t>(r)] += newton_schulz_flops(params[unit.param].shape, form);
   return flops;
 }

@@ -49,7 +49,6 @@ Point without_seed(Point point) {
   return point;
 }
 
-// What to train, and how far, is the outside optimizer's to say.
 // Trials share a process, and a product in it is computed in one way: --tune would measure for
 // those that must not have it, too.
 RunConfig resolve_trial(const TrainOptions& options, const Corpus& corpus) {
@@ -61,6 +60,7 @@ RunConfig resolve_trial(const TrainOptions& options, const Corpus& corpus) {
   return config;
 }
 
+// What to train, and how far, is the outside optimizer's to say.
 void refuse_with_ask_tell(const SweepOptions& options) {
   if (!options.axes.empty())
     throw input_error(
