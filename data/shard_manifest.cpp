@@ -128,7 +128,8 @@ std::optional<ShardManifest> find_shard_manifest(const std::filesystem::path& fo
   const std::filesystem::path path = folder / kShardManifestName;
   if (!std::filesystem::is_regular_file(path)) return std::nullopt;
   const FileBytes file(path);
-  if (file.text().find(kFormat) == std::string_view::npos) return std::nullopt;
+  if (file.text().find(kFormat) == std::string_view::npos && json::accept(file.text()))
+    return std::nullopt;
   return parse_shard_manifest(file.text(), path);
 }
 

@@ -45,7 +45,8 @@ inline constexpr const char* kShardManifestName = "manifest.json";
 std::string shard_manifest_text(const ShardManifest& manifest);
 // Throws InputError, naming `path`, for what is malformed.
 ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem::path& path);
-// That of a folder, if there is one: a manifest.json of another format is none.
+// That of a folder, if there is one: JSON of another format is none. Throws InputError for what is
+// no JSON: a manifest that was damaged.
 std::optional<ShardManifest> find_shard_manifest(const std::filesystem::path& folder);
 
 }  // namespace muo

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/check.h"
+#include "base/durable_files.h"
 
 namespace muo {
 namespace {
@@ -23,13 +23,12 @@ constexpr std::size_t kBufferBytes = 1 << 20;
 ShardWriter::ShardWriter(const std::filesystem::path& folder, std::string name,
                          const ShardFormat& format, std::int64_t capacity)
     : path_(folder / name),
-      temporary_(folder / (name + ".tmp")),
+      temporary_(folder / ("." + name + ".tmp")),
       format_(format),
       capacity_(capacity),
       file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
       entry_{.file = std::move(name)} {
-  if (!file_)
-    throw Error(concat(temporary_.native(), ": ", std::generic_category().message(errno)));
+  if (!file_) fail(errno);
   buffer_.reserve(kBufferBytes + sizeof(std::uint32_t));
 }
 
@@ -71,9 +70,15 @@ ShardEntry ShardWriter::finish() {
   write(0, bytes);
   entry_.checksum = static_cast<std::uint32_t>(
       crc32_combine(shard_checksum(0, std::as_bytes(bytes)), tokens_crc_, written_));
-  if (::fsync(file_.number()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0)
-    throw Error(concat(path_.native(), ": ", std::generic_category().message(errno)));
+  if (::fsync(file_.number()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  sync_directory(path_.parent_path());
   return entry_;
+}
+
+void ShardWriter::fail(int error) const {
+  throw WriteError(concat("cannot write ", path_.native(), ": ",
+                          std::generic_category().message(error),
+                          "; run the same command again when it can be: it goes on"));
 }
 
 void ShardWriter::flush() {
@@ -87,10 +92,7 @@ void ShardWriter::write(std::int64_t offset, std::span<const char> bytes) const 
   while (!bytes.empty()) {
     const ssize_t done = ::pwrite(file_.number(), bytes.data(), bytes.size(), offset);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0)
-      throw Error(
-          concat(temporary_.native(), ": ", std::generic_category().message(errno),
-                 errno == ENOSPC ? "; free some space and run the same command again" : ""));
+    if (done <= 0) fail(done < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(static_cast<std::size_t>(done));
     offset += done;
   }

@@ -11,7 +11,7 @@
 
 namespace muo {
 
-// Writes one token shard, under another name until it is whole. Throws Error with path and reason.
+// Writes one token shard, under a hidden name until it is whole. Throws WriteError.
 class ShardWriter {
  public:
   // FOLDER/NAME; `capacity` tokens at most.
@@ -24,11 +24,12 @@ class ShardWriter {
   [[nodiscard]] std::int64_t left() const { return capacity_ - entry_.tokens; }
   // At most left() ids.
   void append(std::span<const std::int32_t> ids);
-  // Writes the header, syncs, and gives the file its name.
+  // Writes the header, and gives the file its name, all on the disk.
   ShardEntry finish();
 
  private:
   void flush();
+  [[noreturn]] void fail(int error) const;
   void write(std::int64_t offset, std::span<const char> bytes) const;
 
   std::filesystem::path path_, temporary_;

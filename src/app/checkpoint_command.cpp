@@ -13,13 +13,13 @@
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/checkpoint_saver.h"
-#include "app/checkpoint/durable_files.h"
 #include "app/checkpoint/hugging_face_files.h"
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/nanochat_files.h"
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/file_bytes.h"
 #include "base/text_table.h"
 

@@ -33,6 +33,16 @@ Command parse_simple(const CommandRow& command, Arguments arguments) {
   return options;
 }
 
+// What --resume reads a run's or a sweep's options from. One that is empty is not believed: it
+// would mean the defaults.
+std::filesystem::path written_options(const std::filesystem::path& file) {
+  std::error_code error;
+  if (std::filesystem::file_size(file, error) == 0 && !error)
+    throw input_error("--resume: {} is empty, it was damaged: give the run's options by --config",
+                      file.string());
+  return file;
+}
+
 struct Flag {
   const char* name;
   bool* field;
@@ -61,7 +71,7 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
     if (!run.resume.empty() && std::filesystem::exists(run.config())) {
       // A run from before --model existed was plain, and its config.toml does not say so.
       if (!parser.is_given("model")) train.model.preset = "plain";
-      parser.apply_config(run.config());
+      parser.apply_config(written_options(run.config()));
     }
   }
   if (json) *format = ReportFormat::kJson;
@@ -101,7 +111,7 @@ Command parse_sweep(const CommandRow& command, Arguments arguments) {
     parser.apply_config(find_config(config), take_axis);
   } else if (!run.resume.empty()) {
     const std::filesystem::path sweep = find_sweep_directory(run);
-    if (holds_sweep(sweep)) parser.apply_config(sweep / "sweep.toml", take_axis);
+    if (holds_sweep(sweep)) parser.apply_config(written_options(sweep / "sweep.toml"), take_axis);
   }
   if (options.train.data.paths.empty())
     throw InputError("sweep: --data is required: text files, folders of text, or .bin shards");

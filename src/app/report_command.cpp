@@ -14,8 +14,6 @@
 #include <system_error>
 #include <vector>
 
-#include "app/checkpoint/durable_files.h"
-#include "app/checkpoint/text_file.h"
 #include "app/cli.h"
 #include "app/report/followed_runs.h"
 #include "app/report/html_report.h"
@@ -25,6 +23,7 @@
 #include "app/report/text_report.h"
 #include "app/sweep/find_sweep.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/file_bytes.h"
 #include "base/terminal.h"
 

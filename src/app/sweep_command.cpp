@@ -136,6 +136,7 @@ class SweepLoop {
 
   void look_on(bool at_end) {
     if (signal_ != 0) run_.stop();
+    if (const std::string why = directory_.failure(); !why.empty()) run_.fail(why);
     run_.record_results();
     if (outside_ != nullptr) outside_->look(run_);
     if (!at_end && Clock::now() - shown_ < kBetweenViews) return;
@@ -171,7 +172,7 @@ int run_command(const SweepOptions& options) {
       {.factor = options.halving.factor,
        .asynchronous = options.halving.asynchronous,
        .open = options.ask_tell},
-      [&](std::size_t trial, std::size_t rung) { directory.add_promotion(trial, rung); });
+      [&](std::size_t trial, std::size_t rung) { return directory.add_promotion(trial, rung); });
   const StopSignal signals;
   std::optional<AskTell> outside;
   if (options.ask_tell) {

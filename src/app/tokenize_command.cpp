@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint/text_file.h"
 #include "app/cli.h"
 #include "app/document_files.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/terminal.h"
 #include "base/threads.h"
 #include "data/documents.h"
@@ -158,7 +158,8 @@ std::string source_of(const TokenizeOptions& options, const std::vector<fs::path
       .dump();
 }
 
-// The manifest to go on from: a new one, or that of an interrupted run.
+// The manifest to go on from: a new one, on the disk before any shard, or that of an interrupted
+// run.
 ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, std::int32_t bos,
                     const std::string& source) {
   const fs::path out(options.out);
@@ -179,15 +180,28 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
           options.out);
     return *found;
   }
-  std::error_code error;
-  fs::create_directories(out, error);
-  if (error) throw input_error("--out {}: {}", options.out, error.message());
-  for (const auto& entry : fs::directory_iterator(out))
-    if (entry.path().extension() == ".bin")
+  for (const fs::path& entry : entries_of(out))
+    if (entry.extension() == ".bin")
       throw input_error("{}: holds {} and no manifest.json; give another --out", options.out,
-                        entry.path().filename().string());
+                        entry.filename().string());
   if (copy) replace_file(out / copy->name, copy->contents);
+  replace_file(out / kShardManifestName, shard_manifest_text(manifest));
   return manifest;
+}
+
+// Of the output folder, which is made: no other process may write there. Throws InputError.
+FileLock lock_output(const std::string& folder) {
+  try {
+    make_directories(folder);
+    std::string holder;
+    FileLock lock = FileLock::try_file(fs::path(folder) / ".lock", holder);
+    if (!holder.empty())
+      throw input_error("--out {}: {} tokenizes there: wait until it ends, or give another", folder,
+                        holder);
+    return lock;
+  } catch (const WriteError& error) {
+    throw input_error("--out {}: {}", folder, error.what());
+  }
 }
 
 using Clock = std::chrono::steady_clock;
@@ -237,6 +251,7 @@ int run_command(const TokenizeOptions& options) {
   const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
   const std::vector<fs::path> files = document_files(options.data);
   const std::string source = source_of(options, files);
+  const FileLock lock = lock_output(options.out);
   ShardManifest manifest = begin(options, *tokenizer, bos, source);
   if (manifest.complete) {
     fmt::print("{}: complete already: {} documents\n", options.out, manifest.documents);

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "app/checkpoint/text_file.h"
 #include "app/cli.h"
 #include "app/document_files.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/threads.h"
 #include "data/documents.h"
 #include "data/tokenizer.h"

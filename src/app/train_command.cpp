@@ -10,7 +10,6 @@
 
 #include "app/checkpoint/run_directory.h"
 #include "app/checkpoint/run_tokenizer.h"
-#include "app/checkpoint/text_file.h"
 #include "app/cli.h"
 #include "app/report/run_facts.h"
 #include "app/train/backend.h"
@@ -25,6 +24,7 @@
 #include "app/train/stop_signal.h"
 #include "app/train/trainer.h"
 #include "app/train/tuning.h"
+#include "base/durable_files.h"
 #include "base/shell_word.h"
 #include "base/terminal.h"
 #include "runtime/memory/memory_plan.h"
@@ -110,6 +110,16 @@ std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int6
                      flops_left, duration_text(flops_left / peak.flops));
 }
 
+// As long as nothing has been computed, an --out that cannot be written is bad input.
+template <class Call>
+auto at_start(const RunDirectory& directory, const Call& call) {
+  try {
+    return call();
+  } catch (const WriteError& error) {
+    throw input_error("--out {}: {}", directory.root.string(), error.what());
+  }
+}
+
 }  // namespace
 
 int run_command(const TrainOptions& options) {
@@ -125,7 +135,7 @@ int run_command(const TrainOptions& options) {
   require_fit(config, memory, budget, options, corpus);
   const RunDirectory directory = find_run_directory(config.options);
   config.options.run.out = directory.root.string();
-  FileLock lock = lock_run_directory(directory);
+  FileLock lock = at_start(directory, [&] { return lock_run_directory(directory); });
   std::vector<std::string> notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
@@ -133,16 +143,17 @@ int run_command(const TrainOptions& options) {
   const bool saves_in_background = choose_background_saves(
       config, memory.rank_bytes(config.world()), staging, budget.process, notes);
   Tuning tuning(config);
-  create_run_directory(directory, config.options, lock);
-  if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
-    const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
-    replace_file(directory.root / copy.name, copy.contents);
-  }
-
   const DevicePeak peak = peak_of(config);
-  write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak);
   const std::int64_t first_step = resume ? resume->info().step : 0;
-  LoggerOptions logging = open_log(config, directory, first_step, peak.flops);
+  LoggerOptions logging = at_start(directory, [&] {
+    create_run_directory(directory, config.options, lock);
+    if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
+      const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
+      replace_file(directory.root / copy.name, copy.contents);
+    }
+    write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak);
+    return open_log(config, directory, first_step, peak.flops);
+  });
   if (config.group.plugin != nullptr)
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
   Logger logger(logging);
@@ -170,6 +181,7 @@ int run_command(const TrainOptions& options) {
                   .lost_evaluation = resume && lost_evaluation(directory, config, *resume),
                   .logger = logger,
                   .signal = signals.number()};
+  log_before_saves(saver, logger);
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {

@@ -1,5 +1,6 @@
 #include "support/files.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <system_error>
@@ -18,6 +19,15 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::error_code ignored;  // what is left over is only clutter
   std::filesystem::remove_all(path_, ignored);
 }
+
+FullDisk::FullDisk(rlim_t bytes) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  MUO_CHECK(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+  MUO_CHECK(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+FullDisk::~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
 
 std::string read_file(const std::filesystem::path& path) {
   std::string contents(std::filesystem::file_size(path), '\0');

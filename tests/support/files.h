@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <string>
@@ -19,6 +21,19 @@ class TemporaryDirectory {
 
  private:
   std::filesystem::path path_;
+};
+
+// While it lives no file grows beyond so many bytes: what is written across that limit is written
+// in part, as on a disk that is full.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes);
+  ~FullDisk();
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
 };
 
 std::string read_file(const std::filesystem::path& path);

@@ -201,6 +201,14 @@ TEST_F(Resume, SaysWhichOptionsHaveChanged) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("sample-every")));
 }
 
+TEST_F(Resume, DoesNotTakeAnEmptyConfigForDefaults) {
+  train("run", "--save-every 10");
+  test::write_file(path("run") / "config.toml", "");
+  const Outcome outcome = run_program("train --resume " + path("run").string());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("config.toml is empty, it was damaged: give the run's"));
+}
+
 TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
   train("run", "--save-every 10");
   const std::string run = path("run").string();

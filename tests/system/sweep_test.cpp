@@ -229,16 +229,18 @@ TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {
 }
 
 // A limit on the size of a file stands for a disk that is full.
-TEST_F(Sweep, ATrialThatCannotBeSavedIsARowAndTheOthersAreTrained) {
-  const Outcome outcome =
-      run_program(sweep("sweep", "--n-embd 32,256 --n-head 2 --num-iterations 2 --devices 1"),
-                  "ulimit -f 800;");
-  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+TEST_F(Sweep, ATrialThatCannotBeSavedEndsItAndIsTriedAgain) {
+  const std::string options = "--n-embd 32,256 --n-head 2 --num-iterations 2 --devices 1";
+  const Outcome full = run_program(sweep("sweep", options), "ulimit -f 800;");
+  EXPECT_EQ(full.code, 3);
+  EXPECT_THAT(full.err, AllOf(HasSubstr("trial 1: checkpoint of step 2 not saved: cannot reserve"),
+                              HasSubstr("sweep --resume " + path("sweep").string() + " goes on")));
+  EXPECT_EQ(rows("sweep")[1][1], "done");
+  ASSERT_EQ(run_program("sweep --resume " + path("sweep").string()).code, 0);
   const auto table = rows("sweep");
   ASSERT_THAT(table, SizeIs(3));
   EXPECT_EQ(table[1][1], "done");
-  EXPECT_EQ(table[2][1], "failed");
-  EXPECT_THAT(test::read_file(path("sweep") / "sweep.csv"), HasSubstr("not saved"));
+  EXPECT_EQ(table[2][1], "done");
 }
 
 TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
@@ -260,6 +262,10 @@ TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
   const Outcome changed = run_program("sweep --resume " + path("sweep").string());
   EXPECT_EQ(changed.code, 2);
   EXPECT_THAT(changed.err, HasSubstr("has num-iterations 2, now 3"));
+  test::write_file(file, "");
+  const Outcome damaged = run_program("sweep --resume " + path("sweep").string());
+  EXPECT_EQ(damaged.code, 2);
+  EXPECT_THAT(damaged.err, HasSubstr("sweep.toml is empty, it was damaged"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/durable_files.h"
 #include "support/command.h"
 #include "support/files.h"
 #include "support/paths.h"
@@ -108,15 +109,33 @@ TEST_F(Tokenize, TextAndItsShardsAreTheSameTokens) {
 
 TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
   ok(tokenize("whole"));
-  fs::create_directories(path("part/train_000002.bin.tmp"));  // cannot be opened as a file
-  const Outcome failed = run_program(tokenize("part"));
-  EXPECT_EQ(failed.code, 3);
-  EXPECT_THAT(failed.err, HasSubstr("train_000002.bin.tmp"));
-  EXPECT_FALSE(manifest("part")["complete"]);
-  expect_refused("train --data " + path("part"), "tokenizing was interrupted after");
-  fs::remove(path("part/train_000002.bin.tmp"));
-  EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("goes on after"));
-  EXPECT_EQ(read_file(path("part/manifest.json")), read_file(path("whole/manifest.json")));
+  // Before the manifest lists any shard, the first one written, and later.
+  for (const std::string shard : {"train_000000.bin", "train_000002.bin"}) {
+    const fs::path temporary = path("part/." + shard + ".tmp");
+    fs::remove_all(path("part"));
+    fs::create_directories(temporary);  // cannot be opened as a file
+    const Outcome failed = run_program(tokenize("part"));
+    EXPECT_EQ(failed.code, 3);
+    EXPECT_THAT(failed.err, HasSubstr("cannot write " + path("part/" + shard)));
+    EXPECT_FALSE(manifest("part")["complete"]);
+    fs::remove(temporary);
+    fs::copy_file(path("whole/" + shard), path("part/" + shard));
+    expect_refused("train --data " + path("part"), "tokenizing was interrupted after");
+    ok(tokenize("part"));
+    EXPECT_EQ(read_file(path("part/manifest.json")), read_file(path("whole/manifest.json")));
+  }
+  const std::string whole_manifest = read_file(path("part/manifest.json"));
+  for (const std::size_t bytes : {std::size_t{0}, whole_manifest.size() / 2}) {
+    write_file(path("part/manifest.json"), whole_manifest.substr(0, bytes));
+    expect_refused("train --data " + path("part"), "part/manifest.json: ");
+  }
+  write_file(path("part/manifest.json"), whole_manifest);
+  {
+    std::string holder;
+    const FileLock lock = FileLock::try_file(path("part/.lock"), holder);
+    expect_refused(tokenize("part"), " tokenizes there: wait until it ends");
+  }
+  EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("complete already"));
   const nlohmann::json whole = manifest("whole");
   EXPECT_GT(whole["shards"].size(), 3U);
   for (const auto& shard : whole["shards"])

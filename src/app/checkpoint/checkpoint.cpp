@@ -6,9 +6,9 @@
 #include <set>
 #include <system_error>
 
-#include "app/checkpoint/durable_files.h"
 #include "app/options/option_row.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/split_float.h"
 
 namespace muo {

@@ -110,11 +110,7 @@ void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointRange> rang
   const fs::path parent = target.parent_path();
   if (std::error_code error; !fs::is_directory(parent, error)) {
     change("create the run directory");
-    fs::create_directories(parent, error);
-    if (error)
-      throw Error(concat("cannot create ", parent.string(), ": ", error.message(),
-                         "; check the path and its permissions, or write elsewhere (--out)"));
-    sync_directory(run_);
+    make_directories(parent);
   }
   remove_leftovers();
   aside_ = hidden_beside(target, "old");

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "app/checkpoint/durable_files.h"
 #include "app/checkpoint/manifest.h"
 #include "app/checkpoint/safetensors.h"
+#include "base/durable_files.h"
 
 namespace muo {
 

@@ -33,6 +33,7 @@ std::int64_t staged_bytes(const StateEntry& entry) {
 void remove_checkpoint(const fs::path& path) {
   const fs::path hidden = hidden_beside(path, "old");
   fs::rename(path, hidden);
+  sync_directory(path.parent_path());  // before its files go
   fs::remove_all(hidden);
 }
 
@@ -74,6 +75,7 @@ void CheckpointSaver::attempt(int rank, const Action& action) {
     const std::lock_guard lock(failure_mutex_);
     if (!result_.failure.empty()) return;
     result_.failure = concat("checkpoint of step ", result_.step, " not saved: ", error.what());
+    result_.is_write_error = dynamic_cast<const WriteError*>(&error) != nullptr;
     result_.failed_rank = rank;
   }
 }
@@ -121,10 +123,15 @@ void CheckpointSaver::begin(const CheckpointInfo& info) {
 void CheckpointSaver::end(CheckpointInfo info) {
   info.world = static_cast<int>(entries_.size());
   const std::int64_t step = info.step;
+  if (before_commit_)
+    if (std::string note = before_commit_(); !note.empty())
+      result_.notes.push_back(std::move(note));
   files_.commit(std::move(info));
   pruning_.mark_verified(step);
   try {
-    result_.notes = pruning_.prune(step, [this](std::string_view what) { files_.change(what); });
+    for (std::string& note :
+         pruning_.prune(step, [this](std::string_view what) { files_.change(what); }))
+      result_.notes.push_back(std::move(note));
   } catch (const std::exception& error) {  // the checkpoint is saved nevertheless
     result_.notes.push_back(concat("old checkpoints are not removed: ", error.what()));
   }
@@ -292,6 +299,7 @@ std::vector<SaveResult> CheckpointSaver::take_results() {
 
 void throw_failure(const RankContext& rank, const SaveResult& result) {
   if (result.failure.empty()) return;
+  if (rank.rank == result.failed_rank && result.is_write_error) throw WriteError(result.failure);
   if (rank.rank == result.failed_rank) throw Error(result.failure);
   throw PeerFailed(result.failure);
 }

@@ -45,13 +45,15 @@ class CheckpointPruning {
 // How a save ended.
 struct SaveResult {
   std::int64_t step = 0;
-  std::string failure;  // empty: the checkpoint is on the disk
+  std::string failure;          // empty: the checkpoint is on the disk
+  bool is_write_error = false;  // of the disk, not of what was to be written
   int failed_rank = -1;
   std::int64_t bytes = 0;
   double seconds = 0;              // until it was on the disk
   std::vector<std::string> notes;  // of pruning
 };
-// Ends this rank if the save failed: an Error where it failed, a PeerFailed elsewhere.
+// Ends this rank if the save failed: an Error, or WriteError, where it failed, a PeerFailed
+// elsewhere.
 void throw_failure(const RankContext& rank, const SaveResult& result);
 
 // Writes checkpoints of one run (checkpoint_files.h says how); one object, shared by the ranks,
@@ -94,6 +96,10 @@ class CheckpointSaver {
   // save.
   void mark_verified(std::int64_t step) { pruning_.mark_verified(step); }
 
+  // Called before a checkpoint gets its name, by one thread; what it returns, if not empty, is a
+  // note of that save. Before the first save.
+  void before_commit(std::function<std::string()> hook) { before_commit_ = std::move(hook); }
+
   // For tests of failures: called before each change of the file system with a word for it, by all
   // writing threads. An exception that it throws is a failure of that change.
   void on_change(std::function<void(std::string_view change)> hook) {
@@ -117,6 +123,7 @@ class CheckpointSaver {
 
   CheckpointFiles files_;
   CheckpointPruning pruning_;
+  std::function<std::string()> before_commit_;
 
   // Of the save under way. Its ranks, or its writers, meet before they touch what others read.
   std::vector<std::span<const StateEntry>> entries_;  // [rank]

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -102,12 +101,7 @@ FileLock lock_run_directory(const RunDirectory& run) {
   // One that was killed may take a while to be gone.
   for (int tries = 20;; --tries) {
     std::string holder;
-    FileLock lock;
-    try {
-      lock = FileLock::try_file(file, holder);
-    } catch (const Error& reason) {
-      throw input_error("--out {}: {}", run.root.string(), reason.what());
-    }
+    FileLock lock = FileLock::try_file(file, holder);
     if (holder.empty()) return lock;
     if (tries == 0)
       throw input_error(
@@ -119,22 +113,18 @@ FileLock lock_run_directory(const RunDirectory& run) {
 }
 
 void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock) {
-  std::error_code error;
-  fs::create_directories(run.checkpoints(), error);
-  if (error) throw input_error("--out {}: cannot make it: {}", run.root.string(), error.message());
+  make_directories(run.root);
+  make_directories(run.checkpoints());
   if (!lock) {
     lock = lock_run_directory(run);
     // Another process may have begun and ended a run since find_run_directory().
     if (run.resume.empty()) fresh_run(resolved);
   }
   TrainOptions options = resolved;
-  std::ofstream out(run.config(), std::ios::trunc);
-  out << "# Every option of this run, as resolved: muograph train --config reads it back.\n\n"
-      << config_text(option_table(options));
-  out.close();
-  if (!out)
-    throw input_error("--out {}: cannot write config.toml: {}", run.root.string(),
-                      std::generic_category().message(errno));
+  replace_file(
+      run.config(),
+      "# Every option of this run, as resolved: muograph train --config reads it back.\n\n" +
+          config_text(option_table(options)));
 }
 
 }  // namespace muo

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string>
 
-#include "app/checkpoint/durable_files.h"
 #include "app/options/options.h"
+#include "base/durable_files.h"
 
 namespace muo {
 
@@ -33,11 +33,12 @@ std::string dated_name();
 RunDirectory find_run_directory(const TrainOptions& options);
 
 // Keeps other processes from training in the same directory until it, or this process, ends; holds
-// nothing where there is no directory yet. Throws InputError naming the process that is there.
+// nothing where there is no directory yet. Throws InputError naming the process that is there, and
+// WriteError.
 FileLock lock_run_directory(const RunDirectory& run);
 
 // Makes the directories, locks them if `lock` holds nothing, and writes config.toml. Throws
-// InputError if that is impossible.
+// WriteError, and InputError if another process is there.
 void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock);
 
 }  // namespace muo

@@ -10,11 +10,11 @@
 #include <thread>
 #include <utility>
 
-#include "app/checkpoint/durable_files.h"
 #include "app/checkpoint/run_directory.h"
 #include "app/report/html_report.h"
 #include "app/sweep/find_sweep.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/threads.h"
 
 namespace muo {

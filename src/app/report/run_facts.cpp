@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/checkpoint/text_file.h"
+#include "base/durable_files.h"
 
 namespace muo {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "app/checkpoint/durable_files.h"
 #include "app/checkpoint/run_directory.h"
 #include "app/options/option_row.h"
+#include "base/durable_files.h"
 
 namespace muo {
 namespace {
@@ -27,7 +27,8 @@ fs::path new_sweep(const std::string& out) {
 
 bool holds_sweep(const fs::path& directory) {
   std::error_code error;
-  return fs::exists(directory / "sweep.jsonl", error);
+  const auto bytes = fs::file_size(directory / "sweep.jsonl", error);
+  return !error && bytes > 0;
 }
 
 fs::path find_sweep_directory(const RunOptions& options) {

@@ -64,8 +64,8 @@ std::optional<Scheduler::Stretch> Scheduler::next_trial(int worker,
                                                         const std::function<void()>& waiting) {
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (!stopped_) decide();
     if (stopped_) return std::nullopt;
-    decide();
     if (const auto trial = choose(worker)) {
       captured_.emplace(worker, plan_.trials[*trial].group);
       return begin(*trial);
@@ -170,10 +170,14 @@ void Scheduler::promote(std::size_t trial) {
   trials_[trial].state = TrialState::kWaiting;
 }
 
-void Scheduler::promote_point(std::size_t point, std::size_t rung) {
-  if (promoted_ && !replaying_) promoted_(plan_.points[point].front(), rung + 1);
+bool Scheduler::promote_point(std::size_t point, std::size_t rung) {
+  if (promoted_ && !replaying_ && !promoted_(plan_.points[point].front(), rung + 1)) {
+    stopped_ = true;
+    return false;
+  }
   for (const std::size_t trial : plan_.points[point])
     promote(trial);
+  return true;
 }
 
 std::vector<Scheduler::PointAt> Scheduler::points_at(std::size_t rung) const {
@@ -206,8 +210,8 @@ void Scheduler::decide() {
   if (!options_.asynchronous) return;
   while (promote_one(/*at_least_one=*/false)) {
   }
-  if (any(TrialState::kWaiting) || any(TrialState::kRunning)) return;
-  if (promote_one(/*at_least_one=*/true)) return;
+  if (stopped_ || any(TrialState::kWaiting) || any(TrialState::kRunning)) return;
+  if (promote_one(/*at_least_one=*/true) || stopped_) return;
   for (TrialStatus& status : trials_)
     if (status.state == TrialState::kPaused) status.state = TrialState::kStopped;
 }
@@ -223,8 +227,7 @@ bool Scheduler::promote_one(bool at_least_one) {
     const auto best = std::ranges::find_if(
         points, [](const PointAt& at) { return !at.has_gone && std::isfinite(at.score); });
     if (best == points.end()) continue;
-    promote_point(best->point, rung);
-    return true;
+    return promote_point(best->point, rung);
   }
   return false;
 }
@@ -240,7 +243,7 @@ void Scheduler::decide_rung() {
       std::max<std::size_t>(1, points.size() / static_cast<std::size_t>(options_.factor));
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (i < most && std::isfinite(points[i].score)) {
-      promote_point(points[i].point, rung);
+      if (!promote_point(points[i].point, rung)) return;
       continue;
     }
     for (const std::size_t trial : plan_.points[points[i].point])

@@ -38,8 +38,9 @@ class Scheduler {
     bool open = false;  // more trials may come, until close(); not with halving
   };
   // Promotions are told to `promoted`, in the order in which they are decided, before they count:
-  // the first trial of a point, and the rung that all its trials now train to.
-  using Promoted = std::function<void(std::size_t trial, std::size_t rung)>;
+  // the first trial of a point, and the rung that all its trials now train to. False: it could not
+  // be written down; then it does not count, and there are no more stretches.
+  using Promoted = std::function<bool(std::size_t trial, std::size_t rung)>;
   Scheduler(const SweepPlan& plan, const Options& options, Promoted promoted = {});
 
   // Takes in what has been added to the plan.
@@ -88,7 +89,7 @@ class Scheduler {
   [[nodiscard]] bool may_go_on() const;
   void take(std::size_t trial, const TrialResult& result);
   void promote(std::size_t trial);
-  void promote_point(std::size_t point, std::size_t rung);
+  [[nodiscard]] bool promote_point(std::size_t point, std::size_t rung);
   void decide();
   void decide_rung();
   bool promote_one(bool at_least_one);

@@ -1,22 +1,17 @@
 #include "app/sweep/sweep_directory.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <fstream>
-#include <system_error>
 
 #include "app/checkpoint/run_directory.h"
-#include "app/checkpoint/text_file.h"
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
 #include "app/sweep/find_sweep.h"
 #include "app/train/event_log.h"
+#include "base/durable_files.h"
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
 
@@ -120,27 +115,23 @@ std::string field(std::string text) {
 }
 std::string field(std::optional<double> number) { return number ? fmt::format("{}", *number) : ""; }
 
-[[noreturn]] void fail_to_write(const fs::path& file, int error) {
-  throw Error(
-      fmt::format("cannot write {}: {}", file.string(), std::generic_category().message(error)));
-}
-
 }  // namespace
 
 SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& plan,
                                const std::string& data)
     : root_(find_sweep_directory(options.train.run)) {
-  std::error_code error;
-  fs::create_directories(root_ / "trials", error);
-  if (error) throw input_error("--out {}: cannot make it: {}", root_.string(), error.message());
-  lock_ = lock_run_directory({root_, {}});
-  const std::string header = header_of(options, data);
-  const fs::path file = root_ / "sweep.jsonl";
-  const bool resumes = holds_sweep(root_);
-  if (resumes) resume(header);
-  journal_ = FileDescriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!journal_) fail_to_write(file, errno);
-  if (!resumes) begin(options, plan, header);
+  try {
+    make_directories(root_);
+    make_directories(root_ / "trials");
+    lock_ = lock_run_directory({root_, {}});
+    const std::string header = header_of(options, data);
+    const bool resumes = holds_sweep(root_);
+    if (!resumes) begin(options, plan, header);
+    journal_ = {root_ / "sweep.jsonl", AppendOnlyFile::Past::kWholeLines};
+    if (resumes) resume(header);
+  } catch (const WriteError& error) {
+    throw input_error("--out {}: {}", root_.string(), error.what());
+  }
 }
 
 fs::path SweepDirectory::trial(std::size_t number) const {
@@ -149,16 +140,12 @@ fs::path SweepDirectory::trial(std::size_t number) const {
 
 void SweepDirectory::begin(const SweepOptions& options, const SweepPlan& plan,
                            const std::string& header) {
-  std::ofstream out(root_ / "sweep.toml", std::ios::trunc);
-  out << sweep_toml(options);
-  out.close();
-  if (!out)
-    throw input_error("--out {}: cannot write sweep.toml: {}", root_.string(),
-                      std::generic_category().message(errno));
-  std::string lines = header;
+  replace_file(root_ / "sweep.toml", sweep_toml(options));
+  std::string lines = header + '\n';
   for (std::size_t i = 0; i < plan.trials.size(); ++i)
-    lines += '\n' + trial_line(i, plan.trials[i]);
-  append(lines);
+    lines += trial_line(i, plan.trials[i]) + '\n';
+  // Whole from the start on, as it is what makes this directory a sweep.
+  replace_file(root_ / "sweep.jsonl", lines);
   if (options.train.run.tensorboard && !plan.trials.empty())
     describe_experiment(root_, options, plan);
 }
@@ -166,13 +153,7 @@ void SweepDirectory::begin(const SweepOptions& options, const SweepPlan& plan,
 void SweepDirectory::resume(const std::string& header) {
   const fs::path file = root_ / "sweep.jsonl";
   const FileBytes bytes(file);
-  std::string_view text = bytes.text();
-  // What was killed while it wrote a line wrote it in part.
-  const std::size_t whole = text.rfind('\n') + 1;
-  if (whole == 0) throw input_error("--resume: {} is empty", file.string());
-  if (whole < text.size() && ::truncate(file.c_str(), static_cast<off_t>(whole)) != 0)
-    fail_to_write(file, errno);
-  text = text.substr(0, whole);
+  const std::string_view text = bytes.text();
   const std::string first(text.substr(0, text.find('\n')));
   if (first != header) {
     const nlohmann::json was = parse_strict_json(first, file.string());
@@ -228,16 +209,30 @@ void SweepDirectory::add_result(std::size_t trial, std::size_t rung, const Trial
              .dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-void SweepDirectory::add_promotion(std::size_t trial, std::size_t rung) {
-  append(Json{{"kind", "promotion"}, {"trial", trial}, {"rung", rung}}.dump());
+bool SweepDirectory::add_promotion(std::size_t trial, std::size_t rung) {
+  try {
+    append(Json{{"kind", "promotion"}, {"trial", trial}, {"rung", rung}}.dump());
+  } catch (const WriteError&) {
+    return false;
+  }
+  return true;
 }
 
 void SweepDirectory::append(const std::string& line) {
   const std::lock_guard lock(mutex_);
-  const std::string text = line + '\n';
-  const ssize_t written = ::write(journal_.number(), text.data(), text.size());
-  if (written == std::ssize(text)) return;
-  fail_to_write(root_ / "sweep.jsonl", written < 0 ? errno : ENOSPC);
+  if (!failure_.empty()) throw WriteError(failure_);
+  try {
+    journal_.append(line + '\n');
+    journal_.sync();
+  } catch (const WriteError& error) {
+    failure_ = error.what();
+    throw;
+  }
+}
+
+std::string SweepDirectory::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
 }
 
 void SweepDirectory::write_table(const SweepPlan& plan,

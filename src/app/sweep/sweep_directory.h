@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint/durable_files.h"
 #include "app/sweep/scheduler.h"
-#include "base/file_descriptor.h"
+#include "base/durable_files.h"
 
 namespace muo {
 
@@ -34,10 +33,14 @@ class SweepDirectory {
   // sweep's plan does not have them. Throws InputError for lines that do not fit.
   void replay(Scheduler& scheduler,
               const std::function<void(const nlohmann::json& line)>& add_trial = {}) const;
-  // Appends to the journal; each call is one write. From any thread. Throws Error.
+  // Appends to the journal; on return it is on the disk. From any thread. Throws WriteError, also
+  // whenever it has done so before: what comes after a line that is missing would mean another.
   void add_trial(std::size_t number, const Trial& trial);
   void add_result(std::size_t trial, std::size_t rung, const TrialResult& result);
-  void add_promotion(std::size_t trial, std::size_t rung);
+  // The same; but where it cannot be, false.
+  bool add_promotion(std::size_t trial, std::size_t rung);
+  // Why the journal could not be written; empty: it could. From any thread.
+  [[nodiscard]] std::string failure() const;
   // Writes sweep.csv anew, as a whole or not at all.
   void write_table(const SweepPlan& plan, const std::vector<TrialStatus>& status) const;
 
@@ -48,8 +51,9 @@ class SweepDirectory {
 
   std::filesystem::path root_;
   FileLock lock_;
-  std::mutex mutex_;
-  FileDescriptor journal_;
+  mutable std::mutex mutex_;
+  AppendOnlyFile journal_;
+  std::string failure_;
   std::vector<std::string> lines_;  // of an earlier process, without the header
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -34,14 +35,11 @@ void SweepRun::work(int index) {
 void SweepRun::train(int index, const Scheduler::Stretch& stretch) {
   Worker& worker = at(index);
   const Trial& trial = plan_.trials[stretch.trial];
-  const auto failed = [&](const std::exception& error) {
-    record(stretch, {.state = TrialState::kFailed, .message = error.what()});
-  };
   StepSession* session = nullptr;
   try {
     session = &session_of(index, trial.group);
   } catch (const std::exception& error) {
-    failed(error);
+    record_failure(stretch, std::current_exception());
     return fail_group(trial.group, error.what());
   }
   try {
@@ -49,19 +47,20 @@ void SweepRun::train(int index, const Scheduler::Stretch& stretch) {
     const std::lock_guard lock(mutex_);
     worker.current = std::move(run);
     if (std::ranges::find(ending_, stretch.trial) != ending_.end()) worker.current->end_early();
-  } catch (const std::exception& error) {
-    return failed(error);
+  } catch (...) {
+    return record_failure(stretch, std::current_exception());
   }
   try {
     session->train(worker.current->run());
     end_current(worker);
-  } catch (const std::exception& error) {
+  } catch (...) {
+    const std::exception_ptr cause = std::current_exception();
     drop(index, worker.sessions.end() - 1);
     {
       const std::lock_guard lock(mutex_);
       worker.current.reset();
     }
-    failed(error);
+    record_failure(stretch, cause);
   }
 }
 
@@ -154,23 +153,44 @@ void SweepRun::record_results() {
   }
   for (TrialRun* trial : trials) {
     if (trial->is_saving()) continue;
-    const bool stopped = trial->was_stopped();
-    const TrialResult result = stopped ? TrialResult{} : trial->result();
+    const Scheduler::Stretch& stretch = trial->stretch();
+    std::optional<TrialResult> result;
+    std::exception_ptr failure;
+    try {
+      if (!trial->was_stopped()) result = trial->result();
+    } catch (...) {
+      failure = std::current_exception();
+    }
     trial->unlock();  // another worker may take the trial at once
-    if (stopped)
-      scheduler_.give_back(trial->stretch());
+    if (result)
+      record(stretch, *result);
+    else if (failure)
+      record_failure(stretch, failure);
     else
-      record(trial->stretch(), result);
+      scheduler_.give_back(stretch);
     const std::lock_guard lock(mutex_);
     std::erase(unrecorded_, trial);
+  }
+}
+
+// What the disk did not take says nothing of the trial: the sweep ends, and goes on with it.
+void SweepRun::record_failure(const Scheduler::Stretch& stretch, const std::exception_ptr& cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const WriteError& error) {
+    fail(fmt::format("trial {}: {}; then muograph sweep --resume {} goes on", stretch.trial,
+                     error.what(), directory_.root().string()));
+    scheduler_.give_back(stretch);
+  } catch (const std::exception& error) {
+    record(stretch, {.state = TrialState::kFailed, .message = error.what()});
   }
 }
 
 void SweepRun::record(const Scheduler::Stretch& stretch, const TrialResult& result) {
   try {
     directory_.add_result(stretch.trial, stretch.rung, result);
-  } catch (const Error& error) {
-    fail(error.what());
+  } catch (const WriteError&) {  // nothing may be decided by what is not written down
+    return record_failure(stretch, std::current_exception());
   }
   scheduler_.finish(stretch, result);
   if (trials_.ended) trials_.ended(stretch.trial, result);

@@ -52,6 +52,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
   if (resume_) logger_->note(fmt::format("going on at step {}", first_step_));
 
   saver_.emplace(directory_.root, config_.world(), keep_checkpoints(config_.options.save));
+  log_before_saves(*saver_, *logger_);
   if (resume_) saver_->mark_verified(first_step_);
   if (first_step_ == stretch.until)
     for (const LoggedEvaluation& logged : logged_evaluations(directory_.metrics()))
@@ -103,6 +104,7 @@ TrialResult TrialRun::outcome() {
                   .seconds = std::chrono::duration<double>(ended_ - started_).count()};
   for (const SaveResult& save : saver_->take_results())
     if (!save.failure.empty()) {
+      if (save.is_write_error) throw WriteError(save.failure);
       out.state = TrialState::kFailed;
       out.message = save.failure;
       return out;

@@ -48,7 +48,7 @@ class TrialRun {
   [[nodiscard]] bool was_stopped() const { return run_->stop != 0; }
   // Whether its last checkpoint is still on its way to the disk.
   [[nodiscard]] bool is_saving() const { return saver_->is_saving(); }
-  // Once it is not: what came out.
+  // Once it is not: what came out. Throws WriteError if the disk did not take it.
   [[nodiscard]] TrialResult result();
   // After that: another TrialRun may open the directory from now on.
   void unlock() { lock_ = {}; }

@@ -13,10 +13,10 @@
 #include <string_view>
 #include <utility>
 
-#include "app/checkpoint/durable_files.h"
 #include "app/train/described_gpu.h"
 #include "app/train/run_memory.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/threads.h"
 #include "kernels/attention_method.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/file_descriptor.h"
+#include "base/durable_files.h"
 
 namespace muo {
 
@@ -16,16 +16,14 @@ class EventFile {
   // least one more than those of the files that are there. Throws Error.
   explicit EventFile(const std::filesystem::path& directory);
 
-  // One of event_messages.h, by one write: a process that is killed loses nothing of it. What
-  // cannot be written whole is not written, and an Error; the next one may be.
+  // One of event_messages.h: a process that is killed loses nothing of it. What cannot be written
+  // is a WriteError; the next one may be written again.
   void write(std::string_view event);
 
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
 
  private:
-  std::filesystem::path path_;
-  FileDescriptor file_;
-  std::int64_t bytes_ = 0;
+  AppendOnlyFile file_;
 };
 
 // Seconds since 1970, for events.

@@ -29,8 +29,7 @@
 namespace muo {
 namespace {
 
-constexpr std::size_t kQueued = 4096;               // records: minutes of the shortest steps
-constexpr auto kTimeout = std::chrono::seconds(2);  // with a disk, when the program ends
+constexpr std::size_t kQueued = 4096;  // records: minutes of the shortest steps
 
 struct TrainItem {
   MetricsRecord record;
@@ -51,7 +50,8 @@ struct NoteItem {
   Verbosity from = Verbosity::kUsual;
 };
 struct Summary {};
-using Item = std::variant<TrainItem, EvalItem, SampleItem, NoteItem, Summary>;
+struct Sync {};
+using Item = std::variant<TrainItem, EvalItem, SampleItem, NoteItem, Summary, Sync>;
 
 // What a run that starts at `step` will write itself. Its checkpoint was evaluated and sampled
 // before, if at all.
@@ -74,14 +74,7 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
     if (!comes_again(nlohmann::json::parse(line, nullptr, false), step) && !in.eof())
       kept += line + '\n';
   if (kept.size() == std::filesystem::file_size(file)) return;
-  const std::filesystem::path temporary = file.string() + ".tmp";
-  std::ofstream out(temporary, std::ios::trunc);
-  out << kept;
-  out.close();
-  if (!out)
-    throw Error(fmt::format("cannot write {}: {}", temporary.string(),
-                            std::generic_category().message(errno)));
-  std::filesystem::rename(temporary, file);
+  replace_file(file, kept);
 }
 
 std::string skipped_text(const MetricsRecord& record) {
@@ -167,10 +160,7 @@ class Logger::Impl {
         queue_(kQueued) {
     if (!options.metrics.empty()) {
       drop_records_from(options.metrics, options.first_step);
-      fd_ = open(options.metrics.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-      if (fd_ < 0)
-        throw Error(fmt::format("cannot open {}: {}", options.metrics.string(),
-                                std::generic_category().message(errno)));
+      metrics_ = {options.metrics, AppendOnlyFile::Past::kWholeLines};
     }
     const SignalsBlocked in_the_thread;
     thread_ = std::thread([this] { work(); });
@@ -184,15 +174,20 @@ class Logger::Impl {
       if (count_ == queue_.size())
         throw Error(fmt::format("{} records wait for {}: the disk does not keep up", count_,
                                 options_.metrics.string()));
-      queue_[(begin_ + count_++) % queue_.size()] = std::move(item);
+      put(std::move(item));
     }
     condition_.notify_one();
   }
 
-  void flush() {
+  bool flush(std::chrono::seconds patience) {
     std::unique_lock lock(mutex_);
-    static_cast<void>(
-        written_.wait_for(lock, kTimeout, [this] { return count_ == 0 && !writing_; }));
+    if (!stop_) {
+      if (count_ == queue_.size()) return false;
+      put(Sync{});
+      condition_.notify_one();
+    }
+    const std::uint64_t last = submitted_;
+    return written_.wait_for(lock, patience, [&] { return done_ >= last; }) && error_.empty();
   }
 
   void close() {
@@ -200,39 +195,44 @@ class Logger::Impl {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
+      ++submitted_;  // the sync at the end
     }
     condition_.notify_one();
     thread_.join();
     terminal_.close();
-    if (fd_ >= 0 && ::close(fd_) != 0 && error_.empty()) fail(errno);
     throw_if_failed();
   }
 
  private:
   void throw_if_failed() const {
-    if (!error_.empty()) throw Error(error_);
+    if (!error_.empty()) throw WriteError(error_);
   }
-  void fail(int code) {
-    error_ = fmt::format("cannot write {}: {}", options_.metrics.string(),
-                         std::generic_category().message(code));
+  void fail(const WriteError& error) {
+    const std::lock_guard lock(mutex_);
+    if (error_.empty()) error_ = error.what();
+  }
+  void put(Item item) {
+    queue_[(begin_ + count_++) % queue_.size()] = std::move(item);
+    ++submitted_;
   }
 
   void work() {
-    for (;;) {
-      Item item;
+    for (bool ends = false; !ends;) {
+      Item item = Sync{};  // the last one
       {
         std::unique_lock lock(mutex_);
         condition_.wait(lock, [&] { return count_ > 0 || stop_; });
-        if (count_ == 0) return;
-        item = std::move(queue_[begin_]);
-        begin_ = (begin_ + 1) % queue_.size();
-        --count_;
-        writing_ = true;
+        ends = count_ == 0;
+        if (!ends) {
+          item = std::move(queue_[begin_]);
+          begin_ = (begin_ + 1) % queue_.size();
+          --count_;
+        }
       }
       std::visit([this](const auto& what) { show(what); }, item);
       {
         const std::lock_guard lock(mutex_);
-        writing_ = false;
+        ++done_;
       }
       written_.notify_all();
     }
@@ -309,6 +309,15 @@ class Logger::Impl {
     say(item.text, item.text.starts_with("warning:") ? Verbosity::kQuiet : item.from);
   }
 
+  void show(Sync /*item*/) {
+    if (!metrics_) return;
+    try {
+      metrics_.sync();
+    } catch (const WriteError& error) {
+      fail(error);
+    }
+  }
+
   void show(Summary /*item*/) {
     if (steps_ == 0) return;
     const double tokens =
@@ -381,29 +390,21 @@ class Logger::Impl {
     }
   }
 
-  // A line is one write: a reader sees whole lines, while the run writes and after a crash.
-  void append(std::string line) {
-    if (fd_ < 0) return;
+  void append(const std::string& line) {
+    if (!metrics_) return;
     {
       const std::lock_guard lock(mutex_);
       if (!error_.empty()) return;
     }
-    line += '\n';
-    std::string_view rest = line;
-    while (!rest.empty()) {
-      const ssize_t written = ::write(fd_, rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        const int code = errno;
-        const std::lock_guard lock(mutex_);
-        return fail(code);
-      }
-      rest.remove_prefix(static_cast<std::size_t>(written));
+    try {
+      metrics_.append(line + '\n');
+    } catch (const WriteError& error) {
+      fail(error);
     }
   }
 
   const LoggerOptions options_;
-  int fd_ = -1;
+  AppendOnlyFile metrics_;
   const FileDescriptor log_file_;
   // Of the logger's thread.
   Terminal terminal_, log_;
@@ -420,7 +421,8 @@ class Logger::Impl {
   std::condition_variable condition_, written_;
   std::vector<Item> queue_;  // a ring: count_ items from begin_
   std::size_t begin_ = 0, count_ = 0;
-  bool stop_ = false, writing_ = false;
+  std::uint64_t submitted_ = 0, done_ = 0;  // items
+  bool stop_ = false;
   std::string error_;
   std::thread thread_;
 };
@@ -448,7 +450,7 @@ void Logger::sample(std::int64_t step, std::string_view text) {
   impl_->submit(SampleItem{step, std::string(text)});
 }
 void Logger::summary() { impl_->submit(Summary{}); }
-void Logger::flush() { impl_->flush(); }
+bool Logger::flush(std::chrono::seconds patience) { return impl_->flush(patience); }
 void Logger::close() { impl_->close(); }
 
 std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -66,8 +67,9 @@ class Logger {
   // Sums up the training steps so far: tokens, FLOPs, time, speed, mfu; and the last and the best
   // evaluation.
   void summary();
-  // Waits until what was submitted is written, but not for long. From any thread.
-  void flush();
+  // Waits until what was submitted is on the disk, or not; true: it is. From any thread, after
+  // close(), too.
+  bool flush(std::chrono::seconds patience = std::chrono::seconds(2));
   // Writes all that was submitted and ends the thread. Idempotent.
   void close();
 

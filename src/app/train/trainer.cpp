@@ -320,6 +320,13 @@ class RankTrainer {
 
 void train_run(CapturedRank& captured, TrainingRun& run) { RankTrainer(captured, run).train(); }
 
+void log_before_saves(CheckpointSaver& saver, Logger& logger) {
+  saver.before_commit([&logger]() -> std::string {
+    if (logger.flush(std::chrono::seconds(10))) return {};
+    return "metrics.jsonl may lack steps before this checkpoint: it could not be written in 10 s";
+  });
+}
+
 std::string too_many_skipped_text(const TrainingRun& run) {
   return fmt::format(
       "{} updates were skipped by step {}, more than --max-skipped {}: metrics.jsonl names them; "

@@ -56,6 +56,10 @@ void train_run(CapturedRank& captured, TrainingRun& run);
 // What to tell of a run that did: a line.
 std::string too_many_skipped_text(const TrainingRun& run);
 
+// A checkpoint gets its name when the steps before it are in the run's log on the disk: one that is
+// resumed has no gap there. That is waited for ten seconds; then the save says so.
+void log_before_saves(CheckpointSaver& saver, Logger& logger);
+
 // What a run's logger and saver are made with; makes the event file for TensorBoard.
 LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
                        std::int64_t first_step, double peak_flops);

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "app/checkpoint/durable_files.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "kernels/gemm.h"
 
 namespace muo {

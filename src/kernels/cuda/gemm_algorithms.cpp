@@ -1,7 +1,6 @@
 #include "kernels/cuda/gemm_algorithms.h"
 
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/strict_json.h"
 #include "kernels/gemm.h"
 
@@ -157,17 +157,7 @@ void GemmAlgorithms::save(const std::filesystem::path& path) const {
     for (const auto& [problem, algorithm] : by_problem_)
       root["algorithms"].push_back(to_json(problem, algorithm));
   }
-  // Of this process: another one may write the same table.
-  const std::filesystem::path whole = concat(path.string(), ".", getpid(), ".new");
-  std::ofstream file(whole);
-  file << root.dump(1) << '\n';
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(whole, path, error);
-  if (!file || error) {
-    std::filesystem::remove(whole, error);
-    throw Error(path.string() + ": cannot be written");
-  }
+  replace_file(path, root.dump(1) + '\n');
 }
 
 std::optional<GemmAlgorithm> GemmAlgorithms::find(const GemmEnvironment& here,

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "app/checkpoint/checkpoint.h"
-#include "app/checkpoint/durable_files.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "support/checkpoint_state.h"
 #include "support/errors.h"
 #include "support/files.h"
@@ -106,6 +106,25 @@ TEST(CheckpointSaver, FailingAtAnyChangeLeavesThePreviousCheckpoint) {
     EXPECT_EQ(newest_whole_step(run.path()), committed ? 2 : 1) << changes[k];
     EXPECT_EQ(names_in(run.path() / "checkpoints").size(), committed ? 2U : 1U) << changes[k];
   }
+}
+
+TEST(CheckpointSaver, WhatHasToComeBeforeACheckpointDoesAndMayLeaveANote) {
+  const TemporaryDirectory run;
+  CheckpointSaver saver(run.path(), kWorld);
+  std::vector<std::string> there;  // whenever the log is asked for
+  saver.before_commit([&] {
+    for (const std::string& name : names_in(run.path() / "checkpoints"))
+      if (name[0] != '.') there.push_back(name);
+    there.emplace_back("log");
+    return there.size() == 1 ? "" : "late";
+  });
+  save_state(saver, kWorld, {.step = 1}, 1);
+  save_state(saver, kWorld, {.step = 2}, 2);
+  EXPECT_THAT(there, ElementsAre("log", "step_00000001", "log"));
+  const std::vector<SaveResult> results = saver.take_results();
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_THAT(results[0].notes, IsEmpty());
+  EXPECT_THAT(results[1].notes, ElementsAre("late"));
 }
 
 // As if the machine had taken the process away: nothing of it runs any more.

@@ -6,13 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/durable_files.h"
 #include "support/errors.h"
 #include "support/files.h"
 
@@ -23,6 +24,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr auto kPatience = std::chrono::minutes(1);
 
 MetricsRecord record_of(std::int64_t step) {
   MetricsRecord record;
@@ -115,9 +117,22 @@ TEST_F(LoggerTest, FlushingWritesAllAndTheLogGoesOn) {
   Logger logger(options_);
   for (std::int64_t step = 0; step < 50; ++step) {
     logger.train(record_of(step), 1);
-    logger.flush();
+    EXPECT_TRUE(logger.flush(kPatience));
     EXPECT_EQ(lines().size(), static_cast<std::size_t>(step + 1));
   }
+  logger.close();
+  EXPECT_TRUE(logger.flush(kPatience));
+}
+
+TEST_F(LoggerTest, FlushingToADiskThatDoesNotTakeItFails) {
+  Logger logger(options_);
+  logger.train(record_of(0), 1);
+  EXPECT_TRUE(logger.flush(kPatience));
+  const test::FullDisk disk(0);
+  logger.train(record_of(1), 1);
+  EXPECT_FALSE(logger.flush(kPatience));
+  EXPECT_EQ(lines().size(), 1U);
+  EXPECT_THROW(logger.close(), WriteError);
 }
 
 TEST_F(LoggerTest, ComputesMfuOfAKnownPeak) {
@@ -229,7 +244,7 @@ TEST_F(LoggerTest, AFullDiskStopsTheRunBeforeItsEnd) {
 TEST_F(LoggerTest, ADirectoryThatIsMissingIsAnErrorAtOnce) {
   options_.metrics = directory_.path() / "no" / "metrics.jsonl";
   EXPECT_THAT(test::message_of<Error>([&] { const Logger logger(options_); }),
-              HasSubstr("cannot open"));
+              HasSubstr("cannot write"));
 }
 
 TEST_F(LoggerTest, NotesSamplesAndEvaluationsHaveLinesOfTheirOwn) {

@@ -174,9 +174,9 @@ TEST(Roofline, MeasuredKernelsReplaceRates) {
   const Roofline now = predict_step(p.config, p.rates);
   const auto ms_of = [](const Roofline& roofline, const std::string& name,
                         const std::string& shape) {
-    for (const PredictedOperation& row : roofline.operations)
-      if (row.work.name == name && row.work.shape == shape)
-        return (row.work.seconds / static_cast<double>(row.work.calls) - 1.5e-6) * 1e3;
+    for (const PredictedOperation& found : roofline.operations)
+      if (found.work.name == name && found.work.shape == shape)
+        return (found.work.seconds / static_cast<double>(found.work.calls) - 1.5e-6) * 1e3;
     return 0.0;
   };
   EXPECT_NEAR(ms_of(now, "gemm", "NT 65536x768x3072"), 2e3 * forward, 1e-9);

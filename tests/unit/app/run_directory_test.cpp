@@ -146,11 +146,11 @@ TEST_F(RunDirectoryTest, ThatAnotherProcessTookMeanwhileIsRefused) {
 
 TEST_F(RunDirectoryTest, ThatCannotBeMadeIsRefused) {
   test::write_file("file", "");
-  EXPECT_THAT(test::message_of<InputError>([] {
+  EXPECT_THAT(test::message_of<WriteError>([] {
                 FileLock lock;
                 create_run_directory({"file/run", {}}, TrainOptions(), lock);
               }),
-              HasSubstr("--out file/run: cannot make it"));
+              HasSubstr("cannot create file: Not a directory"));
 }
 
 }  // namespace

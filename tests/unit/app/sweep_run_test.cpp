@@ -23,13 +23,19 @@ namespace {
 class SweepRunTest : public testing::Test {
  protected:
   // The states of its trials and the captures that it took. `promoted` is called before another
-  // worker may take the trial.
+  // worker may take the trial; false: the promotion could not be written down.
   struct Outcome {
     std::vector<TrialState> states;
     int captures = 0;
+    std::string failure;
   };
-  Outcome run(const std::string& name, const WorkerMemory* memory,
-              const std::function<void(const SweepDirectory&, std::size_t trial)>& promoted = {}) {
+  struct How {
+    const WorkerMemory* memory = nullptr;
+    std::function<bool(const SweepDirectory&, std::size_t trial)> promoted = {};
+    bool asynchronous = false;
+    int fail_at = -1;  // results; the next cannot be written down
+  };
+  Outcome run(const std::string& name, const How& how) {
     const auto path = directory_.path();
     const std::string text = (path / "text.txt").string(), out = (path / name).string();
     test::write_file(text, std::string(3000, 'a'));
@@ -42,15 +48,18 @@ class SweepRunTest : public testing::Test {
         "64",        "--num-iterations", "2",          "--eval-tokens",
         "64",        "--matrix-lr",      "0.1,0.2",    "--graph-branches",
         "1,3",       "--halving",        "2",          "--min-steps",
-        "1"};
+        "1",         "--resume",         "auto"};
     const auto options = std::get<SweepOptions>(parse_command_line(arguments));
     const Corpus corpus = open_corpus(options.train.data);
     SweepPlan plan = SweepPlanner(options, corpus).plan();
-    if (memory != nullptr) plan.worker_memory = *memory;
+    if (how.memory != nullptr) plan.worker_memory = *how.memory;
     SweepDirectory directory(options, plan, data_identity(corpus));
-    Scheduler scheduler(plan, {.factor = 2}, [&](std::size_t trial, std::size_t) {
-      if (promoted) promoted(directory, trial);
-    });
+    Scheduler scheduler(plan, {.factor = 2, .asynchronous = how.asynchronous},
+                        [&](std::size_t trial, std::size_t rung) {
+                          return how.promoted ? how.promoted(directory, trial)
+                                              : directory.add_promotion(trial, rung);
+                        });
+    directory.replay(scheduler);
     std::atomic<int> stop = 0;
     SweepRun sweep(plan, scheduler, directory,
                    {.directory = directory, .corpus = corpus, .stop = stop});
@@ -59,16 +68,31 @@ class SweepRunTest : public testing::Test {
       sweep.work(0);
       working = false;
     });
-    while (working) {
+    const auto look = [&] {
+      if (how.fail_at >= 0 && results_in(out) >= how.fail_at && directory.failure().empty()) {
+        const test::FullDisk disk(0);
+        EXPECT_FALSE(directory.add_promotion(0, 0));
+      }
+      if (const std::string why = directory.failure(); !why.empty()) sweep.fail(why);
       sweep.record_results();
+    };
+    while (working) {
+      look();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    sweep.record_results();
-    EXPECT_EQ(sweep.failure(), "");
-    Outcome outcome{.states = {}, .captures = sweep.captures()};
+    look();
+    Outcome outcome{.states = {}, .captures = sweep.captures(), .failure = sweep.failure()};
     for (const TrialStatus& status : scheduler.status())
       outcome.states.push_back(status.state);
     return outcome;
+  }
+
+  static std::ptrdiff_t results_in(const std::string& sweep) {
+    const std::string text = test::read_file(sweep + "/sweep.jsonl");
+    std::ptrdiff_t count = 0;
+    for (std::size_t at = 0; (at = text.find("\"result\"", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
   }
 
   test::TemporaryDirectory directory_;
@@ -76,11 +100,12 @@ class SweepRunTest : public testing::Test {
 
 // It trained trials of both groups, and comes back to one at least.
 TEST_F(SweepRunTest, WhatDoesNotFitBesideOthersIsCapturedAgain) {
-  const Outcome kept = run("kept", nullptr);
+  const Outcome kept = run("kept", {});
+  EXPECT_EQ(kept.failure, "");
   EXPECT_EQ(kept.captures, 2);
   EXPECT_EQ(std::ranges::count(kept.states, TrialState::kDone), 2);
   const WorkerMemory none;
-  const Outcome alone = run("alone", &none);
+  const Outcome alone = run("alone", {.memory = &none});
   EXPECT_GT(alone.captures, 2);
   EXPECT_EQ(alone.states, kept.states);
 }
@@ -88,11 +113,43 @@ TEST_F(SweepRunTest, WhatDoesNotFitBesideOthersIsCapturedAgain) {
 // The device that has trained it waits for its next trial, or trains it.
 TEST_F(SweepRunTest, ATrialThatGoesOnIsLockedByNobody) {
   int promotions = 0;
-  run("locks", nullptr, [&](const SweepDirectory& directory, std::size_t trial) {
-    ++promotions;
-    EXPECT_NO_THROW((void)lock_run_directory({directory.trial(trial), {}}));
-  });
+  run("locks", {.promoted = [&](const SweepDirectory& directory, std::size_t trial) {
+        ++promotions;
+        EXPECT_NO_THROW((void)lock_run_directory({directory.trial(trial), {}}));
+        return true;
+      }});
   EXPECT_EQ(promotions, 2);
+}
+
+// Nothing is decided by what is not written down: the sweep ends, and goes on from what is. Who
+// wins asynchronously is a matter of who comes first.
+TEST_F(SweepRunTest, WithoutItsJournalItEndsAndGoesOnFromThereLater) {
+  for (const bool asynchronous : {false, true}) {
+    const Outcome whole = run(asynchronous ? "a" : "s", {.asynchronous = asynchronous});
+    EXPECT_EQ(std::ranges::count(whole.states, TrialState::kDone), 2);
+    for (const int results : {0, 3, 5}) {
+      const std::string name = (asynchronous ? "a" : "s") + std::to_string(results);
+      const Outcome failed = run(name, {.asynchronous = asynchronous, .fail_at = results});
+      EXPECT_THAT(failed.failure, testing::HasSubstr("sweep.jsonl: File too large"));
+      EXPECT_LT(std::ranges::count(failed.states, TrialState::kDone), 2);
+      const Outcome resumed = run(name, {.asynchronous = asynchronous});
+      EXPECT_EQ(resumed.failure, "");
+      EXPECT_EQ(std::ranges::count(resumed.states, TrialState::kStopped), 2);
+      EXPECT_EQ(std::ranges::count(resumed.states, TrialState::kDone), 2);
+      if (!asynchronous) EXPECT_EQ(resumed.states, whole.states);
+    }
+  }
+}
+
+TEST_F(SweepRunTest, APromotionThatIsNotWrittenDownDoesNotCount) {
+  for (const bool asynchronous : {false, true}) {
+    const Outcome outcome =
+        run(asynchronous ? "a" : "s",
+            {.promoted = [](const SweepDirectory&, std::size_t) { return false; },
+             .asynchronous = asynchronous});
+    EXPECT_EQ(std::ranges::count(outcome.states, TrialState::kDone), 0);
+    EXPECT_GT(std::ranges::count(outcome.states, TrialState::kPaused), 0);
+  }
 }
 
 }  // namespace

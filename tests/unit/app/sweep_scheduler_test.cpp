@@ -83,7 +83,10 @@ std::vector<Event> run_sweep(Scheduler& scheduler, std::vector<Event>& events, i
 }
 
 Scheduler::Promoted keep(std::vector<Event>& events) {
-  return [&events](std::size_t trial, std::size_t rung) { events.push_back({true, trial, rung}); };
+  return [&events](std::size_t trial, std::size_t rung) {
+    events.push_back({true, trial, rung});
+    return true;
+  };
 }
 
 std::vector<std::string> states(const Scheduler& scheduler) {

@@ -5,14 +5,27 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "base/check.h"
 #include "base/file_descriptor.h"
 
 namespace muo {
 
-// Writing that survives a crash: what these functions throw is Error with path, reason and advice.
+// Writing that survives a crash, of the machine, too: what a function below has returned from is on
+// the disk, unless it says otherwise.
+
+// A full disk, a quota, rights: path, reason and advice.
+class WriteError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Writes a whole file, by one of another name beside it that is then renamed: a reader, and a
+// crash, find the old contents or the new ones. Throws WriteError, and leaves the old ones.
+void replace_file(const std::filesystem::path& file, std::string_view contents);
 
 // A new file of a fixed size, for any number of writers. What was not synced may be lost when this
 // object is gone.
@@ -28,6 +41,29 @@ class OutputFile {
  private:
   std::filesystem::path path_;
   FileDescriptor file_;
+};
+
+// A file that grows. What one append() writes is there as a whole or not at all: a reader sees no
+// part of it, and what could not be written whole is taken back.
+class AppendOnlyFile {
+ public:
+  enum class Past : std::uint8_t {
+    kNone,       // the file is made; WriteError if it exists
+    kWholeLines  // it may exist, or be a pipe; a last line without its end is cut off
+  };
+  AppendOnlyFile() = default;  // none
+  AppendOnlyFile(std::filesystem::path path, Past past);
+
+  // Is read by others at once, but on the disk after sync() only.
+  void append(std::string_view bytes);
+  void sync() const;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  explicit operator bool() const { return static_cast<bool>(file_); }
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::int64_t bytes_ = -1;  // -1: of a pipe or a device
 };
 
 // A file or directory of this process: others that ask for it do not get it until this object or
@@ -51,6 +87,9 @@ class FileLock {
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory,
                                               std::error_code* error = nullptr);
 void make_directory(const std::filesystem::path& directory);  // an error if it exists
+// And those that it lies in, as far as they are missing.
+void make_directories(const std::filesystem::path& directory);
+// The names in it.
 void sync_directory(const std::filesystem::path& directory);
 
 enum class Replace : std::uint8_t { kExchange, kTwoRenames };

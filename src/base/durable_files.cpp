@@ -1,4 +1,4 @@
-#include "app/checkpoint/durable_files.h"
+#include "base/durable_files.h"
 
 #include <fcntl.h>
 #include <stdio.h>  // NOLINT(modernize-deprecated-headers): renameat2 is not in <cstdio>
@@ -9,21 +9,69 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-
-#include "base/check.h"
+#include <utility>
 
 namespace muo {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  throw Error(concat("cannot ", action, " ", path.string(), ": ",
-                     std::generic_category().message(error),
-                     full ? "; free space or write elsewhere (--out)"
-                          : "; check the path and its permissions, or write elsewhere (--out)"));
+  throw WriteError(
+      concat("cannot ", action, " ", path.string(), ": ", std::generic_category().message(error),
+             full ? "; free space or write elsewhere (--out)"
+                  : "; check the path and its permissions, or write elsewhere (--out)"));
+}
+
+std::filesystem::path parent_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+// 0, or errno's value; all of `bytes`, but for an error.
+int write_all(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : ENOSPC;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+// Where the last whole line ends.
+std::int64_t end_of_lines(int file, std::int64_t bytes) {
+  std::array<char, 4096> part{};
+  for (std::int64_t end = bytes; end > 0;) {
+    const std::int64_t begin = std::max<std::int64_t>(0, end - std::ssize(part));
+    const auto size = static_cast<std::size_t>(end - begin);
+    if (::pread(file, part.data(), size, begin) != end - begin) return bytes;
+    if (const auto at = std::string_view(part.data(), size).rfind('\n');
+        at != std::string_view::npos)
+      return begin + static_cast<std::int64_t>(at) + 1;
+    end = begin;
+  }
+  return 0;
 }
 
 }  // namespace
+
+void replace_file(const std::filesystem::path& file, std::string_view contents) {
+  const std::filesystem::path folder = parent_of(file);
+  const std::filesystem::path temporary =
+      folder / concat(".", file.filename().string(), ".", ::getpid(), ".tmp");
+  int error = 0;
+  {
+    const FileDescriptor out(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    error = out ? write_all(out.number(), contents) : errno;
+    if (error == 0 && ::fsync(out.number()) != 0) error = errno;
+  }
+  if (error == 0 && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    fail("write", file, error);
+  }
+  sync_directory(folder);
+}
 
 OutputFile::OutputFile(std::filesystem::path path, std::int64_t bytes)
     : path_(std::move(path)),
@@ -49,6 +97,36 @@ void OutputFile::sync() const {
   if (::fsync(file_.number()) != 0) fail("write", path_, errno);
 }
 
+AppendOnlyFile::AppendOnlyFile(std::filesystem::path path, Past past) : path_(std::move(path)) {
+  struct stat status {};
+  const bool exists = ::stat(path_.c_str(), &status) == 0;
+  // Not a pipe: with O_RDWR it would not be noticed that nobody reads it.
+  const bool grows = !exists || S_ISREG(status.st_mode);
+  file_ = FileDescriptor(::open(path_.c_str(),
+                                (grows ? O_RDWR : O_WRONLY) | O_APPEND | O_CLOEXEC | O_CREAT |
+                                    (past == Past::kNone ? O_EXCL : 0),
+                                0644));
+  if (!file_) fail("write", path_, errno);
+  if (!grows) return;
+  bytes_ = end_of_lines(file_.number(), exists ? status.st_size : 0);
+  if (exists && bytes_ < status.st_size && ::ftruncate(file_.number(), bytes_) != 0)
+    fail("write", path_, errno);
+  if (!exists) sync_directory(parent_of(path_));
+}
+
+void AppendOnlyFile::append(std::string_view bytes) {
+  if (const int error = write_all(file_.number(), bytes); error != 0) {
+    // Readers stop at half a record. Where even this fails, they do.
+    if (bytes_ >= 0) static_cast<void>(!::ftruncate(file_.number(), bytes_));
+    fail("write", path_, error);
+  }
+  if (bytes_ >= 0) bytes_ += std::ssize(bytes);
+}
+
+void AppendOnlyFile::sync() const {
+  if (bytes_ >= 0 && ::fdatasync(file_.number()) != 0) fail("write", path_, errno);
+}
+
 FileLock FileLock::try_directory(const std::filesystem::path& directory) noexcept {
   FileLock lock;
   lock.file_ =
@@ -69,8 +147,8 @@ FileLock FileLock::try_file(const std::filesystem::path& file, std::string& hold
     static_cast<void>(::gethostname(host.data(), host.size() - 1));
     const std::string mine = concat("process ", ::getpid(), " on ", host.data());
     // On a full disk the lock holds as well, but the file does not name its holder.
-    if (::ftruncate(number, 0) == 0)
-      static_cast<void>(!::pwrite(number, mine.data(), mine.size(), 0));
+    if (::pwrite(number, mine.data(), mine.size(), 0) == std::ssize(mine))
+      static_cast<void>(!::ftruncate(number, std::ssize(mine)));
     return lock;
   }
   if (errno == EWOULDBLOCK) {
@@ -98,10 +176,24 @@ void make_directory(const std::filesystem::path& directory) {
   if (::mkdir(directory.c_str(), 0755) != 0) fail("create", directory, errno);
 }
 
+void make_directories(const std::filesystem::path& directory) {
+  struct stat status {};
+  if (::stat(directory.c_str(), &status) != 0) {
+    make_directories(parent_of(directory));
+    if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) fail("create", directory, errno);
+  } else if (!S_ISDIR(status.st_mode)) {
+    fail("create", directory, ENOTDIR);
+  }
+  // Of one that is there, too: whoever made it may have crashed before this.
+  sync_directory(parent_of(directory));
+}
+
 void sync_directory(const std::filesystem::path& directory) {
   const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!file && errno == EACCES) return;  // one that others own, as the home of homes
   if (!file) fail("open", directory, errno);
-  if (::fsync(file.number()) != 0) fail("write", directory, errno);
+  // EINVAL: a file system whose directories need no such call.
+  if (::fsync(file.number()) != 0 && errno != EINVAL) fail("write", directory, errno);
 }
 
 void move_directory(const std::filesystem::path& from, const std::filesystem::path& to,
