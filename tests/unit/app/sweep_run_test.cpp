@@ -136,7 +136,9 @@ TEST_F(SweepRunTest, WithoutItsJournalItEndsAndGoesOnFromThereLater) {
       EXPECT_EQ(resumed.failure, "");
       EXPECT_EQ(std::ranges::count(resumed.states, TrialState::kStopped), 2);
       EXPECT_EQ(std::ranges::count(resumed.states, TrialState::kDone), 2);
-      if (!asynchronous) EXPECT_EQ(resumed.states, whole.states);
+      if (!asynchronous) {
+        EXPECT_EQ(resumed.states, whole.states);
+      }
     }
   }
 }
