@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -20,8 +19,7 @@
 #include <vector>
 
 #include "app/train/event_log.h"
-#include "base/check.h"
-#include "base/file_descriptor.h"
+#include "base/durable_files.h"
 #include "base/process_memory.h"
 #include "base/terminal.h"
 #include "base/threads.h"
@@ -101,7 +99,7 @@ FileDescriptor open_log_file(const std::filesystem::path& file) {
   if (file.empty()) return FileDescriptor();
   FileDescriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!out)
-    throw Error(
+    throw WriteError(
         fmt::format("cannot write {}: {}", file.string(), std::generic_category().message(errno)));
   return out;
 }
