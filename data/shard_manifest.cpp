@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/check.h"
@@ -36,6 +37,10 @@ class Reader {
       fail("'", key, "' is not a number from 0 to ", most);
     return value.get<std::int64_t>();
   }
+  [[nodiscard]] std::uint32_t checksum(const json& object, const char* key) const {
+    return static_cast<std::uint32_t>(
+        number(object, key, std::numeric_limits<std::uint32_t>::max()));
+  }
   [[nodiscard]] bool flag(const json& object, const char* key) const {
     if (!at(object, key).is_boolean()) fail("'", key, "' is neither true nor false");
     return at(object, key).get<bool>();
@@ -63,6 +68,12 @@ std::uint32_t shard_checksum(std::uint32_t so_far, std::span<const std::byte> by
       crc32_z(so_far, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
+std::uint32_t document_checksum(std::uint32_t so_far, std::string_view text) {
+  const std::array<std::uint64_t, 1> bytes = {text.size()};
+  return shard_checksum(shard_checksum(so_far, std::as_bytes(std::span(bytes))),
+                        std::as_bytes(std::span(text)));
+}
+
 std::string shard_manifest_text(const ShardManifest& manifest) {
   json shards = json::array();
   for (const ShardEntry& shard : manifest.shards)
@@ -81,6 +92,7 @@ std::string shard_manifest_text(const ShardManifest& manifest) {
         {"bos", manifest.bos}}},
       {"documents", manifest.documents},
       {"text_bytes", manifest.text_bytes},
+      {"text_crc32", manifest.text_checksum},
       {"shards", shards},
       {"source", json::parse(manifest.source)},
       {"next", {{"documents", manifest.documents}, {"tokens", manifest.next_tokens}}},
@@ -104,13 +116,13 @@ ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem:
   out.bos = reader.number(tokenizer, "bos", kMostIds);
   out.documents = reader.number(object, "documents");
   out.text_bytes = reader.number(object, "text_bytes");
+  out.text_checksum = reader.checksum(object, "text_crc32");
   const json& shards = reader.at(object, "shards");
   if (!shards.is_array()) reader.fail("'shards' is not a list");
   for (const json& shard : shards)
     out.shards.push_back({.file = reader.file_name(shard, "file"),
                           .tokens = reader.number(shard, "tokens"),
-                          .checksum = static_cast<std::uint32_t>(reader.number(
-                              shard, "crc32", std::numeric_limits<std::uint32_t>::max())),
+                          .checksum = reader.checksum(shard, "crc32"),
                           .held_out = reader.flag(shard, "held_out")});
   out.source = reader.at(object, "source").dump();
   out.next_tokens = reader.number(reader.at(object, "next"), "tokens");

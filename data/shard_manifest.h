@@ -20,16 +20,17 @@ struct ShardEntry {
 
 // manifest.json beside token shards, as `muograph tokenize` writes it:
 //   {"format": "muograph-shards", "version": 1, "complete", "tokenizer": {"file", "fingerprint",
-//    "vocab_size", "bos"}, "documents", "text_bytes", "shards": [{"file", "tokens", "crc32",
-//    "held_out"}], "source": {...}, "next": {"documents", "tokens"}, "token_bytes": [...]}
+//    "vocab_size", "bos"}, "documents", "text_bytes", "text_crc32", "shards": [{"file", "tokens",
+//    "crc32", "held_out"}], "source": {...}, "next": {"documents", "tokens"}, "token_bytes": [...]}
 struct ShardManifest {
   bool complete = false;
   std::string tokenizer_file;  // in the same folder; empty: the byte tokenizer
   std::string fingerprint;     // Tokenizer::fingerprint()
   std::int64_t vocab_size = 0;
-  std::int64_t bos = 0;         // that starts each document
-  std::int64_t documents = 0;   // that the shards hold to their end
-  std::int64_t text_bytes = 0;  // of them
+  std::int64_t bos = 0;             // that starts each document
+  std::int64_t documents = 0;       // that the shards hold to their end
+  std::int64_t text_bytes = 0;      // of them
+  std::uint32_t text_checksum = 0;  // document_checksum() of them
   std::vector<ShardEntry> shards;
   std::string source = "{}";  // JSON of what was tokenized and how: an interrupted run goes on with
                               // the same only
@@ -39,6 +40,9 @@ struct ShardManifest {
 
 // CRC-32 (zlib) of what has the checksum `so_far`, 0 for nothing, followed by `bytes`.
 std::uint32_t shard_checksum(std::uint32_t so_far, std::span<const std::byte> bytes);
+
+// Of documents that have the checksum `so_far`, 0 for none, followed by one more.
+std::uint32_t document_checksum(std::uint32_t so_far, std::string_view text);
 
 inline constexpr const char* kShardManifestName = "manifest.json";
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -83,8 +84,19 @@ void check_ids(const std::filesystem::path& path, std::span<const Id> tokens,
                    *bad, bad - tokens.begin(), vocab_size, largest));
 }
 
+// By a word of the name: "fineweb_val_000000.bin", not "retrieval.bin".
 bool is_val(const InputFile& file) {
-  return file.path.filename().native().find("val") != std::string::npos;
+  const std::string name = file.path.filename().native();
+  const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+  for (auto begin = name.begin(); begin != name.end();) {
+    begin = std::find_if(begin, name.end(), is_letter);
+    const auto end = std::find_if_not(begin, name.end(), is_letter);
+    std::string word(begin, end);
+    std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (word == "val" || word == "valid" || word == "validation") return true;
+    begin = end;
+  }
+  return false;
 }
 
 // What tells what the ids in `folder` stand for, as open_tokenizer() takes it; empty: nothing.

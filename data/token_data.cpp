@@ -10,6 +10,7 @@
 #include "base/threads.h"
 #include "data/byte_source.h"
 #include "data/document_index.h"
+#include "data/fingerprint.h"
 #include "data/input_files.h"
 #include "data/shard_manifest.h"
 #include "data/shards.h"
@@ -140,6 +141,8 @@ Corpus open_corpus(const DataOptions& options) {
     if (data->size() < 2 && !(options.held_out_only && data == corpus.train.get()))
       throw InputError(concat(options.paths.front().native(), ": too short: ", data->size(),
                               " tokens of ", name, " data; give more, or --val-data"));
+  corpus.train_fingerprint = token_fingerprint(*corpus.train);
+  corpus.val_fingerprint = token_fingerprint(*corpus.val);
   if (options.packing == kPackings[static_cast<std::size_t>(Packing::kBestFit)])
     index_documents(corpus, options.paths.front());
   return corpus;

@@ -59,6 +59,8 @@ struct Corpus {
   std::vector<std::int32_t> token_bytes;  // bytes of text per token, BOS: 0. Empty for shards:
                                           // unknown, so there are no bits per byte
   std::string description;                // one line for the user: files, bytes, tokens, split
+  // token_fingerprint() of both.
+  std::uint32_t train_fingerprint = 0, val_fingerprint = 0;
   // Null for shards of which nothing tells: no samples can be printed.
   std::shared_ptr<const Tokenizer> tokenizer;
   std::filesystem::path tokenizer_name = {};  // as open_tokenizer() takes it
@@ -73,7 +75,8 @@ struct Corpus {
 // - Text: every file is a document. With 20 or more every k-th is held out, k = round(1 /
 //   val_fraction), with fewer the tail of the stream is. Held-out documents equal to one that is
 //   trained on are dropped. Binary (with a zero byte) and empty files in a directory are skipped.
-// - Shards: held out are those with "val" in their names, else the last, or the tail of a single
+// - Shards: held out are those with the word "val", "valid" or "validation" in their names, else
+// the last, or the tail of a single
 //   one. In a directory they are recognised by their ending, and, beside text, by their magic.
 // - A file of val_paths that is also among paths is not trained on.
 // - With best-fit packing all of it is looked through for documents.

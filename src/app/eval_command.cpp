@@ -57,6 +57,9 @@ int run_command(const EvalOptions& options) {
   const GroupOptions ranks = choose_devices(devices, notes);
   std::FILE* const says = options.json ? stderr : stdout;
   warn_of_unused_gpus(options.devices.backend, ranks, says);
+  if (options.data.paths.empty() && differs_from_data(checkpoint, corpus, "val_"))
+    notes.push_back(fmt::format("warning: this is not the text that {} held out: it has changed",
+                                checkpoint.path().string()));
   for (const std::string& note : notes)
     fmt::print(says, "{}\n", note);
   const int world = ranks.world;

@@ -182,7 +182,7 @@ int run_command(const SweepOptions& options) {
     directory.replay(scheduler);
   }
   std::vector<std::string> notes = start_notes(options, plan, corpus);
-  const std::optional<Checkpoint> init_from = open_init_from(first, notes);
+  const std::optional<Checkpoint> init_from = open_init_from(first, corpus, notes);
 
   const DevicePeak peak = peak_of(first);
   std::atomic<int> stop = 0;

@@ -16,6 +16,7 @@
 #include "base/terminal.h"
 #include "base/threads.h"
 #include "data/documents.h"
+#include "data/fingerprint.h"
 #include "data/shard_manifest.h"
 #include "data/shard_writer.h"
 #include "data/tokenizer.h"
@@ -27,6 +28,13 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatchBytes = 16 << 20;
 
+[[noreturn]] void refuse_other_text(const std::string& out) {
+  throw input_error(
+      "{}: holds shards of other text, options or another tokenizer; give another --out, or remove "
+      "it",
+      out);
+}
+
 // Cuts the stream of documents into shards, and keeps the manifest.
 class ShardStream {
  public:
@@ -34,7 +42,7 @@ class ShardStream {
       : options_(options),
         format_(tokenizer.vocab_size() > 65536 ? kWideShard : kNarrowShard),
         manifest_(std::move(manifest)),
-        skip_documents_(manifest_.documents),
+        held_documents_(manifest_.documents),
         skip_tokens_(manifest_.next_tokens) {
     for (const ShardEntry& shard : manifest_.shards)
       (shard.held_out ? held_out_ : trained_) += shard.tokens;
@@ -43,10 +51,20 @@ class ShardStream {
     has_val_ = train_shards_ < std::ssize(manifest_.shards);
   }
 
-  // Documents at the start that the shards hold already: only these are not encoded again.
-  [[nodiscard]] std::int64_t documents_to_skip() const { return skip_documents_; }
+  // Whether the shards hold this document, the next at the start, already: it need not be encoded
+  // again. Throws InputError if they hold another.
+  bool holds(std::string_view text) {
+    if (seen_documents_ == held_documents_) {
+      if (manifest_.complete) refuse_other_text(options_.out);
+      return false;
+    }
+    seen_checksum_ = document_checksum(seen_checksum_, text);
+    if (++seen_documents_ == held_documents_ && seen_checksum_ != manifest_.text_checksum)
+      refuse_other_text(options_.out);
+    return true;
+  }
 
-  void add(std::span<const std::int32_t> ids, std::int64_t text_bytes) {
+  void add(std::span<const std::int32_t> ids, std::string_view text) {
     const std::int64_t index = manifest_.documents;
     const bool holds_out = options_.val_tokens > 0 && held_out_ < options_.val_tokens &&
                            index % options_.val_every == options_.val_every - 1;
@@ -74,11 +92,18 @@ class ShardStream {
     }
     manifest_.next_tokens = 0;
     ++manifest_.documents;
-    manifest_.text_bytes += text_bytes;
+    manifest_.text_bytes += std::ssize(text);
+    manifest_.text_checksum = document_checksum(manifest_.text_checksum, text);
     if (shard_ && shard_->left() == 0) finish_shard();
   }
 
+  // At the end: all that the shards hold was met again.
+  void check_held() const {
+    if (seen_documents_ < held_documents_) refuse_other_text(options_.out);
+  }
+
   const ShardManifest& finish() {
+    check_held();
     manifest_.complete = true;
     if (shard_)
       finish_shard();
@@ -134,7 +159,9 @@ class ShardStream {
   const TokenizeOptions& options_;
   ShardFormat format_;
   ShardManifest manifest_;
-  std::int64_t skip_documents_, skip_tokens_;
+  std::int64_t held_documents_, skip_tokens_;
+  std::int64_t seen_documents_ = 0;
+  std::uint32_t seen_checksum_ = 0;
   std::int64_t trained_ = 0, held_out_ = 0;  // tokens
   std::int64_t train_shards_ = 0;
   bool has_val_ = false;
@@ -146,9 +173,10 @@ class ShardStream {
 std::string source_of(const TokenizeOptions& options, const std::vector<fs::path>& files) {
   nlohmann::json inputs = nlohmann::json::array();
   for (const fs::path& file : files) {
-    std::error_code none;
-    const auto size = file == "-" ? 0 : fs::file_size(file, none);
-    inputs.push_back({{"file", file.native()}, {"bytes", none ? 0 : size}});
+    const bool is_stdin = file == "-";
+    inputs.push_back({{"file", file.native()},
+                      {"bytes", is_stdin ? 0 : fs::file_size(file)},
+                      {"fingerprint", is_stdin ? 0 : file_fingerprint(file)}});
   }
   return nlohmann::json{{"files", inputs},
                         {"field", options.field},
@@ -174,10 +202,7 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
   manifest.token_bytes = bytes_of_tokens(tokenizer);
   if (const auto found = find_shard_manifest(out)) {
     if (found->fingerprint != manifest.fingerprint || found->source != source)
-      throw input_error(
-          "{}: holds shards of other text, options or another tokenizer; give another "
-          "--out, or remove it",
-          options.out);
+      refuse_other_text(options.out);
     return *found;
   }
   for (const fs::path& entry : entries_of(out))
@@ -253,11 +278,15 @@ int run_command(const TokenizeOptions& options) {
   const std::string source = source_of(options, files);
   const FileLock lock = lock_output(options.out);
   ShardManifest manifest = begin(options, *tokenizer, bos, source);
-  if (manifest.complete) {
-    fmt::print("{}: complete already: {} documents\n", options.out, manifest.documents);
+  const bool complete = manifest.complete;
+  const std::string as_it_is =
+      fmt::format("{}: complete already: {} documents\n", options.out, manifest.documents);
+  // Standard input has to be read to know what it is.
+  if (complete && std::ranges::find(files, "-") == files.end()) {
+    fmt::print("{}", as_it_is);
     return 0;
   }
-  if (manifest.documents > 0 || manifest.next_tokens > 0)
+  if (!complete && (manifest.documents > 0 || manifest.next_tokens > 0))
     fmt::print("{}: goes on after {} documents\n", options.out, manifest.documents);
   std::int64_t input_bytes = 0;
   const nlohmann::json inputs = nlohmann::json::parse(source);
@@ -269,7 +298,6 @@ int run_command(const TokenizeOptions& options) {
   DocumentReader reader(files, true, kBatchBytes);
   Terminal terminal(STDOUT_FILENO);
   const Clock::time_point started = Clock::now();
-  std::int64_t skip = shards.documents_to_skip();
   std::int64_t taken = 0, text_bytes = 0;
   const auto read = [&reader] {
     std::optional<DocumentBatch> batch(std::in_place);
@@ -281,16 +309,14 @@ int run_command(const TokenizeOptions& options) {
     const std::optional<DocumentBatch> batch = next.get();
     if (!batch) break;
     next = std::async(std::launch::async, read);
-    const auto begin = static_cast<std::size_t>(
-        std::min(skip, static_cast<std::int64_t>(batch->documents.size())));
-    skip -= static_cast<std::int64_t>(begin);
-    const auto fresh = std::span(batch->documents).subspan(begin);
-    const DocumentTexts texts = reader.texts(fresh, options.field, threads);
-    const auto encoded = encode_documents(*tokenizer, texts.views, threads, bos);
+    const DocumentTexts texts = reader.texts(batch->documents, options.field, threads);
+    const auto fresh = std::find_if_not(texts.views.begin(), texts.views.end(),
+                                        [&](std::string_view text) { return shards.holds(text); });
+    const std::span<const std::string_view> views(fresh, texts.views.end());
+    const auto encoded = encode_documents(*tokenizer, views, threads, bos);
     for (std::size_t i = 0; i < encoded.size(); ++i) {
-      const std::int64_t bytes = std::ssize(texts.views[i]);
-      shards.add(encoded[i], bytes);
-      text_bytes += bytes;
+      shards.add(encoded[i], views[i]);
+      text_bytes += std::ssize(views[i]);
     }
     taken += batch->input_bytes;
     const double seconds = seconds_since(started);
@@ -298,6 +324,11 @@ int run_command(const TokenizeOptions& options) {
       terminal.progress(progress_line(shards, {input_bytes, taken, text_bytes, seconds}), false);
   }
   terminal.clear();
+  if (complete) {
+    shards.check_held();
+    fmt::print("{}", as_it_is);
+    return 0;
+  }
   if (shards.trained() == 0) throw input_error("{}: no text", options.data.front().native());
   report(options, shards, text_bytes, started);
   return 0;

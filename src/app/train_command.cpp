@@ -138,7 +138,8 @@ int run_command(const TrainOptions& options) {
   FileLock lock = at_start(directory, [&] { return lock_run_directory(directory); });
   std::vector<std::string> notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
-  const std::optional<Checkpoint> init_from = resume ? std::nullopt : open_init_from(config, notes);
+  const std::optional<Checkpoint> init_from =
+      resume ? std::nullopt : open_init_from(config, corpus, notes);
   const std::int64_t staging = plan_staging_memory(params, plan);
   const bool saves_in_background = choose_background_saves(
       config, memory.rank_bytes(config.world()), staging, budget.process, notes);

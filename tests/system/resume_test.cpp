@@ -201,6 +201,44 @@ TEST_F(Resume, SaysWhichOptionsHaveChanged) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("sample-every")));
 }
 
+// Of as many tokens as the one before.
+TEST_F(Resume, NoticesAnotherText) {
+  train("run", "--num-iterations 10");
+  EXPECT_THAT(train("run", "--num-iterations 15 --resume auto").out, Not(HasSubstr("other text")));
+  std::string text = test::read_file(text_);
+  std::ranges::replace(text, 'l', 'L');
+  test::write_file(text_, text);
+  EXPECT_THAT(train("run", "--resume auto").out, HasSubstr("the run goes on with other text"));
+  const Outcome same = run_program("eval " + path("run").string());
+  EXPECT_THAT(same.out, Not(HasSubstr("warning")));
+  std::ranges::replace(text, 'L', 'l');
+  test::write_file(text_, text);
+  const Outcome other = run_program("eval " + path("run").string());
+  EXPECT_THAT(other.out, HasSubstr("warning: this is not the text that "));
+  const Outcome asked = run_program("eval " + path("run").string() + " --data " + text_.string());
+  EXPECT_THAT(asked.out, Not(HasSubstr("warning")));
+}
+
+TEST_F(Resume, InitFromRefusesAnotherTokenizer) {
+  const auto tokenizer = [&](const std::string& name, const std::string& text) {
+    test::write_file(path(name + ".txt"), text);
+    const std::string file = path(name + ".json").string();
+    EXPECT_EQ(run_program("tokenizer train --data " + path(name + ".txt").string() +
+                          " --vocab-size 270 --out " + file)
+                  .code,
+              0);
+    return " --tokenizer " + file;
+  };
+  const std::string one = tokenizer("one", test::read_file(text_));
+  const std::string two = tokenizer("two", "some other text, some other words, some more of them");
+  train("run", one);
+  const Outcome outcome =
+      run_program(options("next", two + " --init-from " + path("run").string()));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--init-from"));
+  EXPECT_EQ(run_program(options("next", one + " --init-from " + path("run").string())).code, 0);
+}
+
 TEST_F(Resume, DoesNotTakeAnEmptyConfigForDefaults) {
   train("run", "--save-every 10");
   test::write_file(path("run") / "config.toml", "");

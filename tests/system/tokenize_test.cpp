@@ -136,6 +136,12 @@ TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
     expect_refused(tokenize("part"), " tokenizes there: wait until it ends");
   }
   EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("complete already"));
+  std::string text = read_file(path("text.jsonl"));
+  text[text.find("Line")] = 'l';
+  write_file(path("text.jsonl"), text);
+  expect_refused(tokenize("part"), "holds shards of other text");
+  text[text.find("line")] = 'L';
+  write_file(path("text.jsonl"), text);
   const nlohmann::json whole = manifest("whole");
   EXPECT_GT(whole["shards"].size(), 3U);
   for (const auto& shard : whole["shards"])
@@ -189,6 +195,19 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   EXPECT_THAT(outcome.out, HasSubstr("no held-out shard"));
   const std::string shard = read_file(path("bytes/train_000000.bin"));
   EXPECT_EQ(shard.substr(1024), std::string("\0\1a\0b\0\0\1c\0", 10));
+
+  // The same again, another one, a longer and a shorter one.
+  const auto again = [&](const std::string& lines) {
+    return test::run_command("printf '" + lines + "' | " + test::program() +
+                             " tokenize - --tokenizer byte --field body --out " + path("bytes"));
+  };
+  const std::string first = "{\"body\": \"ab\"}\\n", second = "{\"body\": \"c\"}\\n";
+  EXPECT_THAT(again(first + second).out, HasSubstr("complete already: 2 documents"));
+  for (const std::string& other : {first + first, first + second + second, first, std::string()}) {
+    const Outcome refused = again(other);
+    EXPECT_EQ(refused.code, 2) << other;
+    EXPECT_THAT(refused.err, HasSubstr("holds shards of other text")) << other;
+  }
 
   // A tokenizer of more ids than 16 bits hold.
   std::string json = read_file(path("tokenizer.json"));

@@ -46,12 +46,21 @@ std::string checkpoint_config(const GptConfig& config, const TrainOptions& optio
 
 std::string data_identity(const Corpus& corpus) {
   json identity = {{"train_tokens", corpus.train->size()},
+                   {"train_fingerprint", corpus.train_fingerprint},
                    {"val_tokens", corpus.val->size()},
+                   {"val_fingerprint", corpus.val_fingerprint},
                    {"vocab_size", corpus.vocab_size}};
   // The first checkpoints, of the byte tokenizer or of ids without one, name none.
   if (corpus.tokenizer && corpus.tokenizer->fingerprint() != "byte")
     identity["tokenizer"] = corpus.tokenizer->fingerprint();
   return identity.dump();
+}
+
+bool differs_from_data(const Checkpoint& checkpoint, const Corpus& corpus, std::string_view part) {
+  const json was = json::parse(checkpoint.info().data), is = json::parse(data_identity(corpus));
+  return std::ranges::any_of(was.items(), [&](const auto& field) {
+    return field.key().starts_with(part) && field.value() != is.value(field.key(), json());
+  });
 }
 
 GptConfig checkpoint_model(const Checkpoint& checkpoint) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/options/options.h"
@@ -14,6 +15,10 @@ namespace muo {
 std::string checkpoint_config(const GptConfig& config, const TrainOptions& options);
 // What a checkpoint's `data` says: enough to notice that a run goes on with other data.
 std::string data_identity(const Corpus& corpus);
+// Whether what a checkpoint's `data` says is not so of a corpus. `part`: of the fields whose names
+// begin so: "val_" for what is held out, "" for all.
+bool differs_from_data(const Checkpoint& checkpoint, const Corpus& corpus,
+                       std::string_view part = "");
 
 // The model of a checkpoint, with the dtype it was trained in. Throws InputError naming the
 // checkpoint for anything missing or impossible.

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/checkpoint/manifest.h"
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
 #include "base/check.h"
@@ -38,11 +39,12 @@ fs::path run_of(const fs::path& checkpoint) {
   return parent.has_parent_path() ? parent.parent_path() : fs::path(".");
 }
 
-// Of runs/: names begin with the date.
-fs::path newest_run_with_checkpoint() {
-  const std::vector<fs::path> runs = entries_of(kRuns);
-  const auto found = std::find_if(runs.rbegin(), runs.rend(), has_checkpoint);
-  return found == runs.rend() ? fs::path() : *found;
+// The time of the newest checkpoint.
+std::optional<fs::file_time_type> saved_at(const fs::path& run) {
+  std::optional<fs::file_time_type> newest;
+  for (const fs::path& path : entries_of(run / "checkpoints"))
+    if (is_checkpoint(path)) newest = std::max(newest, written_at(path / kManifestName));
+  return newest;
 }
 
 bool holds_run(const fs::path& directory) {
@@ -67,6 +69,24 @@ fs::path fresh_run(const TrainOptions& options) {
 
 }  // namespace
 
+std::optional<fs::file_time_type> written_at(const fs::path& file) {
+  std::error_code error;
+  const fs::file_time_type time = fs::last_write_time(file, error);
+  return error ? std::nullopt : std::optional(time);
+}
+
+fs::path newest_in(const fs::path& folder,
+                   const std::function<std::optional<fs::file_time_type>(const fs::path&)>& time) {
+  fs::path newest;
+  std::optional<fs::file_time_type> newest_time;
+  for (const fs::path& entry : entries_of(folder))
+    if (const auto at = time(entry); at && at >= newest_time) {
+      newest = entry;
+      newest_time = at;
+    }
+  return newest;
+}
+
 std::string dated_name() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), getpid());
@@ -76,7 +96,7 @@ RunDirectory find_run_directory(const TrainOptions& options) {
   if (options.run.resume.empty()) return {fresh_run(options), {}};
   if (options.run.resume == "auto") {
     const fs::path run =
-        options.run.out.empty() ? newest_run_with_checkpoint() : fs::path(options.run.out);
+        options.run.out.empty() ? newest_in(kRuns, saved_at) : fs::path(options.run.out);
     if (run.empty() || !holds_run(run)) return {fresh_run(options), {}};
     return {run, run};
   }

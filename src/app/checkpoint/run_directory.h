@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "app/options/options.h"
@@ -25,10 +27,18 @@ struct RunDirectory {
 // "20261123-183357-4711": UTC and this process, for a directory that nobody has named.
 std::string dated_name();
 
+// When a file was written; empty: there is none.
+std::optional<std::filesystem::file_time_type> written_at(const std::filesystem::path& file);
+// The entry of a folder with the latest `time`, of those that have one the last by name; empty:
+// none.
+std::filesystem::path newest_in(const std::filesystem::path& folder,
+                                const std::function<std::optional<std::filesystem::file_time_type>(
+                                    const std::filesystem::path& entry)>& time);
+
 // Which directory a run will use, without touching the disk. Without --resume: --out, or
 // runs/<UTC date>-<time>-<pid>; a directory that holds a run already is refused.
 // --resume DIR: a run directory or a checkpoint: its run goes on, or, with another --out, a new run
-// starts from it. --resume auto: the run in --out, or the newest in runs/ that has a checkpoint;
+// starts from it. --resume auto: the run in --out, or the one in runs/ that was saved last;
 // none there: from the start. Throws InputError.
 RunDirectory find_run_directory(const TrainOptions& options);
 

@@ -1,10 +1,7 @@
 #include "app/sweep/find_sweep.h"
 
-#include <algorithm>
-
 #include "app/checkpoint/run_directory.h"
 #include "app/options/option_row.h"
-#include "base/durable_files.h"
 
 namespace muo {
 namespace {
@@ -47,9 +44,9 @@ fs::path find_sweep_directory(const RunOptions& options) {
   }
   if (!options.out.empty())
     return holds_sweep(options.out) ? fs::path(options.out) : new_sweep(options.out);
-  const std::vector<fs::path> sweeps = entries_of(kSweeps);
-  const auto newest = std::find_if(sweeps.rbegin(), sweeps.rend(), holds_sweep);
-  return newest == sweeps.rend() ? new_sweep({}) : *newest;
+  const fs::path newest =
+      newest_in(kSweeps, [](const fs::path& sweep) { return written_at(sweep / "sweep.jsonl"); });
+  return newest.empty() ? new_sweep({}) : newest;
 }
 
 }  // namespace muo

@@ -86,7 +86,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
         name, step, config.iterations());
   if (config.options.run.resume != "auto") require_newest(directory, *checkpoint);
   require_same_tokenizer(*checkpoint, corpus.tokenizer.get(), "--resume");
-  if (checkpoint->info().data != data_identity(corpus))
+  if (differs_from_data(*checkpoint, corpus))
     notes.push_back(
         fmt::format("the data is not that of {}: the run goes on with other text", name));
   if (const std::string changed = changed_options(before, config.options); !changed.empty())
@@ -125,11 +125,13 @@ std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& me
   return out;
 }
 
-std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes) {
+std::optional<Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
+                                         std::vector<std::string>& notes) {
   if (config.options.run.init_from.empty()) return std::nullopt;
   std::optional<Checkpoint> checkpoint(std::in_place, config.options.run.init_from,
                                        OpenCheckpoint{.weights_only = true});
   require_same_model("--init-from", *checkpoint, config, "");
+  require_same_tokenizer(*checkpoint, corpus.tokenizer.get(), "--init-from");
   notes.push_back(fmt::format("weights from {}, which was at step {}", checkpoint->path().string(),
                               checkpoint->info().step));
   return checkpoint;

@@ -19,7 +19,8 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
                                       const Corpus& corpus, std::vector<std::string>& notes);
 
 // The same of --init-from.
-std::optional<Checkpoint> open_init_from(const RunConfig& config, std::vector<std::string>& notes);
+std::optional<Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
+                                         std::vector<std::string>& notes);
 
 // An evaluation that metrics.jsonl holds.
 struct LoggedEvaluation {

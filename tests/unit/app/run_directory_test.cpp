@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -38,8 +39,10 @@ class RunDirectoryTest : public testing::Test {
   static void make_run(const fs::path& root, std::initializer_list<const char*> checkpoints) {
     FileLock lock;
     create_run_directory({root, {}}, TrainOptions(), lock);
-    for (const char* name : checkpoints)
+    for (const char* name : checkpoints) {
       fs::create_directory(root / "checkpoints" / name);
+      test::write_file(root / "checkpoints" / name / "manifest.json", "");
+    }
   }
 
  private:
@@ -101,6 +104,18 @@ TEST_F(RunDirectoryTest, AutoTakesWhatThereIsOrStarts) {
   make_run("runs/20260103-000000-1", {});
   EXPECT_EQ(find("", "auto").root, "runs/20260102-000000-1");
   EXPECT_EQ(find("", "auto").resume, "runs/20260102-000000-1");
+  make_run("runs/named", {"step_00000002", "step_00000004"});  // the last by name
+  const auto saved_at = [](const std::string& run, int hour) {
+    std::filesystem::last_write_time("runs/" + run + "/manifest.json",
+                                     std::filesystem::file_time_type(std::chrono::hours(hour)));
+  };
+  saved_at("20260101-000000-1/checkpoints/step_00000010", 2);
+  saved_at("20260102-000000-1/checkpoints/step_00000005", 1);
+  saved_at("named/checkpoints/step_00000002", 9);
+  saved_at("named/checkpoints/step_00000004", 0);
+  EXPECT_EQ(find("", "auto").root, "runs/named");
+  saved_at("named/checkpoints/step_00000002", -1);
+  EXPECT_EQ(find("", "auto").root, "runs/20260101-000000-1");
 }
 
 TEST_F(RunDirectoryTest, HoldsTheOptions) {

@@ -75,6 +75,22 @@ TEST(Shards, ValInANameSaysWhichIsHeldOut) {
   EXPECT_EQ(all_val.val->size(), 8);
 }
 
+TEST(Shards, ValIsAWordOfAName) {
+  for (const std::string name : {"x_val.bin", "VAL-0.bin", "valid.bin", "a.validation1.bin"}) {
+    const TempDir dir;
+    dir.write(name, shard_bytes(ramp(9, 0)));
+    dir.write("z.bin", shard_bytes(ramp(100, 0)));
+    EXPECT_EQ(open_corpus({.paths = {dir.path()}}).val->size(), 9) << name;
+  }
+  for (const std::string name :
+       {"medieval.bin", "retrieval_0.bin", "intervals.bin", "values.bin"}) {
+    const TempDir dir;
+    dir.write(name, shard_bytes(ramp(100, 0)));
+    dir.write("z.bin", shard_bytes(ramp(9, 0)));
+    EXPECT_EQ(open_corpus({.paths = {dir.path()}}).val->size(), 9) << name;
+  }
+}
+
 TEST(Shards, TheTailOfASingleOneIsHeldOut) {
   const TempDir dir;
   const auto path = dir.write("only_val.bin", shard_bytes(ramp(200, 0)));
