@@ -74,7 +74,7 @@ class Search:
             kill = 1 + int(len(self.logs[0]) * (i + kills.random()) / KILLED)
             records, found = record(recorder, case.command(False), folder / f"killed_{i}", kill)
             self.logs.append(records)
-            faults += found + self.differences(folder / f"killed_{i}/disk")
+            faults += found or self.differences(folder / f"killed_{i}/disk")
         self.found = collections.Counter(map(self.kind, faults))
         self.shown = {self.kind(fault): fault for fault in faults}
         self.folders = itertools.count()
@@ -144,16 +144,24 @@ class Search:
         return [f"{self.found[kind]} times: {text}" for kind, text in self.shown.items()]
 
 
-def logged(run_folder):
-    """Losses and evaluations of a run by steps, as they follow each other."""
-    records = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
-    return [[(item["step"], item.get("loss"), item.get("val_loss")) for item in records if item["kind"] == kind]
-            for kind in ("train", "eval")]
+def logged(metrics, until=None):
+    """Losses and evaluations of a run by steps, as they follow each other. Nobody goes on with a trial that has ended:
+    then its log may lack what followed its last checkpoint, of step `until`."""
+    records = []
+    for line in metrics.read_bytes().splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            if until is None:
+                raise
+    return [[(item["step"], item.get("loss"), item.get("val_loss")) for item in records
+             if item["kind"] == kind and (until is None or item["step"] < until)] for kind in ("train", "eval")]
 
 
-def run_result(folder):
+def run_result(folder, has_ended=False):
     newest = max((folder / "checkpoints").glob("step_*"), default=folder / "no checkpoint")
-    return {f"{folder.name}/step": newest.name, f"{folder.name}/metrics.jsonl": logged(folder),
+    until = int(newest.name[5:]) if has_ended and newest.exists() else None
+    return {f"{folder.name}/step": newest.name, f"{folder.name}/metrics.jsonl": logged(folder / "metrics.jsonl", until),
             f"{folder.name}/config.toml": (folder / "config.toml").read_bytes(),
             **{f"{folder.name}/{name}": (newest / name).read_bytes()
                for name in ("model.safetensors", "optimizer.safetensors")}}
@@ -241,7 +249,7 @@ class Sweep(Case):
             table = [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
         out = {"sweep.csv": table, "sweep.toml": (folder / "sweep/sweep.toml").read_bytes()}
         for trial in sorted((folder / "sweep/trials").iterdir()):
-            out |= run_result(trial)
+            out |= run_result(trial, has_ended=True)
         return out
 
 
