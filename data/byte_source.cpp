@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/file_bytes.h"
 #include "base/file_descriptor.h"
+#include "data/file_form.h"
 
 namespace muo {
 namespace {
@@ -94,8 +95,12 @@ class Gzip final : public Decompressed {
         if (within_) fail("ends within compressed data: the file was cut off");
         break;
       }
+      if (!within_ && began_ && *unused() == '\0') {  // padding behind a member, as tapes have it
+        use(1);
+        continue;
+      }
       if (!within_) inflateReset(&stream_);
-      within_ = true;
+      within_ = began_ = true;
       const std::size_t room = std::min<std::size_t>(out.size() - done, 1 << 30);
       stream_.next_in = reinterpret_cast<Bytef*>(unused());
       stream_.avail_in = static_cast<uInt>(unused_bytes());
@@ -114,12 +119,15 @@ class Gzip final : public Decompressed {
  private:
   z_stream stream_{};
   bool within_ = false;  // a member
+  bool began_ = false;   // the first one
 };
 
 class Zstandard final : public Decompressed {
  public:
   explicit Zstandard(const fs::path& path) : Decompressed(path) {
     MUO_CHECK(stream_, "no memory for zstd");
+    // Windows up to 2 GiB, as zstd --long=31 writes them; memory is taken as a frame asks for it.
+    ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, 31);
   }
   std::size_t read(std::span<char> out) override {
     ZSTD_outBuffer to{out.data(), out.size(), 0};
@@ -152,13 +160,10 @@ class Zstandard final : public Decompressed {
 }  // namespace
 
 std::unique_ptr<ByteSource> open_bytes(const fs::path& path) {
-  if (path.extension() == ".gz") return std::make_unique<Gzip>(path);
-  if (path.extension() == ".zst") return std::make_unique<Zstandard>(path);
-  return std::make_unique<Plain>(path);
-}
-
-bool is_compressed(const fs::path& path) {
-  return path.extension() == ".gz" || path.extension() == ".zst";
+  if (path == "-" || !form_of(path).compressed) return std::make_unique<Plain>(path);
+  const std::string_view name = path.native();
+  if (name.ends_with('z') || name.ends_with('Z')) return std::make_unique<Gzip>(path);
+  return std::make_unique<Zstandard>(path);
 }
 
 }  // namespace muo

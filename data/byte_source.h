@@ -7,7 +7,7 @@
 
 namespace muo {
 
-// The bytes of a file from start to end: as they are, or, if its name ends in .gz or .zst,
+// The bytes of a file from start to end: as they are, or, if its name says so (form_of),
 // decompressed (several members or frames one after the other too). Not thread-safe.
 class ByteSource {
  public:
@@ -21,8 +21,5 @@ class ByteSource {
 
 // `path` "-" is standard input, as it is.
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
-
-// Whether open_bytes would decompress it.
-bool is_compressed(const std::filesystem::path& path);
 
 }  // namespace muo

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -15,9 +16,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The ending that says what is in a file, beneath that of a compressed one.
-fs::path inner_extension(const fs::path& path) {
-  return is_compressed(path) ? path.stem().extension() : path.extension();
+// What of a text is in each line of JSON; the reason that there is none in `failure`.
+std::optional<std::string> try_text_of_line(std::string_view line, std::string_view field,
+                                            const std::string& where, std::string& failure) {
+  try {
+    return text_of_line(line, field, where);
+  } catch (const InputError& error) {
+    failure = error.what();
+    return std::nullopt;
+  }
+}
+
+void cut_at(std::string_view separator, std::vector<std::string_view>& texts) {
+  std::vector<std::string_view> pieces;
+  for (const std::string_view text : texts)
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find(separator, at), text.size());
+      if (end > at) pieces.push_back(text.substr(at, end - at));
+      at = end + separator.size();
+    }
+  texts = std::move(pieces);
 }
 
 }  // namespace
@@ -31,12 +49,11 @@ struct DocumentReader::Input {
   bool ended = false;
 };
 
-DocumentReader::DocumentReader(std::vector<fs::path> files, bool stdin_is_json,
-                               std::int64_t batch_bytes)
+DocumentReader::DocumentReader(std::vector<InputFile> files, const DocumentOptions& options)
     : files_(std::move(files)),
-      stdin_is_json_(stdin_is_json),
-      batch_bytes_(static_cast<std::size_t>(batch_bytes)) {
-  MUO_CHECK(batch_bytes > 0, "batches of ", batch_bytes, " bytes");
+      options_(options),
+      batch_bytes_(static_cast<std::size_t>(options.batch_bytes)) {
+  MUO_CHECK(options.batch_bytes > 0, "batches of ", options.batch_bytes, " bytes");
 }
 
 DocumentReader::~DocumentReader() = default;
@@ -49,15 +66,14 @@ bool DocumentReader::next(DocumentBatch& batch) {
     if (input_) {
       add_lines(batch);
     } else if (next_file_ < files_.size()) {
-      const fs::path& path = files_[next_file_];
-      const bool is_json = path == "-" ? stdin_is_json_ : inner_extension(path) == ".jsonl";
-      if (is_json) {
-        input_ = std::make_unique<Input>();
-        input_->bytes = open_bytes(path);
-        input_->file = next_file_++;
-        continue;
-      }
-      add_text(batch);
+      const fs::path& path = files_[next_file_].path;
+      const FileForm form = form_of(path);
+      if (form.kind == FileForm::Kind::kForeign)
+        leave_out(next_file_, std::string(form.name), std::string(form.advice));
+      else if (path == "-" ? options_.stdin_is_json : form.kind == FileForm::Kind::kJsonLines)
+        open_lines();
+      else
+        add_text(batch);
       ++next_file_;
     } else {
       break;
@@ -68,26 +84,70 @@ bool DocumentReader::next(DocumentBatch& batch) {
   return !batch.documents.empty() || input_ || next_file_ < files_.size();
 }
 
+// One that was named is refused instead.
+void DocumentReader::leave_out(std::size_t file, const std::string& why,
+                               const std::string& advice) {
+  if (files_[file].named)
+    throw InputError(concat(where({.file = file}), " is ", why, ", not text; ", advice));
+  left_out_.add(why);
+}
+
 void DocumentReader::add_text(DocumentBatch& batch) {
-  const fs::path& path = files_[next_file_];
-  if (path != "-" && !is_compressed(path)) {
-    batch.files.emplace_back(path);
-    batch.documents.push_back({.raw = batch.files.back().text(), .file = next_file_});
-    batch.input_bytes += static_cast<std::int64_t>(batch.documents.back().raw.size());
-    return;
+  const InputFile& file = files_[next_file_];
+  std::string_view text;
+  if (file.path != "-" && !form_of(file.path).compressed) {
+    batch.files.emplace_back(file.path);
+    text = batch.files.back().text();
+    batch.input_bytes += std::ssize(text);
+  } else {
+    const std::unique_ptr<ByteSource> source = open_bytes(file.path);
+    auto buffer = std::make_unique<std::string>();
+    constexpr std::size_t kPiece = 1 << 20;
+    for (std::size_t size = 0;; size = buffer->size()) {
+      buffer->resize(size + kPiece);
+      const std::size_t got = source->read(std::span(*buffer).subspan(size));
+      buffer->resize(size + got);
+      check_size({.file = next_file_}, buffer->size());
+      if (got < kPiece) break;
+    }
+    batch.input_bytes += source->bytes_taken();
+    text = *buffer;
+    batch.buffers.push_back(std::move(buffer));
   }
-  const std::unique_ptr<ByteSource> source = open_bytes(path);
-  auto text = std::make_unique<std::string>();
-  constexpr std::size_t kPiece = 1 << 20;
-  for (std::size_t size = 0;; size = text->size()) {
-    text->resize(size + kPiece);
-    const std::size_t got = source->read(std::span(*text).subspan(size));
-    text->resize(size + got);
-    if (got < kPiece) break;
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    return leave_out(next_file_, "binary",
+                     concat("there is a zero byte at offset ", zero,
+                            ": give text, as UTF-8 if it is UTF-16, or leave it out"));
+  batch.documents.push_back({.raw = text, .file = next_file_});
+}
+
+void DocumentReader::open_lines() {
+  const InputFile& file = files_[next_file_];
+  if (!file.named) {
+    std::string failure;
+    if (!try_text_of_line(first_line(), options_.field, "", failure))
+      return left_out_.add(concat("JSON without lines with a field '", options_.field, "'"));
   }
-  batch.input_bytes += source->bytes_taken();
-  batch.documents.push_back({.raw = *text, .file = next_file_});
-  batch.buffers.push_back(std::move(text));
+  input_ = std::make_unique<Input>();
+  input_->bytes = open_bytes(file.path);
+  input_->file = next_file_;
+}
+
+// Of the next file, the first that is not blank.
+std::string DocumentReader::first_line() const {
+  const std::unique_ptr<ByteSource> source = open_bytes(files_[next_file_].path);
+  constexpr std::size_t kPiece = 1 << 16;
+  std::string text;
+  for (;;) {
+    const std::size_t size = text.size();
+    text.resize(size + kPiece);
+    const std::size_t got = source->read(std::span(text).subspan(size));
+    text.resize(size + got);
+    const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    const std::size_t end = text.find('\n', begin);
+    if (end != std::string::npos || got < kPiece) return text.substr(begin, end - begin);
+    check_size({.is_json = true, .file = next_file_, .line = 1}, text.size());
+  }
 }
 
 // The lines of the next `batch_bytes_`, or one longer line.
@@ -108,6 +168,7 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
       break;
     }
     searched = text->size();
+    check_size({.is_json = true, .file = input.file, .line = input.line + 1}, searched);
   }
   if (input.ended) end = text->size();
   input.begun = text->substr(end);
@@ -116,10 +177,13 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
   for (std::size_t at = 0; at < lines.size();) {
     const std::size_t newline = std::min(lines.find('\n', at), lines.size());
     ++input.line;
-    const std::string_view line = lines.substr(at, newline - at);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos)
-      batch.documents.push_back(
-          {.raw = line, .is_json = true, .file = input.file, .line = input.line});
+    const Document line{.raw = lines.substr(at, newline - at),
+                        .is_json = true,
+                        .file = input.file,
+                        .line = input.line};
+    check_size(line, line.raw.size());
+    if (line.raw.find_first_not_of(" \t\r") != std::string_view::npos)
+      batch.documents.push_back(line);
     at = newline + 1;
   }
   batch.input_bytes += input.bytes->bytes_taken() - input.counted;
@@ -128,21 +192,40 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
   if (input.ended) input_.reset();
 }
 
+void DocumentReader::check_size(const Document& document, std::size_t bytes) const {
+  if (bytes > static_cast<std::size_t>(options_.most_bytes))
+    throw InputError(concat(where(document), ": a document of more than ", options_.most_bytes,
+                            " bytes, which is more than one may have; split it"));
+}
+
 std::string DocumentReader::where(const Document& document) const {
-  const fs::path& path = files_[document.file];
+  const fs::path& path = files_[document.file].path;
   const std::string name = path == "-" ? "standard input" : path.native();
   return document.is_json ? concat(name, ": line ", document.line) : name;
 }
 
-DocumentTexts DocumentReader::texts(std::span<const Document> documents, std::string_view field,
-                                    int threads) const {
+DocumentTexts DocumentReader::texts(std::span<const Document> documents, int threads) {
   DocumentTexts texts{.views = std::vector<std::string_view>(documents.size()),
                       .parsed = std::vector<std::string>(documents.size())};
+  std::vector<std::uint8_t> bad(documents.size());
   parallel_for(threads, documents.size(), [&](std::size_t i) {
     const Document& document = documents[i];
-    if (document.is_json) texts.parsed[i] = text_of_line(document.raw, field, where(document));
-    texts.views[i] = document.is_json ? texts.parsed[i] : document.raw;
+    texts.views[i] = document.raw;
+    if (!document.is_json) return;
+    std::string failure;
+    std::optional<std::string> text =
+        try_text_of_line(document.raw, options_.field, where(document), failure);
+    if (!text && !options_.skip_bad_lines) throw InputError(failure);
+    bad[i] = text ? 0 : 1;
+    texts.parsed[i] = std::move(text).value_or("");
+    texts.views[i] = texts.parsed[i];
   });
+  if (const auto count = std::ranges::count(bad, 1); count > 0) {
+    bad_lines_ += count;
+    std::size_t i = 0;
+    std::erase_if(texts.views, [&](std::string_view) { return bad[i++] == 1; });
+  }
+  if (!options_.separator.empty()) cut_at(options_.separator, texts.views);
   return texts;
 }
 

@@ -15,6 +15,7 @@
 #include "base/file_bytes.h"
 #include "base/threads.h"
 #include "data/concat_data.h"
+#include "data/file_form.h"
 #include "data/tokenizer.h"
 
 namespace muo {
@@ -69,11 +70,6 @@ struct Slice {
 };
 using Slices = std::vector<Slice>;
 
-struct Skipped {
-  std::int64_t binary = 0;
-  std::int64_t empty = 0;
-};
-
 std::string readable(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);
   return bytes < 10'000      ? fmt::format("{} bytes", bytes)
@@ -88,11 +84,29 @@ std::int64_t text_bytes(const Slices& slices) {
   return bytes;
 }
 
-Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, Skipped& skipped) {
+// What `muograph tokenize` reads, by its name.
+std::string other_form(const FileForm& form) {
+  if (form.kind == FileForm::Kind::kForeign) return std::string(form.name);
+  if (form.kind == FileForm::Kind::kJsonLines) return "JSON Lines";
+  return form.compressed ? "compressed" : "";
+}
+
+Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, LeftOut& left_out) {
   Slices documents;
   std::int64_t total = 0;
   for (const InputFile& file : files) {
     if (max_bytes > 0 && total >= max_bytes) break;
+    const FileForm form = form_of(file.path);
+    if (const std::string other = other_form(form); !other.empty()) {
+      if (file.named)
+        throw InputError(concat(file.path.native(), " is ", other, ", not text; ",
+                                form.kind == FileForm::Kind::kForeign
+                                    ? form.advice
+                                    : "make token shards of it: muograph tokenize FILE "
+                                      "--tokenizer byte --out DIR"));
+      left_out.add(other);
+      continue;
+    }
     const FileBytes contents(file.path);
     const std::string_view text = contents.text();
     const std::size_t nul = text.find('\0');
@@ -102,7 +116,7 @@ Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, 
       throw InputError(concat(file.path.native(), ": not text (a zero byte at offset ", nul,
                               "); give text, as UTF-8 if it is UTF-16, or .bin token shards"));
     if (text.empty() || nul != std::string_view::npos) {
-      ++(text.empty() ? skipped.empty : skipped.binary);
+      left_out.add(text.empty() ? "empty" : "binary");
       continue;
     }
     documents.push_back({.file = contents, .text = text});
@@ -158,17 +172,6 @@ std::size_t drop_known(Slices& val, const Slices& train) {
   return std::erase_if(val, [&](const Slice& slice) { return known.contains(slice.text); });
 }
 
-std::string left_out(const Skipped& skipped, std::size_t dropped) {
-  std::string out;
-  const auto add = [&](auto count, std::string_view what) {
-    if (count > 0) out += fmt::format("{}{} {}", out.empty() ? "; left out: " : ", ", count, what);
-  };
-  add(dropped, "held-out duplicates of training text");
-  add(skipped.binary, "binary");
-  add(skipped.empty, "empty");
-  return out;
-}
-
 }  // namespace
 
 Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
@@ -178,13 +181,14 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   if (options.bos_token >= 0)
     throw InputError(concat("--bos-token ", options.bos_token, ": is for .bin token shards; texts ",
                             "begin with the tokenizer's token ", bos, ": leave it out"));
-  Skipped skipped;
-  Slices train = read_documents(files, options.max_bytes, skipped);
-  Slices val = read_documents(val_files, 0, skipped);
+  LeftOut left_out;
+  Slices train = read_documents(files, options.max_bytes, left_out);
+  Slices val = read_documents(val_files, 0, left_out);
   if (train.empty() || (val.empty() && !val_files.empty()))
     throw InputError(concat((train.empty() ? options.paths : options.val_paths).front().native(),
-                            ": no text here (", skipped.binary, " binary and ", skipped.empty,
-                            " empty files); give a directory that holds text"));
+                            ": no text here (left out: ", left_out.text(),
+                            "); give a directory that holds text, or make token shards of what "
+                            "muograph tokenize reads"));
   const std::size_t file_count = train.size() + val.size();
   const std::int64_t file_bytes = text_bytes(train) + text_bytes(val);
   const bool is_bytes = options.tokenizer == "byte";
@@ -210,6 +214,10 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                 .tokenizer = tokenizer,
                 .tokenizer_name = options.tokenizer,
                 .bos = bos};
+  if (dropped > 0)
+    left_out.add("held-out duplicates of training text", static_cast<std::int64_t>(dropped));
+  const std::string others = left_out.text();
+  const std::string note = others.empty() ? "" : "; left out: " + others;
   const std::string by =
       is_bytes
           ? ""
@@ -217,7 +225,7 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   corpus.description =
       fmt::format("text: {} file{}, {}{}: {} tokens to train on, {} held out ({}){}", file_count,
                   file_count == 1 ? "" : "s", readable(file_bytes), by, corpus.train->size(),
-                  corpus.val->size(), method, left_out(skipped, dropped));
+                  corpus.val->size(), method, note);
   return corpus;
 }
 

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/threads.h"
-#include "data/byte_source.h"
 #include "data/document_index.h"
 #include "data/fingerprint.h"
 #include "data/input_files.h"
@@ -49,23 +48,6 @@ bool are_shards(std::span<const InputFile> files) {
                           " is not; give either .bin shards or text"));
 }
 
-// A named file whose bytes are no text to learn, although it holds some. In a folder it is taken
-// like any other.
-void refuse_what_tokenize_reads(std::span<const InputFile> files) {
-  for (const InputFile& file : files) {
-    const auto refuse = [&file](std::string_view kind, std::string_view command) {
-      throw InputError(concat(file.path.native(), " is ", kind,
-                              ", not text; make token shards of it: ", command,
-                              " --tokenizer byte --out DIR"));
-    };
-    if (!file.named) continue;
-    if (is_compressed(file.path)) refuse("compressed", "muograph tokenize FILE");
-    if (file.path.extension() == ".jsonl") refuse("JSON Lines", "muograph tokenize FILE");
-    if (file.path.extension() == ".parquet")
-      refuse("Parquet", "scripts/read_parquet.py FILE | muograph tokenize -");
-  }
-}
-
 // For best-fit packing.
 void index_documents(Corpus& corpus, const std::filesystem::path& path) {
   if (!corpus.bos)
@@ -101,8 +83,6 @@ Corpus open_corpus(const DataOptions& options) {
   FileList val = list_files(options.val_paths);
   drop_descriptions(train);
   drop_descriptions(val);
-  refuse_what_tokenize_reads(train.files);
-  refuse_what_tokenize_reads(val.files);
 
   // What is named as held-out data and lies among the training data is not trained on.
   std::set<std::pair<std::uint64_t, std::uint64_t>> held_out;

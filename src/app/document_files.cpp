@@ -1,27 +1,32 @@
 #include "app/document_files.h"
 
-#include "base/check.h"
-#include "data/input_files.h"
+#include <algorithm>
+#include <system_error>
 
 namespace muo {
+namespace {
 
-std::vector<std::filesystem::path> document_files(const std::vector<std::filesystem::path>& paths) {
-  if (paths.empty()) return {"-"};
-  std::vector<std::filesystem::path> out;
-  for (const std::filesystem::path& path : paths) {
-    if (path == "-") {
-      out.push_back(path);
-      continue;
-    }
-    for (const InputFile& file : list_files({{path}}).files) {
-      if (file.path.extension() == ".parquet")
-        throw InputError(concat(file.path.native(),
-                                " is Parquet, not text; give - for standard input: "
-                                "scripts/read_parquet.py FILE | muograph ... -"));
-      out.push_back(file.path);
-    }
-  }
-  return out;
+namespace fs = std::filesystem;
+
+bool lies_in(const fs::path& file, const fs::path& folder) {
+  const fs::path whole = fs::weakly_canonical(file);
+  return std::ranges::mismatch(folder, whole).in1 == folder.end();
+}
+
+}  // namespace
+
+std::vector<InputFile> document_files(const std::vector<fs::path>& paths, const fs::path& out) {
+  const InputFile standard_input{.path = "-", .named = true, .identity = {}};
+  if (paths.empty()) return {standard_input};
+  std::vector<fs::path> others = paths;
+  const bool reads_standard_input = std::erase(others, "-") > 0;
+  std::vector<InputFile> files = list_files(others).files;
+  if (!out.empty())
+    std::erase_if(files, [folder = fs::weakly_canonical(out)](const InputFile& file) {
+      return !file.named && lies_in(file.path, folder);
+    });
+  if (reads_standard_input) files.push_back(standard_input);
+  return files;
 }
 
 }  // namespace muo

@@ -3,11 +3,14 @@
 #include <filesystem>
 #include <vector>
 
+#include "data/input_files.h"
+
 namespace muo {
 
 // The files that a command reads text from: `paths` with folders and patterns resolved
-// (list_files), and "-", standard input, as it is; that alone where there are none. Throws
-// InputError for what list_files refuses, and for Parquet, which would be read as text.
-std::vector<std::filesystem::path> document_files(const std::vector<std::filesystem::path>& paths);
+// (list_files), and "-", standard input, behind them; that alone where there are none. What folders
+// hold of the output folder `out` is no input. Throws InputError for what list_files refuses.
+std::vector<InputFile> document_files(const std::vector<std::filesystem::path>& paths,
+                                      const std::filesystem::path& out = {});
 
 }  // namespace muo

@@ -26,8 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kBatchBytes = 16 << 20;
-
 [[noreturn]] void refuse_other_text(const std::string& out) {
   throw input_error(
       "{}: holds shards of other text, options or another tokenizer; give another --out, or remove "
@@ -170,16 +168,18 @@ class ShardStream {
 };
 
 // What decides the contents of the shards, besides the tokenizer.
-std::string source_of(const TokenizeOptions& options, const std::vector<fs::path>& files) {
+std::string source_of(const TokenizeOptions& options, std::span<const InputFile> files) {
   nlohmann::json inputs = nlohmann::json::array();
-  for (const fs::path& file : files) {
+  for (const auto& [file, named, identity] : files) {
     const bool is_stdin = file == "-";
     inputs.push_back({{"file", file.native()},
                       {"bytes", is_stdin ? 0 : fs::file_size(file)},
                       {"fingerprint", is_stdin ? 0 : file_fingerprint(file)}});
   }
   return nlohmann::json{{"files", inputs},
-                        {"field", options.field},
+                        {"field", options.text.field},
+                        {"separator", options.text.separator},
+                        {"skip_bad_lines", options.text.skip_bad_lines},
                         {"shard_tokens", options.shard_tokens},
                         {"val_tokens", options.val_tokens},
                         {"val_every", options.val_every}}
@@ -274,7 +274,7 @@ void report(const TokenizeOptions& options, ShardStream& shards, std::int64_t te
 int run_command(const TokenizeOptions& options) {
   const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
   const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
-  const std::vector<fs::path> files = document_files(options.data);
+  const std::vector<InputFile> files = document_files(options.data, options.out);
   const std::string source = source_of(options, files);
   const FileLock lock = lock_output(options.out);
   ShardManifest manifest = begin(options, *tokenizer, bos, source);
@@ -282,7 +282,7 @@ int run_command(const TokenizeOptions& options) {
   const std::string as_it_is =
       fmt::format("{}: complete already: {} documents\n", options.out, manifest.documents);
   // Standard input has to be read to know what it is.
-  if (complete && std::ranges::find(files, "-") == files.end()) {
+  if (complete && files.back().path != "-") {
     fmt::print("{}", as_it_is);
     return 0;
   }
@@ -295,7 +295,9 @@ int run_command(const TokenizeOptions& options) {
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
 
   ShardStream shards(options, *tokenizer, std::move(manifest));
-  DocumentReader reader(files, true, kBatchBytes);
+  DocumentReader reader(files, {.field = options.text.field,
+                                .separator = options.text.separator,
+                                .skip_bad_lines = options.text.skip_bad_lines});
   Terminal terminal(STDOUT_FILENO);
   const Clock::time_point started = Clock::now();
   std::int64_t taken = 0, text_bytes = 0;
@@ -309,7 +311,7 @@ int run_command(const TokenizeOptions& options) {
     const std::optional<DocumentBatch> batch = next.get();
     if (!batch) break;
     next = std::async(std::launch::async, read);
-    const DocumentTexts texts = reader.texts(batch->documents, options.field, threads);
+    const DocumentTexts texts = reader.texts(batch->documents, threads);
     const auto fresh = std::find_if_not(texts.views.begin(), texts.views.end(),
                                         [&](std::string_view text) { return shards.holds(text); });
     const std::span<const std::string_view> views(fresh, texts.views.end());
@@ -329,8 +331,13 @@ int run_command(const TokenizeOptions& options) {
     fmt::print("{}", as_it_is);
     return 0;
   }
-  if (shards.trained() == 0) throw input_error("{}: no text", options.data.front().native());
+  const std::string others = reader.left_out().text();
+  if (shards.trained() == 0)
+    throw input_error("{}: no text{}{}", options.data.front().native(),
+                      others.empty() ? "" : "; left out: ", others);
   report(options, shards, text_bytes, started);
+  if (!others.empty()) fmt::print("left out: {}\n", others);
+  if (reader.bad_lines() > 0) fmt::print("skipped: {} bad lines\n", reader.bad_lines());
   return 0;
 }
 

@@ -54,13 +54,16 @@ int run_command(const TrainTokenizerOptions& options) {
   const std::string_view named = find_split_pattern(options.pattern);
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
   BpeTrainer trainer(named.empty() ? options.pattern : std::string(named), threads);
-  DocumentReader reader(document_files(options.data), true, kBatchBytes);
+  DocumentReader reader(document_files(options.data),
+                        {.field = options.text.field,
+                         .separator = options.text.separator,
+                         .skip_bad_lines = options.text.skip_bad_lines});
   const std::int64_t most =
       options.max_bytes ? options.max_bytes->bytes : std::numeric_limits<std::int64_t>::max();
   std::int64_t count = 0;
   DocumentBatch batch;
   while (trainer.bytes() < most && reader.next(batch)) {
-    const DocumentTexts texts = reader.texts(batch.documents, options.field, threads);
+    const DocumentTexts texts = reader.texts(batch.documents, threads);
     std::int64_t left = most - trainer.bytes();
     std::size_t taken = 0;
     while (taken < texts.views.size() && left > 0)
@@ -68,8 +71,10 @@ int run_command(const TrainTokenizerOptions& options) {
     trainer.add(std::span(texts.views).first(taken));
     count += static_cast<std::int64_t>(taken);
   }
+  const std::string others = reader.left_out().text();
   if (trainer.bytes() == 0)
-    throw input_error("{}: no text to learn from", options.data.front().native());
+    throw input_error("{}: no text to learn from{}{}", options.data.front().native(),
+                      others.empty() ? "" : "; left out: ", others);
   const std::int64_t bytes = trainer.bytes();
   const BpeDefinition definition = trainer.train(options.vocab_size, special);
   replace_file(options.out, write_tokenizer_json(definition));
@@ -78,6 +83,8 @@ int run_command(const TrainTokenizerOptions& options) {
   fmt::print("tokenizer: {} tokens, {} of them special, from {} text{}, {:.1f} MB: {}\n", tokens,
              special.size(), count, count == 1 ? "" : "s", static_cast<double>(bytes) * 1e-6,
              options.out);
+  if (!others.empty()) fmt::print("left out: {}\n", others);
+  if (reader.bad_lines() > 0) fmt::print("skipped: {} bad lines\n", reader.bad_lines());
   if (tokens < options.vocab_size)
     fmt::print(
         "warning: of {} tokens asked for {} were found: no two neighbours are left to merge; "
@@ -88,12 +95,13 @@ int run_command(const TrainTokenizerOptions& options) {
 
 int run_command(const EncodeOptions& options) {
   const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  DocumentReader reader(document_files(options.files), !options.field.empty(), kBatchBytes);
-  const std::string field = options.field.empty() ? "text" : options.field;
+  DocumentReader reader(document_files(options.files),
+                        {.stdin_is_json = !options.field.empty(),
+                         .field = options.field.empty() ? "text" : options.field});
   DocumentBatch batch;
   fmt::memory_buffer out;
   while (reader.next(batch)) {
-    const DocumentTexts texts = reader.texts(batch.documents, field, usable_cores());
+    const DocumentTexts texts = reader.texts(batch.documents, usable_cores());
     for (const std::string_view text : texts.views) {
       std::vector<std::int32_t> ids;
       if (options.special)
@@ -110,8 +118,8 @@ int run_command(const EncodeOptions& options) {
 
 int run_command(const DecodeOptions& options) {
   const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  for (const fs::path& file : document_files(options.files)) {
-    DocumentReader reader({file}, false, kBatchBytes);
+  for (const InputFile& file : document_files(options.files)) {
+    DocumentReader reader({file}, {.stdin_is_json = false});
     DocumentBatch batch;
     while (reader.next(batch)) {
       for (const Document& document : batch.documents) {

@@ -31,6 +31,15 @@ OptionRow tokenizer_row(std::string& tokenizer, const OptionGroup& group) {
       .needed();
 }
 
+std::vector<OptionRow> text_rows(TextOptions& o) {
+  return {
+      kData("field", kOther, "NAME", "of JSON Lines: the one that holds the text", &o.field),
+      kData("document-separator", kOther, "TEXT", "ends a document within a text", &o.separator),
+      kData("skip-bad-lines", kOther, "on|off", "count lines of JSON that hold no text, and go on",
+            &o.skip_bad_lines),
+  };
+}
+
 OptionRow checkpoint_row(std::string& checkpoint, const OptionGroup& group,
                          std::string_view help = "a checkpoint, or a run directory (its newest)") {
   OptionRow row = group("checkpoint", kOther, "DIR", help, &checkpoint).needed();
@@ -203,14 +212,13 @@ std::vector<OptionRow> option_table(ExportOptions& o) {
 
 std::vector<OptionRow> option_table(TokenizeOptions& o) {
   OptionRow data = kFiles("data", kOther, "PATH...",
-                          "text or *.jsonl, also .gz and .zst, folders; -: stdin", &o.data)
+                          "text or JSON Lines, also .gz and .zst, folders; -: stdin", &o.data)
                        .needed();
   data.positional = true;
-  return {
+  std::vector<OptionRow> rows = {
       std::move(data),
       kFiles("out", kOther, "DIR", "gets the shards; an interrupted run goes on there", &o.out)
           .needed(),
-      kText("field", kOther, "NAME", "of JSON Lines: the one that holds the text", &o.field),
       tokenizer_row(o.tokenizer, kText),
       kText("shard-tokens", kOther, "N", "of each shard but the last", &o.shard_tokens,
             {2, 2'147'483'647}),
@@ -220,13 +228,14 @@ std::vector<OptionRow> option_table(TokenizeOptions& o) {
             &o.val_every, {2, kMostSteps}),
       kText("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
   };
+  std::ranges::move(text_rows(o.text), std::back_inserter(rows));
+  return rows;
 }
 
 std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
-  return {
-      kData("data", kOther, "PATH...", "text or *.jsonl, also .gz and .zst, folders", &o.data)
+  std::vector<OptionRow> rows = {
+      kData("data", kOther, "PATH...", "text or JSON Lines, also .gz and .zst, folders", &o.data)
           .needed(),
-      kData("field", kOther, "NAME", "of *.jsonl: the one that holds the text", &o.field),
       kData("max-bytes", kOther, "SIZE", "of text to learn from; auto: all of it", &o.max_bytes),
       kText("vocab-size", kOther, "N", "tokens, bytes and special ones among them", &o.vocab_size,
             {1, kMostVocab}),
@@ -237,6 +246,8 @@ std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
       kText("threads", kOther, "N", "auto: the cores", &o.threads, {1, 1024}),
       kFiles("out", kOther, "FILE", "the tokenizer.json to write", &o.out).needed(),
   };
+  std::ranges::move(text_rows(o.text), std::back_inserter(rows));
+  return rows;
 }
 
 std::vector<OptionRow> option_table(EncodeOptions& o) {

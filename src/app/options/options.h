@@ -234,10 +234,16 @@ struct ExportOptions {
 };
 
 // Text to token shards.
+// How documents are read: data/documents.h.
+struct TextOptions {
+  std::string field = "text";  // of JSON Lines
+  std::string separator = {};  // between documents within a text
+  bool skip_bad_lines = false;
+};
 struct TokenizeOptions {
   std::vector<std::filesystem::path> data = {};  // "-": standard input
   std::string tokenizer = {};
-  std::string field = "text";  // of JSON Lines
+  TextOptions text = {};
   std::int64_t shard_tokens = 100'000'000;
   std::int64_t val_tokens = 10 << 20;  // held out, at most; 0: none
   std::int64_t val_every = 100;        // one document in so many, until then
@@ -247,7 +253,7 @@ struct TokenizeOptions {
 // `tokenizer train`, `encode`, `decode` and `convert`: data/tokenizer.h.
 struct TrainTokenizerOptions {
   std::vector<std::filesystem::path> data = {};
-  std::string field = "text";  // of JSON Lines
+  TextOptions text = {};
   std::int64_t vocab_size = 32768;
   std::string pattern = "nanochat";        // a name, or a regular expression
   std::string special = "nanochat";        // tokens, separated by spaces, or its nine
