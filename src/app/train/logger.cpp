@@ -24,7 +24,6 @@
 #include "base/file_descriptor.h"
 #include "base/process_memory.h"
 #include "base/terminal.h"
-#include "base/threads.h"
 
 namespace muo {
 namespace {
@@ -172,7 +171,6 @@ class Logger::Impl {
         throw Error(fmt::format("cannot open {}: {}", options.metrics.string(),
                                 std::generic_category().message(errno)));
     }
-    const SignalsBlocked in_the_thread;
     thread_ = std::thread([this] { work(); });
   }
 
