@@ -88,9 +88,8 @@ void ShardWriter::write(std::int64_t offset, std::span<const char> bytes) const 
     const ssize_t done = ::pwrite(file_.number(), bytes.data(), bytes.size(), offset);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0)
-      throw Error(
-          concat(temporary_.native(), ": ", std::generic_category().message(errno),
-                 errno == ENOSPC ? "; free some space and run the same command again" : ""));
+      throw Error(concat(temporary_.native(), ": ", std::generic_category().message(errno),
+                         is_full(errno) ? "; free some space and run the same command again" : ""));
     bytes = bytes.subspan(static_cast<std::size_t>(done));
     offset += done;
   }

@@ -153,11 +153,7 @@ int run_command(const ReportOptions& options) {
     runs.push_back(run_data(history, names[i], points_per_curve(directories.size())));
   }
   const std::string page = report_page(runs, plotly.text());
-  try {
-    replace_file(options.out, page);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("--out {}: {}", options.out, error.what()));
-  }
+  replace_file(options.out, page);
   fmt::print("{}: {} run{}, {:.1f} MB\n", options.out, runs.size(), runs.size() == 1 ? "" : "s",
              static_cast<double>(page.size()) / 1e6);
   return 0;

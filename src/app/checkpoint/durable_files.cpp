@@ -16,11 +16,10 @@ namespace muo {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error) {
-  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  throw Error(concat("cannot ", action, " ", path.string(), ": ",
-                     std::generic_category().message(error),
-                     full ? "; free space or write elsewhere (--out)"
-                          : "; check the path and its permissions, or write elsewhere (--out)"));
+  throw Error(
+      concat("cannot ", action, " ", path.string(), ": ", std::generic_category().message(error),
+             is_full(error) ? "; free space or write elsewhere (--out)"
+                            : "; check the path and its permissions, or write elsewhere (--out)"));
 }
 
 }  // namespace

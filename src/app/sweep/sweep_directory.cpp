@@ -235,9 +235,11 @@ void SweepDirectory::add_promotion(std::size_t trial, std::size_t rung) {
 void SweepDirectory::append(const std::string& line) {
   const std::lock_guard lock(mutex_);
   const std::string text = line + '\n';
-  const ssize_t written = ::write(journal_.number(), text.data(), text.size());
-  if (written == std::ssize(text)) return;
-  fail_to_write(root_ / "sweep.jsonl", written < 0 ? errno : ENOSPC);
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t written = ::write(journal_.number(), rest.data(), rest.size());
+    if (written < 0) fail_to_write(root_ / "sweep.jsonl", errno);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 void SweepDirectory::write_table(const SweepPlan& plan,
