@@ -78,7 +78,8 @@ ShardEntry ShardWriter::finish() {
 void ShardWriter::fail(int error) const {
   throw WriteError(concat("cannot write ", path_.native(), ": ",
                           std::generic_category().message(error),
-                          "; run the same command again when it can be: it goes on"));
+                          is_full(error) ? "; free some space" : "",
+                          "; the same command, run again, goes on"));
 }
 
 void ShardWriter::flush() {

@@ -17,7 +17,8 @@ GOLDEN = {"make_golden": ("gpt_plain", "gpt_gqa", "gpt_window", "gpt_softcap"),
                                    "nanochat_training")}
 TESTS = re.compile(r"tests/(unit/\w+|contract|emulator|fuzz|golden|stand_ins|system)/\w+_test\.cpp|tests/bench/\w+_bench\.cpp")
 SOURCES = re.compile(  # of tests, that CMake and scripts/fuzz.sh name
-    r"tests/(support|emulator|stand_ins|one_definition)/|tests/fuzz/(targets|fuzzer)\.cpp|tests/system/nvtx_recorder\.cpp|tests/power_loss/recorder\.cpp|"
+    r"tests/(support|emulator|stand_ins|one_definition)/|tests/fuzz/(targets|fuzzer)\.cpp|"
+    r"tests/system/(nvtx_recorder|profiling_timer)\.cpp|tests/power_loss/recorder\.cpp|"
     r"tests/unit/(base/contracted_box_muller|cuda/fake_driver|kernels/simd_results)\.cpp")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 COMMANDS = ("train", "sweep", "eval", "sample", "plan", "report", "doctor", "checkpoint import",

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "app/cli.h"
@@ -22,6 +21,7 @@
 #include "app/report/run_reader.h"
 #include "app/report/text_report.h"
 #include "app/sweep/find_sweep.h"
+#include "app/train/stop_signal.h"
 #include "base/check.h"
 #include "base/durable_files.h"
 #include "base/file_bytes.h"
@@ -34,6 +34,7 @@ namespace fs = std::filesystem;
 
 // However many pages ask: files are looked at once in this time.
 constexpr std::chrono::milliseconds kPause{500};
+constexpr std::chrono::milliseconds kLook{50};  // for a signal
 
 void note(const std::string& text) { fmt::print(stderr, "muograph: note: {}\n", printable(text)); }
 
@@ -111,31 +112,24 @@ void print_text(const std::vector<fs::path>& directories) {
   }
 }
 
-// Serves the page until SIGINT or SIGTERM, whose number it returns.
+// Serves the page until a signal, whose number it returns.
 int follow(const ReportOptions& options) {
   FollowedRuns runs(different(options.runs), kPause);
   const FileBytes plotly(options.plotly.empty() ? find_plotly() : fs::path(options.plotly));
   LivePage page(runs, plotly.text());
-  // Before there are other threads, which inherit it.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const StopSignal signals;
   const auto server = serve_http(
       {.port = static_cast<int>(options.port),
        .headers = page.headers(),
        .answer = [&](const HttpRequest& request, int port) { return page.answer(request, port); }});
   fmt::print("http://127.0.0.1:{}/ shows the runs as they grow; Ctrl-C ends it\n", server->port());
   static_cast<void>(std::fflush(stdout));
-  constexpr timespec kLook = {.tv_sec = 1, .tv_nsec = 0};
-  int signal = -1;
-  while (signal < 0) {
-    signal = sigtimedwait(&ends, nullptr, &kLook);
-    if (signal < 0 && !server->is_serving()) throw Error("report --follow: the server has ended");
+  while (signals.number() == 0) {
+    std::this_thread::sleep_for(kLook);
+    if (!server->is_serving()) throw Error("report --follow: the server has ended");
   }
   runs.stop();
-  return signal;
+  return signals.number();
 }
 
 }  // namespace
@@ -158,11 +152,7 @@ int run_command(const ReportOptions& options) {
     runs.push_back(run_data(history, names[i], points_per_curve(directories.size())));
   }
   const std::string page = report_page(runs, plotly.text());
-  try {
-    replace_file(options.out, page);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("--out {}: {}", options.out, error.what()));
-  }
+  replace_file(options.out, page);
   fmt::print("{}: {} run{}, {:.1f} MB\n", options.out, runs.size(), runs.size() == 1 ? "" : "s",
              static_cast<double>(page.size()) / 1e6);
   return 0;

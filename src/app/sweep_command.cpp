@@ -19,7 +19,6 @@
 #include "app/train/device_rates.h"
 #include "app/train/resume.h"
 #include "app/train/stop_signal.h"
-#include "base/threads.h"
 
 namespace muo {
 namespace {
@@ -118,7 +117,6 @@ class SweepLoop {
   static constexpr auto kBetweenViews = std::chrono::milliseconds(200);
 
   void start(std::vector<std::jthread>& workers, std::atomic<int>& working) {
-    const SignalsBlocked in_the_threads;
     for (int i = 0; i < plan_.workers; ++i)
       workers.emplace_back([this, i, &working] {
         run_.work(i);

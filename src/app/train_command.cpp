@@ -157,6 +157,7 @@ int run_command(const TrainOptions& options) {
   });
   if (config.group.plugin != nullptr)
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
+  const StopSignal signals;
   Logger logger(logging);
   const auto note_all = [&logger](const std::vector<std::string>& lines, Verbosity from) {
     for (const std::string& line : lines)
@@ -173,7 +174,6 @@ int run_command(const TrainOptions& options) {
   CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save));
   if (resume && resume->path().parent_path() == directory.checkpoints())
     saver.mark_verified(resume->info().step);
-  const StopSignal signals;
   TrainingRun run{.config = config,
                   .corpus = corpus,
                   .saver = saver,

@@ -15,11 +15,10 @@ namespace muo {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error) {
-  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   throw WriteError(
       concat("cannot ", action, " ", path.string(), ": ", std::generic_category().message(error),
-             full ? "; free space or write elsewhere (--out)"
-                  : "; check the path and its permissions, or write elsewhere (--out)"));
+             is_full(error) ? "; free space or write elsewhere (--out)"
+                            : "; check the path and its permissions, or write elsewhere (--out)"));
 }
 
 std::filesystem::path parent_of(const std::filesystem::path& path) {

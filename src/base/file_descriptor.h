@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace muo {
@@ -28,5 +29,8 @@ class FileDescriptor {
  private:
   int number_;
 };
+
+// Whether a write failed for want of space: of the disk, or of what a user or a file may take.
+inline bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 }  // namespace muo

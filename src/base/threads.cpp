@@ -1,9 +1,11 @@
 #include "base/threads.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <exception>
 #include <thread>
 #include <vector>
@@ -15,6 +17,21 @@ int usable_cores() {
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
   return std::max(1, CPU_COUNT(&cores));
+}
+
+void take_signals_on_own_thread() {
+  const auto take = [] {
+    for (;;)
+      ::pause();
+  };
+  std::thread(take).detach();  // with the signals that this process was started with
+  sigset_t from_outside;
+  sigfillset(&from_outside);
+  // The last two: where they are blocked, reading from the terminal fails instead of waiting.
+  for (const int own :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGTTIN, SIGTTOU})
+    sigdelset(&from_outside, own);
+  pthread_sigmask(SIG_BLOCK, &from_outside, nullptr);
 }
 
 void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t)>& work) {
@@ -33,7 +50,6 @@ void parallel_for(int threads, std::size_t count, const std::function<void(std::
   if (workers == 1) {
     run(0);
   } else {
-    const SignalsBlocked blocked;
     std::vector<std::jthread> running;
     for (std::size_t worker = 0; worker < workers; ++worker)
       running.emplace_back(run, worker);

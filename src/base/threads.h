@@ -1,6 +1,5 @@
 #pragma once
 
-#include <csignal>
 #include <cstddef>
 #include <ctime>
 #include <functional>
@@ -10,21 +9,13 @@ namespace muo {
 // Cores that this process may use; at least 1.
 int usable_cores();
 
-// Threads that start within this scope get no signals: those are the main thread's business.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
+// From here on a thread that does nothing else runs the handlers of signals from outside; this one
+// and those that it starts have them blocked: oneDNN's products point the stack pointer into their
+// workspace, where a handler's frame would overwrite the heap. What a thread brings upon itself (a
+// fault, a closed pipe, the terminal of another job) it takes itself, but for SIGXFSZ: a file that
+// may not grow is an error of the write, EFBIG. Call it once, before there are other threads.
+// Throws std::system_error if the system refuses the thread.
+void take_signals_on_own_thread();
 
 // Calls work(i) for each i below `count`, on so many threads, the smallest i first; returns when
 // all are done. Throws what a call threw, of several the first thread's; the calls after it may be

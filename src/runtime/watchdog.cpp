@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/threads.h"
 
 namespace muo {
 namespace {
@@ -111,7 +110,6 @@ Watchdog::Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts
           std::clamp<Time>(std::min(timeouts.asked.value_or(timeouts.in_steps), options_.grace) / 8,
                            std::chrono::milliseconds(5), std::chrono::milliseconds(500))) {
   if (timeouts.endless()) return;
-  const SignalsBlocked in_the_thread;
   thread_ = std::thread([this] { work(); });
 }
 

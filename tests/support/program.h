@@ -22,6 +22,7 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
+  [[nodiscard]] int pid() const { return pid_; }
   // The next line of its standard output, without its end; waits for it. Empty: it has none.
   std::string read_line();
   // Sends the signal and waits. The exit code, or 128 + signal.

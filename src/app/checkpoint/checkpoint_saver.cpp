@@ -10,7 +10,6 @@
 
 #include "base/check.h"
 #include "base/split_float.h"
-#include "base/threads.h"
 
 namespace muo {
 namespace {
@@ -223,7 +222,6 @@ void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
 }
 
 void CheckpointSaver::hand_over(const CheckpointInfo& info) {
-  const SignalsBlocked in_the_threads;
   while (threads_.size() < entries_.size())
     threads_.emplace_back([this, rank = static_cast<int>(threads_.size())] { work(rank); });
   const std::lock_guard lock(mutex_);

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <climits>
 #include <cmath>
-#include <csignal>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -85,9 +84,7 @@ AskTell::AskTell(int in, int out, SweepPlanner& planner, Scheduler& scheduler,
       planner_(planner),
       scheduler_(scheduler),
       directory_(directory),
-      signal_(signal) {
-  std::signal(SIGPIPE, SIG_IGN);
-}
+      signal_(signal) {}
 
 std::size_t AskTell::add(const std::string& name, const nlohmann::json& options) {
   if (numbers_.contains(name)) throw input_error("trial {} was given before", name);

@@ -17,7 +17,7 @@ namespace muo {
 // docs/sweeps.md has the messages. What is wrong with a line is answered, and nothing else happens.
 class AskTell {
  public:
-  // Reads from `in`, writes to `out`; SIGPIPE is ignored from here on. All must outlive it.
+  // Reads from `in`, writes to `out`, of which SIGPIPE must be ignored. All must outlive it.
   // `signal`: once it is not 0, who does not read what is written is waited for no more.
   AskTell(int in, int out, SweepPlanner& planner, Scheduler& scheduler, SweepDirectory& directory,
           const std::atomic<int>& signal);

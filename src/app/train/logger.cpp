@@ -22,7 +22,6 @@
 #include "base/durable_files.h"
 #include "base/process_memory.h"
 #include "base/terminal.h"
-#include "base/threads.h"
 
 namespace muo {
 namespace {
@@ -160,7 +159,6 @@ class Logger::Impl {
       drop_records_from(options.metrics, options.first_step);
       metrics_ = {options.metrics, AppendOnlyFile::Past::kWholeLines};
     }
-    const SignalsBlocked in_the_thread;
     thread_ = std::thread([this] { work(); });
   }
 

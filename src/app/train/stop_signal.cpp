@@ -5,12 +5,14 @@
 namespace muo {
 namespace {
 
-// The handler runs on any thread while the ranks read: an atomic, and lock-free as handlers need.
+// The handler runs on another thread than the ranks, which read: lock-free, as handlers need.
 std::atomic<int> stop_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void request_stop(int signal) {
-  stop_signal = signal;
+  int none = 0;
+  stop_signal.compare_exchange_strong(none, signal);
+  if (signal == SIGHUP) return;
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
 }
@@ -21,13 +23,15 @@ StopSignal::StopSignal() {
   stop_signal = 0;
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
-  std::signal(SIGXFSZ, SIG_IGN);
+  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 StopSignal::~StopSignal() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_DFL);
+  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, SIG_DFL);
+  std::signal(SIGPIPE, SIG_DFL);
 }
 
 const std::atomic<int>& StopSignal::number() const { return stop_signal; }

@@ -4,9 +4,10 @@
 
 namespace muo {
 
-// In its scope SIGINT and SIGTERM are numbers that a run looks at between two steps, saves and
-// ends; a second one, of either, ends the program at once. A limit on file sizes is an error like a
-// full disk. One at a time.
+// In its scope the first SIGINT, SIGTERM or SIGHUP is a number that a run looks at between two
+// steps, saves and ends; a second SIGINT or SIGTERM ends the program at once. More of SIGHUP do
+// not: when a terminal closes, kernel and shell each send one. A program that was started to ignore
+// SIGHUP (nohup) still does. Nor does it end when who reads its output leaves. One at a time.
 class StopSignal {
  public:
   StopSignal();

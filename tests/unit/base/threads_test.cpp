@@ -1,9 +1,16 @@
 #include "base/threads.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace muo {
@@ -30,6 +37,91 @@ TEST(ParallelFor, ThrowsWhatACallThrew) {
     EXPECT_THROW(parallel_for(threads, 1'000'000, work), std::runtime_error);
     EXPECT_LT(calls, 1'000'000);
   }
+}
+
+// In a process each: what it takes no thread gives back.
+class SignalsDeathTest : public testing::Test {
+ protected:
+  SignalsDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+
+  [[noreturn]] static void end_with(bool good) { std::_Exit(good ? 0 : 1); }
+  static bool blocks(int signal) {
+    sigset_t now;
+    pthread_sigmask(SIG_BLOCK, nullptr, &now);
+    return sigismember(&now, signal) == 1;
+  }
+};
+
+std::atomic<int> handled_by = 0;
+
+TEST_F(SignalsDeathTest, AreHandledByAThreadThatComputesNothing) {
+  EXPECT_EXIT(
+      {
+        take_signals_on_own_thread();
+        std::atomic<int> here = 0;
+        const auto send = [&](std::size_t /*i*/) {
+          for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPROF, SIGALRM, SIGUSR1, SIGRTMIN}) {
+            handled_by = 0;
+            std::signal(signal, [](int) { handled_by = gettid(); });
+            kill(getpid(), signal);
+            while (handled_by == 0)
+              std::this_thread::yield();
+            if (handled_by == gettid()) ++here;
+          }
+        };
+        send(0);
+        std::thread(send, 1).join();
+        end_with(here == 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SignalsDeathTest, OfAThreadsOwnFaultsAndCallsAreItsOwn) {
+  EXPECT_EXIT(
+      {
+        take_signals_on_own_thread();
+        int other = 0;
+        for (const int own :
+             {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGTTIN, SIGTTOU})
+          if (blocks(own)) ++other;
+        std::atomic<int> in_threads = 0;
+        parallel_for(2, 8, [&](std::size_t /*i*/) {
+          if (blocks(SIGSEGV) || !blocks(SIGTERM)) ++in_threads;
+        });
+        end_with(other == 0 && in_threads == 0 && blocks(SIGTERM));
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SignalsDeathTest, ALimitOnTheSizeOfFilesIsAnErrorOfTheWrite) {
+  EXPECT_EXIT(
+      {
+        take_signals_on_own_thread();
+        FILE* const file = std::tmpfile();
+        const rlimit none = {};
+        setrlimit(RLIMIT_FSIZE, &none);
+        end_with(write(fileno(file), "x", 1) == -1 && errno == EFBIG);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+// What the process was started with, nohup's ignoring of SIGHUP or a shell's blocking, it keeps.
+TEST_F(SignalsDeathTest, ThatWereBlockedBeforeStayBlocked) {
+  EXPECT_EXIT(
+      {
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &one, nullptr);
+        take_signals_on_own_thread();
+        std::signal(SIGUSR1, [](int) { handled_by = gettid(); });
+        kill(getpid(), SIGTERM);
+        kill(getpid(), SIGUSR1);
+        while (handled_by == 0)
+          std::this_thread::yield();
+        end_with(true);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
