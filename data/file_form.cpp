@@ -24,7 +24,7 @@ struct Foreign {
 constexpr std::string_view kDecompress = "decompress it, or compress it with gzip or zstd";
 constexpr std::string_view kUnpack = "unpack it, and give the files";
 constexpr std::array<Foreign, 12> kForeign = {{
-    {".parquet", "Parquet", "scripts/read_parquet.py FILE | muograph ... - reads it"},
+    {".parquet", "Parquet", "pipe it: scripts/read_parquet.py FILE | muograph tokenize -"},
     {".xz", "compressed by xz", kDecompress},
     {".bz2", "compressed by bzip2", kDecompress},
     {".lz4", "compressed by lz4", kDecompress},

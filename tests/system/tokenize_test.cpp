@@ -178,8 +178,13 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
   fs::create_directory(path("folder"));
   write_file(path("folder/a.txt"), "text");
   write_file(path("folder/b.parquet"), "PAR1");
-  expect_refused("tokenize " + path("folder") + " --tokenizer byte --out " + path("bad"),
-                 "b.parquet is Parquet, not text; give - for standard input");
+  // What the folder holds of the output is no input.
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(
+        ok("tokenize " + path("folder") + " --tokenizer byte --out " + path("folder/out")).out,
+        HasSubstr(i == 0 ? "1 documents, 0.0 MB" : "complete already: 1 documents"));
+  expect_refused("tokenize " + path("folder/b.parquet") + " --tokenizer byte --out " + path("bad"),
+                 "b.parquet is Parquet, not text; scripts/read_parquet.py");
   expect_refused("tokenizer train --data " + path("folder/b.parquet") + " --out " + path("bad"),
                  "b.parquet is Parquet");
   expect_refused("tokenizer decode " + path("bad.jsonl") + " --tokenizer byte",

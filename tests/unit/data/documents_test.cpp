@@ -44,14 +44,21 @@ std::string zstandard(std::string_view text) {
   return out;
 }
 
+std::vector<InputFile> named(const std::vector<fs::path>& paths) {
+  std::vector<InputFile> files;
+  for (const fs::path& path : paths)
+    files.push_back({.path = path, .named = true, .identity = {}});
+  return files;
+}
+
 // All documents, with where they are from.
 std::vector<std::string> read_all(const std::vector<fs::path>& files, std::int64_t batch_bytes,
-                                  std::string_view field = "text") {
-  DocumentReader reader(files, false, batch_bytes);
+                                  const std::string& field = "text") {
+  DocumentReader reader(named(files), {.field = field, .batch_bytes = batch_bytes});
   std::vector<std::string> out;
   DocumentBatch batch;
   while (reader.next(batch)) {
-    const DocumentTexts texts = reader.texts(batch.documents, field, 2);
+    const DocumentTexts texts = reader.texts(batch.documents, 2);
     for (std::size_t i = 0; i < texts.views.size(); ++i)
       out.push_back(concat(fs::path(reader.where(batch.documents[i])).filename().native(), "=",
                            texts.views[i]));
@@ -70,14 +77,14 @@ TEST(DocumentReader, GivesFilesAndLinesInTheirOrder) {
                                        dir.write("d.jsonl.zst", zstandard(lines)),
                                        dir.write("e.jsonl.gz", gzip(lines + "\n")),
                                        dir.write("f.txt", ""),
-                                       dir.write("g.json", "{}")};
+                                       dir.write("g.JSON", R"({"text": "g"})")};
   for (const std::int64_t batch_bytes : {1, 7, 40, 1 << 20})
-    EXPECT_THAT(
-        read_all(files, batch_bytes),
-        ElementsAre("a.txt=all of\nit", "b.jsonl: line 1=one", "b.jsonl: line 3=twö\n",
-                    "b.jsonl: line 4=", "c.txt.gz=packed", "d.jsonl.zst: line 1=one",
-                    "d.jsonl.zst: line 3=twö\n", "d.jsonl.zst: line 4=", "e.jsonl.gz: line 1=one",
-                    "e.jsonl.gz: line 3=twö\n", "e.jsonl.gz: line 4=", "f.txt=", "g.json={}"))
+    EXPECT_THAT(read_all(files, batch_bytes),
+                ElementsAre("a.txt=all of\nit", "b.jsonl: line 1=one", "b.jsonl: line 3=twö\n",
+                            "b.jsonl: line 4=", "c.txt.gz=packed", "d.jsonl.zst: line 1=one",
+                            "d.jsonl.zst: line 3=twö\n", "d.jsonl.zst: line 4=",
+                            "e.jsonl.gz: line 1=one", "e.jsonl.gz: line 3=twö\n",
+                            "e.jsonl.gz: line 4=", "f.txt=", "g.JSON: line 1=g"))
         << batch_bytes;
 }
 
@@ -86,7 +93,7 @@ TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
   std::string lines;
   for (int i = 0; i < 1000; ++i)
     lines += "{\"text\": \"" + std::string(static_cast<std::size_t>(i % 50), 'x') + "\"}\n";
-  DocumentReader reader({dir.write("a.jsonl", lines)}, false, 1000);
+  DocumentReader reader(named({dir.write("a.jsonl", lines)}), {.batch_bytes = 1000});
   DocumentBatch batch;
   std::size_t documents = 0;
   std::int64_t input = 0;
@@ -104,7 +111,7 @@ TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
 
 TEST(DocumentReader, SaysWhereALineIsWrong) {
   const TempDir dir;
-  const auto error = [&](std::string_view lines, std::string_view field = "text") {
+  const auto error = [&](std::string_view lines, const std::string& field = "text") {
     const fs::path file = dir.write("x.jsonl", lines);
     return message_of<InputError>([&] { return read_all({file}, 1 << 20, field); });
   };
@@ -115,6 +122,57 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
   EXPECT_THAT(error("[]\n"), HasSubstr("x.jsonl: line 1: not a JSON object"));
   EXPECT_THAT(error("{\"text\": \"\xFF\"}\n"), HasSubstr("x.jsonl: line 1: "));
   EXPECT_EQ(error("{\"body\": \"a\"}\n", "body"), "no exception");
+}
+
+// Of the texts of `files`, all of them.
+std::vector<std::string> texts_of(DocumentReader& reader) {
+  std::vector<std::string> out;
+  DocumentBatch batch;
+  while (reader.next(batch))
+    for (const std::string_view text : reader.texts(batch.documents, 2).views)
+      out.emplace_back(text);
+  return out;
+}
+
+// Named it is refused, in a folder left out and counted.
+TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
+  const TempDir dir;
+  const std::string line = "{\"text\": \"good\"}\n", utf16("a\0b\0", 4);
+  const auto refused = [&](const std::string& name, const std::string& contents,
+                           const std::string& why) {
+    const fs::path file = dir.write(name, contents);
+    EXPECT_THAT(message_of<InputError>([&] { read_all({file}, 1 << 20); }), HasSubstr(why)) << name;
+  };
+  refused("a.parquet", "PAR1", "a.parquet is Parquet, not text; scripts/read_parquet.py");
+  refused("b.txt.XZ", "xz", "b.txt.XZ is compressed by xz, not text; decompress it");
+  refused("c.tar.gz", gzip("tar"), "c.tar.gz is a tar archive, not text; unpack it");
+  refused("d.txt", utf16, "d.txt is binary, not text; there is a zero byte at offset 1");
+  refused("e.txt.gz", gzip(utf16), "e.txt.gz is binary, not text");
+  refused("f.json", "{\n  \"text\": 1\n}", "f.json: line 1: ");
+  refused("g.ndjson.zst", zstandard(R"({"name": "no text"})"), "line 1: no field 'text'");
+  dir.write("h.txt", "text");
+  dir.write("i.NDJSON.GZ", gzip("\r\n" + line + line));
+  DocumentReader reader(list_files(std::vector{dir.path()}).files, {});
+  EXPECT_THAT(texts_of(reader), ElementsAre("text", "good", "good"));
+  EXPECT_EQ(reader.left_out().text(),
+            "2 JSON without lines with a field 'text', 1 Parquet, 1 a tar archive, 2 binary, 1 "
+            "compressed by xz");
+}
+
+TEST(DocumentReader, SkipsAndCountsBadLinesIfAskedTo) {
+  const TempDir dir;
+  const fs::path file = dir.write("a.jsonl", "{\"text\": \"a\"}\n{\n[]\n{\"text\": \"b\"}\n{}");
+  DocumentReader reader(named({file}), {.skip_bad_lines = true});
+  EXPECT_THAT(texts_of(reader), ElementsAre("a", "b"));
+  EXPECT_EQ(reader.bad_lines(), 3);
+}
+
+TEST(DocumentReader, CutsTextsAtSeparators) {
+  const TempDir dir;
+  DocumentReader reader(named({dir.write("a.txt", "<|>one<|>two\n<|><|>thr<|ee"),
+                               dir.write("b.jsonl", "{\"text\": \"four<|>five\"}")}),
+                        {.separator = "<|>"});
+  EXPECT_THAT(texts_of(reader), ElementsAre("one", "two\n", "thr<|ee", "four", "five"));
 }
 
 std::string read_bytes(const fs::path& path, std::size_t step) {
@@ -136,9 +194,12 @@ TEST(ByteSource, UnpacksMembersAndFramesInAnySteps) {
   const fs::path plain = dir.write("a.txt", text);
   const fs::path gz = dir.write("a.gz", gzip(text) + gzip("") + gzip("end"));
   const fs::path zst = dir.write("a.zst", zstandard(text) + zstandard("") + zstandard("end"));
+  const fs::path padded =
+      dir.write("b.gz", gzip(text) + std::string(3, '\0') + gzip("end") + std::string(700, '\0'));
   for (const std::size_t step : {1UL << 10, 4099UL, 1UL << 22}) {
     EXPECT_EQ(read_bytes(plain, step), text);
     EXPECT_EQ(read_bytes(gz, step), text + "end");
+    EXPECT_EQ(read_bytes(padded, step), text + "end");
     EXPECT_EQ(read_bytes(zst, step), text + "end");
   }
 }

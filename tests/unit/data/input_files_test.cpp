@@ -90,7 +90,11 @@ TEST(InputFiles, WhatTokenizeReadsIsRefusedByNameOnly) {
                 AllOf(HasSubstr(path.native() + " is " + kind), HasSubstr("muograph tokenize")));
     EXPECT_THAT(input_error({.paths = {text}, .val_paths = {path}}), HasSubstr(kind));
   }
-  EXPECT_THAT(open_corpus({.paths = {dir.path()}}).description, HasSubstr("5 files"));
+  EXPECT_THAT(
+      open_corpus({.paths = {dir.path()}}).description,
+      AllOf(HasSubstr("1 file,"), HasSubstr("left out: 1 JSON Lines, 1 Parquet, 2 compressed")));
+  std::filesystem::remove(text);
+  EXPECT_THAT(input_error({.paths = {dir.path()}}), HasSubstr("no text here (left out: 1 JSON"));
 }
 
 TEST(InputFiles, SpecialFilesInDirectoriesAreSkippedAndCounted) {

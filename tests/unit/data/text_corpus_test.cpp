@@ -227,8 +227,9 @@ TEST(TextCorpus, RefusesWhatIsNotEnough) {
               AllOf(HasSubstr(binary.native()), HasSubstr("not text (a zero byte at offset 2)")));
   const auto only = dir.write("none/b", std::string(1, '\0')).parent_path();
   dir.write("none/c", "");
-  EXPECT_THAT(input_error({.paths = {only}}),
-              AllOf(HasSubstr(only.native()), HasSubstr("no text here (1 binary and 1 empty")));
+  EXPECT_THAT(
+      input_error({.paths = {only}}),
+      AllOf(HasSubstr(only.native()), HasSubstr("no text here (left out: 1 binary, 1 empty)")));
   const auto good = dir.write("good.txt", std::string(100, 'x'));
   EXPECT_THAT(input_error({.paths = {good}, .val_paths = {only}}),
               AllOf(HasSubstr(only.native()), HasSubstr("no text here")));
