@@ -260,6 +260,12 @@ TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
   const Outcome changed = run_program("sweep --resume " + path("sweep").string());
   EXPECT_EQ(changed.code, 2);
   EXPECT_THAT(changed.err, HasSubstr("has num-iterations 2, now 3"));
+  for (const char* journal : {"[]\n", "{\"format\":1}\n", "{\"format\":1,\"options\":3}\n"}) {
+    test::write_file(path("sweep") / "sweep.jsonl", journal);
+    const Outcome forged = run_program("sweep --resume " + path("sweep").string());
+    EXPECT_EQ(forged.code, 2) << journal;
+    EXPECT_THAT(forged.err, HasSubstr("sweep.jsonl: not the journal of a sweep: "));
+  }
 }
 
 }  // namespace

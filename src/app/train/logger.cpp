@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/file_descriptor.h"
 #include "base/process_memory.h"
+#include "base/strict_json.h"
 #include "base/terminal.h"
 #include "base/threads.h"
 
@@ -53,8 +54,8 @@ struct NoteItem {
 struct Summary {};
 using Item = std::variant<TrainItem, EvalItem, SampleItem, NoteItem, Summary>;
 
-// What a run that starts at `step` will write itself. Its checkpoint was evaluated and sampled
-// before, if at all.
+// What a run that starts at `step` will write itself; of an evaluation and a sample at that step,
+// what is not there (lost_work()).
 bool comes_again(const nlohmann::json& record, std::int64_t step) {
   if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
     return true;  // a line that an earlier attempt could not finish
@@ -71,8 +72,7 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   std::ifstream in(file);
   std::string kept;
   for (std::string line; std::getline(in, line);)
-    if (!comes_again(nlohmann::json::parse(line, nullptr, false), step) && !in.eof())
-      kept += line + '\n';
+    if (!comes_again(try_strict_json(line), step) && !in.eof()) kept += line + '\n';
   if (kept.size() == std::filesystem::file_size(file)) return;
   const std::filesystem::path temporary = file.string() + ".tmp";
   std::ofstream out(temporary, std::ios::trunc);
