@@ -32,10 +32,11 @@ struct DocumentReader::Input {
 };
 
 DocumentReader::DocumentReader(std::vector<fs::path> files, bool stdin_is_json,
-                               std::int64_t batch_bytes)
+                               std::int64_t batch_bytes, std::int64_t most_bytes)
     : files_(std::move(files)),
       stdin_is_json_(stdin_is_json),
-      batch_bytes_(static_cast<std::size_t>(batch_bytes)) {
+      batch_bytes_(static_cast<std::size_t>(batch_bytes)),
+      most_bytes_(static_cast<std::size_t>(most_bytes)) {
   MUO_CHECK(batch_bytes > 0, "batches of ", batch_bytes, " bytes");
 }
 
@@ -83,6 +84,7 @@ void DocumentReader::add_text(DocumentBatch& batch) {
     text->resize(size + kPiece);
     const std::size_t got = source->read(std::span(*text).subspan(size));
     text->resize(size + got);
+    check_size({.file = next_file_}, text->size());
     if (got < kPiece) break;
   }
   batch.input_bytes += source->bytes_taken();
@@ -108,6 +110,7 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
       break;
     }
     searched = text->size();
+    check_size({.is_json = true, .file = input.file, .line = input.line + 1}, searched);
   }
   if (input.ended) end = text->size();
   input.begun = text->substr(end);
@@ -116,16 +119,25 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
   for (std::size_t at = 0; at < lines.size();) {
     const std::size_t newline = std::min(lines.find('\n', at), lines.size());
     ++input.line;
-    const std::string_view line = lines.substr(at, newline - at);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos)
-      batch.documents.push_back(
-          {.raw = line, .is_json = true, .file = input.file, .line = input.line});
+    const Document line{.raw = lines.substr(at, newline - at),
+                        .is_json = true,
+                        .file = input.file,
+                        .line = input.line};
+    check_size(line, line.raw.size());
+    if (line.raw.find_first_not_of(" \t\r") != std::string_view::npos)
+      batch.documents.push_back(line);
     at = newline + 1;
   }
   batch.input_bytes += input.bytes->bytes_taken() - input.counted;
   input.counted = input.bytes->bytes_taken();
   batch.buffers.push_back(std::move(text));
   if (input.ended) input_.reset();
+}
+
+void DocumentReader::check_size(const Document& document, std::size_t bytes) const {
+  if (bytes > most_bytes_)
+    throw InputError(concat(where(document), ": a document of more than ", most_bytes_,
+                            " bytes, the most that is read into memory; split it"));
 }
 
 std::string DocumentReader::where(const Document& document) const {

@@ -16,7 +16,7 @@ namespace muo {
 // A document: a whole file of text, or a line of a file of JSON Lines (named *.jsonl), an object
 // one of whose fields is the text.
 struct Document {
-  std::string_view raw;  // text, or the line
+  std::string_view raw = {};  // text, or the line
   bool is_json = false;
   std::size_t file = 0;   // of those that the reader was given
   std::int64_t line = 0;  // from 1 on; of JSON Lines
@@ -36,14 +36,19 @@ struct DocumentTexts {
   std::vector<std::string> parsed;
 };
 
+// The most bytes of a line of JSON Lines, and of a document that is decompressed or comes from
+// standard input: these have to lie in memory, and a small compressed file may hold any number. A
+// plain file of text is mapped, and may be longer.
+inline constexpr std::int64_t kMostDocumentBytes = std::int64_t{1} << 30;
+
 // Reads documents in order, with bounded memory: a batch of `batch_bytes` or one document,
 // whichever is more. Files named *.gz and *.zst are decompressed; "-" is standard input, lines of
 // JSON if `stdin_is_json`, else one text. Not thread-safe. Throws InputError for what cannot be
-// read.
+// read, and for what exceeds `most_bytes`.
 class DocumentReader {
  public:
   DocumentReader(std::vector<std::filesystem::path> files, bool stdin_is_json,
-                 std::int64_t batch_bytes);
+                 std::int64_t batch_bytes, std::int64_t most_bytes = kMostDocumentBytes);
   ~DocumentReader();
   DocumentReader(const DocumentReader&) = delete;
   DocumentReader& operator=(const DocumentReader&) = delete;
@@ -61,10 +66,11 @@ class DocumentReader {
   struct Input;
   void add_lines(DocumentBatch& batch);
   void add_text(DocumentBatch& batch);
+  void check_size(const Document& document, std::size_t bytes) const;
 
   std::vector<std::filesystem::path> files_;
   bool stdin_is_json_;
-  std::size_t batch_bytes_;
+  std::size_t batch_bytes_, most_bytes_;
   std::size_t next_file_ = 0;
   std::unique_ptr<Input> input_;  // of JSON Lines that are not at their end
 };
