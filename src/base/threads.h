@@ -10,12 +10,14 @@ namespace muo {
 // Cores that this process may use; at least 1.
 int usable_cores();
 
-// Threads that start within this scope get no signals: those are the main thread's business.
+// Threads that start within this scope get no signals: those are the main thread's business. But
+// SIGBUS is that of the thread that reads a mapping (file_mapping.h).
 class SignalsBlocked {
  public:
   SignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
