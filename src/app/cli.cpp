@@ -18,6 +18,7 @@
 #include "app/sweep/find_sweep.h"
 #include "app/sweep/search_space.h"
 #include "base/check.h"
+#include "base/standard_streams.h"
 
 namespace muo {
 namespace {
@@ -369,6 +370,7 @@ Command parse_command_line(Arguments arguments) {
 
 int run_program(Arguments arguments, const char* version) {
   try {
+    open_standard_streams();
     if (arguments.size() == 1 && std::string_view(arguments[0]) == "--version")
       return run_command(Answer{fmt::format("muograph {}\n", version)});
     Command command = parse_command_line(arguments);
