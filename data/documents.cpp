@@ -195,7 +195,7 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
 void DocumentReader::check_size(const Document& document, std::size_t bytes) const {
   if (bytes > static_cast<std::size_t>(options_.most_bytes))
     throw InputError(concat(where(document), ": a document of more than ", options_.most_bytes,
-                            " bytes, which is more than one may have; split it"));
+                            " bytes, the most that is read into memory; split it"));
 }
 
 std::string DocumentReader::where(const Document& document) const {

@@ -33,13 +33,15 @@ cmake --build --preset dev --target muograph_core muograph_sentencepiece
 mkdir -p build/fuzz/found
 readers=(data/shards.cpp src/base/file_bytes.cpp src/app/checkpoint/safetensors.cpp
          src/base/strict_json.cpp src/app/checkpoint/manifest.cpp src/app/options/config_file.cpp
-         src/app/checkpoint/nanochat_files.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
+         src/app/checkpoint/model_json.cpp src/app/checkpoint/nanochat_files.cpp
+         src/app/report/{html_report,run_history,text_report,train_record}.cpp
+         data/documents.cpp data/byte_source.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
          data/tokenizer/sentencepiece_model.cpp data/tokenizer/normalization_rules.cpp
          src/kernels/cuda/gemm_algorithms.cpp data/examples/*.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \
-  tests/fuzz/fuzzer.cpp tests/fuzz/targets.cpp "${readers[@]}" \
-  -Lbuild/dev -lmuograph_core -lfmt -lyaml -Wl,-rpath,"$PWD/build/dev" -o build/fuzz/fuzzer
+  tests/fuzz/fuzzer.cpp tests/fuzz/targets.cpp tests/support/files.cpp "${readers[@]}" \
+  -Lbuild/dev -lmuograph_core -lfmt -lyaml -lz -lzstd -Wl,-rpath,"$PWD/build/dev" -o build/fuzz/fuzzer
 
 found=0
 for target in "${targets[@]}"; do

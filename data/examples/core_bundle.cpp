@@ -48,6 +48,11 @@ class TaskEntry {
     CoreTask task;
     task.label = text("label");
     task.file = text("dataset_uri");
+    // Nothing outside the bundle is read, whoever wrote it.
+    if (task.file.is_absolute() || std::ranges::find(task.file, "..") != task.file.end())
+      fail(entry_, fmt::format("{}: dataset_uri \"{}\" leaves the bundle: give a path below its "
+                               "eval_data",
+                               task.label, task.file.native()));
     const std::string type = text("icl_task_type");
     const auto* const known =
         std::ranges::find(kTypes, type, &std::pair<std::string_view, CoreType>::first);

@@ -62,6 +62,7 @@ void commit_file(const OutputFile& file, const fs::path& path) {
   fs::rename(hidden(path), path);
 }
 
+// One that is there already is a user's, whose choice it is to remove it.
 void refuse_existing(const char* option, const fs::path& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored))
@@ -94,9 +95,12 @@ OutputFile write_text(const fs::path& path, std::string_view text) {
   return file;
 }
 
-// `directory`, for files of which none may be there yet.
+// `directory`, for files of which none may be there yet: but what an export has left that was
+// interrupted before the last of `files` had its name is written again.
 void make_room(const char* option, const fs::path& directory, std::span<const fs::path> files) {
-  for (const fs::path& file : files)
+  std::error_code ignored;
+  const bool interrupted = fs::exists(hidden(files.back()), ignored);
+  for (const fs::path& file : interrupted ? files.last(1) : files)
     refuse_existing(option, file);
   std::error_code error;
   fs::create_directories(directory, error);
@@ -118,8 +122,8 @@ int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
   tensors.reserve(params.size());
   for (const ParamSpec& param : params)
     tensors.push_back({.from = param.name, .spec = {.name = param.name, .shape = param.shape}});
-  const OutputFile model = write_weights(model_path, file, tensors);
   const OutputFile meta_file = write_text(meta_path, text);
+  const OutputFile model = write_weights(model_path, file, tensors);
   commit_file(model, model_path);
   commit_file(meta_file, meta_path);
   sync_directory(out);
@@ -136,15 +140,15 @@ int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out) {
   const fs::path config_path = out / kHuggingFaceConfig;
   make_room(
       "--hf", out,
-      std::array{model_path, config_path, out / kTokenizerNames[0], out / kTokenizerNames[1]});
+      std::array{model_path, out / kTokenizerNames[0], out / kTokenizerNames[1], config_path});
 
   const fs::path tokenizer = find_run_tokenizer(checkpoint);
   const std::shared_ptr<const Tokenizer> opened = open_run_tokenizer(checkpoint);
   const std::optional<std::int32_t> bos = opened ? find_bos(*opened) : std::nullopt;
   std::optional<TokenizerCopy> copy;
   if (!tokenizer.empty() && tokenizer != "byte") copy = copy_tokenizer(tokenizer);
-  const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
   const OutputFile config_file = write_text(config_path, hugging_face_config_text(config, bos));
+  const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
   if (copy) commit_file(write_text(out / copy->name, copy->contents), out / copy->name);
   commit_file(model, model_path);
   commit_file(config_file, config_path);  // last, as nothing is loaded without it
@@ -182,6 +186,11 @@ int run_command(const ImportOptions& options) {
   std::vector<StateEntry> entries;
   for (const ParamSpec& param : params) {
     memory.push_back(float_values(file, *file.find(param.name)));
+    if (!all_finite(DType::kF32, std::as_bytes(std::span(memory.back()))))
+      throw input_error(
+          "{}: {} holds a number that is not finite: nothing can be done with such weights; give "
+          "those of a step before",
+          file.path().string(), param.name);
     entries.push_back({.name = param.name,
                        .shape = param.shape,
                        .begin = 0,

@@ -18,6 +18,7 @@
 #include "app/sweep/find_sweep.h"
 #include "app/sweep/search_space.h"
 #include "base/check.h"
+#include "base/standard_streams.h"
 #include "base/threads.h"
 
 namespace muo {
@@ -380,6 +381,7 @@ Command parse_command_line(Arguments arguments) {
 
 int run_program(Arguments arguments, const char* version) {
   try {
+    open_standard_streams();
     take_signals_on_own_thread();
     if (arguments.size() == 1 && std::string_view(arguments[0]) == "--version")
       return run_command(Answer{fmt::format("muograph {}\n", version)});

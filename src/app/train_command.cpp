@@ -179,7 +179,7 @@ int run_command(const TrainOptions& options) {
                   .saver = saver,
                   .resume = resume ? &*resume : nullptr,
                   .init_from = init_from ? &*init_from : nullptr,
-                  .lost_evaluation = resume && lost_evaluation(directory, config, *resume),
+                  .lost = resume ? lost_work(directory, config, *resume) : LostWork{},
                   .logger = logger,
                   .signal = signals.number()};
   log_before_saves(saver, logger);

@@ -1,7 +1,6 @@
 #include "base/file_bytes.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file_descriptor.h"
+#include "base/file_mapping.h"
 
 namespace muo {
 namespace {
@@ -29,8 +29,7 @@ std::vector<std::byte> read_all(const std::filesystem::path& path, int file, std
     used += static_cast<std::size_t>(got);
     if (used == out.size()) out.resize(2 * out.size());
   }
-  out.resize(used);
-  out.shrink_to_fit();
+  out.resize(used);  // keeps its memory: of an empty file, too, the address is one
   return out;
 }
 
@@ -56,11 +55,10 @@ FileBytes::FileBytes(const std::filesystem::path& path) {
     owner_ = read;
     return;
   }
-  void* const mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number(), 0);
-  if (mapped == MAP_FAILED) fail_to_read(path, errno);
-  bytes_ = {static_cast<const std::byte*>(mapped), size};
-  // Fails only for an address that is not a mapping.
-  owner_.reset(mapped, [size](void* address) { ::munmap(address, size); });
+  const std::shared_ptr<const std::byte> mapped = map_file(file.number(), size, path);
+  if (!mapped) fail_to_read(path, errno);
+  bytes_ = {mapped.get(), size};
+  owner_ = mapped;
 }
 
 }  // namespace muo

@@ -8,16 +8,15 @@
 
 namespace muo {
 
-// The contents of a regular file, immutable: small ones are read, large ones mapped (a file that
-// is cut short while it is mapped kills the process with SIGBUS, as for every mapping). Copies
-// share them.
+// The contents of a regular file, immutable: small ones are read, large ones mapped (map_file():
+// one that is cut short meanwhile ends the program). Copies share them.
 class FileBytes {
  public:
   // Throws InputError for what is missing, not readable or not a regular file; never waits for a
   // fifo.
   explicit FileBytes(const std::filesystem::path& path);
 
-  // Valid while a copy of this lives; aligned to at least 16 bytes.
+  // Valid while a copy of this lives; aligned to at least 16 bytes; never at address 0.
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
   [[nodiscard]] std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};

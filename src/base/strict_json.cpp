@@ -31,4 +31,13 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   }
 }
 
+nlohmann::json try_strict_json(std::string_view text) {
+  try {
+    return parse_strict_json(text, "");
+  } catch (const InputError&) {
+    // NOLINTNEXTLINE(modernize-return-braced-init-list): braces would make an array
+    return nlohmann::json(nlohmann::json::value_t::discarded);
+  }
+}
+
 }  // namespace muo

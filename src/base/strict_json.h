@@ -11,4 +11,7 @@ namespace muo {
 // twice (which parsers otherwise resolve each in its own way).
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what);
 
+// The same for what may be passed over; a discarded value, which is of no type, where that throws.
+nlohmann::json try_strict_json(std::string_view text);
+
 }  // namespace muo

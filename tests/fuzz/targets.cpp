@@ -1,6 +1,7 @@
 #include "fuzz/targets.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,11 +13,17 @@
 #include <string>
 
 #include "app/checkpoint/manifest.h"
+#include "app/checkpoint/model_json.h"
 #include "app/checkpoint/nanochat_files.h"
 #include "app/checkpoint/safetensors.h"
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
+#include "app/report/html_report.h"
+#include "app/report/run_history.h"
+#include "app/report/text_report.h"
 #include "base/check.h"
+#include "base/file_bytes.h"
+#include "base/strict_json.h"
 #include "base/utf8.h"
 #include "data/documents.h"
 #include "data/examples/core_bundle.h"
@@ -29,6 +36,7 @@
 #include "data/tokenizer/tiktoken_file.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "kernels/cuda/gemm_algorithms.h"
+#include "support/files.h"
 
 namespace muo::fuzz {
 namespace {
@@ -98,8 +106,10 @@ void read_safetensors(std::span<const std::byte> input) {
 
 // What is read is written and read again as the same.
 void read_manifest_text(const std::string& text) {
-  const std::string once = manifest_text(parse_manifest(text, "manifest"));
+  const Manifest manifest = parse_manifest(text, "manifest");
+  const std::string once = manifest_text(manifest);
   MUO_CHECK(manifest_text(parse_manifest(once, "manifest")) == once, "another manifest: ", once);
+  static_cast<void>(gpt_parameters(checkpoint_model(manifest.info, "manifest")));
 }
 
 void read_manifest(std::span<const std::byte> input) { read_manifest_text(text_of(input)); }
@@ -263,8 +273,9 @@ void read_hellaswag_of(std::span<const std::byte> input) {
 }
 
 void read_core_yaml(std::span<const std::byte> input) {
-  for (const CoreTask& task : parse_core_yaml(text_of(input), "input"))
-    MUO_CHECK(!task.label.empty() && !task.file.empty() && task.shots >= 0);
+  const MemoryFile file(input);
+  for (const CoreTask& task : parse_core_yaml(FileBytes(file.path()).text(), "input"))
+    MUO_CHECK(!task.label.empty() && task.file.is_relative() && task.shots >= 0);
 }
 
 void read_core_meta(std::span<const std::byte> input) {
@@ -273,6 +284,57 @@ void read_core_meta(std::span<const std::byte> input) {
   for (const CoreTask& task : tasks)
     MUO_CHECK(task.baseline >= 0 && task.baseline < 1, task.baseline);
 }
+
+// Whatever a run.json holds, the page gets tables, objects and values.
+void read_run_json(std::span<const std::byte> input) {
+  RunHistory run;
+  run.facts = text_of(input);
+  if (!try_strict_json(run.facts).is_object()) throw InputError("not an object");
+  const nlohmann::json data = nlohmann::json::parse(run_data(run, "run", 100));
+  const auto is_row = [](const nlohmann::json& value) { return value.is_object(); };
+  for (const nlohmann::json& fact : data.at("facts"))
+    MUO_CHECK(!fact.is_null() && (!fact.is_array() || std::ranges::all_of(fact, is_row)),
+              data.dump());
+}
+
+// Refused: a line that is no record.
+void read_metrics(std::span<const std::byte> input) {
+  RunHistory run;
+  const std::string text = text_of(input);
+  bool is_whole = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    is_whole = add_record(text.substr(at, end - at), run) && is_whole;
+    at = end + 1;
+  }
+  MUO_CHECK(nlohmann::json::accept(run_data(run, "run", 100)));
+  MUO_CHECK(is_utf8(text_report(run, "run", {.columns = 80})));
+  if (!is_whole) throw InputError("lines that are no records");
+}
+
+// A file with this name, in a folder of this process.
+std::filesystem::path named_file(const char* name, std::span<const std::byte> contents) {
+  static const test::TemporaryDirectory folder;
+  test::write_file(folder.path() / name, text_of(contents));
+  return folder.path() / name;
+}
+
+// Documents of at most 64 KiB: what comes after as many of them as a small file can be unpacked to
+// is left.
+void read_documents(std::span<const std::byte> input, const char* name) {
+  constexpr std::int64_t kMost = 1 << 16;
+  DocumentReader reader({{.path = named_file(name, input), .named = true, .identity = {}}},
+                        {.batch_bytes = 1000, .most_bytes = kMost});
+  DocumentBatch batch;
+  for (int batches = 0; batches < 1000 && reader.next(batch); ++batches) {
+    for (const Document& document : batch.documents)
+      MUO_CHECK(std::ssize(document.raw) <= kMost, reader.where(document));
+    static_cast<void>(reader.texts(batch.documents, 1));
+  }
+}
+void read_json_lines_of(std::span<const std::byte> input) { read_documents(input, "a.jsonl"); }
+void read_gzip(std::span<const std::byte> input) { read_documents(input, "a.jsonl.gz"); }
+void read_zstd(std::span<const std::byte> input) { read_documents(input, "a.jsonl.zst"); }
 
 // As items of whichever type they are.
 void read_core_items_of(std::span<const std::byte> input) {
@@ -305,7 +367,7 @@ bool accepts(std::span<const std::byte> input) {
   }
 }
 
-constexpr std::array<Target, 18> kTargets = {{{"shard", &accepts<read_shard>},
+constexpr std::array<Target, 23> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"safetensors", &accepts<read_safetensors>},
                                               {"manifest", &accepts<read_manifest>},
                                               {"forged_manifest", &accepts<read_forged_manifest>},
@@ -322,7 +384,12 @@ constexpr std::array<Target, 18> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"hellaswag", &accepts<read_hellaswag_of>},
                                               {"core_yaml", &accepts<read_core_yaml>},
                                               {"core_meta", &accepts<read_core_meta>},
-                                              {"core_items", &accepts<read_core_items_of>}}};
+                                              {"core_items", &accepts<read_core_items_of>},
+                                              {"run_json", &accepts<read_run_json>},
+                                              {"metrics", &accepts<read_metrics>},
+                                              {"jsonl", &accepts<read_json_lines_of>},
+                                              {"jsonl_gz", &accepts<read_gzip>},
+                                              {"jsonl_zst", &accepts<read_zstd>}}};
 
 }  // namespace
 

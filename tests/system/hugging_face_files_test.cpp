@@ -209,6 +209,8 @@ TEST_F(HuggingFaceFiles, AreNotWrittenOverOthersNorBesideNanochats) {
   const Outcome again = export_model();
   EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.err, HasSubstr("--hf: " + path("hf/model.safetensors").string() + " exists"));
+  fs::rename(path("hf/config.json"), path("hf/config.json.tmp"));  // an interrupted export
+  EXPECT_EQ(export_model().code, 0);
 }
 
 TEST_F(HuggingFaceFiles, HaveOurLogitsInTransformers) {

@@ -141,6 +141,32 @@ TEST_F(NanochatFiles, BFloat16ComesOutAsTheSameNumbersInFp32) {
   EXPECT_EQ(std::memcmp(bytes.data(), wide.data(), wide.size()), 0);
 }
 
+TEST_F(NanochatFiles, AnImportOfNumbersThatAreNotFiniteSaysWhereTheyAre) {
+  std::string& bytes = tensors_.at("lm_head.weight").bytes;
+  bytes[7 * sizeof(float) + 2] = '\x80';
+  bytes[7 * sizeof(float) + 3] = '\x7F';  // infinity, or not a number
+  write_model();
+  expect_refused(import_model(),
+                 {"in/model_000007.safetensors: lm_head.weight holds a number that is not finite"});
+}
+
+TEST_F(NanochatFiles, AnExportThatWasInterruptedIsMadeAgain) {
+  write_model();
+  ASSERT_EQ(import_model().code, 0);
+  ASSERT_EQ(export_model().code, 0);
+  EXPECT_EQ(export_model().code, 2) << "it is whole";
+  const fs::path meta = path("out/meta_000007.json");
+  const std::string text = test::read_file(meta);
+  fs::rename(meta, meta.string() + ".tmp");
+  test::write_file(path("out/model_000007.safetensors"), "");
+  const Outcome again = export_model();
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(test::read_file(meta), text);
+  EXPECT_FALSE(fs::exists(meta.string() + ".tmp"));
+  fs::remove(meta);
+  EXPECT_EQ(export_model().code, 2) << "the model may be of something else";
+}
+
 TEST_F(NanochatFiles, AnImportedCheckpointIsForEvalAndSampleButNotForResume) {
   write_model();
   ASSERT_EQ(import_model().code, 0);

@@ -77,6 +77,36 @@ TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
   EXPECT_NE(losses("best-fit"), losses("contiguous"));
 }
 
+// What follows a checkpoint, when the process that saved it ends before.
+TEST_F(Resume, MakesUpForTheSampleAndTheEvaluationOfItsStep) {
+  const std::string more = "--num-iterations 4 --save-every 2 --eval-every 2 --sample-every 2 ";
+  const auto forget = [&](const std::string& kind, std::int64_t step) {
+    std::string kept;
+    for (const json& record : test::metrics_of(path("run")))
+      if (record["kind"] != kind || record["step"] != step) kept += record.dump() + '\n';
+    test::write_file(path("run/metrics.jsonl"), kept);
+  };
+  const auto steps_of = [&](const std::string& kind) {
+    std::vector<std::int64_t> steps;
+    for (const json& record : metrics("run", kind))
+      steps.push_back(record["step"]);
+    return steps;
+  };
+  train("run", more);
+  const std::vector<std::int64_t> samples = {2, 4}, evaluations = {0, 2, 4};
+  ASSERT_EQ(steps_of("sample"), samples);
+  const std::vector<json> texts = metrics("run", "sample");
+  for (const std::string kind : {"sample", "eval"})
+    for (const std::int64_t step : {4, 2}) {
+      forget(kind, step);
+      forget_after("run", step);
+      train("run", more + "--resume auto");
+      EXPECT_EQ(steps_of("sample"), samples) << kind << step;
+      EXPECT_EQ(steps_of("eval"), evaluations) << kind << step;
+      EXPECT_EQ(metrics("run", "sample"), texts);
+    }
+}
+
 TEST_F(Resume, PackedRowsAreTheSameInEveryWorld) {
   text_ = shards("train", {3000, 2000});
   const std::string data = "--packing best-fit --bos-token 7 --num-iterations 8 --save-every 4 ";
@@ -273,6 +303,15 @@ TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
 }
 
 // For other programs. No reader here minds what is in it, but verify.
+// What is printed must not get into the file that is opened first.
+TEST_F(Resume, AClosedOutputIsNoFileOfTheRun) {
+  const Outcome outcome = run_program(options("run", "--num-iterations 2"), "exec >&-; ");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(test::read_file(path("run/run.lock")),
+              testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
+  EXPECT_EQ(metrics("run", "train").size(), 2U);
+}
+
 TEST_F(Resume, ACheckpointTellsItsModelInAFileOfItsOwn) {
   train("run");
   const fs::path checkpoint = checkpoint_directory(path("run"), 20);

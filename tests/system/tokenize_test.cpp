@@ -184,7 +184,7 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
         ok("tokenize " + path("folder") + " --tokenizer byte --out " + path("folder/out")).out,
         HasSubstr(i == 0 ? "1 documents, 0.0 MB" : "complete already: 1 documents"));
   expect_refused("tokenize " + path("folder/b.parquet") + " --tokenizer byte --out " + path("bad"),
-                 "b.parquet is Parquet, not text; scripts/read_parquet.py");
+                 "b.parquet is Parquet, not text; pipe it: scripts/read_parquet.py");
   expect_refused("tokenizer train --data " + path("folder/b.parquet") + " --out " + path("bad"),
                  "b.parquet is Parquet");
   expect_refused("tokenizer decode " + path("bad.jsonl") + " --tokenizer byte",

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "app/options/option_table.h"
 #include "base/check.h"
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
@@ -215,6 +216,8 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
                                 .grad_norm = statistics.moments("grad_norm")};
   }
   if (manifest.info.updates > manifest.info.step) top.fail("has more updates than steps");
+  check_range({0, kMostSteps}, static_cast<double>(manifest.info.step), where + ": step",
+              std::to_string(manifest.info.step));
 
   const Reader files(top.at("files"), where + ": \"files\"");
   for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {

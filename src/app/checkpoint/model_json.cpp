@@ -15,9 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
-  throw InputError(concat(checkpoint.path().string(), ": ", why,
-                          ": was it written by another version of muograph?"));
+[[noreturn]] void refuse(const std::string& where, const std::string& why) {
+  throw InputError(concat(where, ": ", why, ": was it written by another version of muograph?"));
 }
 
 // A float in its own digits: 1.2, not 1.2000000476837158. It reads back as the same float.
@@ -29,7 +28,7 @@ json json_of(const Value& value) {
     return value;
 }
 
-json config_of(const Checkpoint& checkpoint) { return json::parse(checkpoint.info().config); }
+json config_of(const CheckpointInfo& info) { return json::parse(info.config); }  // as we wrote it
 
 }  // namespace
 
@@ -63,35 +62,36 @@ bool differs_from_data(const Checkpoint& checkpoint, const Corpus& corpus, std::
   });
 }
 
-GptConfig checkpoint_model(const Checkpoint& checkpoint) {
-  const json config = config_of(checkpoint);
+GptConfig checkpoint_model(const CheckpointInfo& info, const std::string& where) {
+  const json config = config_of(info);
   const auto model = config.find("model");
-  if (model == config.end() || !model->is_object()) refuse(checkpoint, "no model in its manifest");
+  if (model == config.end() || !model->is_object()) refuse(where, "no model in its manifest");
   GptConfig out;
   for_each_gpt_field(out, [&]<class Value>(const GptField& field, Value& value) {
     const auto found = model->find(field.name);
     // The first checkpoints, of plain models only, do not mention the switches: off.
     if (found == model->end() && std::is_same_v<Value, bool>) return;
-    if (found == model->end())
-      refuse(checkpoint, concat("no model.", field.name, " in its manifest"));
+    if (found == model->end()) refuse(where, concat("no model.", field.name, " in its manifest"));
     try {
+      if (std::is_same_v<Value, std::int64_t> && !found->is_number_integer())
+        refuse(where, concat("model.", field.name, " is ", found->dump()));
       found->get_to(value);
     } catch (const json::exception&) {
-      refuse(checkpoint, concat("model.", field.name, " is ", found->dump()));
+      refuse(where, concat("model.", field.name, " is ", found->dump()));
     }
   });
   if (const auto dtype = model->find("dtype"); dtype != model->end()) {
     if (*dtype == name_of(DType::kBF16))
       out.dtype = DType::kBF16;
     else if (*dtype != name_of(DType::kF32))
-      refuse(checkpoint, concat("model.dtype is ", dtype->dump()));
+      refuse(where, concat("model.dtype is ", dtype->dump()));
   }
   if (const auto token = model->find("document_token"); token != model->end()) {
     if (!token->is_number_integer() || *token < 0 || *token >= out.vocab_size)
-      refuse(checkpoint, concat("model.document_token is ", token->dump()));
+      refuse(where, concat("model.document_token is ", token->dump()));
     token->get_to(out.document_token);
   }
-  check_config(out);
+  check_read_config(out, where);
   return out;
 }
 
@@ -116,21 +116,20 @@ std::string model_text(const GptConfig& model) {
   return out;
 }
 
-std::string checkpoint_options_text(const Checkpoint& checkpoint) {
-  const json config = config_of(checkpoint);
+std::string checkpoint_options_text(const CheckpointInfo& info, const std::string& where) {
+  const json config = config_of(info);
   const auto text = config.find("options");
-  if (text == config.end() || !text->is_string()) refuse(checkpoint, "no options in its manifest");
+  if (text == config.end() || !text->is_string()) refuse(where, "no options in its manifest");
   return text->get<std::string>();
 }
 
-TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
+TrainOptions checkpoint_options(const CheckpointInfo& info, const std::string& where) {
   TrainOptions options;
   const std::vector<OptionRow> rows = option_table(options);
-  const std::string name = (checkpoint.path() / kManifestName).string();
-  for (const TomlEntry& entry : parse_toml(checkpoint_options_text(checkpoint), name)) {
+  for (const TomlEntry& entry : parse_toml(checkpoint_options_text(info, where), where)) {
     const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
-    if (row == rows.end()) refuse(checkpoint, concat("unknown option '", entry.key, "'"));
-    set_option(*row, entry.values, concat(name, ": ", entry.key));
+    if (row == rows.end()) refuse(where, concat("unknown option '", entry.key, "'"));
+    set_option(*row, entry.values, concat(where, ": ", entry.key));
   }
   return options;
 }

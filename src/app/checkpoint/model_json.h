@@ -20,17 +20,31 @@ std::string data_identity(const Corpus& corpus);
 bool differs_from_data(const Checkpoint& checkpoint, const Corpus& corpus,
                        std::string_view part = "");
 
-// The model of a checkpoint, with the dtype it was trained in. Throws InputError naming the
-// checkpoint for anything missing or impossible.
-GptConfig checkpoint_model(const Checkpoint& checkpoint);
+// The model of a checkpoint, with the dtype it was trained in. Throws InputError, "WHERE: reason",
+// for anything missing, impossible, or beyond what options take.
+GptConfig checkpoint_model(const CheckpointInfo& info, const std::string& where);
 // How two models differ but for dtype, for people: "n_layer 4, not 6; n_embd 256, not 384". Empty:
 // they do not.
 std::string model_difference(const GptConfig& is, const GptConfig& wanted);
 // A model's fields, but for dtype, for people.
 std::string model_text(const GptConfig& model);
-// The text of the config.toml of the run that wrote a checkpoint.
-std::string checkpoint_options_text(const Checkpoint& checkpoint);
+// The text of the config.toml of the run that wrote a checkpoint. Throws as checkpoint_model().
+std::string checkpoint_options_text(const CheckpointInfo& info, const std::string& where);
 // The options of that run.
-TrainOptions checkpoint_options(const Checkpoint& checkpoint);
+TrainOptions checkpoint_options(const CheckpointInfo& info, const std::string& where);
+
+// The same of a checkpoint, whose manifest is named.
+inline std::string manifest_of(const Checkpoint& checkpoint) {
+  return (checkpoint.path() / kManifestName).string();
+}
+inline GptConfig checkpoint_model(const Checkpoint& checkpoint) {
+  return checkpoint_model(checkpoint.info(), manifest_of(checkpoint));
+}
+inline std::string checkpoint_options_text(const Checkpoint& checkpoint) {
+  return checkpoint_options_text(checkpoint.info(), manifest_of(checkpoint));
+}
+inline TrainOptions checkpoint_options(const Checkpoint& checkpoint) {
+  return checkpoint_options(checkpoint.info(), manifest_of(checkpoint));
+}
 
 }  // namespace muo

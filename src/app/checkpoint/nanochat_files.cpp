@@ -9,6 +9,7 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/options/model_options.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 #include "base/strict_json.h"
 
@@ -63,13 +64,11 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
     if constexpr (std::is_same_v<Value, std::int64_t>) value = count_of(*found, what);
     if constexpr (std::is_same_v<Value, std::string>) value = letters_of(*found, what);
   });
-  if (const auto step = meta.find("step"); step != meta.end())
+  if (const auto step = meta.find("step"); step != meta.end()) {
     out.step = count_of(*step, where + ": step");
-  try {
-    check_config(out.model);
-  } catch (const InputError& error) {
-    throw input_error("{}: {}", where, error.what());
+    check_range({0, kMostSteps}, static_cast<double>(out.step), where + ": step", step->dump());
   }
+  check_read_config(out.model, where);
   return out;
 }
 

@@ -90,6 +90,41 @@ void rename(TomlEntry& entry) {
     }
 }
 
+// Behind the string that begins at text[at]; one of a line ends with it, closed or not.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string triple(3, quote);
+  const bool is_long = text.substr(at, 3) == triple;
+  for (at += is_long ? 3 : 1; at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"')
+      ++at;
+    else if (is_long ? text.substr(at, 3) == triple : text[at] == quote || text[at] == '\n')
+      break;
+  }
+  // Up to two quotes before the three that close a string are its own.
+  return std::min(is_long ? text.find_first_not_of(quote, at) : at + 1, text.size());
+}
+
+// toml++ bounds how deep values are nested, but not the tables that a dotted key makes, which it
+// destroys by recursion; and whether some letters are spaces is undefined in version 3.3. No option
+// has such a key.
+void check_keys(std::string_view text, std::string_view name) {
+  constexpr int kMostDots = 4;
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  int dots = 0;
+  std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"' || c == '\'') at = end_of_string(text, at) - 1;
+    if (c == '#') at = std::min(text.find('\n', at), text.size());
+    if (c == '.') ++dots;
+    if (c == '#' || c == '\n' || c == '=' || c == ',' || c == '{') dots = 0;
+    if (dots > kMostDots || static_cast<unsigned char>(c) > 0x7F)
+      throw input_error("{}:{}: letters beyond ASCII, or a name with dots, outside of quotes", name,
+                        1 + std::ranges::count(text.substr(0, at), '\n'));
+  }
+}
+
 }  // namespace
 
 std::filesystem::path find_config(const std::string& name) {
@@ -134,6 +169,7 @@ std::string config_text(std::span<const OptionRow> rows) {
 }
 
 std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) {
+  check_keys(text, name);
   std::vector<TomlEntry> entries;
   try {
     for (const auto& [key, node] : toml::parse(text, name)) {

@@ -47,7 +47,7 @@ const std::array<GptField, kGptFields>& gpt_fields() {
                     .option = row(option, kShape, "on|off", help)};
   };
   static const std::array<GptField, kGptFields> fields = {{
-      {.name = "vocab_size", .member = &Gpt::vocab_size, .nanochat = "vocab_size"},
+      size("vocab_size", &Gpt::vocab_size, "vocab_size", row("", kShape, "", "", {1, kMostVocab})),
       size("n_layer", &Gpt::n_layer, "n_layer",
            row("n-layer", kShape, "N", "layers, instead of --depth", {1, kMostLayers})),
       size("n_embd", &Gpt::n_embd, "n_embd",
@@ -90,6 +90,19 @@ const std::array<GptField, kGptFields>& gpt_fields() {
       {.name = "rope_base", .member = &Gpt::rope_base},
   }};
   return fields;
+}
+
+void check_read_config(const GptConfig& model, const std::string& where) {
+  for_each_gpt_field(model, [&]<class Value>(const GptField& field, const Value& value) {
+    if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>)
+      check_range(field.option.range, static_cast<double>(value),
+                  fmt::format("{}: {}", where, field.name), fmt::format("{}", value));
+  });
+  try {
+    check_config(model);
+  } catch (const InputError& error) {
+    throw input_error("{}: {}", where, error.what());
+  }
 }
 
 GptConfig make_gpt_config(const ModelOptions& o, std::int64_t vocab_size) {

@@ -15,7 +15,7 @@
 namespace muo {
 
 inline constexpr std::string_view kModelGroup = "Model";
-inline constexpr double kMostLayers = 1024;
+inline constexpr double kMostLayers = 1024, kMostVocab = 1 << 24;
 
 // A field of GptConfig as a run keeps it: in checkpoints, as an option, in nanochat's files.
 struct GptField {
@@ -27,7 +27,7 @@ struct GptField {
   std::string_view nanochat = {};  // its name in nanochat's meta_*.json; empty: it has none
   bool by_preset = false;          // --model nanochat sets it; its switches are off in checkpoints
                                    // from before they were
-  OptionRow option = {};           // without a name it is none; its field is bound by the table
+  OptionRow option = {};           // its field is bound by the table; without a name: a range only
 };
 
 // The only list of GptConfig's fields that make a model. dtype and what else changes speed, memory
@@ -35,6 +35,10 @@ struct GptField {
 // what becomes of one.
 inline constexpr std::size_t kGptFields = 15;
 const std::array<GptField, kGptFields>& gpt_fields();
+
+// check_config() for a model that was read from a file, whose numbers have to be such as the
+// options take. Throws InputError, "WHERE: FIELD: reason".
+void check_read_config(const GptConfig& model, const std::string& where);
 
 // Whether two fields are the same member.
 template <class Value>

@@ -41,11 +41,7 @@ template <class Number>
 Number parse_ranged(const OptionRow& row, std::string_view where, std::string_view text,
                     std::string_view kind) {
   const auto value = parse_number<Number>(where, text, kind);
-  const auto number = static_cast<double>(value);
-  const bool in_range =
-      std::isfinite(number) && number >= row.range.low && number <= row.range.high;
-  if (!in_range && !(row.range.or_never && number == -1))  // NOLINT: -1 is exact
-    refuse(where, text, fmt::format("is out of range: give {}", range_text(row.range)));
+  check_range(row.range, static_cast<double>(value), where, text);
   return value;
 }
 
@@ -161,6 +157,13 @@ bool is_list(const OptionRow& row) {
 
 bool is_repeated(const OptionRow& row) {
   return std::holds_alternative<std::vector<std::string>*>(row.field);
+}
+
+void check_range(const OptionRange& range, double value, std::string_view where,
+                 std::string_view text) {
+  const bool in_range = std::isfinite(value) && value >= range.low && value <= range.high;
+  if (!in_range && !(range.or_never && value == -1))  // NOLINT: -1 is exact
+    refuse(where, text, fmt::format("is out of range: give {}", range_text(range)));
 }
 
 void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where) {

@@ -110,6 +110,11 @@ struct OptionGroup {
 // ones cause: "--depth" or "run.toml:3: depth".
 void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where);
 
+// Throws the InputError of set_option() if `value`, which was written as `text`, is not in the
+// range.
+void check_range(const OptionRange& range, double value, std::string_view where,
+                 std::string_view text);
+
 // Whether it takes several values: behind one another, or each with the option's name.
 [[nodiscard]] bool is_list(const OptionRow& row);
 [[nodiscard]] bool is_repeated(const OptionRow& row);

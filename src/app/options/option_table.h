@@ -33,7 +33,6 @@ std::vector<OptionRow> device_rows(DeviceOptions& options, OptionClass kind);
 inline constexpr double kMostSteps = 1LL << 40;
 inline constexpr double kMostTokens = 1LL << 40;
 inline constexpr double kMostRows = 1 << 20;
-inline constexpr double kMostVocab = 1 << 24;
 inline constexpr std::string_view kDataGroup = "Data";
 inline constexpr std::string_view kExamplesGroup = "Examples, instead of data";
 inline constexpr std::string_view kDevicesGroup = "Devices";

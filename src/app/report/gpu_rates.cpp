@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <system_error>
 #include <vector>
@@ -14,6 +13,8 @@
 #include "app/options/option_row.h"
 #include "app/train/described_gpu.h"
 #include "base/check.h"
+#include "base/file_bytes.h"
+#include "base/strict_json.h"
 
 namespace muo {
 namespace {
@@ -78,12 +79,11 @@ std::span<const RateRow> rate_rows() { return kRows; }
 GpuRates gpu_rates(const std::string& name_or_file) {
   for (const DescribedGpu& gpu : described_gpus())
     if (gpu.name == name_or_file) return rates_of(gpu);
-  std::ifstream in(name_or_file);
   std::error_code ignored;
-  if (!in || std::filesystem::is_directory(name_or_file, ignored))
+  if (!std::filesystem::is_regular_file(name_or_file, ignored))
     throw input_error("--roofline {}: neither a file nor a GPU that is described: give one of {}",
                       name_or_file, described_gpu_names());
-  const auto file = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const auto file = try_strict_json(FileBytes(name_or_file).text());
   if (!file.is_object()) throw input_error("--roofline {}: not a JSON object", name_or_file);
   const auto gpu = file.find("gpu");
   const auto described = std::ranges::find(described_gpus(),

@@ -143,12 +143,25 @@ Json middle(std::vector<double> values) {
   return number(*at);
 }
 
+bool is_plain(const Json& value) {
+  return value.is_string() || value.is_number() || value.is_boolean();
+}
+bool is_row(const Json& value) { return value.is_object() && std::ranges::all_of(value, is_plain); }
+// Whether the page may be given a fact: its script shows all runs or, on an error, none.
+bool is_shown(std::string_view name, const Json& value) {
+  if (name == "memory_bytes_by_category") return is_row(value);
+  if (name == "buckets" || name == "ranks")
+    return value.is_array() && std::ranges::all_of(value, is_row);
+  return is_plain(value);
+}
+
 Json facts_json(const std::string& text) {
   if (text.empty()) return {};
-  Json facts = Json::parse(text);
-  facts.erase("notes");
-  facts.erase("scaling_notes");
-  return facts;
+  const Json facts = Json::parse(text);
+  Json shown = Json::object();
+  for (const auto& [name, value] : facts.items())
+    if (is_shown(name, value)) shown[name] = value;
+  return shown;
 }
 
 std::string filled_page(std::string_view policy, std::string_view nonce, std::string_view plotly,

@@ -12,6 +12,7 @@
 #include "app/report/roofline.h"
 #include "app/train/described_gpu.h"
 #include "base/median.h"
+#include "base/strict_json.h"
 #include "kernels/gemm.h"
 
 namespace muo {
@@ -78,7 +79,7 @@ void take_measured(GpuRates& rates, const std::string& file) {
   int number = 0, found = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json row = try_strict_json(line);
     if (!row.is_object())
       throw input_error(
           "--measured {}:{}: not a JSON object: give the kernels.jsonl of a GPU check", file,

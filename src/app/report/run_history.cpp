@@ -7,6 +7,7 @@
 
 #include "app/options/option_table.h"
 #include "app/report/train_record.h"
+#include "base/strict_json.h"
 
 namespace muo {
 namespace {
@@ -94,7 +95,7 @@ bool add_record(std::string_view line, RunHistory& history) {
     add_train(std::move(*record), history);
     return true;
   }
-  const Json record = Json::parse(line, nullptr, false);
+  const Json record = try_strict_json(line);
   if (!record.is_object()) return false;
   const auto step = record.find("step");
   if (step == record.end() || !step->is_number_integer()) return false;

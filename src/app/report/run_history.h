@@ -47,7 +47,8 @@ struct RunHistory {
   // config.toml: its text, and its options with values as text, in its order.
   std::string config;
   std::vector<std::pair<std::string, std::string>> options;
-  std::string facts;  // the JSON object of run.json (run_facts.h); empty: none
+  std::string facts;  // the JSON object of run.json (run_facts.h), which parse_strict_json() takes;
+                      // empty: none
   // Train records in the order of steps. Not finite: it was not, or is not known.
   std::vector<std::int64_t> step, tokens;
   std::array<std::vector<double>, kSeries.size()> series;

@@ -17,6 +17,7 @@
 #include "app/options/config_file.h"
 #include "base/check.h"
 #include "base/file_descriptor.h"
+#include "base/strict_json.h"
 
 namespace muo {
 namespace {
@@ -31,6 +32,10 @@ constexpr std::size_t kLastBytes = 512;
 std::string text_of(const fs::path& file, std::vector<std::string>& notes) {
   std::error_code error;
   if (!fs::exists(file, error)) return {};
+  if (!fs::is_regular_file(file, error)) {  // a fifo might never end
+    notes.push_back(fmt::format("{}: is not a regular file: left out", file.filename().string()));
+    return {};
+  }
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   if (in) text << in.rdbuf();
@@ -113,8 +118,7 @@ bool RunReader::read_config() {
 bool RunReader::read_facts() {
   facts_notes_.clear();
   history_.facts = text_of(facts_.path, facts_notes_);
-  if (!history_.facts.empty() &&
-      !nlohmann::json::parse(history_.facts, nullptr, false).is_object()) {
+  if (!history_.facts.empty() && !try_strict_json(history_.facts).is_object()) {
     history_.facts.clear();
     facts_notes_.emplace_back("run.json: not a JSON object: left out");
   }

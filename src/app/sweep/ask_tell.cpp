@@ -69,7 +69,9 @@ Json number_or_null(std::optional<double> number) {
   return number && std::isfinite(*number) ? Json(*number) : Json(nullptr);
 }
 
-void add_name(Json& message, const Trial& trial) { message["trial"] = Json::parse(trial.name); }
+void add_name(Json& message, const Trial& trial) {
+  message["trial"] = parse_strict_json(trial.name, "the name of a trial");
+}
 
 std::string text_of(const Json& message) {
   return message.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';

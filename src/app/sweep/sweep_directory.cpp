@@ -158,16 +158,21 @@ void SweepDirectory::resume(const std::string& header) {
   if (first != header) {
     const nlohmann::json was = parse_strict_json(first, file.string());
     const nlohmann::json is = nlohmann::json::parse(header);
-    if (was.value("format", 0) != kFormat)
-      throw input_error("--resume: {} is of format {}, and this program writes {}", file.string(),
-                        was.value("format", 0), kFormat);
-    for (const auto& [name, value] : is["options"].items()) {
-      const std::string before = was["options"].value(name, "");
-      if (before != value.get<std::string>())
-        throw input_error(
-            "--resume: the sweep in {} has {} {}, now {}: give the same, or a new "
-            "--out",
-            root_.string(), name, before, value.get<std::string>());
+    try {
+      if (was.at("format") != kFormat)
+        throw input_error("--resume: {} is of format {}, and this program writes {}", file.string(),
+                          was["format"].dump(), kFormat);
+      for (const auto& [name, value] : is["options"].items()) {
+        const std::string before = was.at("options").value(name, "");
+        if (before != value.get<std::string>())
+          throw input_error(
+              "--resume: the sweep in {} has {} {}, now {}: give the same, or a new "
+              "--out",
+              root_.string(), name, before, value.get<std::string>());
+      }
+    } catch (const nlohmann::json::exception& error) {
+      throw input_error("--resume: {}: not the journal of a sweep: {}", file.string(),
+                        error.what());
     }
     throw input_error("--resume: the sweep in {} trains on other data: give a new --out",
                       root_.string());

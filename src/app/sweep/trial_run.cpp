@@ -64,7 +64,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
                       .saver = *saver_,
                       .resume = resume_ ? &*resume_ : nullptr,
                       .init_from = resume_ ? nullptr : shared.init_from,
-                      .lost_evaluation = resume_ && lost_evaluation(directory_, config_, *resume_),
+                      .lost = resume_ ? lost_work(directory_, config_, *resume_) : LostWork{},
                       .logger = *logger_,
                       .signal = shared.stop,
                       .until = stretch.until,

@@ -21,6 +21,7 @@
 #include "app/train/event_log.h"
 #include "base/durable_files.h"
 #include "base/process_memory.h"
+#include "base/strict_json.h"
 #include "base/terminal.h"
 
 namespace muo {
@@ -50,8 +51,8 @@ struct Summary {};
 struct Sync {};
 using Item = std::variant<TrainItem, EvalItem, SampleItem, NoteItem, Summary, Sync>;
 
-// What a run that starts at `step` will write itself. Its checkpoint was evaluated and sampled
-// before, if at all.
+// What a run that starts at `step` will write itself; of an evaluation and a sample at that step,
+// what is not there (lost_work()).
 bool comes_again(const nlohmann::json& record, std::int64_t step) {
   if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
     return true;  // a line that an earlier attempt could not finish
@@ -68,8 +69,7 @@ void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   std::ifstream in(file);
   std::string kept;
   for (std::string line; std::getline(in, line);)
-    if (!comes_again(nlohmann::json::parse(line, nullptr, false), step) && !in.eof())
-      kept += line + '\n';
+    if (!comes_again(try_strict_json(line), step) && !in.eof()) kept += line + '\n';
   if (kept.size() == std::filesystem::file_size(file)) return;
   replace_file(file, kept);
 }

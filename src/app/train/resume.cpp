@@ -12,6 +12,7 @@
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/options/option_table.h"
 #include "base/check.h"
+#include "base/strict_json.h"
 
 namespace muo {
 namespace {
@@ -54,6 +55,20 @@ void require_newest(const RunDirectory& directory, const Checkpoint& checkpoint)
         checkpoint.path().string(), newest);
 }
 
+// Calls take(record, step) for the records of a kind in the order of the file.
+template <class Take>
+void for_each_record(const std::filesystem::path& metrics, std::string_view kind,
+                     const Take& take) {
+  std::ifstream log(metrics);
+  for (std::string line; std::getline(log, line);) {
+    if (line.find(fmt::format("\"{}\"", kind)) == std::string::npos) continue;
+    const json record = try_strict_json(line);
+    if (record.is_object() && record.value("kind", json()) == kind && record.contains("step") &&
+        record["step"].is_number_integer())
+      take(record, record["step"].get<std::int64_t>());
+  }
+}
+
 }  // namespace
 
 std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
@@ -78,8 +93,9 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
         "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start a new run",
         name, before.optimizer.version, config.options.optimizer.version);
   const std::int64_t step = checkpoint->info().step;
+  const LostWork lost = lost_work(directory, config, *checkpoint);
   if (step > config.iterations() ||
-      (step == config.iterations() && !lost_evaluation(directory, config, *checkpoint)))
+      (step == config.iterations() && !lost.evaluation && !lost.sample))
     throw input_error(
         "--resume: {} is at step {}, and --num-iterations is {}: nothing is "
         "left to train; give more iterations",
@@ -95,33 +111,33 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   return checkpoint;
 }
 
-bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
-                     const Checkpoint& checkpoint) {
+LostWork lost_work(const RunDirectory& directory, const RunConfig& config,
+                   const Checkpoint& checkpoint) {
+  if (checkpoint.path().parent_path() != directory.checkpoints()) return {};
   const std::int64_t step = checkpoint.info().step;
-  const auto every = config.options.evaluation.every;
-  const bool due = is_due(every, step) || (*every > 0 && step == config.iterations());
-  if (!due || checkpoint.path().parent_path() != directory.checkpoints()) return false;
-  const std::vector<LoggedEvaluation> logged = logged_evaluations(directory.metrics());
-  return std::ranges::find(logged, step, &LoggedEvaluation::step) == logged.end();
+  const auto is_lost = [&](std::optional<std::int64_t> every, std::string_view kind) {
+    bool lost = is_due(every, step) || (*every > 0 && step == config.iterations());
+    if (lost)
+      for_each_record(directory.metrics(), kind,
+                      [&](const json& /*record*/, std::int64_t at) { lost = lost && at != step; });
+    return lost;
+  };
+  const EvaluationOptions& options = config.options.evaluation;
+  return {.evaluation = is_lost(options.every, "eval"),
+          .sample = is_lost(options.sample_every, "sample")};
 }
 
 std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& metrics) {
   std::vector<LoggedEvaluation> out;
-  std::ifstream log(metrics);
-  for (std::string line; std::getline(log, line);) {
-    if (line.find(R"("eval")") == std::string::npos) continue;
-    const json record = json::parse(line, nullptr, false);
-    if (!record.is_object() || record.value("kind", json()) != "eval" || !record.contains("step") ||
-        !record["step"].is_number_integer())
-      continue;
+  for_each_record(metrics, "eval", [&](const json& record, std::int64_t step) {
     const auto number = [&](const char* key, double otherwise) {
       const json value = record.value(key, json());
       return value.is_number() ? value.get<double>() : otherwise;
     };
     out.push_back(
-        {.step = record["step"].get<std::int64_t>(),
+        {.step = step,
          .result = {.loss = number("val_loss", std::nan("")), .bpb = number("val_bpb", -1)}});
-  }
+  });
   return out;
 }
 

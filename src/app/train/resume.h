@@ -30,9 +30,12 @@ struct LoggedEvaluation {
 // In the order of the file; lines that are not whole are passed over.
 std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& metrics);
 
-// Whether the process that saved this checkpoint of the run ended before the evaluation that was to
-// follow: it is due at that step, and not in the run's log.
-bool lost_evaluation(const RunDirectory& directory, const RunConfig& config,
-                     const Checkpoint& checkpoint);
+// What was to follow this checkpoint of the run, and did not, as the process that saved it ended
+// before: it is due at that step, and not in the run's log.
+struct LostWork {
+  bool evaluation = false, sample = false;
+};
+LostWork lost_work(const RunDirectory& directory, const RunConfig& config,
+                   const Checkpoint& checkpoint);
 
 }  // namespace muo

@@ -61,8 +61,10 @@ class RankTrainer {
     save_last();
     // Before the evaluation, which may be long: nothing is lost if it fails.
     if (run_.stop != 0 || run_.too_many_skipped) return;
-    if (run_.evaluates_last.value_or(*config_.options.evaluation.every > 0)) evaluate();
-    if (*config_.options.evaluation.sample_every > 0) sample();
+    const EvaluationOptions& options = config_.options.evaluation;
+    const bool evaluates = *options.every > 0 && (step_ > first_ || run_.lost.evaluation);
+    if (run_.evaluates_last.value_or(evaluates)) evaluate();
+    if (*options.sample_every > 0 && (step_ > first_ || run_.lost.sample)) sample();
   }
 
  private:
@@ -118,8 +120,9 @@ class RankTrainer {
     if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
     const TrainOptions& options = config_.options;
     const bool evaluates = is_due(options.evaluation.every, step_) &&
-                           (step_ > first_ || step_ == 0 || run_.lost_evaluation);
-    const bool samples = is_due(options.evaluation.sample_every, step_) && step_ > first_;
+                           (step_ > first_ || step_ == 0 || run_.lost.evaluation);
+    const bool samples =
+        is_due(options.evaluation.sample_every, step_) && (step_ > first_ || run_.lost.sample);
     const bool saves = step_ > saved_ && (is_due(options.save.every, step_) || run_.time_to_save ||
                                           (evaluates && run_.long_evaluation));
     if (!saves && !evaluates && !samples) return;

@@ -11,6 +11,7 @@
 #include "app/checkpoint/run_directory.h"
 #include "app/train/captured_rank.h"
 #include "app/train/logger.h"
+#include "app/train/resume.h"
 #include "app/train/run_config.h"
 #include "data/token_data.h"
 
@@ -23,13 +24,13 @@ struct TrainingRun {
   CheckpointSaver& saver;
   const Checkpoint* resume = nullptr;     // null: from the start,
   const Checkpoint* init_from = nullptr;  // with these weights; null: with new ones
-  bool lost_evaluation = false;           // of `resume`'s step: it is made up for
+  LostWork lost = {};                     // of `resume`'s step: it is made up for
   Logger& logger;
   const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
   // Where it ends before its last step, with a checkpoint and as its end would.
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
   const std::atomic<bool>* end_early = nullptr;  // asks for the same, after the step at hand
-  std::optional<bool> evaluates_last = {};       // at its end; empty: if it evaluates at all
+  std::optional<bool> evaluates_last = {};       // at its end; empty: if it evaluates
   bool leaves_last_save = false;                 // in the background: the saver's owner awaits it
   // Told each evaluation, by rank 0.
   std::function<void(std::int64_t step, const EvalResult& result)> evaluated = {};

@@ -7,11 +7,13 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "base/durable_files.h"
+#include "base/strict_json.h"
 #include "kernels/gemm.h"
 
 namespace muo {
@@ -95,8 +97,9 @@ std::vector<std::string> describe_tuning() {
   const fs::path folder = cache_folder();
   for (const fs::path& file : entries_of(folder)) {
     if (!file.filename().string().starts_with(kPrefix) || file.extension() != ".json") continue;
-    std::ifstream in(file);
-    const auto table = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    const nlohmann::json table = try_strict_json(text.str());
     const auto known = table.is_object() ? table.find("algorithms") : table.end();
     out.push_back(known == table.end() || !known->is_array()
                       ? fmt::format("{}: not readable, the next run replaces it", file.string())

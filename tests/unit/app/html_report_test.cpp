@@ -69,6 +69,29 @@ TEST(RunData, HasNullForWhatIsNotFinite) {
   EXPECT_TRUE(data["skipped"]["named"][0]["norm"].is_null());
 }
 
+TEST(RunData, HasOnlyFactsThatThePageCanShow) {
+  RunHistory run;
+  run.facts = R"({"world": 2, "version": "1", "buckets": [{"name": "a", "units": 3}], "ranks": [],
+                  "memory_bytes_by_category": {"weights": 8}, "notes": ["a"]})";
+  const json whole = data_of(run)["facts"];
+  EXPECT_EQ(whole, json::parse(R"({"world": 2, "version": "1", "ranks": [],
+                                   "buckets": [{"name": "a", "units": 3}],
+                                   "memory_bytes_by_category": {"weights": 8}})"));
+  for (const char* fact : {"world", "version", "buckets", "ranks", "memory_bytes_by_category"})
+    for (const char* bad :
+         {"null", "[null]", "[[]]", "[1]", R"([{"a": 1}, null])", R"([{"a": {"toString": 1}}])",
+          R"([{"a": null}])", R"({"toString": null})", R"({"a": {}})"}) {
+      json facts = json::parse(run.facts), left = whole;
+      facts[fact] = json::parse(bad);
+      left.erase(fact);
+      RunHistory damaged;
+      damaged.facts = facts.dump();
+      EXPECT_EQ(data_of(damaged)["facts"], left) << fact << ": " << bad;
+    }
+  run.facts = R"({"version": {"toString": 1}, "buckets": {"toString": 1}, "world": [{"a": 1}]})";
+  EXPECT_EQ(data_of(run)["facts"], json::object());
+}
+
 TEST(RunData, CountsTimeOfStepsBetweenRecords) {
   RunHistory run;
   run.step = {0, 10, 20};

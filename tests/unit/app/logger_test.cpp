@@ -16,6 +16,7 @@
 #include "base/durable_files.h"
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/nested_arrays.h"
 
 namespace muo {
 namespace {
@@ -193,6 +194,15 @@ TEST_F(LoggerTest, AResumedRunReplacesWhatItRepeats) {
     seen.push_back(line["kind"].get<std::string>().front() + line["step"].dump());
   EXPECT_THAT(seen,
               testing::ElementsAre("t0", "e0", "t1", "e1", "t2", "e2", "t3", "e3", "e4", "t4"));
+}
+
+TEST_F(LoggerTest, AResumedRunDropsWhatIsNestedDeep) {
+  const std::string kept = eval_line(1, 1, 1.0) + "\n";
+  test::write_file(options_.metrics,
+                   R"({"step":0,"kind":)" + test::nested_arrays(200'000) + "}\n" + kept);
+  options_.first_step = 2;
+  Logger(options_).close();
+  EXPECT_EQ(test::read_file(options_.metrics), kept);
 }
 
 TEST_F(LoggerTest, ASampleIsARecordWhateverItsBytes) {

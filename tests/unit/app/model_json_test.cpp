@@ -76,6 +76,22 @@ TEST(ModelJson, AMissingSizeOrAWrongKindIsRefused) {
   EXPECT_THAT(error([](json& model) { model["dtype"] = "fp8"; }), HasSubstr("model.dtype is"));
 }
 
+TEST(ModelJson, WhatNoOptionTakesIsRefused) {
+  const auto error = [](const char* field, const json& value) {
+    json config = config_of(nanochat_run(DType::kF32));
+    config["model"][field] = value;
+    return test::message_of<InputError>([&] { model_of(config); });
+  };
+  EXPECT_THAT(error("n_layer", 100'000),
+              HasSubstr("manifest.json: n_layer: '100000' is out of range: give from 1 to 1024"));
+  EXPECT_THAT(error("n_layer", 2.5), HasSubstr("model.n_layer is 2.5"));
+  EXPECT_THAT(error("n_embd", 1 << 17), HasSubstr("n_embd: '131072' is out of range"));
+  EXPECT_THAT(error("vocab_size", 1 << 25), HasSubstr("vocab_size: '33554432' is out of range"));
+  EXPECT_THAT(error("seq_len", std::uint64_t{1} << 63U), HasSubstr("seq_len: '-"));
+  EXPECT_THAT(error("qk_scale", 1e300), HasSubstr("qk_scale: 'inf' is out of range"));
+  EXPECT_THAT(error("n_kv_head", 4), HasSubstr("manifest.json: --n-head 1 is not a multiple"));
+}
+
 TEST(ModelJson, DifferenceNamesEveryExtraButNotTheDtype) {
   const GptConfig plain;
   GptConfig other = plain;

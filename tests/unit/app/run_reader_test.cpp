@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/nested_arrays.h"
 
 namespace muo {
 namespace {
@@ -92,6 +94,27 @@ TEST_F(ReadRun, NotesWhatIsDamagedAndReadsTheRest) {
                           "metrics.jsonl: 4 lines are no records, the first is line 2: left out",
                           "metrics.jsonl: line 7, the last one, is cut off: left out"));
   EXPECT_EQ(run.facts, "");
+}
+
+TEST_F(ReadRun, NotesWhatIsNoRegularFile) {
+  std::filesystem::create_directory(directory_.path() / "config.toml");
+  ASSERT_EQ(::mkfifo((directory_.path() / "run.json").c_str(), 0600), 0);
+  write("metrics.jsonl", train(0, 5));
+  EXPECT_THAT(read().notes, ElementsAre("config.toml: is not a regular file: left out",
+                                        "run.json: is not a regular file: left out"));
+}
+
+// What copies or writes a value recurs for each level.
+TEST_F(ReadRun, LeavesOutWhatIsNestedDeep) {
+  const std::string deep = test::nested_arrays(200'000);
+  write("run.json", R"({"a":)" + deep + "}");
+  write("metrics.jsonl", R"({"step":0,"kind":)" + deep + "}\n" + train(1, 4));
+  const RunHistory run = read();
+  EXPECT_THAT(run.step, ElementsAre(1));
+  EXPECT_EQ(run.facts, "");
+  EXPECT_THAT(run.notes,
+              ElementsAre("run.json: not a JSON object: left out",
+                          "metrics.jsonl: 1 line is no record, the first is line 1: left out"));
 }
 
 TEST_F(ReadRun, OfStepsThatWereRepeatedTheLastAttemptCounts) {

@@ -51,6 +51,20 @@ TEST(Toml, KeepsOrderAndLines) {
   EXPECT_EQ(entries[2].line, 6);
 }
 
+TEST(Toml, RefusesKeysThatItsParserWouldNotSurvive) {
+  std::string deep = "a";
+  for (int i = 0; i < 200'000; ++i)
+    deep += ".a";
+  for (const std::string& text :
+       {"x = 1\n" + deep + " = 1", "\n[" + deep + "]", "x = 1\n\"a\"." + deep + " = 1",
+        "\nx = {b = \"\"\"y\"\"\"\", " + deep + " = 1}", "x = '\"'\n" + deep + " = '\"'"})
+    EXPECT_THAT(error_of(text), StartsWith("run.toml:2: letters beyond ASCII, or a name"));
+  EXPECT_THAT(error_of("a = 'ό' # ό\nό = 1"), StartsWith("run.toml:2: letters beyond ASCII"));
+  EXPECT_EQ(parse_toml("\xEF\xBB\xBFkey = 'ό' # ό", "f").at(0).values.at(0), "ό");
+  EXPECT_THAT(value_of("[\"....../a\", '''....\n....''', 1.5, 2.5, 3.5, 4.5, 5.5] # ...... ="),
+              ElementsAre("....../a", "....\n....", "1.5", "2.5", "3.5", "4.5", "5.5"));
+}
+
 TEST(Toml, RefusesWhatIsMalformedWithFileAndLine) {
   EXPECT_THAT(error_of("a = 1\nb"), StartsWith("run.toml:2: "));
   EXPECT_THAT(error_of("a = host"), AllOf(StartsWith("run.toml:1: "), HasSubstr("in quotes")));

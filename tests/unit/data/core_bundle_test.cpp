@@ -182,6 +182,10 @@ TEST_F(BrokenBundle, NamesWhatIsWrongWithTasks) {
          ": line 4: num_fewshot is not a list of numbers from 0 to 1000");
   expect("core.yaml", yaml_with("[1]", "[1], continuation_delimiter: ~"),
          ": line 4: c: continuation_delimiter is not a text");
+  for (const std::string file : {"/etc/passwd", "../b.jsonl", "x/../../b.jsonl", ".."})
+    expect("core.yaml", yaml_with("b.jsonl", file),
+           ": line 3: b: dataset_uri \"" + file +
+               "\" leaves the bundle: give a path below its eval_data");
 }
 
 TEST_F(BrokenBundle, NamesMissingBaselinesAndFiles) {

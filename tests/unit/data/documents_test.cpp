@@ -109,6 +109,33 @@ TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
   EXPECT_EQ(input, static_cast<std::int64_t>(lines.size()));
 }
 
+TEST(DocumentReader, BoundsWhatLiesInMemory) {
+  constexpr std::int64_t kMost = 1000;
+  const TempDir dir;
+  const std::string fits = "{\"text\": \"a\"}\n" + std::string(kMost, ' ') + "\n";
+  const std::string too_long = "{}\n" + fits + std::string(kMost + 1, ' ');
+  const std::string text(kMost, 'x');
+  const auto read = [&](const fs::path& file, std::int64_t batch_bytes) {
+    return message_of<InputError>([&] {
+      DocumentReader reader(named({file}), {.batch_bytes = batch_bytes, .most_bytes = kMost});
+      for (DocumentBatch batch; reader.next(batch);) {
+      }
+    });
+  };
+  for (const std::int64_t batch_bytes : {7L, kMost, 1L << 20}) {
+    EXPECT_EQ(read(dir.write("a.jsonl", fits), batch_bytes), "no exception");
+    EXPECT_EQ(read(dir.write("a.txt.gz", gzip(text)), batch_bytes), "no exception");
+    EXPECT_EQ(read(dir.write("a.txt", text + "x"), batch_bytes), "no exception") << "is mapped";
+    for (const fs::path& file :
+         {dir.write("b.jsonl", too_long), dir.write("b.jsonl.zst", zstandard(too_long)),
+          dir.write("c.jsonl.gz", gzip(too_long + "\n{}\n"))})
+      EXPECT_THAT(read(file, batch_bytes),
+                  HasSubstr(concat(file.native(), ": line 4: a document of more than 1000 bytes")));
+    EXPECT_THAT(read(dir.write("b.txt.zst", zstandard(text + "x")), batch_bytes),
+                HasSubstr("b.txt.zst: a document of more than 1000 bytes"));
+  }
+}
+
 TEST(DocumentReader, SaysWhereALineIsWrong) {
   const TempDir dir;
   const auto error = [&](std::string_view lines, const std::string& field = "text") {
@@ -143,7 +170,7 @@ TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
     const fs::path file = dir.write(name, contents);
     EXPECT_THAT(message_of<InputError>([&] { read_all({file}, 1 << 20); }), HasSubstr(why)) << name;
   };
-  refused("a.parquet", "PAR1", "a.parquet is Parquet, not text; scripts/read_parquet.py");
+  refused("a.parquet", "PAR1", "a.parquet is Parquet, not text; pipe it: scripts/read_parquet.py");
   refused("b.txt.XZ", "xz", "b.txt.XZ is compressed by xz, not text; decompress it");
   refused("c.tar.gz", gzip("tar"), "c.tar.gz is a tar archive, not text; unpack it");
   refused("d.txt", utf16, "d.txt is binary, not text; there is a zero byte at offset 1");

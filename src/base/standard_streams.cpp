@@ -1,0 +1,16 @@
+#include "base/standard_streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace muo {
+
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0)  // of those that are closed, the least is opened
+      MUO_CHECK(::open("/dev/null", O_RDWR) == stream, "/dev/null for descriptor ", stream);
+}
+
+}  // namespace muo

@@ -1,0 +1,10 @@
+#pragma once
+
+namespace muo {
+
+// Opens /dev/null for each of descriptors 0, 1 and 2 that is closed, as a program's may be that is
+// started with >&-: else a file that is opened gets the number, and what is printed. To be called
+// before anything is opened. Throws Error.
+void open_standard_streams();
+
+}  // namespace muo
