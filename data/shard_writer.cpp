@@ -76,10 +76,9 @@ ShardEntry ShardWriter::finish() {
 }
 
 void ShardWriter::fail(int error) const {
-  throw WriteError(concat("cannot write ", path_.native(), ": ",
-                          std::generic_category().message(error),
-                          is_full(error) ? "; free some space" : "",
-                          "; the same command, run again, goes on"));
+  throw WriteError(
+      concat("cannot write ", path_.native(), ": ", std::generic_category().message(error),
+             is_full(error) ? "; free some space" : "", "; the same command, run again, goes on"));
 }
 
 void ShardWriter::flush() {

@@ -32,16 +32,16 @@ def run(recorder, command, folder, log="/dev/null", kill=0):
                                "POWER_LOSS_LOG": str(log), "POWER_LOSS_KILL": str(kill)})
 
 
-def record(recorder, command, folder, kill=0):
+def record(recorder, command, folder, kill=0, refusal=None):
     """The log of a command in an empty folder and its faults; with `kill` it is killed after so many records, and run
-    again."""
+    again, which may be refused where refusal() has nothing against it."""
     root, log, faults = folder / "disk", folder / "log", []
     root.mkdir(parents=True)
     for after in (kill, 0) if kill else (0,):
         done = run(recorder, command, root, log, after)
         if done.returncode == 0:
             break
-        if done.returncode != -9:
+        if done.returncode != -9 and (not kill or refusal(done, None)):
             faults.append(f"exit code {done.returncode}, after a kill at record {kill}: {done.stderr.strip()}")
             if not kill:
                 raise RuntimeError(f"{command}: {faults[0]}")
@@ -72,7 +72,7 @@ class Search:
         kills = random.Random(f"{seed} kills")
         for i in range(KILLED):
             kill = 1 + int(len(self.logs[0]) * (i + kills.random()) / KILLED)
-            records, found = record(recorder, case.command(False), folder / f"killed_{i}", kill)
+            records, found = record(recorder, case.command(False), folder / f"killed_{i}", kill, case.refusal)
             self.logs.append(records)
             faults += found or self.differences(folder / f"killed_{i}/disk")
         self.found = collections.Counter(map(self.kind, faults))

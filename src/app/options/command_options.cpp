@@ -212,7 +212,7 @@ std::vector<OptionRow> option_table(ExportOptions& o) {
 
 std::vector<OptionRow> option_table(TokenizeOptions& o) {
   OptionRow data = kFiles("data", kOther, "PATH...",
-                          "text or JSON Lines, also .gz and .zst, folders; -: stdin", &o.data)
+                          "text, JSON Lines, also .gz, .zst; folders; -: stdin", &o.data)
                        .needed();
   data.positional = true;
   std::vector<OptionRow> rows = {
@@ -234,7 +234,7 @@ std::vector<OptionRow> option_table(TokenizeOptions& o) {
 
 std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
   std::vector<OptionRow> rows = {
-      kData("data", kOther, "PATH...", "text or JSON Lines, also .gz and .zst, folders", &o.data)
+      kData("data", kOther, "PATH...", "text, JSON Lines, also .gz, .zst; folders", &o.data)
           .needed(),
       kData("max-bytes", kOther, "SIZE", "of text to learn from; auto: all of it", &o.max_bytes),
       kText("vocab-size", kOther, "N", "tokens, bytes and special ones among them", &o.vocab_size,

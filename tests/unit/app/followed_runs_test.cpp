@@ -70,7 +70,7 @@ TEST_F(Followed, OfASweepAreItsTrialsAsTheyBegin) {
   fs::create_directories(path("sweep/trials/0001"));
   train("sweep/trials/0000", 0, 1);
   train("z", 0, 1);
-  test::write_file(path("sweep/sweep.jsonl"), "");
+  test::write_file(path("sweep/sweep.jsonl"), "{}\n");
   FollowedRuns runs({path("sweep"), path("z")}, kAlways);
   json all;
   EXPECT_THAT(ask(runs, 0, &all), ElementsAre("0000:1", "z:1"));
@@ -91,7 +91,7 @@ TEST_F(Followed, MayNotHaveBegunOrMayHaveGone) {
   EXPECT_THAT(ask(runs, 0, &all), ElementsAre("a:2"));
   EXPECT_EQ(all["waiting"], 1);
   train("sweep/trials/a", 0, 1);
-  test::write_file(path("sweep/sweep.jsonl"), "");
+  test::write_file(path("sweep/sweep.jsonl"), "{}\n");
   // Two of the same name get longer ones, the one that was there before too.
   EXPECT_THAT(ask(runs, 1, &all),
               ElementsAre(path("a").string() + ":2", path("sweep/trials/a").string() + ":1"));
