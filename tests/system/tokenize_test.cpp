@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/check.h"
 #include "base/durable_files.h"
 #include "support/command.h"
 #include "support/files.h"
@@ -193,8 +194,7 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
 
 TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   const Outcome outcome =
-      test::run_command("printf '{\"body\": \"ab\"}\\n{\"body\": \"c\"}\\n' | " + test::program() +
-                        " tokenize - --tokenizer byte --field body --out " + path("bytes"));
+X
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("5 tokens in 1 shard"));
   EXPECT_THAT(outcome.out, HasSubstr("no held-out shard"));
@@ -202,9 +202,10 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   EXPECT_EQ(shard.substr(1024), std::string("\0\1a\0b\0\0\1c\0", 10));
 
   // The same again, another one, a longer and a shorter one.
+  const std::string tokenize_stdin =
+      test::program() + " tokenize - --tokenizer byte --field body --out " + path("bytes");
   const auto again = [&](const std::string& lines) {
-    return test::run_command("printf '" + lines + "' | " + test::program() +
-                             " tokenize - --tokenizer byte --field body --out " + path("bytes"));
+    return test::run_command(concat("printf '", lines, "' | ", tokenize_stdin));
   };
   const std::string first = "{\"body\": \"ab\"}\\n", second = "{\"body\": \"c\"}\\n";
   EXPECT_THAT(again(first + second).out, HasSubstr("complete already: 2 documents"));

@@ -46,6 +46,7 @@ std::string zstandard(std::string_view text) {
 
 std::vector<InputFile> named(const std::vector<fs::path>& paths) {
   std::vector<InputFile> files;
+  files.reserve(paths.size());
   for (const fs::path& path : paths)
     files.push_back({.path = path, .named = true, .identity = {}});
   return files;
