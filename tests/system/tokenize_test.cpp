@@ -194,7 +194,8 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
 
 TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   const Outcome outcome =
-X
+      test::run_command("printf '{\"body\": \"ab\"}\\n{\"body\": \"c\"}\\n' | " + test::program() +
+                        " tokenize - --tokenizer byte --field body --out " + path("bytes"));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("5 tokens in 1 shard"));
   EXPECT_THAT(outcome.out, HasSubstr("no held-out shard"));
