@@ -65,6 +65,7 @@ int run_command(const EvalOptions& options) {
   const int world = ranks.world;
   const std::int64_t fitting = fit_eval_batch(config, params, rows, ranks);
   const std::int64_t batch = options.device_rows.value_or(fitting);
+  check_pass(batch, config.seq_len);
 
   EvalResult result;
   DeviceGroup group(ranks);

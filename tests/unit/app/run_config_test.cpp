@@ -291,6 +291,10 @@ TEST(RunConfig, ExplicitBatchesThatDoNotFitAreRefusedWithTheNearest) {
             "--max-seq-len 256 x --devices 2): give 1536 or 3072");
   options.batch.total_tokens = 512;
   EXPECT_THAT(error_of(options), HasSubstr("): give 1536"));
+  options.batch.device_rows = 1 << 20;
+  options.batch.total_tokens.reset();
+  options.model.set(&GptConfig::seq_len, 1 << 20);
+  EXPECT_THAT(error_of(options), HasSubstr("give --device-batch-size 2047 or less"));
 }
 
 TEST(RunConfig, StepsFollowNanochatsOrderOfPrecedence) {
