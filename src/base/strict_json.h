@@ -11,4 +11,8 @@ namespace muo {
 // twice (which parsers otherwise resolve each in its own way).
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what);
 
+// The same of what Python's json module wrote: NaN, Infinity and -Infinity, which it writes and
+// JSON lacks, are null.
+nlohmann::json parse_python_json(std::string_view text, std::string_view what);
+
 }  // namespace muo
