@@ -151,7 +151,9 @@ TEST_F(NanochatFiles, AnImportedCheckpointIsForEvalAndSampleButNotForResume) {
   test::write_file(path("text.txt"), text);
   const std::string run = path("run").string();
   const std::string data = path("text.txt").string();
-  const Outcome eval = run_program("eval --checkpoint " + run + " --devices 1 --data " + data);
+  // More rows at a time than there are.
+  const Outcome eval = run_program("eval --checkpoint " + run +
+                                   " --devices 1 --device-batch-size 1048576 --data " + data);
   EXPECT_EQ(eval.code, 0) << eval.err;
   EXPECT_THAT(eval.out, HasSubstr("val_loss"));
   const Outcome sample = run_program("sample --checkpoint " + run + " --max-tokens 3 --prompt ab");
