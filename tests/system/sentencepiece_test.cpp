@@ -131,7 +131,7 @@ TEST_F(SentencePieceRun, RefusesInOneLine) {
       "tokenizer convert " + path("tokenizer.model") + " --out " + path("tokenizer.json"),
       "tokenizer.model: a SentencePiece model, which is no byte-level BPE");
   expect_refused(
-      "tokenizer convert " + std::string(test::source_directory()) +
+      "tokenizer convert " + test::source_directory() +
           "/tests/golden/tokenizer/ranks.tiktoken --pattern gpt4 --special a=900 --out " +
           path("tokenizer.json"),
       "ranks.tiktoken: a special token has the text of another token");
