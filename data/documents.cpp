@@ -230,7 +230,7 @@ DocumentTexts DocumentReader::texts(std::span<const Document> documents, int thr
 }
 
 std::string text_of_line(std::string_view line, std::string_view field, const std::string& where) {
-  const nlohmann::json object = parse_strict_json(line, where);
+  const nlohmann::json object = parse_python_json(line, where);
   if (!object.is_object()) throw InputError(concat(where, ": not a JSON object"));
   const auto found = object.find(field);
   if (found == object.end())

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
+#include "kernels/gate.h"
 #include "model/parameters.h"
 
 namespace muo {
@@ -72,6 +74,13 @@ void check_config(const GptConfig& c) {
   require(!c.value_embeddings || c.n_embd >= kValueGateChannels,
           concat("--n-embd ", c.n_embd, " is too narrow for value embeddings, whose gates read ",
                  kValueGateChannels, " channels: give --value-embeddings off"));
+  constexpr std::int64_t kMostGates = kMostGateWeights / kValueGateChannels;
+  std::int64_t fitting = std::min(c.n_head, kMostGates);
+  while (c.n_head % fitting != 0)
+    --fitting;
+  require(!c.value_embeddings || c.n_kv_head <= kMostGates,
+          concat("--n-kv-head ", c.n_kv_head, ": value embeddings have gates of at most ",
+                 kMostGates, " heads: give --n-kv-head ", fitting, ", or --value-embeddings off"));
   require(!c.smear || c.n_embd >= kSmearGateChannels,
           concat("--n-embd ", c.n_embd, " is too narrow for smear, whose gate reads ",
                  kSmearGateChannels, " channels: give --smear off"));
@@ -82,6 +91,14 @@ void check_config(const GptConfig& c) {
   require(c.dtype == DType::kF32 || c.dtype == DType::kBF16,
           concat("dtype ", name_of(c.dtype), " is not one to compute in: give fp32 or bf16"));
   require(c.rope_base > 1 && c.qk_scale > 0, "rope_base must be over 1 and qk_scale over 0");
+}
+
+void check_pass(std::int64_t rows, std::int64_t seq_len) {
+  constexpr std::int64_t kMostTokens = std::numeric_limits<int>::max();  // of the BLAS interface
+  require(rows <= kMostTokens / seq_len,
+          concat("--device-batch-size ", rows, ": rows of ", seq_len,
+                 " tokens (--max-seq-len) are over 2^31 together: give --device-batch-size ",
+                 kMostTokens / seq_len, " or less"));
 }
 
 ParameterCounts count_parameters(const GptConfig& c) {

@@ -60,6 +60,8 @@ void set_nanochat_extras(GptConfig& config);
 
 // Throws InputError naming the option and the nearest feasible value.
 void check_config(const GptConfig& config);
+// Throws InputError naming the options if so many rows are more than one pass computes.
+void check_pass(std::int64_t rows, std::int64_t seq_len);
 
 // THE list of parameters. Matrices are (out, in), as torch.nn.Linear.weight. Initial values are in
 // nanochat's distributions (docs/spec/model.md, "Initial weights").

@@ -4,8 +4,8 @@
     python scripts/convert_nanochat.py FROM TO
 
 `muograph checkpoint import` reads the safetensors file, `muograph checkpoint export` writes one.
-meta_000123.json is the same in both worlds: copy it. Needs PyTorch and safetensors; the .pt file
-is loaded without running code from it.
+meta_000123.json, which is the same in both worlds, is copied from beside FROM to beside TO. Needs
+PyTorch and safetensors; the .pt file is loaded without running code from it.
 
 To safetensors: the names lose the `_orig_mod.` that torch.compile puts before them, the values and
 dtypes stay. To .pt: token and value embeddings become bfloat16, as in nanochat's own files (its
@@ -13,6 +13,7 @@ optimizer keeps them so), unless --embeddings is float32.
 """
 import argparse
 import pathlib
+import shutil
 import sys
 
 import safetensors.torch
@@ -39,6 +40,13 @@ def to_pt(source, target, embeddings):
     return state
 
 
+def meta_beside(model):
+    """meta_000123.json beside model_000123.pt, or None for a file that is not named so."""
+    if not model.stem.startswith("model_"):
+        return None
+    return model.with_name(f"meta_{model.stem.removeprefix('model_')}.json")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -52,6 +60,10 @@ def main():
         parser.error(f"{source} is not there")
     if target.exists():
         parser.error(f"{target} exists: choose another name")
+    meta, meta_target = meta_beside(source), meta_beside(target)
+    copies_meta = meta and meta.is_file() and meta_target and meta != meta_target
+    if copies_meta and meta_target.exists() and meta_target.read_bytes() != meta.read_bytes():
+        parser.error(f"{meta_target} exists and is not {meta}: choose another name or folder for TO")
     if kinds == (".pt", ".safetensors"):
         state = to_safetensors(source, target)
     elif kinds == (".safetensors", ".pt"):
@@ -59,6 +71,11 @@ def main():
     else:
         parser.error(f"{source} to {target}: one must end in .pt, the other in .safetensors")
     print(f"{target}: {len(state)} tensors")
+    if copies_meta:
+        shutil.copyfile(meta, meta_target)
+        print(f"{meta_target}: copied from {meta}")
+    elif not (meta_target and meta_target.is_file()):
+        print(f"no meta_*.json beside {target}: give one to `checkpoint import` by --meta")
 
 
 if __name__ == "__main__":

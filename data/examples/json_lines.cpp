@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/check.h"
 #include "base/file_bytes.h"
@@ -47,9 +48,12 @@ std::vector<std::string> JsonLine::texts(const char* field) const {
 
 std::size_t JsonLine::index(const char* field, std::size_t bound) const {
   const nlohmann::json& found = value(field);
-  if (!found.is_number_unsigned() || found.get<std::uint64_t>() >= bound)
+  const std::string digits = is_text(found) ? text_of_value(found) : std::string();
+  std::size_t index = bound;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (error != std::errc() || end != digits.data() + digits.size() || index >= bound)
     fail(field, concat("is ", found.dump(), ", not a whole number from 0 to ", bound - 1));
-  return found.get<std::size_t>();
+  return index;
 }
 
 void read_json_lines(const std::filesystem::path& path,
@@ -60,7 +64,7 @@ void read_json_lines(const std::filesystem::path& path,
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string where = concat(path.native(), ": line ", ++number);
-    const nlohmann::json value = parse_strict_json(text.substr(at, end - at), where);
+    const nlohmann::json value = parse_python_json(text.substr(at, end - at), where);
     if (!value.is_object()) throw InputError(concat(where, ": not a JSON object"));
     take(JsonLine(value, where), number);
     at = end + 1;

@@ -22,7 +22,7 @@ class JsonLine {
   // Texts; whole numbers become theirs, as Python's str() writes them.
   [[nodiscard]] std::string text(const char* field) const;
   [[nodiscard]] std::vector<std::string> texts(const char* field) const;  // at least two
-  // A whole number in [0, bound).
+  // A whole number in [0, bound), or a text of one, as HellaSwag's labels are in some copies.
   [[nodiscard]] std::size_t index(const char* field, std::size_t bound) const;
   [[nodiscard]] const std::string& where() const { return where_; }  // "FILE: line N"
 

@@ -47,10 +47,11 @@ BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view source)
       vocab_size_(encoding_.vocabulary().id_count()) {
   std::map<std::int32_t, std::string_view> by_id;
   std::map<std::string_view, std::int32_t> by_text;
-  for (const auto tokens : {special_tokens(), literals_.tokens()}) {
-    for (const auto& [text, id] : tokens) {
+  for (const bool is_special : {true, false}) {
+    for (const auto& [text, id] : is_special ? special_tokens() : literals_.tokens()) {
+      const std::string_view bytes = encoding_.vocabulary().bytes_of(id);
       if (text.empty() || id < 0 || !by_id.emplace(id, text).second ||
-          !by_text.emplace(text, id).second || !encoding_.vocabulary().bytes_of(id).empty())
+          !by_text.emplace(text, id).second || (is_special && !bytes.empty() && bytes != text))
         throw InputError(concat(source, ": added token '", text, "' of id ", id,
                                 ": empty, or its text or id is another one's"));
       vocab_size_ = std::max(vocab_size_, std::int64_t{id} + 1);

@@ -17,15 +17,17 @@ struct BpeDefinition {
   std::vector<std::string> patterns;  // that cut text into pieces, one after the other
   Vocabulary vocabulary;              // without special and added tokens
   std::vector<Merge> merges;
-  bool whole_pieces = false;           // see BytePairEncoding
-  std::vector<SpecialToken> special;   // in the order of their ids
-  std::vector<SpecialToken> literals;  // tokens that are not special, found before text is cut
+  bool whole_pieces = false;          // see BytePairEncoding
+  std::vector<SpecialToken> special;  // in the order of their ids
+  // Tokens that are not special, found before text is cut. The vocabulary may have their ids, too.
+  std::vector<SpecialToken> literals;
 };
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // `source` names the definition in errors. Throws InputError for ids or texts that two tokens
-  // have, and what BytePairEncoding and TextSplitter refuse.
+  // `source` names the definition in errors. Throws InputError for ids or texts that two added
+  // tokens have, for special tokens with the id of another, and what BytePairEncoding and
+  // TextSplitter refuse.
   BpeTokenizer(BpeDefinition definition, std::string_view source);
 
   [[nodiscard]] std::int64_t vocab_size() const override { return vocab_size_; }

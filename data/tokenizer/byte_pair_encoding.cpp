@@ -1,5 +1,7 @@
 #include "data/tokenizer/byte_pair_encoding.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,6 +14,7 @@
 namespace muo {
 namespace {
 
+constexpr bool is_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
 constexpr std::size_t kShort = 48;  // bytes: up to here looking at all pairs again is faster
 
 }  // namespace
@@ -22,9 +25,9 @@ BytePairEncoding::BytePairEncoding(Vocabulary vocabulary, std::span<const Merge>
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
     byte_ids_.push_back(vocabulary_.find({&c, 1}));
-    if (byte_ids_.back() < 0)
+    if (byte_ids_.back() < 0 && is_in_utf8(byte))
       throw InputError(concat(source, ": no token for byte ", byte,
-                              ": not a byte-level vocabulary; give one with all 256 bytes"));
+                              ": not a byte-level vocabulary; give one with all bytes of UTF-8"));
   }
   slots_.resize(std::bit_ceil(2 * merges.size() + 2));
   std::uint32_t rank = 0;
@@ -41,11 +44,16 @@ BytePairEncoding::BytePairEncoding(Vocabulary vocabulary, std::span<const Merge>
 }
 
 void BytePairEncoding::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  const std::int32_t whole = whole_.find(piece);
-  if (whole >= 0)
+  if (const std::int32_t whole = whole_.find(piece); whole >= 0) {
     ids.push_back(whole);
-  else
-    merge_all(piece, ids);
+    return;
+  }
+  for (const char c : piece)
+    if (byte_ids_[static_cast<unsigned char>(c)] < 0)
+      throw InputError(fmt::format(
+          "the vocabulary has no token for byte 0x{:02X}, which no UTF-8 has: give texts in UTF-8",
+          static_cast<unsigned char>(c)));
+  merge_all(piece, ids);
 }
 
 void BytePairEncoding::merge_all(std::string_view piece, std::vector<std::int32_t>& ids) const {

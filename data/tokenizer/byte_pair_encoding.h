@@ -21,12 +21,12 @@ class BytePairEncoding {
  public:
   // `merges`: the first comes first; of two with the same parts the first counts. With
   // `whole_pieces` a piece that is a token is that one, whatever the merges say (tiktoken's way).
-  // All 256 bytes are tokens, or it is an InputError that names `source`.
+  // All bytes that UTF-8 has are tokens, or it is an InputError that names `source`.
   BytePairEncoding(Vocabulary vocabulary, std::span<const Merge> merges, bool whole_pieces,
                    std::string_view source);
 
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
-  // Appends to `ids` what `piece` becomes.
+  // Appends to `ids` what `piece` becomes. Throws InputError for a byte without a token.
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
  private:

@@ -67,7 +67,8 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
   for (std::size_t at = 0; at < text.size();) {
     ++line_number;
     const std::size_t newline = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, newline - at);
+    std::string_view line = text.substr(at, newline - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
     at = newline + 1;
     if (line.empty()) continue;
     const auto fail = [&](const auto&... what) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include "base/check.h"
@@ -39,8 +40,8 @@ std::string to_alphabet(std::string_view bytes) {
   return out;
 }
 
-// Throws InputError where `text` holds a character that stands for no byte.
-std::string from_alphabet(std::string_view text, std::string_view where) {
+// Nothing where `text` holds a character that stands for no byte.
+std::optional<std::string> from_alphabet(std::string_view text) {
   static const std::array<int, 0x200> byte_of = [] {
     std::array<int, 0x200> bytes{};
     bytes.fill(-1);
@@ -62,9 +63,7 @@ std::string from_alphabet(std::string_view text, std::string_view where) {
       code = (lead & 0x1FU) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3FU);
     else if (lead >= 0x80)
       code = 0;  // stands for nothing
-    if (byte_of.at(code) < 0)
-      throw InputError(
-          concat(where, ": token '", text, "' has a character that stands for no byte"));
+    if (byte_of.at(code) < 0) return std::nullopt;
     out += static_cast<char>(byte_of.at(code));
   }
   return out;
@@ -81,9 +80,10 @@ class Reader {
     read_pre_tokenizer(at(file, "pre_tokenizer"), "pre_tokenizer");
     expect(is_byte_level_, "pre_tokenizer",
            "no ByteLevel: only byte-level tokenizers are supported");
-    read_added_tokens(at(file, "added_tokens"));
     const json& model = at(file, "model");
     expect(model.is_object(), "model", "not an object");
+    expect(at(model, "vocab").is_object(), "model.vocab", "missing, or not an object");
+    read_added_tokens(at(file, "added_tokens"), at(model, "vocab"));
     read_model(model);
     return std::move(out_);
   }
@@ -179,25 +179,30 @@ class Reader {
     expect(!out_.patterns.back().empty(), where + ".pattern", "empty");
   }
 
-  void read_added_tokens(const json& tokens) {
+  // Their ids are those that `tokenizers` gives, whatever the file says: the vocabulary's, or the
+  // next after as many as the vocabulary has tokens.
+  void read_added_tokens(const json& tokens, const json& vocab) {
     if (tokens.is_null()) return;
     expect(tokens.is_array(), "added_tokens", "not a list");
+    auto next = static_cast<std::int32_t>(vocab.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::string where = fmt::format("added_tokens[{}]", i);
       expect(tokens[i].is_object(), where, "not an object");
       for (const char* const key : {"lstrip", "rstrip", "single_word"})
         expect(!flag(tokens[i], key, false, where), concat(where, '.', key),
                "true, which is not supported");
-      SpecialToken token{text(tokens[i], "content", where), id_of(at(tokens[i], "id"), where)};
+      static_cast<void>(id_of(at(tokens[i], "id"), where));
+      const std::string content = text(tokens[i], "content", where);
+      if (content.empty() || added_.contains(content)) continue;
+      const auto known = vocab.find(content);
+      const std::int32_t id = known == vocab.end() ? next : id_of(*known, where);
+      next = std::max(next, id + 1);
+      added_.insert(content);
       (flag(tokens[i], "special", false, where) ? out_.special : out_.literals)
-          .push_back(std::move(token));
+          .push_back({content, id});
     }
-    for (auto* list : {&out_.special, &out_.literals}) {
-      std::sort(list->begin(), list->end(),
-                [](const auto& left, const auto& right) { return left.id < right.id; });
-      for (const SpecialToken& token : *list)
-        added_.insert(token.id);
-    }
+    for (auto* list : {&out_.special, &out_.literals})
+      std::ranges::sort(*list, {}, &SpecialToken::id);
   }
 
   [[nodiscard]] std::int32_t id_of(const json& value, std::string_view where) const {
@@ -212,8 +217,6 @@ class Reader {
     const json& type = at(model, "type");  // files of 2020 have none
     if (!type.is_null() && type != "BPE")
       fail("model.type", type.dump(), " is not supported: BPE is");
-    expect(!flag(model, "byte_fallback", false, "model"), "model.byte_fallback",
-           "true: not a byte-level model");
     expect(at(model, "dropout").is_null() || at(model, "dropout") == 0.0, "model.dropout",
            "not null, which is not supported");
     for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -221,20 +224,33 @@ class Reader {
              "not empty, which is not supported");
     out_.whole_pieces = flag(model, "ignore_merges", false, "model");
     const json& vocab = at(model, "vocab");
-    expect(vocab.is_object(), "model.vocab", "missing, or not an object");
     for (const auto& [token, value] : vocab.items()) {
       const std::int32_t id = id_of(value, concat("model.vocab: token '", token, "'"));
-      if (added_.contains(id)) continue;
-      const std::string bytes = from_alphabet(token, concat(source_, ": model.vocab"));
-      expect(!bytes.empty(), "model.vocab", "an empty token");
-      if (!out_.vocabulary.bytes_of(id).empty()) fail("model.vocab", "id ", id, " is there twice");
-      out_.vocabulary.add(bytes, id);
+      const std::optional<std::string> bytes = from_alphabet(token);
+      if (!bytes || bytes->empty()) continue;  // no text has it
+      // An added token has an id, and is one of the model where a merge makes it.
+      if (added_.contains(token) && bytes == token && token.size() > 1) continue;
+      add_token(*bytes, id);
     }
-    read_merges(at(model, "merges"));
+    read_merges(at(model, "merges"), vocab);
+  }
+
+  void add_token(const std::string& bytes, std::int32_t id) {
+    if (!out_.vocabulary.bytes_of(id).empty()) fail("model.vocab", "id ", id, " is there twice");
+    out_.vocabulary.add(bytes, id);
+  }
+
+  // -1: not in model.vocab.
+  std::int32_t merged_id(const std::string& token, const json& vocab) {
+    const std::optional<std::string> bytes = from_alphabet(token);
+    if (!bytes) fail("model.merges", "token '", token, "' has a character that stands for no byte");
+    if (out_.vocabulary.find(*bytes) < 0 && vocab.contains(token))
+      add_token(*bytes, vocab[token].get<std::int32_t>());
+    return out_.vocabulary.find(*bytes);
   }
 
   // ["a b", ...] or [["a", "b"], ...]
-  void read_merges(const json& merges) {
+  void read_merges(const json& merges, const json& vocab) {
     expect(merges.is_array(), "model.merges", "missing, or not a list");
     for (std::size_t i = 0; i < merges.size(); ++i) {
       const auto refuse = [&](std::string_view what) {
@@ -254,11 +270,8 @@ class Reader {
       } else {
         refuse("not two tokens");
       }
-      const std::string where = concat(source_, ": model.merges");
-      left = from_alphabet(left, where);
-      right = from_alphabet(right, where);
-      const Merge merge{out_.vocabulary.find(left), out_.vocabulary.find(right),
-                        out_.vocabulary.find(left + right)};
+      const Merge merge{merged_id(left, vocab), merged_id(right, vocab),
+                        merged_id(left + right, vocab)};
       if (merge.left < 0 || merge.right < 0 || merge.result < 0)
         refuse("a part, or what they become, is not in model.vocab");
       out_.merges.push_back(merge);
@@ -267,7 +280,7 @@ class Reader {
 
   std::string source_;
   BpeDefinition out_;
-  std::set<std::int32_t> added_;
+  std::set<std::string, std::less<>> added_;
   bool is_byte_level_ = false;
 };
 
@@ -309,6 +322,9 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
   for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
     if (const std::string_view bytes = definition.vocabulary.bytes_of(id); !bytes.empty())
       vocab.emplace(to_alphabet(bytes), id);
+  // There, too, with their ids, which a reader counts from the vocabulary's size otherwise.
+  for (const auto& [token, is_special] : tokens)
+    if (definition.vocabulary.bytes_of(token.id).empty()) vocab.emplace(token.text, token.id);
   json merges = json::array();
   for (const Merge& merge : definition.merges)
     merges.push_back(concat(to_alphabet(definition.vocabulary.bytes_of(merge.left)), ' ',

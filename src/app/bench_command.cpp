@@ -208,6 +208,7 @@ int run_command(const BenchOptions& options) {
     fit_memory(run, budget.to_plan);  // as training would
     run.step_only = true;
     require_fit(run, plan_run_memory(run), budget, train, corpus);
+    require_batches(run, budget.process);
   }
   Tuning tuning(run);
   std::string text = run_text(run);

@@ -14,6 +14,7 @@
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/checkpoint/hugging_face_files.h"
+#include "app/checkpoint/model_code.h"
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/nanochat_files.h"
 #include "app/checkpoint/run_tokenizer.h"
@@ -108,9 +109,21 @@ void make_room(const char* option, const fs::path& directory, std::span<const fs
     throw input_error("{}: cannot create {}: {}", option, directory.string(), error.message());
 }
 
+// `objection`: to the form asked for. Throws InputError with those that are possible if there is
+// one.
+void require_exportable(const Checkpoint& checkpoint, const GptConfig& model,
+                        std::string_view objection) {
+  if (objection.empty()) return;
+  std::string possible = "--hf-code DIR";
+  if (port_objection(model).empty()) possible += " or --hf DIR";
+  if (nanochat_objection(model).empty()) possible += " or --out DIR";
+  throw input_error("{}: {}; as it is, export it with {}", checkpoint.path().string(), objection,
+                    possible);
+}
+
 int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
   const NanochatMeta meta{.model = checkpoint_model(checkpoint), .step = checkpoint.info().step};
-  const std::string text = nanochat_meta_text(meta, checkpoint.path().string());
+  require_exportable(checkpoint, meta.model, nanochat_objection(meta.model));
   const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
   const std::vector<ParamSpec> params = gpt_parameters(meta.model);
   check_weights(file, params);
@@ -122,7 +135,7 @@ int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
   tensors.reserve(params.size());
   for (const ParamSpec& param : params)
     tensors.push_back({.from = param.name, .spec = {.name = param.name, .shape = param.shape}});
-  const OutputFile meta_file = write_text(meta_path, text);
+  const OutputFile meta_file = write_text(meta_path, nanochat_meta_text(meta));
   const OutputFile model = write_weights(model_path, file, tensors);
   commit_file(model, model_path);
   commit_file(meta_file, meta_path);
@@ -131,30 +144,54 @@ int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
   return 0;
 }
 
-int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out) {
+// The tokenizer of a run, and what tells AutoTokenizer of its special tokens; no file where the
+// tokenizer is of bytes or not known.
+std::vector<TokenizerCopy> tokenizer_files(const Checkpoint& checkpoint, const GptConfig& config,
+                                           const Tokenizer* opened,
+                                           std::optional<std::int32_t> bos) {
+  const fs::path name = find_run_tokenizer(checkpoint);
+  if (opened == nullptr || name == "byte") return {};
+  std::vector<TokenizerCopy> files = {copy_tokenizer(name)};
+  if (files.front().name == kTokenizerNames[1] && bos)
+    files.push_back({.name = kHuggingFaceTokenizer,
+                     .contents = hugging_face_tokenizer_text(config, opened->bytes_of(*bos))});
+  return files;
+}
+
+int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out,
+                            HuggingFaceForm form) {
+  const bool is_port = form == HuggingFaceForm::kPort;
   const GptConfig config = checkpoint_model(checkpoint);
-  check_fits_hugging_face(config, checkpoint.path().string());
+  if (is_port) require_exportable(checkpoint, config, port_objection(config));
   const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
   check_weights(file, gpt_parameters(config));
   const fs::path model_path = out / kHuggingFaceModel;
   const fs::path config_path = out / kHuggingFaceConfig;
-  make_room(
-      "--hf", out,
-      std::array{model_path, out / kTokenizerNames[0], out / kTokenizerNames[1], config_path});
+  std::vector<fs::path> names = {model_path, out / kHuggingFaceTokenizer};
+  for (const char* const name : kTokenizerNames)
+    names.push_back(out / name);
+  for (const CodeFile& code : kModelCode)
+    names.push_back(out / code.name);
+  names.push_back(config_path);
+  make_room(is_port ? "--hf" : "--hf-code", out, names);
 
-  const fs::path tokenizer = find_run_tokenizer(checkpoint);
   const std::shared_ptr<const Tokenizer> opened = open_run_tokenizer(checkpoint);
   const std::optional<std::int32_t> bos = opened ? find_bos(*opened) : std::nullopt;
-  std::optional<TokenizerCopy> copy;
-  if (!tokenizer.empty() && tokenizer != "byte") copy = copy_tokenizer(tokenizer);
-  const OutputFile config_file = write_text(config_path, hugging_face_config_text(config, bos));
-  const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config));
-  if (copy) commit_file(write_text(out / copy->name, copy->contents), out / copy->name);
+  std::vector<TokenizerCopy> texts = tokenizer_files(checkpoint, config, opened.get(), bos);
+  for (const CodeFile& code : kModelCode)
+    if (!is_port)
+      texts.push_back({.name = std::string(code.name), .contents = std::string(code.text)});
+  const OutputFile config_file =
+      write_text(config_path, hugging_face_config_text(config, bos, form));
+  const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config, form));
+  for (const TokenizerCopy& text : texts)
+    commit_file(write_text(out / text.name, text.contents), out / text.name);
   commit_file(model, model_path);
   commit_file(config_file, config_path);  // last, as nothing is loaded without it
   sync_directory(out);
   fmt::print("{}\n{}\n", model_path.string(), config_path.string());
-  if (copy) fmt::print("{}\n", (out / copy->name).string());
+  for (const TokenizerCopy& text : texts)
+    fmt::print("{}\n", (out / text.name).string());
   return 0;
 }
 
@@ -210,12 +247,16 @@ int run_command(const ImportOptions& options) {
 }
 
 int run_command(const ExportOptions& options) {
-  if (options.out.empty() == options.hugging_face.empty())
-    throw input_error("checkpoint export: give --out DIR, for nanochat, or --hf DIR, for {}",
-                      "Hugging Face's transformers");
+  const int given = !options.out.empty() + !options.hf.empty() + !options.hf_code.empty();
+  if (given != 1)
+    throw input_error(
+        "checkpoint export: give --out DIR, for nanochat, or --hf DIR or --hf-code DIR, for {}",
+        "Hugging Face's transformers");
   const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
-  return options.out.empty() ? export_for_hugging_face(checkpoint, options.hugging_face)
-                             : export_for_nanochat(checkpoint, options.out);
+  if (!options.out.empty()) return export_for_nanochat(checkpoint, options.out);
+  if (!options.hf.empty())
+    return export_for_hugging_face(checkpoint, options.hf, HuggingFaceForm::kPort);
+  return export_for_hugging_face(checkpoint, options.hf_code, HuggingFaceForm::kCode);
 }
 
 int run_command(const InspectOptions& options) {

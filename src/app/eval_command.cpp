@@ -64,7 +64,9 @@ int run_command(const EvalOptions& options) {
     fmt::print(says, "{}\n", note);
   const int world = ranks.world;
   const std::int64_t fitting = fit_eval_batch(config, params, rows, ranks);
-  const std::int64_t batch = options.device_rows.value_or(fitting);
+  const std::int64_t batch =
+      std::min(options.device_rows.value_or(fitting), (rows + world - 1) / world);
+  check_pass(batch, config.seq_len);
 
   EvalResult result;
   DeviceGroup group(ranks);

@@ -28,6 +28,13 @@ namespace {
 // Samples that are decoded together.
 constexpr std::int64_t kRows = 8;
 
+// Lines may end as on Windows.
+bool read_line(std::istream& in, std::string& line) {
+  if (!std::getline(in, line)) return false;
+  if (line.ends_with('\r')) line.pop_back();
+  return true;
+}
+
 std::vector<std::string> prompts_of(const SampleOptions& options) {
   std::vector<std::string> prompts = options.prompts;
   if (!options.prompt_file.empty()) {
@@ -38,7 +45,7 @@ std::vector<std::string> prompts_of(const SampleOptions& options) {
           "line",
           options.prompt_file);
     const std::size_t before = prompts.size();
-    for (std::string line; std::getline(file, line);)
+    for (std::string line; read_line(file, line);)
       if (!line.empty()) prompts.push_back(line);
     if (prompts.size() == before)
       throw input_error("--prompt-file {}: has no line with text: give a prompt in each line",
@@ -159,7 +166,7 @@ int run_command(const SampleOptions& options) {
       if (asks) show("> ");
     };
     ask();
-    for (std::string line; std::getline(std::cin, line); ask())
+    for (std::string line; read_line(std::cin, line); ask())
       sample_prompts(*state.decoder, config, *tokenizer, {line}, options);
     if (asks) show("\n");
   });

@@ -159,8 +159,11 @@ int run_command(const ConvertTokenizerOptions& options) {
   }
   BpeDefinition definition = read_bpe_definition(options.tokenizer, options.pattern, special);
   const std::string json = write_tokenizer_json(definition);
-  static_cast<void>(
-      BpeTokenizer(std::move(definition), options.tokenizer));  // refuses what is wrong
+  const BpeTokenizer converted(std::move(definition), options.tokenizer);
+  if (BpeTokenizer(read_tokenizer_json(json, options.out), options.out).fingerprint() !=
+      converted.fingerprint())
+    throw input_error("{}: a special token has the text of another token: give another --special",
+                      options.tokenizer);
   replace_file(options.out, json);
   return 0;
 }

@@ -133,6 +133,7 @@ int run_command(const TrainOptions& options) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   require_fit(config, memory, budget, options, corpus);
+  require_batches(config, budget.process);
   const RunDirectory directory = find_run_directory(config.options);
   config.options.run.out = directory.root.string();
   FileLock lock = at_start(directory, [&] { return lock_run_directory(directory); });

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +11,29 @@
 #include "base/check.h"
 
 namespace muo {
+namespace {
+
+// Outside of strings.
+std::string with_nulls_for_nonfinite(std::string_view text) {
+  constexpr std::array<std::string_view, 3> kNumbers = {"NaN", "Infinity", "-Infinity"};
+  std::string out;
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto* const number = std::ranges::find_if(
+        kNumbers, [&](std::string_view word) { return text.substr(at).starts_with(word); });
+    if (!quoted && number != kNumbers.end()) {
+      out += "null";
+      at += number->size();
+      continue;
+    }
+    if (text[at] == '"') quoted = !quoted;
+    if (quoted && text[at] == '\\') out += text[at++];
+    if (at < text.size()) out += text[at++];
+  }
+  return out;
+}
+
+}  // namespace
 
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   using nlohmann::json;
@@ -37,6 +62,16 @@ nlohmann::json try_strict_json(std::string_view text) {
   } catch (const InputError&) {
     // NOLINTNEXTLINE(modernize-return-braced-init-list): braces would make an array
     return nlohmann::json(nlohmann::json::value_t::discarded);
+  }
+}
+
+nlohmann::json parse_python_json(std::string_view text, std::string_view what) {
+  try {
+    return parse_strict_json(text, what);
+  } catch (const InputError&) {
+    const std::string finite = with_nulls_for_nonfinite(text);
+    if (finite == text) throw;
+    return parse_strict_json(finite, what);
   }
 }
 

@@ -14,4 +14,8 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view what);
 // The same for what may be passed over; a discarded value, which is of no type, where that throws.
 nlohmann::json try_strict_json(std::string_view text);
 
+// The same of what Python's json module wrote: NaN, Infinity and -Infinity, which it writes and
+// JSON lacks, are null.
+nlohmann::json parse_python_json(std::string_view text, std::string_view what);
+
 }  // namespace muo

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -130,7 +131,7 @@ TEST_F(HuggingFaceFiles, KnowNoDocumentsOfOtherVocabulariesAndNoCapThatIsOff) {
   GptConfig model;
   model.vocab_size = 50257;
   model.softcap = 0;
-  const json is = json::parse(hugging_face_config_text(model, {}));
+  const json is = json::parse(hugging_face_config_text(model, {}, HuggingFaceForm::kPort));
   EXPECT_TRUE(is["bos_token_id"].is_null() && is["eos_token_id"].is_null());
   EXPECT_TRUE(is.contains("final_logit_softcapping") && is["final_logit_softcapping"].is_null());
 }
@@ -144,6 +145,51 @@ TEST_F(HuggingFaceFiles, HandATokenizerOn) {
   EXPECT_THAT(outcome.out, HasSubstr("hf/tokenizer.json\n"));
   EXPECT_EQ(config()["vocab_size"], 702);
   EXPECT_EQ(config()["bos_token_id"], 700);
+  const json names = json::parse(test::read_file(path("hf/tokenizer_config.json")));
+  EXPECT_EQ(names["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(names["bos_token"], "<|bos|>");
+  EXPECT_EQ(names["eos_token"], "<|bos|>");
+  EXPECT_EQ(names["model_max_length"], kRow);
+}
+
+TEST_F(HuggingFaceFiles, OfNanochatsModelHaveItsCode) {
+  train("--model nanochat --document-mask on");
+  const Outcome outcome = run_program("checkpoint export " + path("run").string() + " --hf-code " +
+                                      path("hf").string());
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json is = config();
+  for (const auto& [loader, place] : std::map<std::string, std::pair<std::string, std::string>>{
+           {"AutoConfig", {"configuration_muograph", "MuographConfig"}},
+           {"AutoModelForCausalLM", {"modeling_muograph", "MuographForCausalLM"}}}) {
+    EXPECT_EQ(is["auto_map"][loader], place.first + "." + place.second);
+    const std::string code = test::read_file(path("hf/" + place.first + ".py"));
+    EXPECT_EQ(code, test::read_file(test::source_directory() + "/src/app/checkpoint/transformers/" +
+                                    place.first + ".py"));
+    EXPECT_THAT(code, HasSubstr("class " + place.second + "("));
+    EXPECT_THAT(outcome.out, HasSubstr("hf/" + place.first + ".py\n"));
+  }
+  EXPECT_EQ(is["model_type"], "muograph");
+  EXPECT_EQ(is["bos_token_id"], 256);
+  const json fields = {{"vocab_size", kVocab}, {"n_layer", kLayers},       {"n_embd", kWidth},
+                       {"n_head", kHeads},     {"n_kv_head", kKeyHeads},   {"seq_len", kRow},
+                       {"softcap", 15.0},      {"value_embeddings", true}, {"smear", true},
+                       {"backout", true},      {"resid_lambdas", true},    {"x0_lambdas", true},
+                       {"qk_scale", 1.2},      {"window_pattern", "SSSL"}, {"rope_base", 100000.0},
+                       {"document_token", 256}};
+  for (const auto& [name, value] : fields.items())
+    EXPECT_EQ(is[name], value) << name;
+  // Every weight under its name, without the rows that pad the vocabulary.
+  const SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
+  const SafetensorsFile theirs(path("hf/model.safetensors"));
+  EXPECT_EQ(theirs.entries().size(), ours.entries().size());
+  for (const SafetensorsEntry& entry : theirs.entries()) {
+    const auto want = ours.bytes(*ours.find(entry.spec.name));
+    const auto got = theirs.bytes(entry);
+    ASSERT_LE(got.size(), want.size());
+    EXPECT_TRUE(std::ranges::equal(got, want.first(got.size()))) << entry.spec.name;
+  }
+  for (const char* const name : {"transformer.wte", "lm_head", "value_embeds.1"})
+    EXPECT_EQ(theirs.find(std::string(name) + ".weight")->spec.shape[0], kVocab) << name;
 }
 
 TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {
@@ -155,7 +201,8 @@ TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {
                         "and keys times 1.2;"));
   EXPECT_THAT(outcome.err, HasSubstr("train with --model plain, or with --value-embeddings off "
                                      "--smear off --backout off --resid-lambdas off --x0-lambdas "
-                                     "off --qk-scale 1\n"));
+                                     "off --qk-scale 1; as it is, export it with --hf-code DIR or "
+                                     "--out DIR\n"));
   EXPECT_FALSE(fs::exists(path("hf")));
 }
 
@@ -163,7 +210,7 @@ TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {
 TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
   GptConfig plain;
   plain.seq_len = 256;
-  EXPECT_NO_THROW(check_fits_hugging_face(plain, "run"));
+  EXPECT_EQ(port_objection(plain), "");
   struct Case {
     void (*add)(GptConfig& model);
     std::string feature, option;
@@ -181,29 +228,24 @@ TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
   for (const Case& each : cases) {
     GptConfig model = plain;
     each.add(model);
-    try {
-      check_fits_hugging_face(model, "run");
-      ADD_FAILURE() << each.feature;
-    } catch (const InputError& error) {
-      EXPECT_EQ(std::string(error.what()),
-                "run: this model has what Hugging Face's nanochat has not: " + each.feature +
-                    "; to export with --hf, train with --model plain, or with " + each.option);
-    }
+    EXPECT_EQ(port_objection(model),
+              "this model has what Hugging Face's nanochat has not: " + each.feature +
+                  "; to export with --hf, train with --model plain, or with " + each.option);
   }
   // Short windows are none where rows are not longer.
   GptConfig model = plain;
   model.window_pattern = "SL";
   model.seq_len = 128;
-  EXPECT_NO_THROW(check_fits_hugging_face(model, "run"));
+  EXPECT_EQ(port_objection(model), "");
 }
 
 TEST_F(HuggingFaceFiles, AreNotWrittenOverOthersNorBesideNanochats) {
   train("--model plain");
   EXPECT_THAT(export_model(" --out " + path("out").string()).err,
-              HasSubstr("give --out DIR, for nanochat, or --hf DIR"));
+              HasSubstr("give --out DIR, for nanochat, or --hf DIR or --hf-code DIR"));
   const Outcome neither = run_program("checkpoint export " + path("run").string());
   EXPECT_EQ(neither.code, 2);
-  EXPECT_THAT(neither.err, HasSubstr("give --out DIR, for nanochat, or --hf DIR"));
+  EXPECT_THAT(neither.err, HasSubstr("give --out DIR, for nanochat, or --hf DIR or --hf-code DIR"));
   EXPECT_FALSE(fs::exists(path("hf")) || fs::exists(path("out")));
   ASSERT_EQ(export_model().code, 0);
   const Outcome again = export_model();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "support/errors.h"
 #include "support/files.h"
 #include "support/program.h"
 
@@ -44,7 +45,7 @@ class NanochatFiles : public testing::Test {
     model_.seq_len = 64;
     for (const ParamSpec& param : gpt_parameters(model_))
       tensors_[param.name] = fp32_tensor(param);
-    write_meta(nanochat_meta_text({.model = model_, .step = kStep}, "test"));
+    write_meta(nanochat_meta_text({.model = model_, .step = kStep}));
   }
 
   // Any values that a weight may have, the smallest included.
@@ -176,7 +177,9 @@ TEST_F(NanochatFiles, AnImportedCheckpointIsForEvalAndSampleButNotForResume) {
   test::write_file(path("text.txt"), text);
   const std::string run = path("run").string();
   const std::string data = path("text.txt").string();
-  const Outcome eval = run_program("eval --checkpoint " + run + " --devices 1 --data " + data);
+  // More rows at a time than there are.
+  const Outcome eval = run_program("eval --checkpoint " + run +
+                                   " --devices 1 --device-batch-size 1048576 --data " + data);
   EXPECT_EQ(eval.code, 0) << eval.err;
   EXPECT_THAT(eval.out, HasSubstr("val_loss"));
   const Outcome sample = run_program("sample --checkpoint " + run + " --max-tokens 3 --prompt ab");
@@ -238,13 +241,33 @@ TEST_F(NanochatFiles, RefusesToOverwrite) {
 TEST_F(NanochatFiles, RefusesToExportWhatNanochatCannotBe) {
   GptConfig plain;
   plain.n_layer = 2;
-  try {
-    static_cast<void>(nanochat_meta_text({.model = plain}, "run"));
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("value_embeddings false, not true"));
-    EXPECT_THAT(error.what(), HasSubstr("qk_scale"));
-  }
+  EXPECT_THAT(nanochat_objection(plain), HasSubstr("value_embeddings false, not true"));
+  EXPECT_THAT(nanochat_objection(plain), HasSubstr("qk_scale"));
+  set_nanochat_extras(plain);
+  EXPECT_EQ(nanochat_objection(plain), "");
+}
+
+// Of the numbers that Python writes so none is of the model.
+TEST_F(NanochatFiles, AMetaOfPythonMayHaveNumbersThatAreNotFinite) {
+  std::string meta = test::read_file(path("in/meta_000007.json"));
+  meta.insert(
+      1, R"("min_val_bpb": Infinity, "loop_state": {"a": [NaN, -Infinity], "NaN": "Infinity"},)");
+  EXPECT_EQ(parse_nanochat_meta(meta, "meta").step, kStep);
+  meta.insert(1, R"("step": NaN,)");
+  EXPECT_THAT(test::message_of<InputError>([&] { parse_nanochat_meta(meta, "meta"); }),
+              HasSubstr("occurs twice"));
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { parse_nanochat_meta(R"({"step": 1 Infinity})", "meta"); }),
+      HasSubstr("malformed JSON"));
+}
+
+TEST_F(NanochatFiles, AMetaWithoutWindowsHasLongOnes) {
+  json meta = json::parse(test::read_file(path("in/meta_000007.json")));
+  meta["model_config"].erase("window_pattern");
+  EXPECT_EQ(parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "L");
+  meta["model_config"].erase("n_layer");
+  EXPECT_THAT(test::message_of<InputError>([&] { parse_nanochat_meta(meta.dump(), "meta"); }),
+              HasSubstr("no model_config.n_layer"));
 }
 
 TEST_F(NanochatFiles, AWindowPatternInSmallLettersIsTheSame) {

@@ -42,9 +42,11 @@ TEST_F(Sample, BatchesAreTheSameTextsUnderHeadings) {
   const std::string many = text("--prompt other --prompt line --num-samples 9");
   EXPECT_THAT(many, HasSubstr(under("prompt 2, sample 1", a)));
   EXPECT_THAT(many, HasSubstr(under("prompt 2, sample 2", a_second)));
-  test::write_file(path("prompts"), "line\n\nother");
-  EXPECT_EQ(text("--prompt-file " + path("prompts").string()),
-            text("--prompt line --prompt other"));
+  for (const char* const prompts : {"line\n\nother", "line\r\n\r\nother\r\n"}) {
+    test::write_file(path("prompts"), prompts);
+    EXPECT_EQ(text("--prompt-file " + path("prompts").string()),
+              text("--prompt line --prompt other"));
+  }
 }
 
 TEST_F(Sample, EndsBeforeAStopText) {
@@ -58,7 +60,7 @@ TEST_F(Sample, EndsBeforeAStopText) {
 
 TEST_F(Sample, ReadsPromptsUntilTheEnd) {
   const Outcome outcome =
-      test::run_command("printf 'line\\nother\\n' | " + test::program() + " sample " +
+      test::run_command("printf 'line\\nother\\r\\n' | " + test::program() + " sample " +
                         path("run").string() + " --max-tokens 40 --interactive");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, text("--prompt line") + text("--prompt other"));

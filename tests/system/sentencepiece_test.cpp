@@ -130,6 +130,11 @@ TEST_F(SentencePieceRun, RefusesInOneLine) {
   expect_refused(
       "tokenizer convert " + path("tokenizer.model") + " --out " + path("tokenizer.json"),
       "tokenizer.model: a SentencePiece model, which is no byte-level BPE");
+  expect_refused(
+      "tokenizer convert " + test::source_directory() +
+          "/tests/golden/tokenizer/ranks.tiktoken --pattern gpt4 --special a=900 --out " +
+          path("tokenizer.json"),
+      "ranks.tiktoken: a special token has the text of another token");
   write_file(path("no_bos.model"), read_file(fs::path(test::source_directory()) /
                                              "tests/fuzz/corpus/sentencepiece/good_unigram_rules"));
   expect_refused("tokenize " + path("text.jsonl") + " --tokenizer " + path("no_bos.model") +

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "app/options/option_row.h"
+#include "app/checkpoint/model_json.h"
 #include "base/check.h"
 #include "kernels/norm.h"
 
@@ -51,9 +51,41 @@ std::string port_name(std::string_view ours) {
   throw Error(concat("Hugging Face's nanochat has no place for ", ours));
 }
 
+json port_config(const GptConfig& model) {
+  const std::vector<ParamSpec> params = gpt_parameters(model);
+  const auto mlp = std::ranges::find_if(
+      params, [](const ParamSpec& param) { return param.name.ends_with("mlp.c_fc.weight"); });
+  return {
+      {"architectures", {"NanoChatForCausalLM"}},
+      {"model_type", "nanochat"},
+      {"vocab_size", model.vocab_size},
+      {"hidden_size", model.n_embd},
+      {"intermediate_size", mlp->shape[0]},
+      {"num_hidden_layers", model.n_layer},
+      {"num_attention_heads", model.n_head},
+      {"num_key_value_heads", model.n_kv_head},
+      {"max_position_embeddings", model.seq_len},
+      {"hidden_act", "relu2"},
+      {"attention_bias", false},
+      {"rms_norm_eps", kRmsNormEps},
+      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", model.rope_base}}},
+      {"final_logit_softcapping", model.softcap > 0 ? json(model.softcap) : json()},
+  };
+}
+
+// As configuration_muograph.py takes it.
+json code_config(const GptConfig& model) {
+  json config = model_fields(model);
+  config["architectures"] = {"MuographForCausalLM"};
+  config["model_type"] = "muograph";
+  config["auto_map"] = {{"AutoConfig", "configuration_muograph.MuographConfig"},
+                        {"AutoModelForCausalLM", "modeling_muograph.MuographForCausalLM"}};
+  return config;
+}
+
 }  // namespace
 
-void check_fits_hugging_face(const GptConfig& model, const std::string& where) {
+std::string port_objection(const GptConfig& model) {
   const std::array<std::tuple<bool, std::string, std::string_view>, 7> lacking = {{
       {model.value_embeddings, "value embeddings", "--value-embeddings off"},
       {model.smear, "smear", "--smear off"},
@@ -72,49 +104,43 @@ void check_fits_hugging_face(const GptConfig& model, const std::string& where) {
       features.push_back(feature);
       options.push_back(option);
     }
-  if (features.empty()) return;
-  throw input_error(
-      "{}: this model has what Hugging Face's nanochat has not: {}; to export with --hf, train "
+  if (features.empty()) return "";
+  return fmt::format(
+      "this model has what Hugging Face's nanochat has not: {}; to export with --hf, train "
       "with --model plain, or with {}",
-      where, fmt::join(features, ", "), fmt::join(options, " "));
+      fmt::join(features, ", "), fmt::join(options, " "));
 }
 
-std::string hugging_face_config_text(const GptConfig& model, std::optional<std::int32_t> bos) {
-  const std::vector<ParamSpec> params = gpt_parameters(model);
-  const auto mlp = std::ranges::find_if(
-      params, [](const ParamSpec& param) { return param.name.ends_with("mlp.c_fc.weight"); });
+std::string hugging_face_config_text(const GptConfig& model, std::optional<std::int32_t> bos,
+                                     HuggingFaceForm form) {
   const json document = bos ? json(*bos) : json();
-  const json config = {
-      {"architectures", {"NanoChatForCausalLM"}},
-      {"model_type", "nanochat"},
-      {"dtype", "float32"},
-      {"vocab_size", model.vocab_size},
-      {"hidden_size", model.n_embd},
-      {"intermediate_size", mlp->shape[0]},
-      {"num_hidden_layers", model.n_layer},
-      {"num_attention_heads", model.n_head},
-      {"num_key_value_heads", model.n_kv_head},
-      {"max_position_embeddings", model.seq_len},
-      {"hidden_act", "relu2"},
-      {"attention_bias", false},
-      {"rms_norm_eps", kRmsNormEps},
-      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", model.rope_base}}},
-      {"final_logit_softcapping", model.softcap > 0 ? json(model.softcap) : json()},
-      {"tie_word_embeddings", false},
-      {"bos_token_id", document},
-      {"eos_token_id", document},  // the next document's first token ends one
-      {"pad_token_id", nullptr},   // the port's default, 1, is a token of text here
-  };
+  json config = form == HuggingFaceForm::kPort ? port_config(model) : code_config(model);
+  config["dtype"] = "float32";
+  config["tie_word_embeddings"] = false;
+  config["bos_token_id"] = document;
+  config["eos_token_id"] = document;  // the next document's first token ends one
+  config["pad_token_id"] = nullptr;   // the port's default, 1, is a token of text here
   return config.dump(2) + "\n";
 }
 
-std::vector<ExportedTensor> hugging_face_tensors(const GptConfig& model) {
+std::string hugging_face_tokenizer_text(const GptConfig& model, std::string_view bos) {
+  const json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                       {"bos_token", bos},
+                       {"eos_token", bos},
+                       {"clean_up_tokenization_spaces", false},
+                       {"model_max_length", model.seq_len}};
+  return config.dump(2) + "\n";
+}
+
+std::vector<ExportedTensor> hugging_face_tensors(const GptConfig& model, HuggingFaceForm form) {
   std::vector<ExportedTensor> out;
   for (const ParamSpec& param : gpt_parameters(model)) {
-    ExportedTensor tensor{.from = param.name,
-                          .spec = {.name = port_name(param.name), .shape = param.shape}};
-    if (param.name == kEmbedding || param.name == kHead)
-      tensor.spec.shape = {model.vocab_size, model.n_embd};
+    const std::string name = form == HuggingFaceForm::kPort ? port_name(param.name) : param.name;
+    ExportedTensor tensor{.from = param.name, .spec = {.name = name, .shape = param.shape}};
+    const bool of_tokens = param.role == ParamRole::kEmbedding ||
+                           param.role == ParamRole::kValueEmbedding ||
+                           param.role == ParamRole::kUnembedding;
+    if (of_tokens) tensor.spec.shape = {model.vocab_size, param.shape[1]};
     out.push_back(std::move(tensor));
   }
   return out;

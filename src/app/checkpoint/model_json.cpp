@@ -32,13 +32,18 @@ json config_of(const CheckpointInfo& info) { return json::parse(info.config); } 
 
 }  // namespace
 
-std::string checkpoint_config(const GptConfig& config, const TrainOptions& options) {
+json model_fields(const GptConfig& config) {
   json model = json::object();
   for_each_gpt_field(config, [&](const GptField& field, const auto& value) {
     model[std::string(field.name)] = json_of(value);
   });
-  model["dtype"] = name_of(config.dtype);
   if (config.document_token >= 0) model["document_token"] = config.document_token;
+  return model;
+}
+
+std::string checkpoint_config(const GptConfig& config, const TrainOptions& options) {
+  json model = model_fields(config);
+  model["dtype"] = name_of(config.dtype);
   TrainOptions copy = options;  // the table is of fields that can be set
   return json{{"model", model}, {"options", config_text(option_table(copy))}}.dump();
 }

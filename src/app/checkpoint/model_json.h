@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,8 @@
 
 namespace muo {
 
+// The fields of a model but for dtype, by name; document_token only where documents have one.
+nlohmann::json model_fields(const GptConfig& config);
 // What a checkpoint's `config` says: {"model": {GptConfig's fields}, "options": the text of the
 // run's config.toml}.
 std::string checkpoint_config(const GptConfig& config, const TrainOptions& options);

@@ -48,7 +48,7 @@ std::string listed(const std::vector<std::string>& items) {
 }  // namespace
 
 NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where) {
-  const json meta = parse_strict_json(text, where);
+  const json meta = parse_python_json(text, where);
   const auto config = meta.is_object() ? meta.find(kModelConfig) : meta.end();
   if (config == meta.end() || !config->is_object())
     throw input_error("{}: no {}: give the meta_*.json of a nanochat checkpoint", where,
@@ -58,6 +58,10 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
   for_each_gpt_field(out.model, [&]<class Value>(const GptField& row, Value& value) {
     if (row.nanochat.empty()) return;
     const auto found = config->find(row.nanochat);
+    if (found == config->end() && row.nanochat == "window_pattern") {
+      if constexpr (std::is_same_v<Value, std::string>) value = "L";  // as nanochat's loader
+      return;
+    }
     if (found == config->end())
       throw input_error("{}: no {}.{}", where, kModelConfig, row.nanochat);
     const std::string what = fmt::format("{}: {}.{}", where, kModelConfig, row.nanochat);
@@ -72,24 +76,26 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
   return out;
 }
 
-std::string nanochat_meta_text(const NanochatMeta& meta, const std::string& where) {
+std::string nanochat_objection(const GptConfig& model) {
   // This model as far as nanochat's files describe it; all else is as nanochat has it.
   GptConfig possible;
   set_nanochat_extras(possible);
+  for (const GptField& field : gpt_fields())
+    if (!field.nanochat.empty())
+      std::visit([&](auto member) { possible.*member = model.*member; }, field.member);
+  const std::string difference = model_difference(model, possible);
+  return difference.empty() ? ""
+                            : fmt::format(
+                                  "not a model that nanochat has: {}; to export with --out, "
+                                  "train with --model nanochat",
+                                  difference);
+}
+
+std::string nanochat_meta_text(const NanochatMeta& meta) {
   json config = json::object();
-  for (const GptField& field : gpt_fields()) {
-    if (field.nanochat.empty()) continue;
-    std::visit(
-        [&](auto member) {
-          possible.*member = meta.model.*member;
-          config[std::string(field.nanochat)] = meta.model.*member;
-        },
-        field.member);
-  }
-  if (const std::string difference = model_difference(meta.model, possible); !difference.empty())
-    throw input_error(
-        "{}: not a model that nanochat has: {}; train with --model nanochat to export", where,
-        difference);
+  for_each_gpt_field(meta.model, [&](const GptField& field, const auto& value) {
+    if (!field.nanochat.empty()) config[std::string(field.nanochat)] = value;
+  });
   return json{{"step", meta.step}, {kModelConfig, config}}.dump(2) + "\n";
 }
 

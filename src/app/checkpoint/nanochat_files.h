@@ -19,13 +19,17 @@ struct NanochatMeta {
   std::int64_t step = 0;
 };
 
-// Reads "step" (0 if absent) and "model_config". Throws InputError naming `where` and the field for
-// anything missing, malformed or impossible.
+// Reads "step" (0 if absent) and "model_config", whose windows, if absent as in files of 2025, are
+// long. What else the file has may be NaN or infinite, as Python writes these. Throws InputError
+// naming `where` and the field for anything missing, malformed or impossible.
 NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where);
 
-// The other direction. Throws InputError naming `where` and the differences for a model that
-// nanochat cannot be: all extras are on there, and some constants fixed.
-std::string nanochat_meta_text(const NanochatMeta& meta, const std::string& where);
+// Why nanochat cannot be this model, as all extras are on there and some constants fixed, and how
+// to train one that it can be. Empty: it can.
+std::string nanochat_objection(const GptConfig& model);
+
+// The other direction, of a model that nanochat can be.
+std::string nanochat_meta_text(const NanochatMeta& meta);
 
 // Throws InputError naming the tensors that `file` lacks, has too many, or has with another shape
 // or with a dtype other than fp32 and bf16.

@@ -206,7 +206,9 @@ std::vector<OptionRow> option_table(ExportOptions& o) {
       kFiles("out", kOther, "DIR", "for nanochat: model_000123.safetensors and meta_000123.json",
              &o.out),
       kFiles("hf", kOther, "DIR", "for Hugging Face: model.safetensors, config.json; plain models",
-             &o.hugging_face),
+             &o.hf),
+      kFiles("hf-code", kOther, "DIR",
+             "for Hugging Face, with Python code of the model; all models", &o.hf_code),
   };
 }
 

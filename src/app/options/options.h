@@ -229,8 +229,9 @@ struct ImportOptions {
 };
 struct ExportOptions {
   std::string checkpoint = {};
-  std::string out = {};           // directory; empty: none for nanochat
-  std::string hugging_face = {};  // directory; empty: none for Hugging Face's transformers
+  // Directories, of which one is given: for nanochat, for transformers' port of it, and for
+  // transformers with code.
+  std::string out = {}, hf = {}, hf_code = {};
 };
 
 // Text to token shards.

@@ -180,6 +180,7 @@ void SweepPlanner::make_group(RunConfig& config, const std::string& key) {
   }
   MemoryPlan memory = fit_memory(config, budget_.to_plan);
   require_memory(config, memory, budget_.of_a_rank());
+  require_batches(config, plan_.worker_memory.host);
   CaptureGroup group{
       .config = config, .params = gpt_parameters(config.model), .plan = {}, .memory = {}};
   group.plan = make_sharding_plan(config, group.params);

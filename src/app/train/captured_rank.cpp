@@ -1,13 +1,9 @@
 #include "app/train/captured_rank.h"
 
+#include "app/train/run_memory.h"
 #include "graphs/capture.h"
 
 namespace muo {
-namespace {
-
-constexpr std::int64_t kLoaderSlots = 3;  // one in use, two ahead
-
-}  // namespace
 
 CapturedRank::CapturedRank(RankContext& own, const RunConfig& config,
                            const std::vector<ParamSpec>& all_params, const ShardingPlan& sharding,

@@ -54,7 +54,9 @@ std::vector<PassShape> plan_passes(std::span<const TokenTask> tasks, std::int64_
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t wanted =
         device_rows.value_or(std::max<std::int64_t>(1, pass_tokens / lengths[i]));
-    if (most[i] > 0) out.push_back({.rows = std::min(wanted, most[i]), .seq_len = lengths[i]});
+    if (most[i] == 0) continue;
+    out.push_back({.rows = std::min(wanted, most[i]), .seq_len = lengths[i]});
+    check_pass(out.back().rows, lengths[i]);
   }
   return out;
 }

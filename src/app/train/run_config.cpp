@@ -217,8 +217,7 @@ class Resolver {
         require_multiple(total, row);
         o.device_rows = largest_divisor(total / row, most_rows);
       } else {
-        // As many micro-steps as it takes, all alike, so that the total is near to what it should
-        // be.
+        // As many micro-steps as it takes, all alike, so that the total is near what it should be.
         const std::int64_t rows = std::max<std::int64_t>(1, (total + row / 2) / row);
         const std::int64_t micro_steps = (rows + most_rows - 1) / most_rows;
         const std::int64_t each = row * micro_steps;
@@ -229,6 +228,7 @@ class Resolver {
           "step, at most {} tokens",
           *o.device_rows, run_.model.seq_len, most_tokens);
     }
+    check_pass(*o.device_rows, run_.model.seq_len);
     run_.step.batch = *o.device_rows;
     const std::int64_t unit = row * run_.step.batch;
     if (total_given) require_multiple(total, unit);

@@ -10,6 +10,7 @@
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/train/backend.h"
 #include "base/check.h"
+#include "data/loader.h"
 #include "graphs/run_state.h"
 #include "runtime/tracing_rank.h"
 
@@ -123,6 +124,19 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
                 "CUDA's libraries)",
                 gib(kLibraryMemory)),
       config.step.batch, config.model.seq_len, config.model.n_layer, config.model.n_embd);
+}
+
+void require_batches(const RunConfig& config, std::int64_t available) {
+  const std::int64_t slot = Loader::slot_bytes({.world = config.world(),
+                                                .batch = config.step.batch,
+                                                .seq_len = config.model.seq_len,
+                                                .accumulation = config.step.accumulation});
+  if (slot <= available / kLoaderSlots / config.world()) return;
+  throw input_error(
+      "--total-batch-size {}: batches of {} steps, which are read ahead, take {:.2f} GiB of host "
+      "memory, {:.2f} GiB are available: give fewer tokens",
+      config.tokens_per_step(), kLoaderSlots,
+      static_cast<double>(kLoaderSlots) * config.world() * gib(slot), gib(available));
 }
 
 }  // namespace muo

@@ -45,4 +45,8 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
 // into the `available` bytes of a rank (available_memory_per_rank()).
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available);
 
+inline constexpr std::int64_t kLoaderSlots = 3;  // of batches: a step's in use, those of two ahead
+// Throws InputError if the batches of all ranks do not fit into the `available` bytes of the host.
+void require_batches(const RunConfig& config, std::int64_t available);
+
 }  // namespace muo

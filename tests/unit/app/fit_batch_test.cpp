@@ -189,6 +189,18 @@ TEST(RequireMemory, RefusesWithNumbersAndOptions) {
   EXPECT_THROW(require_memory(config, plan, plan.bytes - 1), InputError);
 }
 
+TEST(RequireMemory, CountsTheBatchesThatAreReadAhead) {
+  TrainOptions options = two_devices();
+  options.batch.total_tokens = std::int64_t{1} << 40;
+  const RunConfig config = resolve(options, vocabulary_only(options));
+  const std::int64_t bytes = kLoaderSlots * 2 * 4 * *options.batch.total_tokens;  // inputs, targets
+  EXPECT_NO_THROW(require_batches(config, bytes));
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { require_batches(config, bytes - 1); }),
+      HasSubstr("--total-batch-size 1099511627776: batches of 3 steps, which are read ahead, "
+                "take 24576.00 GiB of host memory"));
+}
+
 TEST(AvailableMemory, IsPositiveHere) {
   EXPECT_GT(available_memory(), std::int64_t{1} << 20);
   EXPECT_LT(available_memory(), std::int64_t{1} << 50);

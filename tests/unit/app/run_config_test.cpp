@@ -380,8 +380,11 @@ TEST(RunConfig, LargestSizesOverflowNothing) {
   options.model.set(&GptConfig::seq_len, 1 << 20);
   options.batch.device_rows = 1 << 20;
   options.batch.iterations = 1;
-  const RunConfig run = resolve(options, corpus(1 << 24, 1 << 21, 1 << 21));
-  EXPECT_EQ(run.tokens_per_step(), std::int64_t{1} << 48);
+  const Corpus large = corpus(1 << 24, 1 << 21, 1 << 21);
+  EXPECT_THAT(error_of(options, large), HasSubstr("give --device-batch-size 2047 or less"));
+  options.batch.device_rows = 2047;
+  const RunConfig run = resolve(options, large);
+  EXPECT_EQ(run.tokens_per_step(), std::int64_t{2047} << 28);
   EXPECT_GT(run.parameters, 0);
 }
 

@@ -33,6 +33,15 @@ TEST(Yaml, ReadsBothStyles) {
   EXPECT_EQ(value.find("none"), nullptr);
 }
 
+TEST(Yaml, TakesLineEndsOfWindows) {
+  const YamlValue value = parse_yaml("tasks:\r\n- label: a\r\n  shots: [1,\r\n 2]\r\n- b\r\n", "f");
+  const YamlValue* const tasks = value.find("tasks");
+  ASSERT_TRUE(tasks != nullptr && tasks->items.size() == 2U);
+  EXPECT_EQ(tasks->items[0].find("label")->text, "a");
+  EXPECT_EQ(tasks->items[0].find("shots")->items.at(1).text, "2");
+  EXPECT_EQ(tasks->items[1].text, "b");
+}
+
 TEST(Yaml, NamesLineAndReason) {
   const auto message = [](const std::string& text) {
     return message_of<InputError>([&] { parse_yaml(text, "f"); });

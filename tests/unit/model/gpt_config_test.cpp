@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "model/parameters.h"
+#include "support/errors.h"
 #include "support/initial_values.h"
 
 namespace muo {
@@ -104,6 +105,20 @@ TEST(GptConfig, ImpossibleSizesAreRefusedWithAFeasibleOne) {
               HasSubstr("--max-seq-len"));
   EXPECT_THAT(message([](GptConfig& c) { c.window_pattern = "SX"; }), HasSubstr("'SX'"));
   EXPECT_THAT(message([](GptConfig& c) { c.softcap = -1; }), HasSubstr("--softcap"));
+  const auto with_heads = [](std::int64_t heads) {
+    return [=](GptConfig& c) {
+      c.value_embeddings = true;
+      c.n_embd = 4 * heads;
+      c.n_head = c.n_kv_head = heads;
+    };
+  };
+  EXPECT_NO_THROW(check_pass(2047, 1 << 20));
+  EXPECT_THAT(test::message_of<InputError>([] { check_pass(2048, 1 << 20); }),
+              HasSubstr("--device-batch-size 2048: rows of 1048576 tokens (--max-seq-len) are over "
+                        "2^31 together: give --device-batch-size 2047 or less"));
+  EXPECT_EQ(message(with_heads(341)), "");
+  EXPECT_THAT(message(with_heads(342)), HasSubstr("--n-kv-head 342: value embeddings"));
+  EXPECT_THAT(message(with_heads(342)), HasSubstr("give --n-kv-head 171, or"));
 }
 
 // Mean and deviation of `count` draws; both known to about 1 / sqrt(count).
