@@ -26,7 +26,7 @@ done
 
 scripts/setup.sh --fuzz
 [ -f build/dev/build.ninja ] || cmake --preset dev --log-level=WARNING >/dev/null
-cmake --build --preset dev --target muograph_core muograph_sentencepiece
+cmake --build --preset dev --target muograph_core muograph_sentencepiece muograph_oniguruma
 
 # The readers are compiled for the fuzzer, so that it sees their branches; all else they call is the
 # library's.
