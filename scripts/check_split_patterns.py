@@ -46,7 +46,7 @@ BOTH = KNOWN + [
     KIMI, r"\p{N}{1,3}+|\P{N}+", r"\p{N}{2}+.?|.", r"\p{N}{2,}+.?|.", r"\w+|\W+", r"\d+|\D", r"\h+|.", r"\s+$|\s|\S+", r"(?m:\w$)|.",
     r".+", r"[[:alpha:]]+|.", r"[[:punct:]]+|.", r"[[:^space:]]+", r"[\w&&[^\d_]]+|[^\w]", r"[^a-c&&b-z]+",
     r"[a-z&&[^aeiou]&&[^x-z]]+|.", r"[^[a-c][x-z]]+", r"\p{Han}+|\p{Hiragana}+|\p{Katakana}+|\p{Hangul}+|.",
-    r"\p{Greek}+|\p{Cyrillic}+|\p{Latin}+|\p{Thai}+|[^\p{Latin}]", r"a{2}?|.", r"a{1,2}?b|.", r"a{,2}b|.", r"a+?b|.",
+    r"\p{Greek}+|\p{Cyrillic}+|\p{Latin}+|\p{Thai}+|[^\p{Latin}]", r"a{2}?|.", r"a{1,2}?b|.", r"a{,2}b|.", r"a+?b|.", r"\w*?.|\n", r"\w+?\w|.",
     r"(?i)ss|ff|st|k+|[^a-z]", r"(?i:[a-c]+|s)|.", r"a(?=b)|\w(?!\d)|.", r"(?>a|ab)c|.", r"a++b?|.",
     r"\x41|\x{e9}|\u0061|\t|\n|\r|\f|\a|\e|\v|[^\x00-\x20]", r"[\-a\]]+|[^\-]", r"[-a]+|.", r"\p{L}\p{M}*|.",
     r"\p{Alphabetic}+|\p{Lu}|\P{L}", r"\p{Letter}+|\p{Decimal_Number}|.", r"(?:a|b)+|.", r"(a|b){2}|.", r"\$\{|\.|\w",

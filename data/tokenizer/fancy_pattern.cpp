@@ -126,7 +126,8 @@ class Translator {
   }
 
   // Characters of a class from `first` to `last`.
-  std::string range(char32_t first, char32_t last, const Flags& flags, std::size_t where) const {
+  [[nodiscard]] std::string range(char32_t first, char32_t last, const Flags& flags,
+                                  std::size_t where) const {
     std::string out = quoted(first);
     if (last > first) out += '-' + quoted(last);
     if (!flags.ignores_case) return out;

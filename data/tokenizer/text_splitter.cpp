@@ -130,12 +130,14 @@ class TextSplitter::Matcher {
  private:
   void cut_by_oniguruma(std::size_t level, std::string_view text, const Piece& piece) {
     const Expression& expression = *splitter_.expressions_[level];
-    const auto [pattern, behavior, invert] = expression.split;
+    const SplitBehavior behavior = expression.split.behavior;
+    const bool invert = expression.split.invert;
     // A piece that is not finished, [begin, end); whether its last part matches.
     std::size_t begin = 0, end = 0;
     bool matches = false;
-    const auto finish = [&, removes = behavior == SplitBehavior::kRemoved] {
-      if (!(removes && matches)) cut(level + 1, text.substr(begin, end - begin), piece);
+    const auto finish = [&] {
+      if (behavior != SplitBehavior::kRemoved || !matches)
+        cut(level + 1, text.substr(begin, end - begin), piece);
       begin = end;
     };
     const auto add = [&](std::size_t to, bool is_match) {
