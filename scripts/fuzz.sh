@@ -35,6 +35,7 @@ readers=(data/shards.cpp src/base/file_bytes.cpp src/app/checkpoint/safetensors.
          src/base/strict_json.cpp src/app/checkpoint/manifest.cpp src/app/options/config_file.cpp
          src/app/checkpoint/nanochat_files.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
          data/tokenizer/sentencepiece_model.cpp data/tokenizer/normalization_rules.cpp
+         data/tokenizer/fancy_pattern.cpp
          src/kernels/cuda/gemm_algorithms.cpp data/examples/*.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \

@@ -444,7 +444,8 @@ class Translator {
     const auto* const found = std::find_if(kPosix.begin(), kPosix.end(),
                                            [&](const auto& pair) { return pair.first == name; });
     if (found == kPosix.end()) fail(where, "'[:", name, ":]' is no class of POSIX");
-    at_ = end + 2;
+    at_ = end;
+    want(":]", "the class");
     std::string out;
     for (std::size_t i = 0; i < found->second.size(); i += 2)
       out += range(static_cast<unsigned char>(found->second[i]),

@@ -207,6 +207,16 @@ void read_ranks(std::span<const std::byte> input) {
   read_definition(read_tiktoken_file(text_of(input), "input", "gpt2", {{"<|bos|>", 1 << 20}}));
 }
 
+// Oniguruma reads what a pattern of tiktoken's is translated to.
+void read_pattern(std::span<const std::byte> input) {
+  const Split split = read_split(text_of(input), "input");
+  try {
+    TextSplitter({split}, "translated");
+  } catch (const InputError& refused) {
+    MUO_FAIL(refused.what());
+  }
+}
+
 // What is accepted encodes any text, and its ids have texts.
 void read_sentencepiece(std::span<const std::byte> input) {
   const SentencePieceTokenizer tokenizer(text_of(input), "input");
@@ -309,7 +319,7 @@ bool accepts(std::span<const std::byte> input) {
   }
 }
 
-constexpr std::array<Target, 18> kTargets = {{{"shard", &accepts<read_shard>},
+constexpr std::array<Target, 19> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"safetensors", &accepts<read_safetensors>},
                                               {"manifest", &accepts<read_manifest>},
                                               {"forged_manifest", &accepts<read_forged_manifest>},
@@ -319,6 +329,7 @@ constexpr std::array<Target, 18> kTargets = {{{"shard", &accepts<read_shard>},
                                               {"text", &accepts<read_text>},
                                               {"tokenizer_json", &accepts<read_tokenizer>},
                                               {"tiktoken", &accepts<read_ranks>},
+                                              {"split_pattern", &accepts<read_pattern>},
                                               {"sentencepiece", &accepts<read_sentencepiece>},
                                               {"shard_manifest", &accepts<read_manifest_of_shards>},
                                               {"json_line", &accepts<read_json_line>},
