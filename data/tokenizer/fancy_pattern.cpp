@@ -377,7 +377,7 @@ class Translator {
     return code;
   }
 
-  // [...], of the crate regex: operands of &&, -- and ~~, from the left, each a union of items.
+  // [...], of the crate regex: operands of && and --, from the left, each a union of items.
   std::string character_class(const Flags& flags, int depth) {
     check_depth(depth);
     const std::size_t where = at_++;
@@ -386,14 +386,11 @@ class Translator {
     for (;;) {
       if (take("]")) break;
       const std::string_view sign = pattern_.substr(at_, 2);
+      // Oniguruma is wrong about what it would be where both operands are all characters.
+      if (sign == "~~") fail(at_, "the operator ~~ of classes is not supported");
       at_ += 2;
       const std::string other = items(flags, depth, where);
-      const auto less = [](const std::string& left, const std::string& right) {
-        return concat('[', left, "]&&[^", right, ']');
-      };
-      set = sign == "&&"   ? concat('[', set, "]&&[", other, ']')
-            : sign == "--" ? less(set, other)
-                           : concat('[', less(set, other), "][", less(other, set), ']');
+      set = concat('[', set, sign == "&&" ? "]&&[" : "]&&[^", other, ']');
     }
     return concat(is_not ? "[^" : "[", set, ']');
   }

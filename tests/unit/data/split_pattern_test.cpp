@@ -167,6 +167,7 @@ TEST(SplitPattern, NamesWhatIsNotReadAsTiktokenReadsIt) {
            {"[c-a]", "a range that falls"},
            {"[a-[b]]", "a range without an end"},
            {"[[:letter:]]", "'[:letter:]' is no class of POSIX"},
+           {"[a~~b]", "the operator ~~"},
            {"[[:alpha", "no ':]' ends the class"},
            {"a\xFF", "it is not UTF-8"},
        })
