@@ -22,15 +22,6 @@ import check_tokenizers
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def alphabet():
-    out, extra = {}, 0x100
-    for byte in range(256):
-        prints = 0x21 <= byte <= 0x7E or 0xA1 <= byte <= 0xAC or byte >= 0xAE
-        out[chr(byte if prints else extra)] = byte
-        extra += not prints
-    return out
-
-
 # How long each takes: by processes of their own, as one learns on all cores only if nothing was encoded before.
 LEARN = {
     "tokenizers": """
@@ -79,7 +70,7 @@ def bpe_calls(path, text):
     from tiktoken_ext.openai_public import r50k_pat_str
     pieces = [text[i:i + 16384] for i in range(0, len(text), 16384)]  # the others are slower on one long text
     hugging = tokenizers.Tokenizer.from_file(path)
-    letters = alphabet()
+    letters = check_tokenizers.alphabet()
     vocab = {bytes(letters[c] for c in token): rank for token, rank in hugging.get_vocab().items()
              if token != "<|endoftext|>"}
     tik = tiktoken.Encoding("gpt2", pat_str=r50k_pat_str, mergeable_ranks=vocab, special_tokens={})

@@ -32,6 +32,16 @@ ALPHABETS = [
 ]
 
 
+def alphabet():
+    """GPT-2's letters, in the order of the bytes that they stand for."""
+    out, extra = {}, 0x100
+    for byte in range(256):
+        prints = 0x21 <= byte <= 0x7E or 0xA1 <= byte <= 0xAC or byte >= 0xAE
+        out[chr(byte if prints else extra)] = byte
+        extra += not prints
+    return out
+
+
 def random_text(rng):
     parts = []
     for _ in range(rng.randint(1, 6)):

@@ -26,7 +26,7 @@ done
 
 scripts/setup.sh --fuzz
 [ -f build/dev/build.ninja ] || cmake --preset dev --log-level=WARNING >/dev/null
-cmake --build --preset dev --target muograph_core muograph_sentencepiece
+cmake --build --preset dev --target muograph_core muograph_sentencepiece muograph_oniguruma
 
 # The readers are compiled for the fuzzer, so that it sees their branches; all else they call is the
 # library's.
@@ -37,6 +37,7 @@ readers=(data/shards.cpp src/base/file_bytes.cpp src/app/checkpoint/safetensors.
          src/app/report/{html_report,run_history,text_report,train_record}.cpp
          data/documents.cpp data/byte_source.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
          data/tokenizer/sentencepiece_model.cpp data/tokenizer/normalization_rules.cpp
+         data/tokenizer/fancy_pattern.cpp
          src/kernels/cuda/gemm_algorithms.cpp data/examples/*.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \

@@ -2,11 +2,13 @@
 """Writes tests/golden/tokenizer/: ranks that rustbpe learns from some texts, the same as tokenizer.json, and the ids that
 tiktoken and tokenizers give to these texts.
   scripts/make_tokenizer_golden.py
+pieces.jsonl has texts, and how tokenizers and tiktoken cut them by the patterns of check_split_patterns.py.
 Needs: pip install rustbpe tokenizers tiktoken."""
 import base64
 import json
 import pathlib
 import random
+import re
 
 import rustbpe
 import tiktoken
@@ -14,6 +16,7 @@ import tokenizers
 from tiktoken_ext import openai_public
 from tokenizers import Regex, decoders, models, pre_tokenizers
 
+import check_split_patterns
 import check_tokenizers
 
 VOCAB = 700
@@ -21,18 +24,58 @@ NANOCHAT = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\
             r"\s+(?!\S)|\s+")
 
 
-def letters():
-    out, extra = [], 0x100
-    for byte in range(256):
-        prints = 0x21 <= byte <= 0x7E or 0xA1 <= byte <= 0xAC or byte >= 0xAE
-        out.append(chr(byte if prints else extra))
-        extra += not prints
-    return out
+TEXTS = [
+    "AT&T's 1234567 naïve 你好。”ひ ſsK\u212a ßﬀ x\n\n  y",
+    "abcc aab axxb ⓐⅧ½٣ e\u0301\u0363\u200d\x85+$~^\u10fc\U0001171e👍🏽 \r\n_-[]क्षि\x0b the 42",
+]
+
+
+def pieces_by_tiktoken(pattern):
+    parts = {bytes([byte]) for byte in range(256)}
+    for text in map(str.encode, TEXTS):
+        parts |= {text[i:j] for i in range(len(text)) for j in range(i + 1, len(text) + 1)}
+    encoding = tiktoken.Encoding("golden", pat_str=pattern, mergeable_ranks={p: r for r, p in enumerate(sorted(parts))},
+                                 special_tokens={})
+    return [[encoding.decode_single_token_bytes(i) for i in encoding.encode_ordinary(text)] for text in TEXTS]
+
+
+def lengths(text, pieces):
+    """Bytes of each piece of the text; negative ones, of what is left out."""
+    out, at = [], 0
+    for piece in pieces:
+        found = text.index(piece, at)
+        out += [at - found] * (found > at) + [len(piece)]
+        at = found + len(piece)
+    return out + [at - len(text)] * (at < len(text))
+
+
+def write_pieces(path):
+    with path.open("w") as out:
+        def write(pieces=None, **line):
+            if pieces:
+                line["pieces"] = [lengths(text.encode(), each) for text, each in zip(TEXTS, pieces)]
+            out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+        def by_tokenizers(pattern, behavior="Isolated", invert=False):
+            split = pre_tokenizers.Split(Regex(pattern), re.sub("(?<=.)(?=[A-Z])", "_", behavior).lower(), invert)
+            write(by="tokenizers", pattern=pattern, **({"behavior": behavior} if behavior != "Isolated" else {}),
+                  **({"invert": True} if invert else {}),
+                  pieces=[[piece.encode() for piece, _ in split.pre_tokenize_str(text)] for text in TEXTS])
+        write(texts=TEXTS)
+        for pattern in check_split_patterns.ONIGURUMA:
+            by_tokenizers(pattern)
+        for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
+            for pattern in (r"\p{L}+", r"[ \n]", r"x*", r"\p{N}", check_split_patterns.KNOWN[0]):
+                by_tokenizers(pattern, behavior)
+                by_tokenizers(pattern, behavior, True)
+        for pattern in check_split_patterns.TIKTOKEN[len(check_split_patterns.KNOWN):]:
+            write(by="tiktoken", pattern=pattern, pieces=pieces_by_tiktoken(pattern))
 
 
 def main():
     folder = pathlib.Path(__file__).parent.parent / "tests/golden/tokenizer"
     folder.mkdir(exist_ok=True)
+    write_pieces(folder / "pieces.jsonl")
     rng = random.Random(7)
     texts = [text[:120] for text in check_tokenizers.SAMPLES] + [check_tokenizers.random_text(rng) for _ in range(40)]
     learner = rustbpe.Tokenizer()
@@ -50,7 +93,7 @@ def main():
             for text in texts:
                 out.write(json.dumps({"by": name, "text": text, "ids": theirs.encode_ordinary(text)},
                                      ensure_ascii=False, separators=(",", ":")) + "\n")
-        to_letters = letters()
+        to_letters = list(check_tokenizers.alphabet())
         word = {token: "".join(to_letters[byte] for byte in token) for token in ranks}
         merges = []
         for token, rank in ranks.items():  # the parts are what the earlier merges leave of it

@@ -7,11 +7,11 @@ if(NOT DEFINED CMAKE_INSTALL_RPATH)  # the gpu preset's, whose programs and libr
   set_target_properties(muograph PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
 endif()
 # Libraries that no system's package brought: those of a toolkit, or what setup.sh fetched without root.
-set_target_properties(muograph_core muograph_http muograph_sentencepiece PROPERTIES
+set_target_properties(muograph_core muograph_http muograph_sentencepiece muograph_oniguruma PROPERTIES
                       INSTALL_RPATH_USE_LINK_PATH ON)
 
 install(TARGETS muograph COMPONENT program)
-install(TARGETS muograph_core muograph_http muograph_sentencepiece COMPONENT program
+install(TARGETS muograph_core muograph_http muograph_sentencepiece muograph_oniguruma COMPONENT program
         LIBRARY DESTINATION ${muo_libraries})
 if(TARGET muograph_core_avx512)
   set_target_properties(muograph_core_avx512 PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

@@ -1,7 +1,6 @@
 #include "data/tokenizer/bpe_tokenizer.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -14,9 +13,15 @@ namespace {
 std::string fingerprint_of(const BpeDefinition& definition) {
   Fingerprint out;
   const auto add_id = [&](std::int32_t id) { out.add(static_cast<std::uint32_t>(id)); };
-  out.add(definition.patterns.size());
-  for (const std::string& pattern : definition.patterns)
-    out.add(pattern);
+  out.add(definition.splits.size());
+  for (const Split& split : definition.splits) {
+    const std::string_view by_pcre2 = pcre2_pattern(split);
+    out.add(by_pcre2);
+    if (!by_pcre2.empty()) continue;
+    out.add(split.pattern);
+    out.add(static_cast<std::uint64_t>(split.behavior));
+    out.add(split.invert ? 1U : 0U);
+  }
   for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
     out.add(definition.vocabulary.bytes_of(id));
   out.add(definition.merges.size());
@@ -41,7 +46,7 @@ BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view source)
     : special_(definition.special),
       literals_(definition.literals),
       fingerprint_(fingerprint_of(definition)),
-      splitter_(definition.patterns, source),
+      splitter_(definition.splits, source),
       encoding_(std::move(definition.vocabulary), definition.merges, definition.whole_pieces,
                 source),
       vocab_size_(encoding_.vocabulary().id_count()) {
@@ -66,7 +71,7 @@ std::size_t BpeTokenizer::encode(std::string_view text, std::size_t begin, std::
   // Literals come first: text between two of them is cut as if it were all.
   for (std::size_t at = begin; at < text.size();) {
     const auto [found, literal] = literals_.find(text, at);
-    splitter_.split(text.substr(0, found), at, found, encode_piece);
+    splitter_.split(text.substr(at, found - at), 0, found - at, encode_piece);
     if (literal == nullptr) break;
     ids.push_back(literal->id);
     at = found + literal->text.size();
@@ -81,25 +86,6 @@ std::string_view BpeTokenizer::bytes_of(std::int32_t id) const {
     for (const SpecialToken& token : tokens)
       if (token.id == id) return token.text;
   return {};
-}
-
-std::string_view find_split_pattern(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kPatterns = {{
-      {"gpt2", R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
-      {"gpt4", R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++)"
-               R"([\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)"},
-      {"gpt4o", R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-                R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-                R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-                R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-                R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-      {"nanochat",
-       R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++)"
-       R"([\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"},
-  }};
-  const auto* const found = std::find_if(kPatterns.begin(), kPatterns.end(),
-                                         [&](const auto& pair) { return pair.first == name; });
-  return found == kPatterns.end() ? std::string_view() : found->second;
 }
 
 }  // namespace muo

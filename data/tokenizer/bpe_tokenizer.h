@@ -14,8 +14,8 @@ namespace muo {
 
 // What a byte-level BPE tokenizer is made of, wherever it was read.
 struct BpeDefinition {
-  std::vector<std::string> patterns;  // that cut text into pieces, one after the other
-  Vocabulary vocabulary;              // without special and added tokens
+  std::vector<Split> splits;  // cut text into pieces, one after the other
+  Vocabulary vocabulary;      // without special and added tokens
   std::vector<Merge> merges;
   bool whole_pieces = false;          // see BytePairEncoding
   std::vector<SpecialToken> special;  // in the order of their ids
@@ -33,7 +33,9 @@ class BpeTokenizer final : public Tokenizer {
   [[nodiscard]] std::int64_t vocab_size() const override { return vocab_size_; }
   std::size_t encode(std::string_view text, std::size_t begin, std::size_t end,
                      std::vector<std::int32_t>& ids) const override;
-  [[nodiscard]] bool cuts_text() const override { return literals_.empty(); }
+  [[nodiscard]] bool cuts_text() const override {
+    return literals_.empty() && splitter_.cuts_text();
+  }
   [[nodiscard]] std::string_view bytes_of(std::int32_t id) const override;
   [[nodiscard]] std::span<const SpecialToken> special_tokens() const override { return special_; }
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
@@ -51,9 +53,5 @@ class BpeTokenizer final : public Tokenizer {
 // (read_tiktoken_file); for a tokenizer.json they are an InputError.
 BpeDefinition read_bpe_definition(const std::filesystem::path& name, std::string_view pattern = {},
                                   const std::vector<SpecialToken>& special = {});
-
-// Split patterns by name: gpt2, gpt4, gpt4o, nanochat (that of GPT-4 with runs of at most two
-// digits). Empty for another name.
-std::string_view find_split_pattern(std::string_view name);
 
 }  // namespace muo

@@ -175,9 +175,9 @@ void BpeTrainer::Counts::add(std::string_view piece, std::int64_t times) {
   count[static_cast<std::size_t>(id)] += times;
 }
 
-BpeTrainer::BpeTrainer(std::string pattern, int threads)
-    : pattern_(std::move(pattern)),
-      splitter_({pattern_}, "--pattern"),
+BpeTrainer::BpeTrainer(std::string_view pattern, int threads)
+    : split_{.pattern = read_split(pattern, "--pattern").pattern},
+      splitter_({split_}, "--pattern"),
       counts_(static_cast<std::size_t>(threads)) {
   MUO_CHECK(threads > 0, threads, " threads");
 }
@@ -200,7 +200,7 @@ BpeDefinition BpeTrainer::train(std::int64_t vocab_size, const std::vector<std::
     throw InputError(concat("--vocab-size ", vocab_size, ": ", kBytes, " bytes and ",
                             special.size(), " special tokens do not fit; give more"));
   BpeDefinition definition;
-  definition.patterns = {pattern_};
+  definition.splits = {split_};
   for (std::int32_t byte = 0; byte < kBytes; ++byte) {
     const char c = static_cast<char>(byte);
     definition.vocabulary.add({&c, 1}, byte);

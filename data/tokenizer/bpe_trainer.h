@@ -16,8 +16,9 @@ namespace muo {
 // order of the text nor the number of threads matters.
 class BpeTrainer {
  public:
-  // `pattern` cuts text into pieces. Throws InputError if it is not a regular expression.
-  BpeTrainer(std::string pattern, int threads);
+  // `pattern` is one of read_split(), whose errors it throws; here what it does not match is a
+  // piece, too, so that no text is lost.
+  BpeTrainer(std::string_view pattern, int threads);
 
   // Counts the pieces of these texts.
   void add(std::span<const std::string_view> texts);
@@ -35,7 +36,7 @@ class BpeTrainer {
     void add(std::string_view piece, std::int64_t times);
   };
 
-  std::string pattern_;
+  Split split_;
   TextSplitter splitter_;
   std::vector<Counts> counts_;  // of each thread
   std::int64_t bytes_ = 0;

@@ -1,10 +1,8 @@
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 
-#include <dlfcn.h>
-
 #include "base/check.h"
 #include "base/utf8.h"
-#include "runtime/plugin.h"
+#include "data/tokenizer/library_entry.h"
 
 namespace muo {
 namespace {
@@ -29,15 +27,9 @@ std::string text_of(const SentencePieceModel::Piece& piece, const SentencePieceM
 
 std::unique_ptr<const SentencePieceEncoder> open_encoder(std::string_view file,
                                                          std::string_view source) {
-  std::string missing;
-  void* const library = open_beside_core("libmuograph_sentencepiece.so", missing);
-  if (library == nullptr) {
-    if (missing.find("cannot open shared object file") != std::string::npos)
-      missing += "; install libsentencepiece: apt-get install libsentencepiece0";
-    throw InputError(concat(source, ": a SentencePiece model: ", missing));
-  }
-  const auto entry = reinterpret_cast<SentencePieceEntry>(dlsym(library, kSentencePieceEntry));
-  MUO_CHECK(entry != nullptr, kSentencePieceEntry);
+  const auto entry = reinterpret_cast<SentencePieceEntry>(
+      library_entry("libmuograph_sentencepiece.so", kSentencePieceEntry, "libsentencepiece0",
+                    concat(source, ": a SentencePiece model")));
   std::string error;
   std::unique_ptr<const SentencePieceEncoder> encoder(entry(file, &error));
   if (encoder == nullptr)

@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "data/tokenizer/library_entry.h"
+#include "data/tokenizer/oniguruma_pattern.h"
 
 namespace muo {
 namespace {
@@ -61,9 +63,15 @@ using JitStack = std::unique_ptr<pcre2_jit_stack, Freed<pcre2_jit_stack_free>>;
 }  // namespace
 
 struct TextSplitter::Expression {
-  std::string pattern;
-  std::unique_ptr<pcre2_code, Freed<pcre2_code_free>> code;
+  Split split;
+  std::unique_ptr<pcre2_code, Freed<pcre2_code_free>> code;  // or
+  std::unique_ptr<const OnigurumaPattern> oniguruma;
   bool has_jit = false;
+
+  [[noreturn]] void give_up(std::string_view why) const {
+    throw InputError(concat("the split pattern '", split.pattern, "' gives up on a text (", why,
+                            "): it takes too many tries; give another one"));
+  }
 };
 
 // What a thread needs for matching.
@@ -73,95 +81,121 @@ class TextSplitter::Matcher {
       : splitter_(splitter), context_(pcre2_match_context_create(nullptr)) {
     MUO_CHECK(context_, "no memory for matching");
     for (const auto& expression : splitter.expressions_)
-      data_.emplace_back(pcre2_match_data_create_from_pattern(expression->code.get(), nullptr));
+      data_.emplace_back(expression->code
+                             ? pcre2_match_data_create_from_pattern(expression->code.get(), nullptr)
+                             : nullptr);
   }
 
-  // The first match at `begin` or behind it in `text`, which is UTF-8: its begin and end; both
-  // text.size() if there is none.
+  // Calls `piece` for the pieces by the expressions from `level` on of all of `text`, which is
+  // UTF-8.
+  void cut(std::size_t level, std::string_view text, const Piece& piece) {
+    if (text.empty()) return;
+    if (level == data_.size()) return piece(text);
+    if (data_[level] == nullptr) return cut_by_oniguruma(level, text, piece);
+    for (std::size_t at = 0; at < text.size();) {
+      const auto [begin, end] = find(level, text, at);
+      cut(level + 1, text.substr(at, begin - at), piece);
+      cut(level + 1, text.substr(begin, end - begin), piece);
+      at = end;
+    }
+  }
+
+  // The first match of PCRE2 at `begin` or behind it in `text`, which is UTF-8: its begin and end;
+  // both text.size() if there is none.
   std::pair<std::size_t, std::size_t> find(std::size_t level, std::string_view text,
                                            std::size_t begin) {
     const Expression& expression = *splitter_.expressions_[level];
     pcre2_match_data* const data = data_[level].get();
     const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    for (std::size_t from = begin; from < text.size();) {
-      const auto match = [&] {
-        return expression.has_jit ? pcre2_jit_match(expression.code.get(), subject, text.size(),
-                                                    from, 0, data, context_.get())
-                                  : pcre2_match(expression.code.get(), subject, text.size(), from,
-                                                PCRE2_NO_UTF_CHECK, data, context_.get());
-      };
-      int found = match();
-      if (found == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {  // 32 KiB of the thread's own first
-        stack_.reset(pcre2_jit_stack_create(64 << 10, 64 << 20, nullptr));
-        MUO_CHECK(stack_, "no memory for matching");
-        pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
-        found = match();
-      }
-      if (found == PCRE2_ERROR_NOMATCH) break;
-      if (found < 0)
-        throw InputError(concat("the split pattern '", expression.pattern, "' gives up on a text (",
-                                message_of(found), "): it takes too many tries; give another one"));
-      const std::size_t* const at = pcre2_get_ovector_pointer(data);
-      if (at[1] > at[0]) return {at[0], at[1]};
-      for (from = at[1] + 1; from < text.size() && (text[from] & 0xC0) == 0x80;)
-        ++from;  // a match of nothing cuts nothing
+    const auto match = [&] {
+      return expression.has_jit ? pcre2_jit_match(expression.code.get(), subject, text.size(),
+                                                  begin, 0, data, context_.get())
+                                : pcre2_match(expression.code.get(), subject, text.size(), begin,
+                                              PCRE2_NO_UTF_CHECK, data, context_.get());
+    };
+    int found = match();
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {  // 32 KiB of the thread's own first
+      stack_.reset(pcre2_jit_stack_create(64 << 10, 64 << 20, nullptr));
+      MUO_CHECK(stack_, "no memory for matching");
+      pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+      found = match();
     }
-    return {text.size(), text.size()};
+    if (found == PCRE2_ERROR_NOMATCH) return {text.size(), text.size()};
+    if (found < 0) expression.give_up(message_of(found));
+    const std::size_t* const at = pcre2_get_ovector_pointer(data);
+    MUO_CHECK(at[1] > at[0], "a known pattern matches nothing");
+    return {at[0], at[1]};
   }
 
-  [[nodiscard]] std::size_t levels() const { return data_.size(); }
-
  private:
+  void cut_by_oniguruma(std::size_t level, std::string_view text, const Piece& piece) {
+    const Expression& expression = *splitter_.expressions_[level];
+    const SplitBehavior behavior = expression.split.behavior;
+    const bool invert = expression.split.invert;
+    // A piece that is not finished, [begin, end); whether its last part matches.
+    std::size_t begin = 0, end = 0;
+    bool matches = false;
+    const auto finish = [&] {
+      if (behavior != SplitBehavior::kRemoved || !matches)
+        cut(level + 1, text.substr(begin, end - begin), piece);
+      begin = end;
+    };
+    const auto add = [&](std::size_t to, bool is_match) {
+      const bool joins = behavior == SplitBehavior::kContiguous           ? is_match == matches
+                         : behavior == SplitBehavior::kMergedWithPrevious ? is_match && !matches
+                         : behavior == SplitBehavior::kMergedWithNext     ? matches && !is_match
+                                                                          : false;
+      if (end > 0 && !joins) finish();
+      end = to;
+      matches = is_match;
+    };
+    const std::string error =
+        expression.oniguruma->each_match(text, [&](std::size_t from, std::size_t to) {
+          if (from > end) add(from, invert);
+          add(to, !invert);
+        });
+    if (!error.empty()) expression.give_up(error);
+    if (end < text.size()) add(text.size(), invert);
+    finish();
+  }
+
   const TextSplitter& splitter_;
   JitStack stack_;
   MatchContext context_;
   std::vector<MatchData> data_;
 };
 
-TextSplitter::TextSplitter(const std::vector<std::string>& patterns, std::string_view source) {
-  MUO_CHECK(!patterns.empty(), "a splitter without a pattern");
-  for (const std::string& pattern : patterns) {
+TextSplitter::TextSplitter(const std::vector<Split>& splits, std::string_view source) {
+  MUO_CHECK(!splits.empty(), "a splitter without a pattern");
+  for (const Split& split : splits) {
     auto expression = std::make_unique<Expression>();
-    expression->pattern = pattern;
-    const std::string spelled = spell_out(pattern);
-    int error = 0;
-    std::size_t where = 0;
-    expression->code.reset(
-        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
-                      &error, &where, nullptr));
-    if (!expression->code)
-      throw InputError(concat(source, ": the split pattern '", pattern,
-                              "' is not a regular expression: ", message_of(error)));
-    std::uint32_t behind = 0;
-    pcre2_pattern_info(expression->code.get(), PCRE2_INFO_MAXLOOKBEHIND, &behind);
-    if (behind > 0)
-      throw InputError(concat(source, ": the split pattern '", pattern,
-                              "' looks behind (lookbehind, \\b or ^), which is not supported"));
-    expression->has_jit = pcre2_jit_compile(expression->code.get(), PCRE2_JIT_COMPLETE) == 0;
+    expression->split = split;
+    if (const std::string_view known = pcre2_pattern(split); !known.empty()) {
+      const std::string spelled = spell_out(known);
+      int error = 0;
+      std::size_t where = 0;
+      expression->code.reset(
+          pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
+                        PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
+                        &error, &where, nullptr));
+      MUO_CHECK(expression->code, known, ": ", message_of(error));
+      expression->has_jit = pcre2_jit_compile(expression->code.get(), PCRE2_JIT_COMPLETE) == 0;
+    } else {
+      const std::string what = concat(source, ": the split pattern '", split.pattern, "'");
+      const auto entry = reinterpret_cast<OnigurumaEntry>(
+          library_entry("libmuograph_oniguruma.so", kOnigurumaEntry, "libonig5", what));
+      std::string error;
+      expression->oniguruma.reset(entry(split.pattern, &error));
+      if (expression->oniguruma == nullptr)
+        throw InputError(concat(what, " is not a regular expression to Oniguruma: ", error));
+    }
     expressions_.push_back(std::move(expression));
   }
 }
 
 TextSplitter::~TextSplitter() = default;
 
-namespace {
-
-// Pieces by the expressions from `level` on of all of `text`, which is UTF-8.
-template <class Matcher>
-void split_further(Matcher& matcher, std::size_t level, std::string_view text,
-                   const TextSplitter::Piece& piece) {
-  if (text.empty()) return;
-  if (level == matcher.levels()) return piece(text);
-  for (std::size_t at = 0; at < text.size();) {
-    const auto [begin, end] = matcher.find(level, text, at);
-    split_further(matcher, level + 1, text.substr(at, begin - at), piece);
-    split_further(matcher, level + 1, text.substr(begin, end - begin), piece);
-    at = end;
-  }
-}
-
-}  // namespace
+bool TextSplitter::cuts_text() const { return expressions_.front()->code != nullptr; }
 
 std::size_t TextSplitter::split(std::string_view text, std::size_t begin, std::size_t end,
                                 const Piece& piece) const {
@@ -170,6 +204,7 @@ std::size_t TextSplitter::split(std::string_view text, std::size_t begin, std::s
   Matcher matcher(*this);
   std::size_t at = begin;
   std::size_t reach = kAhead;
+  if (!cuts_text()) end = text.size();
   while (at < end) {
     // UTF-8 from `at` on, whole or as far as it is looked at.
     const std::string_view seen = text.substr(at, end - at + reach);
@@ -184,14 +219,19 @@ std::size_t TextSplitter::split(std::string_view text, std::size_t begin, std::s
       continue;
     }
     const std::string_view run = text.substr(at, valid);
+    if (!cuts_text()) {
+      matcher.cut(0, run, piece);
+      at += valid;
+      continue;
+    }
     const std::size_t stop = std::min(end - at, run.size());
     const std::size_t sure = is_cut ? run.size() - std::min(run.size(), kAhead / 2) : run.size();
     std::size_t done = 0;
     while (done < stop) {
       const auto [from, to] = matcher.find(0, run, done);
       if (to > sure && is_cut) break;
-      split_further(matcher, 1, run.substr(done, from - done), piece);
-      split_further(matcher, 1, run.substr(from, to - from), piece);
+      matcher.cut(1, run.substr(done, from - done), piece);
+      matcher.cut(1, run.substr(from, to - from), piece);
       done = to;
     }
     if (done < stop) reach *= 2;  // a piece that is longer than what was looked at

@@ -90,15 +90,14 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
   }
   const std::int64_t ranks = definition.vocabulary.size();
   if (const Known* const known = find_known(ranks); pattern.empty() && known != nullptr) {
-    definition.patterns = {std::string(find_split_pattern(known->pattern))};
+    definition.splits = {read_split(known->pattern, source)};
     definition.special = known->special;
   } else if (pattern.empty()) {
     throw InputError(concat(source, ": ", ranks,
                             " ranks of tiktoken, without a split pattern: make a tokenizer.json of "
                             "them with 'muograph tokenizer convert --pattern NAME'"));
   } else {
-    const std::string_view named = find_split_pattern(pattern);
-    definition.patterns = {std::string(named.empty() ? pattern : named)};
+    definition.splits = {read_split(pattern, source)};
     definition.special = special;
   }
   definition.merges = merges_by_rank(definition.vocabulary);

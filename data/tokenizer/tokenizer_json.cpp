@@ -16,6 +16,10 @@ namespace {
 
 using nlohmann::json;
 
+// In the order of SplitBehavior.
+constexpr std::array<std::string_view, 5> kBehaviors = {"Isolated", "Removed", "MergedWithPrevious",
+                                                        "MergedWithNext", "Contiguous"};
+
 // GPT-2's alphabet of bytes: those that print in Latin-1 stand for themselves, the others, in their
 // order, for U+0100 and on. As UTF-8.
 std::array<std::string, 256> byte_alphabet() {
@@ -67,6 +71,16 @@ std::optional<std::string> from_alphabet(std::string_view text) {
     out += static_cast<char>(byte_of.at(code));
   }
   return out;
+}
+
+// Whether a text can hold both in such a way that they share bytes.
+bool overlap(std::string_view left, std::string_view right) {
+  for (int turn = 0; turn < 2; ++turn, std::swap(left, right)) {
+    if (left.find(right) != std::string_view::npos) return true;
+    for (std::size_t size = 1; size < std::min(left.size(), right.size()); ++size)
+      if (left.substr(left.size() - size) == right.substr(0, size)) return true;
+  }
+  return false;
 }
 
 class Reader {
@@ -140,43 +154,39 @@ class Reader {
     } else if (type == "ByteLevel") {
       expect(!flag(part, "add_prefix_space", true, where), where + ".add_prefix_space",
              "true, which changes the text and is not supported");
-      if (flag(part, "use_regex", true, where))
-        out_.patterns.emplace_back(find_split_pattern("gpt2"));
-      expect(!out_.patterns.empty(), where, "nothing cuts the text into pieces");
+      if (flag(part, "use_regex", true, where)) out_.splits.push_back(read_split("gpt2", source_));
+      expect(!out_.splits.empty(), where, "nothing cuts the text into pieces");
       is_byte_level_ = true;
     } else if (type == "Split") {
-      read_split(part, where);
+      read_split_of(part, where);
     } else if (type == "Digits") {
-      out_.patterns.emplace_back(flag(part, "individual_digits", false, where) ? R"(\p{N})"
-                                                                               : R"(\p{N}+)");
+      out_.splits.push_back(
+          {.pattern = flag(part, "individual_digits", false, where) ? R"(\p{N})" : R"(\p{N}+)"});
     } else {
       fail(where, type, " is not supported: Sequence, Split, Digits and ByteLevel are");
     }
   }
 
-  // Isolated matches, or, which is the same where matches cover all text, all else removed.
-  void read_split(const json& part, const std::string& where) {
+  void read_split_of(const json& part, const std::string& where) {
+    Split split;
     const std::string behavior = text(part, "behavior", where);
-    const bool invert = flag(part, "invert", false, where);
-    if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
-      fail(where, "behavior ", behavior, invert ? ", inverted," : "",
-           " is not supported: Isolated is, and Removed, inverted");
+    const auto* const found = std::find(kBehaviors.begin(), kBehaviors.end(), behavior);
+    if (found == kBehaviors.end()) fail(where, "behavior ", behavior, " is not supported");
+    split.behavior = static_cast<SplitBehavior>(found - kBehaviors.begin());
+    split.invert = flag(part, "invert", false, where);
     const json& pattern = at(part, "pattern");
     expect(pattern.is_object() && pattern.size() == 1, where + ".pattern",
            "neither a Regex nor a String");
     if (pattern.contains("String")) {
-      std::string quoted;
       for (const char c : text(pattern, "String", where + ".pattern")) {
-        if (static_cast<unsigned char>(c) < 0x80 &&
-            std::isalnum(static_cast<unsigned char>(c)) == 0)
-          quoted += '\\';
-        quoted += c;
+        if (std::string_view(R"(\.+*?()|[]{}^$#&-~)").find(c) != std::string_view::npos)
+          split.pattern += '\\';
+        split.pattern += c;
       }
-      out_.patterns.push_back(quoted);
     } else {
-      out_.patterns.push_back(text(pattern, "Regex", where + ".pattern"));
+      split.pattern = text(pattern, "Regex", where + ".pattern");
     }
-    expect(!out_.patterns.back().empty(), where + ".pattern", "empty");
+    out_.splits.push_back(std::move(split));
   }
 
   // Their ids are those that `tokenizers` gives, whatever the file says: the vocabulary's, or the
@@ -185,6 +195,7 @@ class Reader {
     if (tokens.is_null()) return;
     expect(tokens.is_array(), "added_tokens", "not a list");
     auto next = static_cast<std::int32_t>(vocab.size());
+    std::vector<std::string> first, second;  // texts, in the order that tokenizers looks for them
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::string where = fmt::format("added_tokens[{}]", i);
       expect(tokens[i].is_object(), where, "not an object");
@@ -198,9 +209,17 @@ class Reader {
       const std::int32_t id = known == vocab.end() ? next : id_of(*known, where);
       next = std::max(next, id + 1);
       added_.insert(content);
-      (flag(tokens[i], "special", false, where) ? out_.special : out_.literals)
-          .push_back({content, id});
+      const bool is_special = flag(tokens[i], "special", false, where);
+      if (!is_special)
+        (flag(tokens[i], "normalized", true, where) ? second : first).push_back(content);
+      (is_special ? out_.special : out_.literals).push_back({content, id});
     }
+    // Both are looked for at once, which is the same where none of one lies over one of the other.
+    for (const std::string& one : first)
+      for (const std::string& other : second)
+        if (overlap(one, other))
+          fail("added_tokens", "'", other, "' is normalized and '", one,
+               "' is not, so that it goes first where both match; this is not supported");
     for (auto* list : {&out_.special, &out_.literals})
       std::ranges::sort(*list, {}, &SpecialToken::id);
   }
@@ -292,11 +311,11 @@ BpeDefinition read_tokenizer_json(std::string_view text, std::string_view source
 
 std::string write_tokenizer_json(const BpeDefinition& definition) {
   json pieces = json::array();
-  for (const std::string& pattern : definition.patterns)
+  for (const Split& split : definition.splits)
     pieces.push_back({{"type", "Split"},
-                      {"pattern", {{"Regex", pattern}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}});
+                      {"pattern", {{"Regex", split.pattern}}},
+                      {"behavior", kBehaviors.at(static_cast<std::size_t>(split.behavior))},
+                      {"invert", split.invert}});
   const json byte_level = {{"type", "ByteLevel"},
                            {"add_prefix_space", false},
                            {"trim_offsets", true},

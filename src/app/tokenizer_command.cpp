@@ -51,9 +51,8 @@ int run_command(const TrainTokenizerOptions& options) {
       words_of(options.special == "nanochat" ? kNanochatTokens : options.special);
   if (std::set(special.begin(), special.end()).size() != special.size())
     throw input_error("--special '{}': a token is there twice", options.special);
-  const std::string_view named = find_split_pattern(options.pattern);
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
-  BpeTrainer trainer(named.empty() ? options.pattern : std::string(named), threads);
+  BpeTrainer trainer(options.pattern, threads);
   DocumentReader reader(document_files(options.data),
                         {.field = options.text.field,
                          .separator = options.text.separator,

@@ -160,8 +160,7 @@ TEST_F(SentencePieceRun, SaysWhatToInstall) {
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err,
               HasSubstr("libsentencepiece.so.?: cannot open shared object file: No such "
-                        "file or directory; install libsentencepiece: apt-get install "
-                        "libsentencepiece0\n"));
+                        "file or directory; install it: apt-get install libsentencepiece0\n"));
 }
 
 }  // namespace

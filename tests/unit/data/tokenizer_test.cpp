@@ -163,7 +163,7 @@ TEST(Tokenizer, OfBytesIsAsItsTokensAre) {
 }
 
 TEST(TokenizerJson, IsReadAsItWasWritten) {
-  for (const char* const pattern : {"gpt2", "gpt4o", "a|b"}) {
+  for (const char* const pattern : {"gpt2", "gpt4", "gpt4o", "a|b", R"([\w&&[^\d]]+|\p{N}{2}+)"}) {
     BpeDefinition definition =
         read_tiktoken_file(test::read_file(golden("ranks.tiktoken")), "ranks", pattern,
                            {{"<|bos|>", 900}, {"<|end of text|>", 901}});
@@ -171,6 +171,7 @@ TEST(TokenizerJson, IsReadAsItWasWritten) {
     const BpeTokenizer written(std::move(definition), "ranks");
     const BpeTokenizer read(read_tokenizer_json(json, "json"), "json");
     EXPECT_EQ(read.fingerprint(), written.fingerprint());
+    EXPECT_EQ(read.cuts_text(), std::string_view(pattern).starts_with("gpt"));
     EXPECT_EQ(read.vocab_size(), 902);
     for (const GoldenText& each : golden_texts())
       ASSERT_EQ(encode(read, each.text), encode(written, each.text));
@@ -192,6 +193,10 @@ TEST(TokenizerJson, DiffersInItsFingerprintByAllThatDecidesIds) {
   };
   for (const auto& [from, to] : std::map<std::string_view, std::string_view>{
            {R"(\\p{N}{1,2})", R"(\\p{N}{1,3})"},
+           {R"(\\p{N}{1,2}|)", R"(\\p{N}{1,2}|x|)"},
+           {R"("Isolated")", R"("Contiguous")"},
+           {R"("Isolated","invert":)", R"("MergedWithNext","invert":)"},
+           {R"("Isolated","invert":false)", R"("Contiguous","invert":true)"},
            {R"("<|bos|>")", R"("<|start|>")"},
            {R"("ignore_merges":false)", R"("ignore_merges":true)"}})
     EXPECT_TRUE(seen.insert(changed(from, to)).second) << from;
@@ -217,10 +222,9 @@ TEST(TokenizerJson, NamesWhatIsNotSupported) {
   EXPECT_THAT(error(R"("dropout":null)", R"("dropout":0.1)"), HasSubstr("model.dropout"));
   EXPECT_THAT(error(R"("add_prefix_space":false)", R"("add_prefix_space":true)"),
               HasSubstr("pre_tokenizer.pretokenizers[1].add_prefix_space"));
-  EXPECT_THAT(error(R"("behavior":"Isolated")", R"("behavior":"MergedWithNext")"),
-              HasSubstr("behavior MergedWithNext is not supported"));
+  EXPECT_THAT(error(R"("behavior":"Isolated")", R"("behavior":"Sideways")"),
+              HasSubstr("behavior Sideways is not supported"));
   EXPECT_THAT(error(R"(\\p{N}{1,2})", R"((\\p{N})"), HasSubstr("is not a regular expression"));
-  EXPECT_THAT(error(R"(\\p{N}{1,2})", R"((?<=a)b)"), HasSubstr("looks behind"));
   EXPECT_THAT(error(R"("lstrip":false)", R"("lstrip":true)"), HasSubstr("added_tokens[0].lstrip"));
   EXPECT_THAT(error(R"("id":700)", R"("id":-1)"), HasSubstr("added_tokens[0]: the id"));
   EXPECT_THAT(error(R"("!":)", R"("??":)"), HasSubstr("model.merges[12]: a part"));
@@ -240,7 +244,7 @@ BpeTokenizer small_tokenizer(const std::vector<std::string>& added,
   for (const auto& [bytes, id] : {std::pair{"th", 256}, {"the", 257}, {" the", 258}})
     vocabulary.add(bytes, id);
   Json file = Json::parse(
-      write_tokenizer_json({.patterns = {std::string(find_split_pattern("gpt2"))},
+      write_tokenizer_json({.splits = {read_split("gpt2", "gpt2")},
                             .vocabulary = vocabulary,
                             .merges = {{'t', 'h', 256}, {256, 'e', 257}, {' ', 257, 258}},
                             .whole_pieces = false,
@@ -319,6 +323,42 @@ TEST(TiktokenFile, TakesLineEndsOfWindows) {
   }
 }
 
+TEST(TokenizerJson, CutsBeforeAndBehindAddedTokensAsInTextsOfTheirOwn) {
+  const std::string json = broken(R"("special":true)", R"("special":false)");
+  const std::string pattern = R"("Regex":")";
+  std::string own = json;
+  const std::size_t at = json.find(pattern) + pattern.size();
+  own.replace(at, json.find('"', at) - at, R"((?<=>)a|.)");
+  const BpeTokenizer tokenizer(read_tokenizer_json(own, "json"), "json");
+  EXPECT_FALSE(tokenizer.cuts_text());
+  const Ids ids = encode(tokenizer, "<|bos|>a b");
+  EXPECT_EQ(ids, (Ids{700, 'a', ' ', 'b'}));
+}
+
+TEST(TokenizerJson, RefusesAddedTokensOfTwoOrdersThatOverlap) {
+  const auto read = [](std::string_view first, std::string_view second) {
+    std::string json = broken(R"("content":"<|bos|>")", concat(R"("content":")", first, '"'));
+    const auto replace = [&](std::string_view from, std::string_view to) {
+      json.replace(json.find(from), from.size(), to);
+    };
+    replace(R"("content":"<|user_start|>")", concat(R"("content":")", second, '"'));
+    replace(R"("normalized":false,"special":true)", R"("normalized":true,"special":false)");
+    replace(R"("special":true)", R"("special":false)");
+    return BpeTokenizer(read_tokenizer_json(json, "t.json"), "t.json").vocab_size();
+  };
+  EXPECT_EQ(read("<ab", "cd>"), 702);
+  for (const auto& [first, second] :
+       {std::pair{"<ab", "b>"}, {"b>", "<ab"}, {"abc", "b"}, {"b", "abc"}, {"ab", "ab"}})
+    EXPECT_THAT(message_of<InputError>([&] { return read(first, second); }),
+                HasSubstr(concat("t.json: added_tokens: '", first, "' is normalized and '", second,
+                                 "' is not")));
+}
+
+TEST(TiktokenFile, RemovesWhatItsPatternDoesNotMatch) {
+  const TokenizerPointer tokenizer = ranks_cut_by("[b-z]+");
+  EXPECT_EQ(decode(*tokenizer, encode(*tokenizer, "bad cap")), "bdcp");
+}
+
 TEST(TiktokenFile, NamesTheLineThatIsWrong) {
   const auto error = [](const std::string& text) {
     return message_of<InputError>([&] { return read_tiktoken_file(text, "r.tiktoken", "gpt2"); });
@@ -339,7 +379,7 @@ BpeDefinition trained(std::int64_t vocab_size, int threads,
   std::vector<std::string> texts;
   for (const GoldenText& each : golden_texts())
     if (each.by == "nanochat") texts.push_back(each.text);
-  BpeTrainer trainer(std::string(find_split_pattern("nanochat")), threads);
+  BpeTrainer trainer("nanochat", threads);
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   trainer.add(std::span(views).subspan(0, 30));
   trainer.add(std::span(views).subspan(30));
@@ -376,6 +416,15 @@ TEST(BpeTrainer, EndsWhereNothingIsLeftToMerge) {
   EXPECT_EQ(definition.vocabulary.bytes_of(256), "aa");
   EXPECT_EQ(definition.vocabulary.bytes_of(257), "bb");
   EXPECT_EQ(definition.vocabulary.bytes_of(258), "aaaa");
+}
+
+TEST(BpeTrainer, LearnsOfTextThatThePatternDoesNotMatch) {
+  BpeTrainer trainer("a", 1);
+  const std::vector<std::string_view> texts = {"axyaxy"};
+  trainer.add(texts);
+  const BpeDefinition definition = trainer.train(1000, {});
+  ASSERT_EQ(definition.merges.size(), 1U);
+  EXPECT_EQ(definition.vocabulary.bytes_of(256), "xy");
 }
 
 TEST(BpeTrainer, RefusesAVocabularyTooSmallForBytes) {
