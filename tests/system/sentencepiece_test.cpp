@@ -72,9 +72,9 @@ class SentencePieceRun : public testing::Test {
 };
 
 TEST_F(SentencePieceRun, FromTextToShardsARunItsSamplesAndAnExport) {
-  fs::create_directories(path("shards/train_000002.bin.tmp"));  // cannot be opened as a file
+  fs::create_directories(path("shards/.train_000002.bin.tmp"));  // cannot be opened as a file
   EXPECT_EQ(run_program(tokenize("shards")).code, 3);
-  fs::remove(path("shards/train_000002.bin.tmp"));
+  fs::remove(path("shards/.train_000002.bin.tmp"));
   EXPECT_THAT(ok(tokenize("shards")).out, HasSubstr("goes on after"));
   EXPECT_THAT(ok(tokenize("shards")).out, HasSubstr("complete already"));
   const auto manifest = nlohmann::json::parse(read_file(path("shards/manifest.json")));

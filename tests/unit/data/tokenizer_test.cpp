@@ -348,7 +348,7 @@ TEST(TokenizerJson, RefusesAddedTokensOfTwoOrdersThatOverlap) {
   };
   EXPECT_EQ(read("<ab", "cd>"), 702);
   for (const auto& [first, second] :
-       {std::pair{"<ab", "b>"}, {"b>", "<ab"}, {"abc", "b"}, {"b", "abc"}, {"ab", "ab"}})
+       {std::pair{"<ab", "b>"}, {"b>", "<ab"}, {"abc", "b"}, {"b", "abc"}})
     EXPECT_THAT(message_of<InputError>([&] { return read(first, second); }),
                 HasSubstr(concat("t.json: added_tokens: '", first, "' is normalized and '", second,
                                  "' is not")));
