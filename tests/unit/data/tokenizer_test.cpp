@@ -347,11 +347,10 @@ TEST(TokenizerJson, RefusesAddedTokensOfTwoOrdersThatOverlap) {
     return BpeTokenizer(read_tokenizer_json(json, "t.json"), "t.json").vocab_size();
   };
   EXPECT_EQ(read("<ab", "cd>"), 702);
-  for (const auto& [first, second] :
-       {std::pair{"<ab", "b>"}, {"b>", "<ab"}, {"abc", "b"}, {"b", "abc"}})
-    EXPECT_THAT(message_of<InputError>([&] { return read(first, second); }),
-                HasSubstr(concat("t.json: added_tokens: '", first, "' is normalized and '", second,
-                                 "' is not")));
+  for (const auto& texts : {std::pair{"<ab", "b>"}, {"b>", "<ab"}, {"abc", "b"}, {"b", "abc"}})
+    EXPECT_THAT(message_of<InputError>([&] { return read(texts.first, texts.second); }),
+                HasSubstr(concat("t.json: added_tokens: '", texts.first, "' is normalized and '",
+                                 texts.second, "' is not")));
 }
 
 TEST(TiktokenFile, RemovesWhatItsPatternDoesNotMatch) {
