@@ -210,7 +210,8 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   };
   const std::string first = "{\"body\": \"ab\"}\\n", second = "{\"body\": \"c\"}\\n";
   EXPECT_THAT(again(first + second).out, HasSubstr("complete already: 2 documents"));
-  for (const std::string& other : {first + first, first + second + second, first, std::string()}) {
+  for (const std::string& other :
+       {first + first, concat(first, second, second), first, std::string()}) {
     const Outcome refused = again(other);
     EXPECT_EQ(refused.code, 2) << other;
     EXPECT_THAT(refused.err, HasSubstr("holds shards of other text")) << other;
