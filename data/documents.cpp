@@ -54,6 +54,10 @@ DocumentReader::DocumentReader(std::vector<InputFile> files, const DocumentOptio
       options_(options),
       batch_bytes_(static_cast<std::size_t>(options.batch_bytes)) {
   MUO_CHECK(options.batch_bytes > 0, "batches of ", options.batch_bytes, " bytes");
+  for (std::size_t i = 0; i < files_.size(); ++i)  // before any work
+    if (const FileForm form = form_of(files_[i].path);
+        files_[i].named && form.kind == FileForm::Kind::kForeign)
+      leave_out(i, std::string(form.name), std::string(form.advice));
 }
 
 DocumentReader::~DocumentReader() = default;

@@ -201,14 +201,13 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
   manifest.source = source;
   manifest.token_bytes = bytes_of_tokens(tokenizer);
   if (const auto found = find_shard_manifest(out)) {
-    if (found->fingerprint != manifest.fingerprint || found->source != source)
-      refuse_other_text(options.out);
-    return *found;
+    if (found->fingerprint == manifest.fingerprint && found->source == source) return *found;
+    if (!found->shards.empty()) refuse_other_text(options.out);
   }
   for (const fs::path& entry : entries_of(out))
     if (entry.extension() == ".bin")
-      throw input_error("{}: holds {} and no manifest.json; give another --out", options.out,
-                        entry.filename().string());
+      throw input_error("{}: holds {}, which no manifest.json lists; give another --out",
+                        options.out, entry.filename().string());
   if (copy) replace_file(out / copy->name, copy->contents);
   replace_file(out / kShardManifestName, shard_manifest_text(manifest));
   return manifest;
@@ -276,6 +275,9 @@ int run_command(const TokenizeOptions& options) {
   const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
   const std::vector<InputFile> files = document_files(options.data, options.out);
   const std::string source = source_of(options, files);
+  DocumentReader reader(files, {.field = options.text.field,
+                                .separator = options.text.separator,
+                                .skip_bad_lines = options.text.skip_bad_lines});
   const FileLock lock = lock_output(options.out);
   ShardManifest manifest = begin(options, *tokenizer, bos, source);
   const bool complete = manifest.complete;
@@ -295,9 +297,6 @@ int run_command(const TokenizeOptions& options) {
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
 
   ShardStream shards(options, *tokenizer, std::move(manifest));
-  DocumentReader reader(files, {.field = options.text.field,
-                                .separator = options.text.separator,
-                                .skip_bad_lines = options.text.skip_bad_lines});
   Terminal terminal(STDOUT_FILENO);
   const Clock::time_point started = Clock::now();
   std::int64_t taken = 0, text_bytes = 0;

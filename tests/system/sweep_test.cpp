@@ -262,16 +262,16 @@ TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
   const Outcome changed = run_program("sweep --resume " + path("sweep").string());
   EXPECT_EQ(changed.code, 2);
   EXPECT_THAT(changed.err, HasSubstr("has num-iterations 2, now 3"));
-  test::write_file(file, "");
-  const Outcome damaged = run_program("sweep --resume " + path("sweep").string());
-  EXPECT_EQ(damaged.code, 2);
-  EXPECT_THAT(damaged.err, HasSubstr("sweep.toml is empty, it was damaged"));
   for (const char* journal : {"[]\n", "{\"format\":1}\n", "{\"format\":1,\"options\":3}\n"}) {
     test::write_file(path("sweep") / "sweep.jsonl", journal);
     const Outcome forged = run_program("sweep --resume " + path("sweep").string());
     EXPECT_EQ(forged.code, 2) << journal;
     EXPECT_THAT(forged.err, HasSubstr("sweep.jsonl: not the journal of a sweep: "));
   }
+  test::write_file(file, "");
+  const Outcome damaged = run_program("sweep --resume " + path("sweep").string());
+  EXPECT_EQ(damaged.code, 2);
+  EXPECT_THAT(damaged.err, HasSubstr("sweep.toml is empty, it was damaged"));
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
   expect_refused("train --data " + path("shards"), "train_000001.bin: 5 bytes, but");
   fs::create_directory(path("others"));
   write_file(path("others/x.bin"), "");
-  expect_refused(tokenize("others"), "holds x.bin and no manifest.json");
+  expect_refused(tokenize("others"), "holds x.bin, which no manifest.json lists");
   write_file(path("bad.jsonl"), "{\"text\": \"a\"}\n{\"body\": \"b\"}\n");
   expect_refused("tokenize " + path("bad.jsonl") + " --tokenizer byte --out " + path("bad"),
                  "bad.jsonl: line 2: no field 'text'");
@@ -218,12 +218,9 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   }
 
   // A tokenizer of more ids than 16 bits hold.
-  std::string json = read_file(path("tokenizer.json"));
-  const std::size_t at = json.find("\"<|bos|>\"");
-  ASSERT_NE(at, std::string::npos);
-  const std::size_t id = json.find("\"id\":", at);
-  json.replace(id, json.find_first_of(",\n}", id) - id, "\"id\": 70000");
-  write_file(path("wide.json"), json);
+  auto wide_tokenizer = nlohmann::json::parse(read_file(path("tokenizer.json")));
+  wide_tokenizer["model"]["vocab"]["<|bos|>"] = 70000;
+  write_file(path("wide.json"), wide_tokenizer.dump());
   ok("tokenize " + path("text.jsonl") + " --tokenizer " + path("wide.json") + " --out " +
      path("wide"));
   const std::string wide = read_file(path("wide/train_000000.bin"));
