@@ -341,9 +341,15 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
   for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
     if (const std::string_view bytes = definition.vocabulary.bytes_of(id); !bytes.empty())
       vocab.emplace(to_alphabet(bytes), id);
-  // There, too, with their ids, which a reader counts from the vocabulary's size otherwise.
-  for (const auto& [token, is_special] : tokens)
-    if (definition.vocabulary.bytes_of(token.id).empty()) vocab.emplace(token.text, token.id);
+  // There, too, with their ids, which a reader counts from the vocabulary's size otherwise. So were
+  // those that are other tokens' ids, too, and counting them again gives the same.
+  const auto is_counted = [&](const auto& token) {
+    const std::string_view bytes = definition.vocabulary.bytes_of(token.first.id);
+    return !bytes.empty() && bytes != token.first.text;
+  };
+  if (std::ranges::none_of(tokens, is_counted))
+    for (const auto& [token, is_special] : tokens)
+      if (definition.vocabulary.bytes_of(token.id).empty()) vocab.emplace(token.text, token.id);
   json merges = json::array();
   for (const Merge& merge : definition.merges)
     merges.push_back(concat(to_alphabet(definition.vocabulary.bytes_of(merge.left)), ' ',
