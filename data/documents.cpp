@@ -16,15 +16,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What of a text is in each line of JSON; the reason that there is none in `failure`.
-std::optional<std::string> try_text_of_line(std::string_view line, std::string_view field,
-                                            const std::string& where, std::string& failure) {
+// Nothing where text_of_line() throws.
+std::optional<std::string> try_text_of_line(std::string_view line, std::string_view field) {
   try {
-    return text_of_line(line, field, where);
-  } catch (const InputError& error) {
-    failure = error.what();
+    return text_of_line(line, field, "");
+  } catch (const InputError&) {
     return std::nullopt;
   }
+}
+
+// Appends at most `piece` bytes of what is left; false: that was all.
+bool read_more(ByteSource& source, std::size_t piece, std::string& text) {
+  const std::size_t size = text.size();
+  text.resize(size + piece);
+  const std::size_t got = source.read(std::span(text).subspan(size));
+  text.resize(size + got);
+  return got == piece;
+}
+
+std::string name_of(const InputFile& file) {
+  return file.path == "-" ? "standard input" : file.path.native();
 }
 
 void cut_at(std::string_view separator, std::vector<std::string_view>& texts) {
@@ -54,10 +65,12 @@ DocumentReader::DocumentReader(std::vector<InputFile> files, const DocumentOptio
       options_(options),
       batch_bytes_(static_cast<std::size_t>(options.batch_bytes)) {
   MUO_CHECK(options.batch_bytes > 0, "batches of ", options.batch_bytes, " bytes");
-  for (std::size_t i = 0; i < files_.size(); ++i)  // before any work
-    if (const FileForm form = form_of(files_[i].path);
-        files_[i].named && form.kind == FileForm::Kind::kForeign)
-      leave_out(i, std::string(form.name), std::string(form.advice));
+  std::erase_if(files_, [&](const InputFile& file) {
+    const FileForm form = form_of(file.path);
+    const bool is_foreign = form.kind == FileForm::Kind::kForeign;
+    if (is_foreign) leave_out(file, std::string(form.name), std::string(form.advice));
+    return is_foreign;
+  });
 }
 
 DocumentReader::~DocumentReader() = default;
@@ -71,10 +84,7 @@ bool DocumentReader::next(DocumentBatch& batch) {
       add_lines(batch);
     } else if (next_file_ < files_.size()) {
       const fs::path& path = files_[next_file_].path;
-      const FileForm form = form_of(path);
-      if (form.kind == FileForm::Kind::kForeign)
-        leave_out(next_file_, std::string(form.name), std::string(form.advice));
-      else if (path == "-" ? options_.stdin_is_json : form.kind == FileForm::Kind::kJsonLines)
+      if (path == "-" ? options_.stdin_is_json : form_of(path).kind == FileForm::Kind::kJsonLines)
         open_lines();
       else
         add_text(batch);
@@ -89,10 +99,9 @@ bool DocumentReader::next(DocumentBatch& batch) {
 }
 
 // One that was named is refused instead.
-void DocumentReader::leave_out(std::size_t file, const std::string& why,
+void DocumentReader::leave_out(const InputFile& file, const std::string& why,
                                const std::string& advice) {
-  if (files_[file].named)
-    throw InputError(concat(where({.file = file}), " is ", why, ", not text; ", advice));
+  if (file.named) throw InputError(concat(name_of(file), " is ", why, ", not text; ", advice));
   left_out_.add(why);
 }
 
@@ -107,19 +116,16 @@ void DocumentReader::add_text(DocumentBatch& batch) {
     const std::unique_ptr<ByteSource> source = open_bytes(file.path);
     auto buffer = std::make_unique<std::string>();
     constexpr std::size_t kPiece = 1 << 20;
-    for (std::size_t size = 0;; size = buffer->size()) {
-      buffer->resize(size + kPiece);
-      const std::size_t got = source->read(std::span(*buffer).subspan(size));
-      buffer->resize(size + got);
+    for (bool more = true; more;) {
+      more = read_more(*source, kPiece, *buffer);
       check_size({.file = next_file_}, buffer->size());
-      if (got < kPiece) break;
     }
     batch.input_bytes += source->bytes_taken();
     text = *buffer;
     batch.buffers.push_back(std::move(buffer));
   }
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
-    return leave_out(next_file_, "binary",
+    return leave_out(file, "binary",
                      concat("there is a zero byte at offset ", zero,
                             ": give text, as UTF-8 if it is UTF-16, or leave it out"));
   batch.documents.push_back({.raw = text, .file = next_file_});
@@ -127,11 +133,8 @@ void DocumentReader::add_text(DocumentBatch& batch) {
 
 void DocumentReader::open_lines() {
   const InputFile& file = files_[next_file_];
-  if (!file.named) {
-    std::string failure;
-    if (!try_text_of_line(first_line(), options_.field, "", failure))
-      return left_out_.add(concat("JSON without lines with a field '", options_.field, "'"));
-  }
+  if (!file.named && !try_text_of_line(first_line(), options_.field))
+    return left_out_.add(concat("JSON without lines with a field '", options_.field, "'"));
   input_ = std::make_unique<Input>();
   input_->bytes = open_bytes(file.path);
   input_->file = next_file_;
@@ -143,13 +146,10 @@ std::string DocumentReader::first_line() const {
   constexpr std::size_t kPiece = 1 << 16;
   std::string text;
   for (;;) {
-    const std::size_t size = text.size();
-    text.resize(size + kPiece);
-    const std::size_t got = source->read(std::span(text).subspan(size));
-    text.resize(size + got);
+    const bool more = read_more(*source, kPiece, text);
     const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
     const std::size_t end = text.find('\n', begin);
-    if (end != std::string::npos || got < kPiece) return text.substr(begin, end - begin);
+    if (end != std::string::npos || !more) return text.substr(begin, end - begin);
     check_size({.is_json = true, .file = next_file_, .line = 1}, text.size());
   }
 }
@@ -161,11 +161,7 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
   std::size_t searched = 0;  // there is no end of a line before
   std::size_t end = 0;
   while (!input.ended) {
-    const std::size_t size = text->size();
-    text->resize(size + batch_bytes_);
-    const std::size_t got = input.bytes->read(std::span(*text).subspan(size));
-    text->resize(size + got);
-    input.ended = got < batch_bytes_;
+    input.ended = !read_more(*input.bytes, batch_bytes_, *text);
     const std::size_t last = std::string_view(*text).substr(searched).rfind('\n');
     if (last != std::string_view::npos) {
       end = searched + last + 1;
@@ -203,8 +199,7 @@ void DocumentReader::check_size(const Document& document, std::size_t bytes) con
 }
 
 std::string DocumentReader::where(const Document& document) const {
-  const fs::path& path = files_[document.file].path;
-  const std::string name = path == "-" ? "standard input" : path.native();
+  const std::string name = name_of(files_[document.file]);
   return document.is_json ? concat(name, ": line ", document.line) : name;
 }
 
@@ -216,10 +211,9 @@ DocumentTexts DocumentReader::texts(std::span<const Document> documents, int thr
     const Document& document = documents[i];
     texts.views[i] = document.raw;
     if (!document.is_json) return;
-    std::string failure;
     std::optional<std::string> text =
-        try_text_of_line(document.raw, options_.field, where(document), failure);
-    if (!text && !options_.skip_bad_lines) throw InputError(failure);
+        options_.skip_bad_lines ? try_text_of_line(document.raw, options_.field)
+                                : text_of_line(document.raw, options_.field, where(document));
     bad[i] = text ? 0 : 1;
     texts.parsed[i] = std::move(text).value_or("");
     texts.views[i] = texts.parsed[i];

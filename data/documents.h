@@ -19,7 +19,7 @@ namespace muo {
 struct Document {
   std::string_view raw = {};  // text, or the line
   bool is_json = false;
-  std::size_t file = 0;   // of those that the reader was given
+  std::size_t file = 0;   // of those that the reader reads
   std::int64_t line = 0;  // from 1 on; of JSON Lines
 };
 
@@ -81,10 +81,10 @@ class DocumentReader {
   void add_text(DocumentBatch& batch);
   void open_lines();
   [[nodiscard]] std::string first_line() const;
-  void leave_out(std::size_t file, const std::string& why, const std::string& advice);
+  void leave_out(const InputFile& file, const std::string& why, const std::string& advice);
   void check_size(const Document& document, std::size_t bytes) const;
 
-  const std::vector<InputFile> files_;
+  std::vector<InputFile> files_;  // none that is foreign
   const DocumentOptions options_;
   std::size_t batch_bytes_;
   std::size_t next_file_ = 0;

@@ -1,7 +1,8 @@
 #include "app/document_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <system_error>
 
 namespace muo {
 namespace {
@@ -27,6 +28,18 @@ std::vector<InputFile> document_files(const std::vector<fs::path>& paths, const 
     });
   if (reads_standard_input) files.push_back(standard_input);
   return files;
+}
+
+DocumentOptions document_options(const TextOptions& options) {
+  return {.field = options.field,
+          .separator = options.separator,
+          .skip_bad_lines = options.skip_bad_lines};
+}
+
+void print_left_out(const DocumentReader& reader) {
+  if (const std::string others = reader.left_out().text(); !others.empty())
+    fmt::print("left out: {}\n", others);
+  if (reader.bad_lines() > 0) fmt::print("skipped: {} bad lines\n", reader.bad_lines());
 }
 
 }  // namespace muo

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "app/options/options.h"
+#include "data/documents.h"
 #include "data/input_files.h"
 
 namespace muo {
@@ -12,5 +14,10 @@ namespace muo {
 // hold of the output folder `out` is no input. Throws InputError for what list_files refuses.
 std::vector<InputFile> document_files(const std::vector<std::filesystem::path>& paths,
                                       const std::filesystem::path& out = {});
+
+DocumentOptions document_options(const TextOptions& options);
+
+// What a reader has left out and skipped, to standard output; nothing if that is nothing.
+void print_left_out(const DocumentReader& reader);
 
 }  // namespace muo

@@ -215,17 +215,15 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
 
 // Of the output folder, which is made: no other process may write there. Throws InputError.
 FileLock lock_output(const std::string& folder) {
-  try {
+  std::string holder;
+  FileLock lock = before_any_work("--out", folder, [&] {
     make_directories(folder);
-    std::string holder;
-    FileLock lock = FileLock::try_file(fs::path(folder) / ".lock", holder);
-    if (!holder.empty())
-      throw input_error("--out {}: {} tokenizes there: wait until it ends, or give another", folder,
-                        holder);
-    return lock;
-  } catch (const WriteError& error) {
-    throw input_error("--out {}: {}", folder, error.what());
-  }
+    return FileLock::try_file(fs::path(folder) / ".lock", holder);
+  });
+  if (!holder.empty())
+    throw input_error("--out {}: {} tokenizes there: wait until it ends, or give another", folder,
+                      holder);
+  return lock;
 }
 
 using Clock = std::chrono::steady_clock;
@@ -275,9 +273,7 @@ int run_command(const TokenizeOptions& options) {
   const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
   const std::vector<InputFile> files = document_files(options.data, options.out);
   const std::string source = source_of(options, files);
-  DocumentReader reader(files, {.field = options.text.field,
-                                .separator = options.text.separator,
-                                .skip_bad_lines = options.text.skip_bad_lines});
+  DocumentReader reader(files, document_options(options.text));
   const FileLock lock = lock_output(options.out);
   ShardManifest manifest = begin(options, *tokenizer, bos, source);
   const bool complete = manifest.complete;
@@ -335,8 +331,7 @@ int run_command(const TokenizeOptions& options) {
     throw input_error("{}: no text{}{}", options.data.front().native(),
                       others.empty() ? "" : "; left out: ", others);
   report(options, shards, text_bytes, started);
-  if (!others.empty()) fmt::print("left out: {}\n", others);
-  if (reader.bad_lines() > 0) fmt::print("skipped: {} bad lines\n", reader.bad_lines());
+  print_left_out(reader);
   return 0;
 }
 

@@ -24,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kBatchBytes = 16 << 20;
 constexpr std::string_view kNanochatTokens =
     "<|bos|> <|user_start|> <|user_end|> <|assistant_start|> <|assistant_end|> <|python_start|> "
     "<|python_end|> <|output_start|> <|output_end|>";
@@ -53,10 +52,7 @@ int run_command(const TrainTokenizerOptions& options) {
     throw input_error("--special '{}': a token is there twice", options.special);
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
   BpeTrainer trainer(options.pattern, threads);
-  DocumentReader reader(document_files(options.data),
-                        {.field = options.text.field,
-                         .separator = options.text.separator,
-                         .skip_bad_lines = options.text.skip_bad_lines});
+  DocumentReader reader(document_files(options.data), document_options(options.text));
   const std::int64_t most =
       options.max_bytes ? options.max_bytes->bytes : std::numeric_limits<std::int64_t>::max();
   std::int64_t count = 0;
@@ -82,8 +78,7 @@ int run_command(const TrainTokenizerOptions& options) {
   fmt::print("tokenizer: {} tokens, {} of them special, from {} text{}, {:.1f} MB: {}\n", tokens,
              special.size(), count, count == 1 ? "" : "s", static_cast<double>(bytes) * 1e-6,
              options.out);
-  if (!others.empty()) fmt::print("left out: {}\n", others);
-  if (reader.bad_lines() > 0) fmt::print("skipped: {} bad lines\n", reader.bad_lines());
+  print_left_out(reader);
   if (tokens < options.vocab_size)
     fmt::print(
         "warning: of {} tokens asked for {} were found: no two neighbours are left to merge; "

@@ -110,16 +110,6 @@ std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int6
                      flops_left, duration_text(flops_left / peak.flops));
 }
 
-// As long as nothing has been computed, an --out that cannot be written is bad input.
-template <class Call>
-auto at_start(const RunDirectory& directory, const Call& call) {
-  try {
-    return call();
-  } catch (const WriteError& error) {
-    throw input_error("--out {}: {}", directory.root.string(), error.what());
-  }
-}
-
 }  // namespace
 
 int run_command(const TrainOptions& options) {
@@ -136,7 +126,8 @@ int run_command(const TrainOptions& options) {
   require_batches(config, budget.process);
   const RunDirectory directory = find_run_directory(config.options);
   config.options.run.out = directory.root.string();
-  FileLock lock = at_start(directory, [&] { return lock_run_directory(directory); });
+  const std::string out = directory.root.string();
+  FileLock lock = before_any_work("--out", out, [&] { return lock_run_directory(directory); });
   std::vector<std::string> notes;
   const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
   const std::optional<Checkpoint> init_from =
@@ -147,7 +138,7 @@ int run_command(const TrainOptions& options) {
   Tuning tuning(config);
   const DevicePeak peak = peak_of(config);
   const std::int64_t first_step = resume ? resume->info().step : 0;
-  LoggerOptions logging = at_start(directory, [&] {
+  LoggerOptions logging = before_any_work("--out", out, [&] {
     create_run_directory(directory, config.options, lock);
     if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
       const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);

@@ -23,6 +23,17 @@ class WriteError : public Error {
   using Error::Error;
 };
 
+// What `call` returns. Its WriteError becomes an InputError of `option`: as long as nothing has
+// been computed, an output that cannot be written is bad input.
+template <class Call>
+auto before_any_work(std::string_view option, const std::string& value, const Call& call) {
+  try {
+    return call();
+  } catch (const WriteError& error) {
+    throw InputError(concat(option, " ", value, ": ", error.what()));
+  }
+}
+
 // Writes a whole file, by one of another name beside it that is then renamed: a reader, and a
 // crash, find the old contents or the new ones. Throws WriteError, and leaves the old ones.
 void replace_file(const std::filesystem::path& file, std::string_view contents);

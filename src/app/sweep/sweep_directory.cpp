@@ -120,7 +120,7 @@ std::string field(std::optional<double> number) { return number ? fmt::format("{
 SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& plan,
                                const std::string& data)
     : root_(find_sweep_directory(options.train.run)) {
-  try {
+  before_any_work("--out", root_.string(), [&] {
     make_directories(root_);
     make_directories(root_ / "trials");
     lock_ = lock_run_directory({root_, {}});
@@ -129,9 +129,7 @@ SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& pla
     if (!resumes) begin(options, plan, header);
     journal_ = {root_ / "sweep.jsonl", AppendOnlyFile::Past::kWholeLines};
     if (resumes) resume(header);
-  } catch (const WriteError& error) {
-    throw input_error("--out {}: {}", root_.string(), error.what());
-  }
+  });
 }
 
 fs::path SweepDirectory::trial(std::size_t number) const {
