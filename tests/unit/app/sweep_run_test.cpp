@@ -33,7 +33,7 @@ class SweepRunTest : public testing::Test {
     const WorkerMemory* memory = nullptr;
     std::function<bool(const SweepDirectory&, std::size_t trial)> promoted = {};
     bool asynchronous = false;
-    int fail_at = -1;  // results; the next cannot be written down
+    int fail_at = -1;  // after so many results nothing more can be written down
   };
   Outcome run(const std::string& name, const How& how) {
     const auto path = directory_.path();
@@ -60,19 +60,25 @@ class SweepRunTest : public testing::Test {
                                               : directory.add_promotion(trial, rung);
                         });
     directory.replay(scheduler);
-    std::atomic<int> stop = 0;
+    std::atomic<int> stop = 0, results = 0;
+    const auto fail = [&] {
+      const test::FullDisk disk(0);
+      EXPECT_FALSE(directory.add_promotion(0, 0));
+    };
+    if (how.fail_at == 0) fail();
     SweepRun sweep(plan, scheduler, directory,
-                   {.directory = directory, .corpus = corpus, .stop = stop});
+                   {.directory = directory,
+                    .corpus = corpus,
+                    .stop = stop,
+                    .ended = [&](std::size_t, const TrialResult&) {
+                      if (++results == how.fail_at) fail();
+                    }});
     std::atomic<bool> working = true;
     std::jthread worker([&] {
       sweep.work(0);
       working = false;
     });
     const auto look = [&] {
-      if (how.fail_at >= 0 && results_in(out) >= how.fail_at && directory.failure().empty()) {
-        const test::FullDisk disk(0);
-        EXPECT_FALSE(directory.add_promotion(0, 0));
-      }
       if (const std::string why = directory.failure(); !why.empty()) sweep.fail(why);
       sweep.record_results();
     };
@@ -85,14 +91,6 @@ class SweepRunTest : public testing::Test {
     for (const TrialStatus& status : scheduler.status())
       outcome.states.push_back(status.state);
     return outcome;
-  }
-
-  static std::ptrdiff_t results_in(const std::string& sweep) {
-    const std::string text = test::read_file(sweep + "/sweep.jsonl");
-    std::ptrdiff_t count = 0;
-    for (std::size_t at = 0; (at = text.find("\"result\"", at)) != std::string::npos; ++at)
-      ++count;
-    return count;
   }
 
   test::TemporaryDirectory directory_;
@@ -130,7 +128,7 @@ TEST_F(SweepRunTest, WithoutItsJournalItEndsAndGoesOnFromThereLater) {
     for (const int results : {0, 3, 5}) {
       const std::string name = (asynchronous ? "a" : "s") + std::to_string(results);
       const Outcome failed = run(name, {.asynchronous = asynchronous, .fail_at = results});
-      EXPECT_THAT(failed.failure, testing::HasSubstr("sweep.jsonl: File too large"));
+      EXPECT_THAT(failed.failure, testing::HasSubstr("File too large"));
       EXPECT_LT(std::ranges::count(failed.states, TrialState::kDone), 2);
       const Outcome resumed = run(name, {.asynchronous = asynchronous});
       EXPECT_EQ(resumed.failure, "");
