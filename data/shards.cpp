@@ -40,9 +40,11 @@ const ShardFormat& check_header(const std::filesystem::path& path, std::span<con
                                 std::int32_t magic, std::int32_t version, std::int32_t count) {
   const ShardFormat* const format = find_format(magic);
   if (format == nullptr)
-    fail(path, fmt::format("not a token shard: its first number is {}, neither {} nor {}; write "
-                           "shards with a header, as llm.c and modded-nanogpt do",
-                           magic, kNarrowShard.magic, kWideShard.magic));
+    fail(path,
+         fmt::format("not a token shard: its first number is {}, neither {} nor {}; "
+                     "shards have a header, which scripts/convert_nanogpt_data.py puts before "
+                     "nanoGPT's ids",
+                     magic, kNarrowShard.magic, kWideShard.magic));
   if (version != format->version)
     fail(path, fmt::format("shard version {}, but of magic {} only version {} (uint{} tokens) is "
                            "known; write it again in that version",

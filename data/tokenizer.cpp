@@ -187,15 +187,12 @@ std::vector<std::vector<std::int32_t>> encode_documents(const Tokenizer& tokeniz
 }
 
 std::vector<std::int32_t> encode_special(const Tokenizer& tokenizer, std::string_view text) {
-  const TokenFinder finder(tokenizer.special_tokens());
   std::vector<std::int32_t> ids;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto [found, token] = finder.find(text, at);
-    tokenizer.encode(text.substr(at, found - at), 0, found - at, ids);
-    if (token == nullptr) break;
-    ids.push_back(token->id);
-    at = found + token->text.size();
-  }
+  TokenFinder(tokenizer.special_tokens())
+      .cut(
+          text,
+          [&](std::string_view between) { tokenizer.encode(between, 0, between.size(), ids); },
+          [&](const SpecialToken& token) { ids.push_back(token.id); });
   return ids;
 }
 

@@ -30,6 +30,14 @@ ALPHABETS = [
     (0x621, 0x64A), (0x905, 0x939), (0xE01, 0xE3A), (0x1100, 0x1112), (0x2000, 0x206F), (0x2190, 0x21FF),
     (0x3000, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F300, 0x1F64F), (0x300, 0x36F),
 ]
+WORDS = ["", " ", " ", "\n", "'s", "  ", "12"]
+# What normalizers change, and added tokens.
+MORE_ALPHABETS = [
+    (0x1161, 0x11C2), (0x5B0, 0x5C2), (0x930, 0x94D), (0x1AB0, 0x1ACE), (0x1E00, 0x1FFE), (0x2126, 0x212B),
+    (0xF900, 0xFAD9), (0x11930, 0x11943), (0x1D157, 0x1D172),
+]
+MORE_WORDS = ["   ", "\t\t\t", "<think>", "</tool_call>", "<|fim_prefix|>", "|||IP_ADDRESS|||", " " * 9, "\u0338", "|||",
+              "<tool_", "e"]
 
 
 def alphabet():
@@ -42,12 +50,12 @@ def alphabet():
     return out
 
 
-def random_text(rng):
+def random_text(rng, alphabets=ALPHABETS, words=WORDS):
     parts = []
     for _ in range(rng.randint(1, 6)):
-        low, high = rng.choice(ALPHABETS)
+        low, high = rng.choice(alphabets)
         parts.append("".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 8))))
-        parts.append(rng.choice(["", " ", " ", "\n", "'s", "  ", "12"]))
+        parts.append(rng.choice(words))
     return "".join(parts)
 
 
@@ -60,7 +68,7 @@ def references(path):
     if path.suffix == ".json":
         import tokenizers
         theirs = tokenizers.Tokenizer.from_file(str(path))
-        specials = [t["content"] for t in json.loads(path.read_text())["added_tokens"]]
+        specials = [t["content"] for t in json.loads(path.read_text())["added_tokens"] if t["special"]]
         yield "tokenizers", lambda texts: [e.ids for e in theirs.encode_batch(texts, add_special_tokens=False)], specials
         return
     import tiktoken
@@ -112,7 +120,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
     rng = random.Random(1)
-    texts = SAMPLES + [random_text(rng) for _ in range(arguments.random)]
+    texts = SAMPLES + [random_text(rng, ALPHABETS + MORE_ALPHABETS, WORDS + MORE_WORDS) for _ in range(arguments.random)]
     for file in arguments.text:
         whole = file.read_text()
         texts += [whole] + whole.splitlines(keepends=True)

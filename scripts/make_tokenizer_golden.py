@@ -2,7 +2,8 @@
 """Writes tests/golden/tokenizer/: ranks that rustbpe learns from some texts, the same as tokenizer.json, and the ids that
 tiktoken and tokenizers give to these texts.
   scripts/make_tokenizer_golden.py
-pieces.jsonl has texts, and how tokenizers and tiktoken cut them by the patterns of check_split_patterns.py.
+pieces.jsonl has texts, and how tokenizers and tiktoken cut them by the patterns of check_split_patterns.py; nfc.jsonl
+has texts, and what the normalizer NFC of tokenizers makes of them.
 Needs: pip install rustbpe tokenizers tiktoken."""
 import base64
 import json
@@ -14,7 +15,7 @@ import rustbpe
 import tiktoken
 import tokenizers
 from tiktoken_ext import openai_public
-from tokenizers import Regex, decoders, models, pre_tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 import check_split_patterns
 import check_tokenizers
@@ -72,10 +73,25 @@ def write_pieces(path):
             write(by="tiktoken", pattern=pattern, pieces=pieces_by_tiktoken(pattern))
 
 
+def write_nfc(path):
+    """Letters and marks in any order, and for each range of what NFC changes texts of it."""
+    rng = random.Random(11)
+    ranges = [(0x41, 0x7A), (0xC0, 0x17F), (0x300, 0x345), (0x323, 0x338), (0x5B0, 0x5C2), (0x610, 0x65F), (0x915, 0x94D),
+              (0x9BE, 0x9D7), (0xB92, 0xBD7), (0xDCA, 0xDDF), (0x1100, 0x11FF), (0xAC00, 0xD7A3), (0x1AB0, 0x1ACE),
+              (0x1E00, 0x1FFF), (0x2000, 0x2001), (0x2126, 0x212B), (0x3046, 0x309A), (0xF900, 0xFAFF), (0xFB1D, 0xFB4E),
+              (0x11099, 0x110BA), (0x11347, 0x11357), (0x11930, 0x11943), (0x1D157, 0x1D172), (0x1E130, 0x1E136),
+              (0x2F800, 0x2FA1D)]
+    with path.open("w") as out:
+        for low, high in ranges:
+            text = "".join(chr(rng.randint(*rng.choice([(low, high), (low, high), rng.choice(ranges)]))) for _ in range(24))
+            out.write(json.dumps([text, normalizers.NFC().normalize_str(text)], ensure_ascii=False) + "\n")
+
+
 def main():
     folder = pathlib.Path(__file__).parent.parent / "tests/golden/tokenizer"
     folder.mkdir(exist_ok=True)
     write_pieces(folder / "pieces.jsonl")
+    write_nfc(folder / "nfc.jsonl")
     rng = random.Random(7)
     texts = [text[:120] for text in check_tokenizers.SAMPLES] + [check_tokenizers.random_text(rng) for _ in range(40)]
     learner = rustbpe.Tokenizer()

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "data/tokenizer/fingerprint.h"
+#include "data/tokenizer/nfc.h"
 
 namespace muo {
 namespace {
@@ -30,13 +31,17 @@ std::string fingerprint_of(const BpeDefinition& definition) {
     add_id(merge.right);
   }
   out.add(definition.whole_pieces ? 1U : 0U);
-  for (const auto* tokens : {&definition.special, &definition.literals}) {
-    out.add(tokens->size());
-    for (const SpecialToken& token : *tokens) {
+  const auto add_tokens = [&](const std::vector<SpecialToken>& tokens) {
+    out.add(tokens.size());
+    for (const SpecialToken& token : tokens) {
       out.add(token.text);
       add_id(token.id);
     }
-  }
+  };
+  add_tokens(definition.special);
+  add_tokens(definition.literals);
+  if (definition.nfc) out.add("NFC");
+  if (!definition.later_literals.empty()) add_tokens(definition.later_literals);
   return out.text();
 }
 
@@ -45,6 +50,8 @@ std::string fingerprint_of(const BpeDefinition& definition) {
 BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view source)
     : special_(definition.special),
       literals_(definition.literals),
+      nfc_(definition.nfc),
+      later_literals_(definition.later_literals),
       fingerprint_(fingerprint_of(definition)),
       splitter_(definition.splits, source),
       encoding_(std::move(definition.vocabulary), definition.merges, definition.whole_pieces,
@@ -52,9 +59,10 @@ BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view source)
       vocab_size_(encoding_.vocabulary().id_count()) {
   std::map<std::int32_t, std::string_view> by_id;
   std::map<std::string_view, std::int32_t> by_text;
-  for (const bool is_special : {true, false}) {
-    for (const auto& [text, id] : is_special ? special_tokens() : literals_.tokens()) {
+  for (const auto tokens : added_tokens()) {
+    for (const auto& [text, id] : tokens) {
       const std::string_view bytes = encoding_.vocabulary().bytes_of(id);
+      const bool is_special = tokens.data() == special_.data();
       if (text.empty() || id < 0 || !by_id.emplace(id, text).second ||
           !by_text.emplace(text, id).second || (is_special && !bytes.empty() && bytes != text))
         throw InputError(concat(source, ": added token '", text, "' of id ", id,
@@ -67,22 +75,23 @@ BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view source)
 std::size_t BpeTokenizer::encode(std::string_view text, std::size_t begin, std::size_t end,
                                  std::vector<std::int32_t>& ids) const {
   const auto encode_piece = [&](std::string_view piece) { encoding_.encode(piece, ids); };
-  if (literals_.empty()) return splitter_.split(text, begin, end, encode_piece);
-  // Literals come first: text between two of them is cut as if it were all.
-  for (std::size_t at = begin; at < text.size();) {
-    const auto [found, literal] = literals_.find(text, at);
-    splitter_.split(text.substr(at, found - at), 0, found - at, encode_piece);
-    if (literal == nullptr) break;
-    ids.push_back(literal->id);
-    at = found + literal->text.size();
-  }
+  if (cuts_text()) return splitter_.split(text, begin, end, encode_piece);
+  // Literals come first: text between two of them is normalized and cut as if it were all.
+  const auto encode_literal = [&](const SpecialToken& literal) { ids.push_back(literal.id); };
+  const auto cut = [&](std::string_view part) {
+    splitter_.split(part, 0, part.size(), encode_piece);
+  };
+  const auto normalize = [&](std::string_view part) {
+    later_literals_.cut(nfc_ ? to_nfc(part) : part, cut, encode_literal);
+  };
+  literals_.cut(text.substr(begin), normalize, encode_literal);
   return text.size();
 }
 
 std::string_view BpeTokenizer::bytes_of(std::int32_t id) const {
   const std::string_view bytes = encoding_.vocabulary().bytes_of(id);
   if (!bytes.empty()) return bytes;
-  for (const auto tokens : {special_tokens(), literals_.tokens()})
+  for (const auto tokens : added_tokens())
     for (const SpecialToken& token : tokens)
       if (token.id == id) return token.text;
   return {};

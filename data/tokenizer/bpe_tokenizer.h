@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,8 @@ struct BpeDefinition {
   std::vector<SpecialToken> special;  // in the order of their ids
   // Tokens that are not special, found before text is cut. The vocabulary may have their ids, too.
   std::vector<SpecialToken> literals;
+  bool nfc = false;  // what lies between literals is normalized: see to_nfc()
+  std::vector<SpecialToken> later_literals = {};  // found after that
 };
 
 class BpeTokenizer final : public Tokenizer {
@@ -34,15 +38,21 @@ class BpeTokenizer final : public Tokenizer {
   std::size_t encode(std::string_view text, std::size_t begin, std::size_t end,
                      std::vector<std::int32_t>& ids) const override;
   [[nodiscard]] bool cuts_text() const override {
-    return literals_.empty() && splitter_.cuts_text();
+    return !nfc_ && literals_.empty() && later_literals_.empty() && splitter_.cuts_text();
   }
   [[nodiscard]] std::string_view bytes_of(std::int32_t id) const override;
   [[nodiscard]] std::span<const SpecialToken> special_tokens() const override { return special_; }
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
 
  private:
+  [[nodiscard]] std::array<std::span<const SpecialToken>, 3> added_tokens() const {
+    return {special_, literals_.tokens(), later_literals_.tokens()};
+  }
+
   std::vector<SpecialToken> special_;
   TokenFinder literals_;
+  bool nfc_;
+  TokenFinder later_literals_;
   std::string fingerprint_;
   TextSplitter splitter_;
   BytePairEncoding encoding_;

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/strict_json.h"
+#include "data/tokenizer/nfc.h"
 
 namespace muo {
 namespace {
@@ -90,7 +91,7 @@ class Reader {
   BpeDefinition read(std::string_view text) {
     const json file = parse_strict_json(text, source_);
     expect(file.is_object(), "", "not an object");
-    check_normalizer(at(file, "normalizer"));
+    read_normalizer(at(file, "normalizer"), "normalizer");
     read_pre_tokenizer(at(file, "pre_tokenizer"), "pre_tokenizer");
     expect(is_byte_level_, "pre_tokenizer",
            "no ByteLevel: only byte-level tokenizers are supported");
@@ -133,13 +134,20 @@ class Reader {
     return value.is_string() && value.get_ref<const std::string&>().empty();
   }
 
-  void check_normalizer(const json& normalizer) const {
+  void read_normalizer(const json& normalizer, const std::string& where) {
     if (normalizer.is_null()) return;
-    expect(normalizer.is_object(), "normalizer", "not an object");
-    const std::string type = text(normalizer, "type", "normalizer");
-    const json& parts = at(normalizer, "normalizers");
-    if (type != "Sequence" || !parts.is_array() || !parts.empty())
-      fail("normalizer", type, " changes the text, which is not supported");
+    expect(normalizer.is_object(), where, "not an object");
+    const std::string type = text(normalizer, "type", where);
+    if (type == "Sequence") {
+      const json& parts = at(normalizer, "normalizers");
+      expect(parts.is_array(), where + ".normalizers", "not a list");
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        read_normalizer(parts[i], fmt::format("{}.normalizers[{}]", where, i));
+    } else if (type == "NFC") {
+      out_.nfc = true;
+    } else {
+      fail(where, type, " changes the text, which is not supported: NFC is");
+    }
   }
 
   void read_pre_tokenizer(const json& part, const std::string& where) {
@@ -195,7 +203,11 @@ class Reader {
     if (tokens.is_null()) return;
     expect(tokens.is_array(), "added_tokens", "not a list");
     auto next = static_cast<std::int32_t>(vocab.size());
-    std::vector<std::string> first, second;  // texts, in the order that tokenizers looks for them
+    struct Found {
+      std::string text;
+      bool is_special, is_later;
+    };
+    std::vector<Found> found;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::string where = fmt::format("added_tokens[{}]", i);
       expect(tokens[i].is_object(), where, "not an object");
@@ -210,17 +222,24 @@ class Reader {
       next = std::max(next, id + 1);
       added_.insert(content);
       const bool is_special = flag(tokens[i], "special", false, where);
-      if (!is_special)
-        (flag(tokens[i], "normalized", true, where) ? second : first).push_back(content);
-      (is_special ? out_.special : out_.literals).push_back({content, id});
+      const bool is_later = flag(tokens[i], "normalized", true, where);
+      if (out_.nfc && is_later && (is_special || to_nfc(content) != content))
+        fail(concat(where, ".normalized"), "true beside NFC, of a ",
+             is_special ? "special token" : "text that NFC changes", ", which is not supported");
+      (is_special ? out_.special
+       : is_later ? out_.later_literals
+                  : out_.literals)
+          .push_back({content, id});
+      found.push_back({content, is_special, is_later});
     }
-    // Both are looked for at once, which is the same where none of one lies over one of the other.
-    for (const std::string& one : first)
-      for (const std::string& other : second)
-        if (overlap(one, other))
-          fail("added_tokens", "'", other, "' is normalized and '", one,
-               "' is not, so that it goes first where both match; this is not supported");
-    for (auto* list : {&out_.special, &out_.literals})
+    // tokenizers looks for special ones among the others. Here they come first, or not at all.
+    for (const Found& special : found)
+      for (const Found& other : found)
+        if (special.is_special && !other.is_special && (special.is_later || !other.is_later) &&
+            overlap(special.text, other.text))
+          fail("added_tokens", "'", other.text, "' may share bytes with '", special.text,
+               "', which is special; this is not supported");
+    for (auto* list : {&out_.special, &out_.literals, &out_.later_literals})
       std::ranges::sort(*list, {}, &SpecialToken::id);
   }
 
@@ -322,33 +341,33 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
                            {"use_regex", false}};
   pieces.push_back(byte_level);
   json added = json::array();
-  std::vector<std::pair<SpecialToken, bool>> tokens;
-  for (const SpecialToken& token : definition.special)
-    tokens.emplace_back(token, true);
-  for (const SpecialToken& token : definition.literals)
-    tokens.emplace_back(token, false);
-  std::sort(tokens.begin(), tokens.end(),
-            [](const auto& left, const auto& right) { return left.first.id < right.first.id; });
-  for (const auto& [token, is_special] : tokens)
-    added.push_back({{"id", token.id},
-                     {"content", token.text},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", is_special}});
+  std::vector<SpecialToken> tokens;
+  for (const auto* list : {&definition.special, &definition.literals, &definition.later_literals}) {
+    tokens.insert(tokens.end(), list->begin(), list->end());
+    for (const SpecialToken& token : *list)
+      added.push_back({{"id", token.id},
+                       {"content", token.text},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", list == &definition.later_literals},
+                       {"special", list == &definition.special}});
+  }
+  std::sort(added.begin(), added.end(), [](const json& left, const json& right) {
+    return left["id"].get<std::int32_t>() < right["id"].get<std::int32_t>();
+  });
   json vocab = json::object();
   for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
     if (const std::string_view bytes = definition.vocabulary.bytes_of(id); !bytes.empty())
       vocab.emplace(to_alphabet(bytes), id);
   // There, too, with their ids, which a reader counts from the vocabulary's size otherwise. So were
   // those that are other tokens' ids, too, and counting them again gives the same.
-  const auto is_counted = [&](const auto& token) {
-    const std::string_view bytes = definition.vocabulary.bytes_of(token.first.id);
-    return !bytes.empty() && bytes != token.first.text;
+  const auto is_counted = [&](const SpecialToken& token) {
+    const std::string_view bytes = definition.vocabulary.bytes_of(token.id);
+    return !bytes.empty() && bytes != token.text;
   };
   if (std::ranges::none_of(tokens, is_counted))
-    for (const auto& [token, is_special] : tokens)
+    for (const SpecialToken& token : tokens)
       if (definition.vocabulary.bytes_of(token.id).empty()) vocab.emplace(token.text, token.id);
   json merges = json::array();
   for (const Merge& merge : definition.merges)
@@ -358,7 +377,7 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
                      {"truncation", nullptr},
                      {"padding", nullptr},
                      {"added_tokens", added},
-                     {"normalizer", nullptr},
+                     {"normalizer", definition.nfc ? json{{"type", "NFC"}} : json()},
                      {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", pieces}}},
                      {"post_processor", nullptr},
                      {"decoder", byte_level},

@@ -40,6 +40,7 @@ RUN_ELSEWHERE = {
     "scripts/bench_peers.py": "PyTorch",
     "scripts/performance_tables.py": "scripts/check.sh",
     "scripts/convert_nanochat.py": "tests/system/convert_nanochat_test.py",
+    "scripts/convert_nanogpt_data.py": "tests/system/convert_nanogpt_data_test.py",
     "scripts/check_hf_export.py": "tests/system/hugging_face_files_test.cpp",
     "scripts/make_nanochat_golden.py": "PyTorch",
     "nsys ": "have not been run",

@@ -1,0 +1,98 @@
+#include "data/tokenizer/nfc.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+// Characters that combine or are composed, and are newer than Unicode 9, to Unicode 18's draft;
+// with others between them that do neither in any version.
+struct Range {
+  utf8proc_int32_t first, last;
+};
+constexpr std::array kNewer = {
+    Range{0x5C8, 0x5C9},     Range{0x7FD, 0x7FD},     Range{0x897, 0x8D3},
+    Range{0x9FE, 0x9FE},     Range{0xC3C, 0xC3C},     Range{0xD3B, 0xD3C},
+    Range{0xEBA, 0xEBA},     Range{0x1715, 0x1715},   Range{0x1ABF, 0x1AF0},
+    Range{0x1DF6, 0x1DFA},   Range{0xA82C, 0xA82C},   Range{0x105C9, 0x105E4},
+    Range{0x10D24, 0x10F85}, Range{0x11070, 0x11070}, Range{0x1133B, 0x1133B},
+    Range{0x11382, 0x11391}, Range{0x113C2, 0x113C8}, Range{0x113CE, 0x113D0},
+    Range{0x1145E, 0x1145E}, Range{0x11839, 0x1183A}, Range{0x11935, 0x11A99},
+    Range{0x11D42, 0x1611E}, Range{0x16121, 0x1612F}, Range{0x16D63, 0x16FF1},
+    Range{0x1D127, 0x1D128}, Range{0x1D250, 0x1D281}, Range{0x1E08F, 0x1E6F5}};
+
+bool is_newer(utf8proc_int32_t character) {
+  const auto* const range = std::ranges::upper_bound(kNewer, character, {}, &Range::first);
+  return range != kNewer.begin() && character <= std::prev(range)->last;
+}
+
+// All of `text` is UTF-8.
+void append_nfc(std::string_view text, std::string& out) {
+  struct Freed {
+    void operator()(void* memory) const { std::free(memory); }  // NOLINT(*no-malloc)
+  };
+  utf8proc_uint8_t* result = nullptr;
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &result, options);
+  const std::unique_ptr<utf8proc_uint8_t, Freed> freed(result);
+  if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
+  MUO_CHECK(size >= 0, utf8proc_errmsg(size));
+  out.append(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
+}
+
+}  // namespace
+
+std::string to_nfc(std::string_view text) {
+  constexpr utf8proc_int32_t kCombining = 0x300;  // what is below neither changes nor joins before
+  std::string out;
+  out.reserve(text.size());
+  // text[begin, at) is not in `out` yet; the last character starts at `last`. It is to be
+  // normalized, or it stays as it is.
+  std::size_t begin = 0, last = 0;
+  bool changes = false;
+  const auto finish = [&](std::size_t end) {
+    const std::string_view part = text.substr(begin, end - begin);
+    if (changes)
+      append_nfc(part, out);
+    else
+      out += part;
+    begin = end;
+    changes = false;
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    utf8proc_int32_t character = static_cast<unsigned char>(text[at]);
+    std::size_t size = 1;
+    if (character >= 0x80) {
+      const utf8proc_ssize_t read =
+          utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
+                           static_cast<utf8proc_ssize_t>(text.size() - at), &character);
+      size = static_cast<std::size_t>(std::max<utf8proc_ssize_t>(read, 1));
+    }
+    if (character < 0 || is_newer(character)) {  // not UTF-8: -1
+      finish(at);
+      out += text.substr(at, size);
+      begin = last = at + size;
+    } else if (character < kCombining) {
+      if (changes) finish(at);
+      last = at;
+    } else if (!changes) {
+      finish(last);
+      changes = true;
+    }
+    at += size;
+  }
+  finish(text.size());
+  return out;
+}
+
+}  // namespace muo
