@@ -179,12 +179,12 @@ TokenShard open_shard(const std::filesystem::path& path, std::int64_t vocab_size
   const FileBytes file(path);
   const auto bytes = file.bytes();
   if (bytes.empty()) fail(path, "the file is empty; give .bin token shards");
-  if (bytes.size() < kShardHeaderBytes)
+  std::array<std::int32_t, 3> header{};
+  std::memcpy(header.data(), bytes.data(), std::min(sizeof header, bytes.size()));
+  if (bytes.size() < kShardHeaderBytes && (find_format(header[0]) != nullptr || bytes.size() < 4))
     fail(path, fmt::format("truncated: {} bytes, less than the {} of a shard's header; copy or "
                            "write it again",
                            bytes.size(), kShardHeaderBytes));
-  std::array<std::int32_t, 3> header{};
-  std::memcpy(header.data(), bytes.data(), sizeof header);
   const ShardFormat& format = check_header(path, bytes, header[0], header[1], header[2]);
   TokenShard shard{
       .file = file, .tokens = bytes.subspan(kShardHeaderBytes), .token_bytes = format.token_bytes};

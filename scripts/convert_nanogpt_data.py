@@ -2,7 +2,7 @@
 """Makes token shards of nanoGPT's train.bin and val.bin, which are uint16 ids without a header.
   scripts/convert_nanogpt_data.py [--separator 50256] FILE.bin... OUT
 The separator ends each document there and begins it in shards: it moves from the end to the start. Of a file that does not
-end with it, as one of characters, the ids are copied as they are."""
+end with it, as one of characters, or begins with it the ids are copied as they are."""
 import argparse
 import array
 import pathlib
@@ -12,26 +12,34 @@ SHARD_TOKENS = 100_000_000
 MAGIC, WIDE, VERSION = 20240520, 20240801, 1
 
 
-def convert(file, out, separator):
+def fail(what):
+    sys.exit(f"convert_nanogpt_data.py: {what}")
+
+
+def check(file):
     size = file.stat().st_size
     if size % 2 or size == 0:
-        sys.exit(f"convert_nanogpt_data.py: {file}: {size} bytes are no uint16 ids")
+        fail(f"{file}: {size} bytes are no uint16 ids")
     with file.open("rb") as ids:
         if int.from_bytes(ids.read(4), "little") in (MAGIC, WIDE):
-            sys.exit(f"convert_nanogpt_data.py: {file}: a token shard, which training reads as it is")
+            fail(f"{file}: a token shard, which training reads as it is")
+
+
+def convert(file, out, separator):
+    count, shard = file.stat().st_size // 2, 0
+    with file.open("rb") as ids:
+        first = ids.read(2)
         ids.seek(-2, 2)
-        last = ids.read(2)
-        begin = last if last == separator.to_bytes(2, "little") else b""
+        begin = ids.read(2) if first != separator else b""
+        begin = begin if begin == separator else b""
         ids.seek(0)
-        left, shard = size // 2, 0
-        while left > 0:
-            count = min(SHARD_TOKENS, left)
-            path = out / f"{file.stem}_{shard:06}.bin"
-            with path.open("xb") as to:
-                header = array.array("i", [MAGIC, VERSION, count] + [0] * 253)
-                to.write(header.tobytes() + begin + ids.read(2 * count - len(begin)))
-            left, shard, begin = left - count, shard + 1, b""
-    print(f"{file}: {size // 2} tokens in {shard} shard{'s' * (shard > 1)}")
+        for at in range(0, count, SHARD_TOKENS):
+            tokens = min(SHARD_TOKENS, count - at)
+            header = array.array("i", [MAGIC, VERSION, tokens] + [0] * 253)
+            with (out / f"{file.stem}_{shard:06}.bin").open("xb") as to:
+                to.write(header.tobytes() + begin + ids.read(2 * tokens - len(begin)))
+            begin, shard = b"", shard + 1
+    print(f"{file}: {count} tokens in {shard} shard{'s' * (shard > 1)}")
 
 
 def main():
@@ -40,9 +48,17 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--separator", type=int, default=50256)
     arguments = parser.parse_args()
+    if not 0 <= arguments.separator < 1 << 16:
+        fail(f"--separator {arguments.separator}: not from 0 to 65535")
+    for file in arguments.files:
+        check(file)
+    if len({file.stem for file in arguments.files}) < len(arguments.files):
+        fail("two files of one name, which would be the same shards: convert them to different folders")
+    if arguments.out.exists() and not (arguments.out.is_dir() and not any(arguments.out.iterdir())):
+        fail(f"{arguments.out}: is there already: the last argument is a folder to make")
     arguments.out.mkdir(exist_ok=True)
     for file in arguments.files:
-        convert(file, arguments.out, arguments.separator)
+        convert(file, arguments.out, arguments.separator.to_bytes(2, "little"))
 
 
 if __name__ == "__main__":

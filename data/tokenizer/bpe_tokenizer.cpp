@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -23,8 +24,23 @@ std::string fingerprint_of(const BpeDefinition& definition) {
     out.add(static_cast<std::uint64_t>(split.behavior));
     out.add(split.invert ? 1U : 0U);
   }
-  for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
-    out.add(definition.vocabulary.bytes_of(id));
+  // That an added token is in the vocabulary, too, makes no difference but to pieces of its name.
+  std::set<std::string_view> added;
+  if (definition.whole_pieces)
+    for (const auto* tokens :
+         {&definition.special, &definition.literals, &definition.later_literals})
+      for (const SpecialToken& token : *tokens)
+        added.insert(token.text);
+  std::vector<std::string_view> vocabulary;
+  vocabulary.reserve(static_cast<std::size_t>(definition.vocabulary.id_count()));
+  for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id) {
+    const std::string_view bytes = definition.vocabulary.bytes_of(id);
+    vocabulary.push_back(added.contains(bytes) ? std::string_view() : bytes);
+  }
+  while (!vocabulary.empty() && vocabulary.back().empty())
+    vocabulary.pop_back();
+  for (const std::string_view bytes : vocabulary)
+    out.add(bytes);
   out.add(definition.merges.size());
   for (const Merge& merge : definition.merges) {
     add_id(merge.left);

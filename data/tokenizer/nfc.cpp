@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <vector>
 
 #include "base/check.h"
 
@@ -21,33 +19,55 @@ struct Range {
 constexpr std::array kNewer = {
     Range{0x5C8, 0x5C9},     Range{0x7FD, 0x7FD},     Range{0x897, 0x8D3},
     Range{0x9FE, 0x9FE},     Range{0xC3C, 0xC3C},     Range{0xD3B, 0xD3C},
-    Range{0xEBA, 0xEBA},     Range{0x1715, 0x1715},   Range{0x1ABF, 0x1AF0},
-    Range{0x1DF6, 0x1DFA},   Range{0xA82C, 0xA82C},   Range{0x105C9, 0x105E4},
-    Range{0x10D24, 0x10F85}, Range{0x11070, 0x11070}, Range{0x1133B, 0x1133B},
-    Range{0x11382, 0x11391}, Range{0x113C2, 0x113C8}, Range{0x113CE, 0x113D0},
-    Range{0x1145E, 0x1145E}, Range{0x11839, 0x1183A}, Range{0x11935, 0x11A99},
-    Range{0x11D42, 0x1611E}, Range{0x16121, 0x1612F}, Range{0x16D63, 0x16FF1},
-    Range{0x1D127, 0x1D128}, Range{0x1D250, 0x1D281}, Range{0x1E08F, 0x1E6F5}};
+    Range{0xEBA, 0xEBA},     Range{0x11A7, 0x11A7},   Range{0x1715, 0x1715},
+    Range{0x1ABF, 0x1AF0},   Range{0x1DF6, 0x1DFA},   Range{0xA82C, 0xA82C},
+    Range{0x105C9, 0x105E4}, Range{0x10D24, 0x10F85}, Range{0x11070, 0x11070},
+    Range{0x1133B, 0x1133B}, Range{0x11382, 0x11391}, Range{0x113C2, 0x113C8},
+    Range{0x113CE, 0x113D0}, Range{0x1145E, 0x1145E}, Range{0x11839, 0x1183A},
+    Range{0x11935, 0x11A99}, Range{0x11D42, 0x1611E}, Range{0x16121, 0x1612F},
+    Range{0x16D63, 0x16FF1}, Range{0x1D127, 0x1D128}, Range{0x1D250, 0x1D281},
+    Range{0x1E08F, 0x1E6F5}};
+
+const utf8proc_uint8_t* bytes_of(std::string_view text) {
+  return reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+}
 
 bool is_newer(utf8proc_int32_t character) {
   const auto* const range = std::ranges::upper_bound(kNewer, character, {}, &Range::first);
   return range != kNewer.begin() && character <= std::prev(range)->last;
 }
 
-// All of `text` is UTF-8.
+// All of `text` is UTF-8. utf8proc_map() would take time by the square of the length of a run of
+// marks, which it puts in order by exchanging neighbours.
 void append_nfc(std::string_view text, std::string& out) {
-  struct Freed {
-    void operator()(void* memory) const { std::free(memory); }  // NOLINT(*no-malloc)
+  constexpr auto kDecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+  constexpr auto kCompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  std::vector<utf8proc_int32_t> characters;
+  for (std::size_t at = 0; at < text.size();) {
+    constexpr std::size_t kMost = 4;  // characters of one, in form D
+    utf8proc_int32_t character = 0;
+    at += static_cast<std::size_t>(utf8proc_iterate(bytes_of(text) + at, -1, &character));
+    const std::size_t size = characters.size();
+    characters.resize(size + kMost);
+    const utf8proc_ssize_t more =
+        utf8proc_decompose_char(character, &characters[size], kMost, kDecompose, nullptr);
+    MUO_CHECK(more > 0 && more <= utf8proc_ssize_t{kMost}, "U+", character, ": ", more);
+    characters.resize(size + static_cast<std::size_t>(more));
+  }
+  const auto order = [](utf8proc_int32_t character) {
+    return utf8proc_get_property(character)->combining_class;
   };
-  utf8proc_uint8_t* result = nullptr;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &result, options);
-  const std::unique_ptr<utf8proc_uint8_t, Freed> freed(result);
-  if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
-  MUO_CHECK(size >= 0, utf8proc_errmsg(size));
-  out.append(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
+  for (auto begin = characters.begin(); begin != characters.end();) {
+    begin = std::find_if(begin, characters.end(), order);
+    const auto end = std::find_if_not(begin, characters.end(), order);
+    std::ranges::stable_sort(begin, end, {}, order);
+    begin = end;
+  }
+  const auto size = static_cast<utf8proc_ssize_t>(characters.size());
+  characters.push_back(0);  // it may end the text
+  const utf8proc_ssize_t bytes = utf8proc_reencode(characters.data(), size, kCompose);
+  MUO_CHECK(bytes >= 0, utf8proc_errmsg(bytes));
+  out.append(reinterpret_cast<const char*>(characters.data()), static_cast<std::size_t>(bytes));
 }
 
 }  // namespace
@@ -73,9 +93,8 @@ std::string to_nfc(std::string_view text) {
     utf8proc_int32_t character = static_cast<unsigned char>(text[at]);
     std::size_t size = 1;
     if (character >= 0x80) {
-      const utf8proc_ssize_t read =
-          utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
-                           static_cast<utf8proc_ssize_t>(text.size() - at), &character);
+      const utf8proc_ssize_t read = utf8proc_iterate(
+          bytes_of(text) + at, static_cast<utf8proc_ssize_t>(text.size() - at), &character);
       size = static_cast<std::size_t>(std::max<utf8proc_ssize_t>(read, 1));
     }
     if (character < 0 || is_newer(character)) {  // not UTF-8: -1

@@ -203,11 +203,12 @@ class Reader {
     if (tokens.is_null()) return;
     expect(tokens.is_array(), "added_tokens", "not a list");
     auto next = static_cast<std::int32_t>(vocab.size());
-    struct Found {
+    struct Added {
       std::string text;
       bool is_special, is_later;
     };
-    std::vector<Found> found;
+    std::vector<Added> all;
+    std::string beyond, counted;  // a token with an id that is not below `next`, and one without
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::string where = fmt::format("added_tokens[{}]", i);
       expect(tokens[i].is_object(), where, "not an object");
@@ -216,13 +217,24 @@ class Reader {
                "true, which is not supported");
       static_cast<void>(id_of(at(tokens[i], "id"), where));
       const std::string content = text(tokens[i], "content", where);
-      if (content.empty() || added_.contains(content)) continue;
-      const auto known = vocab.find(content);
-      const std::int32_t id = known == vocab.end() ? next : id_of(*known, where);
-      next = std::max(next, id + 1);
-      added_.insert(content);
+      if (content.empty()) continue;
       const bool is_special = flag(tokens[i], "special", false, where);
       const bool is_later = flag(tokens[i], "normalized", true, where);
+      if (!added_.insert(content).second) {
+        const auto same = std::ranges::find(all, content, &Added::text);
+        if (same->is_special != is_special || same->is_later != is_later)
+          fail(where, "'", content, "' is there twice, special or normalized once only");
+        continue;
+      }
+      const auto known = vocab.find(content);
+      std::int32_t id = next;
+      if (known != vocab.end()) {
+        id = id_of(*known, where);
+        if (id >= static_cast<std::int64_t>(vocab.size())) beyond = content;
+      } else {
+        ++next;
+        counted = content;
+      }
       if (out_.nfc && is_later && (is_special || to_nfc(content) != content))
         fail(concat(where, ".normalized"), "true beside NFC, of a ",
              is_special ? "special token" : "text that NFC changes", ", which is not supported");
@@ -230,12 +242,16 @@ class Reader {
        : is_later ? out_.later_literals
                   : out_.literals)
           .push_back({content, id});
-      found.push_back({content, is_special, is_later});
+      all.push_back({content, is_special, is_later});
     }
+    if (!beyond.empty() && !counted.empty())
+      fail("added_tokens", "'", counted, "' is not in model.vocab, in which '", beyond,
+           "' has an id beyond its size, so that versions of tokenizers count differently");
     // tokenizers looks for special ones among the others. Here they come first, or not at all.
-    for (const Found& special : found)
-      for (const Found& other : found)
-        if (special.is_special && !other.is_special && (special.is_later || !other.is_later) &&
+    for (const Added& special : all)
+      for (const Added& other : all)
+        if (special.is_special && (special.is_later || !other.is_later) &&
+            (!other.is_special || special.is_later != other.is_later) &&
             overlap(special.text, other.text))
           fail("added_tokens", "'", other.text, "' may share bytes with '", special.text,
                "', which is special; this is not supported");
@@ -266,8 +282,9 @@ class Reader {
       const std::int32_t id = id_of(value, concat("model.vocab: token '", token, "'"));
       const std::optional<std::string> bytes = from_alphabet(token);
       if (!bytes || bytes->empty()) continue;  // no text has it
-      // An added token has an id, and is one of the model where a merge makes it.
-      if (added_.contains(token) && bytes == token && token.size() > 1) continue;
+      // An added token has an id, and is one of the model where it is a piece or a merge makes it.
+      if (added_.contains(token) && bytes == token && token.size() > 1 && !out_.whole_pieces)
+        continue;
       add_token(*bytes, id);
     }
     read_merges(at(model, "merges"), vocab);
@@ -340,33 +357,38 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
                            {"trim_offsets", true},
                            {"use_regex", false}};
   pieces.push_back(byte_level);
-  json added = json::array();
   std::vector<SpecialToken> tokens;
-  for (const auto* list : {&definition.special, &definition.literals, &definition.later_literals}) {
+  for (const auto* list : {&definition.special, &definition.literals, &definition.later_literals})
     tokens.insert(tokens.end(), list->begin(), list->end());
-    for (const SpecialToken& token : *list)
-      added.push_back({{"id", token.id},
-                       {"content", token.text},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", list == &definition.later_literals},
-                       {"special", list == &definition.special}});
-  }
-  std::sort(added.begin(), added.end(), [](const json& left, const json& right) {
-    return left["id"].get<std::int32_t>() < right["id"].get<std::int32_t>();
-  });
+  std::ranges::sort(tokens, {}, &SpecialToken::id);
+  const auto is_of = [](const std::vector<SpecialToken>& list, const SpecialToken& token) {
+    return std::ranges::find(list, token.id, &SpecialToken::id) != list.end();
+  };
+  json added = json::array();
+  for (const SpecialToken& token : tokens)
+    added.push_back({{"id", token.id},
+                     {"content", token.text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", is_of(definition.later_literals, token)},
+                     {"special", is_of(definition.special, token)}});
   json vocab = json::object();
   for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
     if (const std::string_view bytes = definition.vocabulary.bytes_of(id); !bytes.empty())
       vocab.emplace(to_alphabet(bytes), id);
-  // There, too, with their ids, which a reader counts from the vocabulary's size otherwise. So were
-  // those that are other tokens' ids, too, and counting them again gives the same.
-  const auto is_counted = [&](const SpecialToken& token) {
+  // There, too, with their ids, unless a reader that counts them from the vocabulary's size gives
+  // them the same, or they are other tokens' ids, too.
+  std::size_t next = vocab.size();
+  const bool are_counted = std::ranges::all_of(tokens, [&](const SpecialToken& token) {
+    const auto known = vocab.find(token.text);
+    return (known == vocab.end() ? json(next++) : *known) == token.id;
+  });
+  const bool is_shared = std::ranges::any_of(tokens, [&](const SpecialToken& token) {
     const std::string_view bytes = definition.vocabulary.bytes_of(token.id);
     return !bytes.empty() && bytes != token.text;
-  };
-  if (std::ranges::none_of(tokens, is_counted))
+  });
+  if (!are_counted && !is_shared)
     for (const SpecialToken& token : tokens)
       if (definition.vocabulary.bytes_of(token.id).empty()) vocab.emplace(token.text, token.id);
   json merges = json::array();

@@ -202,6 +202,7 @@ int run_command(const BenchOptions& options) {
   const TrainOptions& train = options.train;
   const Corpus corpus = vocabulary_only(train);  // tokens are random
   RunConfig run = resolve(train, corpus);
+  if (train.run.quick_sizes) fmt::print(stderr, "{}\n", kQuickSizes);
   warn_of_unused_gpus(train.devices.backend, run.group, stderr);
   if (options.kind != BenchKind::kOptimizer) {
     const MemoryBudget budget = memory_budget(run);

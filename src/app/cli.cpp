@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "app/options/option_table.h"
 #include "app/sweep/find_sweep.h"
 #include "app/sweep/search_space.h"
+#include "app/train/backend.h"
 #include "base/check.h"
 #include "base/standard_streams.h"
 #include "base/threads.h"
@@ -51,11 +53,24 @@ struct Flag {
   const char* help;
 };
 
+// By nanochat's laws the smallest model takes a CPU hours: a run that is asked for neither a depth
+// nor a horizon takes quick.toml there.
+void apply_quick_sizes(Parser& parser, TrainOptions& train, const TakeValues& take = {}) {
+  for (const char* asked : {"depth", "num-iterations", "target-flops", "target-param-data-ratio"})
+    if (parser.is_given(asked)) return;
+  DeviceOptions devices = train.devices;
+  std::vector<std::string> notes;
+  if (choose_devices(devices, notes).plugin != nullptr) return;
+  parser.apply_config(find_config("quick.toml"), take);
+  train.run.quick_sizes = true;
+}
+
 // The options of a run, for what trains it, describes it or measures it; --json where `format` is
-// given. The help, if that was asked for.
+// given. The help, if that was asked for. Unless it `has_own_sizes` it may take quick.toml's.
 std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow> rows,
                                 TrainOptions& train, ReportFormat* format, Arguments arguments,
-                                std::initializer_list<Flag> flags = {}) {
+                                std::initializer_list<Flag> flags = {},
+                                const std::function<bool()>& has_own_sizes = {}) {
   Parser parser(command, std::move(rows));
   std::string config;
   bool json = false;
@@ -66,17 +81,22 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
     parser.add_flag(flag.name, *flag.field, flag.help);
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
+  if (json) *format = ReportFormat::kJson;
+  std::filesystem::path file;
   if (!config.empty()) {
-    parser.apply_config(find_config(config));
+    file = find_config(config);
   } else if (!train.run.resume.empty()) {
     const RunDirectory run = find_run_directory(train);
     if (!run.resume.empty() && std::filesystem::exists(run.config())) {
+      file = written_options(run.config());
       // A run from before --model existed was plain, and its config.toml does not say so.
       if (!parser.is_given("model")) train.model.preset = "plain";
-      parser.apply_config(written_options(run.config()));
     }
   }
-  if (json) *format = ReportFormat::kJson;
+  if (!file.empty())
+    parser.apply_config(file);
+  else if (!has_own_sizes || !has_own_sizes())
+    apply_quick_sizes(parser, train);
   return std::nullopt;
 }
 
@@ -109,12 +129,17 @@ Command parse_sweep(const CommandRow& command, Arguments arguments) {
   };
   parser.apply(take_axis);
   const RunOptions& run = options.train.run;
+  std::filesystem::path file;
   if (!config.empty()) {
-    parser.apply_config(find_config(config), take_axis);
+    file = find_config(config);
   } else if (!run.resume.empty()) {
     const std::filesystem::path sweep = find_sweep_directory(run);
-    if (holds_sweep(sweep)) parser.apply_config(written_options(sweep / "sweep.toml"), take_axis);
+    if (holds_sweep(sweep)) file = written_options(sweep / "sweep.toml");
   }
+  if (!file.empty())
+    parser.apply_config(file, take_axis);
+  else
+    apply_quick_sizes(parser, options.train, take_axis);
   if (options.train.data.paths.empty())
     throw InputError("sweep: --data is required: text files, folders of text, or .bin shards");
   return options;
@@ -138,7 +163,8 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
           command, std::move(rows), options.train, &options.format, arguments,
           {{"--compare", &compare, "all strategies side by side"},
            {"--articles", &articles, "tables of articles on these strategies, and what holds"},
-           {"--largest", &largest, "the deepest models that --devices of --memory each train"}}))
+           {"--largest", &largest, "the deepest models that --devices of --memory each train"}},
+          [&] { return articles || largest || !options.roofline.empty(); }))
     return *help;
   const bool roofline = !options.roofline.empty();
   if (int{compare} + int{articles} + int{largest} + int{roofline} > 1)

@@ -56,6 +56,7 @@ int run_command(const PlanOptions& options) {
     train.sharding.replicas = "own";
   const Corpus corpus = train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data);
   RunConfig config = resolve(train, corpus);
+  if (train.run.quick_sizes) config.notes.insert(config.notes.begin(), kQuickSizes);
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
   const MemoryBudget budget = memory_budget(config);
   const MemoryPlan memory = fit_memory(config, budget.to_plan);

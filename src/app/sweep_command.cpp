@@ -48,6 +48,7 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
                                      const Corpus& corpus) {
   const RunConfig& first = plan.groups.front().config;
   std::vector<std::string> notes = {corpus.description};
+  if (options.train.run.quick_sizes) notes.emplace_back(kQuickSizes);
   if (options.ask_tell)
     notes.push_back(
         fmt::format("sweep: trials come on standard input, {} at a time", plan.workers));

@@ -156,8 +156,10 @@ int run_command(const ConvertTokenizerOptions& options) {
   const BpeTokenizer converted(std::move(definition), options.tokenizer);
   if (BpeTokenizer(read_tokenizer_json(json, options.out), options.out).fingerprint() !=
       converted.fingerprint())
-    throw input_error("{}: a special token has the text of another token: give another --special",
-                      options.tokenizer);
+    throw input_error(
+        "{}: as a tokenizer.json it would have other ids, as an added token has the text or the id "
+        "of another token; give another --special, or use the file as it is",
+        options.tokenizer);
   replace_file(options.out, json);
   return 0;
 }

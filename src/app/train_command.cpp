@@ -60,34 +60,39 @@ std::vector<std::string> start_lines(const RunConfig& config, const Corpus& corp
   const double tokens =
       static_cast<double>(config.iterations()) * static_cast<double>(config.tokens_per_step());
   const std::int64_t micro_steps = config.step.accumulation;
-  return {
-      fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
-                  config.options.model.preset, config.model.n_layer,
-                  config.model.n_layer == 1 ? "" : "s", config.model.n_embd,
-                  count_text(static_cast<double>(config.parameters)), name_of(config.model.dtype)),
-      corpus.description,
-      fmt::format("devices: {} {}, {}; {:.0f} MiB each", config.world(),
-                  host                  ? "virtual (CPU)"
-                  : config.world() == 1 ? "GPU"
-                                        : "ranks on GPUs",
-                  config.options.sharding.strategy,
-                  static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
-      fmt::format(
-          "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.tokens_per_step(), config.world(),
-          config.step.batch, config.model.seq_len,
-          corpus.train_documents == nullptr
-              ? ""
-              : fmt::format(", documents packed ({:.1f} % used)", 100 * config.packing_share),
-          config.model.document_token < 0 ? "" : ", attention within documents",
-          micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
-          recompute_share(config) > 0 ? fmt::format("; recomputes {}", recompute_text(config))
-                                      : ""),
-      fmt::format(
-          "horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(), count_text(tokens),
-          config.train_tokens == 0 ? ""
-                                   : fmt::format(", {:.3g} times the training data",
-                                                 tokens / static_cast<double>(config.train_tokens)),
-          config.flops_per_token * tokens)};
+  std::vector<std::string> lines;
+  if (config.options.run.quick_sizes) lines.emplace_back(kQuickSizes);
+  lines.insert(
+      lines.end(),
+      {fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
+                   config.options.model.preset, config.model.n_layer,
+                   config.model.n_layer == 1 ? "" : "s", config.model.n_embd,
+                   count_text(static_cast<double>(config.parameters)), name_of(config.model.dtype)),
+       corpus.description,
+       fmt::format("devices: {} {}, {}; {:.0f} MiB each", config.world(),
+                   host                  ? "virtual (CPU)"
+                   : config.world() == 1 ? "GPU"
+                                         : "ranks on GPUs",
+                   config.options.sharding.strategy,
+                   static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
+       fmt::format(
+           "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.tokens_per_step(), config.world(),
+           config.step.batch, config.model.seq_len,
+           corpus.train_documents == nullptr
+               ? ""
+               : fmt::format(", documents packed ({:.1f} % used)", 100 * config.packing_share),
+           config.model.document_token < 0 ? "" : ", attention within documents",
+           micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
+           recompute_share(config) > 0 ? fmt::format("; recomputes {}", recompute_text(config))
+                                       : ""),
+       fmt::format("horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(),
+                   count_text(tokens),
+                   config.train_tokens == 0
+                       ? ""
+                       : fmt::format(", {:.3g} times the training data",
+                                     tokens / static_cast<double>(config.train_tokens)),
+                   config.flops_per_token * tokens)});
+  return lines;
 }
 
 // For a shell in the folder that this program was started in.
@@ -101,13 +106,34 @@ std::string next_commands(const RunConfig& config, const RunDirectory& directory
   return out + fmt::format("\n  {} report {}", program, run);
 }
 
-std::string peak_note(const RunConfig& config, const DevicePeak& peak, std::int64_t first_step) {
-  if (peak.flops <= 0) return fmt::format("peak: {}: mfu is null", peak.text);
-  const double flops_left = config.flops_per_token *
-                            static_cast<double>(config.iterations() - first_step) *
-                            static_cast<double>(config.tokens_per_step());
-  return fmt::format("peak: {}; mfu is a share of it, and {:.3g} FLOPs take {} at it", peak.text,
-                     flops_left, duration_text(flops_left / peak.flops));
+// How long it will take, and what may be more than was meant.
+void note_cost(Logger& logger, const RunConfig& config, const DevicePeak& peak,
+               std::int64_t first_step) {
+  constexpr double kUtilisation = 0.4;  // of runs that were measured, 0.25 to 0.5
+  constexpr double kMostPasses = 10, kDay = 86'400;
+  const double tokens =
+      static_cast<double>(config.iterations()) * static_cast<double>(config.tokens_per_step());
+  if (const double passes = tokens / static_cast<double>(config.train_tokens);
+      config.train_tokens > 0 && passes > kMostPasses)
+    logger.note(fmt::format(
+        "warning: {:.3g} passes over the training data, which a model comes to "
+        "know by heart: --num-iterations {} is {:g} of them",
+        passes,
+        static_cast<std::int64_t>(static_cast<double>(config.iterations()) * kMostPasses / passes),
+        kMostPasses));
+  if (peak.flops <= 0) return logger.note(fmt::format("peak: {}: mfu is null", peak.text));
+  const double left =
+      1 - static_cast<double>(first_step) / static_cast<double>(config.iterations());
+  const double seconds = config.flops_per_token * tokens * left / peak.flops / kUtilisation;
+  logger.note(fmt::format("peak: {}; mfu is a share of it", peak.text), Verbosity::kVerbose);
+  const std::string expected =
+      fmt::format("about {}, at {:.0f} % of the peak", duration_text(std::max(seconds, 1.0)),
+                  100 * kUtilisation);
+  if (seconds < kDay) return logger.note("expected: " + expected);
+  logger.note(
+      fmt::format("warning: this takes {}: a smaller --depth, --num-iterations or "
+                  "--target-batch-size makes it shorter",
+                  expected));
 }
 
 }  // namespace
@@ -157,9 +183,9 @@ int run_command(const TrainOptions& options) {
   };
   note_all(config.notes, Verbosity::kVerbose);
   note_all(scaling_notes(config), Verbosity::kVerbose);
-  logger.note(peak_note(config, peak, first_step), Verbosity::kVerbose);
   note_all(attention_notes(config), Verbosity::kVerbose);
   note_all(start_lines(config, corpus, memory), Verbosity::kUsual);
+  note_cost(logger, config, peak, first_step);
   logger.note(fmt::format("run directory: {}", directory.root.string()));
   note_all(notes, Verbosity::kUsual);
 

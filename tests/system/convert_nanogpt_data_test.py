@@ -21,7 +21,7 @@ class Convert(unittest.TestCase):
     def shards(self, ids):
         file = self.path / "val.bin"
         file.write_bytes(array.array("H", ids).tobytes())
-        convert_nanogpt_data.convert(file, self.path, 50256)
+        convert_nanogpt_data.convert(file, self.path, (50256).to_bytes(2, "little"))
         out = []
         for shard in range(len(list(self.path.glob("val_*.bin")))):
             data = (self.path / f"val_{shard:06}.bin").read_bytes()
@@ -35,14 +35,16 @@ class Convert(unittest.TestCase):
                          [[50256, 1, 2, 50256], [3, 4, 65535, 50256], [5]])
 
     def test_ids_without_documents_stay_as_they_are(self):
-        self.assertEqual(self.shards([1, 50256, 3, 4]), [[1, 50256, 3, 4]])
+        for ids in ([1, 50256, 3, 4], [50256, 1, 50256]):
+            self.assertEqual(self.shards(ids), [ids])
+            (self.path / "val_000000.bin").unlink()
 
     def test_refuses_what_is_something_else(self):
         file = self.path / "x.bin"
         for data in (b"", b"123", (20240520).to_bytes(4, "little") + b"12"):
             file.write_bytes(data)
             with self.assertRaisesRegex(SystemExit, "x.bin"):
-                convert_nanogpt_data.convert(file, self.path, 50256)
+                convert_nanogpt_data.check(file)
 
 
 if __name__ == "__main__":

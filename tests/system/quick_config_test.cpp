@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -30,6 +31,37 @@ TEST(QuickConfig, TrainsOnAnyNumberOfDevices) {
     EXPECT_EQ(tokens % (devices * kRow), 0) << devices;
     EXPECT_LE(std::abs(tokens - kTarget) * 2, devices * kRow) << devices;
   }
+}
+
+TEST(QuickConfig, IsWhatACpuTakesWhereNothingIsAsked) {
+  using testing::HasSubstr;
+  using testing::Not;
+  const test::TemporaryDirectory directory;
+  test::write_file(directory.path() / "text.txt", std::string(900, 'a'));
+  const std::string data =
+      " --data " + (directory.path() / "text.txt").string() + " --backend host ";
+  const std::string note = "those of configs/quick.toml", step = "Step: 4096 tokens = 2 x ";
+  const auto plan = [&](const std::string& options) {
+    const test::Outcome outcome = test::run_program("plan --devices 2 --backend host " + options);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_THAT(plan(""), AllOf(HasSubstr(note), HasSubstr(step)));
+  EXPECT_THAT(plan("--max-seq-len 128 --n-embd 64 --n-head 1"),
+              AllOf(HasSubstr(note), HasSubstr(step), HasSubstr("T 128")));
+  const std::string config = test::source_directory() + "/configs/d4-cpu.toml";
+  for (const std::string& asked : {std::string("--depth 4"), std::string("--num-iterations 3"),
+                                   std::string("--target-flops 1e15"), "--config " + config})
+    EXPECT_THAT(plan(asked), Not(HasSubstr(note))) << asked;
+  const std::string small =
+      data +
+      "--n-embd 32 --n-head 1 --max-seq-len 32 --total-batch-size 32 --devices 1 "
+      "--warmup-steps 0 --eval-every -1 --sample-every -1 --out ";
+  const std::string run = (directory.path() / "run").string();
+  const test::Outcome bare = test::run_program("train" + small + run);
+  EXPECT_THAT(bare.out, AllOf(HasSubstr(note), HasSubstr("step 320/320"),
+                              HasSubstr("expected: about "), HasSubstr("warning: 12.")));
+  EXPECT_THAT(test::run_program("sweep --matrix-lr 0.1" + small + run + "s").out, HasSubstr(note));
 }
 
 }  // namespace

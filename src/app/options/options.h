@@ -81,6 +81,10 @@ struct SaveOptions {
   std::string on_error = "stop";           // continue
 };
 
+// Said of a run on a CPU that was asked for neither sizes nor a horizon: see cli.cpp.
+inline constexpr const char* kQuickSizes =
+    "sizes and rates: those of configs/quick.toml, for a CPU; --depth N follows nanochat's laws";
+
 struct RunOptions {
   std::string out = {};        // run directory; empty: runs/<date>-<time>-<pid>
   std::string resume = {};     // empty, "auto", a run directory or a checkpoint
@@ -94,6 +98,7 @@ struct RunOptions {
   std::string profile_steps = {};          // "A:B": steps A to B - 1; empty: none
   std::string graph_dot = {};              // where to write the captured step; empty: nowhere
   std::string version = {};                // of the program, for run.json; no option
+  bool quick_sizes = false;                // kQuickSizes; no option
 };
 
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and

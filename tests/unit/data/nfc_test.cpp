@@ -41,6 +41,19 @@ TEST(Nfc, IsThatOfTokenizers) {
   EXPECT_EQ(to_nfc(all), expected);
 }
 
+TEST(Nfc, DropsNoVowelBehindASyllable) { EXPECT_EQ(to_nfc("\uAC00\u11A7"), "\uAC00\u11A7"); }
+
+// By the square of their number these took minutes.
+TEST(Nfc, OrdersAnyNumberOfMarks) {
+  std::string below, above, text = "a";
+  for (int i = 0; i < 200'000; ++i) {
+    text += "\u0301\u0316";
+    below += "\u0316";
+    if (i > 0) above += "\u0301";
+  }
+  EXPECT_TRUE(to_nfc(text) == "\u00E1" + below + above);
+}
+
 TEST(Nfc, LeavesBytesThatAreNoCharactersAndDoesNotJoinOverThem) {
   for (const std::string bytes :
        {"\x80", "\xFF", "\xC0\x80", "\xE4\xB8", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",

@@ -355,6 +355,44 @@ TEST(TokenizerJson, RefusesAddedTokensThatOverlapWithSpecialOnes) {
     }
   EXPECT_EQ(encode_special(read("b>", true), "<ab>b>"), (Ids{260, '>', 259}));
   EXPECT_ANY_THROW(read("b>", true, true));
+  // Of two special ones the one that is not normalized goes first.
+  EXPECT_THAT(message_of<InputError>([] {
+                return small_tokenizer({"<ab", "<a"}, [](Json& file) {
+                  file["added_tokens"][1]["normalized"] = false;
+                });
+              }),
+              HasSubstr("'<a' may share bytes with '<ab'"));
+}
+
+// What the versions of tokenizers take differently, or one after the other.
+TEST(TokenizerJson, RefusesAddedTokensThatAreNotClear) {
+  for (const char* const flag : {"special", "normalized"})
+    EXPECT_THAT(message_of<InputError>([&] {
+                  return small_tokenizer({"foo", "foo"}, [&](Json& file) {
+                    file["added_tokens"][0][flag] = false;
+                    file["added_tokens"][1][flag] = true;
+                  });
+                }),
+                HasSubstr("added_tokens[1]: 'foo' is there twice"));
+  EXPECT_THAT(message_of<InputError>([] {
+                return small_tokenizer({"foo", "bar"},
+                                       [](Json& file) { file["model"]["vocab"]["foo"] = 400; });
+              }),
+              HasSubstr("added_tokens: 'bar' is not in model.vocab, in which 'foo'"));
+}
+
+TEST(TokenizerJson, TakesWholePiecesForSpecialTokensOfTheVocabulary) {
+  const auto read = [](bool is_in_vocabulary) {
+    return small_tokenizer({"<s>"}, [&](Json& file) {
+      file["model"]["ignore_merges"] = true;
+      if (is_in_vocabulary) file["model"]["vocab"]["<s>"] = 259;
+      file["pre_tokenizer"]["pretokenizers"][0] = {
+          {"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "Isolated"}};
+    });
+  };
+  EXPECT_EQ(encode(read(true), "a <s>"), (Ids{'a', ' ', 259}));
+  EXPECT_EQ(encode(read(false), "a <s>"), (Ids{'a', ' ', '<', 's', '>'}));
+  EXPECT_EQ(read(true).fingerprint(), read(false).fingerprint());
 }
 
 // The ids are those of tokenizers 0.23.3, asked not to find special tokens.
