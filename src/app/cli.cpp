@@ -60,8 +60,9 @@ void apply_quick_sizes(Parser& parser, TrainOptions& train, const TakeValues& ta
     if (parser.is_given(asked)) return;
   DeviceOptions devices = train.devices;
   std::vector<std::string> notes;
-  if (choose_devices(devices, notes).plugin != nullptr) return;
-  parser.apply_config(find_config("quick.toml"), take);
+  const std::filesystem::path quick = installed_config("quick.toml");
+  if (quick.empty() || choose_devices(devices, notes).plugin != nullptr) return;
+  parser.apply_config(quick, take);
   train.run.quick_sizes = true;
 }
 
@@ -152,7 +153,7 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
   std::ranges::move(option_table(options.prediction), std::back_inserter(rows));
   rows.push_back(OptionGroup{"Largest model"}("memory", OptionClass::kOther, "SIZE",
                                               "of each device, for --largest: 80GB",
-                                              &options.memory));
+                                              &options.memory, {1 << 20}));
   const OptionGroup of_step{"Predicted time of a step on a GPU"};
   rows.push_back(of_step("roofline", OptionClass::kOther, "GPU",
                          "h100|h200|a100|rtx4090|rtx5090, or a file of rates", &options.roofline));
@@ -264,56 +265,114 @@ struct Entry : CommandRow {
 };
 
 constexpr std::array kBench = {
-    Entry{{"bench step", "tokens/s of training steps, and where their time goes"},
+    Entry{{"bench step", "tokens/s of training steps, and where their time goes",
+           "bench step --config quick.toml\n"
+           "bench step --depth 12 --devices 8 --json\n"
+           "bench step --depth 12 --strategy ddp --steps 20"},
           parse_bench<BenchKind::kStep>},
     Entry{{"bench launch",
-           "what enqueueing a step costs the host, replayed and eager, and what waits"},
+           "what enqueueing a step costs the host, replayed and eager, and what waits",
+           "bench launch --config quick.toml\n"
+           "bench launch --depth 12 --graph-branches 1\n"
+           "bench launch --depth 12 --json"},
           parse_bench<BenchKind::kLaunch>},
-    Entry{{"bench optimizer", "the update alone, by strategy: time, rate, exposed traffic"},
+    Entry{{"bench optimizer", "the update alone, by strategy: time, rate, exposed traffic",
+           "bench optimizer --depth 4 --devices 2\n"
+           "bench optimizer --depth 4 --strategy balanced\n"
+           "bench optimizer --depth 4 --newton-schulz gram --json"},
           parse_bench<BenchKind::kOptimizer>},
 };
 constexpr std::array kCheckpoint = {
-    Entry{{"checkpoint import", "a checkpoint from nanochat's weights"},
-          parse_simple<ImportOptions>},
-    Entry{{"checkpoint export", "a checkpoint's weights for nanochat, or for Hugging Face"},
+    Entry{
+        {"checkpoint import", "a checkpoint from nanochat's weights",
+         "checkpoint import --model model_001000.safetensors --out runs/imported\n"
+         "checkpoint import --model model_001000.safetensors --meta meta.json --out runs/imported"},
+        parse_simple<ImportOptions>},
+    Entry{{"checkpoint export", "a checkpoint's weights for nanochat, or for Hugging Face",
+           "checkpoint export runs/d12 --out for_nanochat\n"
+           "checkpoint export runs/d12 --hf-code for_transformers\n"
+           "checkpoint export runs/plain/checkpoints/step_500 --hf for_transformers"},
           parse_simple<ExportOptions>},
-    Entry{{"checkpoint inspect", "step, model, data, tensors and options"},
+    Entry{{"checkpoint inspect", "step, model, data, tensors and options",
+           "checkpoint inspect runs/d12\n"
+           "checkpoint inspect runs/d12/checkpoints/step_500"},
           parse_simple<InspectOptions>},
-    Entry{{"checkpoint verify", "whether every byte is as it was written"},
+    Entry{{"checkpoint verify", "whether every byte is as it was written",
+           "checkpoint verify runs/d12\n"
+           "checkpoint verify runs/d12/checkpoints/step_500"},
           parse_simple<VerifyOptions>},
 };
 constexpr std::array kTokenizer = {
-    Entry{{"tokenizer train", "make a tokenizer.json from text: a byte-level BPE"},
-          parse_simple<TrainTokenizerOptions>},
-    Entry{{"tokenizer encode", "the ids of texts"}, parse_simple<EncodeOptions>},
-    Entry{{"tokenizer decode", "the text of ids"}, parse_simple<DecodeOptions>},
-    Entry{{"tokenizer convert", "a tokenizer.json from ranks of tiktoken"},
+    Entry{
+        {"tokenizer train", "make a tokenizer.json from text: a byte-level BPE",
+         "tokenizer train --data my_text/ --out tokenizer.json\n"
+         "tokenizer train --data pages.jsonl.zst --vocab-size 65536 --max-bytes 2GB --out t.json\n"
+         "tokenizer train --data my_text/ --pattern gpt4 --special '<|endoftext|>' --out t.json"},
+        parse_simple<TrainTokenizerOptions>},
+    Entry{{"tokenizer encode", "the ids of texts",
+           "tokenizer encode my.txt --tokenizer tokenizer.json\n"
+           "tokenizer encode --tokenizer gpt2/ <my.txt\n"
+           "tokenizer encode chats.jsonl --special on --tokenizer tokenizer.json"},
+          parse_simple<EncodeOptions>},
+    Entry{{"tokenizer decode", "the text of ids",
+           "tokenizer decode ids.txt --tokenizer tokenizer.json\n"
+           "tokenizer decode --tokenizer tokenizer.json <ids.txt"},
+          parse_simple<DecodeOptions>},
+    Entry{{"tokenizer convert", "a tokenizer.json from ranks of tiktoken",
+           "tokenizer convert my.tiktoken --pattern gpt4 --special '<s>=50000' --out t.json\n"
+           "tokenizer convert cl100k_base.tiktoken --out tokenizer.json"},
           parse_simple<ConvertTokenizerOptions>},
 };
 constexpr std::array kCommands = {
-    Entry{{"train", "train a GPT on text files, folders or token shards"}, parse_train},
-    Entry{{"sweep", "train many short runs that differ in some options, and compare them"},
+    Entry{{"train", "train a GPT on text files, folders or token shards",
+           "train --data my_text/\n"
+           "train --config d12.toml --data shards/ --out runs/d12\n"
+           "train --resume runs/d12"},
+          parse_train},
+    Entry{{"sweep", "train many short runs that differ in some options, and compare them",
+           "sweep --data my_text/ --config quick.toml --matrix-lr 0.1,0.2,0.3\n"
+           "sweep --data shards/ --depth 8 --matrix-lr log:0.01..0.1 --trials 16 --halving 4\n"
+           "sweep --resume runs/my_sweep"},
           parse_sweep},
-    Entry{{"eval", "loss of a checkpoint on held-out data, or its answers: HellaSwag, CORE"},
+    Entry{{"eval", "loss of a checkpoint on held-out data, or its answers: HellaSwag, CORE",
+           "eval runs/d12\n"
+           "eval runs/d12 --data other_text/\n"
+           "eval runs/d12 --core core_bundle/ --max-per-task 100"},
           parse_eval},
-    Entry{{"sample", "let a checkpoint write text"}, parse_sample},
-    Entry{{"plan", "parameters, ownership, memory and traffic of a run, without running it"},
+    Entry{{"sample", "let a checkpoint write text",
+           "sample runs/d12 --prompt Once\n"
+           "sample runs/d12/checkpoints/step_500 --max-tokens 200 --temperature 0.7\n"
+           "sample runs/d12 --interactive"},
+          parse_sample},
+    Entry{{"plan", "parameters, ownership, memory and traffic of a run, without running it",
+           "plan --depth 12 --devices 8\n"
+           "plan --depth 20 --roofline h100\n"
+           "plan --largest --devices 8 --memory 80GB"},
           parse_plan},
     Entry{{"bench", "measure a run's steps, or its updates alone: step, launch, optimizer"},
           nullptr,
           kBench,
           ": those of train"},
-    Entry{{"report", "draw runs, their speed, memory and options into one HTML page"},
+    Entry{{"report", "draw runs, their speed, memory and options into one HTML page",
+           "report runs/d12\n"
+           "report runs/*\n"
+           "report runs/d12 --follow"},
           parse_report},
     Entry{{"checkpoint", "look at checkpoints, exchange weights: import, export, inspect, verify"},
           nullptr,
           kCheckpoint},
-    Entry{{"tokenize", "write text as token shards, which training reads"},
+    Entry{{"tokenize", "write text as token shards, which training reads",
+           "tokenize my_text/ --tokenizer tokenizer.json --out shards\n"
+           "tokenize pages.jsonl.zst --field content --tokenizer gpt2/ --out shards\n"
+           "tokenize - --tokenizer tokenizer.json --out shards"},
           parse_simple<TokenizeOptions>},
     Entry{{"tokenizer", "make and try tokenizers: train, encode, decode, convert"},
           nullptr,
           kTokenizer},
-    Entry{{"doctor", "what this machine has and what is missing"}, parse_doctor},
+    Entry{{"doctor", "what this machine has and what is missing",
+           "doctor\n"
+           "doctor --gpu"},
+          parse_doctor},
 };
 
 constexpr std::string_view kComplete = "complete";
@@ -336,7 +395,7 @@ std::string list_of(std::span<const Entry> commands) {
 bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
 
 Command parse_member(const Entry& family, Arguments arguments) {
-  const std::string_view name = arguments.empty() ? "" : arguments.front();
+  const std::string_view name = arguments.empty() ? "--help" : arguments.front();
   const std::vector<std::string_view> names = names_of(family.members);
   if (asks_for_help(name))
     return Answer{
@@ -345,7 +404,8 @@ Command parse_member(const Entry& family, Arguments arguments) {
                     family.name, fmt::join(names, "|"), list_of(family.members), family.options)};
   const auto found = std::ranges::find(family.members, name, &Entry::own_name);
   if (found == family.members.end())
-    throw input_error("{}: '{}' is none of {}", family.name, name, fmt::join(names, ", "));
+    throw input_error("{}: '{}' is none of {}, one of which comes first", family.name, name,
+                      fmt::join(names, ", "));
   return found->parse(*found, arguments.subspan(1));
 }
 
@@ -388,8 +448,13 @@ Command parse_command_line(Arguments arguments) {
       "doctor "
       "(muograph --help)";
   if (arguments.empty()) throw input_error("no command: {}", kHint);
-  const std::string_view name = arguments.front();
-  const Arguments rest = arguments.subspan(1);
+  std::vector<const char*> words(arguments.begin(), arguments.end());
+  if (words.size() > 1 && words.front() == std::string_view("help")) {  // help train
+    words.erase(words.begin());
+    words.push_back("--help");
+  }
+  const std::string_view name = words.front();
+  const Arguments rest = Arguments(words).subspan(1);
   if (asks_for_help(name) || name == "help")
     return Answer{fmt::format(
         "muograph trains GPTs on one machine, fast.\n\nUsage: muograph COMMAND [OPTIONS]\n\n{}\n"
@@ -409,7 +474,8 @@ int run_program(Arguments arguments, const char* version) {
   try {
     open_standard_streams();
     take_signals_on_own_thread();
-    if (arguments.size() == 1 && std::string_view(arguments[0]) == "--version")
+    if (arguments.size() == 1 &&
+        (std::string_view(arguments[0]) == "--version" || std::string_view(arguments[0]) == "-V"))
       return run_command(Answer{fmt::format("muograph {}\n", version)});
     Command command = parse_command_line(arguments);
     if (auto* train = std::get_if<TrainOptions>(&command)) train->run.version = version;

@@ -126,8 +126,8 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
 std::vector<OptionRow> option_table(PredictionOptions& o) {
   const OptionGroup row{"Predicted time of updates"};
   return {
-      row("link-gbps", kOther, "GB/s", "that a device sends in a collective", &o.link_gbps,
-          {1e-6, 1e6}),
+      row("link-gbps", kOther, "GB/s", "that a device sends in a collective; 400 Gbit/s are 50",
+          &o.link_gbps, {1e-6, 1e6}),
       row("link-us", kOther, "US", "of a collective, whatever its size", &o.link_us, {0, 1e6}),
       row("gemm-tflops", kOther, "TFLOP/s", "of a device in Newton-Schulz", &o.gemm_tflops,
           {1e-6, 1e6}),

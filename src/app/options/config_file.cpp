@@ -127,15 +127,29 @@ void check_keys(std::string_view text, std::string_view name) {
 
 }  // namespace
 
+std::filesystem::path installed_config(const std::string& name) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* folder : {"../share/muograph/configs", "../../configs"})
+    if (const auto file = (program / folder / name).lexically_normal();
+        std::filesystem::exists(file, error))
+      return file;
+  return {};
+}
+
 std::filesystem::path find_config(const std::string& name) {
   std::filesystem::path given = name;
   std::error_code error;
   if (given.has_parent_path() || std::filesystem::exists(given, error)) return given;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* folder : {"../share/muograph/configs", "../../configs"})
-    if (const auto file = program / folder / given; std::filesystem::exists(file, error))
-      return file.lexically_normal();
-  return given;
+  const std::filesystem::path installed = installed_config(name);
+  if (!installed.empty()) return installed;
+  std::vector<std::string> there;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(installed_config("quick.toml").parent_path(), error))
+    if (entry.path().extension() == ".toml") there.push_back(entry.path().filename().string());
+  std::ranges::sort(there);
+  throw input_error("--config {}: no such file{}{}", name, there.empty() ? "" : "; installed are ",
+                    fmt::join(there, ", "));
 }
 
 void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/options/config_file.h"
+#include "app/options/foreign_options.h"
 #include "base/check.h"
 
 namespace muo {
@@ -22,6 +23,7 @@ namespace muo {
 struct CommandRow {
   std::string_view name;
   std::string_view help;
+  std::string_view examples = {};  // a line each, without the program's name
 };
 
 // Behind the words of a command line: they are not to be run, but the last of them, perhaps empty,
@@ -60,6 +62,7 @@ class Parser {
     const auto formatter = std::make_shared<HelpFormatter>();
     app_.formatter(formatter);
     app_.set_help_flag();  // CLI11's own would come first
+    app_.footer(examples_of(command));
     app_.allow_extras();
     for (const OptionRow& row : rows_) {
       const std::string letter = row.letter.empty() ? "" : std::string(row.letter) + ",";
@@ -157,6 +160,16 @@ class Parser {
     return argument;
   }
 
+  static std::string examples_of(const CommandRow& command) {
+    std::string out;
+    for (std::string_view rest = command.examples; !rest.empty();) {
+      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      out += fmt::format("{}  muograph {}\n", out.empty() ? "Examples:\n" : "", rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return out;
+  }
+
   [[nodiscard]] std::string help() const {
     // CLI11 leaves two blank lines between groups.
     std::string text = app_.help();
@@ -206,9 +219,17 @@ class Parser {
   void refuse_unknown() const {
     if (extras_.empty()) return;
     const auto first = std::ranges::find_if_not(extras_, is_word);
-    if (first == extras_.end())
-      throw input_error("{}: '{}' belongs to no option", app_.get_name(), extras_[0]);
+    if (first == extras_.end()) {
+      std::error_code none;
+      const bool is_data = std::filesystem::exists(extras_[0], none) &&
+                           std::ranges::find(rows_, "data", &OptionRow::name) != rows_.end();
+      throw input_error("{}: '{}' belongs to no option{}", app_.get_name(), extras_[0],
+                        is_data ? fmt::format(": is it --data {}?", extras_[0]) : "");
+    }
     const std::string name = first->substr(0, first->find('='));
+    const bool trains = std::ranges::find(rows_, "matrix-lr", &OptionRow::name) != rows_.end();
+    if (const std::string here = foreign_option(name); trains && !here.empty())
+      throw input_error("{}: unknown option {}: {}", app_.get_name(), name, here);
     std::vector<std::string_view> names;
     for (const CLI::Option* option : app_.get_options())
       if (!option->get_lnames().empty()) names.emplace_back(option->get_lnames()[0]);

@@ -13,15 +13,37 @@ namespace {
   throw input_error("{}: '{}' {}", where, text, why);
 }
 
+// "0.5", "12M", "1e3": what is no plain number may end with thousands, millions and so on.
+std::optional<double> parse_decimal(std::string_view text) {
+  constexpr std::string_view kUnits = "kMGT";
+  double value = 0, unit = 1;
+  if (text.empty()) return std::nullopt;
+  if (const std::size_t power = kUnits.find(text.back()); power != std::string_view::npos) {
+    unit = std::pow(1000, static_cast<double>(power) + 1);
+    text.remove_suffix(1);
+  }
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size() || text.empty())
+    return std::nullopt;
+  return value * unit;
+}
+
 template <class Number>
 Number parse_number(std::string_view where, std::string_view text, std::string_view kind) {
   Number value{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc::result_out_of_range) refuse(where, text, "is too large");
-  if (error != std::errc() || stop != end || text.empty())
-    refuse(where, text, fmt::format("is not {}", kind));
-  return value;
+  if (error == std::errc() && stop == end && !text.empty()) return value;
+  const std::optional<double> decimal = parse_decimal(text);
+  if (!decimal) refuse(where, text, fmt::format("is not {}", kind));
+  if constexpr (std::is_integral_v<Number>) {
+    constexpr double kMostExact = 1LL << 53;
+    if (std::abs(*decimal) > kMostExact) refuse(where, text, "is too large");
+    if (*decimal != std::floor(*decimal) || (*decimal < 0 && std::is_unsigned_v<Number>))
+      refuse(where, text, fmt::format("is not {}", kind));
+  }
+  return static_cast<Number>(*decimal);
 }
 
 std::string number_text(double value) {
@@ -97,7 +119,11 @@ struct Setter {
     *field = parse_ranged<double>(row, where, text, "a number");
   }
   void operator()(DType* field) const { *field = parse_dtype(where, text); }
-  void operator()(ByteSize* field) const { *field = parse_size(where, text); }
+  void operator()(ByteSize* field) const {
+    *field = parse_size(where, text);
+    if (static_cast<double>(field->bytes) < row.range.low)
+      refuse(where, text, fmt::format("is {} bytes: is it {}GB?", field->bytes, text));
+  }
   template <class Value>
   void operator()(std::optional<Value>* field) const {
     field->reset();

@@ -182,7 +182,7 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
           &o.memory.recompute)
           .one_of({"auto", "none", "mlp", "block"}),
       row("memory-limit", kShape, "SIZE",
-          "of the process on the host, of each GPU: 12GB; auto: all", &o.memory.limit),
+          "of the process on the host, of each GPU: 12GB; auto: all", &o.memory.limit, {1 << 20}),
       row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.capture.graph),
       row("graph-branches", kCaptured, "3|1",
           "of that graph; auto: 1 where ranks share a GPU, else 3", &o.capture.branches)

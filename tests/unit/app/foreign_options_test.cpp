@@ -1,0 +1,26 @@
+#include "app/options/foreign_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muo {
+namespace {
+
+using testing::StartsWith;
+
+TEST(ForeignOptions, AreThoseOfTheDocument) {
+  EXPECT_EQ(foreign_option("--n-layer"), "nanoGPT's, here --depth: with --model plain");
+  EXPECT_THAT(foreign_option("--head-dim"), StartsWith("nanochat's, here --n-head: width and"));
+  EXPECT_EQ(foreign_option("-b"), "llm.c's, here --device-batch-size");
+  EXPECT_THAT(foreign_option("-l"), StartsWith("llm.c's, here --matrix-lr, --embedding-lr, "));
+  EXPECT_THAT(foreign_option("--run"), StartsWith("nanochat's, here scripts/watch_wandb.py RUN: "));
+  EXPECT_EQ(foreign_option("--fp8"),
+            "nanochat's, which has no counterpart here: bf16 is the smallest");
+  EXPECT_THAT(foreign_option("--epochs"), StartsWith("here --num-iterations: steps; the line hor"));
+  EXPECT_EQ(foreign_option("--depth"), "");  // the same
+  EXPECT_EQ(foreign_option("--"), "");
+  EXPECT_EQ(foreign_option("--unheard-of"), "");
+}
+
+}  // namespace
+}  // namespace muo
