@@ -133,9 +133,10 @@ def run_bits(files):
             yield f"{path.relative_to(ROOT)}: has no run bit (chmod +x)"
 
 
-# Of nanochat's that docs/coming_from.md translates, and torchrun's.
-NANOCHAT_OPTIONS = {"--aspect-ratio", "--core-metric-every", "--device-type", "--fp", "--head-dim", "--model-tag",
-                    "--nproc", "--resume-from-step", "--run"}
+def foreign_options():
+    """Those that docs/coming_from.md translates, in the first column of its tables, and torchrun's."""
+    rows = [line for line in (ROOT / "docs/coming_from.md").read_text().splitlines() if line.startswith("| `-")]
+    return {option for row in rows for option in OPTION.findall(row.split(" | ")[0])} | {"--nproc"}
 
 
 def options(files):
@@ -144,7 +145,7 @@ def options(files):
     if program is None:
         print("tree: options in documents not compared, as nothing is built")
         return
-    known = OTHER_OPTIONS | NANOCHAT_OPTIONS
+    known = OTHER_OPTIONS | foreign_options()
     for command in COMMANDS:
         shown = subprocess.run([program, *command.split(), "--help"], capture_output=True, text=True)
         if shown.returncode != 0:

@@ -131,7 +131,7 @@ std::filesystem::path installed_config(const std::string& name) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
   for (const char* folder : {"../share/muograph/configs", "../../configs"})
-    if (const auto file = (program / folder / name).lexically_normal();
+    if (auto file = (program / folder / name).lexically_normal();
         std::filesystem::exists(file, error))
       return file;
   return {};
@@ -141,7 +141,7 @@ std::filesystem::path find_config(const std::string& name) {
   std::filesystem::path given = name;
   std::error_code error;
   if (given.has_parent_path() || std::filesystem::exists(given, error)) return given;
-  const std::filesystem::path installed = installed_config(name);
+  std::filesystem::path installed = installed_config(name);
   if (!installed.empty()) return installed;
   std::vector<std::string> there;
   for (const auto& entry :

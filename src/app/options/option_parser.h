@@ -164,7 +164,8 @@ class Parser {
     std::string out;
     for (std::string_view rest = command.examples; !rest.empty();) {
       const std::size_t end = std::min(rest.find('\n'), rest.size());
-      out += fmt::format("{}  muograph {}\n", out.empty() ? "Examples:\n" : "", rest.substr(0, end));
+      out +=
+          fmt::format("{}  muograph {}\n", out.empty() ? "Examples:\n" : "", rest.substr(0, end));
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
     return out;
