@@ -8,8 +8,7 @@
 namespace muo {
 namespace {
 
-// What stands between pairs of `mark` (or the pieces between marks, of which the first is before
-// any).
+// The pieces of `text` between marks.
 std::vector<std::string_view> split(std::string_view text, std::string_view mark) {
   std::vector<std::string_view> out;
   for (std::size_t at = 0; at <= text.size();) {
