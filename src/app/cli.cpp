@@ -151,9 +151,14 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
   const PredictionOptions& p = options.prediction;
   std::vector<OptionRow> rows = option_table(options.train);
   std::ranges::move(option_table(options.prediction), std::back_inserter(rows));
-  rows.push_back(OptionGroup{"Largest model"}("memory", OptionClass::kOther, "SIZE",
-                                              "of each device, for --largest: 80GB",
-                                              &options.memory, {1 << 20}));
+  const OptionGroup elsewhere{"Other machines"};
+  rows.push_back(elsewhere("gpu", OptionClass::kOther, "GPU",
+                           "to plan for, here or not: h100, h200, a100, rtx4090, rtx5090",
+                           &options.gpu)
+                     .one_of({"h100", "h200", "a100", "rtx4090", "rtx5090"}));
+  rows.push_back(elsewhere("memory", OptionClass::kOther, "SIZE",
+                           "of each GPU, or --largest's device: 80GB; auto: --gpu's",
+                           &options.memory, {1 << 20}));
   const OptionGroup of_step{"Predicted time of a step on a GPU"};
   rows.push_back(of_step("roofline", OptionClass::kOther, "GPU",
                          "h100|h200|a100|rtx4090|rtx5090, or a file of rates", &options.roofline));
@@ -165,12 +170,18 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
           {{"--compare", &compare, "all strategies side by side"},
            {"--articles", &articles, "tables of articles on these strategies, and what holds"},
            {"--largest", &largest, "the deepest models that --devices of --memory each train"}},
-          [&] { return articles || largest || !options.roofline.empty(); }))
+          [&] {
+            return articles || largest || options.memory ||
+                   !(options.roofline + options.gpu).empty();
+          }))
     return *help;
-  const bool roofline = !options.roofline.empty();
+  const bool roofline = !options.roofline.empty(), other = options.memory || !options.gpu.empty();
   if (int{compare} + int{articles} + int{largest} + int{roofline} > 1)
     throw InputError("plan: give one of --compare, --articles, --largest and --roofline");
-  if (options.memory && !largest) throw InputError("plan: --memory is of --largest: give that too");
+  if (roofline && other)
+    throw InputError("plan: --roofline names its GPU: leave out --gpu and --memory");
+  if (options.train.devices.backend == "host" && other && !largest)
+    throw InputError("plan: --backend host has no GPU: leave out --gpu and --memory");
   if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
     throw InputError("plan: --link-gbps and --gemm-tflops predict together: give both");
   if (!options.measured.empty() && !roofline)
@@ -273,13 +284,11 @@ constexpr std::array kBench = {
     Entry{{"bench launch",
            "what enqueueing a step costs the host, replayed and eager, and what waits",
            "bench launch --config quick.toml\n"
-           "bench launch --depth 12 --graph-branches 1\n"
-           "bench launch --depth 12 --json"},
+           "bench launch --depth 12 --graph-branches 1"},
           parse_bench<BenchKind::kLaunch>},
     Entry{{"bench optimizer", "the update alone, by strategy: time, rate, exposed traffic",
            "bench optimizer --depth 4 --devices 2\n"
-           "bench optimizer --depth 4 --strategy balanced\n"
-           "bench optimizer --depth 4 --newton-schulz gram --json"},
+           "bench optimizer --depth 4 --strategy balanced"},
           parse_bench<BenchKind::kOptimizer>},
 };
 constexpr std::array kCheckpoint = {
@@ -443,11 +452,9 @@ int report(std::string text, int code) {
 }  // namespace
 
 Command parse_command_line(Arguments arguments) {
-  constexpr std::string_view kHint =
-      "give train, sweep, eval, sample, plan, bench, report, checkpoint, tokenize, tokenizer or "
-      "doctor "
-      "(muograph --help)";
-  if (arguments.empty()) throw input_error("no command: {}", kHint);
+  const std::string hint =
+      fmt::format("give {} (muograph --help)", fmt::join(names_of(kCommands), ", "));
+  if (arguments.empty()) throw input_error("no command: {}", hint);
   std::vector<const char*> words(arguments.begin(), arguments.end());
   if (words.size() > 1 && words.front() == std::string_view("help")) {  // help train
     words.erase(words.begin());
@@ -465,7 +472,7 @@ Command parse_command_line(Arguments arguments) {
   if (command == kCommands.end()) {
     const std::string_view near = nearest_name(name, names_of(kCommands));
     throw input_error("unknown command '{}': {}", name,
-                      near.empty() ? std::string(kHint) : fmt::format("did you mean {}?", near));
+                      near.empty() ? hint : fmt::format("did you mean {}?", near));
   }
   return command->parse == nullptr ? parse_member(*command, rest) : command->parse(*command, rest);
 }

@@ -49,6 +49,11 @@ int run_command(const PlanOptions& options) {
     train.devices.described = gpu->gpu;
     attention.emplace();
   }
+  if (!options.gpu.empty() || options.memory) {
+    train.devices.described = options.gpu.empty() ? "h100" : options.gpu;
+    train.devices.described_memory = options.memory ? options.memory->bytes : 0;
+    attention.emplace();
+  }
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
   if (train.sharding.replicas == "auto" && train.sharding.shard != "weights" &&
@@ -56,6 +61,11 @@ int run_command(const PlanOptions& options) {
     train.sharding.replicas = "own";
   const Corpus corpus = train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data);
   RunConfig config = resolve(train, corpus);
+  if (!train.devices.described.empty() && !gpu)
+    config.notes.insert(config.notes.begin(),
+                        fmt::format("gpu: {}{}, which need not be here",
+                                    described_gpu(train.devices.described).device,
+                                    options.memory ? ", with " + to_text(*options.memory) : ""));
   if (train.run.quick_sizes) config.notes.insert(config.notes.begin(), kQuickSizes);
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
   const MemoryBudget budget = memory_budget(config);

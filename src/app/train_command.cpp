@@ -2,8 +2,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -136,6 +138,14 @@ void note_cost(Logger& logger, const RunConfig& config, const DevicePeak& peak,
                   expected));
 }
 
+std::string stop_note(int signal, double step_ms) {
+  constexpr double kLong = 2000;
+  return fmt::format(
+      "SIG{}: stopping after this step{}, with a checkpoint; once more: at once, without one",
+      sigabbrev_np(signal),
+      step_ms < kLong ? "" : fmt::format(" (about {})", duration_text(step_ms * 1e-3)));
+}
+
 }  // namespace
 
 int run_command(const TrainOptions& options) {
@@ -175,8 +185,9 @@ int run_command(const TrainOptions& options) {
   });
   if (config.group.plugin != nullptr)
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
-  const StopSignal signals;
   Logger logger(logging);
+  std::atomic<double> step_ms = 0;
+  const StopSignal signals([&](int signal) { logger.note(stop_note(signal, step_ms)); });
   const auto note_all = [&logger](const std::vector<std::string>& lines, Verbosity from) {
     for (const std::string& line : lines)
       logger.note(line, from);
@@ -188,7 +199,6 @@ int run_command(const TrainOptions& options) {
   note_cost(logger, config, peak, first_step);
   logger.note(fmt::format("run directory: {}", directory.root.string()));
   note_all(notes, Verbosity::kUsual);
-
   CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save));
   if (resume && resume->path().parent_path() == directory.checkpoints())
     saver.mark_verified(resume->info().step);
@@ -199,7 +209,8 @@ int run_command(const TrainOptions& options) {
                   .init_from = init_from ? &*init_from : nullptr,
                   .lost = resume ? lost_work(directory, config, *resume) : LostWork{},
                   .logger = logger,
-                  .signal = signals.number()};
+                  .signal = signals.number(),
+                  .step_ms = &step_ms};
   log_before_saves(saver, logger);
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);

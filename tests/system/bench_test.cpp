@@ -160,7 +160,7 @@ TEST(Bench, TheUpdateAloneByStrategy) {
 }
 
 TEST(Bench, RefusesWhatItCannotMeasure) {
-  EXPECT_EQ(run_program("bench").code, 2);
+  EXPECT_THAT(run_program("bench").out, HasSubstr("muograph bench COMMAND --help"));
   const Outcome unknown = run_program("bench lunch");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("'lunch' is none of step, launch, optimizer"));

@@ -155,6 +155,8 @@ TEST_F(Signals, OfAClosedTerminalSaveHoweverManyComeAndTheRunGoesOn) {
       "part", run, "for s in HUP HUP TERM; do kill -$s $pid 2>/dev/null; sleep 0.02; done");
   EXPECT_EQ(outcome.code, 128 + SIGHUP) << outcome.err;
   EXPECT_FALSE(find_checkpoints(path("part")).empty());
+  EXPECT_THAT(test::read_file(path("part") / "output.log"),
+              HasSubstr("SIGHUP: stopping after this step"));
   train("part", run + "--resume auto");
   EXPECT_TRUE(tensors("part", 6) == tensors("whole", 6));
 }

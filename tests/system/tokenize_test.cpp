@@ -219,7 +219,11 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
 
   // A tokenizer of more ids than 16 bits hold.
   auto wide_tokenizer = nlohmann::json::parse(read_file(path("tokenizer.json")));
-  wide_tokenizer["model"]["vocab"]["<|bos|>"] = 70000;
+  for (const auto& token : wide_tokenizer["added_tokens"]) {
+    auto& vocab = wide_tokenizer["model"]["vocab"];
+    const std::string text = token["content"];
+    vocab[text] = text == "<|bos|>" ? 70000 : 70001 + vocab.size();
+  }
   write_file(path("wide.json"), wide_tokenizer.dump());
   ok("tokenize " + path("text.jsonl") + " --tokenizer " + path("wide.json") + " --out " +
      path("wide"));

@@ -20,6 +20,7 @@ struct DeviceOptions {
   std::optional<std::int64_t> count = {};  // empty: all GPUs, or as many as the host has cores
   std::int64_t ranks_per_device = 1;       // virtual ranks on each GPU
   std::string described = {};              // a GPU that need not be here, for a plan; empty: none
+  std::int64_t described_memory = 0;       // bytes that each of these has; 0: what such a GPU has
 };
 
 struct BatchOptions {
@@ -171,7 +172,8 @@ struct PlanOptions {
   PredictionOptions prediction;
   ReportFormat format = ReportFormat::kTable;
   PlanKind kind = PlanKind::kReport;
-  std::optional<ByteSize> memory = {};  // of a device, for the largest model
+  std::string gpu = {};  // a described one, which is planned for; empty: what is here
+  std::optional<ByteSize> memory = {};  // of each such GPU, or of each device for the largest model
   std::string roofline = {};            // a described GPU, or a file of rates; empty: none
   std::string measured = {};            // a GPU check's kernels.jsonl; empty: none
 };

@@ -10,6 +10,7 @@
 
 #include "app/options/option_table.h"
 #include "app/train/backend.h"
+#include "app/train/described_gpu.h"
 #include "app/train/memory_advice.h"
 #include "app/train/memory_fit.h"
 #include "app/train/run_config.h"
@@ -40,7 +41,7 @@ TrainOptions common_options(const PlanOptions& options) {
     if (given)
       throw input_error("plan: --largest finds --depth, which sets width and heads: leave out --{}",
                         name);
-  if (!options.memory)
+  if (!options.memory && options.gpu.empty())
     throw InputError("plan: --largest needs --memory, what each device has: give 80GB, say");
   o.batch.device_rows = o.batch.device_rows.value_or(1);
   o.memory.limit.reset();
@@ -111,7 +112,7 @@ LargestModels find_largest_models(const PlanOptions& options) {
   out.devices = first.world();
   out.rows = *common.batch.device_rows;
   out.dtype = name_of(first.model.dtype);
-  out.memory = options.memory->bytes;
+  out.memory = options.memory ? options.memory->bytes : described_gpu(options.gpu).memory;
   const std::int64_t beside = out.host
                                   ? (process_base(out.devices, false) + kBaseSpread) / out.devices
                                   : kLibraryMemory + kContextMemory;

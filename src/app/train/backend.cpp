@@ -79,7 +79,8 @@ class Chooser {
 
   void backend() {
     if (!options_.described.empty()) {
-      group_.plugin = &described_backend(described_gpu(options_.described));
+      group_.plugin =
+          &described_backend(described_gpu(options_.described), options_.described_memory);
       options_.backend = "cuda";
       options_.count = options_.count.value_or(1);
       return;

@@ -1,6 +1,7 @@
 #include "app/train/described_gpu.h"
 
 #include <array>
+#include <atomic>
 #include <utility>
 
 #include "app/options/option_row.h"
@@ -24,6 +25,7 @@ constexpr std::array kGpus = {
 };
 
 constexpr int kMostGpus = 256;
+std::array<std::atomic<std::int64_t>, kGpus.size()> memory_of;
 
 template <std::size_t kIndex>
 BackendPlugin backend_of() {
@@ -31,8 +33,8 @@ BackendPlugin backend_of() {
           .device_count = [] { return kMostGpus; },
           .name = [](int) { return std::string(kGpus[kIndex].device); },
           .describe = [](int) { return std::string(kGpus[kIndex].device) + ", described"; },
-          .available_memory = [](int) { return kGpus[kIndex].memory; },
-          .total_memory = [](int) { return kGpus[kIndex].memory; },
+          .available_memory = [](int) { return memory_of[kIndex].load(); },
+          .total_memory = [](int) { return memory_of[kIndex].load(); },
           .no_peer_access = [](int) { return std::string(); },
           .make_device = [](int, int) -> std::unique_ptr<Device> {
             throw Error(concat("a described ", kGpus[kIndex].device, " runs nothing"));
@@ -60,10 +62,13 @@ const DescribedGpu& described_gpu(std::string_view name) {
   throw input_error("no GPU '{}' is described: give one of {}", name, described_gpu_names());
 }
 
-const BackendPlugin& described_backend(const DescribedGpu& gpu) {
+const BackendPlugin& described_backend(const DescribedGpu& gpu, std::int64_t memory) {
   static const std::array backends = backends_of(std::make_index_sequence<kGpus.size()>());
   for (std::size_t i = 0; i < kGpus.size(); ++i)
-    if (kGpus[i].name == gpu.name) return backends[i];
+    if (kGpus[i].name == gpu.name) {
+      memory_of[i] = memory > 0 ? memory : gpu.memory;
+      return backends[i];
+    }
   MUO_FAIL("no backend of ", gpu.name);
 }
 

@@ -33,8 +33,8 @@ const DescribedGpu& described_gpu(std::string_view name);
 
 // Such GPUs as devices of a run, of which every decision can be made, and memory planned: as many
 // as are asked for, each with access to the others' memory. Nothing runs on them: making a device
-// is an Error.
-const BackendPlugin& described_backend(const DescribedGpu& gpu);
+// is an Error. `memory`: bytes that each has, in this process from now on; 0: gpu.memory.
+const BackendPlugin& described_backend(const DescribedGpu& gpu, std::int64_t memory = 0);
 
 // How such GPUs compute attention, by cuDNN's answers of a Hopper GPU.
 AttentionChoice choose_described_attention(const AttentionSize& size, AttentionDirection direction);

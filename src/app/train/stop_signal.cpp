@@ -1,6 +1,9 @@
 #include "app/train/stop_signal.h"
 
 #include <csignal>
+#include <functional>
+#include <mutex>
+#include <utility>
 
 namespace muo {
 namespace {
@@ -9,18 +12,30 @@ namespace {
 std::atomic<int> stop_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
+// It interrupts nothing but waiting: the thread that takes signals does nothing else.
+std::mutex mutex;
+std::function<void(int)> on_first;
+
 void request_stop(int signal) {
   int none = 0;
-  stop_signal.compare_exchange_strong(none, signal);
-  if (signal == SIGHUP) return;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  const bool is_first = stop_signal.compare_exchange_strong(none, signal);
+  if (signal != SIGHUP) {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+  }
+  if (!is_first) return;
+  const std::lock_guard lock(mutex);
+  if (on_first) on_first(signal);
 }
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(std::function<void(int signal)> first) {
   stop_signal = 0;
+  {
+    const std::lock_guard lock(mutex);
+    on_first = std::move(first);
+  }
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
   if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
@@ -32,6 +47,8 @@ StopSignal::~StopSignal() {
   std::signal(SIGTERM, SIG_DFL);
   if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);
+  const std::lock_guard lock(mutex);
+  on_first = {};
 }
 
 const std::atomic<int>& StopSignal::number() const { return stop_signal; }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 
 namespace muo {
 
@@ -10,7 +11,8 @@ namespace muo {
 // SIGHUP (nohup) still does. Nor does it end when who reads its output leaves. One at a time.
 class StopSignal {
  public:
-  StopSignal();
+  // Tells the first to `first`, on the thread that takes signals.
+  explicit StopSignal(std::function<void(int signal)> first = {});
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;

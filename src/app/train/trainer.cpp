@@ -195,6 +195,7 @@ class RankTrainer {
     if (count == 0) return;
     const Clock::time_point now = Clock::now();
     const double step_ms = 1e3 * seconds(now - last_logged_) / static_cast<double>(count);
+    if (run_.step_ms != nullptr) *run_.step_ms = step_ms;
     const double waited_ms = std::exchange(waited_ms_, 0) / static_cast<double>(count);
     last_logged_ = now;
     for (; count > 0; --count, ++next_logged_) {

@@ -31,6 +31,7 @@ struct TrainingRun {
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
   const std::atomic<bool>* end_early = nullptr;  // asks for the same, after the step at hand
   std::optional<bool> evaluates_last = {};       // at its end; empty: if it evaluates
+  std::atomic<double>* step_ms = nullptr;        // is told how long steps take
   bool leaves_last_save = false;                 // in the background: the saver's owner awaits it
   // Told each evaluation, by rank 0.
   std::function<void(std::int64_t step, const EvalResult& result)> evaluated = {};

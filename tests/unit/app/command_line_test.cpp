@@ -257,7 +257,7 @@ TEST(CommandLine, RefusesBackendsThatThereAreNot) {
 TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
   EXPECT_THAT(error_of({"trian"}), HasSubstr("unknown command 'trian': did you mean train?"));
   EXPECT_THAT(error_of({"42"}), HasSubstr("give train, sweep, eval, sample, plan, bench, report, "
-                                          "checkpoint, tokenize, tokenizer or doctor"));
+                                          "checkpoint, tokenize, tokenizer, doctor"));
   EXPECT_THAT(error_of({"checkpoint", "improt"}),
               HasSubstr("'improt' is none of import, export, inspect, verify"));
   EXPECT_THAT(error_of({"checkpoint", "import"}), HasSubstr("--model is required"));
