@@ -111,7 +111,7 @@ std::string next_commands(const RunConfig& config, const RunDirectory& directory
 // How long it will take, and what may be more than was meant.
 void note_cost(Logger& logger, const RunConfig& config, const DevicePeak& peak,
                std::int64_t first_step) {
-  constexpr double kUtilisation = 0.4;  // of runs that were measured, 0.25 to 0.5
+  constexpr double kUtilisation = 0.4;  // of runs that were measured, 0.25 to 0.6
   constexpr double kMostPasses = 10, kDay = 86'400;
   const double tokens =
       static_cast<double>(config.iterations()) * static_cast<double>(config.tokens_per_step());
