@@ -39,12 +39,16 @@ const ShardFormat* find_format(std::int32_t magic) {
 const ShardFormat& check_header(const std::filesystem::path& path, std::span<const std::byte> bytes,
                                 std::int32_t magic, std::int32_t version, std::int32_t count) {
   const ShardFormat* const format = find_format(magic);
-  if (format == nullptr)
+  if (format == nullptr && bytes.size() >= sizeof magic)
     fail(path,
          fmt::format("not a token shard: its first number is {}, neither {} nor {}; "
                      "shards have a header, which scripts/convert_nanogpt_data.py puts before "
                      "nanoGPT's ids",
                      magic, kNarrowShard.magic, kWideShard.magic));
+  if (bytes.size() < kShardHeaderBytes)
+    fail(path, fmt::format("truncated: {} bytes, less than the {} of a shard's header; copy or "
+                           "write it again",
+                           bytes.size(), kShardHeaderBytes));
   if (version != format->version)
     fail(path, fmt::format("shard version {}, but of magic {} only version {} (uint{} tokens) is "
                            "known; write it again in that version",
@@ -181,10 +185,6 @@ TokenShard open_shard(const std::filesystem::path& path, std::int64_t vocab_size
   if (bytes.empty()) fail(path, "the file is empty; give .bin token shards");
   std::array<std::int32_t, 3> header{};
   std::memcpy(header.data(), bytes.data(), std::min(sizeof header, bytes.size()));
-  if (bytes.size() < kShardHeaderBytes && (find_format(header[0]) != nullptr || bytes.size() < 4))
-    fail(path, fmt::format("truncated: {} bytes, less than the {} of a shard's header; copy or "
-                           "write it again",
-                           bytes.size(), kShardHeaderBytes));
   const ShardFormat& format = check_header(path, bytes, header[0], header[1], header[2]);
   TokenShard shard{
       .file = file, .tokens = bytes.subspan(kShardHeaderBytes), .token_bytes = format.token_bytes};

@@ -31,16 +31,15 @@ std::string fingerprint_of(const BpeDefinition& definition) {
          {&definition.special, &definition.literals, &definition.later_literals})
       for (const SpecialToken& token : *tokens)
         added.insert(token.text);
-  std::vector<std::string_view> vocabulary;
-  vocabulary.reserve(static_cast<std::size_t>(definition.vocabulary.id_count()));
-  for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id) {
+  const auto bytes_of = [&](std::int32_t id) {
     const std::string_view bytes = definition.vocabulary.bytes_of(id);
-    vocabulary.push_back(added.contains(bytes) ? std::string_view() : bytes);
-  }
-  while (!vocabulary.empty() && vocabulary.back().empty())
-    vocabulary.pop_back();
-  for (const std::string_view bytes : vocabulary)
-    out.add(bytes);
+    return added.contains(bytes) ? std::string_view() : bytes;
+  };
+  std::int32_t count = definition.vocabulary.id_count();
+  while (count > 0 && bytes_of(count - 1).empty())
+    --count;
+  for (std::int32_t id = 0; id < count; ++id)
+    out.add(bytes_of(id));
   out.add(definition.merges.size());
   for (const Merge& merge : definition.merges) {
     add_id(merge.left);

@@ -134,15 +134,23 @@ class Reader {
     return value.is_string() && value.get_ref<const std::string&>().empty();
   }
 
+  // Calls read(part, where) for each part of a Sequence.
+  template <class Read>
+  void each_part(const json& sequence, const char* key, const std::string& where,
+                 const Read& read) const {
+    const json& parts = at(sequence, key);
+    expect(parts.is_array(), concat(where, '.', key), "not a list");
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      read(parts[i], fmt::format("{}.{}[{}]", where, key, i));
+  }
+
   void read_normalizer(const json& normalizer, const std::string& where) {
     if (normalizer.is_null()) return;
     expect(normalizer.is_object(), where, "not an object");
     const std::string type = text(normalizer, "type", where);
     if (type == "Sequence") {
-      const json& parts = at(normalizer, "normalizers");
-      expect(parts.is_array(), where + ".normalizers", "not a list");
-      for (std::size_t i = 0; i < parts.size(); ++i)
-        read_normalizer(parts[i], fmt::format("{}.normalizers[{}]", where, i));
+      each_part(normalizer, "normalizers", where,
+                [this](const json& part, const std::string& its) { read_normalizer(part, its); });
     } else if (type == "NFC") {
       out_.nfc = true;
     } else {
@@ -155,10 +163,9 @@ class Reader {
     expect(!is_byte_level_, where, "comes after ByteLevel, which has to be the last");
     const std::string type = text(part, "type", where);
     if (type == "Sequence") {
-      const json& parts = at(part, "pretokenizers");
-      expect(parts.is_array(), where + ".pretokenizers", "not a list");
-      for (std::size_t i = 0; i < parts.size(); ++i)
-        read_pre_tokenizer(parts[i], fmt::format("{}.pretokenizers[{}]", where, i));
+      each_part(part, "pretokenizers", where, [this](const json& each, const std::string& its) {
+        read_pre_tokenizer(each, its);
+      });
     } else if (type == "ByteLevel") {
       expect(!flag(part, "add_prefix_space", true, where), where + ".add_prefix_space",
              "true, which changes the text and is not supported");

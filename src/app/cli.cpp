@@ -19,6 +19,7 @@
 #include "app/sweep/find_sweep.h"
 #include "app/sweep/search_space.h"
 #include "app/train/backend.h"
+#include "app/train/described_gpu.h"
 #include "base/check.h"
 #include "base/standard_streams.h"
 #include "base/threads.h"
@@ -149,21 +150,11 @@ Command parse_sweep(const CommandRow& command, Arguments arguments) {
 Command parse_plan(const CommandRow& command, Arguments arguments) {
   PlanOptions options;
   const PredictionOptions& p = options.prediction;
-  std::vector<OptionRow> rows = option_table(options.train);
-  std::ranges::move(option_table(options.prediction), std::back_inserter(rows));
-  const OptionGroup elsewhere{"Other machines"};
-  rows.push_back(elsewhere("gpu", OptionClass::kOther, "GPU",
-                           "to plan for, here or not: h100, h200, a100, rtx4090, rtx5090",
-                           &options.gpu)
-                     .one_of({"h100", "h200", "a100", "rtx4090", "rtx5090"}));
-  rows.push_back(elsewhere("memory", OptionClass::kOther, "SIZE",
-                           "of each GPU, or --largest's device: 80GB; auto: --gpu's",
-                           &options.memory, {1 << 20}));
-  const OptionGroup of_step{"Predicted time of a step on a GPU"};
-  rows.push_back(of_step("roofline", OptionClass::kOther, "GPU",
-                         "h100|h200|a100|rtx4090|rtx5090, or a file of rates", &options.roofline));
-  rows.push_back(of_step("measured", OptionClass::kOther, "FILE",
-                         "kernels.jsonl of a GPU check, instead of rates", &options.measured));
+  std::vector<OptionRow> rows = option_table(options);
+  OptionRow& gpu = *std::ranges::find(rows, "gpu", &OptionRow::name);
+  for (const DescribedGpu& described : described_gpus())
+    gpu.choices.push_back(described.name);
+  gpu.choices_help = "\n " + described_gpu_names();
   bool compare = false, articles = false, largest = false;
   if (auto help = parse_run(
           command, std::move(rows), options.train, &options.format, arguments,

@@ -62,38 +62,35 @@ std::vector<std::string> start_lines(const RunConfig& config, const Corpus& corp
   const double tokens =
       static_cast<double>(config.iterations()) * static_cast<double>(config.tokens_per_step());
   const std::int64_t micro_steps = config.step.accumulation;
-  std::vector<std::string> lines;
-  if (config.options.run.quick_sizes) lines.emplace_back(kQuickSizes);
-  lines.insert(
-      lines.end(),
-      {fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
-                   config.options.model.preset, config.model.n_layer,
-                   config.model.n_layer == 1 ? "" : "s", config.model.n_embd,
-                   count_text(static_cast<double>(config.parameters)), name_of(config.model.dtype)),
-       corpus.description,
-       fmt::format("devices: {} {}, {}; {:.0f} MiB each", config.world(),
-                   host                  ? "virtual (CPU)"
-                   : config.world() == 1 ? "GPU"
-                                         : "ranks on GPUs",
-                   config.options.sharding.strategy,
-                   static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
-       fmt::format(
-           "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.tokens_per_step(), config.world(),
-           config.step.batch, config.model.seq_len,
-           corpus.train_documents == nullptr
-               ? ""
-               : fmt::format(", documents packed ({:.1f} % used)", 100 * config.packing_share),
-           config.model.document_token < 0 ? "" : ", attention within documents",
-           micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
-           recompute_share(config) > 0 ? fmt::format("; recomputes {}", recompute_text(config))
-                                       : ""),
-       fmt::format("horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(),
-                   count_text(tokens),
-                   config.train_tokens == 0
-                       ? ""
-                       : fmt::format(", {:.3g} times the training data",
-                                     tokens / static_cast<double>(config.train_tokens)),
-                   config.flops_per_token * tokens)});
+  std::vector<std::string> lines = {
+      fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
+                  config.options.model.preset, config.model.n_layer,
+                  config.model.n_layer == 1 ? "" : "s", config.model.n_embd,
+                  count_text(static_cast<double>(config.parameters)), name_of(config.model.dtype)),
+      corpus.description,
+      fmt::format("devices: {} {}, {}; {:.0f} MiB each", config.world(),
+                  host                  ? "virtual (CPU)"
+                  : config.world() == 1 ? "GPU"
+                                        : "ranks on GPUs",
+                  config.options.sharding.strategy,
+                  static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
+      fmt::format(
+          "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.tokens_per_step(), config.world(),
+          config.step.batch, config.model.seq_len,
+          corpus.train_documents == nullptr
+              ? ""
+              : fmt::format(", documents packed ({:.1f} % used)", 100 * config.packing_share),
+          config.model.document_token < 0 ? "" : ", attention within documents",
+          micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
+          recompute_share(config) > 0 ? fmt::format("; recomputes {}", recompute_text(config))
+                                      : ""),
+      fmt::format(
+          "horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(), count_text(tokens),
+          config.train_tokens == 0 ? ""
+                                   : fmt::format(", {:.3g} times the training data",
+                                                 tokens / static_cast<double>(config.train_tokens)),
+          config.flops_per_token * tokens)};
+  if (config.options.run.quick_sizes) lines.insert(lines.begin(), kQuickSizes);
   return lines;
 }
 
@@ -123,11 +120,13 @@ void note_cost(Logger& logger, const RunConfig& config, const DevicePeak& peak,
         passes,
         static_cast<std::int64_t>(static_cast<double>(config.iterations()) * kMostPasses / passes),
         kMostPasses));
-  if (peak.flops <= 0) return logger.note(fmt::format("peak: {}: mfu is null", peak.text));
+  logger.note(fmt::format("peak: {}{}", peak.text,
+                          peak.flops > 0 ? "; mfu is a share of it" : ": mfu is null"),
+              Verbosity::kVerbose);
+  if (peak.flops <= 0) return;
   const double left =
       1 - static_cast<double>(first_step) / static_cast<double>(config.iterations());
   const double seconds = config.flops_per_token * tokens * left / peak.flops / kUtilisation;
-  logger.note(fmt::format("peak: {}; mfu is a share of it", peak.text), Verbosity::kVerbose);
   const std::string expected =
       fmt::format("about {}, at {:.0f} % of the peak", duration_text(std::max(seconds, 1.0)),
                   100 * kUtilisation);

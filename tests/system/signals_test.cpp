@@ -19,6 +19,7 @@
 
 #include "base/philox.h"
 #include "support/checkpoint_state.h"
+#include "support/command_line.h"
 #include "support/environment.h"
 #include "support/files.h"
 #include "support/program.h"
@@ -31,13 +32,9 @@ namespace {
 namespace fs = std::filesystem;
 using test::Outcome;
 using test::run_program;
+using test::words_of;
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
 
 // Those that the threads of a process block, a bit each, from 1 on.
 std::vector<std::uint64_t> blocked_signals(int process) {

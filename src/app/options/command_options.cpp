@@ -123,19 +123,32 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
   };
 }
 
-std::vector<OptionRow> option_table(PredictionOptions& o) {
-  const OptionGroup row{"Predicted time of updates"};
-  return {
-      row("link-gbps", kOther, "GB/s", "that a device sends in a collective; 400 Gbit/s are 50",
-          &o.link_gbps, {1e-6, 1e6}),
-      row("link-us", kOther, "US", "of a collective, whatever its size", &o.link_us, {0, 1e6}),
-      row("gemm-tflops", kOther, "TFLOP/s", "of a device in Newton-Schulz", &o.gemm_tflops,
-          {1e-6, 1e6}),
-      row("memory-gbps", kOther, "GB/s", "of a device's memory, for the commit; else it takes none",
-          &o.memory_gbps, {1e-6, 1e6}),
-      row("step-ms", kOther, "MS", "of a step without update, which hides what it can", &o.step_ms,
-          {0, 1e9}),
+std::vector<OptionRow> option_table(PlanOptions& o) {
+  PredictionOptions& p = o.prediction;
+  const OptionGroup updates{"Predicted time of updates"}, elsewhere{"Other machines"},
+      step{"Predicted time of a step on a GPU"};
+  std::vector<OptionRow> own = {
+      updates("link-gbps", kOther, "GB/s", "that a device sends in a collective; 400 Gbit/s are 50",
+              &p.link_gbps, {1e-6, 1e6}),
+      updates("link-us", kOther, "US", "of a collective, whatever its size", &p.link_us, {0, 1e6}),
+      updates("gemm-tflops", kOther, "TFLOP/s", "of a device in Newton-Schulz", &p.gemm_tflops,
+              {1e-6, 1e6}),
+      updates("memory-gbps", kOther, "GB/s",
+              "of a device's memory, for the commit; else it takes none", &p.memory_gbps,
+              {1e-6, 1e6}),
+      updates("step-ms", kOther, "MS", "of a step without update, which hides what it can",
+              &p.step_ms, {0, 1e9}),
+      elsewhere("gpu", kOther, "GPU", "to plan for, here or not:", &o.gpu),
+      elsewhere("memory", kOther, "SIZE", "of each GPU, or --largest's device: 80GB; auto: --gpu's",
+                &o.memory, {1 << 20}),
+      step("roofline", kOther, "GPU", "h100|h200|a100|rtx4090|rtx5090, or a file of rates",
+           &o.roofline),
+      step("measured", kOther, "FILE", "kernels.jsonl of a GPU check, instead of rates",
+           &o.measured),
   };
+  std::vector<OptionRow> table = option_table(o.train);
+  std::ranges::move(own, std::back_inserter(table));
+  return table;
 }
 
 std::vector<OptionRow> option_table(SweepOptions& o) {

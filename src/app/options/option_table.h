@@ -14,7 +14,7 @@ std::vector<OptionRow> option_table(EvalOptions& options);
 std::vector<OptionRow> option_table(SampleOptions& options);
 std::vector<OptionRow> option_table(ImportOptions& options);
 std::vector<OptionRow> option_table(ExportOptions& options);
-std::vector<OptionRow> option_table(PredictionOptions& options);  // the rest of plan's
+std::vector<OptionRow> option_table(PlanOptions& options);   // with those of train
 std::vector<OptionRow> option_table(SweepOptions& options);  // with those of train that it takes
 std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);

@@ -1,3 +1,5 @@
+#include "support/command_line.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,18 +19,11 @@
 namespace muo {
 namespace {
 
+using test::parse;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-
-Command parse(const std::vector<std::string>& arguments) {
-  std::vector<const char*> pointers;
-  pointers.reserve(arguments.size());
-  for (const std::string& argument : arguments)
-    pointers.push_back(argument.c_str());
-  return parse_command_line(pointers);
-}
 
 TrainOptions train(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"train", "--data", "text"});

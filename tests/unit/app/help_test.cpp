@@ -8,26 +8,14 @@
 
 #include "app/cli.h"
 #include "base/check.h"
+#include "support/command_line.h"
 #include "support/errors.h"
 
 namespace muo {
 namespace {
 
-std::vector<std::string> words_of(const std::string& line) {
-  std::vector<std::string> out;
-  std::istringstream words(line);
-  for (std::string word; words >> word;)
-    out.push_back(word);
-  return out;
-}
-
-Command parse(const std::vector<std::string>& words) {
-  std::vector<const char*> arguments;
-  arguments.reserve(words.size());
-  for (const std::string& word : words)
-    arguments.push_back(word.c_str());
-  return parse_command_line(arguments);
-}
+using test::parse;
+using test::words_of;
 
 // Every command's; what they name need not be there.
 TEST(Help, HasExamplesThatAreCommands) {
