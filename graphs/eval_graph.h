@@ -49,6 +49,9 @@ class EvalGraph {
   // seq_len): losses fp32, nats, 0 at ignored targets; predictions int32, the most likely tokens.
   void read(Tensor losses, Tensor predictions);
 
+  // Whether run() needs all ranks.
+  [[nodiscard]] bool has_collectives() const { return weights_.gathers != nullptr; }
+
   [[nodiscard]] const GraphTrace& trace() const { return graph_->trace(); }
 
  private:

@@ -142,6 +142,7 @@ void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
   for (const Launch& launch : launches_)
     for (std::int64_t i = 0; i < launch.repeats; ++i) {
       const std::int64_t end = begin + launch.micro_steps;
+      if (rank_.interruption != nullptr && !rank_.compute.is_host()) give_way(launch);
       rank_.compute.copy(inputs_.rows(0, launch.micro_steps), inputs.rows(begin, end));
       rank_.compute.copy(targets_.rows(0, launch.micro_steps), targets.rows(begin, end));
       if (launch.closes) rank_.compute.record(copied);
@@ -154,6 +155,14 @@ void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
       begin = end;
     }
   behind_ = update_.leaves_replicas_behind();
+}
+
+// Collectives that a rank has launched need those of all others.
+void StepGraph::give_way(const Launch& launch) {
+  if (launch.closes)
+    rank_.interruption->close();
+  else if (!launch.opens && !update_.reduces_every_micro_step() && !update_.shards_weights())
+    rank_.interruption->check();
 }
 
 void StepGraph::flush() {

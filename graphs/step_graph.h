@@ -69,6 +69,7 @@ class StepGraph {
     std::unique_ptr<Graph> graph;
   };
   void enqueue(const Launch& launch);
+  void give_way(const Launch& launch);  // to an interruption, before it is launched
   // `index` in its graph, `of_step` in the step.
   void micro_step(std::int64_t index, std::int64_t of_step, bool last);
   void wait_for_weight(std::size_t param);

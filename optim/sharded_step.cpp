@@ -271,6 +271,8 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
       rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
     });
   order(rank_.comm, *totalled_, rank_.compute);
+  if (rank_.interruption != nullptr)
+    rank_.compute.before_next([interruption = rank_.interruption] { interruption->close(); });
   agree_commit(
       rank_.compute,
       {.scalars = scalars_, .statistics = statistics_, .hyper = hyper_, .totals = totals_});

@@ -137,14 +137,6 @@ void note_cost(Logger& logger, const RunConfig& config, const DevicePeak& peak,
                   expected));
 }
 
-std::string stop_note(int signal, double step_ms) {
-  constexpr double kLong = 2000;
-  return fmt::format(
-      "SIG{}: stopping after this step{}, with a checkpoint; once more: at once, without one",
-      sigabbrev_np(signal),
-      step_ms < kLong ? "" : fmt::format(" (about {})", duration_text(step_ms * 1e-3)));
-}
-
 }  // namespace
 
 int run_command(const TrainOptions& options) {
@@ -185,8 +177,7 @@ int run_command(const TrainOptions& options) {
   if (config.group.plugin != nullptr)
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
   Logger logger(logging);
-  std::atomic<double> step_ms = 0;
-  const StopSignal signals([&](int signal) { logger.note(stop_note(signal, step_ms)); });
+  const StopSignal signals;
   const auto note_all = [&logger](const std::vector<std::string>& lines, Verbosity from) {
     for (const std::string& line : lines)
       logger.note(line, from);
@@ -208,8 +199,13 @@ int run_command(const TrainOptions& options) {
                   .init_from = init_from ? &*init_from : nullptr,
                   .lost = resume ? lost_work(directory, config, *resume) : LostWork{},
                   .logger = logger,
-                  .signal = signals.number(),
-                  .step_ms = &step_ms};
+                  .signal = signals.number()};
+  const OnStop stop([&](int signal) {
+    logger.note(fmt::format(
+        "SIG{}: stopping, with a checkpoint of the steps so far; once more: at once, without one",
+        sigabbrev_np(signal)));
+    run.interrupt();
+  });
   log_before_saves(saver, logger);
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   DeviceGroup group(config.group);

@@ -89,6 +89,7 @@ class DeviceGroup::Impl {
         rendezvous_(options.world),
         common_(options.world),
         progress_(size(options)),
+        interruption_(rendezvous_, progress_, options.plugin == nullptr),
         ranks_(size(options)),
         watchdog_(progress_, timeouts_of(options), options.watch,
                   {.fail = [this](const Stuck& stuck) { fail(stuck); },
@@ -151,9 +152,10 @@ class DeviceGroup::Impl {
     RankStreams streams(*device, options_.graph_branches());
     std::unique_ptr<Communicator> communicator = communicators_->join(*device);
     if (options_.plugin != nullptr) device = keep_memory(std::move(device));
-    at(rank) = std::make_unique<Rank>(
-        std::move(device), std::move(streams), std::move(communicator), rendezvous_,
-        progress_[static_cast<std::size_t>(rank)], options_.plugin == nullptr ? &common_ : nullptr);
+    at(rank) =
+        std::make_unique<Rank>(std::move(device), std::move(streams), std::move(communicator),
+                               rendezvous_, progress_[static_cast<std::size_t>(rank)],
+                               options_.plugin == nullptr ? &common_ : nullptr, &interruption_);
   }
 
   // If one throws, the others are released; the first root cause is rethrown here.
@@ -226,6 +228,7 @@ class DeviceGroup::Impl {
   CommonMemory common_;
   std::unique_ptr<CommunicatorGroup> communicators_;
   std::vector<RankProgress> progress_;
+  Interruption interruption_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   FirstFailure failure_;
   bool usable_ = true;

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device.h"
+#include "runtime/interruption.h"
 #include "runtime/memory/arena.h"
 #include "runtime/plugin.h"
 #include "runtime/rank_progress.h"
@@ -26,7 +27,8 @@ struct RankContext {
   Communicator& communicator;
   Rendezvous& barrier;  // of the host threads, outside captures
   RankProgress& progress;
-  CommonMemory* common = nullptr;  // of the ranks of a host; absent where each has a device's
+  CommonMemory* common = nullptr;        // of the ranks of a host; absent where each has a device's
+  Interruption* interruption = nullptr;  // of a group's ranks
 
   // Until what was enqueued on `stream`, or what `event` recorded, is done. Throws PeerFailed if a
   // peer failed meanwhile: what device memory holds is then of no use.

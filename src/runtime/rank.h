@@ -24,7 +24,7 @@ class Rank {
  public:
   Rank(std::unique_ptr<Device> device, RankStreams streams,
        std::unique_ptr<Communicator> communicator, Rendezvous& barrier, RankProgress& progress,
-       CommonMemory* common = nullptr)
+       CommonMemory* common = nullptr, Interruption* interruption = nullptr)
       : device_(std::move(device)),
         streams_(std::move(streams)),
         communicator_(std::move(communicator)) {
@@ -39,7 +39,8 @@ class Rank {
                     .communicator = *communicator_,
                     .barrier = barrier,
                     .progress = progress,
-                    .common = common});
+                    .common = common,
+                    .interruption = interruption});
   }
   [[nodiscard]] RankContext& context() { return *context_; }
   // Waits until its device does nothing any more, whatever became of the work.

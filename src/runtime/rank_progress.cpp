@@ -1,5 +1,6 @@
 #include "runtime/rank_progress.h"
 
+#include "runtime/interruption.h"
 #include "runtime/rendezvous.h"
 
 namespace muo {
@@ -37,6 +38,7 @@ void RankProgress::enter(const char* phase) {
 
 void RankProgress::throw_if_stopped() const {
   if (stopped_.load(kRelaxed)) throw PeerFailed("a peer failed");
+  if (interrupted_.load(kRelaxed)) throw Interrupted();
 }
 
 RankProgress::View RankProgress::view() const noexcept {

@@ -20,17 +20,19 @@ class RankProgress {
  public:
   // Of the rank whose thread calls; null on any other thread.
   [[nodiscard]] static RankProgress* current() noexcept;
-  // A heartbeat of the calling thread's rank, if it is one's. Throws PeerFailed after stop().
+  // A heartbeat of the calling thread's rank, if it is one's. Throws PeerFailed after stop(),
+  // Interrupted after interrupt(true).
   static void alive();
   // The same without being a heartbeat.
   static void check();
 
-  // The two throw PeerFailed after stop(). `phase` is a literal that reads well after "while in":
+  // The two throw as alive() does. `phase` is a literal that reads well after "while in":
   // "the evaluation". Until the first step the rank starts up.
   void begin_step(std::int64_t step);
   void enter(const char* phase);
   // The group has failed. From any thread.
   void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
+  void interrupt(bool on) noexcept { interrupted_.store(on, std::memory_order_relaxed); }
 
   // The calling thread is the rank's, from here to the scope's end; it is in no step yet.
   class Thread {
@@ -76,6 +78,7 @@ class RankProgress {
   std::atomic<std::int64_t> phases_ = 0;
   std::atomic<std::uint64_t> signs_before_phase_ = 0;
   std::atomic<bool> stopped_ = false;
+  std::atomic<bool> interrupted_ = false;
 };
 
 }  // namespace muo

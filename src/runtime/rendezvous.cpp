@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/interruption.h"
 #include "runtime/rank_progress.h"
 
 namespace muo {
 
 void Rendezvous::arrive(const std::function<void()>& leader, std::string_view site) {
   std::unique_lock lock(mutex_);
-  throw_if_broken();
+  throw_if_released();
   if (left_ > 0) break_with(concat("waits in a ", site, ", but a rank has already returned"));
   if (arrived_ == 0) site_ = site;
   if (site != site_) break_with(concat("ranks wait in a ", site_, " and in a ", site));
@@ -18,9 +19,10 @@ void Rendezvous::arrive(const std::function<void()>& leader, std::string_view si
   if (++arrived_ == world_) return lead(lock, leader);
   const std::uint64_t mine = generation_;
   const RankProgress::Scope waiting(Activity::kPeers);
-  condition_.wait(lock, [&] { return generation_ != mine || (broken_ && !leading_); });
+  condition_.wait(lock,
+                  [&] { return generation_ != mine || ((broken_ || interrupted_) && !leading_); });
   // A barrier that everyone reached is complete, even if a peer failed right after it.
-  if (generation_ == mine) throw_if_broken();
+  if (generation_ == mine) throw_if_released();
 }
 
 // Unlocked, as the leader may take long, or be stuck, when somebody breaks the barrier. The others
@@ -46,6 +48,29 @@ void Rendezvous::lead(std::unique_lock<std::mutex>& lock, const std::function<vo
   ++generation_;
 }
 
+void Rendezvous::interrupt(const std::function<bool()>& begin) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!begin()) return;
+  interrupted_ = true;
+  condition_.notify_all();
+}
+
+void Rendezvous::recover(const std::function<void()>& leader) {
+  std::unique_lock lock(mutex_);
+  throw_if_broken();
+  if (++recovering_ == world_) {
+    leader();
+    interrupted_ = false;
+    recovering_ = arrived_ = 0;
+    ++generation_;
+    return condition_.notify_all();
+  }
+  const std::uint64_t mine = generation_;
+  const RankProgress::Scope waiting(Activity::kPeers);
+  condition_.wait(lock, [&] { return generation_ != mine || broken_; });
+  if (generation_ == mine) throw_if_broken();
+}
+
 void Rendezvous::leave() noexcept {
   const std::lock_guard lock(mutex_);
   if (arrived_ > 0 && !broken_) {
@@ -65,6 +90,11 @@ void Rendezvous::break_with(std::string reason) {
   broken_ = true;
   reason_ = std::move(reason);
   condition_.notify_all();
+}
+
+void Rendezvous::throw_if_released() const {
+  throw_if_broken();
+  if (interrupted_) throw Interrupted();
 }
 
 void Rendezvous::throw_if_broken() const {

@@ -94,6 +94,7 @@ ToyCurves train(const ToyTraining& run) {
                     .steps = run.steps,
                     .random_order = run.random_order,
                     .nan_between_steps = run.nan_between_steps,
+                    .interrupted = run.interrupted,
                     .fill_row = fill_row,
                     .before_step = [&](RankContext& rank, RunState& state, int step) {
                       if (run.perturbation != 0) perturb(state, run.perturbation, step);

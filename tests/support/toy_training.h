@@ -40,6 +40,7 @@ struct ToyTraining {
   std::uint64_t perturbation = 0;
   std::optional<std::uint64_t> random_order = {};
   bool nan_between_steps = false;  // see WholeRun
+  bool interrupted = false;        // see WholeRun
   GroupOptions devices = {};       // plugin, ranks_per_device and communicator count
   // Called on every rank's thread, before each step.
   std::function<void(RankContext&, RunState&, int step)> before_step = {};

@@ -1,8 +1,12 @@
 #include "support/whole_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <mutex>
+#include <stop_token>
+#include <thread>
 
 #include "base/check.h"
 #include "graphs/capture.h"
@@ -112,8 +116,73 @@ void take_shards(RankContext& rank, const RunState& state, const std::vector<Par
   }
 }
 
+// Requests the interruption of a group in two attempts at each step, somewhere in it or soon after.
+class Interruptions {
+ public:
+  // Leaders of barriers call these.
+  void begin(Interruption& group, int attempt) {
+    const std::lock_guard lock(mutex_);
+    group_ = attempt < kAttempts ? &group : nullptr;
+    begun_ = Clock::now();
+    at_ = begun_ + step_ * (++attempts_ * 37 % 101) / 84;
+    changed_.notify_all();
+  }
+  void end(int attempt) {
+    const std::lock_guard lock(mutex_);
+    group_ = nullptr;
+    if (attempt == kAttempts) step_ = Clock::now() - begun_;
+    changed_.notify_all();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int kAttempts = 2;
+
+  void request(const std::stop_token& ends) {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, ends, [this] { return group_ != nullptr; })) {
+      const std::int64_t attempt = attempts_;
+      changed_.wait_until(lock, ends, at_,
+                          [&] { return group_ == nullptr || attempts_ != attempt; });
+      if (group_ == nullptr || attempts_ != attempt) continue;
+      group_->request();
+      group_ = nullptr;
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  Interruption* group_ = nullptr;
+  std::int64_t attempts_ = 0;
+  Clock::duration step_{0};
+  Clock::time_point begun_, at_;
+  std::jthread thread_{[this](const std::stop_token& ends) { request(ends); }};
+};
+
+// Calls step() until it is not given up; returns how often it was.
+template <class Step>
+int step_despite(Interruptions* interruptions, RankContext& rank, const Step& step) {
+  if (interruptions == nullptr) {
+    step();
+    return 0;
+  }
+  for (int times = 0;; ++times) {
+    rank.barrier.arrive([&] {
+      rank.interruption->open();
+      interruptions->begin(*rank.interruption, times);
+    });
+    try {
+      step();
+      rank.barrier.arrive([&] { interruptions->end(times); });
+      return times;
+    } catch (const Interrupted&) {
+      rank.interruption->recover();
+    }
+  }
+}
+
 void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
-              const ShardingPlan& plan, RunCurves& result, std::mutex& mutex) {
+              const ShardingPlan& plan, Interruptions* interruptions, RunCurves& result,
+              std::mutex& mutex) {
   const RunConfig& config = run.config;
   PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common);
   StepMemory step_memory(arena);
@@ -132,9 +201,12 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
     if (run.before_step) run.before_step(rank, state, step);
     if (run.nan_between_steps) step_memory.fill_with_nans(rank);
     inputs.fill(rank, run, step);
-    state.step.run(inputs.view(inputs.inputs), inputs.view(inputs.targets), *copied);
-    rank.compute.synchronize();
+    const int given_up = step_despite(interruptions, rank, [&] {
+      state.step.run(inputs.view(inputs.inputs), inputs.view(inputs.targets), *copied);
+      rank.compute.synchronize();
+    });
     if (rank.rank == 0) {
+      result.given_up += given_up;
       const MetricsRecord record = state.metrics(step);
       result.losses.push_back(record.loss);
       result.grad_norms.push_back(record.grad_norm);
@@ -161,8 +233,12 @@ RunCurves run_whole(const WholeRun& run) {
   GroupOptions options = config.group;
   options.world = config.world();
   options.random_order_seed = run.random_order;
+  std::optional<Interruptions> interruptions;
+  if (run.interrupted) interruptions.emplace();
   DeviceGroup group(options);
-  group.run([&](RankContext& rank) { run_rank(rank, run, params, plan, result, mutex); });
+  group.run([&](RankContext& rank) {
+    run_rank(rank, run, params, plan, interruptions ? &*interruptions : nullptr, result, mutex);
+  });
   return result;
 }
 

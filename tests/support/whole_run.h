@@ -20,6 +20,8 @@ struct WholeRun {
   // Before each step all bits of what holds nothing between steps (Lifespan::kStep) become one,
   // which is a NaN in every floating-point type: a kernel that reads what nobody wrote shows.
   bool nan_between_steps = false;
+  // Each step is interrupted up to twice, anywhere in it.
+  bool interrupted = false;
   // The seq_len + 1 tokens of global row g of a step. On every rank's thread.
   std::function<void(std::int64_t step, std::int64_t g, std::span<std::int32_t> row)> fill_row;
   // Called on every rank's thread: after the initial weights, and before each step.
@@ -32,6 +34,7 @@ struct RunCurves {
   std::vector<double> grad_norms;  // per step
   std::vector<std::int32_t> committed;
   std::vector<float> weights;  // all parameters of rank 0's replica, one after another
+  int given_up = 0;            // steps that were begun, where interrupted
   std::int64_t allocations_while_running = 0;  // device allocations after start-up, all ranks
 };
 

@@ -153,9 +153,21 @@ TEST_F(Signals, OfAClosedTerminalSaveHoweverManyComeAndTheRunGoesOn) {
   EXPECT_EQ(outcome.code, 128 + SIGHUP) << outcome.err;
   EXPECT_FALSE(find_checkpoints(path("part")).empty());
   EXPECT_THAT(test::read_file(path("part") / "output.log"),
-              HasSubstr("SIGHUP: stopping after this step"));
+              HasSubstr("SIGHUP: stopping, with a checkpoint"));
   train("part", run + "--resume auto");
   EXPECT_TRUE(tensors("part", 6) == tensors("whole", 6));
+}
+
+TEST_F(Signals, GiveUpAStepThatIsLongAndWhatGoesOnMakesIt) {
+  const std::string run = fmt::format("--num-iterations 2 --eval-every -1 --total-batch-size {} ",
+                                      test::kSanitized ? 49'152 : 393'216);
+  train("whole", run);
+  const Outcome outcome = in_steps("part", run, "kill -TERM $pid");
+  EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
+  ASSERT_EQ(find_checkpoints(path("part")).size(), 1U);
+  EXPECT_TRUE(fs::exists(checkpoint_directory(path("part"), 1)));
+  train("part", run + "--resume auto");
+  EXPECT_TRUE(tensors("part", 2) == tensors("whole", 2));
 }
 
 TEST_F(Signals, OfAClosedTerminalAreNothingToARunUnderNohup) {

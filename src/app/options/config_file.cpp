@@ -111,17 +111,25 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
 void check_keys(std::string_view text, std::string_view name) {
   constexpr int kMostDots = 4;
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  const auto line_of = [text](std::size_t place) {
+    return 1 + std::ranges::count(text.substr(0, place), '\n');
+  };
   int dots = 0;
   std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   for (; at < text.size(); ++at) {
     const char c = text[at];
-    if (c == '"' || c == '\'') at = end_of_string(text, at) - 1;
+    if (c == '"' || c == '\'') {
+      if (at > 0 &&
+          std::string_view(" \t\r\n=,.[{\xBF").find(text[at - 1]) == std::string_view::npos)
+        throw input_error("{}:{}: a quote that opens no string", name, line_of(at));
+      at = end_of_string(text, at) - 1;
+    }
     if (c == '#') at = std::min(text.find('\n', at), text.size());
     if (c == '.') ++dots;
     if (c == '#' || c == '\n' || c == '=' || c == ',' || c == '{') dots = 0;
     if (dots > kMostDots || static_cast<unsigned char>(c) > 0x7F)
       throw input_error("{}:{}: letters beyond ASCII, or a name with dots, outside of quotes", name,
-                        1 + std::ranges::count(text.substr(0, at), '\n'));
+                        line_of(at));
   }
 }
 

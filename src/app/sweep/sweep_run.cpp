@@ -214,6 +214,9 @@ void SweepRun::fail(const std::string& why) {
 void SweepRun::stop() {
   trials_.stop = 1;
   scheduler_.stop();
+  const std::lock_guard lock(mutex_);
+  for (const Worker& worker : workers_)
+    if (worker.current) worker.current->run().interrupt();
 }
 
 std::string SweepRun::failure() const {

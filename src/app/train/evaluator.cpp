@@ -46,9 +46,11 @@ EvalResult Evaluator::run() {
   graph_.reset();
   for (std::int64_t first = 0; first < rows_; first += batch_ * rank_.world) {
     fill(first + rank_.rank * batch_);
+    if (!graph_.has_collectives()) rank_.interruption->check();
     graph_.run(inputs_, targets_);
     rank_.wait(rank_.compute);  // the batch memory is filled again next
   }
+  rank_.interruption->close();
   const LossTotals totals = graph_.finish();
   EvalResult result;
   result.targets = std::llround(totals.targets);

@@ -30,12 +30,8 @@ void request_stop(int signal) {
 
 }  // namespace
 
-StopSignal::StopSignal(std::function<void(int signal)> first) {
+StopSignal::StopSignal() {
   stop_signal = 0;
-  {
-    const std::lock_guard lock(mutex);
-    on_first = std::move(first);
-  }
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
   if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
@@ -47,10 +43,18 @@ StopSignal::~StopSignal() {
   std::signal(SIGTERM, SIG_DFL);
   if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);
-  const std::lock_guard lock(mutex);
-  on_first = {};
 }
 
 const std::atomic<int>& StopSignal::number() const { return stop_signal; }
+
+OnStop::OnStop(std::function<void(int signal)> task) {
+  const std::lock_guard lock(mutex);
+  on_first = std::move(task);
+}
+
+OnStop::~OnStop() {
+  const std::lock_guard lock(mutex);
+  on_first = {};
+}
 
 }  // namespace muo

@@ -11,13 +11,21 @@ namespace muo {
 // SIGHUP (nohup) still does. Nor does it end when who reads its output leaves. One at a time.
 class StopSignal {
  public:
-  // Tells the first to `first`, on the thread that takes signals.
-  explicit StopSignal(std::function<void(int signal)> first = {});
+  StopSignal();
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
   [[nodiscard]] const std::atomic<int>& number() const;  // 0: none has come
+};
+
+// In its scope the first signal is told to `task`, on the thread that takes signals. One at a time.
+class OnStop {
+ public:
+  explicit OnStop(std::function<void(int signal)> task);
+  ~OnStop();
+  OnStop(const OnStop&) = delete;
+  OnStop& operator=(const OnStop&) = delete;
 };
 
 }  // namespace muo

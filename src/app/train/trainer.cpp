@@ -45,15 +45,18 @@ class RankTrainer {
     Loader loader(*rows_, loading, captured_.slots());
     const bool give_back = config_.group.plugin == nullptr && config_.options.memory.limit;
     rank_.barrier.arrive([give_back] { trim_heap(give_back); }, "the start of training");
+    const RunInterruption interruption(rank_, run_);
     const std::int64_t end = std::min(config_.iterations(), run_.until);
     first_ = saved_ = step_;
     if (run_.resume != nullptr) good_ = step_;
     restart_clock();
     started_ = saved_at_ = last_logged_;
-    for (; step_ < end && !stop_requested(); ++step_) {
-      between_steps();
-      one_step(loader);
-    }
+    interruptible([&] {
+      for (; step_ < end && !stop_requested(); ++step_) {
+        between_steps();
+        one_step(loader);
+      }
+    });
     rank_.progress.begin_step(step_);
     finish_steps();
     profiled_.reset();
@@ -63,11 +66,33 @@ class RankTrainer {
     if (run_.stop != 0 || run_.too_many_skipped) return;
     const EvaluationOptions& options = config_.options.evaluation;
     const bool evaluates = *options.every > 0 && (step_ > first_ || run_.lost.evaluation);
-    if (run_.evaluates_last.value_or(evaluates)) evaluate();
-    if (*options.sample_every > 0 && (step_ > first_ || run_.lost.sample)) sample();
+    interruptible([&] {
+      if (run_.evaluates_last.value_or(evaluates)) evaluate();
+      if (*options.sample_every > 0 && (step_ > first_ || run_.lost.sample)) sample();
+    });
   }
 
  private:
+  // In its scope the run is told where to interrupt its ranks.
+  class RunInterruption {
+   public:
+    RunInterruption(const RankContext& rank, TrainingRun& run)
+        : run_(rank.rank == 0 ? &run : nullptr) {
+      tell(rank.interruption);
+    }
+    ~RunInterruption() { tell(nullptr); }
+    RunInterruption(const RunInterruption&) = delete;
+    RunInterruption& operator=(const RunInterruption&) = delete;
+
+   private:
+    void tell(Interruption* interruption) {
+      if (run_ == nullptr) return;
+      const std::lock_guard lock(run_->interrupting);
+      run_->interruption = interruption;
+    }
+    TrainingRun* const run_;
+  };
+
   [[nodiscard]] bool is_logger() const { return rank_.rank == 0; }
 
   std::int64_t restore_or_initialize() {
@@ -103,6 +128,7 @@ class RankTrainer {
       run_.too_many_skipped = config_.options.guard.max_skipped >= 0 &&
                               run_.skipped > config_.options.guard.max_skipped;
     const auto agree = [this] {
+      rank_.interruption->open();
       const SaveOptions& save = config_.options.save;
       const double unsaved = seconds(Clock::now() - saved_at_);
       run_.stop = run_.signal;
@@ -113,7 +139,30 @@ class RankTrainer {
     };
     rank_.barrier.arrive(agree, "start of a step");
     report_saves();
-    return run_.stop != 0 || run_.too_many_skipped || run_.ended_early;
+    if (run_.stop != 0) throw Interrupted();
+    const bool stops = run_.too_many_skipped || run_.ended_early;
+    if (stops) rank_.interruption->close();
+    return stops;
+  }
+
+  // `work`, as far as it comes: where a signal asked the run to stop, run_.stop is that signal.
+  template <class Work>
+  void interruptible(const Work& work) {
+    try {
+      work();
+    } catch (const Interrupted&) {
+      rank_.interruption->recover([this] { run_.stop = run_.signal; });
+    }
+  }
+  // What follows may be given up until it is closed.
+  void open() {
+    rank_.barrier.arrive(
+        [this] {
+          rank_.interruption->open();
+          run_.stop = run_.signal;
+        },
+        "the opening of work");
+    if (run_.stop != 0) throw Interrupted();
   }
 
   void between_steps() {
@@ -126,10 +175,12 @@ class RankTrainer {
     const bool saves = step_ > saved_ && (is_due(options.save.every, step_) || run_.time_to_save ||
                                           (evaluates && run_.long_evaluation));
     if (!saves && !evaluates && !samples) return;
+    rank_.interruption->close();
     settle();
     if (saves) save();
     if (evaluates) evaluate();
     if (samples) sample();
+    open();
     restart_clock();
   }
 
@@ -195,7 +246,6 @@ class RankTrainer {
     if (count == 0) return;
     const Clock::time_point now = Clock::now();
     const double step_ms = 1e3 * seconds(now - last_logged_) / static_cast<double>(count);
-    if (run_.step_ms != nullptr) *run_.step_ms = step_ms;
     const double waited_ms = std::exchange(waited_ms_, 0) / static_cast<double>(count);
     last_logged_ = now;
     for (; count > 0; --count, ++next_logged_) {
@@ -216,6 +266,7 @@ class RankTrainer {
   void evaluate() {
     rank_.progress.enter("the evaluation");
     const ProfileRange range(ProfileKind::kPhase, "evaluation");
+    open();
     const Clock::time_point start = Clock::now();
     const EvalResult result = captured_.evaluator.run();
     evaluation_seconds_ = seconds(Clock::now() - start);
@@ -228,6 +279,8 @@ class RankTrainer {
   void sample() {
     rank_.progress.enter("sampling");
     const ProfileRange range(ProfileKind::kPhase, "sample");
+    open();
+    if (!rank_.compute.is_host()) rank_.interruption->close();
     if (is_logger() || state_.update.shards_weights()) {
       // Another draw each time: one that falls into a loop says nothing of the model.
       const SamplingOptions options{
@@ -238,6 +291,7 @@ class RankTrainer {
       if (is_logger()) run_.logger.sample(step_, text);
     }
     rank_.barrier.arrive({}, "sample");
+    rank_.interruption->close();
   }
 
   void save() {
@@ -323,6 +377,11 @@ class RankTrainer {
 }  // namespace
 
 void train_run(CapturedRank& captured, TrainingRun& run) { RankTrainer(captured, run).train(); }
+
+void TrainingRun::interrupt() {
+  const std::lock_guard lock(interrupting);
+  if (interruption != nullptr) interruption->request();
+}
 
 void log_before_saves(CheckpointSaver& saver, Logger& logger) {
   saver.before_commit([&logger]() -> std::string {

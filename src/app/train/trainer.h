@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "app/train/resume.h"
 #include "app/train/run_config.h"
 #include "data/token_data.h"
+#include "runtime/interruption.h"
 
 namespace muo {
 
@@ -31,7 +33,6 @@ struct TrainingRun {
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
   const std::atomic<bool>* end_early = nullptr;  // asks for the same, after the step at hand
   std::optional<bool> evaluates_last = {};       // at its end; empty: if it evaluates
-  std::atomic<double>* step_ms = nullptr;        // is told how long steps take
   bool leaves_last_save = false;                 // in the background: the saver's owner awaits it
   // Told each evaluation, by rank 0.
   std::function<void(std::int64_t step, const EvalResult& result)> evaluated = {};
@@ -48,6 +49,12 @@ struct TrainingRun {
   bool time_to_save = false;     // whatever the step
   bool long_evaluation = false;  // that the next one will be
   std::vector<SaveResult> ended_saves = {};
+
+  // Once `signal` is not 0: gives up the step at hand, unless it is being committed, an evaluation
+  // or a sample. From any thread.
+  void interrupt();
+  std::mutex interrupting = {};
+  Interruption* interruption = nullptr;  // while ranks train
 };
 
 // One rank's training on what it has captured: from new weights or a checkpoint, steps,

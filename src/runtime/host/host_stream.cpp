@@ -121,6 +121,11 @@ class HostStream final : public Stream {
 
   void enqueue_host(std::string_view name, std::span<const Access> accesses,
                     HostTask task) override {
+    if (before_next_)
+      task = [before = std::exchange(before_next_, {}), then = std::move(task)] {
+        before();
+        then();
+      };
     if (runs_now(name)) return task();
     std::sort(frontier_.begin(), frontier_.end());
     frontier_.erase(std::unique(frontier_.begin(), frontier_.end()), frontier_.end());
@@ -133,6 +138,8 @@ class HostStream final : public Stream {
                      .phase = ProfileRange::phase()});
     capture_->tasks.push_back(std::move(task));
   }
+
+  void before_next(HostTask task) override { before_next_ = std::move(task); }
 
   void note_cost(const Cost& cost) override {
     if (capturing()) capture_->trace.nodes.back().cost = cost;
@@ -192,7 +199,8 @@ class HostStream final : public Stream {
 
   std::shared_ptr<HostDeviceState> device_;
   std::shared_ptr<Capture> capture_;
-  int index_ = 0;                        // of this stream in capture_
+  int index_ = 0;  // of this stream in capture_
+  HostTask before_next_;
   std::vector<std::uint32_t> frontier_;  // what the next node on this stream must follow
 };
 
