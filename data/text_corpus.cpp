@@ -21,7 +21,8 @@
 namespace muo {
 namespace {
 
-constexpr std::size_t kManyDocuments = 20;  // from here on whole documents are held out
+// Blocks of whole documents that are held out; of a document larger than a block its end is.
+constexpr std::int64_t kHeldOutBlocks = 20;
 
 // A document, or what of one lies on one side of the split: its bytes, which are its tokens but for
 // the first, or its tokens.
@@ -125,32 +126,40 @@ Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, 
   return documents;
 }
 
-// Moves what of `train` is held out into the result; says how in `method`.
+// Moves what of `train` is held out into the result, in its order; says how in `method`.
 Slices hold_out(Slices& train, double fraction, std::string& method) {
-  Slices val;
-  if (train.size() >= kManyDocuments) {
-    const auto every = static_cast<std::size_t>(std::max(2L, std::lround(1 / fraction)));
-    Slices kept;
-    for (std::size_t i = 0; i < train.size(); ++i)
-      (i % every == every - 1 ? val : kept).push_back(train[i]);
-    train = std::move(kept);
-    method = fmt::format("one file in {}", every);
-    return val;
-  }
-  std::int64_t tokens = 0;
-  for (const Slice& slice : train)
-    tokens += slice.size();
-  auto left = std::llround(static_cast<double>(tokens) * fraction);
-  for (; left > 0; left -= val.front().size()) {
-    Slice& last = train.back();
-    if (left >= last.size()) {
-      val.insert(val.begin(), last);
-      train.pop_back();
-    } else {
-      val.insert(val.begin(), last.cut_off(left));
+  std::int64_t all = 0;
+  for (const Slice& document : train)
+    all += document.size();
+  const std::int64_t every = std::max(2L, std::lround(1 / fraction));
+  const std::int64_t block = all / (kHeldOutBlocks * every);
+  Slices val, kept;
+  std::int64_t blocks = 0, in_block = 0;
+  std::size_t ends = 0;
+  for (Slice& document : train) {
+    const std::int64_t size = document.size();
+    if (size > block) {
+      const auto count = std::llround(static_cast<double>(size) * fraction);
+      if (0 < count && count < size) {
+        val.push_back(document.cut_off(count));
+        ++ends;
+      }
+      kept.push_back(document);
+      continue;
+    }
+    (blocks % every == every / 2 ? val : kept).push_back(document);
+    in_block += size;
+    if (in_block >= block) {
+      ++blocks;
+      in_block = 0;
     }
   }
-  method = "the end";
+  const std::size_t whole = val.size() - ends;
+  method = train.size() == 1 ? "the end"
+           : whole == 0      ? fmt::format("the ends of {} files", ends)
+           : ends == 0       ? fmt::format("{} whole files", whole)
+                             : fmt::format("{} whole files, the ends of {}", whole, ends);
+  train = std::move(kept);
   return val;
 }
 

@@ -72,9 +72,9 @@ struct Corpus {
 // Opens, checks and splits.
 // - Order: paths as given; a directory stands for the files below it, sorted by the bytes of their
 //   paths, without hidden ones. Links are followed; no file or directory is taken twice.
-// - Text: every file is a document. With 20 or more every k-th is held out, k = round(1 /
-//   val_fraction), with fewer the tail of the stream is. Held-out documents equal to one that is
-//   trained on are dropped. Binary (with a zero byte) and empty files in a directory are skipped.
+// - Text: every file is a document. Of large ones the last val_fraction are held out, of the
+//   others every k-th block of some, k = round(1 / val_fraction). Held-out documents equal to one
+//   that is trained on are dropped. Binary (with a zero byte) and empty files in a directory are skipped.
 // - Shards: held out are those with the word "val", "valid" or "validation" in their names, else
 // the last, or the tail of a single
 //   one. In a directory they are recognised by their ending, and, beside text, by their magic.

@@ -88,9 +88,9 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
   if (!config.empty()) {
     file = find_config(config);
   } else if (!train.run.resume.empty()) {
-    const RunDirectory run = find_run_directory(train);
-    if (!run.resume.empty() && std::filesystem::exists(run.config())) {
-      file = written_options(run.config());
+    const RunDirectory resumed{find_run_directory(train).resumed, {}};
+    if (!resumed.root.empty() && std::filesystem::exists(resumed.config())) {
+      file = written_options(resumed.config());
       // A run from before --model existed was plain, and its config.toml does not say so.
       if (!parser.is_given("model")) train.model.preset = "plain";
     }

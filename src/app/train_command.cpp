@@ -105,9 +105,17 @@ std::string next_commands(const RunConfig& config, const RunDirectory& directory
   return out + fmt::format("\n  {} report {}", program, run);
 }
 
-// How long it will take, and what may be more than was meant.
-void note_cost(Logger& logger, const RunConfig& config, const DevicePeak& peak,
-               std::int64_t first_step) {
+// How long it will take, and what may be more, or less, than was meant.
+void note_cost(Logger& logger, const RunConfig& config, const Corpus& corpus,
+               const DevicePeak& peak, std::int64_t first_step) {
+  constexpr double kLeastShare = 0.02, kEnough = 1e6;
+  const auto held_out = static_cast<double>(corpus.val->size());
+  if (const double share = held_out / (held_out + static_cast<double>(corpus.train->size()));
+      config.options.data.val_paths.empty() && share < kLeastShare && held_out < kEnough)
+    logger.note(
+        fmt::format("warning: {:.2g} % of the data is held out, {} tokens, whose loss says "
+                    "little: --val-data FILE gives more",
+                    100 * share, corpus.val->size()));
   constexpr double kUtilisation = 0.4;  // of runs that were measured, 0.25 to 0.6
   constexpr double kMostPasses = 10, kDay = 86'400;
   const double tokens =
@@ -186,7 +194,7 @@ int run_command(const TrainOptions& options) {
   note_all(scaling_notes(config), Verbosity::kVerbose);
   note_all(attention_notes(config), Verbosity::kVerbose);
   note_all(start_lines(config, corpus, memory), Verbosity::kUsual);
-  note_cost(logger, config, peak, first_step);
+  note_cost(logger, config, corpus, peak, first_step);
   logger.note(fmt::format("run directory: {}", directory.root.string()));
   note_all(notes, Verbosity::kUsual);
   CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save));

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -212,7 +213,10 @@ TEST_F(Resume, AnOlderCheckpointNeedsARunOfItsOwn) {
   const Outcome refused = run_program(options("run", "--num-iterations 30 --resume " + older));
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("is not the newest of its run, which has come to step 20"));
-  train("branch", "--resume " + older);
+  // With the options of the run that it is of.
+  const test::Outcome branch =
+      run_program(fmt::format("train --resume {} --out {}", older, path("branch").string()));
+  ASSERT_EQ(branch.code, 0) << branch.err;
   EXPECT_TRUE(tensors("branch", 20) == tensors("run", 20));
 }
 

@@ -98,7 +98,7 @@ RunDirectory find_run_directory(const TrainOptions& options) {
     const fs::path run =
         options.run.out.empty() ? newest_in(kRuns, saved_at) : fs::path(options.run.out);
     if (run.empty() || !holds_run(run)) return {fresh_run(options), {}};
-    return {run, run};
+    return {run, run, run};
   }
   fs::path given = options.run.resume;
   if (!given.has_filename()) given = given.parent_path();  // a slash at the end
@@ -110,8 +110,8 @@ RunDirectory find_run_directory(const TrainOptions& options) {
   const fs::path home = is_checkpoint(given) ? run_of(given) : given;
   std::error_code error;
   const bool same = options.run.out.empty() || fs::equivalent(home, options.run.out, error);
-  if (home.empty() || !same) return {fresh_run(options), given};
-  return {home, given};
+  if (home.empty() || !same) return {fresh_run(options), given, home};
+  return {home, given, home};
 }
 
 FileLock lock_run_directory(const RunDirectory& run) {

@@ -17,6 +17,7 @@ struct RunDirectory {
   // What to continue from: a checkpoint, or a run directory whose newest one counts; empty: from
   // the start. With --resume auto that run may turn out to have no checkpoint yet.
   std::filesystem::path resume;
+  std::filesystem::path resumed = {};  // the run that `resume` is of; empty: a checkpoint alone
 
   [[nodiscard]] std::filesystem::path config() const { return root / "config.toml"; }
   [[nodiscard]] std::filesystem::path facts() const { return root / "run.json"; }

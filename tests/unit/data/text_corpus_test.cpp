@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,7 +89,46 @@ TEST(TextCorpus, ReadsAnyStretchAcrossDocuments) {
   EXPECT_THROW(corpus.train->read(corpus.train->size() - 1, out), Error);
 }
 
-TEST(TextCorpus, FewDocumentsHoldOutTheTailOfTheStream) {
+// Of a document that is much of the data the end, of the others whole ones: an equal share of each
+// kind, in order.
+TEST(TextCorpus, HoldsOutTheSameShareOfEveryPartOfTheData) {
+  for (const double fraction : {0.1, 0.25, 0.333}) {
+    const TempDir dir;
+    Tokens train, val;
+    std::int64_t small = 0;
+    const auto write = [&](const std::string& name, std::size_t size) {
+      std::string text = name;
+      text.resize(size, '.');
+      dir.write(name, text);
+      return document(text);
+    };
+    for (int i = 0; i < 2; ++i) {
+      const Tokens all = write("a" + std::to_string(i), 30'000 + static_cast<std::size_t>(i));
+      const auto cut = all.end() - std::llround(static_cast<double>(all.size()) * fraction);
+      train.insert(train.end(), all.begin(), cut);
+      val.insert(val.end(), cut, all.end());
+    }
+    const std::size_t large = val.size();
+    for (int i = 0; i < 4000; ++i)
+      small +=
+          std::ssize(write("b" + name_of_file(i), static_cast<std::size_t>(20 + i * 37 % 100)));
+    const Corpus corpus = open_corpus({.paths = {dir.path()}, .val_fraction = fraction});
+    const Tokens got = all_tokens(*corpus.val);
+    ASSERT_GT(got.size(), large);
+    EXPECT_EQ(Tokens(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(large)), val);
+    const std::int64_t small_held_out = std::ssize(got) - static_cast<std::int64_t>(large);
+    EXPECT_NEAR(static_cast<double>(small_held_out) / static_cast<double>(small), fraction,
+                fraction / 15);
+    const Tokens documents(got.begin() + static_cast<std::ptrdiff_t>(large), got.end());
+    EXPECT_NEAR(static_cast<double>(std::ranges::count(documents, kBosToken)) / 4000, fraction,
+                fraction / 15);  // large ones as well as small ones
+    EXPECT_EQ(corpus.train->size(), std::ssize(train) + small - small_held_out);
+    EXPECT_EQ(got.at(large), kBosToken);  // whole documents
+    EXPECT_THAT(corpus.description, HasSubstr(" whole files, the ends of 2)"));
+  }
+}
+
+TEST(TextCorpus, OfOneDocumentTheEndIsHeldOut) {
   const TempDir dir;
   std::string text;
   for (int i = 0; i < 1000; ++i)
@@ -102,46 +142,17 @@ TEST(TextCorpus, FewDocumentsHoldOutTheTailOfTheStream) {
   }
 }
 
-TEST(TextCorpus, TheTailMayTakeWholeDocuments) {
-  const TempDir dir;
-  Tokens whole;
-  for (int i = 0; i < 19; ++i) {
-    const std::string text = "document " + std::to_string(i);
-    dir.write(name_of_file(i), text);
-    whole = whole + document(text);
-  }
-  for (const double fraction : {0.05, 0.1, 0.5, 0.9}) {
-    const Corpus corpus = open_corpus({.paths = {dir.path()}, .val_fraction = fraction});
-    EXPECT_EQ(corpus.val->size(), std::llround(static_cast<double>(whole.size()) * fraction));
-    EXPECT_EQ(all_tokens(*corpus.train) + all_tokens(*corpus.val), whole);
-  }
-}
-
-TEST(TextCorpus, ManyDocumentsHoldOutEveryKth) {
-  const TempDir dir;
-  Tokens train;
-  Tokens val;
-  for (int i = 0; i < 23; ++i) {
-    const std::string text = "document " + std::to_string(i);
-    dir.write(name_of_file(i), text);
-    (i % 4 == 3 ? val : train) = (i % 4 == 3 ? val : train) + document(text);
-  }
-  const Corpus corpus = open_corpus({.paths = {dir.path()}, .val_fraction = 0.26});
-  EXPECT_EQ(all_tokens(*corpus.train), train);
-  EXPECT_EQ(all_tokens(*corpus.val), val);
-  EXPECT_THAT(corpus.description, HasSubstr("(one file in 4)"));
-}
-
 TEST(TextCorpus, HeldOutCopiesOfTrainingDocumentsAreDropped) {
   const TempDir dir;
-  for (int i = 0; i < 40; ++i)
-    dir.write(name_of_file(i), i == 9 || i == 29 ? "document 3" : "document " + std::to_string(i));
+  for (int i = 100; i < 500; ++i)
+    dir.write(std::to_string(i),
+              i == 110 || i == 131 ? "document 103" : fmt::format("document {}", i));
   const Corpus corpus = open_corpus({.paths = {dir.path()}});
-  EXPECT_EQ(all_tokens(*corpus.val), document("document 19") + document("document 39"));
-  EXPECT_THAT(corpus.description, HasSubstr("left out: 2 held-out duplicates"));
+  EXPECT_EQ(corpus.val->size(), 38 * std::ssize(document("document 100")));
+  EXPECT_THAT(corpus.description, HasSubstr("(40 whole files); left out: 2 held-out duplicates"));
 
   const TempDir other;
-  other.write("copy", "document 5");
+  other.write("copy", "document 105");
   other.write("new", "something else");
   const Corpus named = open_corpus({.paths = {dir.path()}, .val_paths = {other.path()}});
   EXPECT_EQ(all_tokens(*named.val), document("something else"));
@@ -175,8 +186,8 @@ TEST(TextCorpus, BinaryAndEmptyFilesInDirectoriesAreSkippedAndCounted) {
   dir.write("d.txt", "");
   dir.write("e.txt", "and more text");
   const Corpus corpus = open_corpus({.paths = {dir.path()}, .val_fraction = 0.5});
-  EXPECT_EQ(all_tokens(*corpus.train) + all_tokens(*corpus.val),
-            document("text to train on") + document("and more text"));
+  EXPECT_EQ(all_tokens(*corpus.train), document("text to") + document("and mo"));
+  EXPECT_THAT(corpus.description, HasSubstr("the ends of 2 files"));
   EXPECT_THAT(corpus.description, HasSubstr("left out: 2 binary, 1 empty"));
 }
 
