@@ -74,10 +74,11 @@ struct Corpus {
 //   paths, without hidden ones. Links are followed; no file or directory is taken twice.
 // - Text: every file is a document. Of large ones the last val_fraction are held out, of the
 //   others every k-th block of some, k = round(1 / val_fraction). Held-out documents equal to one
-//   that is trained on are dropped. Binary (with a zero byte) and empty files in a directory are skipped.
+//   that is trained on are dropped. Binary (with a zero byte) and empty files in a directory are
+//   skipped.
 // - Shards: held out are those with the word "val", "valid" or "validation" in their names, else
-// the last, or the tail of a single
-//   one. In a directory they are recognised by their ending, and, beside text, by their magic.
+//   the last, or the tail of a single one. In a directory they are recognised by their ending, and,
+//   beside text, by their magic.
 // - A file of val_paths that is also among paths is not trained on.
 // - With best-fit packing all of it is looked through for documents.
 // All that is left out is counted in the description. Throws InputError with one clear line for
