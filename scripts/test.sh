@@ -52,7 +52,9 @@ run() {
   local preset=$1 fixed_addresses=() begin=$SECONDS built
   # ThreadSanitizer's shadow memory of g++ 12 does not fit kernels that randomise addresses widely.
   if [[ $preset == *san ]] && setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
-  cmake --preset "$preset" --log-level=WARNING >/dev/null
+  local moved
+  moved=$(fresh_if_moved "$preset")
+  cmake --preset "$preset" ${moved:+"$moved"} --log-level=WARNING >/dev/null
   "${fixed_addresses[@]}" cmake --build --preset "$preset"
   built=$SECONDS
   "${fixed_addresses[@]}" ctest --preset "$preset" "${arguments[@]}" || failed+=("$preset")

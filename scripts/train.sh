@@ -67,7 +67,8 @@ else
   fi
 fi
 
-fresh=() cuda=(-DMUO_CUDA=AUTO) targets=(muograph)
+moved=$(fresh_if_moved release)
+fresh=(${moved:+"$moved"}) cuda=(-DMUO_CUDA=AUTO) targets=(muograph)
 if [ -n "$architectures" ]; then
   cuda=(-DMUO_CUDA=ON "-DMUO_CUDA_ARCHITECTURES=$architectures" "-DCUDAToolkit_ROOT=$toolkit")
   targets+=(muograph_cuda)

@@ -36,7 +36,7 @@ if(TARGET muograph_cuda)
   # MUO_CUDA_RPATH: where else than beside it the plug-in finds CUDA's libraries, for a Python package.
   set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${MUO_CUDA_RPATH}"
                         INSTALL_RPATH_USE_LINK_PATH ON)
-  install(TARGETS muograph_cuda LIBRARY DESTINATION ${muo_libraries} COMPONENT cuda)
+  install(TARGETS muograph_cuda LIBRARY DESTINATION ${muo_libraries} COMPONENT cuda OPTIONAL)
   list(APPEND CPACK_COMPONENTS_ALL cuda)
 endif()
 

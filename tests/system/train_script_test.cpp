@@ -13,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::Outcome;
+using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -114,6 +115,30 @@ TEST_F(TrainScript, GivesUpAnNvidiaSmiThatHangsOrFails) {
   fs::remove(bin_ / "nvidia-smi");
   EXPECT_EQ(targets().code, 2);
   EXPECT_THAT(targets().err, StartsWith("/dev/nvidia0 without nvidia-smi: install"));
+}
+
+TEST_F(TrainScript, ConfiguresAMovedCloneAnew) {
+  const std::string cache = clone_ / "build/release/CMakeCache.txt";
+  const std::string home = "CMAKE_HOME_DIRECTORY:INTERNAL=";
+  test::write_file(cache, home + clone_.string() + "\n");
+  EXPECT_EQ(train().code, 0);
+  EXPECT_THAT(done(), Not(HasSubstr("--fresh")));
+  test::write_file(cache, home + "/where/it/was\n");
+  EXPECT_EQ(train().code, 0);
+  EXPECT_THAT(done(), HasSubstr("--preset release --fresh"));
+}
+
+TEST_F(TrainScript, RefusesAFolderInWhichNothingCanBeBuilt) {
+  const fs::path odd = directory_.path() / "odd";
+  for (const char* const name : {"it's", "a$(b)", "c;d", "e\"f"}) {
+    fs::create_directory(odd);
+    fs::rename(clone_, odd / name);
+    const Outcome outcome =
+        test::run_command("cd " + odd.string() + "/* && scripts/train.sh </dev/null");
+    EXPECT_EQ(outcome.code, 2) << name;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("move the clone"), HasSubstr(name)));
+    fs::rename(odd / name, clone_);
+  }
 }
 
 TEST_F(TrainScript, WithoutAGpuBuildsTheProgramOnly) {
