@@ -15,6 +15,7 @@
 #include "app/train/memory_advice.h"
 #include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
+#include "base/terminal.h"
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 
@@ -30,7 +31,8 @@ int run_command(const PlanOptions& options) {
     return 0;
   }
   if (options.kind == PlanKind::kLargest) {
-    const LargestModels found = find_largest_models(options);
+    const LargestModels found =
+        waiting("looking for the deepest models", [&] { return find_largest_models(options); });
     print(json ? largest_json(found) : largest_table(found));
     return 0;
   }
@@ -69,7 +71,8 @@ int run_command(const PlanOptions& options) {
   if (train.run.quick_sizes) config.notes.insert(config.notes.begin(), kQuickSizes);
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
   const MemoryBudget budget = memory_budget(config);
-  const MemoryPlan memory = fit_memory(config, budget.to_plan);
+  const MemoryPlan memory =
+      waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });
   if (gpu) {
     require_fit(config, memory, budget, train, corpus);
     const Roofline roofline = predict_step(config, *gpu);

@@ -158,7 +158,8 @@ class SweepLoop {
 }  // namespace
 
 int run_command(const SweepOptions& options) {
-  const Corpus corpus = open_corpus(options.train.data);
+  const Corpus corpus =
+      waiting("reading the data", [&] { return open_corpus(options.train.data); });
   SweepPlanner planner(options, corpus);
   const SweepPlan& plan = planner.plan();
   const RunConfig& first = plan.groups.front().config;

@@ -149,11 +149,12 @@ void note_cost(Logger& logger, const RunConfig& config, const Corpus& corpus,
 
 int run_command(const TrainOptions& options) {
   check_files(options);
-  const Corpus corpus = open_corpus(options.data);
+  const Corpus corpus = waiting("reading the data", [&] { return open_corpus(options.data); });
   RunConfig config = resolve(options, corpus);
   warn_of_unused_gpus(options.devices.backend, config.group, stdout);
   const MemoryBudget budget = memory_budget(config);
-  const MemoryPlan memory = fit_memory(config, budget.to_plan);
+  const MemoryPlan memory =
+      waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });
   config.group.watch.stuck_after = stuck_after(config);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
@@ -171,7 +172,7 @@ int run_command(const TrainOptions& options) {
   const bool saves_in_background = choose_background_saves(
       config, memory.rank_bytes(config.world()), staging, budget.process, notes);
   Tuning tuning(config);
-  const DevicePeak peak = peak_of(config);
+  const DevicePeak peak = waiting("measuring the peak", [&] { return peak_of(config); });
   const std::int64_t first_step = resume ? resume->info().step : 0;
   LoggerOptions logging = before_any_work("--out", out, [&] {
     create_run_directory(directory, config.options, lock);
@@ -216,6 +217,7 @@ int run_command(const TrainOptions& options) {
   });
   log_before_saves(saver, logger);
   config.group.watch.before_exit = [&logger] { logger.flush(); };
+  logger.busy("capturing the step");
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     CapturedRank captured(rank, config, params, plan, corpus, saves_in_background);

@@ -8,7 +8,9 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <vector>
 
 #include "base/check.h"
@@ -33,10 +35,40 @@ bool is_warning(std::string_view text) {
   return text.starts_with("warning:");
 }
 
+// By the first of these that is set, as C's library has it.
+bool is_utf8() {
+  for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"})
+    if (const std::string_view value = environment(name); !value.empty())
+      return value.find("UTF-8") != value.npos || value.find("utf8") != value.npos;
+  return false;
+}
+
 int columns_of(int fd) {
   if (fd < 0 || isatty(fd) == 0 || environment("TERM") == "dumb") return 0;
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+bool continues_letter(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80; }
+
+// Of UTF-8 whose letters take one column each.
+std::ptrdiff_t columns_in(std::string_view text) {
+  return std::ssize(text) - std::ranges::count_if(text, continues_letter);
+}
+
+std::string_view first_columns(std::string_view text, int columns) {
+  std::size_t end = 0;
+  for (; end < text.size(); ++end)
+    if (!continues_letter(text[end]) && columns-- == 0) break;
+  return text.substr(0, end);
+}
+
+std::string bar_text(double done, int cells, bool unicode) {
+  const int full = static_cast<int>(cells * done);
+  std::string out = unicode ? "" : "[";
+  for (int i = 0; i < cells; ++i)
+    out += i < full ? (unicode ? "█" : "#") : (unicode ? "░" : "-");
+  return out + (unicode ? "" : "]");
 }
 
 // Bytes of the valid UTF-8 sequence that starts `text`; 0: none.
@@ -72,36 +104,50 @@ std::string progress_text(const Progress& p) {
   return out + fmt::format("  ETA {}", duration_text(left * p.step_ms / 1000));
 }
 
-std::string status_line(const Progress& p, int columns) {
+std::string status_line(const Progress& p, int columns, bool unicode) {
   struct Part {
     int importance;
-    std::string text;
+    std::string text, brief;
   };
-  constexpr int kBar = 12;
-  const auto all = static_cast<double>(std::max<std::int64_t>(1, p.iterations));
-  const int full = static_cast<int>(kBar * std::min(1.0, static_cast<double>(p.done) / all));
+  const double done = std::clamp(
+      static_cast<double>(p.done) / static_cast<double>(std::max<std::int64_t>(1, p.iterations)),
+      0.0, 1.0);
+  const std::string steps =
+      fmt::format("{:>{}}/{}", p.done, std::to_string(p.iterations).size(), p.iterations);
   const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
-  const std::string total = std::to_string(p.iterations);
+  const std::string speed = count_text(p.tokens_per_s);
+  const bool bits = p.bytes_per_token > 0;
   std::vector<Part> parts = {
-      {2, fmt::format("[{:-<{}}]", std::string(static_cast<std::size_t>(full), '#'), kBar)},
-      {7, fmt::format("step {:>{}}/{}", p.done, total.size(), total)},
-      {p.bytes_per_token > 0 ? 3 : 5, fmt::format("loss {:.4f}", p.loss)}};
-  if (p.bytes_per_token > 0)
+      {3, bar_text(done, 12, unicode), bar_text(done, 8, unicode)},
+      {7, "step " + steps, steps},
+      {bits ? 0 : 5, fmt::format("loss {:.4f}", p.loss), fmt::format("loss {:.3f}", p.loss)}};
+  if (bits) {
+    const std::string text =
+        fmt::format("{:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token);
+    parts.push_back({5, text, text});
+  }
+  parts.push_back({4, speed + " tokens/s", speed + " tok/s"});
+  if (p.mfu)
     parts.push_back(
-        {5, fmt::format("{:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token)});
-  parts.push_back({4, fmt::format("{} tokens/s", count_text(p.tokens_per_s))});
-  if (p.mfu) parts.push_back({1, fmt::format("MFU {:.0f} %", 100 * *p.mfu)});
-  if (p.memory > 0) parts.push_back({0, count_text(static_cast<double>(p.memory)) + "B"});
-  parts.push_back({6, fmt::format("ETA {}", duration_text(left * p.step_ms / 1000))});
-  const auto joined = [&] {
+        {2, fmt::format("MFU {:.0f} %", 100 * *p.mfu), fmt::format("MFU {:.0f}%", 100 * *p.mfu)});
+  if (p.memory > 0) {
+    const std::string memory = count_text(static_cast<double>(p.memory)) + "B";
+    parts.push_back({1, memory, memory});
+  }
+  const std::string eta = fmt::format("ETA {}", duration_text(left * p.step_ms / 1000));
+  parts.push_back({6, eta, eta});
+  const auto joined = [&](std::string Part::*form) {
     std::string out;
     for (const Part& part : parts)
-      out += (out.empty() ? "" : "  ") + part.text;
+      out += (out.empty() ? "" : "  ") + part.*form;
     return out;
   };
-  while (parts.size() > 1 && std::ssize(joined()) >= columns)
+  if (std::string all = joined(&Part::text); columns_in(all) < columns) return all;
+  for (;;) {
+    std::string out = joined(&Part::brief);
+    if (parts.size() == 1 || columns_in(out) < columns) return out;
     parts.erase(std::ranges::min_element(parts, {}, &Part::importance));
-  return joined();
+  }
 }
 
 std::string duration_text(double seconds) {
@@ -143,8 +189,26 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+Waiting::Waiting(const char* what) {
+  if (columns_of(STDERR_FILENO) == 0) return;
+  thread_ = std::jthread([what](const std::stop_token& ends) {
+    Terminal terminal(STDERR_FILENO);
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any never;
+    for (int seconds = 1;; ++seconds) {
+      never.wait_for(lock, ends, std::chrono::seconds(1), [] { return false; });
+      if (ends.stop_requested()) return terminal.clear();
+      terminal.progress(fmt::format("{} ({})", what, duration_text(seconds)), true);
+    }
+  });
+}
+
 Terminal::Terminal(int fd, std::optional<int> columns)
-    : fd_(fd), follows_(!columns), columns_(columns.value_or(columns_of(fd))) {}
+    : fd_(fd),
+      follows_(!columns),
+      columns_(columns.value_or(columns_of(fd))),
+      unicode_(is_utf8()) {}
 
 void Terminal::progress(std::string_view text, bool urgent, Clock::time_point now) {
   const bool live = columns_ > 0;
@@ -158,7 +222,7 @@ void Terminal::progress(std::string_view text, bool urgent, Clock::time_point no
       const std::size_t end = std::min(text.find('\n', at), text.size());
       // One column stays free: a full line would wrap, and then not be overwritten.
       cut += (at == 0 ? "" : "\n");
-      cut += text.substr(at, std::min(end - at, static_cast<std::size_t>(columns_ - 1)));
+      cut += first_columns(text.substr(at, end - at), columns_ - 1);
       at = end + 1;
     }
     const std::string before = live_.empty() ? std::string(kClearLine) : erased();

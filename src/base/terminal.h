@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace muo {
 
@@ -20,9 +21,9 @@ struct Progress {
 };
 // "step  120/1000  loss 2.3456  3.384 bits/byte  12.3k tokens/s  ETA 3m20s"
 std::string progress_text(const Progress& progress);
-// The same with a bar, MFU and memory, for a line of so many columns: what matters least is left
-// out where they are few.
-std::string status_line(const Progress& progress, int columns);
+// The same with a bar, MFU and memory, for a line of so many columns: where they are few it is
+// briefer, and then what matters least is left out.
+std::string status_line(const Progress& progress, int columns, bool unicode);
 
 // 59s, 3m20s, 2h05m, 3d04h
 std::string duration_text(double seconds);
@@ -32,6 +33,21 @@ std::string count_text(double count);
 // Text of a model, or of a file name, without what would confuse a terminal: control characters
 // and broken UTF-8 become '?' (new lines and tabs stay).
 std::string printable(std::string_view text);
+
+// In its scope, from a second on, standard error shows what is done and for how long, if it is a
+// terminal.
+class Waiting {
+ public:
+  explicit Waiting(const char* what);
+
+ private:
+  std::jthread thread_;
+};
+template <class Task>
+auto waiting(const char* what, const Task& task) {
+  const Waiting shown(what);
+  return task();
+}
 
 // Lines, and live ones below them, which change. Where nobody watches (a file, a pipe, TERM=dumb)
 // the live ones are printed every few seconds instead. Lines that begin with "warning:", or "step
@@ -45,6 +61,7 @@ class Terminal {
 
   [[nodiscard]] bool is_live() const { return columns_ > 0; }
   [[nodiscard]] int columns() const { return columns_; }  // as of the last live text
+  [[nodiscard]] bool unicode() const { return unicode_; }
   // The live text: a line, or several. `urgent`: at once; otherwise as often as eyes, or a log, can
   // bear.
   void progress(std::string_view text, bool urgent, Clock::time_point now = Clock::now());
@@ -59,6 +76,7 @@ class Terminal {
   int fd_;
   bool follows_;  // the terminal's width
   int columns_;
+  bool unicode_;
   std::string live_;  // shown now, the cursor at its end
   std::optional<Clock::time_point> shown_;
 };

@@ -101,7 +101,7 @@ class Stream {
                             HostTask task) = 0;
   // Where work is the host's: each time just before the work that is enqueued next. No node of its
   // own; what it throws, that work throws. Elsewhere nothing.
-  virtual void before_next(HostTask /*task*/) {}
+  virtual void before_next(const HostTask& /*task*/) {}
   // Of the work that was enqueued last. Kept if it became a node of a host's graph.
   virtual void note_cost(const Cost& /*cost*/) {}
   [[nodiscard]] virtual NativeStream native() const = 0;

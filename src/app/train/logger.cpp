@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <concepts>
 #include <condition_variable>
 #include <fstream>
 #include <limits>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "app/train/event_log.h"
+#include "app/train/log_lines.h"
 #include "base/durable_files.h"
 #include "base/process_memory.h"
 #include "base/strict_json.h"
@@ -27,6 +29,7 @@
 namespace muo {
 namespace {
 
+constexpr std::chrono::seconds kSecond(1);
 constexpr std::size_t kQueued = 4096;  // records: minutes of the shortest steps
 
 struct TrainItem {
@@ -117,33 +120,6 @@ std::string score_text(const EvalItem& item) {
                       : fmt::format("{:.4f} bits/byte", item.bpb);
 }
 
-class Line {
- public:
-  explicit Line(std::string_view kind) { add("kind", kind); }
-
-  void add(std::string_view key, std::int64_t value) { put(key, std::to_string(value)); }
-  // Without characters that JSON escapes.
-  void add(std::string_view key, std::string_view text) { put(key, fmt::format("\"{}\"", text)); }
-  // float or double: the shortest digits that read back as the same value of that type.
-  template <std::floating_point Real>
-  void add(std::string_view key, Real value) {
-    put(key, std::isfinite(value) ? fmt::format("{}", value) : "null");
-    nonfinite_ = nonfinite_ || !std::isfinite(value);
-  }
-  void add(std::string_view key, std::optional<double> value) {
-    value ? add(key, *value) : put(key, "null");
-  }
-  std::string finish() { return text_ + (nonfinite_ ? R"(,"nonfinite":true})" : "}"); }
-
- private:
-  void put(std::string_view key, std::string_view json) {
-    text_ += fmt::format("{}\"{}\":{}", text_.empty() ? "{" : ",", key, json);
-  }
-
-  std::string text_;
-  bool nonfinite_ = false;
-};
-
 }  // namespace
 
 class Logger::Impl {
@@ -186,6 +162,11 @@ class Logger::Impl {
     return written_.wait_for(lock, patience, [&] { return done_ >= last; }) && error_.empty();
   }
 
+  void busy(const char* what) {
+    busy_since_ = std::chrono::steady_clock::now();
+    busy_ = what;
+  }
+
   void close() {
     if (!thread_.joinable()) return;
     {
@@ -217,7 +198,11 @@ class Logger::Impl {
       Item item = Sync{};  // the last one
       {
         std::unique_lock lock(mutex_);
-        condition_.wait(lock, [&] { return count_ > 0 || stop_; });
+        while (!condition_.wait_for(lock, kSecond, [&] { return count_ > 0 || stop_; })) {
+          lock.unlock();
+          show_busy();
+          lock.lock();
+        }
         ends = count_ == 0;
         if (!ends) {
           item = std::move(queue_[begin_]);
@@ -225,6 +210,7 @@ class Logger::Impl {
           --count_;
         }
       }
+      if (std::exchange(busy_shown_, false)) terminal_.clear();
       std::visit([this](const auto& what) { show(what); }, item);
       {
         const std::lock_guard lock(mutex_);
@@ -281,7 +267,7 @@ class Logger::Impl {
     if (!terminal_.is_live()) return terminal_.progress(plain, last);
     progress.mfu = mfu_at(progress.tokens_per_s);
     progress.memory = memory_now();
-    terminal_.progress(status_line(progress, terminal_.columns()), last);
+    terminal_.progress(status_line(progress, terminal_.columns(), terminal_.unicode()), last);
   }
 
   void show(const EvalItem& item) {
@@ -298,7 +284,14 @@ class Logger::Impl {
   void show(const SampleItem& item) {
     show_events([&](EventLog& events) { events.sample(item.step, item.text); });
     append(sample_line(item.step, item.text));
-    say(fmt::format("step {}: sample\n{}", item.step, item.text));
+    std::string text = fmt::format("step {}: sample", item.step);
+    for (std::size_t at = 0; at <= item.text.size();) {
+      const std::size_t end = std::min(item.text.find('\n', at), item.text.size());
+      text += "\n  | ";
+      text += std::string_view(item.text).substr(at, end - at);
+      at = end + 1;
+    }
+    say(text);
   }
 
   void show(const NoteItem& item) {
@@ -315,6 +308,7 @@ class Logger::Impl {
   }
 
   void show(Summary /*item*/) {
+    if (terminal_.is_live()) terminal_.clear();  // what follows says all of it
     if (steps_ == 0) return;
     const double tokens =
         static_cast<double>(steps_) * static_cast<double>(options_.tokens_per_step);
@@ -345,6 +339,17 @@ class Logger::Impl {
       append(alarm_line(step.step, alarm.kind, alarm.text));
       say(alarm.text, Verbosity::kQuiet);
     }
+  }
+
+  void show_busy() {
+    const char* const what = busy_;
+    if (what == nullptr || options_.verbosity == Verbosity::kQuiet || !terminal_.is_live()) return;
+    const auto since = std::chrono::steady_clock::now() - busy_since_.load();
+    if (since < kSecond) return;
+    busy_shown_ = true;
+    terminal_.progress(
+        fmt::format("{} ({})", what, duration_text(std::chrono::duration<double>(since).count())),
+        true);
   }
 
   void say(const std::string& text, Verbosity from = Verbosity::kUsual) {
@@ -411,7 +416,10 @@ class Logger::Impl {
   double mean_ms_ = 0, weight_ = 0;
   std::int64_t steps_ = 0;
   double seconds_ = 0;  // of those steps
-  bool skipping_ = false, events_fail_ = false;
+  bool skipping_ = false, events_fail_ = false, busy_shown_ = false;
+
+  std::atomic<const char*> busy_ = nullptr;
+  std::atomic<std::chrono::steady_clock::time_point> busy_since_ = {};
 
   std::mutex mutex_;
   std::condition_variable condition_, written_;
@@ -445,53 +453,9 @@ void Logger::note(std::string_view text, Verbosity from) {
 void Logger::sample(std::int64_t step, std::string_view text) {
   impl_->submit(SampleItem{step, std::string(text)});
 }
+void Logger::busy(const char* what) { impl_->busy(what); }
 void Logger::summary() { impl_->submit(Summary{}); }
 bool Logger::flush(std::chrono::seconds patience) { return impl_->flush(patience); }
 void Logger::close() { impl_->close(); }
-
-std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
-                       double tokens_per_s, std::optional<double> mfu,
-                       std::string_view bad_number) {
-  Line line("train");
-  line.add("step", record.step);
-  line.add("tokens", tokens);
-  line.add("loss", record.loss);
-  line.add("lr_multiplier", record.lr_multiplier);
-  line.add("muon_momentum", record.muon_momentum);
-  line.add("muon_weight_decay", record.muon_weight_decay);
-  line.add("grad_norm", record.grad_norm);
-  line.add("step_ms", step_ms);
-  line.add("tokens_per_s", tokens_per_s);
-  line.add("mfu", mfu);
-  const bool outlier = record.verdict == Verdict::kOutlier;
-  if (record.committed == 0)
-    line.add("skipped", std::string_view(outlier ? "outlier" : "nonfinite"));
-  if (!bad_number.empty()) line.add("bad_number", bad_number);
-  if (outlier) {
-    line.add("loss_deviations", record.loss_deviations);
-    line.add("norm_deviations", record.norm_deviations);
-  }
-  if (record.gradient_scale < 1) line.add("gradient_scale", record.gradient_scale);
-  return line.finish();
-}
-
-std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb) {
-  Line line("eval");
-  line.add("step", step);
-  line.add("val_loss", val_loss);
-  line.add("val_bpb", val_bpb);
-  return line.finish();
-}
-
-std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text) {
-  const nlohmann::ordered_json line = {
-      {"kind", "alarm"}, {"step", step}, {"alarm", kind}, {"text", text}};
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-std::string sample_line(std::int64_t step, std::string_view text) {
-  const nlohmann::ordered_json line = {{"kind", "sample"}, {"step", step}, {"text", text}};
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
 
 }  // namespace muo

@@ -64,6 +64,9 @@ class Logger {
   // verbosity on; what begins with "warning:" always is.
   void note(std::string_view text, Verbosity from = Verbosity::kUsual);
   void sample(std::int64_t step, std::string_view text);  // to both
+  // What the run does that is no step: on a terminal, from a second on, a line says so. `what` is a
+  // literal; null: nothing.
+  void busy(const char* what);
   // Sums up the training steps so far: tokens, FLOPs, time, speed, mfu; and the last and the best
   // evaluation.
   void summary();
@@ -77,29 +80,5 @@ class Logger {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Lines of metrics.jsonl, without the new line. Valid JSON always: a number that is not finite is
-// null, and then "nonfinite" is true; what is unknown (no text, no peak) is null without it.
-
-// {"kind":"train","step":..,"tokens":..,"loss":..,"lr_multiplier":..,"muon_momentum":..,
-//  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..}
-// and, of a step that is not ordinary: "skipped":"nonfinite" or "outlier" if its update was not
-// committed; "bad_number":".." if it is known what was not finite; "loss_deviations":.. and
-// "norm_deviations":.. of an outlier; "gradient_scale":.. of one that was clipped.
-// `tokens`: of the run, this step included. `mfu`: model FLOPs (flops_per_token) per second, as a
-// fraction of the devices' peak: of a GPU as its maker states it, of a CPU as measured at the
-// start. Masked pairs of attention count as computed, so that it can exceed what the devices did.
-std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
-                       double tokens_per_s, std::optional<double> mfu,
-                       std::string_view bad_number = {});
-
-// {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
-std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
-
-// {"kind":"alarm","step":..,"alarm":"throughput","text":".."}: alarms.h.
-std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text);
-
-// {"kind":"sample","step":..,"text":".."}; bytes of `text` that are no UTF-8 become U+FFFD.
-std::string sample_line(std::int64_t step, std::string_view text);
 
 }  // namespace muo

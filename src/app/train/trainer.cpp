@@ -95,6 +95,22 @@ class RankTrainer {
 
   [[nodiscard]] bool is_logger() const { return rank_.rank == 0; }
 
+  class Busy {
+   public:
+    Busy(RankTrainer& trainer, const char* what)
+        : logger_(trainer.is_logger() ? &trainer.run_.logger : nullptr) {
+      if (logger_ != nullptr) logger_->busy(what);
+    }
+    ~Busy() {
+      if (logger_ != nullptr) logger_->busy(nullptr);
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Logger* const logger_;
+  };
+
   std::int64_t restore_or_initialize() {
     captured_.reset(config_.hyper);
     if (run_.resume == nullptr) {
@@ -218,6 +234,7 @@ class RankTrainer {
   }
 
   void one_step(Loader& loader) {
+    if (is_logger() && next_logged_ == first_) run_.logger.busy("in the first step");
     rank_.progress.enter("the reading of a batch");
     const Clock::time_point asked = Clock::now();
     const Batch batch = [&loader] {
@@ -244,6 +261,7 @@ class RankTrainer {
     while (state_.has_metrics(next_logged_ + count))
       ++count;
     if (count == 0) return;
+    run_.logger.busy(nullptr);
     const Clock::time_point now = Clock::now();
     const double step_ms = 1e3 * seconds(now - last_logged_) / static_cast<double>(count);
     const double waited_ms = std::exchange(waited_ms_, 0) / static_cast<double>(count);
@@ -265,6 +283,7 @@ class RankTrainer {
 
   void evaluate() {
     rank_.progress.enter("the evaluation");
+    const Busy busy(*this, "evaluating");
     const ProfileRange range(ProfileKind::kPhase, "evaluation");
     open();
     const Clock::time_point start = Clock::now();
@@ -278,6 +297,7 @@ class RankTrainer {
 
   void sample() {
     rank_.progress.enter("sampling");
+    const Busy busy(*this, "sampling");
     const ProfileRange range(ProfileKind::kPhase, "sample");
     open();
     if (!rank_.compute.is_host()) rank_.interruption->close();

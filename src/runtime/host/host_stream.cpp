@@ -139,7 +139,7 @@ class HostStream final : public Stream {
     capture_->tasks.push_back(std::move(task));
   }
 
-  void before_next(HostTask task) override { before_next_ = std::move(task); }
+  void before_next(const HostTask& task) override { before_next_ = task; }
 
   void note_cost(const Cost& cost) override {
     if (capturing()) capture_->trace.nodes.back().cost = cost;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "app/train/log_lines.h"
 #include "base/durable_files.h"
 #include "support/errors.h"
 #include "support/files.h"
@@ -275,7 +276,7 @@ TEST_F(LoggerTest, NotesSamplesAndEvaluationsHaveLinesOfTheirOwn) {
             "hello\n"
             "step   1/100  loss 2.5000  3.607 bits/byte  2.00k tokens/s  ETA 50s\n"
             "step 1: held-out loss 2.0000, 2.8850 bits/byte\n"
-            "step 1: sample\nto be?[31m\nor not\n"
+            "step 1: sample\n  | to be?[31m\n  | or not\n"
             "step 100/100  loss 2.5000  3.607 bits/byte  2.00k tokens/s  ETA 0s\n");
 }
 

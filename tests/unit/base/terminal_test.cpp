@@ -179,18 +179,20 @@ TEST(StatusLine, LeavesOutWhatMattersLeastWhereItIsNarrow) {
   const std::string all =
       "[------------]  step   12/1000  loss 1.3863  2.500 bits/byte  12.3k tokens/s  MFU 41 %  "
       "1.50GB  ETA 4m07s";
-  EXPECT_EQ(status_line(progress, 200), all);
-  EXPECT_EQ(status_line(progress, static_cast<int>(all.size()) + 1), all);
-  EXPECT_EQ(
-      status_line(progress, static_cast<int>(all.size())),
-      "[------------]  step   12/1000  loss 1.3863  2.500 bits/byte  12.3k tokens/s  MFU 41 %  "
-      "ETA 4m07s");
-  EXPECT_EQ(status_line(progress, 60),
-            "step   12/1000  2.500 bits/byte  12.3k tokens/s  ETA 4m07s");
-  EXPECT_EQ(status_line(progress, 40), "step   12/1000  ETA 4m07s");
-  EXPECT_EQ(status_line(progress, 5), "step   12/1000");
-  EXPECT_EQ(status_line({.done = 7, .iterations = 14, .loss = 3, .tokens_per_s = 900}, 80),
+  EXPECT_EQ(status_line(progress, 200, false), all);
+  EXPECT_EQ(status_line(progress, static_cast<int>(all.size()) + 1, false), all);
+  EXPECT_EQ(status_line(progress, 80, false),
+            "[--------]    12/1000  2.500 bits/byte  12.3k tok/s  MFU 41%  1.50GB  ETA 4m07s");
+  EXPECT_EQ(status_line(progress, 60, false), "  12/1000  2.500 bits/byte  12.3k tok/s  ETA 4m07s");
+  EXPECT_EQ(status_line(progress, 40, false), "  12/1000  2.500 bits/byte  ETA 4m07s");
+  EXPECT_EQ(status_line(progress, 5, false), "  12/1000");
+  const Progress half{.done = 7, .iterations = 14, .loss = 3, .tokens_per_s = 900};
+  EXPECT_EQ(status_line(half, 80, false),
             "[######------]  step  7/14  loss 3.0000  900 tokens/s  ETA 0s");
+  // Columns are counted, not bytes.
+  const std::string bar = "██████░░░░░░  step  7/14  loss 3.0000  900 tokens/s  ETA 0s";
+  EXPECT_EQ(status_line(half, 60, true), bar);
+  EXPECT_NE(status_line(half, 59, true), bar);
 }
 
 TEST(DurationText, UsesTwoUnits) {
