@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "app/options/option_table.h"
 #include "app/report/decimate.h"
 #include "app/report/report_page.h"
 #include "base/check.h"
@@ -164,6 +165,21 @@ Json facts_json(const std::string& text) {
   return shown;
 }
 
+// Names of those of the run's options that are about logging or say where files lie.
+Json asides_of(const RunHistory& run) {
+  static const std::set<std::string_view> kNames = [] {
+    std::set<std::string_view> names = {"data", "val-data", "gemm-table", "verify-sync-every"};
+    TrainOptions options;
+    for (const OptionRow& row : option_table(options))
+      if (row.group == kRunGroup) names.insert(row.name);
+    return names;
+  }();
+  Json out = Json::array();
+  for (const auto& [name, value] : run.options)
+    if (kNames.contains(name)) out.push_back(name);
+  return out;
+}
+
 std::string filled_page(std::string_view policy, std::string_view nonce, std::string_view plotly,
                         std::string_view runs) {
   // Either would change where the script element ends.
@@ -228,6 +244,7 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"notes", run.notes},
                      {"config", run.config},
                      {"options", options},
+                     {"asides", asides_of(run)},
                      {"facts", facts_json(run.facts)},
                      {"steps", any ? run.step.back() + 1 : 0},
                      {"seconds", any ? number(clock.back()) : Json()},

@@ -94,6 +94,8 @@ function bitsPerByte(run) {
   return known(bytes) && bytes > 0 ? 1 / (Math.LN2 * bytes) : null;
 }
 
+const numeric = (texts) => texts.every((text) => text !== "" && Number.isFinite(Number(text)));
+
 // Names of options whose values differ between runs. A run that lacks one has another version of the program.
 // Where a run lies, and whether it was resumed, says its name.
 const NO_DIFFERENCE = new Set(["out", "resume"]);
@@ -101,4 +103,28 @@ function differingOptions(runs) {
   const names = new Set(runs.flatMap((run) => Object.keys(run.options)));
   return [...names].filter((name) => !NO_DIFFERENCE.has(name) &&
     new Set(runs.map((run) => run.options[name])).size > 1);
+}
+
+// Which runs share a value. Where each has one of its own, numbers say instead in which order they rise.
+function patternOf(texts) {
+  const places = new Map([...new Set(texts)].map((text, i) => [text, i]));
+  if (places.size < texts.length || !numeric(texts)) return texts.map((text) => places.get(text)).join();
+  const order = texts.map((_, i) => i).sort((a, b) => texts[a] - texts[b]);
+  return "order " + (order[0] < order[order.length - 1] ? order : order.reverse()).join();
+}
+
+// What runs are compared by: options that differ, and those that move together as one, as nothing tells which of
+// them it was. No axes: the seed, which is chance, and `asides` (run_data).
+function axesOf(runs) {
+  const asides = new Set(["seed", ...runs.flatMap((run) => run.asides)]);
+  const together = new Map();
+  for (const option of differingOptions(runs).filter((name) => !asides.has(name))) {
+    const pattern = patternOf(runs.map((run) => String(run.options[option] ?? "")));
+    together.set(pattern, [...(together.get(pattern) || []), option]);
+  }
+  return [...together.values()].map((options) => ({
+    name: options.map((option) => "--" + option).join(", "),
+    value: (run) => String(run.options[options[0]] ?? ""),  // which tells those of the others
+    text: (run) => options.map((option) => run.options[option] ?? "\u2013").join(", "),
+  }));
 }

@@ -203,8 +203,10 @@ function fillRuns() {
 }
 
 function fillNotes() {
-  const same = runs.length > 1 && differingOptions(runs).length === 0;
-  fill(document.getElementById("notes"), same ? element("p", { class: "note" }, "Their options are the same.") : null,
+  const differ = runs.length > 1 ? differingOptions(runs).length : 1;
+  const text = differ === 0 ? "Their options are the same."
+    : sweptAxes().length > 0 && runs.length < LEAST_RUNS ? "Too few runs to tell what an option does." : "";
+  fill(document.getElementById("notes"), text && element("p", { class: "note" }, text),
        ...runs.flatMap((run) => run.notes.map((note) => element("p", { class: "warning" }, `${run.name}: ${note}`))));
 }
 
