@@ -93,6 +93,23 @@ TEST_F(Report, HasWhatRunsRecordOfThemselves) {
             test::run_program("--version").out);
 }
 
+TEST_F(Report, OfShardsNamesTheirTokenizer) {
+  train("text", "--num-iterations 1");
+  const std::string tokenizer = path("bpe.json").string(), text = text_.string();
+  text_ = path("shards");
+  for (const std::string& command :
+       {"tokenizer train --data " + text + " --vocab-size 270 --out " + tokenizer,
+        "tokenize " + text + " --tokenizer " + tokenizer + " --document-separator e --out " +
+            text_.string()})
+    ASSERT_EQ(test::run_program(command).code, 0) << command;
+  train("a", "--num-iterations 1");
+  ASSERT_EQ(report(run("text") + " " + run("a") + " -o " + run("page.html")).code, 0);
+  const json runs = runs_in("page.html");
+  EXPECT_EQ(runs[0]["options"]["tokenizer"], "byte");
+  EXPECT_EQ(runs[1]["options"]["tokenizer"], (text_ / "tokenizer.json").string());
+  EXPECT_THAT(runs[1]["heldOut"].get<std::string>(), HasSubstr(", tokenizer "));
+}
+
 TEST_F(Report, TakesARunOnceAndAnOlderOrACutOneAsItIs) {
   train("a", "--num-iterations 2");
   fs::remove(path("a/run.json"));

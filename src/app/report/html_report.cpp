@@ -245,6 +245,7 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"config", run.config},
                      {"options", options},
                      {"asides", asides_of(run)},
+                     {"heldOut", run.held_out},
                      {"facts", facts_json(run.facts)},
                      {"steps", any ? run.step.back() + 1 : 0},
                      {"seconds", any ? number(clock.back()) : Json()},

@@ -1,15 +1,17 @@
 // How the options in which runs differ go with what came of them: for sweeps.
 
 const score = (run) => (known(run.valBpb) ? run.valBpb : run.valLoss);
+const seedMean = ({ seeds, steps }) =>
+  (seeds.length > 1 && seeds.every((run) => known(score(run)) && run.steps === steps) ? mean(seeds.map(score)) : null);
 const scoreName = () => (runs.some((run) => known(run.valBpb)) ? "held-out bits/byte" : "held-out loss");
 
-// Of the shown runs those with a score that have come to the same step: to the one to which most have.
+// Of the shown runs those with a score, on the same held-out data, that have come to the same step: to the one to
+// which most have.
 function comparable(view) {
-  const scored = view.runs.filter((run) => known(score(run)));
-  const counts = new Map();
-  for (const run of scored) counts.set(run.steps, (counts.get(run.steps) || 0) + 1);
-  const [steps] = [...counts].sort((a, b) => b[1] - a[1] || b[0] - a[0])[0] || [0];
-  return { steps, of: scored.length, runs: scored.filter((run) => run.steps === steps) };
+  const scored = view.runs.filter((run) => known(score(run))), same = alike(scored);
+  const steps = mostCommon(same.map((run) => run.steps));
+  return { steps, of: scored.length, others: scored.length - same.length,
+           runs: same.filter((run) => run.steps === steps) };
 }
 
 // The values of an axis in these runs: at most `most` groups, of equal values or, of many numbers, of
@@ -39,7 +41,6 @@ function importance(list, axis) {
   if (!groups || groups.labels.length < 2 || list.length < 2 * groups.labels.length) return null;
   if (list.length < sweptAxes().length + 2) return null;
   const values = list.map(score);
-  const mean = (some) => some.reduce((sum, value) => sum + value, 0) / some.length;
   const all = mean(values);
   const total = values.reduce((sum, value) => sum + (value - all) ** 2, 0);
   let between = 0;
@@ -53,14 +54,15 @@ function importance(list, axis) {
 
 const sweptAxes = () => axesOf(runs);
 
-const comparedNote = ({ runs: list, of, steps }) =>
+const othersNote = (count) => (count > 0 ? ` Left out, as their held-out data are others: ${counted(count, "run")}.` : "");
+const comparedNote = ({ runs: list, of, others, steps }) =>
   `${list.length === of ? "All" : `The ${list.length} of`} ${of} shown runs with held-out data` +
-  `${list.length === of ? "" : " that"} have come to step ${steps}.`;
+  `${list.length === of ? "" : " that"} have come to step ${steps}.${othersNote(others)}`;
 
 const PARALLEL = {
   id: "parallel", title: "A line for each run; drag along an axis to choose", wide: true,
   build: (view) => {
-    const list = view.runs.filter((run) => known(score(run)));
+    const scored = view.runs.filter((run) => known(score(run))), list = alike(scored);
     if (list.length < 2) return null;
     const axis = (label, texts) => {
       const values = texts.map(Number);
@@ -82,8 +84,9 @@ const PARALLEL = {
     const narrow = window.innerWidth < 600;
     return {
       data: [{ type: "parcoords", dimensions, labelangle: narrow ? -45 : dimensions.length > 5 ? -20 : 0,
-               line: { color: scores, colorscale: "Viridis", reversescale: true, showscale: !narrow } }],
+               line: { color: scores, colorscale: [[0, PALETTE[0]], [1, PALETTE[1]]], showscale: !narrow } }],
       layout: { margin: { l: 60, r: 50, t: narrow ? 110 : 60, b: 30 }, height: 420 },
+      note: othersNote(scored.length - list.length),
     };
   },
 };
@@ -118,8 +121,7 @@ const HEAT = {
     if (compared.runs.length < 2 || !columns || !rows) return null;
     const cells = rows.labels.map((_, row) => columns.labels.map((_, column) =>
       compared.runs.filter((_, i) => columns.of[i] === column && rows.of[i] === row).map(score)));
-    const mean = (some) => (some.length ? some.reduce((sum, value) => sum + value, 0) / some.length : null);
-    const z = cells.map((row) => row.map(mean));
+    const z = cells.map((row) => row.map((some) => (some.length ? mean(some) : null)));
     return {
       data: [{ type: "heatmap", x: columns.labels.map(plain), y: rows.labels.map(plain), z,
                colorscale: "Viridis", reversescale: true,

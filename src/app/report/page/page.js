@@ -131,6 +131,7 @@ const RESULTS = [
   ["loss", (run) => run.loss, (value) => fixed(value, 4)],
   ["held-out loss", (run) => run.valLoss, (value) => fixed(value, 4)],
   ["held-out bits/byte", (run) => run.valBpb, (value) => fixed(value, 4)],
+  ["mean of seeds", seedMean, (value) => fixed(value, 4)],
   ["tokens/s", (run) => run.tokensPerS, short],
   ["MFU %", (run) => (known(run.mfu) ? 100 * run.mfu : null), (value) => fixed(value, 1)],
   ["time", (run) => run.seconds, durationText],
@@ -141,7 +142,8 @@ const RESULTS = [
 ];
 
 function columns() {
-  const optional = new Set(["skipped", "alarms", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte"]);
+  const optional = new Set(["skipped", "alarms", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte",
+                            "mean of seeds"]);
   const told = RESULTS.filter(([name, value]) => !optional.has(name) || runs.some((run) => value(run)));
   const options = differingOptions(runs).map((name) => ["--" + name, (run) => run.options[name], null]);
   return [["run", (run) => run.name, null], ...told, ...options];
@@ -177,7 +179,9 @@ function runRow(run, table) {
       fillSamples();
     },
   });
-  const first = element("td", {}, element("label", { class: "run" }, box, runName(run)));
+  const best = bestOf(runs, runs.some((each) => known(each.valBpb)) ? "val_bpb" : "val_loss");
+  const mark = several() && best && best.run === run ? element("strong", {}, "\u2605 best") : "";
+  const first = element("td", {}, element("label", { class: "run" }, box, runName(run)), mark);
   return element("tr", { "data-key": run.index }, first, ...table.slice(1).map(([, value, show]) => {
     if (show) return element("td", {}, show(value(run)));
     const text = value(run) ?? "\u2013";
@@ -207,6 +211,7 @@ function fillNotes() {
   const text = differ === 0 ? "Their options are the same."
     : sweptAxes().length > 0 && runs.length < LEAST_RUNS ? "Too few runs to tell what an option does." : "";
   fill(document.getElementById("notes"), text && element("p", { class: "note" }, text),
+       unlikeText(runs) && element("p", { class: "warning" }, unlikeText(runs)),
        ...runs.flatMap((run) => run.notes.map((note) => element("p", { class: "warning" }, `${run.name}: ${note}`))));
 }
 
@@ -296,7 +301,8 @@ function buckets(run) {
 function facts(run) {
   const told = run.facts || {};
   const rows = [
-    ["directory", run.directory], ["version", told.version],
+    ["directory", run.directory], ["version", told.version], ["tokenizer", told.tokenizer],
+    ["held-out data", run.heldOut],
     ["parameters", known(told.parameters) && whole(told.parameters)],
     ["tokens per step", known(run.tokensPerStep) && whole(run.tokensPerStep)],
     ["devices", known(told.world) && `${told.world} (${told.backend || "host"}), ${told.dtype}`],
