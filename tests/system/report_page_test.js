@@ -42,6 +42,11 @@ test("Random values move together only if they rise, or fall, together", () => {
   assert.deepStrictEqual(of("sweptAxes().map((axis) => axis.name)"), ["--a, --b, --c", "--d"]);
 });
 
+test("Random values that each have several seeds do not move together by that", () => {
+  const of = pageOf([[0.1, 5], [0.3, 2], [0.2, 9]].flatMap(([a, b]) => [1, 2].map((seed) => run({ a, b, seed }))));
+  assert.deepStrictEqual(of("sweptAxes().map((axis) => axis.name)"), ["--a", "--b"]);
+});
+
 test("Of options of too few runs the page says that they are not identifiable", () => {
   const few = pageOf([[1, 1, 2], [2, 1, 1], [1, 2, 1], [2, 2, 3]].map(([a, b, c], i) => run({ a, b, c }, i)));
   assert.deepStrictEqual(few("IMPORTANCE.build(shown).data"), []);

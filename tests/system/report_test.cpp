@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -59,6 +60,9 @@ TEST_F(Report, OfASweepIsOfItsTrialsThatHaveBegun) {
     EXPECT_EQ(trial["facts"]["backend"], "host");
   }
   EXPECT_NE(runs[0]["options"]["matrix-lr"], runs[1]["options"]["matrix-lr"]);
+  const std::string text = report(run("sweep") + " --text").out;
+  EXPECT_THAT(text, StartsWith("  trial  matrix-lr  steps"));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 3) << text;
   fs::remove_all(path("sweep") / "trials");
   expect_refused(run("sweep"), "no trial of this sweep has begun");
 }

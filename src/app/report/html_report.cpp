@@ -12,7 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "app/options/option_table.h"
 #include "app/report/decimate.h"
 #include "app/report/report_page.h"
 #include "base/check.h"
@@ -165,18 +164,10 @@ Json facts_json(const std::string& text) {
   return shown;
 }
 
-// Names of those of the run's options that are about logging or say where files lie.
 Json asides_of(const RunHistory& run) {
-  static const std::set<std::string_view> kNames = [] {
-    std::set<std::string_view> names = {"data", "val-data", "gemm-table", "verify-sync-every"};
-    TrainOptions options;
-    for (const OptionRow& row : option_table(options))
-      if (row.group == kRunGroup) names.insert(row.name);
-    return names;
-  }();
   Json out = Json::array();
   for (const auto& [name, value] : run.options)
-    if (kNames.contains(name)) out.push_back(name);
+    if (is_aside(name)) out.push_back(name);
   return out;
 }
 

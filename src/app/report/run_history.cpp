@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "app/options/option_table.h"
@@ -91,6 +92,17 @@ void add_alarm(const Json& record, std::int64_t step, RunHistory& history) {
 }
 
 }  // namespace
+
+bool is_aside(std::string_view option) {
+  static const std::set<std::string_view> kNames = [] {
+    std::set<std::string_view> names = {"data", "val-data", "gemm-table", "verify-sync-every"};
+    TrainOptions options;
+    for (const OptionRow& row : option_table(options))
+      if (row.group == kRunGroup) names.insert(row.name);
+    return names;
+  }();
+  return kNames.contains(option);
+}
 
 bool take_facts(std::string json, RunHistory& history) {
   history.facts.clear();

@@ -68,6 +68,9 @@ struct RunHistory {
   }
 };
 
+// Whether an option of `train` is about logging or saving, or says where files lie.
+bool is_aside(std::string_view option);
+
 // Takes run.json. False, and there are no facts: it is no JSON object.
 bool take_facts(std::string json, RunHistory& history);
 

@@ -129,13 +129,22 @@ function patternOf(texts) {
   return "order " + (order[0] < order[order.length - 1] ? order : order.reverse()).join();
 }
 
+// One run for each point: of those that have the same values of all that they are compared by.
+function pointsOf(runs) {
+  const options = comparedOptions(runs);
+  return [...new Map(runs.map((run) => [JSON.stringify(options.map((name) => run.options[name])), run])).values()];
+}
+
 // What runs are compared by: options that differ, and those that move together as one, as nothing tells which of
 // them it was. No axes: the seed, which is chance, and `asides` (run_data).
-function axesOf(runs) {
+function comparedOptions(runs) {
   const asides = new Set(["seed", ...runs.flatMap((run) => run.asides)]);
-  const together = new Map();
-  for (const option of differingOptions(runs).filter((name) => !asides.has(name))) {
-    const pattern = patternOf(runs.map((run) => String(run.options[option] ?? "")));
+  return differingOptions(runs).filter((name) => !asides.has(name));
+}
+function axesOf(runs) {
+  const together = new Map(), points = pointsOf(runs);
+  for (const option of comparedOptions(runs)) {
+    const pattern = patternOf(points.map((run) => String(run.options[option] ?? "")));
     together.set(pattern, [...(together.get(pattern) || []), option]);
   }
   return [...together.values()].map((options) => ({

@@ -35,11 +35,12 @@ function grouped(list, axis, most) {
 
 // The share of the scores' variance that lies between groups of the axis' values (omega squared: what as
 // many groups of chance would explain is taken off). Null: it cannot be told, as there are not two runs for each
-// group, or no more than a mean and one number for each axis would fit.
+// group, or so few that a mean and one number for each axis would fit them all.
 function importance(list, axis) {
   const groups = grouped(list, axis, Math.max(2, Math.min(5, Math.floor(list.length / 2))));
   if (!groups || groups.labels.length < 2 || list.length < 2 * groups.labels.length) return null;
-  if (list.length < sweptAxes().length + 2) return null;
+  const axes = sweptAxes().length;
+  if (pointsOf(list).length < axes + 1 || list.length < axes + 2) return null;
   const values = list.map(score);
   const all = mean(values);
   const total = values.reduce((sum, value) => sum + (value - all) ** 2, 0);
