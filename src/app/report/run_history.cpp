@@ -94,14 +94,14 @@ void add_alarm(const Json& record, std::int64_t step, RunHistory& history) {
 }  // namespace
 
 bool is_aside(std::string_view option) {
-  static const std::set<std::string_view> kNames = [] {
-    std::set<std::string_view> names = {"data", "val-data", "gemm-table", "verify-sync-every"};
+  static const std::set<std::string_view> asides = [] {
+    std::set<std::string_view> out = {"data", "val-data", "gemm-table", "verify-sync-every"};
     TrainOptions options;
     for (const OptionRow& row : option_table(options))
-      if (row.group == kRunGroup) names.insert(row.name);
-    return names;
+      if (row.group == kRunGroup) out.insert(row.name);
+    return out;
   }();
-  return kNames.contains(option);
+  return asides.contains(option);
 }
 
 bool take_facts(std::string json, RunHistory& history) {

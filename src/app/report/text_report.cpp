@@ -145,11 +145,14 @@ std::string value_in(const RunSummary& run, const std::string& option) {
 // Those of the first run, without the seed.
 std::vector<std::string> differing_options(std::span<const RunSummary> runs) {
   std::vector<std::string> out;
-  for (const auto& [name, value] : runs.front().options)
-    if (name != "seed" && !is_aside(name) && std::ranges::any_of(runs, [&](const RunSummary& run) {
-          return value_in(run, name) != value;
-        }))
+  for (const auto& option : runs.front().options) {
+    const std::string& name = option.first;
+    const auto differs = [&](const RunSummary& run) {
+      return value_in(run, name) != option.second;
+    };
+    if (name != "seed" && !is_aside(name) && std::ranges::any_of(runs, differs))
       out.push_back(name);
+  }
   return out;
 }
 
