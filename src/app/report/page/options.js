@@ -159,8 +159,9 @@ function addOptions() {
   const axes = sweptAxes();
   if (document.getElementById("options")) return fillHeatChoice();
   if (axes.length === 0 || runs.filter((run) => known(score(run))).length < LEAST_RUNS) return;
-  const by = (axis) => importance(comparable(view()).runs, axis) ?? -1;
-  const order = axes.sort((a, b) => by(b) - by(a)).map((axis) => axis.name);
+  const compared = comparable(view()).runs;
+  const by = new Map(axes.map((axis) => [axis, importance(compared, axis) ?? -1]));
+  const order = axes.sort((a, b) => by.get(b) - by.get(a)).map((axis) => axis.name);
   state.heat = [order[0], order[1] ?? order[0]];
   addCharts(section("options", "Options and what came of them", "losses"), [PARALLEL, IMPORTANCE, HEAT], heatChoice());
   fillHeatChoice();

@@ -170,7 +170,7 @@ function matches(run) {
   return state.filter.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 }
 
-function runRow(run, table) {
+function runRow(run, table, best) {
   const box = element("input", {
     type: "checkbox", checked: state.shown.has(run.index), "aria-label": "draw " + run.name,
     onchange: (event) => {
@@ -179,8 +179,7 @@ function runRow(run, table) {
       fillSamples();
     },
   });
-  const best = bestOf(runs, runs.some((each) => known(each.valBpb)) ? "val_bpb" : "val_loss");
-  const mark = several() && best && best.run === run ? element("strong", {}, "\u2605 best") : "";
+  const mark = run === best ? element("strong", {}, "\u2605 best") : "";
   const first = element("td", {}, element("label", { class: "run" }, box, runName(run)), mark);
   return element("tr", { "data-key": run.index }, first, ...table.slice(1).map(([, value, show]) => {
     if (show) return element("td", {}, show(value(run)));
@@ -201,7 +200,8 @@ function fillRuns() {
     return element("th", { "data-key": name, scope: "col", "aria-sort": sorted, class: show ? "" : "text" },
                    element("button", { type: "button", onclick: () => sortBy(name) }, name));
   });
-  const rows = ordered(table).filter(matches).map((run) => runRow(run, table));
+  const best = several() && bestOf(runs, runs.some((run) => known(run.valBpb)) ? "val_bpb" : "val_loss");
+  const rows = ordered(table).filter(matches).map((run) => runRow(run, table, best && best.run));
   fill(document.getElementById("runs-table"),
        element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
