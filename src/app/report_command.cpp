@@ -113,6 +113,7 @@ void print_text(const std::vector<fs::path>& given) {
                                   .braille = takes_utf8()};
   const std::vector<std::string> names = run_names(given);
   std::vector<RunSummary> all;
+  all.reserve(given.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
     const std::vector<fs::path> directories = runs_of({given[i]});
     std::vector<RunSummary> trials;
