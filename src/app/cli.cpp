@@ -221,7 +221,8 @@ Command parse_eval(const CommandRow& command, Arguments arguments) {
 Command parse_report(const CommandRow& command, Arguments arguments) {
   ReportOptions options;
   Parser parser(command, option_table(options));
-  parser.add_flag("--text", options.text, "small curves here in the terminal, and no page");
+  parser.add_flag("--text", options.text,
+                  "small curves here in the terminal, of a sweep a table; no page");
   parser.add_flag("--follow", options.follow,
                   "serve the page on this machine, where it follows runs that grow");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};

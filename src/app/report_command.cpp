@@ -99,17 +99,39 @@ bool takes_utf8() {
   return false;
 }
 
-void print_text(const std::vector<fs::path>& directories) {
+RunHistory read_noted(const fs::path& directory) {
+  RunHistory history = read_run(directory);
+  for (const std::string& line : history.notes)
+    note(fmt::format("{}: {}", directory.string(), line));
+  return history;
+}
+
+// Curves of each run; of a sweep the table of its trials.
+void print_text(const std::vector<fs::path>& given) {
   const Terminal terminal(STDOUT_FILENO);
   const TextReportOptions options{.columns = terminal.is_live() ? terminal.columns() : 80,
                                   .braille = takes_utf8()};
-  const std::vector<std::string> names = run_names(directories);
-  for (std::size_t i = 0; i < directories.size(); ++i) {
-    const RunHistory history = read_run(directories[i]);
-    for (const std::string& line : history.notes)
-      note(fmt::format("{}: {}", directories[i].string(), line));
-    fmt::print("{}{}", i == 0 ? "" : "\n", text_report(history, printable(names[i]), options));
+  const std::vector<std::string> names = run_names(given);
+  std::vector<RunSummary> all;
+  all.reserve(given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::vector<fs::path> directories = runs_of({given[i]});
+    std::vector<RunSummary> trials;
+    trials.reserve(directories.size());
+    if (i > 0) fmt::print("\n");
+    for (const fs::path& directory : directories) {
+      const RunHistory history = read_noted(directory);
+      const bool is_trial = holds_sweep(given[i]);
+      const std::string name = printable(is_trial ? directory.filename().string() : names[i]);
+      trials.push_back(summary_of(history, name));
+      if (!is_trial) fmt::print("{}", text_report(history, name, options));
+    }
+    if (holds_sweep(given[i])) fmt::print("{}", trial_table(trials));
+    // A sweep's trials share their data.
+    all.push_back(std::move(trials.front()));
+    all.back().name = printable(names[i]);
   }
+  if (const std::string text = unlike_text(all); !text.empty()) fmt::print("\n{}", text);
 }
 
 // Serves the page until a signal, whose number it returns.
@@ -137,7 +159,7 @@ int follow(const ReportOptions& options) {
 int run_command(const ReportOptions& options) {
   if (options.follow) return 128 + follow(options);
   if (options.text) {
-    print_text(different(runs_of(options.runs)));
+    print_text(different(options.runs));
     return 0;
   }
   require_writable(options.out);
@@ -146,10 +168,8 @@ int run_command(const ReportOptions& options) {
   const std::vector<std::string> names = run_names(directories);
   std::vector<std::string> runs;
   for (std::size_t i = 0; i < directories.size(); ++i) {
-    const RunHistory history = read_run(directories[i]);
-    for (const std::string& line : history.notes)
-      note(fmt::format("{}: {}", directories[i].string(), line));
-    runs.push_back(run_data(history, names[i], points_per_curve(directories.size())));
+    runs.push_back(
+        run_data(read_noted(directories[i]), names[i], points_per_curve(directories.size())));
   }
   const std::string page = report_page(runs, plotly.text());
   replace_file(options.out, page);

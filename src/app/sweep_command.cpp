@@ -193,7 +193,7 @@ int run_command(const SweepOptions& options) {
                           .stop = stop};
   shared.describe = [&](const RunDirectory& run, const RunConfig& config,
                         const CaptureGroup& group) {
-    write_run_facts(run, {config, group.plan, group.memory, {}, group.staging_bytes}, peak);
+    write_run_facts(run, {config, group.plan, group.memory, {}, group.staging_bytes}, peak, corpus);
   };
   if (outside) {
     shared.evaluated = [&](std::size_t trial, std::int64_t step, const EvalResult& result) {

@@ -180,7 +180,8 @@ int run_command(const TrainOptions& options) {
       const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
       replace_file(directory.root / copy.name, copy.contents);
     }
-    write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak);
+    write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak,
+                    corpus);
     return open_log(config, directory, first_step, peak.flops);
   });
   if (config.group.plugin != nullptr)

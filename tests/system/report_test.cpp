@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -59,6 +60,9 @@ TEST_F(Report, OfASweepIsOfItsTrialsThatHaveBegun) {
     EXPECT_EQ(trial["facts"]["backend"], "host");
   }
   EXPECT_NE(runs[0]["options"]["matrix-lr"], runs[1]["options"]["matrix-lr"]);
+  const std::string text = report(run("sweep") + " --text").out;
+  EXPECT_THAT(text, StartsWith("  trial  matrix-lr  steps"));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 3) << text;
   fs::remove_all(path("sweep") / "trials");
   expect_refused(run("sweep"), "no trial of this sweep has begun");
 }
@@ -91,6 +95,23 @@ TEST_F(Report, HasWhatRunsRecordOfThemselves) {
   // As --version says it.
   EXPECT_EQ("muograph " + facts["version"].get<std::string>() + "\n",
             test::run_program("--version").out);
+}
+
+TEST_F(Report, OfShardsNamesTheirTokenizer) {
+  train("text", "--num-iterations 1");
+  const std::string tokenizer = path("bpe.json").string(), text = text_.string();
+  text_ = path("shards");
+  for (const std::string& command :
+       {"tokenizer train --data " + text + " --vocab-size 270 --out " + tokenizer,
+        "tokenize " + text + " --tokenizer " + tokenizer + " --document-separator e --out " +
+            text_.string()})
+    ASSERT_EQ(test::run_program(command).code, 0) << command;
+  train("a", "--num-iterations 1");
+  ASSERT_EQ(report(run("text") + " " + run("a") + " -o " + run("page.html")).code, 0);
+  const json runs = runs_in("page.html");
+  EXPECT_EQ(runs[0]["options"]["tokenizer"], "byte");
+  EXPECT_EQ(runs[1]["options"]["tokenizer"], (text_ / "tokenizer.json").string());
+  EXPECT_THAT(runs[1]["heldOut"].get<std::string>(), HasSubstr(", tokenizer "));
 }
 
 TEST_F(Report, TakesARunOnceAndAnOlderOrACutOneAsItIs) {

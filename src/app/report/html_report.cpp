@@ -164,6 +164,13 @@ Json facts_json(const std::string& text) {
   return shown;
 }
 
+Json asides_of(const RunHistory& run) {
+  Json out = Json::array();
+  for (const auto& [name, value] : run.options)
+    if (is_aside(name)) out.push_back(name);
+  return out;
+}
+
 std::string filled_page(std::string_view policy, std::string_view nonce, std::string_view plotly,
                         std::string_view runs) {
   // Either would change where the script element ends.
@@ -228,6 +235,8 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"notes", run.notes},
                      {"config", run.config},
                      {"options", options},
+                     {"asides", asides_of(run)},
+                     {"heldOut", run.held_out},
                      {"facts", facts_json(run.facts)},
                      {"steps", any ? run.step.back() + 1 : 0},
                      {"seconds", any ? number(clock.back()) : Json()},

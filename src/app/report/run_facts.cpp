@@ -2,18 +2,22 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/checkpoint/model_json.h"
 #include "base/durable_files.h"
 
 namespace muo {
 
 void write_run_facts(const RunDirectory& directory, const PlanReport& report,
-                     const DevicePeak& peak) {
+                     const DevicePeak& peak, const Corpus& corpus) {
   const RunConfig& run = report.config;
-  nlohmann::ordered_json facts = {{"version", run.options.run.version},
-                                  {"model", run.options.model.preset},
-                                  {"backend", run.options.devices.backend},
-                                  {"bytes_per_token", run.bytes_per_token},
-                                  {"peak_flops", peak.flops}};
+  nlohmann::ordered_json facts = {
+      {"version", run.options.run.version},
+      {"model", run.options.model.preset},
+      {"backend", run.options.devices.backend},
+      {"bytes_per_token", run.bytes_per_token},
+      {"peak_flops", peak.flops},
+      {"tokenizer", corpus.tokenizer ? corpus.tokenizer_name.string() : "unknown"},
+      {"data", nlohmann::json::parse(data_identity(corpus))}};
   facts.update(plan_object(report));
   replace_file(directory.facts(),
                facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");

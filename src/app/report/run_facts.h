@@ -3,6 +3,7 @@
 #include "app/checkpoint/run_directory.h"
 #include "app/report/plan_report.h"
 #include "app/train/device_rates.h"
+#include "data/token_data.h"
 
 namespace muo {
 
@@ -12,8 +13,10 @@ namespace muo {
 //   "backend"          of its devices: host, cuda
 //   "bytes_per_token"  of the training text; 0: unknown
 //   "peak_flops"       of all devices; 0: unknown
+//   "tokenizer"        the data's, which need not be --tokenizer: shards name theirs
+//   "data"             data_identity()
 // A resumed run writes it anew. Throws Error.
 void write_run_facts(const RunDirectory& directory, const PlanReport& report,
-                     const DevicePeak& peak);
+                     const DevicePeak& peak, const Corpus& corpus);
 
 }  // namespace muo

@@ -1,9 +1,12 @@
 #include "app/report/run_history.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <limits>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "app/options/option_table.h"
 #include "app/report/train_record.h"
@@ -89,6 +92,36 @@ void add_alarm(const Json& record, std::int64_t step, RunHistory& history) {
 }
 
 }  // namespace
+
+bool is_aside(std::string_view option) {
+  static const std::set<std::string_view> asides = [] {
+    std::set<std::string_view> out = {"data", "val-data", "gemm-table", "verify-sync-every"};
+    TrainOptions options;
+    for (const OptionRow& row : option_table(options))
+      if (row.group == kRunGroup) out.insert(row.name);
+    return out;
+  }();
+  return asides.contains(option);
+}
+
+bool take_facts(std::string json, RunHistory& history) {
+  history.facts.clear();
+  history.tokenizer.clear();
+  history.held_out.clear();
+  if (json.empty()) return true;
+  const Json facts = try_strict_json(json);
+  if (!facts.is_object()) return false;
+  history.facts = std::move(json);
+  history.tokenizer = text(facts, "tokenizer");
+  const auto data = facts.find("data");
+  if (data == facts.end() || !data->is_object()) return true;
+  history.held_out =
+      fmt::format("{} tokens of fingerprint {}", data->value("val_tokens", Json()).dump(),
+                  data->value("val_fingerprint", Json()).dump());
+  if (const std::string id = text(*data, "tokenizer"); !id.empty())
+    history.held_out += ", tokenizer " + id;
+  return true;
+}
 
 bool add_record(std::string_view line, RunHistory& history) {
   if (std::optional<TrainRecord> record = parse_train_record(line)) {

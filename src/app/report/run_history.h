@@ -49,6 +49,8 @@ struct RunHistory {
   std::vector<std::pair<std::string, std::string>> options;
   std::string facts;  // the JSON object of run.json (run_facts.h), which parse_strict_json() takes;
                       // empty: none
+  // Of facts: the data's tokenizer, and which data are held out. Empty: not known.
+  std::string tokenizer, held_out;
   // Train records in the order of steps. Not finite: it was not, or is not known.
   std::vector<std::int64_t> step, tokens;
   std::array<std::vector<double>, kSeries.size()> series;
@@ -65,6 +67,12 @@ struct RunHistory {
     return series.at(static_cast<std::size_t>(which));
   }
 };
+
+// Whether an option of `train` is about logging or saving, or says where files lie.
+bool is_aside(std::string_view option);
+
+// Takes run.json. False, and there are no facts: it is no JSON object.
+bool take_facts(std::string json, RunHistory& history);
 
 // Adds a line of metrics.jsonl, without its end. False: it is no record. Of records of the same
 // step the last one counts, and those between are from an attempt that a resumed run repeated.

@@ -98,6 +98,9 @@ bool RunReader::read() {
   const bool config = look(config_, &RunReader::read_config);
   const bool facts = look(facts_, &RunReader::read_facts);
   const bool metrics = look(metrics_, &RunReader::read_metrics);
+  // Shards name their own, whatever the option says.
+  for (auto& [name, value] : history_.options)
+    if (name == "tokenizer" && !history_.tokenizer.empty()) value = history_.tokenizer;
   if (config || facts || metrics) write_notes();
   return config || facts || metrics;
 }
@@ -117,11 +120,8 @@ bool RunReader::read_config() {
 
 bool RunReader::read_facts() {
   facts_notes_.clear();
-  history_.facts = text_of(facts_.path, facts_notes_);
-  if (!history_.facts.empty() && !try_strict_json(history_.facts).is_object()) {
-    history_.facts.clear();
+  if (!take_facts(text_of(facts_.path, facts_notes_), history_))
     facts_notes_.emplace_back("run.json: not a JSON object: left out");
-  }
   return true;
 }
 

@@ -1,17 +1,19 @@
 #include "app/report/text_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <numeric>
-#include <optional>
-#include <vector>
+#include <tuple>
 
 #include "base/terminal.h"
+#include "base/text_table.h"
 
 namespace muo {
 namespace {
@@ -130,30 +132,123 @@ std::optional<double> best(const std::vector<double>& values) {
   return range.is_empty() ? std::nullopt : std::optional(range.low);
 }
 
+const std::vector<double>& held_out_of(const RunHistory& run) {
+  return best(run.val_bpb) ? run.val_bpb : run.val_loss;
+}
+
+std::string value_in(const RunSummary& run, const std::string& option) {
+  const auto found =
+      std::ranges::find(run.options, option, &std::pair<std::string, std::string>::first);
+  return found == run.options.end() ? "" : found->second;
+}
+
+// Those of the first run, without the seed.
+std::vector<std::string> differing_options(std::span<const RunSummary> runs) {
+  std::vector<std::string> out;
+  for (const auto& option : runs.front().options) {
+    const std::string& name = option.first;
+    const auto differs = [&](const RunSummary& run) {
+      return value_in(run, name) != option.second;
+    };
+    if (name != "seed" && !is_aside(name) && std::ranges::any_of(runs, differs))
+      out.push_back(name);
+  }
+  return out;
+}
+
+std::string cell(const std::optional<double>& value) {
+  return value ? fmt::format("{:.4f}", *value) : "-";
+}
+
 }  // namespace
+
+RunSummary summary_of(const RunHistory& run, const std::string& name) {
+  const std::vector<double>&ms = run.of(Series::kStepMs), &held_out = held_out_of(run);
+  return {.name = name,
+          .options = run.options,
+          .held_out = run.held_out,
+          .unit = best(run.val_bpb) ? "bits/byte" : "loss",
+          .steps = run.step.empty() ? 0 : run.step.back() + 1,
+          .seconds = std::accumulate(ms.begin(), ms.end(), 0.0,
+                                     [](double sum, double each) {
+                                       return std::isfinite(each) ? sum + each / 1000 : sum;
+                                     }),
+          .loss = last_finite(run.of(Series::kLoss)),
+          .last = last_finite(held_out),
+          .best = best(held_out)};
+}
+
+std::string trial_table(std::vector<RunSummary> trials) {
+  const std::vector<std::string> varied = differing_options(trials);
+  const auto point_of = [&](const RunSummary& trial) {
+    std::vector<std::string> values = {fmt::format("{}", trial.steps)};
+    values.reserve(varied.size() + 1);
+    for (const std::string& option : varied)
+      values.push_back(value_in(trial, option));
+    return values;
+  };
+  std::map<std::vector<std::string>, std::vector<double>> points;
+  for (const RunSummary& trial : trials)
+    points[point_of(trial)].push_back(trial.last.value_or(std::numeric_limits<double>::infinity()));
+  const auto mean = [&](const RunSummary& trial) {
+    const std::vector<double>& values = points[point_of(trial)];
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  const bool seeds = points.size() < trials.size();
+  std::ranges::stable_sort(trials, {}, [&](const RunSummary& trial) {
+    return std::tuple(-trial.steps, mean(trial),
+                      trial.last.value_or(std::numeric_limits<double>::infinity()));
+  });
+  std::vector<std::string> head = {"trial"};
+  head.insert(head.end(), varied.begin(), varied.end());
+  if (seeds) head.emplace_back("seed");
+  head.insert(head.end(), {"steps", "loss", "held-out " + trials.front().unit});
+  if (seeds) head.emplace_back("mean of seeds");
+  head.insert(head.end(), {"best", "time"});
+  Table table(std::move(head));
+  for (const RunSummary& trial : trials) {
+    std::vector<std::string> row = {trial.name};
+    row.reserve(varied.size() + 8);
+    for (const std::string& option : varied)
+      row.push_back(printable(short_value(value_in(trial, option))));
+    if (seeds) row.push_back(printable(value_in(trial, "seed")));
+    row.insert(row.end(), {fmt::format("{}", trial.steps), cell(trial.loss), cell(trial.last)});
+    if (seeds) row.push_back(std::isfinite(mean(trial)) ? cell(mean(trial)) : "-");
+    row.insert(row.end(), {cell(trial.best), duration_text(trial.seconds)});
+    table.add(std::move(row));
+  }
+  return table.text();
+}
+
+std::string unlike_text(std::span<const RunSummary> runs) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const RunSummary& run : runs)
+    if (!run.held_out.empty()) names[run.held_out].push_back(run.name);
+  if (names.size() < 2) return {};
+  std::string out =
+      "Their held-out data are not the same, so their held-out values do not compare:\n";
+  for (const auto& [data, of] : names)
+    out += fmt::format("  {}: {}\n", printable(data), fmt::join(of, ", "));
+  return out;
+}
 
 std::string text_report(const RunHistory& run, const std::string& name,
                         const TextReportOptions& options) {
-  const std::vector<double>& ms = run.of(Series::kStepMs);
-  const bool text = best(run.val_bpb).has_value();
-  const std::vector<double>& held_out = text ? run.val_bpb : run.val_loss;
-  const std::string unit = text ? "bits/byte" : "loss";
+  const RunSummary summary = summary_of(run, name);
   std::string out = name + ": ";
   if (run.step.empty()) return out + "no steps\n";
-  const double seconds = std::accumulate(ms.begin(), ms.end(), 0.0, [](double sum, double each) {
-    return std::isfinite(each) ? sum + each / 1000 : sum;
-  });
-  out += fmt::format("{} steps, {} tokens, {}", run.step.back() + 1,
-                     count_text(static_cast<double>(run.tokens.back())), duration_text(seconds));
-  if (const auto loss = last_finite(run.of(Series::kLoss)))
-    out += fmt::format(", loss {:.4f}", *loss);
-  if (const auto lowest = best(held_out))
-    out += fmt::format(", held out {:.4f} {}, best {:.4f}", *last_finite(held_out), unit, *lowest);
+  out += fmt::format("{} steps, {} tokens, {}", summary.steps,
+                     count_text(static_cast<double>(run.tokens.back())),
+                     duration_text(summary.seconds));
+  if (summary.loss) out += fmt::format(", loss {:.4f}", *summary.loss);
+  if (summary.best)
+    out += fmt::format(", held out {:.4f} {}, best {:.4f}", *summary.last, summary.unit,
+                       *summary.best);
   if (!run.skipped.empty()) out += fmt::format(", updates skipped: {}", run.skipped.size());
   if (!run.alarms.empty()) out += fmt::format(", alarms: {}", run.alarms.size());
   out += '\n';
   out += chart("loss, nats per token", run.step, run.of(Series::kLoss), options);
-  out += chart("held-out " + unit, run.eval_step, held_out, options);
+  out += chart("held-out " + summary.unit, run.eval_step, held_out_of(run), options);
   out += chart("tokens/s", run.step, run.of(Series::kTokensPerS), options);
   for (const RunHistory::Alarm& alarm : run.alarms)
     out += printable(alarm.text) + '\n';

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -22,15 +21,6 @@ bool has_ended(TrialState state) {
 
 std::string_view score_name(const TrialResult& result) {
   return result.val_bpb ? "bits/byte" : "loss";
-}
-
-// Six digits of a number are enough to look at.
-std::string short_value(const std::string& value) {
-  double number = 0;
-  const char* const end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, number);
-  if (value.size() <= 8 || error != std::errc() || stop != end) return value;
-  return fmt::format("{:.6g}", number);
 }
 
 std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& status) {

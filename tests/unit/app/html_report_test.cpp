@@ -105,6 +105,12 @@ TEST(RunData, CountsTimeOfStepsBetweenRecords) {
   EXPECT_EQ(data["seconds"], 6);
 }
 
+TEST(RunData, NamesOptionsOfLoggingAndOfFiles) {
+  RunHistory run;
+  run.options = {{"data", "a"}, {"depth", "1"}, {"log-every", "2"}, {"out", "b"}};
+  EXPECT_EQ(data_of(run)["asides"], json({"data", "log-every", "out"}));
+}
+
 TEST(RunData, OfTwoHundredLongRunsIsBelowTenMegabytes) {
   const RunHistory run = run_of(10'000);
   EXPECT_LT(200 * run_data(run, "a", points_per_curve(200)).size(), 10'000'000U);

@@ -96,6 +96,15 @@ TEST_F(ReadRun, NotesWhatIsDamagedAndReadsTheRest) {
   EXPECT_EQ(run.facts, "");
 }
 
+TEST_F(ReadRun, NamesTheTokenizerOfTheDataAndWhatIsHeldOut) {
+  write("config.toml", "tokenizer = \"byte\"\n");
+  write("run.json", R"({"tokenizer":"shards/tokenizer.json",
+                        "data":{"val_tokens":30,"val_fingerprint":7,"tokenizer":"ab12"}})");
+  const RunHistory run = read();
+  EXPECT_THAT(run.options, ElementsAre(testing::Pair("tokenizer", "shards/tokenizer.json")));
+  EXPECT_EQ(run.held_out, "30 tokens of fingerprint 7, tokenizer ab12");
+}
+
 TEST_F(ReadRun, NotesWhatIsNoRegularFile) {
   std::filesystem::create_directory(directory_.path() / "config.toml");
   ASSERT_EQ(::mkfifo((directory_.path() / "run.json").c_str(), 0600), 0);

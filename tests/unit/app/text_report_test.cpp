@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace muo {
 namespace {
@@ -52,6 +53,46 @@ TEST(TextReport, IsFactsAndCurves) {
             "        2 |                     *\n"
             "            step 0 to 20\n"
             "step 4: warning: steps wait\n");
+}
+
+RunSummary trial_of(const std::string& name, const std::string& lr, const std::string& seed,
+                    double held_out) {
+  return {.name = name,
+          .options = {{"out", name}, {"depth", "1"}, {"matrix-lr", lr}, {"seed", seed}},
+          .held_out = "a",
+          .unit = "bits/byte",
+          .steps = 10,
+          .seconds = 2,
+          .loss = 3,
+          .last = held_out,
+          .best = held_out - 1};
+}
+
+TEST(TextReport, OfTrialsIsATableTheBestFirst) {
+  RunSummary diverged = trial_of("4", "0.3", "1", 0);
+  diverged.last = diverged.best = {};
+  EXPECT_EQ(
+      trial_table({trial_of("0", "0.1", "1", 5), diverged, trial_of("1", "0.1", "2", 3),
+                   trial_of("2", "0.20000000298", "1", 2), trial_of("3", "0.20000000298", "2", 4)}),
+      "  trial  matrix-lr  seed  steps    loss  held-out bits/byte  mean of seeds    best  time\n"
+      "  2            0.2     1     10  3.0000              2.0000         3.0000  1.0000    2s\n"
+      "  3            0.2     2     10  3.0000              4.0000         3.0000  3.0000    2s\n"
+      "  1            0.1     2     10  3.0000              3.0000         4.0000  2.0000    2s\n"
+      "  0            0.1     1     10  3.0000              5.0000         4.0000  4.0000    2s\n"
+      "  4            0.3     1     10  3.0000                   -              -       -    2s\n");
+}
+
+TEST(TextReport, SaysWhichHeldOutDataAreOthers) {
+  std::vector<RunSummary> runs = {trial_of("x", "1", "1", 2), trial_of("y", "1", "1", 2),
+                                  trial_of("z", "1", "1", 2)};
+  EXPECT_EQ(unlike_text(runs), "");
+  runs[1].held_out = "b";
+  EXPECT_EQ(unlike_text(runs),
+            "Their held-out data are not the same, so their held-out values do not compare:\n"
+            "  a: x, z\n"
+            "  b: y\n");
+  runs[1].held_out = "";
+  EXPECT_EQ(unlike_text(runs), "") << "a run of an older version does not say";
 }
 
 // A column that holds several steps shows all they span.

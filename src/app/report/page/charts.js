@@ -42,7 +42,8 @@ function timeUnit(runs) {
 function curves(view, key, { done = 1, scale = () => 1, markers = false, label = "" } = {}) {
   const data = [], left = [], many = view.runs.length > 30;  // a marker is an element of its own, and slow
   const [unit] = view.axis === "time" ? timeUnit(view.runs) : [1];
-  for (const run of view.runs) {
+  const groups = seedGroups(view.runs, key), pale = new Set(groups.flat());
+  for (const run of [...view.runs, ...groups.map((group) => meanRun(group, key))]) {
     const curve = run.series[key];
     if (!curve) continue;
     const place = axisOf(run, view.axis, done), factor = scale(run);
@@ -50,13 +51,16 @@ function curves(view, key, { done = 1, scale = () => 1, markers = false, label =
       left.push(run.name);
       continue;
     }
-    const at = (points) => points.x.map((step) => place(step) / unit);
-    const values = (points) => points.y.map((y) => (known(y) ? y * factor : null));
+    // Nothing is known between the weights of step 0 and the first evaluation of trained ones.
+    const cut = (points, all) => (markers && points.x[0] === 0 ? [all[0], null, ...all.slice(1)] : all);
+    const at = (points) => cut(points, points.x.map((step) => place(step) / unit));
+    const values = (points) => cut(points, points.y.map((y) => (known(y) ? y * factor : null)));
     const trace = (points, y, more) => merged({
       type: "scatter", mode: (markers && !many) || points.x.length === 1 ? "lines+markers" : "lines",
-      x: at(points), y, customdata: points.x, name: plain(run.name + label),
+      x: at(points), y, customdata: cut(points, points.x), name: plain(run.name + label),
+      opacity: pale.has(run) ? 0.35 : 1,
       line: { color: run.colour, width: markers || many ? 1 : 1.6,
-              dash: markers ? "dot" : run.index < PALETTE.length ? "solid" : DASHES[run.index % 4] },
+              dash: markers ? "dot" : run.dash },
       marker: { size: 6, color: run.colour },
       hovertemplate: "%{y:.5~g} at step %{customdata}",
     }, more);
@@ -71,6 +75,45 @@ function curves(view, key, { done = 1, scale = () => 1, markers = false, label =
     }
   }
   return { data, left };
+}
+
+// Of shown runs with this series: those of several seeds.
+const seedGroups = (runs, key) => [...new Set(runs.map((run) => run.seeds))]
+  .map((seeds) => seeds.filter((run) => run.series[key] && runs.includes(run))).filter((group) => group.length > 1);
+const meanRun = (group, key) => ({
+  ...group[0], name: `mean of ${group.length} seeds: ${group[0].name}`,
+  series: { [key]: meanCurve(group.map((run) => run.series[key].means || run.series[key])) },
+});
+
+// The lowest held-out value of the runs shown.
+function bestMark(view, key) {
+  const best = bestOf(view.runs, key), place = best && axisOf(best.run, view.axis, 0);
+  if (!place) return { data: [], left: [] };
+  const [unit] = view.axis === "time" ? timeUnit(view.runs) : [1];
+  return { left: [], data: [{
+    type: "scatter", mode: "markers", x: [place(best.step) / unit], y: [best.y], name: "best",
+    marker: { symbol: "star", size: 13, color: best.run.colour, line: { width: 1, color: themeColour("--ink") } },
+    text: [plain(`best: ${best.run.name}, ${digits(best.y, 5)} at step ${best.step}`)],
+    hovertemplate: "%{text}<extra></extra>",
+  }] };
+}
+
+// From the lowest value to the highest after the first tenth of a curve, which would take up most of the height.
+// Null: all of it, as where log x spreads that tenth.
+function rangeAfterStart(view, data) {
+  if (view.logX) return null;
+  let low = Infinity, high = -Infinity;
+  for (const { x, y } of data) {
+    const start = Math.max(...x) / 10;
+    y.forEach((value, i) => {
+      if (!known(value) || (view.logY && value <= 0)) return;
+      low = Math.min(low, value);
+      if (x[i] > start) high = Math.max(high, value);
+    });
+  }
+  if (low >= high) return null;
+  const [bottom, top] = view.logY ? [Math.log10(low), Math.log10(high)] : [low, high];
+  return [bottom - (top - bottom) / 20, top + (top - bottom) / 20];
 }
 
 function axisTitle(view) {
@@ -99,17 +142,22 @@ const seriesChart = (id, key, title, options = {}) => ({
   id, title, build: (view) => curveChart(view, [curves(view, key, options)], options.axis || title, options.layout),
 });
 
+// Loss and what is held out, with the best of it marked.
+function lossChart(view, training, key, title) {
+  const parts = [training, heldOut(view, key), bestMark(view, key)];
+  const range = rangeAfterStart(view, parts.flatMap((part) => part.data));
+  return curveChart(view, parts, title, range ? { yaxis: { range } } : {});
+}
 const heldOut = (view, key) => curves(view, key, { done: 0, markers: true, label: ", held-out" });
 
 const LOSS = {
   id: "loss", title: "Loss: training as lines, held-out dotted", wide: true, isWanted: () => true,
-  build: (view) => curveChart(view, [curves(view, "loss"), heldOut(view, "val_loss")], "loss (nats per token)"),
+  build: (view) => lossChart(view, curves(view, "loss"), "val_loss", "loss (nats per token)"),
 };
 const BITS = {
   id: "bits", title: "Bits per byte: training as lines, held-out dotted", wide: true,
   isWanted: () => runs.some((run) => bitsPerByte(run) !== null || run.series.val_bpb),
-  build: (view) => curveChart(view, [curves(view, "loss", { scale: bitsPerByte }), heldOut(view, "val_bpb")],
-                              "bits per byte"),
+  build: (view) => lossChart(view, curves(view, "loss", { scale: bitsPerByte }), "val_bpb", "bits per byte"),
 };
 
 // Gradient norms; steps that were not committed are crosses, at the top where the norm was not finite.

@@ -13,6 +13,7 @@ function takeRuns(changed) {
     if (index >= runs.length && all) state.shown.add(index);
     runs[index] = withPlace(run, index);
   }
+  withSeeds(runs);
   if (first) return addPage();
   if (newest) state.sampleStep = null;
   update();

@@ -1,20 +1,36 @@
 // The runs as the program wrote them (run_data in html_report.cpp), and what is computed from them. Nothing
 // here knows of the page.
 
-const PALETTE = ["#2f6fd0", "#d9730d", "#2b9348", "#c2334d", "#7b4fc9", "#8a5a2b", "#d14aa3", "#6b7785",
+// Each at least 3:1 in contrast with the cards of either theme.
+const PALETTE = ["#2f6fd0", "#d9730d", "#2b9348", "#c8394f", "#8458d0", "#99662f", "#d14aa3", "#6b7785",
                  "#8f9a12", "#0f9bb3"];
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 
-function colourOf(index) {
-  if (index < PALETTE.length) return PALETTE[index];
-  return `hsl(${(index * 137.508) % 360}, 60%, 50%)`;
-}
-
-const withPlace = (run, index) => ({ ...run, index, colour: colourOf(index) });
+const withPlace = (run, index) => ({ ...run, index });
 
 // None where a server will tell them: null.
 function loadRuns(text) {
-  return (JSON.parse(text) || []).map(withPlace);
+  return withSeeds((JSON.parse(text) || []).map(withPlace));
+}
+
+// Runs that differ in their seed only, each in another: `seeds` of each of them, which have the colour of the first.
+function withSeeds(runs) {
+  const groups = new Map();
+  for (const run of runs) {
+    const aside = new Set(["seed", "out", "resume", ...run.asides]);
+    for (const name of ["data", "val-data"]) aside.delete(name);  // other files may hold other text
+    const key = JSON.stringify([run.heldOut, Object.entries(run.options).filter(([name]) => !aside.has(name))]);
+    groups.set(key, [...(groups.get(key) || []), run]);
+  }
+  for (const group of groups.values()) {
+    const differ = new Set(group.map((run) => run.options.seed)).size === group.length;
+    for (const run of group) {
+      run.seeds = differ ? group : [run];
+      run.colour = PALETTE[run.seeds[0].index % PALETTE.length];
+      run.dash = DASHES[Math.floor(run.seeds[0].index / PALETTE.length) % DASHES.length];
+    }
+  }
+  return runs;
 }
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);
@@ -94,6 +110,8 @@ function bitsPerByte(run) {
   return known(bytes) && bytes > 0 ? 1 / (Math.LN2 * bytes) : null;
 }
 
+const numeric = (texts) => texts.every((text) => text !== "" && Number.isFinite(Number(text)));
+
 // Names of options whose values differ between runs. A run that lacks one has another version of the program.
 // Where a run lies, and whether it was resumed, says its name.
 const NO_DIFFERENCE = new Set(["out", "resume"]);
@@ -101,4 +119,76 @@ function differingOptions(runs) {
   const names = new Set(runs.flatMap((run) => Object.keys(run.options)));
   return [...names].filter((name) => !NO_DIFFERENCE.has(name) &&
     new Set(runs.map((run) => run.options[name])).size > 1);
+}
+
+// Which runs share a value. Where each has one of its own, numbers say instead in which order they rise.
+function patternOf(texts) {
+  const places = new Map([...new Set(texts)].map((text, i) => [text, i]));
+  if (places.size < texts.length || !numeric(texts)) return texts.map((text) => places.get(text)).join();
+  const order = texts.map((_, i) => i).sort((a, b) => texts[a] - texts[b]);
+  return "order " + (order[0] < order[order.length - 1] ? order : order.reverse()).join();
+}
+
+// One run for each point: of those that have the same values of all that they are compared by.
+function pointsOf(runs) {
+  const options = comparedOptions(runs);
+  return [...new Map(runs.map((run) => [JSON.stringify(options.map((name) => run.options[name])), run])).values()];
+}
+
+// What runs are compared by: options that differ, and those that move together as one, as nothing tells which of
+// them it was. No axes: the seed, which is chance, and `asides` (run_data).
+function comparedOptions(runs) {
+  const asides = new Set(["seed", ...runs.flatMap((run) => run.asides)]);
+  return differingOptions(runs).filter((name) => !asides.has(name));
+}
+function axesOf(runs) {
+  const together = new Map(), points = pointsOf(runs);
+  for (const option of comparedOptions(runs)) {
+    const pattern = patternOf(points.map((run) => String(run.options[option] ?? "")));
+    together.set(pattern, [...(together.get(pattern) || []), option]);
+  }
+  return [...together.values()].map((options) => ({
+    name: options.map((option) => "--" + option).join(", "),
+    value: (run) => String(run.options[options[0]] ?? ""),  // which tells those of the others
+    text: (run) => options.map((option) => run.options[option] ?? "\u2013").join(", "),
+  }));
+}
+
+// Of values that occur equally often the largest.
+function mostCommon(values) {
+  const counts = new Map();
+  for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
+  const [value] = [...counts].sort((a, b) => b[1] - a[1] || b[0] - a[0])[0] || [0];
+  return value;
+}
+
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+// Those whose held-out data are those of most; an older version did not write down what they are.
+function alike(runs) {
+  const data = mostCommon(runs.map((run) => run.heldOut).filter(Boolean));
+  return runs.filter((run) => !run.heldOut || run.heldOut === data);
+}
+function unlikeText(runs) {
+  const data = [...new Set(runs.map((run) => run.heldOut).filter(Boolean))];
+  if (data.length < 2) return "";
+  const names = data.map((each) => `${each}: ${runs.filter((run) => run.heldOut === each).map((run) => run.name).join(", ")}`);
+  return `Their held-out data are not the same, so their held-out values do not compare. ${names.join("; ")}.`;
+}
+
+// The lowest held-out value of runs that compare: {run, step, y}, or null.
+function bestOf(runs, key) {
+  let best = null;
+  for (const run of alike(runs.filter((each) => each.series[key])))
+    run.series[key].y.forEach((y, i) => {
+      if (known(y) && (best === null || y < best.y)) best = { run, step: run.series[key].x[i], y };
+    });
+  return best;
+}
+
+// The mean of curves at the steps that all of them have.
+function meanCurve(curves) {
+  const values = curves.map((curve) => new Map(curve.x.map((x, i) => [x, curve.y[i]])));
+  const x = curves[0].x.filter((step) => values.every((of) => known(of.get(step))));
+  return { x, y: x.map((step) => mean(values.map((of) => of.get(step)))) };
 }

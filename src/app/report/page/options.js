@@ -1,27 +1,29 @@
 // How the options in which runs differ go with what came of them: for sweeps.
 
 const score = (run) => (known(run.valBpb) ? run.valBpb : run.valLoss);
+const seedMean = ({ seeds, steps }) =>
+  (seeds.length > 1 && seeds.every((run) => known(score(run)) && run.steps === steps) ? mean(seeds.map(score)) : null);
 const scoreName = () => (runs.some((run) => known(run.valBpb)) ? "held-out bits/byte" : "held-out loss");
 
-// Of the shown runs those with a score that have come to the same step: to the one to which most have.
+// Of the shown runs those with a score, on the same held-out data, that have come to the same step: to the one to
+// which most have.
 function comparable(view) {
-  const scored = view.runs.filter((run) => known(score(run)));
-  const counts = new Map();
-  for (const run of scored) counts.set(run.steps, (counts.get(run.steps) || 0) + 1);
-  const [steps] = [...counts].sort((a, b) => b[1] - a[1] || b[0] - a[0])[0] || [0];
-  return { steps, of: scored.length, runs: scored.filter((run) => run.steps === steps) };
+  const scored = view.runs.filter((run) => known(score(run))), same = alike(scored);
+  const steps = mostCommon(same.map((run) => run.steps));
+  return { steps, of: scored.length, others: scored.length - same.length,
+           runs: same.filter((run) => run.steps === steps) };
 }
 
-const numeric = (texts) => texts.every((text) => text !== "" && Number.isFinite(Number(text)));
-
-// The values of an option in these runs: at most `most` groups, of equal values or, of many numbers, of
+// The values of an axis in these runs: at most `most` groups, of equal values or, of many numbers, of
 // neighbours, as equally many as can be. {labels, of: the group of each run}
-function grouped(list, option, most) {
-  const texts = list.map((run) => String(run.options[option] ?? ""));
+function grouped(list, axis, most) {
+  const texts = list.map(axis.value);
   const distinct = [...new Set(texts)];
   const isNumber = numeric(distinct);
   distinct.sort(isNumber ? (a, b) => a - b : undefined);
-  if (distinct.length <= most) return { labels: distinct, of: texts.map((text) => distinct.indexOf(text)) };
+  const label = (text) => axis.text(list[texts.indexOf(text)]);
+  if (distinct.length <= most)
+    return { labels: distinct.map(label), of: texts.map((text) => distinct.indexOf(text)) };
   if (!isNumber) return null;
   const group = (text) => Math.floor(distinct.indexOf(text) * most / distinct.length);
   const labels = Array.from({ length: most }, (_, i) => {
@@ -31,13 +33,15 @@ function grouped(list, option, most) {
   return { labels, of: texts.map(group) };
 }
 
-// The share of the scores' variance that lies between groups of the option's values (omega squared: what as
-// many groups of chance would explain is taken off). Null: it cannot be told.
-function importance(list, option) {
-  const groups = grouped(list, option, 5);
-  if (!groups || groups.labels.length < 2 || list.length <= groups.labels.length) return null;
+// The share of the scores' variance that lies between groups of the axis' values (omega squared: what as
+// many groups of chance would explain is taken off). Null: it cannot be told, as there are not two runs for each
+// group, or so few that a mean and one number for each axis would fit them all.
+function importance(list, axis) {
+  const groups = grouped(list, axis, Math.max(2, Math.min(5, Math.floor(list.length / 2))));
+  if (!groups || groups.labels.length < 2 || list.length < 2 * groups.labels.length) return null;
+  const axes = sweptAxes().length;
+  if (pointsOf(list).length < axes + 1 || list.length < axes + 2) return null;
   const values = list.map(score);
-  const mean = (some) => some.reduce((sum, value) => sum + value, 0) / some.length;
   const all = mean(values);
   const total = values.reduce((sum, value) => sum + (value - all) ** 2, 0);
   let between = 0;
@@ -49,18 +53,18 @@ function importance(list, option) {
   return total > 0 ? Math.max(0, (between - (groups.labels.length - 1) * within) / (total + within)) : null;
 }
 
-const sweptOptions = () => differingOptions(runs);
+const sweptAxes = () => axesOf(runs);
 
-const comparedNote = ({ runs: list, of, steps }) =>
+const othersNote = (count) => (count > 0 ? ` Left out, as their held-out data are others: ${counted(count, "run")}.` : "");
+const comparedNote = ({ runs: list, of, others, steps }) =>
   `${list.length === of ? "All" : `The ${list.length} of`} ${of} shown runs with held-out data` +
-  `${list.length === of ? "" : " that"} have come to step ${steps}.`;
+  `${list.length === of ? "" : " that"} have come to step ${steps}.${othersNote(others)}`;
 
 const PARALLEL = {
   id: "parallel", title: "A line for each run; drag along an axis to choose", wide: true,
   build: (view) => {
-    const list = view.runs.filter((run) => known(score(run)));
+    const scored = view.runs.filter((run) => known(score(run))), list = alike(scored);
     if (list.length < 2) return null;
-    const texts = (name) => list.map((run) => String(run.options[name] ?? ""));
     const axis = (label, texts) => {
       const values = texts.map(Number);
       if (!numeric(texts)) {
@@ -74,56 +78,59 @@ const PARALLEL = {
       return { label, values: values.map(Math.log10), tickvals: ticks,
                ticktext: ticks.map((at) => digits(10 ** at, 3)) };
     };
-    const dimensions = sweptOptions().map((name) => axis(plain("--" + name), texts(name)));
+    const dimensions = sweptAxes().map((each) => axis(plain(each.name), list.map(each.value)));
     const scores = list.map(score), steps = list.map((run) => String(run.steps));
     if (new Set(steps).size > 1) dimensions.push(axis("steps", steps));
     dimensions.push({ label: scoreName(), values: scores });
     const narrow = window.innerWidth < 600;
     return {
       data: [{ type: "parcoords", dimensions, labelangle: narrow ? -45 : dimensions.length > 5 ? -20 : 0,
-               line: { color: scores, colorscale: "Viridis", reversescale: true, showscale: !narrow } }],
+               line: { color: scores, colorscale: [[0, PALETTE[0]], [1, PALETTE[1]]], showscale: !narrow } }],
       layout: { margin: { l: 60, r: 50, t: narrow ? 110 : 60, b: 30 }, height: 420 },
+      note: othersNote(scored.length - list.length),
     };
   },
 };
 
 const IMPORTANCE = {
-  id: "importance", title: "What an option alone explains of the differences",
+  id: "importance", title: "What an option alone explains of the differences", isWanted: () => true,
   build: (view) => {
     const compared = comparable(view);
-    const bars = sweptOptions().map((name) => [name, importance(compared.runs, name)])
-      .filter(([, share]) => share !== null).sort((a, b) => a[1] - b[1]);
-    if (bars.length === 0) return null;
+    const shares = sweptAxes().map((axis) => [axis.name, importance(compared.runs, axis)]);
+    const bars = shares.filter(([, share]) => share !== null).sort((a, b) => a[1] - b[1]);
+    const few = shares.filter(([, share]) => share === null).map(([name]) => name);
+    const fewText = few.length === 0 ? "" : ` Not identifiable, as these runs are too few: ${few.join("; ")}.`;
+    if (bars.length === 0) return { data: [], note: comparedNote(compared) + fewText };
     return {
-      data: [{ type: "bar", orientation: "h", y: bars.map(([name]) => plain("--" + name)),
+      data: [{ type: "bar", orientation: "h", y: bars.map(([name]) => plain(name)),
                x: bars.map(([, share]) => 100 * share),
                marker: { color: themeColour("--accent") }, hovertemplate: "%{x:.0f} %<extra></extra>" }],
       layout: { xaxis: { title: { text: "% of the variance" }, range: [0, 100] }, yaxis: { type: "category" },
                 height: 160 + 28 * bars.length },
-      note: comparedNote(compared) + " What options do together is not in it.",
+      note: comparedNote(compared) + " What options do together is not in it." + fewText,
     };
   },
 };
 
 const HEAT = {
   id: "heat", title: "Mean over runs, by two options",
-  isWanted: () => sweptOptions().length > 1 && HEAT.build({ ...view(), runs }) !== null,
+  isWanted: () => sweptAxes().length > 1 && HEAT.build({ ...view(), runs }) !== null,
   build: (view) => {
-    const compared = comparable(view), [across, up] = view.heat;
+    const compared = comparable(view), axes = sweptAxes();
+    const [across, up] = view.heat.map((name) => axes.find((axis) => axis.name === name) || axes[0]);
     const columns = grouped(compared.runs, across, 6), rows = grouped(compared.runs, up, 6);
     if (compared.runs.length < 2 || !columns || !rows) return null;
     const cells = rows.labels.map((_, row) => columns.labels.map((_, column) =>
       compared.runs.filter((_, i) => columns.of[i] === column && rows.of[i] === row).map(score)));
-    const mean = (some) => (some.length ? some.reduce((sum, value) => sum + value, 0) / some.length : null);
-    const z = cells.map((row) => row.map(mean));
+    const z = cells.map((row) => row.map((some) => (some.length ? mean(some) : null)));
     return {
       data: [{ type: "heatmap", x: columns.labels.map(plain), y: rows.labels.map(plain), z,
                colorscale: "Viridis", reversescale: true,
                text: z.map((row) => row.map((at) => (known(at) ? fixed(at, 4) : ""))),
                texttemplate: "%{text}", customdata: cells.map((row) => row.map((some) => some.length)),
                hovertemplate: "%{z:.5f}, %{customdata} runs<extra></extra>" }],
-      layout: { xaxis: { title: { text: plain("--" + across) }, type: "category" },
-                yaxis: { title: { text: plain("--" + up) }, type: "category" } },
+      layout: { xaxis: { title: { text: plain(across.name) }, type: "category" },
+                yaxis: { title: { text: plain(up.name) }, type: "category" } },
       note: comparedNote(compared),
     };
   },
@@ -137,22 +144,24 @@ function heatChoice() {
 }
 
 function fillHeatChoice() {
-  const options = sweptOptions();
-  document.getElementById("heat-choice").hidden = options.length < 2;
+  const names = sweptAxes().map((axis) => axis.name);
+  document.getElementById("heat-choice").hidden = names.length < 2;
+  state.heat = state.heat.map((name) => (names.includes(name) ? name : names[0]));  // a run may have split an axis
   for (const which of [0, 1]) {
     const select = document.getElementById(`heat-${which}`);
-    fill(select, ...options.map((name) => element("option", { value: name }, "--" + name)));
+    fill(select, ...names.map((name) => element("option", { value: name }, name)));
     select.value = state.heat[which];
   }
 }
 
-// From four runs on: fewer say nothing of their options.
+const LEAST_RUNS = 4;  // fewer say nothing of their options
 function addOptions() {
-  const options = sweptOptions();
+  const axes = sweptAxes();
   if (document.getElementById("options")) return fillHeatChoice();
-  if (options.length === 0 || runs.filter((run) => known(score(run))).length < 4) return;
-  const by = (name) => importance(comparable(view()).runs, name) ?? -1;
-  const order = [...options].sort((a, b) => by(b) - by(a));
+  if (axes.length === 0 || runs.filter((run) => known(score(run))).length < LEAST_RUNS) return;
+  const compared = comparable(view()).runs;
+  const by = new Map(axes.map((axis) => [axis, importance(compared, axis) ?? -1]));
+  const order = axes.sort((a, b) => by.get(b) - by.get(a)).map((axis) => axis.name);
   state.heat = [order[0], order[1] ?? order[0]];
   addCharts(section("options", "Options and what came of them", "losses"), [PARALLEL, IMPORTANCE, HEAT], heatChoice());
   fillHeatChoice();

@@ -131,6 +131,7 @@ const RESULTS = [
   ["loss", (run) => run.loss, (value) => fixed(value, 4)],
   ["held-out loss", (run) => run.valLoss, (value) => fixed(value, 4)],
   ["held-out bits/byte", (run) => run.valBpb, (value) => fixed(value, 4)],
+  ["mean of seeds", seedMean, (value) => fixed(value, 4)],
   ["tokens/s", (run) => run.tokensPerS, short],
   ["MFU %", (run) => (known(run.mfu) ? 100 * run.mfu : null), (value) => fixed(value, 1)],
   ["time", (run) => run.seconds, durationText],
@@ -141,7 +142,8 @@ const RESULTS = [
 ];
 
 function columns() {
-  const optional = new Set(["skipped", "alarms", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte"]);
+  const optional = new Set(["skipped", "alarms", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte",
+                            "mean of seeds"]);
   const told = RESULTS.filter(([name, value]) => !optional.has(name) || runs.some((run) => value(run)));
   const options = differingOptions(runs).map((name) => ["--" + name, (run) => run.options[name], null]);
   return [["run", (run) => run.name, null], ...told, ...options];
@@ -168,7 +170,7 @@ function matches(run) {
   return state.filter.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 }
 
-function runRow(run, table) {
+function runRow(run, table, best) {
   const box = element("input", {
     type: "checkbox", checked: state.shown.has(run.index), "aria-label": "draw " + run.name,
     onchange: (event) => {
@@ -177,7 +179,8 @@ function runRow(run, table) {
       fillSamples();
     },
   });
-  const first = element("td", {}, element("label", { class: "run" }, box, runName(run)));
+  const mark = run === best ? element("strong", {}, "\u2605 best") : "";
+  const first = element("td", {}, element("label", { class: "run" }, box, runName(run)), mark);
   return element("tr", { "data-key": run.index }, first, ...table.slice(1).map(([, value, show]) => {
     if (show) return element("td", {}, show(value(run)));
     const text = value(run) ?? "\u2013";
@@ -197,14 +200,18 @@ function fillRuns() {
     return element("th", { "data-key": name, scope: "col", "aria-sort": sorted, class: show ? "" : "text" },
                    element("button", { type: "button", onclick: () => sortBy(name) }, name));
   });
-  const rows = ordered(table).filter(matches).map((run) => runRow(run, table));
+  const best = several() && bestOf(runs, runs.some((run) => known(run.valBpb)) ? "val_bpb" : "val_loss");
+  const rows = ordered(table).filter(matches).map((run) => runRow(run, table, best && best.run));
   fill(document.getElementById("runs-table"),
        element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
 function fillNotes() {
-  const same = runs.length > 1 && differingOptions(runs).length === 0;
-  fill(document.getElementById("notes"), same ? element("p", { class: "note" }, "Their options are the same.") : null,
+  const differ = runs.length > 1 ? differingOptions(runs).length : 1;
+  const text = differ === 0 ? "Their options are the same."
+    : sweptAxes().length > 0 && runs.length < LEAST_RUNS ? "Too few runs to tell what an option does." : "";
+  fill(document.getElementById("notes"), text && element("p", { class: "note" }, text),
+       unlikeText(runs) && element("p", { class: "warning" }, unlikeText(runs)),
        ...runs.flatMap((run) => run.notes.map((note) => element("p", { class: "warning" }, `${run.name}: ${note}`))));
 }
 
@@ -294,7 +301,8 @@ function buckets(run) {
 function facts(run) {
   const told = run.facts || {};
   const rows = [
-    ["directory", run.directory], ["version", told.version],
+    ["directory", run.directory], ["version", told.version], ["tokenizer", told.tokenizer],
+    ["held-out data", run.heldOut],
     ["parameters", known(told.parameters) && whole(told.parameters)],
     ["tokens per step", known(run.tokensPerStep) && whole(run.tokensPerStep)],
     ["devices", known(told.world) && `${told.world} (${told.backend || "host"}), ${told.dtype}`],
