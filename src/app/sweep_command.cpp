@@ -67,6 +67,7 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
         "halving{}: of {} trials that have come to step {} one goes on, to {} steps at most",
         options.halving.asynchronous ? " as they come" : "", options.halving.factor,
         fmt::join(plan.rungs.begin(), plan.rungs.end() - 1, ", "), plan.rungs.back()));
+  if (!plan.warning.empty()) notes.push_back(plan.warning);
   const auto refused = std::ranges::count_if(
       plan.trials, [](const Trial& trial) { return !trial.config.has_value(); });
   if (refused > 0)

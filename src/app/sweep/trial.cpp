@@ -228,8 +228,10 @@ void SweepPlanner::choose_rungs() {
     return;
   }
   std::optional<std::int64_t> steps;
+  std::int64_t warmup = 0;
   for (const Trial& trial : plan_.trials) {
     if (!trial.config) continue;
+    warmup = std::max(warmup, trial.config->hyper.warmup_steps);
     if (steps.value_or(trial.config->iterations()) != trial.config->iterations())
       throw input_error(
           "--halving: compares trials of equal length, and there are some of {} steps and some "
@@ -238,10 +240,18 @@ void SweepPlanner::choose_rungs() {
     steps = trial.config->iterations();
   }
   const std::int64_t factor = halving.factor;
-  const std::int64_t first =
-      halving.min_steps.value_or(std::max<std::int64_t>(1, *steps / (factor * factor * factor)));
+  // While rates still rise, losses tell of noise more than of options.
+  const std::int64_t settled = 2 * warmup;
+  const bool has_room = settled < *steps;
+  const std::int64_t first = halving.min_steps.value_or(
+      std::max({std::int64_t{1}, *steps / (factor * factor * factor), has_room ? settled : 0}));
   if (first >= *steps)
     throw input_error("--min-steps {}: the trials have {} steps: give fewer", first, *steps);
+  if (first <= warmup)
+    plan_.warning = fmt::format(
+        "warning: the first halving, after step {}, lies within the {} steps of warm-up, where "
+        "losses are mostly noise: give fewer --warmup-steps{}",
+        first, warmup, has_room ? fmt::format(", or --min-steps {} or more", settled) : "");
   for (std::int64_t rung = first; rung < *steps; rung *= factor)
     plan_.rungs.push_back(rung);
   plan_.rungs.push_back(*steps);

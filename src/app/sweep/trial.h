@@ -76,6 +76,7 @@ struct SweepPlan {
   int trials_per_device = 1;           // of them
   WorkerMemory worker_memory;          // what a worker's groups may take, if it has several
   std::vector<std::int64_t> rungs;     // steps of halving; empty: none
+  std::string warning;                 // of them, if any
 };
 
 // Resolves trials: all at once, or with --ask-tell one after another.
