@@ -230,6 +230,10 @@ int run_command(const SweepOptions& options) {
     throw Error(fmt::format("no trial came to its end: {}/sweep.csv tells why", where));
   const std::size_t trial = best[0].best_trial;
   view.note(fmt::format("best: trial {}, {}", trial, directory.trial(trial).string()));
+  for (const Axis& axis : options.axes)
+    if (const std::string edge = edge_note(axis, value_in(plan.trials[trial].point, axis.option));
+        !edge.empty())
+      view.note(edge);
   view.note("again: " + train_command(to_repeat(plan.trials[trial], options)));
   view.note(fmt::format("captures: {}; all trials: {}/sweep.csv", run.captures(), where));
   return 0;

@@ -46,4 +46,8 @@ using Point = std::vector<Setting>;
                                                std::optional<std::int64_t> trials,
                                                std::uint64_t seed);
 
+// What to say of the best point's value, if it is the first or last of three numbers or more, or in
+// the outer tenth of a range, and values beyond are possible; else empty.
+[[nodiscard]] std::string edge_note(const Axis& axis, const std::string& best);
+
 }  // namespace muo
