@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "app/checkpoint/model_json.h"
@@ -135,7 +137,14 @@ class SweepLoop {
   }
 
   void look_on(bool at_end) {
-    if (signal_ != 0) run_.stop();
+    if (const int signal = signal_; signal != 0) {
+      run_.stop();
+      if (!std::exchange(stopping_, true))
+        view_.note(fmt::format(
+            "SIG{}: stopping, with a checkpoint of each trial that trains; once more: at once, "
+            "without one",
+            sigabbrev_np(signal)));
+    }
     if (const std::string why = directory_.failure(); !why.empty()) run_.fail(why);
     run_.record_results();
     if (outside_ != nullptr) outside_->look(run_);
@@ -154,6 +163,7 @@ class SweepLoop {
   SweepView& view_;
   AskTell* const outside_;  // null: none gives trials
   Clock::time_point shown_;
+  bool stopping_ = false;
 };
 
 }  // namespace

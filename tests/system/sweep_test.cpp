@@ -196,7 +196,8 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
       run_program(sweep("sweep", more) + " & pid=$!; while ! grep -q '\"step\":20,' " + first +
                   "/metrics.jsonl 2>/dev/null; do sleep 0.01; done; kill -INT $pid; wait $pid");
   EXPECT_EQ(stopped.code, 130) << stopped.err << stopped.out;
-  EXPECT_THAT(stopped.out, HasSubstr("stopped: muograph sweep --resume"));
+  EXPECT_THAT(stopped.out, AllOf(HasSubstr("SIGINT: stopping, with a checkpoint of each trial"),
+                                 HasSubstr("stopped: muograph sweep --resume")));
   const std::vector<FoundCheckpoint> saved = find_checkpoints(first);
   ASSERT_THAT(saved, SizeIs(1));
   EXPECT_GT(saved[0].step, 20);
