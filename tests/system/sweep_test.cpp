@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "system/training_run.h"
@@ -28,8 +29,9 @@ class Sweep : public Training {
     std::string command = options(out, more + " --eval-every -1");
     return "sweep" + command.substr(command.find(' '));
   }
-  // Rows of sweep.csv, without the columns of time.
-  [[nodiscard]] std::vector<std::vector<std::string>> rows(const std::string& out) const {
+  // Rows of sweep.csv, by default without the column of time.
+  [[nodiscard]] std::vector<std::vector<std::string>> rows(const std::string& out,
+                                                           bool with_seconds = false) const {
     std::istringstream file(test::read_file(path(out) / "sweep.csv"));
     std::vector<std::vector<std::string>> table;
     std::ptrdiff_t seconds = 0;
@@ -39,7 +41,7 @@ class Sweep : public Training {
       for (std::string field; std::getline(fields, field, ',');)
         row.push_back(field);
       if (table.size() == 1) seconds = std::ranges::find(row, "seconds") - row.begin();
-      row.erase(row.begin() + seconds);
+      if (!with_seconds) row.erase(row.begin() + seconds);
     }
     return table;
   }
@@ -203,6 +205,27 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   EXPECT_GT(saved[0].step, 20);
   EXPECT_LT(saved[0].step, 4000);
   EXPECT_FALSE(fs::exists(path(trial("sweep", 1)) / "checkpoints/step_00000000"));
+  // Each process adds to the steps and the seconds of the trial.
+  const auto step_and_seconds = [&] {
+    const auto table = rows("sweep", true);
+    const auto number = [&](const char* column) {
+      const auto at = std::ranges::find(table[0], column) - table[0].begin();
+      return std::stod(table[1][static_cast<std::size_t>(at)]);
+    };
+    return std::pair(number("step"), number("seconds"));
+  };
+  const auto before = step_and_seconds();
+  EXPECT_EQ(before.first, saved[0].step);
+  EXPECT_GT(before.second, 0);
+  ASSERT_EQ(
+      run_program("sweep --resume " + path("sweep").string() +
+                  " & pid=$!; while ! grep -q '\"step\":" + std::to_string(saved[0].step + 100) +
+                  ",' " + first + "/metrics.jsonl; do sleep 0.01; done; kill -INT $pid; wait $pid")
+          .code,
+      130);
+  const auto after = step_and_seconds();
+  EXPECT_GT(after.first, before.first);
+  EXPECT_GT(after.second, before.second);
 }
 
 TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {

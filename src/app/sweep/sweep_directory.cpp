@@ -76,13 +76,16 @@ void replay_line(Scheduler& scheduler,
   if (trial >= scheduler.status().size())
     throw input_error("{}: there is no trial {}", where, trial);
   if (kind == "promotion") scheduler.replay_promotion(trial, line.value("rung", std::size_t{0}));
+  const auto step = line.value("step", std::int64_t{0});
+  const double seconds = number_of(line, "seconds").value_or(0);
+  if (kind == "part") scheduler.add_part(trial, step, seconds);
   if (kind != "result") return;
   scheduler.replay_result(trial, {.state = state_of(line.value("state", ""), where),
-                                  .step = line.value("step", std::int64_t{0}),
+                                  .step = step,
                                   .val_loss = number_of(line, "val_loss"),
                                   .val_bpb = number_of(line, "val_bpb"),
                                   .best = number_of(line, "best"),
-                                  .seconds = number_of(line, "seconds").value_or(0),
+                                  .seconds = seconds,
                                   .message = line.value("message", "")});
 }
 
@@ -212,6 +215,10 @@ void SweepDirectory::add_result(std::size_t trial, std::size_t rung, const Trial
              .dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
+void SweepDirectory::add_part(std::size_t trial, std::int64_t step, double seconds) {
+  append(Json{{"kind", "part"}, {"trial", trial}, {"step", step}, {"seconds", seconds}}.dump());
+}
+
 bool SweepDirectory::add_promotion(std::size_t trial, std::size_t rung) {
   try {
     append(Json{{"kind", "promotion"}, {"trial", trial}, {"rung", rung}}.dump());
@@ -251,8 +258,8 @@ void SweepDirectory::write_table(const SweepPlan& plan,
     text += fmt::format("{},{}", i, name_of(status[i].state));
     for (const std::string& option : varied)
       text += "," + field(value_in(trial.point, option));
-    text += fmt::format(",{},{},{},{},{},{:.1f},{},{}\n", last.step,
-                        trial.config ? last.step * trial.config->tokens_per_step() : 0,
+    text += fmt::format(",{},{},{},{},{},{:.1f},{},{}\n", status[i].step,
+                        trial.config ? status[i].step * trial.config->tokens_per_step() : 0,
                         field(last.val_loss), field(last.val_bpb), field(last.best), last.seconds,
                         field(status[i].message), field(this->trial(i).lexically_relative(root_)));
   }

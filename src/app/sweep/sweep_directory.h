@@ -37,6 +37,7 @@ class SweepDirectory {
   // whenever it has done so before: what comes after a line that is missing would mean another.
   void add_trial(std::size_t number, const Trial& trial);
   void add_result(std::size_t trial, std::size_t rung, const TrialResult& result);
+  void add_part(std::size_t trial, std::int64_t step, double seconds);  // Scheduler::add_part()
   // The same; but where it cannot be, false.
   bool add_promotion(std::size_t trial, std::size_t rung);
   // Why the journal could not be written; empty: it could. From any thread.
