@@ -16,6 +16,7 @@
 #include "app/cli.h"
 #include "app/report/run_facts.h"
 #include "app/sweep/ask_tell.h"
+#include "app/sweep/find_sweep.h"
 #include "app/sweep/sweep_view.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
@@ -87,6 +88,15 @@ TrainOptions to_repeat(const Trial& trial, const SweepOptions& sweep) {
   if (sweep.train.evaluation.sample_every == defaults.train.evaluation.sample_every)
     evaluation.sample_every.reset();
   return options;
+}
+
+void note_best(const SweepOptions& options, const Trial& trial, std::string_view which,
+               SweepView& view) {
+  view.note(fmt::format("best: {}", which));
+  for (const Axis& axis : options.axes)
+    if (const std::string edge = edge_note(axis, value_in(trial.point, axis.option)); !edge.empty())
+      view.note(edge);
+  view.note("again: " + train_command(to_repeat(trial, options)));
 }
 
 // A sweep under way: its workers' threads, and this one, which writes down and shows what comes.
@@ -170,7 +180,9 @@ class SweepLoop {
 
 int run_command(const SweepOptions& options) {
   const Corpus corpus = open_corpus(options.train.data);
-  SweepPlanner planner(options, corpus);
+  SweepPlanner planner(options, corpus,
+                       options.ask_tell ? std::vector<Point>()
+                                        : journal_points(find_sweep_directory(options.train.run)));
   const SweepPlan& plan = planner.plan();
   const RunConfig& first = plan.groups.front().config;
   // Standard output is the outside optimizer's, if there is one.
@@ -239,12 +251,8 @@ int run_command(const SweepOptions& options) {
   if (best.empty())
     throw Error(fmt::format("no trial came to its end: {}/sweep.csv tells why", where));
   const std::size_t trial = best[0].best_trial;
-  view.note(fmt::format("best: trial {}, {}", trial, directory.trial(trial).string()));
-  for (const Axis& axis : options.axes)
-    if (const std::string edge = edge_note(axis, value_in(plan.trials[trial].point, axis.option));
-        !edge.empty())
-      view.note(edge);
-  view.note("again: " + train_command(to_repeat(plan.trials[trial], options)));
+  note_best(options, plan.trials[trial],
+            fmt::format("trial {}, {}", trial, directory.trial(trial).string()), view);
   view.note(fmt::format("captures: {}; all trials: {}/sweep.csv", run.captures(), where));
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -226,6 +227,37 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   const auto after = step_and_seconds();
   EXPECT_GT(after.first, before.first);
   EXPECT_GT(after.second, before.second);
+}
+
+// Trials are found by their options: what has ended keeps number and result, wherever the grid has
+// it now, and the sweep goes on without being told its values again.
+TEST_F(Sweep, AGridGetsValuesWhenItGoesOn) {
+  const std::string more = "--seed 1,2 --num-iterations 3 --devices 1 ";
+  const std::string resume = "sweep --resume " + path("sweep").string();
+  ASSERT_EQ(run_program(sweep("sweep", more + "--weight-decay 0,0.1 --matrix-lr 0.1,0.3")).code, 0);
+  const auto before = rows("sweep", true);
+  const Outcome outcome = run_program(resume + " --matrix-lr 0.05,0.1,0.3");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto after = rows("sweep", true);
+  ASSERT_THAT(after, SizeIs(13));
+  EXPECT_TRUE(std::ranges::equal(before, std::span(after).first(before.size())));
+  const auto lr = std::ranges::find(after[0], "matrix-lr") - after[0].begin();
+  for (std::size_t i = before.size(); i < after.size(); ++i) {
+    EXPECT_EQ(after[i][1], "done");
+    EXPECT_EQ(after[i][static_cast<std::size_t>(lr)], "0.05");
+  }
+  ASSERT_EQ(run_program(resume + " --seed 1..3").code, 0);
+  EXPECT_THAT(run_program(resume).out, HasSubstr("  4,5,16  "));
+  EXPECT_THAT(rows("sweep"), SizeIs(19));
+  const Outcome fewer = run_program(resume + " --matrix-lr 0.1,0.3");
+  EXPECT_EQ(fewer.code, 2);
+  EXPECT_THAT(fewer.err, HasSubstr("has matrix-lr 0.05,0.1,0.3, now 0.1,0.3"));
+  const std::string halving = "--num-iterations 6 --halving 2 --min-steps 5 ";
+  ASSERT_EQ(run_program(sweep("halved", halving + "--matrix-lr 0.1,0.3")).code, 0);
+  const Outcome halved =
+      run_program("sweep --resume " + path("halved").string() + " --matrix-lr 0.1,0.3,0.5");
+  EXPECT_EQ(halved.code, 2);
+  EXPECT_THAT(halved.err, HasSubstr("has matrix-lr 0.1,0.3, now 0.1,0.3,0.5"));
 }
 
 TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {

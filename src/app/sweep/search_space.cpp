@@ -179,6 +179,11 @@ double Axis::at(double position) const {
   return logarithmic ? low * std::pow(high / low, position) : low + (high - low) * position;
 }
 
+Point sorted(Point point) {
+  std::ranges::sort(point, {}, &Setting::option);
+  return point;
+}
+
 bool is_sweepable(const OptionRow& row) {
   return row.group != kDataGroup && row.group != kRunGroup && row.name != "backend" &&
          row.name != "devices" && row.name != "ranks-per-device" && row.name != "comm" &&

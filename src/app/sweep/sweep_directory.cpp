@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "app/checkpoint/run_directory.h"
 #include "app/options/config_file.h"
@@ -98,6 +99,47 @@ std::string trial_line(std::size_t number, const Trial& trial) {
   return line.dump();
 }
 
+// Those that are whole.
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos;
+       at = end + 1)
+    lines.emplace_back(text.substr(at, end - at));
+  return lines;
+}
+
+bool begins_with(const SweepPlan& plan, std::span<const Point> points) {
+  for (std::size_t i = 0; i < points.size(); ++i)
+    if (i >= plan.trials.size() || sorted(plan.trials[i].point) != sorted(points[i])) return false;
+  return !points.empty();
+}
+
+// Throws InputError where headers differ, but for the values of what is `free`.
+void check_header(const std::string& first, const std::string& header, const fs::path& root,
+                  std::span<const Axis> free) {
+  const fs::path file = root / "sweep.jsonl";
+  const nlohmann::json was = parse_strict_json(first, file.string());
+  const nlohmann::json is = nlohmann::json::parse(header);
+  try {
+    if (was.at("format") != kFormat)
+      throw input_error("--resume: {} is of format {}, and this program writes {}", file.string(),
+                        was["format"].dump(), kFormat);
+    for (const auto& [name, value] : is["options"].items()) {
+      const std::string before = was.at("options").value(name, "");
+      if (before != value.get<std::string>() &&
+          std::ranges::find(free, name, &Axis::option) == free.end())
+        throw input_error(
+            "--resume: the sweep in {} has {} {}, now {}: give the same, or a new --out",
+            root.string(), name, before, value.get<std::string>());
+    }
+    if (free.empty() || was.at("data") != is["data"])
+      throw input_error("--resume: the sweep in {} trains on other data: give a new --out",
+                        root.string());
+  } catch (const nlohmann::json::exception& error) {
+    throw input_error("--resume: {}: not the journal of a sweep: {}", file.string(), error.what());
+  }
+}
+
 // For TensorBoard's HPARAMS: what trials differ in, and what they are compared by.
 void describe_experiment(const fs::path& root, const SweepOptions& options, const SweepPlan& plan) {
   std::vector<Hparam> varied = hparams_of(plan.trials.front().options);
@@ -120,6 +162,28 @@ std::string field(std::optional<double> number) { return number ? fmt::format("{
 
 }  // namespace
 
+std::vector<Point> journal_points(const fs::path& root) {
+  std::vector<Point> points;
+  if (!holds_sweep(root)) return points;
+  const fs::path file = root / "sweep.jsonl";
+  const FileBytes bytes(file);
+  const std::vector<std::string> lines = lines_of(bytes.text());
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::string where = fmt::format("{}:{}", file.string(), i + 1);
+    const nlohmann::json line = parse_strict_json(lines[i], where);
+    try {
+      if (line.value("kind", "") != "trial") continue;
+      Point& point = points.emplace_back();
+      point.reserve(line.at("options").size());
+      for (const auto& [option, value] : line["options"].items())
+        point.push_back({option, value.get<std::string>()});
+    } catch (const nlohmann::json::exception& error) {
+      throw input_error("{}: {}", where, error.what());
+    }
+  }
+  return points;
+}
+
 SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& plan,
                                const std::string& data)
     : root_(find_sweep_directory(options.train.run)) {
@@ -131,7 +195,7 @@ SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& pla
     const bool resumes = holds_sweep(root_);
     if (!resumes) begin(options, plan, header);
     journal_ = {root_ / "sweep.jsonl", AppendOnlyFile::Past::kWholeLines};
-    if (resumes) resume(header);
+    if (resumes) resume(options, plan, header);
   });
 }
 
@@ -151,38 +215,23 @@ void SweepDirectory::begin(const SweepOptions& options, const SweepPlan& plan,
     describe_experiment(root_, options, plan);
 }
 
-void SweepDirectory::resume(const std::string& header) {
+void SweepDirectory::resume(const SweepOptions& options, const SweepPlan& plan,
+                            const std::string& header) {
   const fs::path file = root_ / "sweep.jsonl";
   const FileBytes bytes(file);
-  const std::string_view text = bytes.text();
-  const std::string first(text.substr(0, text.find('\n')));
-  if (first != header) {
-    const nlohmann::json was = parse_strict_json(first, file.string());
-    const nlohmann::json is = nlohmann::json::parse(header);
-    try {
-      if (was.at("format") != kFormat)
-        throw input_error("--resume: {} is of format {}, and this program writes {}", file.string(),
-                          was["format"].dump(), kFormat);
-      for (const auto& [name, value] : is["options"].items()) {
-        const std::string before = was.at("options").value(name, "");
-        if (before != value.get<std::string>())
-          throw input_error(
-              "--resume: the sweep in {} has {} {}, now {}: give the same, or a new "
-              "--out",
-              root_.string(), name, before, value.get<std::string>());
-      }
-    } catch (const nlohmann::json::exception& error) {
-      throw input_error("--resume: {}: not the journal of a sweep: {}", file.string(),
-                        error.what());
-    }
-    throw input_error("--resume: the sweep in {} trains on other data: give a new --out",
-                      root_.string());
-  }
-  for (std::size_t at = first.size() + 1; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    lines_.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  lines_ = lines_of(bytes.text());
+  const std::string first = lines_.empty() ? "" : lines_.front();
+  if (!lines_.empty()) lines_.erase(lines_.begin());
+  if (first == header) return;
+  const std::vector<Point> before = journal_points(root_);
+  const bool grows = options.halving.factor < 2 && !options.trials && begins_with(plan, before);
+  check_header(first, header, root_, grows ? options.axes : std::vector<Axis>());
+  replace_file(root_ / "sweep.toml", sweep_toml(options));
+  std::string text = fmt::format("{}\n{}", header, bytes.text().substr(first.size() + 1));
+  for (std::size_t i = before.size(); i < plan.trials.size(); ++i)
+    text.append(trial_line(i, plan.trials[i])).push_back('\n');
+  replace_file(file, text);
+  journal_ = {file, AppendOnlyFile::Past::kWholeLines};
 }
 
 void SweepDirectory::replay(

@@ -13,6 +13,10 @@
 
 namespace muo {
 
+// The points of a sweep's trials, by their numbers, as its journal has them; none if no sweep is
+// there. Throws InputError.
+[[nodiscard]] std::vector<Point> journal_points(const std::filesystem::path& root);
+
 // <root>/sweep.toml      what `sweep --config` reads back
 // <root>/sweep.jsonl     the journal: what was decided and came out, in its order
 // <root>/sweep.csv       a row for each trial
@@ -22,7 +26,8 @@ class SweepDirectory {
  public:
   // Opens the directory of the options: a new one, or with --resume one that is there. Locks it.
   // `data`: data_identity(). Throws InputError for one that holds a sweep, or another one than is
-  // asked for (naming the option that differs).
+  // asked for (naming the option that differs). A grid without halving may have got values: the
+  // plan then begins with the journal_points().
   SweepDirectory(const SweepOptions& options, const SweepPlan& plan, const std::string& data);
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
@@ -47,7 +52,7 @@ class SweepDirectory {
 
  private:
   void begin(const SweepOptions& options, const SweepPlan& plan, const std::string& header);
-  void resume(const std::string& header);
+  void resume(const SweepOptions& options, const SweepPlan& plan, const std::string& header);
   void append(const std::string& line);
 
   std::filesystem::path root_;

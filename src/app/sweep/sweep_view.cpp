@@ -50,7 +50,10 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
   for (const PointScore& each : best) {
     const std::vector<std::size_t>& trials = plan.points[each.point];
     std::vector<std::string> row = {fmt::format("{}", trials.front())};
-    if (trials.size() > 1) row[0] += fmt::format("-{}", trials.back());
+    if (trials.back() - trials.front() + 1 != trials.size())  // seeds were added later
+      row[0] = fmt::format("{}", fmt::join(trials, ","));
+    else if (trials.size() > 1)
+      row[0] += fmt::format("-{}", trials.back());
     for (const std::string& option : varied)
       row.push_back(short_value(value_in(plan.trials[trials.front()].point, option)));
     row.push_back(fmt::format("{}", each.step));
