@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "app/checkpoint/model_json.h"
 #include "app/cli.h"
 #include "app/report/run_facts.h"
 #include "app/sweep/ask_tell.h"
+#include "app/sweep/find_sweep.h"
 #include "app/sweep/sweep_view.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
@@ -67,6 +70,7 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
         "halving{}: of {} trials that have come to step {} one goes on, to {} steps at most",
         options.halving.asynchronous ? " as they come" : "", options.halving.factor,
         fmt::join(plan.rungs.begin(), plan.rungs.end() - 1, ", "), plan.rungs.back()));
+  if (!plan.warning.empty()) notes.push_back(plan.warning);
   const auto refused = std::ranges::count_if(
       plan.trials, [](const Trial& trial) { return !trial.config.has_value(); });
   if (refused > 0)
@@ -84,6 +88,15 @@ TrainOptions to_repeat(const Trial& trial, const SweepOptions& sweep) {
   if (sweep.train.evaluation.sample_every == defaults.train.evaluation.sample_every)
     evaluation.sample_every.reset();
   return options;
+}
+
+void note_best(const SweepOptions& options, const Trial& trial, std::string_view which,
+               SweepView& view) {
+  view.note(fmt::format("best: {}", which));
+  for (const Axis& axis : options.axes)
+    if (const std::string edge = edge_note(axis, value_in(trial.point, axis.option)); !edge.empty())
+      view.note(edge);
+  view.note("again: " + train_command(to_repeat(trial, options)));
 }
 
 // A sweep under way: its workers' threads, and this one, which writes down and shows what comes.
@@ -134,7 +147,14 @@ class SweepLoop {
   }
 
   void look_on(bool at_end) {
-    if (signal_ != 0) run_.stop();
+    if (const int signal = signal_; signal != 0) {
+      run_.stop();
+      if (!std::exchange(stopping_, true))
+        view_.note(fmt::format(
+            "SIG{}: stopping, with a checkpoint of each trial that trains; once more: at once, "
+            "without one",
+            sigabbrev_np(signal)));
+    }
     if (const std::string why = directory_.failure(); !why.empty()) run_.fail(why);
     run_.record_results();
     if (outside_ != nullptr) outside_->look(run_);
@@ -153,6 +173,7 @@ class SweepLoop {
   SweepView& view_;
   AskTell* const outside_;  // null: none gives trials
   Clock::time_point shown_;
+  bool stopping_ = false;
 };
 
 }  // namespace
@@ -160,7 +181,9 @@ class SweepLoop {
 int run_command(const SweepOptions& options) {
   const Corpus corpus =
       waiting("reading the data", [&] { return open_corpus(options.train.data); });
-  SweepPlanner planner(options, corpus);
+  SweepPlanner planner(options, corpus,
+                       options.ask_tell ? std::vector<Point>()
+                                        : journal_points(find_sweep_directory(options.train.run)));
   const SweepPlan& plan = planner.plan();
   const RunConfig& first = plan.groups.front().config;
   // Standard output is the outside optimizer's, if there is one.
@@ -229,8 +252,8 @@ int run_command(const SweepOptions& options) {
   if (best.empty())
     throw Error(fmt::format("no trial came to its end: {}/sweep.csv tells why", where));
   const std::size_t trial = best[0].best_trial;
-  view.note(fmt::format("best: trial {}, {}", trial, directory.trial(trial).string()));
-  view.note("again: " + train_command(to_repeat(plan.trials[trial], options)));
+  note_best(options, plan.trials[trial],
+            fmt::format("trial {}, {}", trial, directory.trial(trial).string()), view);
   view.note(fmt::format("captures: {}; all trials: {}/sweep.csv", run.captures(), where));
   return 0;
 }

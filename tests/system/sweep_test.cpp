@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "system/training_run.h"
@@ -28,8 +30,9 @@ class Sweep : public Training {
     std::string command = options(out, more + " --eval-every -1");
     return "sweep" + command.substr(command.find(' '));
   }
-  // Rows of sweep.csv, without the columns of time.
-  [[nodiscard]] std::vector<std::vector<std::string>> rows(const std::string& out) const {
+  // Rows of sweep.csv, by default without the column of time.
+  [[nodiscard]] std::vector<std::vector<std::string>> rows(const std::string& out,
+                                                           bool with_seconds = false) const {
     std::istringstream file(test::read_file(path(out) / "sweep.csv"));
     std::vector<std::vector<std::string>> table;
     std::ptrdiff_t seconds = 0;
@@ -39,7 +42,7 @@ class Sweep : public Training {
       for (std::string field; std::getline(fields, field, ',');)
         row.push_back(field);
       if (table.size() == 1) seconds = std::ranges::find(row, "seconds") - row.begin();
-      row.erase(row.begin() + seconds);
+      if (!with_seconds) row.erase(row.begin() + seconds);
     }
     return table;
   }
@@ -196,12 +199,65 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
       run_program(sweep("sweep", more) + " & pid=$!; while ! grep -q '\"step\":20,' " + first +
                   "/metrics.jsonl 2>/dev/null; do sleep 0.01; done; kill -INT $pid; wait $pid");
   EXPECT_EQ(stopped.code, 130) << stopped.err << stopped.out;
-  EXPECT_THAT(stopped.out, HasSubstr("stopped: muograph sweep --resume"));
+  EXPECT_THAT(stopped.out, AllOf(HasSubstr("SIGINT: stopping, with a checkpoint of each trial"),
+                                 HasSubstr("stopped: muograph sweep --resume")));
   const std::vector<FoundCheckpoint> saved = find_checkpoints(first);
   ASSERT_THAT(saved, SizeIs(1));
   EXPECT_GT(saved[0].step, 20);
   EXPECT_LT(saved[0].step, 4000);
   EXPECT_FALSE(fs::exists(path(trial("sweep", 1)) / "checkpoints/step_00000000"));
+  // Each process adds to the steps and the seconds of the trial.
+  const auto step_and_seconds = [&] {
+    const auto table = rows("sweep", true);
+    const auto number = [&](const char* column) {
+      const auto at = std::ranges::find(table[0], column) - table[0].begin();
+      return std::stod(table[1][static_cast<std::size_t>(at)]);
+    };
+    return std::pair(number("step"), number("seconds"));
+  };
+  const auto before = step_and_seconds();
+  EXPECT_EQ(before.first, saved[0].step);
+  EXPECT_GT(before.second, 0);
+  ASSERT_EQ(
+      run_program("sweep --resume " + path("sweep").string() +
+                  " & pid=$!; while ! grep -q '\"step\":" + std::to_string(saved[0].step + 100) +
+                  ",' " + first + "/metrics.jsonl; do sleep 0.01; done; kill -INT $pid; wait $pid")
+          .code,
+      130);
+  const auto after = step_and_seconds();
+  EXPECT_GT(after.first, before.first);
+  EXPECT_GT(after.second, before.second);
+}
+
+// Trials are found by their options: what has ended keeps number and result, wherever the grid has
+// it now, and the sweep goes on without being told its values again.
+TEST_F(Sweep, AGridGetsValuesWhenItGoesOn) {
+  const std::string more = "--seed 1,2 --num-iterations 3 --devices 1 ";
+  const std::string resume = "sweep --resume " + path("sweep").string();
+  ASSERT_EQ(run_program(sweep("sweep", more + "--weight-decay 0,0.1 --matrix-lr 0.1,0.3")).code, 0);
+  const auto before = rows("sweep", true);
+  const Outcome outcome = run_program(resume + " --matrix-lr 0.05,0.1,0.3");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto after = rows("sweep", true);
+  ASSERT_THAT(after, SizeIs(13));
+  EXPECT_TRUE(std::ranges::equal(before, std::span(after).first(before.size())));
+  const auto lr = std::ranges::find(after[0], "matrix-lr") - after[0].begin();
+  for (std::size_t i = before.size(); i < after.size(); ++i) {
+    EXPECT_EQ(after[i][1], "done");
+    EXPECT_EQ(after[i][static_cast<std::size_t>(lr)], "0.05");
+  }
+  ASSERT_EQ(run_program(resume + " --seed 1..3").code, 0);
+  EXPECT_THAT(run_program(resume).out, HasSubstr("  4,5,16  "));
+  EXPECT_THAT(rows("sweep"), SizeIs(19));
+  const Outcome fewer = run_program(resume + " --matrix-lr 0.1,0.3");
+  EXPECT_EQ(fewer.code, 2);
+  EXPECT_THAT(fewer.err, HasSubstr("has matrix-lr 0.05,0.1,0.3, now 0.1,0.3"));
+  const std::string halving = "--num-iterations 6 --halving 2 --min-steps 5 ";
+  ASSERT_EQ(run_program(sweep("halved", halving + "--matrix-lr 0.1,0.3")).code, 0);
+  const Outcome halved =
+      run_program("sweep --resume " + path("halved").string() + " --matrix-lr 0.1,0.3,0.5");
+  EXPECT_EQ(halved.code, 2);
+  EXPECT_THAT(halved.err, HasSubstr("has matrix-lr 0.1,0.3, now 0.1,0.3,0.5"));
 }
 
 TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {

@@ -158,7 +158,7 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
       row("search-seed", kHost, "N", "of random trials", &o.search_seed),
       row("halving", kHost, "FACTOR", "of so many trials the best goes on; 1: all train to the end",
           &o.halving.factor, {1, 1000}),
-      row("min-steps", kHost, "STEPS", "before the first halving; auto: the steps / FACTOR^3",
+      row("min-steps", kHost, "STEPS", "before the first halving; auto: beyond the warm-up",
           &o.halving.min_steps, {1, kMostSteps}),
       row("asynchronous", kHost, "on|off", "halve without waiting for all trials of a rung (ASHA)",
           &o.halving.asynchronous),

@@ -60,6 +60,12 @@ void Scheduler::replay_promotion(std::size_t trial, std::size_t rung) {
         promote(other);
 }
 
+void Scheduler::add_part(std::size_t trial, std::int64_t step, double seconds) {
+  const std::lock_guard lock(mutex_);
+  trials_[trial].step = step;
+  trials_[trial].last.seconds += seconds;
+}
+
 std::optional<Scheduler::Stretch> Scheduler::next_trial(int worker,
                                                         const std::function<void()>& waiting) {
   std::unique_lock lock(mutex_);
@@ -138,7 +144,7 @@ std::int64_t Scheduler::steps_left() const {
   std::int64_t left = 0;
   for (std::size_t i = 0; i < trials_.size(); ++i)
     if (trials_[i].state == TrialState::kWaiting || trials_[i].state == TrialState::kRunning)
-      left += step_of(i, trials_[i].rung) - trials_[i].last.step;
+      left += step_of(i, trials_[i].rung) - trials_[i].step;
   std::size_t coming = 0;  // points that are to come to the rung
   for (std::size_t rung = 0; rung + 1 < rungs(); ++rung) {
     std::size_t gone = 0;
@@ -160,6 +166,7 @@ void Scheduler::take(std::size_t trial, const TrialResult& result) {
   const double before = status.last.seconds;
   status.last = result;
   status.last.seconds += before;
+  status.step = result.step;
   status.state = result.state;
   status.message = result.message;
   if (!options_.asynchronous) decide_rung();

@@ -17,7 +17,8 @@ namespace muo {
 struct TrialStatus {
   TrialState state = TrialState::kWaiting;
   std::size_t rung = 0;   // the next to reach, or the one that it has reached or failed at
-  TrialResult last = {};  // the newest result; `seconds` of all of them together
+  TrialResult last = {};  // the newest result; `seconds` of all training so far
+  std::int64_t step = 0;  // that it has come to, with a result or stopped by a signal on its way
   std::string message = {};
 };
 
@@ -51,6 +52,8 @@ class Scheduler {
   // is not told again.
   void replay_result(std::size_t trial, const TrialResult& result);
   void replay_promotion(std::size_t trial, std::size_t rung);
+  // Training that a signal ended before its stretch was through, of this process or an earlier one.
+  void add_part(std::size_t trial, std::int64_t step, double seconds);
 
   // A stretch of training: a trial from where it is to a step.
   struct Stretch {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <unordered_map>
 
 #include "app/options/option_table.h"
@@ -160,11 +162,26 @@ std::string random_value(const Axis& axis, std::uint64_t seed, std::int64_t poin
   return axis.values[static_cast<std::size_t>(u * static_cast<double>(axis.values.size()))];
 }
 
+// As the option takes it ("100k"); empty: a word.
+std::optional<double> number_in(const OptionRow& row, const std::string& value) {
+  set_option(row, std::array{value}, row.name);
+  const std::string text = option_text(row);
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && stop == text.data() + text.size() ? std::optional(number)
+                                                                   : std::nullopt;
+}
+
 }  // namespace
 
 double Axis::at(double position) const {
   if (position >= 1) return high;
   return logarithmic ? low * std::pow(high / low, position) : low + (high - low) * position;
+}
+
+Point sorted(Point point) {
+  std::ranges::sort(point, {}, &Setting::option);
+  return point;
 }
 
 bool is_sweepable(const OptionRow& row) {
@@ -256,6 +273,29 @@ std::vector<Point> choose_points(std::span<const Axis> axes, std::optional<std::
     }
   }
   return out;
+}
+
+std::string edge_note(const Axis& axis, const std::string& best) {
+  TrainOptions scratch;
+  const std::vector<OptionRow> rows = option_table(scratch);
+  const OptionRow& row = *std::ranges::find(rows, axis.option, &OptionRow::name);
+  if (axis.option == kSeed || (!is_whole(row) && !is_real(row))) return {};
+  const std::optional<double> value = number_in(row, best);
+  double low = axis.low, high = axis.high;
+  if (axis.is_finite()) {
+    if (axis.values.size() < 3) return {};
+    low = std::numeric_limits<double>::infinity(), high = -low;
+    for (const std::string& text : axis.values) {
+      const std::optional<double> number = number_in(row, text);
+      if (!number) return {};
+      low = std::min(low, *number), high = std::max(high, *number);
+    }
+  }
+  const bool at_low = value <= (axis.is_finite() ? low : axis.at(0.1)) && low > row.range.low;
+  const bool at_high = value >= (axis.is_finite() ? high : axis.at(0.9)) && high < row.range.high;
+  if (!value || (!at_low && !at_high)) return {};
+  return fmt::format("best at the edge of --{} {:.6g}..{:.6g}: try {} values", axis.option, low,
+                     high, at_low ? "smaller" : "larger");
 }
 
 }  // namespace muo

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "app/options/option_row.h"
@@ -35,8 +36,13 @@ struct Setting {
   std::string value;  // as on a command line
 
   bool operator==(const Setting&) const = default;
+  bool operator<(const Setting& other) const {
+    return std::tie(option, value) < std::tie(other.option, other.value);
+  }
 };
 using Point = std::vector<Setting>;
+// By the options' names: axes that came from a file and from a command line have another order.
+[[nodiscard]] Point sorted(Point point);
 
 // The trials' settings, in the order of the axes. Without `trials`: the whole grid, the last axis
 // fastest, the seed faster still. With it: so many of the grid, each at most once, or, where an
@@ -45,5 +51,9 @@ using Point = std::vector<Setting>;
 [[nodiscard]] std::vector<Point> choose_points(std::span<const Axis> axes,
                                                std::optional<std::int64_t> trials,
                                                std::uint64_t seed);
+
+// What to say of the best point's value, if it is the first or last of three numbers or more, or in
+// the outer tenth of a range, and values beyond are possible; else empty.
+[[nodiscard]] std::string edge_note(const Axis& axis, const std::string& best);
 
 }  // namespace muo

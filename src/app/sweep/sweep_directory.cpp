@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "app/checkpoint/run_directory.h"
 #include "app/options/config_file.h"
@@ -76,13 +77,16 @@ void replay_line(Scheduler& scheduler,
   if (trial >= scheduler.status().size())
     throw input_error("{}: there is no trial {}", where, trial);
   if (kind == "promotion") scheduler.replay_promotion(trial, line.value("rung", std::size_t{0}));
+  const auto step = line.value("step", std::int64_t{0});
+  const double seconds = number_of(line, "seconds").value_or(0);
+  if (kind == "part") scheduler.add_part(trial, step, seconds);
   if (kind != "result") return;
   scheduler.replay_result(trial, {.state = state_of(line.value("state", ""), where),
-                                  .step = line.value("step", std::int64_t{0}),
+                                  .step = step,
                                   .val_loss = number_of(line, "val_loss"),
                                   .val_bpb = number_of(line, "val_bpb"),
                                   .best = number_of(line, "best"),
-                                  .seconds = number_of(line, "seconds").value_or(0),
+                                  .seconds = seconds,
                                   .message = line.value("message", "")});
 }
 
@@ -93,6 +97,47 @@ std::string trial_line(std::size_t number, const Trial& trial) {
   Json line{{"kind", "trial"}, {"trial", number}, {"options", settings}};
   if (!trial.name.empty()) line["name"] = trial.name;
   return line.dump();
+}
+
+// Those that are whole.
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos;
+       at = end + 1)
+    lines.emplace_back(text.substr(at, end - at));
+  return lines;
+}
+
+bool begins_with(const SweepPlan& plan, std::span<const Point> points) {
+  for (std::size_t i = 0; i < points.size(); ++i)
+    if (i >= plan.trials.size() || sorted(plan.trials[i].point) != sorted(points[i])) return false;
+  return !points.empty();
+}
+
+// Throws InputError where headers differ, but for the values of what is `free`.
+void check_header(const std::string& first, const std::string& header, const fs::path& root,
+                  std::span<const Axis> free) {
+  const fs::path file = root / "sweep.jsonl";
+  const nlohmann::json was = parse_strict_json(first, file.string());
+  const nlohmann::json is = nlohmann::json::parse(header);
+  try {
+    if (was.at("format") != kFormat)
+      throw input_error("--resume: {} is of format {}, and this program writes {}", file.string(),
+                        was["format"].dump(), kFormat);
+    for (const auto& [name, value] : is["options"].items()) {
+      const std::string before = was.at("options").value(name, "");
+      if (before != value.get<std::string>() &&
+          std::ranges::find(free, name, &Axis::option) == free.end())
+        throw input_error(
+            "--resume: the sweep in {} has {} {}, now {}: give the same, or a new --out",
+            root.string(), name, before, value.get<std::string>());
+    }
+    if (free.empty() || was.at("data") != is["data"])
+      throw input_error("--resume: the sweep in {} trains on other data: give a new --out",
+                        root.string());
+  } catch (const nlohmann::json::exception& error) {
+    throw input_error("--resume: {}: not the journal of a sweep: {}", file.string(), error.what());
+  }
 }
 
 // For TensorBoard's HPARAMS: what trials differ in, and what they are compared by.
@@ -117,6 +162,28 @@ std::string field(std::optional<double> number) { return number ? fmt::format("{
 
 }  // namespace
 
+std::vector<Point> journal_points(const fs::path& root) {
+  std::vector<Point> points;
+  if (!holds_sweep(root)) return points;
+  const fs::path file = root / "sweep.jsonl";
+  const FileBytes bytes(file);
+  const std::vector<std::string> lines = lines_of(bytes.text());
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::string where = fmt::format("{}:{}", file.string(), i + 1);
+    const nlohmann::json line = parse_strict_json(lines[i], where);
+    try {
+      if (line.value("kind", "") != "trial") continue;
+      Point& point = points.emplace_back();
+      point.reserve(line.at("options").size());
+      for (const auto& [option, value] : line["options"].items())
+        point.push_back({option, value.get<std::string>()});
+    } catch (const nlohmann::json::exception& error) {
+      throw input_error("{}: {}", where, error.what());
+    }
+  }
+  return points;
+}
+
 SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& plan,
                                const std::string& data)
     : root_(find_sweep_directory(options.train.run)) {
@@ -128,7 +195,7 @@ SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& pla
     const bool resumes = holds_sweep(root_);
     if (!resumes) begin(options, plan, header);
     journal_ = {root_ / "sweep.jsonl", AppendOnlyFile::Past::kWholeLines};
-    if (resumes) resume(header);
+    if (resumes) resume(options, plan, header);
   });
 }
 
@@ -148,38 +215,23 @@ void SweepDirectory::begin(const SweepOptions& options, const SweepPlan& plan,
     describe_experiment(root_, options, plan);
 }
 
-void SweepDirectory::resume(const std::string& header) {
+void SweepDirectory::resume(const SweepOptions& options, const SweepPlan& plan,
+                            const std::string& header) {
   const fs::path file = root_ / "sweep.jsonl";
   const FileBytes bytes(file);
-  const std::string_view text = bytes.text();
-  const std::string first(text.substr(0, text.find('\n')));
-  if (first != header) {
-    const nlohmann::json was = parse_strict_json(first, file.string());
-    const nlohmann::json is = nlohmann::json::parse(header);
-    try {
-      if (was.at("format") != kFormat)
-        throw input_error("--resume: {} is of format {}, and this program writes {}", file.string(),
-                          was["format"].dump(), kFormat);
-      for (const auto& [name, value] : is["options"].items()) {
-        const std::string before = was.at("options").value(name, "");
-        if (before != value.get<std::string>())
-          throw input_error(
-              "--resume: the sweep in {} has {} {}, now {}: give the same, or a new "
-              "--out",
-              root_.string(), name, before, value.get<std::string>());
-      }
-    } catch (const nlohmann::json::exception& error) {
-      throw input_error("--resume: {}: not the journal of a sweep: {}", file.string(),
-                        error.what());
-    }
-    throw input_error("--resume: the sweep in {} trains on other data: give a new --out",
-                      root_.string());
-  }
-  for (std::size_t at = first.size() + 1; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    lines_.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  lines_ = lines_of(bytes.text());
+  const std::string first = lines_.empty() ? "" : lines_.front();
+  if (!lines_.empty()) lines_.erase(lines_.begin());
+  if (first == header) return;
+  const std::vector<Point> before = journal_points(root_);
+  const bool grows = options.halving.factor < 2 && !options.trials && begins_with(plan, before);
+  check_header(first, header, root_, grows ? options.axes : std::vector<Axis>());
+  replace_file(root_ / "sweep.toml", sweep_toml(options));
+  std::string text = fmt::format("{}\n{}", header, bytes.text().substr(first.size() + 1));
+  for (std::size_t i = before.size(); i < plan.trials.size(); ++i)
+    text.append(trial_line(i, plan.trials[i])).push_back('\n');
+  replace_file(file, text);
+  journal_ = {file, AppendOnlyFile::Past::kWholeLines};
 }
 
 void SweepDirectory::replay(
@@ -210,6 +262,10 @@ void SweepDirectory::add_result(std::size_t trial, std::size_t rung, const Trial
               {"seconds", result.seconds},
               {"message", result.message}}
              .dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void SweepDirectory::add_part(std::size_t trial, std::int64_t step, double seconds) {
+  append(Json{{"kind", "part"}, {"trial", trial}, {"step", step}, {"seconds", seconds}}.dump());
 }
 
 bool SweepDirectory::add_promotion(std::size_t trial, std::size_t rung) {
@@ -251,8 +307,8 @@ void SweepDirectory::write_table(const SweepPlan& plan,
     text += fmt::format("{},{}", i, name_of(status[i].state));
     for (const std::string& option : varied)
       text += "," + field(value_in(trial.point, option));
-    text += fmt::format(",{},{},{},{},{},{:.1f},{},{}\n", last.step,
-                        trial.config ? last.step * trial.config->tokens_per_step() : 0,
+    text += fmt::format(",{},{},{},{},{},{:.1f},{},{}\n", status[i].step,
+                        trial.config ? status[i].step * trial.config->tokens_per_step() : 0,
                         field(last.val_loss), field(last.val_bpb), field(last.best), last.seconds,
                         field(status[i].message), field(this->trial(i).lexically_relative(root_)));
   }

@@ -13,6 +13,10 @@
 
 namespace muo {
 
+// The points of a sweep's trials, by their numbers, as its journal has them; none if no sweep is
+// there. Throws InputError.
+[[nodiscard]] std::vector<Point> journal_points(const std::filesystem::path& root);
+
 // <root>/sweep.toml      what `sweep --config` reads back
 // <root>/sweep.jsonl     the journal: what was decided and came out, in its order
 // <root>/sweep.csv       a row for each trial
@@ -22,7 +26,8 @@ class SweepDirectory {
  public:
   // Opens the directory of the options: a new one, or with --resume one that is there. Locks it.
   // `data`: data_identity(). Throws InputError for one that holds a sweep, or another one than is
-  // asked for (naming the option that differs).
+  // asked for (naming the option that differs). A grid without halving may have got values: the
+  // plan then begins with the journal_points().
   SweepDirectory(const SweepOptions& options, const SweepPlan& plan, const std::string& data);
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
@@ -37,6 +42,7 @@ class SweepDirectory {
   // whenever it has done so before: what comes after a line that is missing would mean another.
   void add_trial(std::size_t number, const Trial& trial);
   void add_result(std::size_t trial, std::size_t rung, const TrialResult& result);
+  void add_part(std::size_t trial, std::int64_t step, double seconds);  // Scheduler::add_part()
   // The same; but where it cannot be, false.
   bool add_promotion(std::size_t trial, std::size_t rung);
   // Why the journal could not be written; empty: it could. From any thread.
@@ -46,7 +52,7 @@ class SweepDirectory {
 
  private:
   void begin(const SweepOptions& options, const SweepPlan& plan, const std::string& header);
-  void resume(const std::string& header);
+  void resume(const SweepOptions& options, const SweepPlan& plan, const std::string& header);
   void append(const std::string& line);
 
   std::filesystem::path root_;

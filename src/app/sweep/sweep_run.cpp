@@ -167,10 +167,21 @@ void SweepRun::record_results() {
     else if (failure)
       record_failure(stretch, failure);
     else
-      scheduler_.give_back(stretch);
+      record_part(*trial);
     const std::lock_guard lock(mutex_);
     std::erase(unrecorded_, trial);
   }
+}
+
+void SweepRun::record_part(TrialRun& trial) {
+  const Scheduler::Stretch& stretch = trial.stretch();
+  try {
+    directory_.add_part(stretch.trial, trial.run().steps_done, trial.seconds());
+  } catch (const WriteError&) {
+    return record_failure(stretch, std::current_exception());
+  }
+  scheduler_.add_part(stretch.trial, trial.run().steps_done, trial.seconds());
+  scheduler_.give_back(stretch);
 }
 
 // What the disk did not take says nothing of the trial: the sweep ends, and goes on with it.

@@ -61,6 +61,7 @@ class SweepRun {
   void free_recorded(Worker& worker);
   void await_recorded(Worker& worker);
   void record(const Scheduler::Stretch& stretch, const TrialResult& result);
+  void record_part(TrialRun& trial);
   void record_failure(const Scheduler::Stretch& stretch, const std::exception_ptr& cause);
   Worker& at(int index) { return workers_[static_cast<std::size_t>(index)]; }
 

@@ -40,7 +40,10 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
   for (const PointScore& each : best) {
     const std::vector<std::size_t>& trials = plan.points[each.point];
     std::vector<std::string> row = {fmt::format("{}", trials.front())};
-    if (trials.size() > 1) row[0] += fmt::format("-{}", trials.back());
+    if (trials.back() - trials.front() + 1 != trials.size())  // seeds were added later
+      row[0] = fmt::format("{}", fmt::join(trials, ","));
+    else if (trials.size() > 1)
+      row[0] += fmt::format("-{}", trials.back());
     for (const std::string& option : varied)
       row.push_back(short_value(value_in(plan.trials[trials.front()].point, option)));
     row.push_back(fmt::format("{}", each.step));
@@ -105,7 +108,7 @@ void SweepView::show(const std::vector<TrialStatus>& status,
                      const std::vector<SweepRun::Running>& running, std::int64_t steps_left) {
   if (shown_step_.empty())  // what an earlier process has trained took none of this one's time
     for (const TrialStatus& before : status)
-      shown_step_.push_back(before.last.step);
+      shown_step_.push_back(before.step);
   shown_.resize(status.size(), TrialState::kWaiting);
   shown_step_.resize(status.size(), 0);
   std::size_t ended = 0, paused = 0;
@@ -113,9 +116,8 @@ void SweepView::show(const std::vector<TrialStatus>& status,
     const TrialStatus& now = status[i];
     if (has_ended(now.state)) ++ended;
     if (now.state == TrialState::kPaused) ++paused;
-    if (now.last.step != shown_step_[i])
-      trained_ += std::max<std::int64_t>(0, now.last.step - shown_step_[i]);
-    shown_step_[i] = now.last.step;
+    trained_ += std::max<std::int64_t>(0, now.step - shown_step_[i]);
+    shown_step_[i] = now.step;
     if (now.state == shown_[i]) continue;
     shown_[i] = now.state;
     if (!has_ended(now.state)) continue;

@@ -81,7 +81,8 @@ std::string_view name_of(TrialState state) {
   return kNames.at(static_cast<std::size_t>(state));
 }
 
-SweepPlanner::SweepPlanner(const SweepOptions& options, const Corpus& corpus)
+SweepPlanner::SweepPlanner(const SweepOptions& options, const Corpus& corpus,
+                           std::span<const Point> before)
     : options_(options), corpus_(corpus) {
   choose_devices();
   if (options.ask_tell) {
@@ -94,7 +95,15 @@ SweepPlanner::SweepPlanner(const SweepOptions& options, const Corpus& corpus)
     make_group(config, key);
     return;
   }
-  for (Point& point : choose_points(options_.axes, options_.trials, options_.search_seed))
+  std::map<Point, std::size_t> numbers;
+  for (const Point& point : before)
+    numbers.emplace(sorted(point), numbers.size());
+  std::vector<Point> points = choose_points(options_.axes, options_.trials, options_.search_seed);
+  std::ranges::stable_sort(points, {}, [&](const Point& point) {
+    const auto found = numbers.find(sorted(point));
+    return found == numbers.end() ? numbers.size() : found->second;
+  });
+  for (Point& point : points)
     plan_one({}, std::move(point));
   if (plan_.groups.empty())
     throw InputError("every trial is refused: " + plan_.trials.front().refusal);
@@ -209,14 +218,13 @@ void SweepPlanner::name_what_splits() {
 
 // A refused trial says nothing of its point.
 void SweepPlanner::collect_points() {
+  std::map<Point, std::size_t> found;
   for (std::size_t i = 0; i < plan_.trials.size(); ++i) {
     if (!plan_.trials[i].config) continue;
-    // Seeds go fastest, so that a point's trials are neighbours.
-    if (!plan_.points.empty() && without_seed(plan_.trials[plan_.points.back().front()].point) ==
-                                     without_seed(plan_.trials[i].point))
-      plan_.points.back().push_back(i);
-    else
-      plan_.points.push_back({i});
+    const auto [point, is_new] =
+        found.emplace(without_seed(plan_.trials[i].point), plan_.points.size());
+    if (is_new) plan_.points.emplace_back();
+    plan_.points[point->second].push_back(i);
   }
 }
 
@@ -228,8 +236,10 @@ void SweepPlanner::choose_rungs() {
     return;
   }
   std::optional<std::int64_t> steps;
+  std::int64_t warmup = 0;
   for (const Trial& trial : plan_.trials) {
     if (!trial.config) continue;
+    warmup = std::max(warmup, trial.config->hyper.warmup_steps);
     if (steps.value_or(trial.config->iterations()) != trial.config->iterations())
       throw input_error(
           "--halving: compares trials of equal length, and there are some of {} steps and some "
@@ -238,10 +248,18 @@ void SweepPlanner::choose_rungs() {
     steps = trial.config->iterations();
   }
   const std::int64_t factor = halving.factor;
-  const std::int64_t first =
-      halving.min_steps.value_or(std::max<std::int64_t>(1, *steps / (factor * factor * factor)));
+  // While rates still rise, losses tell of noise more than of options.
+  const std::int64_t settled = 2 * warmup;
+  const bool has_room = settled < *steps;
+  const std::int64_t first = halving.min_steps.value_or(
+      std::max({std::int64_t{1}, *steps / (factor * factor * factor), has_room ? settled : 0}));
   if (first >= *steps)
     throw input_error("--min-steps {}: the trials have {} steps: give fewer", first, *steps);
+  if (first <= warmup)
+    plan_.warning = fmt::format(
+        "warning: the first halving, after step {}, lies within the {} steps of warm-up, where "
+        "losses are mostly noise: give fewer --warmup-steps{}",
+        first, warmup, has_room ? fmt::format(", or --min-steps {} or more", settled) : "");
   for (std::int64_t rung = first; rung < *steps; rung *= factor)
     plan_.rungs.push_back(rung);
   plan_.rungs.push_back(*steps);

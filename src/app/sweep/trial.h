@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,7 @@ struct SweepPlan {
   int trials_per_device = 1;           // of them
   WorkerMemory worker_memory;          // what a worker's groups may take, if it has several
   std::vector<std::int64_t> rungs;     // steps of halving; empty: none
+  std::string warning;                 // of them, if any
 };
 
 // Resolves trials: all at once, or with --ask-tell one after another.
@@ -83,8 +85,10 @@ class SweepPlanner {
  public:
   // Both must outlive it. Throws InputError where nothing could be trained: no devices, data that
   // are too short, halving that has no rungs, every trial refused. With --ask-tell there are no
-  // trials yet, and the first group is that of the common options.
-  SweepPlanner(const SweepOptions& options, const Corpus& corpus);
+  // trials yet, and the first group is that of the common options. Trials that are in `before`, of
+  // an earlier process, keep its numbers; those that the grid has got since come after them.
+  SweepPlanner(const SweepOptions& options, const Corpus& corpus,
+               std::span<const Point> before = {});
 
   [[nodiscard]] const SweepPlan& plan() const { return plan_; }
   // With --ask-tell: one more trial, by its number. Trials and groups that are there stay where

@@ -87,6 +87,10 @@ void TrialRun::end() {
   logger_->close();
 }
 
+double TrialRun::seconds() const {
+  return std::chrono::duration<double>(ended_ - started_).count();
+}
+
 TrialResult TrialRun::result() {
   TrialResult result = outcome();
   if (events_ && result.state != TrialState::kPaused) {
@@ -100,8 +104,7 @@ TrialResult TrialRun::result() {
 }
 
 TrialResult TrialRun::outcome() {
-  TrialResult out{.step = run_->steps_done,
-                  .seconds = std::chrono::duration<double>(ended_ - started_).count()};
+  TrialResult out{.step = run_->steps_done, .seconds = seconds()};
   for (const SaveResult& save : saver_->take_results())
     if (!save.failure.empty()) {
       if (save.is_write_error) throw WriteError(save.failure);

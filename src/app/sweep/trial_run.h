@@ -46,6 +46,7 @@ class TrialRun {
   // All ranks have returned from train_run(): closes the log. Whether a signal has stopped it.
   void end();
   [[nodiscard]] bool was_stopped() const { return run_->stop != 0; }
+  [[nodiscard]] double seconds() const;  // until end(), of this stretch
   // Whether its last checkpoint is still on its way to the disk.
   [[nodiscard]] bool is_saving() const { return saver_->is_saving(); }
   // Once it is not: what came out. Throws WriteError if the disk did not take it.

@@ -146,5 +146,24 @@ TEST(SearchSpace, TrialsThatDoNotFitAreRefused) {
   EXPECT_THAT(error({depths, many}, {}), HasSubstr("at most 10000 are possible"));
 }
 
+TEST(SearchSpace, TellsWhetherTheBestIsAtAnEdge) {
+  const auto note = [](std::string_view option, const std::string& text, const std::string& best) {
+    return edge_note(*parse(option, text), best);
+  };
+  EXPECT_EQ(note("matrix-lr", "0.02,0.08,0.01", "0.08"),
+            "best at the edge of --matrix-lr 0.01..0.08: try larger values");
+  EXPECT_EQ(note("warmup-steps", "1k,2k,4k", "1k"),
+            "best at the edge of --warmup-steps 1000..4000: try smaller values");
+  EXPECT_EQ(note("matrix-lr", "log:0.01..1", "0.7"),
+            "best at the edge of --matrix-lr 0.01..1: try larger values");
+  EXPECT_EQ(note("matrix-lr", "log:0.01..1", "0.5"), "");
+  EXPECT_EQ(note("matrix-lr", "0.02,0.08,0.01", "0.02"), "");
+  EXPECT_EQ(note("matrix-lr", "0.02,0.08", "0.08"), "") << "two are no range";
+  EXPECT_EQ(note("weight-decay", "0,0.1,0.2", "0"), "") << "there is nothing below";
+  EXPECT_EQ(note("warmdown-ratio", "0.4..1", "0.98"), "");
+  EXPECT_EQ(note("seed", "1..3", "3"), "");
+  EXPECT_EQ(note("strategy", "ddp,balanced,stacked", "ddp"), "");
+}
+
 }  // namespace
 }  // namespace muo
