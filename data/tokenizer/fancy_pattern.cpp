@@ -121,7 +121,8 @@ class Translator {
     if (code < U' ' || code >= 0x7F)
       return fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(code));
     const char c = static_cast<char>(code);
-    if (std::string_view(R"(\.[]{}()*+?|^$-&)").find(c) != std::string_view::npos) return {'\\', c};
+    if (std::string_view(R"(\.[]{}()*+?|^$-&:)").find(c) != std::string_view::npos)
+      return {'\\', c};
     return {c};
   }
 
