@@ -95,8 +95,15 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
       if (!parser.is_given("model")) train.model.preset = "plain";
     }
   }
+  // What a run has resolved may not go with what is asked for now: then it follows from that anew.
+  const TakeValues follows = [&](const OptionRow& row, auto, auto) {
+    const auto is_given = [&](const char* name) { return parser.is_given(name); };
+    return (row.name == "shard" && is_given("strategy")) ||
+           (row.name == "replicas" && (is_given("strategy") || is_given("shard"))) ||
+           ((row.name == "ranks-per-device" || row.name == "comm") && is_given("backend"));
+  };
   if (!file.empty())
-    parser.apply_config(file);
+    parser.apply_config(file, config.empty() ? follows : TakeValues{});
   else if (!has_own_sizes || !has_own_sizes())
     apply_quick_sizes(parser, train);
   return std::nullopt;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "graphs/capture.h"
@@ -116,13 +117,15 @@ void take_shards(RankContext& rank, const RunState& state, const std::vector<Par
   }
 }
 
-// Requests the interruption of a group in two attempts at each step, somewhere in it or soon after.
+// Requests the interruption of a group in two attempts at each step, somewhere in it or soon after;
+// on a device, whose launches are all soon made, the first time at once.
 class Interruptions {
  public:
   // Leaders of barriers call these.
-  void begin(Interruption& group, int attempt) {
+  void begin(Interruption& group, int attempt, bool on_host) {
     const std::lock_guard lock(mutex_);
     group_ = attempt < kAttempts ? &group : nullptr;
+    if (attempt == 0 && !on_host) std::exchange(group_, nullptr)->request();
     begun_ = Clock::now();
     at_ = begun_ + step_ * (++attempts_ * 37 % 101) / 84;
     changed_.notify_all();
@@ -168,7 +171,7 @@ int step_despite(Interruptions* interruptions, RankContext& rank, const Step& st
   for (int times = 0;; ++times) {
     rank.barrier.arrive([&] {
       rank.interruption->open();
-      interruptions->begin(*rank.interruption, times);
+      interruptions->begin(*rank.interruption, times, rank.compute.is_host());
     });
     try {
       step();

@@ -188,7 +188,7 @@ TEST(DeviceStep, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
     run.interrupted = true;
     const ToyCurves got = train_in_one_branch(run);
     test::expect_bitwise(got, want, shard);
-    EXPECT_GT(got.given_up, 0) << shard;
+    EXPECT_GE(got.given_up, run.steps) << shard;
   }
 }
 
