@@ -148,6 +148,8 @@ def options(files):
     known = OTHER_OPTIONS | foreign_options()
     for command in COMMANDS:
         shown = subprocess.run([program, *command.split(), "--help"], capture_output=True, text=True)
+        if "--help-all" in shown.stdout:
+            shown = subprocess.run([program, *command.split(), "--help-all"], capture_output=True, text=True)
         if shown.returncode != 0:
             yield f"muograph {command} --help: exit {shown.returncode}"
         known |= set(OPTION.findall(shown.stdout))

@@ -1,5 +1,6 @@
+#include <fmt/format.h>
+
 #include <cmath>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +24,7 @@ namespace muo {
 
 int run_command(const PlanOptions& options) {
   const bool json = options.format == ReportFormat::kJson;
-  const auto print = [](const std::string& text) {
-    static_cast<void>(std::fputs(text.c_str(), stdout));
-  };
+  const auto print = [](const std::string& text) { fmt::print("{}", text); };
   if (options.kind == PlanKind::kArticles) {
     print(json ? articles_json() : articles_text());
     return 0;

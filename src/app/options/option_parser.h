@@ -16,6 +16,7 @@
 
 #include "app/options/config_file.h"
 #include "app/options/foreign_options.h"
+#include "app/options/option_table.h"
 #include "base/check.h"
 
 namespace muo {
@@ -90,6 +91,7 @@ class Parser {
   // on (a line for each way; none: as the name of a file).
   std::optional<std::string> parse(std::span<const char* const> arguments) {
     app_.set_help_flag("-h,--help", "print this and exit")->group(kOther);
+    if (trains()) app_.set_help_all_flag("--help-all", "print every option")->group(kOther);
     if (!arguments.empty() && arguments.back() == kCompleteLast)
       return completions(arguments.first(arguments.size() - 1));
     std::vector<std::string> reversed;  // as CLI11 wants them
@@ -99,7 +101,9 @@ class Parser {
     try {
       app_.parse(std::move(reversed));
     } catch (const CLI::CallForHelp&) {
-      return help();
+      return help(/*all=*/!trains());
+    } catch (const CLI::CallForAllHelp&) {
+      return help(/*all=*/true);
     } catch (const CLI::ParseError& error) {
       throw input_error("{}: {}", app_.get_name(), error.what());
     }
@@ -171,7 +175,17 @@ class Parser {
     return out;
   }
 
-  [[nodiscard]] std::string help() const {
+  [[nodiscard]] bool trains() const {
+    return std::ranges::find(rows_, "matrix-lr", &OptionRow::name) != rows_.end();
+  }
+
+  [[nodiscard]] std::string help(bool all) {
+    TrainOptions run;
+    if (!all)
+      for (const OptionRow& row : option_table(run))
+        if (std::ranges::find(kUsualOptions, row.name) == kUsualOptions.end())
+          if (CLI::Option* const option = app_.get_option_no_throw(fmt::format("--{}", row.name)))
+            option->group("");  // which CLI11 does not show
     // CLI11 leaves two blank lines between groups.
     std::string text = app_.help();
     for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n"))
@@ -228,8 +242,7 @@ class Parser {
                         is_data ? fmt::format(": is it --data {}?", extras_[0]) : "");
     }
     const std::string name = first->substr(0, first->find('='));
-    const bool trains = std::ranges::find(rows_, "matrix-lr", &OptionRow::name) != rows_.end();
-    if (const std::string here = foreign_option(name); trains && !here.empty())
+    if (const std::string here = foreign_option(name); trains() && !here.empty())
       throw input_error("{}: unknown option {}: {}", app_.get_name(), name, here);
     std::vector<std::string_view> names;
     for (const CLI::Option* option : app_.get_options())
@@ -237,9 +250,9 @@ class Parser {
     const std::string_view near = nearest_name(
         std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
     throw input_error("{}: unknown option {}{}", app_.get_name(), name,
-                      near.empty()
-                          ? fmt::format(" (muograph {} --help lists them)", app_.get_name())
-                          : fmt::format("; did you mean --{}?", near));
+                      near.empty() ? fmt::format(" (muograph {} --help{} lists them)",
+                                                 app_.get_name(), trains() ? "-all" : "")
+                                   : fmt::format("; did you mean --{}?", near));
   }
 
   CLI::App app_;

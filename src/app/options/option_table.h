@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -38,5 +39,40 @@ inline constexpr std::string_view kExamplesGroup = "Examples, instead of data";
 inline constexpr std::string_view kDevicesGroup = "Devices";
 inline constexpr std::string_view kSweepGroup = "Sweep";
 inline constexpr std::string_view kRunGroup = "Run directory, evaluation, checkpoints";
+
+// Of the options of a run those that --help shows; --help-all has all.
+inline constexpr auto kUsualOptions = std::to_array<std::string_view>({"data",
+                                                                       "val-data",
+                                                                       "tokenizer",
+                                                                       "depth",
+                                                                       "n-embd",
+                                                                       "n-head",
+                                                                       "max-seq-len",
+                                                                       "model",
+                                                                       "device-batch-size",
+                                                                       "total-batch-size",
+                                                                       "num-iterations",
+                                                                       "target-param-data-ratio",
+                                                                       "matrix-lr",
+                                                                       "embedding-lr",
+                                                                       "unembedding-lr",
+                                                                       "weight-decay",
+                                                                       "warmup-steps",
+                                                                       "warmdown-ratio",
+                                                                       "max-grad-norm",
+                                                                       "backend",
+                                                                       "devices",
+                                                                       "shard",
+                                                                       "recompute",
+                                                                       "memory-limit",
+                                                                       "seed",
+                                                                       "dtype",
+                                                                       "out",
+                                                                       "resume",
+                                                                       "init-from",
+                                                                       "eval-every",
+                                                                       "save-every",
+                                                                       "keep-last",
+                                                                       "sample-every"});
 
 }  // namespace muo

@@ -178,7 +178,7 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
       row("replicas", kShape, "own|common|sharded",
           "of weights: one each; on the host, one for all; none", &o.sharding.replicas)
           .one_of({"auto", "own", "common", "sharded"}),
-      row("recompute", kShape, "NAME", "again in backward: MLPs, blocks; auto: as memory needs",
+      row("recompute", kShape, "NAME", "activations to recompute in backward; auto: as few as fit",
           &o.memory.recompute)
           .one_of({"auto", "none", "mlp", "block"}),
       row("memory-limit", kShape, "SIZE",
@@ -205,7 +205,7 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           .replacing({"gradient-wire"})
           .training(),
       row("gradient-wire", kShape, "fp32|bf16",
-          "of gradients on their way to be summed; auto: theirs", &o.gradient_wire)
+          "of gradients in collectives; auto: --gradient-dtype", &o.gradient_wire)
           .training(),
       row("weight-wire", kShape, "fp32|bf16", "of updated weights on their way; auto: --dtype",
           &o.weight_wire)
@@ -267,7 +267,7 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           {0, 1e6, kOrNever}),
       row("keep-last", kHost, "N", "remove older checkpoints than the N newest good; -1: none",
           &o.save.keep_last, {1, kMostSteps, kOrNever}),
-      row("keep-every", kHost, "STEPS", "but not those of steps that this divides",
+      row("keep-every", kHost, "STEPS", "also keep every so many steps; -1: none",
           &o.save.keep_every, {1, kMostSteps, kOrNever}),
       row("save-mode", kHost, "auto|background|wait",
           "train on while one is written; auto: if memory allows", &o.save.mode)

@@ -37,10 +37,9 @@ struct Alternative {
 };
 
 // The nearest of them, the cheapest first, at most kMostAlternatives, found by planning each: every
-// option alone, then two of them; if none of these does, all of them without those that are not
-// needed. If not even all of them fit, what needs least, as the only one, with fits == false;
-// nothing if there is no option to change. `asked` as given, before resolve(), which made `config`
-// of it.
+// option alone, then two of them, otherwise the smallest combination that fits. If not even all of
+// them fit, what needs least, as the only one, with fits == false; nothing if there is no option to
+// change. `asked` as given, before resolve(), which made `config` of it.
 std::vector<Alternative> nearest_alternatives(const RunConfig& config, const TrainOptions& asked,
                                               const Corpus& corpus, int sharing = 1);
 inline constexpr std::size_t kMostAlternatives = 5;

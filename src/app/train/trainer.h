@@ -37,7 +37,7 @@ struct TrainingRun {
   // Told each evaluation, by rank 0.
   std::function<void(std::int64_t step, const EvalResult& result)> evaluated = {};
 
-  // What became of it, by rank 0: any thread may read the steps, the others' are for after the run.
+  // Results, written by rank 0. `steps_done` may be read at any time, the rest after the run.
   std::atomic<std::int64_t> steps_done = 0;
   std::int64_t skipped = 0;  // updates
   std::optional<EvalResult> last_evaluation = {};

@@ -160,7 +160,7 @@ TEST(CommandLine, SampleTakesSeveralPromptsAndStops) {
 }
 
 TEST(CommandLine, HelpShowsEveryOptionWithDefaultAndPlaceholder) {
-  const std::string help = std::get<Answer>(parse({"train", "--help"})).text;
+  const std::string help = std::get<Answer>(parse({"train", "--help-all"})).text;
   TrainOptions options;
   for (const OptionRow& row : option_table(options))
     EXPECT_THAT(help, HasSubstr("--" + std::string(row.name) + " " + std::string(row.value)));
@@ -168,6 +168,23 @@ TEST(CommandLine, HelpShowsEveryOptionWithDefaultAndPlaceholder) {
   EXPECT_THAT(help, HasSubstr("[0.65]"));
   EXPECT_THAT(help, HasSubstr("[auto]"));
   EXPECT_THAT(help, Not(HasSubstr("\n\n\n")));
+}
+
+TEST(CommandLine, HelpShowsWhatMostRunsNeedAndHowToSeeTheRest) {
+  TrainOptions options;
+  for (const char* const command : {"train", "plan"}) {
+    const std::string help = std::get<Answer>(parse({command, "--help"})).text;
+    const std::string all = std::get<Answer>(parse({command, "--help-all"})).text;
+    EXPECT_THAT(help, HasSubstr("--help-all"));
+    EXPECT_THAT(help, HasSubstr("Examples:"));
+    for (const OptionRow& row : option_table(options)) {
+      const std::string name = "  --" + std::string(row.name) + " ";
+      const bool usual = std::ranges::find(kUsualOptions, row.name) != kUsualOptions.end();
+      EXPECT_EQ(help.find(name) != std::string::npos, usual) << command << name;
+      EXPECT_THAT(all, HasSubstr(name)) << command;
+    }
+  }
+  EXPECT_THAT(std::get<Answer>(parse({"plan", "--help"})).text, HasSubstr("--roofline"));
 }
 
 TEST(CommandLine, HelpFitsIntoHundredColumns) {
@@ -202,7 +219,7 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
   EXPECT_THAT(error_of({"eval", "--batch-size=4"}),
               HasSubstr("unknown option --batch-size; did you mean"));
   EXPECT_EQ(train_error({"--xyzzy", "1"}),
-            "train: unknown option --xyzzy (muograph train --help lists them)");
+            "train: unknown option --xyzzy (muograph train --help-all lists them)");
   EXPECT_THAT(train_error({"-d", "4"}), HasSubstr("unknown option -d"));
   EXPECT_THAT(error_of({"eval", "--checkpont", "x"}), HasSubstr("did you mean --checkpoint?"));
   EXPECT_EQ(error_of({"doctor", "now"}), "doctor: 'now' belongs to no option");
