@@ -145,6 +145,18 @@ void note_cost(Logger& logger, const RunConfig& config, const Corpus& corpus,
                   expected));
 }
 
+void note_all(Logger& logger, const std::vector<std::string>& lines, Verbosity from) {
+  for (const std::string& line : lines)
+    logger.note(line, from);
+}
+
+void interrupt(Logger& logger, TrainingRun& run, int signal) {
+  logger.note(fmt::format(
+      "SIG{}: stopping, with a checkpoint of the steps so far; once more: at once, without one",
+      sigabbrev_np(signal)));
+  run.interrupt();
+}
+
 }  // namespace
 
 int run_command(const TrainOptions& options) {
@@ -188,17 +200,13 @@ int run_command(const TrainOptions& options) {
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
   Logger logger(logging);
   const StopSignal signals;
-  const auto note_all = [&logger](const std::vector<std::string>& lines, Verbosity from) {
-    for (const std::string& line : lines)
-      logger.note(line, from);
-  };
-  note_all(config.notes, Verbosity::kVerbose);
-  note_all(scaling_notes(config), Verbosity::kVerbose);
-  note_all(attention_notes(config), Verbosity::kVerbose);
-  note_all(start_lines(config, corpus, memory), Verbosity::kUsual);
+  note_all(logger, config.notes, Verbosity::kVerbose);
+  note_all(logger, scaling_notes(config), Verbosity::kVerbose);
+  note_all(logger, attention_notes(config), Verbosity::kVerbose);
+  note_all(logger, start_lines(config, corpus, memory), Verbosity::kUsual);
   note_cost(logger, config, corpus, peak, first_step);
   logger.note(fmt::format("run directory: {}", directory.root.string()));
-  note_all(notes, Verbosity::kUsual);
+  note_all(logger, notes, Verbosity::kUsual);
   CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save));
   if (resume && resume->path().parent_path() == directory.checkpoints())
     saver.mark_verified(resume->info().step);
@@ -210,12 +218,7 @@ int run_command(const TrainOptions& options) {
                   .lost = resume ? lost_work(directory, config, *resume) : LostWork{},
                   .logger = logger,
                   .signal = signals.number()};
-  const OnStop stop([&](int signal) {
-    logger.note(fmt::format(
-        "SIG{}: stopping, with a checkpoint of the steps so far; once more: at once, without one",
-        sigabbrev_np(signal)));
-    run.interrupt();
-  });
+  const OnStop stop([&](int signal) { interrupt(logger, run, signal); });
   log_before_saves(saver, logger);
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   logger.busy("capturing the step");
@@ -223,12 +226,12 @@ int run_command(const TrainOptions& options) {
   group.run([&](RankContext& rank) {
     CapturedRank captured(rank, config, params, plan, corpus, saves_in_background);
     captured.capture(corpus, &tuning);
-    if (rank.rank == 0) note_all(tuning.take_notes(), Verbosity::kUsual);
+    if (rank.rank == 0) note_all(logger, tuning.take_notes(), Verbosity::kUsual);
     train_run(captured, run);
     if (rank.rank == 0 && run.too_many_skipped) throw Error(too_many_skipped_text(run));
   });
   tuning.keep();  // what eager steps met
-  note_all(tuning.take_notes(), Verbosity::kUsual);
+  note_all(logger, tuning.take_notes(), Verbosity::kUsual);
   logger.summary();
   logger.note(fmt::format("run directory: {}", directory.root.string()), Verbosity::kQuiet);
   logger.note(next_commands(config, directory, run.stop == 0));
