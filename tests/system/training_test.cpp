@@ -186,7 +186,10 @@ TEST_F(Training, ALeanRunIsBitwiseTheSameEagerResumedAndOfAnotherStrategy) {
     EXPECT_TRUE(tensors("whole", 20) == tensors(other, 20)) << other;
   // fp32 masters go on from the same numbers.
   const Outcome wide =
-      train("wide", "--model nanochat --depth 2 --dtype bf16 --resume " + checkpoint);
+      train("wide",
+            "--model nanochat --depth 2 --dtype bf16 --momentum-state fp32 --adam-state fp32 "
+            "--master-weights fp32 --resume " +
+                checkpoint);
   EXPECT_THAT(wide.out, HasSubstr("master-weights split, now fp32; momentum-state bf16, now fp32"));
   EXPECT_EQ(losses("wide").front(), losses("part").front());
   EXPECT_FALSE(tensors("whole", 20) == tensors("wide", 20));
