@@ -44,7 +44,8 @@ clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   tests/fuzz/fuzzer.cpp tests/fuzz/targets.cpp tests/support/files.cpp "${readers[@]}" \
   -Lbuild/dev -lmuograph_core -lfmt -lyaml -lz -lzstd -Wl,-rpath,"$PWD/build/dev" -o build/fuzz/fuzzer
 
-found=0  # a Zstandard frame may ask for a window of 2 GiB, which is allocated and not touched
+# malloc_limit_mb: a Zstandard frame may ask for a window of 2 GiB, which is allocated and not touched.
+found=0
 for target in "${targets[@]}"; do
   corpus=build/fuzz/corpus/$target
   log=build/fuzz/$target.log

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -87,18 +86,6 @@ std::vector<fs::path> different(const std::vector<fs::path>& runs) {
   return out;
 }
 
-// Whether the terminal, or who reads the pipe, takes braille characters.
-bool takes_utf8() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread
-    if (value == nullptr || *value == '\0') continue;
-    const std::string_view locale = value;
-    return locale.find("UTF-8") != std::string_view::npos ||
-           locale.find("utf8") != std::string_view::npos;
-  }
-  return false;
-}
-
 RunHistory read_noted(const fs::path& directory) {
   RunHistory history = read_run(directory);
   for (const std::string& line : history.notes)
@@ -110,7 +97,7 @@ RunHistory read_noted(const fs::path& directory) {
 void print_text(const std::vector<fs::path>& given) {
   const Terminal terminal(STDOUT_FILENO);
   const TextReportOptions options{.columns = terminal.is_live() ? terminal.columns() : 80,
-                                  .braille = takes_utf8()};
+                                  .braille = terminal.unicode()};
   const std::vector<std::string> names = run_names(given);
   std::vector<RunSummary> all;
   all.reserve(given.size());
@@ -118,15 +105,15 @@ void print_text(const std::vector<fs::path>& given) {
     const std::vector<fs::path> directories = runs_of({given[i]});
     std::vector<RunSummary> trials;
     trials.reserve(directories.size());
+    const bool is_sweep = holds_sweep(given[i]);
     if (i > 0) fmt::print("\n");
     for (const fs::path& directory : directories) {
       const RunHistory history = read_noted(directory);
-      const bool is_trial = holds_sweep(given[i]);
-      const std::string name = printable(is_trial ? directory.filename().string() : names[i]);
+      const std::string name = printable(is_sweep ? directory.filename().string() : names[i]);
       trials.push_back(summary_of(history, name));
-      if (!is_trial) fmt::print("{}", text_report(history, name, options));
+      if (!is_sweep) fmt::print("{}", text_report(history, name, options));
     }
-    if (holds_sweep(given[i])) fmt::print("{}", trial_table(trials));
+    if (is_sweep) fmt::print("{}", trial_table(trials));
     // A sweep's trials share their data.
     all.push_back(std::move(trials.front()));
     all.back().name = printable(names[i]);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -150,10 +149,7 @@ class SweepLoop {
     if (const int signal = signal_; signal != 0) {
       run_.stop();
       if (!std::exchange(stopping_, true))
-        view_.note(fmt::format(
-            "SIG{}: stopping, with a checkpoint of each trial that trains; once more: at once, "
-            "without one",
-            sigabbrev_np(signal)));
+        view_.note(stop_note(signal, "a checkpoint of each trial that trains"));
     }
     if (const std::string why = directory_.failure(); !why.empty()) run_.fail(why);
     run_.record_results();

@@ -150,13 +150,6 @@ void note_all(Logger& logger, const std::vector<std::string>& lines, Verbosity f
     logger.note(line, from);
 }
 
-void interrupt(Logger& logger, TrainingRun& run, int signal) {
-  logger.note(fmt::format(
-      "SIG{}: stopping, with a checkpoint of the steps so far; once more: at once, without one",
-      sigabbrev_np(signal)));
-  run.interrupt();
-}
-
 }  // namespace
 
 int run_command(const TrainOptions& options) {
@@ -200,9 +193,8 @@ int run_command(const TrainOptions& options) {
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
   Logger logger(logging);
   const StopSignal signals;
-  note_all(logger, config.notes, Verbosity::kVerbose);
-  note_all(logger, scaling_notes(config), Verbosity::kVerbose);
-  note_all(logger, attention_notes(config), Verbosity::kVerbose);
+  for (const auto& lines : {config.notes, scaling_notes(config), attention_notes(config)})
+    note_all(logger, lines, Verbosity::kVerbose);
   note_all(logger, start_lines(config, corpus, memory), Verbosity::kUsual);
   note_cost(logger, config, corpus, peak, first_step);
   logger.note(fmt::format("run directory: {}", directory.root.string()));
@@ -218,7 +210,10 @@ int run_command(const TrainOptions& options) {
                   .lost = resume ? lost_work(directory, config, *resume) : LostWork{},
                   .logger = logger,
                   .signal = signals.number()};
-  const OnStop stop([&](int signal) { interrupt(logger, run, signal); });
+  const OnStop stop([&](int signal) {
+    logger.note(stop_note(signal, "a checkpoint of the steps so far"));
+    run.interrupt();
+  });
   log_before_saves(saver, logger);
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   logger.busy("capturing the step");
@@ -233,7 +228,7 @@ int run_command(const TrainOptions& options) {
   tuning.keep();  // what eager steps met
   note_all(logger, tuning.take_notes(), Verbosity::kUsual);
   logger.summary();
-  logger.note(fmt::format("run directory: {}", directory.root.string()), Verbosity::kQuiet);
+  logger.note("run directory: " + directory.root.string(), Verbosity::kQuiet);
   logger.note(next_commands(config, directory, run.stop == 0));
   logger.close();
   return run.stop == 0 ? 0 : 128 + run.stop;

@@ -108,6 +108,25 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
+// Of the trials in a journal's lines, of which the first is its header.
+std::vector<Point> points_in(std::span<const std::string> lines, const fs::path& file) {
+  std::vector<Point> points;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::string where = fmt::format("{}:{}", file.string(), i + 1);
+    const nlohmann::json line = parse_strict_json(lines[i], where);
+    try {
+      if (line.value("kind", "") != "trial") continue;
+      Point& point = points.emplace_back();
+      point.reserve(line.at("options").size());
+      for (const auto& [option, value] : line["options"].items())
+        point.push_back({option, value.get<std::string>()});
+    } catch (const nlohmann::json::exception& error) {
+      throw input_error("{}: {}", where, error.what());
+    }
+  }
+  return points;
+}
+
 bool begins_with(const SweepPlan& plan, std::span<const Point> points) {
   for (std::size_t i = 0; i < points.size(); ++i)
     if (i >= plan.trials.size() || sorted(plan.trials[i].point) != sorted(points[i])) return false;
@@ -163,25 +182,9 @@ std::string field(std::optional<double> number) { return number ? fmt::format("{
 }  // namespace
 
 std::vector<Point> journal_points(const fs::path& root) {
-  std::vector<Point> points;
-  if (!holds_sweep(root)) return points;
+  if (!holds_sweep(root)) return {};
   const fs::path file = root / "sweep.jsonl";
-  const FileBytes bytes(file);
-  const std::vector<std::string> lines = lines_of(bytes.text());
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    const std::string where = fmt::format("{}:{}", file.string(), i + 1);
-    const nlohmann::json line = parse_strict_json(lines[i], where);
-    try {
-      if (line.value("kind", "") != "trial") continue;
-      Point& point = points.emplace_back();
-      point.reserve(line.at("options").size());
-      for (const auto& [option, value] : line["options"].items())
-        point.push_back({option, value.get<std::string>()});
-    } catch (const nlohmann::json::exception& error) {
-      throw input_error("{}: {}", where, error.what());
-    }
-  }
-  return points;
+  return points_in(lines_of(FileBytes(file).text()), file);
 }
 
 SweepDirectory::SweepDirectory(const SweepOptions& options, const SweepPlan& plan,
@@ -221,9 +224,10 @@ void SweepDirectory::resume(const SweepOptions& options, const SweepPlan& plan,
   const FileBytes bytes(file);
   lines_ = lines_of(bytes.text());
   const std::string first = lines_.empty() ? "" : lines_.front();
+  const std::vector<Point> before =
+      first == header ? std::vector<Point>() : points_in(lines_, file);
   if (!lines_.empty()) lines_.erase(lines_.begin());
   if (first == header) return;
-  const std::vector<Point> before = journal_points(root_);
   const bool grows = options.halving.factor < 2 && !options.trials && begins_with(plan, before);
   check_header(first, header, root_, grows ? options.axes : std::vector<Axis>());
   replace_file(root_ / "sweep.toml", sweep_toml(options));

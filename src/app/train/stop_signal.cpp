@@ -1,6 +1,9 @@
 #include "app/train/stop_signal.h"
 
+#include <fmt/format.h>
+
 #include <csignal>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -46,6 +49,11 @@ StopSignal::~StopSignal() {
 }
 
 const std::atomic<int>& StopSignal::number() const { return stop_signal; }
+
+std::string stop_note(int signal, std::string_view kept) {
+  return fmt::format("SIG{}: stopping, with {}; once more: at once, without one",
+                     sigabbrev_np(signal), kept);
+}
 
 OnStop::OnStop(std::function<void(int signal)> task) {
   const std::lock_guard lock(mutex);

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <functional>
+#include <string>
+#include <string_view>
 
 namespace muo {
 
@@ -18,6 +20,9 @@ class StopSignal {
 
   [[nodiscard]] const std::atomic<int>& number() const;  // 0: none has come
 };
+
+// What a run that is asked to stop says: it keeps "a checkpoint of each trial".
+std::string stop_note(int signal, std::string_view kept);
 
 // In its scope the first signal is told to `task`, on the thread that takes signals. One at a time.
 class OnStop {
