@@ -311,7 +311,7 @@ void SweepDirectory::write_table(const SweepPlan& plan,
     text += fmt::format("{},{}", i, name_of(status[i].state));
     for (const std::string& option : varied)
       text += "," + field(value_in(trial.point, option));
-    text += fmt::format(",{},{},{},{},{},{:.1f},{},{}\n", status[i].step,
+    text += fmt::format(",{},{},{},{},{},{:.3f},{},{}\n", status[i].step,
                         trial.config ? status[i].step * trial.config->tokens_per_step() : 0,
                         field(last.val_loss), field(last.val_bpb), field(last.best), last.seconds,
                         field(status[i].message), field(this->trial(i).lexically_relative(root_)));
