@@ -36,7 +36,7 @@ bool is_warning(std::string_view text) {
 }
 
 // By the first of these that is set, as C's library has it.
-bool is_utf8() {
+bool locale_is_utf8() {
   for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"})
     if (const std::string_view value = environment(name); !value.empty())
       return value.find("UTF-8") != value.npos || value.find("utf8") != value.npos;
@@ -82,7 +82,7 @@ std::size_t utf8_length(std::string_view text) {
                                                             : 0;
   if (length == 0 || length > text.size()) return 0;
   for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
+    if (!continues_letter(text[i])) return 0;
   if (length == 1) return 1;
   const unsigned second = byte(1);
   const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
@@ -208,7 +208,7 @@ Terminal::Terminal(int fd, std::optional<int> columns)
     : fd_(fd),
       follows_(!columns),
       columns_(columns.value_or(columns_of(fd))),
-      unicode_(is_utf8()) {}
+      unicode_(locale_is_utf8()) {}
 
 void Terminal::progress(std::string_view text, bool urgent, Clock::time_point now) {
   const bool live = columns_ > 0;

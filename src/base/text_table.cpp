@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <system_error>
 
 #include "base/terminal.h"
 
@@ -44,14 +42,6 @@ std::string flop_text(double flops) {
   const bool prefixed = std::isalpha(static_cast<unsigned char>(text.back())) != 0;
   text.insert(text.size() - (prefixed ? 1 : 0), " ");
   return text + "FLOP";
-}
-
-std::string short_value(const std::string& value) {
-  double number = 0;
-  const char* const end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, number);
-  if (value.size() <= 8 || error != std::errc() || stop != end) return value;
-  return fmt::format("{:.6g}", number);
 }
 
 }  // namespace muo

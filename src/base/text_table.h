@@ -20,7 +20,5 @@ class Table {
 std::string grouped(std::int64_t number);   // 1,234,567
 std::string size_text(std::int64_t bytes);  // 1.50 MiB
 std::string flop_text(double flops);        // 5.03 GFLOP
-// A long number of a command line with six digits, which are enough to look at.
-std::string short_value(const std::string& value);
 
 }  // namespace muo

@@ -16,16 +16,14 @@ namespace {
 // "0.5", "12M", "1e3": what is no plain number may end with thousands, millions and so on.
 std::optional<double> parse_decimal(std::string_view text) {
   constexpr std::string_view kUnits = "kMGT";
-  double value = 0, unit = 1;
+  double unit = 1;
   if (text.empty()) return std::nullopt;
   if (const std::size_t power = kUnits.find(text.back()); power != std::string_view::npos) {
     unit = std::pow(1000, static_cast<double>(power) + 1);
     text.remove_suffix(1);
   }
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size() || text.empty())
-    return std::nullopt;
-  return value * unit;
+  const std::optional<double> value = real_number(text);
+  return value ? std::optional(*value * unit) : std::nullopt;
 }
 
 template <class Number>
@@ -230,6 +228,18 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || stop != end || number < 0) return std::nullopt;
   return number;
+}
+
+std::optional<double> real_number(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+std::string short_value(const std::string& value) {
+  const std::optional<double> number = value.size() > 8 ? real_number(value) : std::nullopt;
+  return number ? fmt::format("{:.6g}", *number) : value;
 }
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {

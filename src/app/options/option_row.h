@@ -131,6 +131,10 @@ template <class... Values>
 
 // The number from 0 on that is all of `text`; empty: it is none.
 [[nodiscard]] std::optional<std::int64_t> whole_number(std::string_view text);
+// The same for any number.
+[[nodiscard]] std::optional<double> real_number(std::string_view text);
+// An option's value to look at: of a long number six digits.
+[[nodiscard]] std::string short_value(const std::string& value);
 
 // The candidate that is most like `name`; empty if none is close.
 [[nodiscard]] std::string_view nearest_name(std::string_view name,

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "app/options/option_row.h"
 #include "base/terminal.h"
 #include "base/text_table.h"
 
@@ -178,7 +179,7 @@ RunSummary summary_of(const RunHistory& run, const std::string& name) {
           .best = best(held_out)};
 }
 
-std::string trial_table(std::vector<RunSummary> trials) {
+std::string trial_table(std::span<const RunSummary> trials) {
   const std::vector<std::string> varied = differing_options(trials);
   const auto point_of = [&](const RunSummary& trial) {
     std::vector<std::string> values = {fmt::format("{}", trial.steps)};
@@ -187,17 +188,26 @@ std::string trial_table(std::vector<RunSummary> trials) {
       values.push_back(value_in(trial, option));
     return values;
   };
+  const auto last_of = [](const RunSummary& trial) {
+    return trial.last.value_or(std::numeric_limits<double>::infinity());
+  };
   std::map<std::vector<std::string>, std::vector<double>> points;
   for (const RunSummary& trial : trials)
-    points[point_of(trial)].push_back(trial.last.value_or(std::numeric_limits<double>::infinity()));
-  const auto mean = [&](const RunSummary& trial) {
-    const std::vector<double>& values = points[point_of(trial)];
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  };
+    points[point_of(trial)].push_back(last_of(trial));
   const bool seeds = points.size() < trials.size();
-  std::ranges::stable_sort(trials, {}, [&](const RunSummary& trial) {
-    return std::tuple(-trial.steps, mean(trial),
-                      trial.last.value_or(std::numeric_limits<double>::infinity()));
+  struct Ranked {
+    const RunSummary* trial;
+    double mean;  // of its point
+  };
+  std::vector<Ranked> ranking;
+  ranking.reserve(trials.size());
+  for (const RunSummary& trial : trials) {
+    const std::vector<double>& values = points[point_of(trial)];
+    ranking.push_back({&trial, std::accumulate(values.begin(), values.end(), 0.0) /
+                                   static_cast<double>(values.size())});
+  }
+  std::ranges::stable_sort(ranking, {}, [&](const Ranked& each) {
+    return std::tuple(-each.trial->steps, each.mean, last_of(*each.trial));
   });
   std::vector<std::string> head = {"trial"};
   head.insert(head.end(), varied.begin(), varied.end());
@@ -206,14 +216,15 @@ std::string trial_table(std::vector<RunSummary> trials) {
   if (seeds) head.emplace_back("mean of seeds");
   head.insert(head.end(), {"best", "time"});
   Table table(std::move(head));
-  for (const RunSummary& trial : trials) {
+  for (const auto& [ranked, mean] : ranking) {
+    const RunSummary& trial = *ranked;
     std::vector<std::string> row = {trial.name};
     row.reserve(varied.size() + 8);
     for (const std::string& option : varied)
       row.push_back(printable(short_value(value_in(trial, option))));
     if (seeds) row.push_back(printable(value_in(trial, "seed")));
     row.insert(row.end(), {fmt::format("{}", trial.steps), cell(trial.loss), cell(trial.last)});
-    if (seeds) row.push_back(std::isfinite(mean(trial)) ? cell(mean(trial)) : "-");
+    if (seeds) row.push_back(std::isfinite(mean) ? cell(mean) : "-");
     row.insert(row.end(), {cell(trial.best), duration_text(trial.seconds)});
     table.add(std::move(row));
   }

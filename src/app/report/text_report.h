@@ -30,7 +30,7 @@ RunSummary summary_of(const RunHistory& run, const std::string& name);
 
 // The trials of a sweep, with the options in which they differ: those that have come farthest
 // first, then the best, by the mean of trials that differ in their seed only.
-std::string trial_table(std::vector<RunSummary> trials);
+std::string trial_table(std::span<const RunSummary> trials);
 
 // That held-out values of these runs do not compare, as their data are others; empty: they do.
 std::string unlike_text(std::span<const RunSummary> runs);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -99,13 +98,10 @@ class AxisParser {
   }
 
   [[nodiscard]] double end_of_range(std::string_view number, std::string_view text) const {
-    double value = 0;
-    const char* const end = number.data() + number.size();
-    const auto [stop, error] = std::from_chars(number.data(), end, value);
-    if (error != std::errc() || stop != end || number.empty())
-      throw input_error("{}: '{}': '{}' is not a number", where_, text, number);
+    const std::optional<double> value = real_number(number);
+    if (!value) throw input_error("{}: '{}': '{}' is not a number", where_, text, number);
     check(std::string(number));
-    return value;
+    return *value;
   }
 
   void spread(std::int64_t count) {
@@ -165,11 +161,7 @@ std::string random_value(const Axis& axis, std::uint64_t seed, std::int64_t poin
 // As the option takes it ("100k"); empty: a word.
 std::optional<double> number_in(const OptionRow& row, const std::string& value) {
   set_option(row, std::array{value}, row.name);
-  const std::string text = option_text(row);
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && stop == text.data() + text.size() ? std::optional(number)
-                                                                   : std::nullopt;
+  return real_number(option_text(row));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "app/options/option_row.h"
@@ -35,10 +35,7 @@ struct Setting {
   std::string option;
   std::string value;  // as on a command line
 
-  bool operator==(const Setting&) const = default;
-  bool operator<(const Setting& other) const {
-    return std::tie(option, value) < std::tie(other.option, other.value);
-  }
+  auto operator<=>(const Setting&) const = default;
 };
 using Point = std::vector<Setting>;
 // By the options' names: axes that came from a file and from a command line have another order.

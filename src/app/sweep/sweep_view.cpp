@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "app/options/option_row.h"
 #include "base/text_table.h"
 
 namespace muo {

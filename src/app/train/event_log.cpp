@@ -1,6 +1,5 @@
 #include "app/train/event_log.h"
 
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <type_traits>
@@ -28,11 +27,7 @@ HparamValue value_of(const OptionRow& row) {
   if (const auto* const* flag = std::get_if<std::optional<bool>*>(&row.field); flag && **flag)
     return ***flag;
   std::string text = option_text(row);
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  if (const auto [at, error] = std::from_chars(text.data(), end, number);
-      error == std::errc() && at == end)
-    return number;
+  if (const std::optional<double> number = real_number(text)) return *number;
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include "app/checkpoint/model_json.h"
 #include "app/cli.h"
 #include "base/check.h"
+#include "support/command_line.h"
 #include "support/files.h"
 
 namespace muo {
@@ -156,47 +157,24 @@ TEST(SweepPlanner, PutsTheFirstRungBeyondTheWarmUp) {
   const test::TemporaryDirectory directory;
   const std::string text = (directory.path() / "text.txt").string();
   test::write_file(text, std::string(3000, 'a'));
-  const auto plan = [&](std::vector<const char*> more) {
-    std::vector<const char*> arguments = {"sweep",
-                                          "--data",
-                                          text.c_str(),
-                                          "--backend",
-                                          "host",
-                                          "--devices",
-                                          "1",
-                                          "--model",
-                                          "plain",
-                                          "--depth",
-                                          "1",
-                                          "--n-embd",
-                                          "32",
-                                          "--n-head",
-                                          "2",
-                                          "--max-seq-len",
-                                          "32",
-                                          "--total-batch-size",
-                                          "64",
-                                          "--num-iterations",
-                                          "270",
-                                          "--eval-tokens",
-                                          "64",
-                                          "--matrix-lr",
-                                          "0.1,0.2,0.3",
-                                          "--halving",
-                                          "3"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const auto options = std::get<SweepOptions>(parse_command_line(arguments));
+  const auto plan = [&](const std::string& more) {
+    const auto options = std::get<SweepOptions>(test::parse(test::words_of(
+        "sweep --data " + text +
+        " --backend host --devices 1 --model plain --depth 1 --n-embd 32 --n-head 2 "
+        "--max-seq-len 32 --total-batch-size 64 --num-iterations 270 --eval-tokens 64 "
+        "--matrix-lr 0.1,0.2,0.3 --halving 3 --warmup-steps " +
+        more)));
     return SweepPlanner(options, open_corpus(options.train.data)).plan();
   };
   using testing::ElementsAre;
-  EXPECT_THAT(plan({"--warmup-steps", "5"}).rungs, ElementsAre(10, 30, 90, 270));
-  const SweepPlan beyond = plan({"--warmup-steps", "10,20"});
+  EXPECT_THAT(plan("5").rungs, ElementsAre(10, 30, 90, 270));
+  const SweepPlan beyond = plan("10,20");
   EXPECT_THAT(beyond.rungs, ElementsAre(40, 120, 270));
   EXPECT_EQ(beyond.warning, "");
-  EXPECT_EQ(plan({"--warmup-steps", "20", "--min-steps", "20"}).warning,
+  EXPECT_EQ(plan("20 --min-steps 20").warning,
             "warning: the first halving, after step 20, lies within the 20 steps of warm-up, where "
             "losses are mostly noise: give fewer --warmup-steps, or --min-steps 40 or more");
-  const SweepPlan no_room = plan({"--warmup-steps", "200"});
+  const SweepPlan no_room = plan("200");
   EXPECT_THAT(no_room.rungs, ElementsAre(10, 30, 90, 270));
   EXPECT_THAT(no_room.warning, testing::EndsWith("noise: give fewer --warmup-steps"));
 }

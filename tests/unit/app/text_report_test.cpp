@@ -72,8 +72,9 @@ TEST(TextReport, OfTrialsIsATableTheBestFirst) {
   RunSummary diverged = trial_of("4", "0.3", "1", 0);
   diverged.last = diverged.best = {};
   EXPECT_EQ(
-      trial_table({trial_of("0", "0.1", "1", 5), diverged, trial_of("1", "0.1", "2", 3),
-                   trial_of("2", "0.20000000298", "1", 2), trial_of("3", "0.20000000298", "2", 4)}),
+      trial_table(std::vector{trial_of("0", "0.1", "1", 5), diverged, trial_of("1", "0.1", "2", 3),
+                              trial_of("2", "0.20000000298", "1", 2),
+                              trial_of("3", "0.20000000298", "2", 4)}),
       "  trial  matrix-lr  seed  steps    loss  held-out bits/byte  mean of seeds    best  time\n"
       "  2            0.2     1     10  3.0000              2.0000         3.0000  1.0000    2s\n"
       "  3            0.2     2     10  3.0000              4.0000         3.0000  3.0000    2s\n"

@@ -179,7 +179,6 @@ TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
   expect_bitwise(device_train(run), device_train(run), "fp32");
 }
 
-// A GPU's memory holds what was there before.
 // Before its middle or its closing graph; no rank waits for another's collectives.
 TEST(DeviceStep, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
   for (const char* const shard : {"optimizer", "weights"}) {
@@ -192,6 +191,7 @@ TEST(DeviceStep, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
   }
 }
 
+// A GPU's memory holds what was there before.
 TEST(DeviceStep, ReadsNothingThatTheStepHasNotWritten) {
   for (const bool bf16 : {false, true}) {
     ToyTraining run{.world = 2, .steps = 2, .nanochat_bf16 = bf16};
