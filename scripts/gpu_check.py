@@ -8,7 +8,6 @@ OUT/callN_STAGE.tar.gz (a large file worth keeping). No file is larger than 15 M
 A stage is started only while there is time left of SECONDS. STAGEs, of any call, go first.
 Exit code 1 if a stage failed, 2 for bad arguments; scripts/gpu_results.py OUT reads what came back."""
 import concurrent.futures
-import dataclasses
 import itertools
 import json
 import os
@@ -31,7 +30,7 @@ PACK = pathlib.Path(__file__).resolve().parent.parent  # with this script's fold
 PATIENCE = int(os.environ.get("MUO_CHECK_PATIENCE", "1"))  # times the limits of stages
 GRACE = 5  # seconds between SIGTERM and SIGKILL, and again until the dead are given up
 LEAST = 10  # seconds that a stage is started with at least
-AT_ONCE = 4  # parallel stages
+AT_ONCE = 8  # parallel stages
 MOST_RESTARTS = 12
 MONITOR = ["nvidia-smi", "--query-gpu=timestamp,memory.used,utilization.gpu,power.draw,clocks.sm,"
            "temperature.gpu", "--format=csv,noheader,nounits", "-lms", "500"]
@@ -319,7 +318,7 @@ def chosen(check, first):
             sys.exit(f"gpu_check.py: no stage is called {name}; there are {', '.join(everything)}")
         named += found
     rest = [stage for stage in calls[check.call] if stage.name not in named]
-    return [dataclasses.replace(everything[name], parallel=False) for name in named] + rest
+    return [everything[name] for name in named] + rest
 
 
 def main(arguments):

@@ -1,4 +1,4 @@
-"""What scripts/gpu_check.py runs, in order: three calls of 480, 480 and 400 s, and a fourth for machines with
+"""What scripts/gpu_check.py runs, in order: three calls of 200, 250 and 250 s, and a fourth for machines with
 several GPUs. With MUO_CHECK_REHEARSAL set (all, or few tests of a stage) the same stages at sizes for the
 SIMT tier, which tests/system/gpu_check_test.py goes through."""
 import dataclasses
@@ -15,7 +15,7 @@ REHEARSAL = bool(os.environ.get("MUO_CHECK_REHEARSAL"))
 FEW = os.environ.get("MUO_CHECK_REHEARSAL") == "few"  # one test of each stage
 BACKEND = "simt" if REHEARSAL else "cuda"
 SCRIPTS = pathlib.Path(__file__).resolve().parent
-D12_SECONDS = 2 if REHEARSAL else 200
+D12_SECONDS = 2 if REHEARSAL else 100
 D12_TOKENS = 64 if REHEARSAL else 2**19
 REFERENCE_STEPS = 2 if REHEARSAL else 10
 RANKS = (1, 2) if REHEARSAL else (1, 2, 4, 8)
@@ -71,7 +71,7 @@ def suites(check, program, seconds, parameter="", name="", **more):
 
 def device_step(name, pattern, expected=10):
     return tests(f"device_step_{name}", 90, "graphs_test",
-                 "DeviceStep.NothingIsAllocated*" if FEW else pattern, expected=expected)
+                 "DeviceStep.NothingIsAllocated*" if FEW else pattern, parallel=True, expected=expected)
 
 
 def kernels(name, seconds, *options, **more):
@@ -89,14 +89,14 @@ def every_kernel(attention, **more):
                    "kernels.jsonl", environment={"MUO_ATTENTION": attention}, parallel=True, **more)
 
 
-def sanitized(tool, seconds):
+def sanitized(tool, seconds, **more):
     """Our kernels only: a library's take minutes. So initcheck does not see what a library writes, and would
     report whoever reads it: it gets no products."""
     some = ["--filter", "-gemm,-newton_schulz"] if tool == "initcheck" else []
     return Stage(tool, seconds, lambda c: [
         "", "--tool", tool, "--kernel-name", "kns=3muo", "--error-exitcode", SANITIZER_FOUND, "--print-limit", "20",
         c.pack / "cuda_kernels_bench", "--backend", BACKEND, "--small", *some],
-        by_sanitizer, {"MUO_ATTENTION": "own"}, tool="compute-sanitizer")
+        by_sanitizer, {"MUO_ATTENTION": "own"}, tool="compute-sanitizer", **more)
 
 
 def bench(name, seconds, what, depth, rows, *more, tokens=2**19, steps=6, gpus=1, **stage):
@@ -134,54 +134,46 @@ def trial(stage):
 
 
 def on_two_ranks(name, *more, **stage):
-    return train(name, 40, "--ranks-per-device", 2, *more, steps=20, **stage)
+    return train(name, 60, "--ranks-per-device", 2, *more, steps=20, **stage)
 
 
 def call_1(c):
-    """Whether it is right. A step's time comes early, as it decides what is done next."""
+    """Whether it is right, most of it at once. A step's time comes early, as it decides what is done next."""
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
         Stage("doctor", 60, [c.pack / "muograph", "doctor"]),
-        Stage("gpu_facts", 120, [c.pack / "gpu_facts", "--backend", BACKEND, "--json", "facts.jsonl",
-                                 *(["--small"] if REHEARSAL else [])], numbered=True, expected=75),
-        facts("products", "--filter", "gemm/"),
-        facts("products_of_table", "--filter", "gemm/", "--gemm-table", "table.json"),
-        # With 16 rows deterministic gradients are cuDNN's, too.
-        facts("attention", "--filter", "attention/window,attention_backward/window,-document", "--rows", 16),
         every_kernel("auto"),
         every_kernel("own"),
         every_kernel("portable"),
-        *suites(c, "kernels_test", 90, parallel=True, expected=3),  # with cuDNN's attention where it has a kernel
-        *(tests(f"attention_{kind}", 90, "kernels_test", "Attention.*" if FEW else "Attention*", parallel=True,
-                environment={"MUO_ATTENTION": kind}, expected=12)
-          for kind in ("own", "portable")),
         tests("models", 90, "golden_test", "*GptGolden*:*GptBF16*", parallel=True,
               environment={"MUO_TEST_SOURCES": str(c.pack)}, expected=15),
         tests("extras", 90, "model_test", "Extras.*" if FEW else "*Extras*", parallel=True, expected=12),
-        device_step("1", "DeviceStep.FollowsTheHostsCurve"),
-        train("train_d4", 60, *SAME_BITS, keep=("run/checkpoints/*/model.safetensors",), expected=12),
-        train("train_d4_again", 60, *SAME_BITS, expected=12),
-        Stage("same_bits", 10, lambda check: ["cmp", model_of(check, "train_d4"),
-                                              model_of(check, "train_d4_again")], after="train_d4_again"),
+        *(tests(f"attention_{kind}", 90, "kernels_test", "Attention.*" if FEW else "Attention*", parallel=True,
+                environment={"MUO_ATTENTION": kind}, expected=12)
+          for kind in ("own", "portable")),
+        *suites(c, "kernels_test", 90, parallel=True, expected=3),  # with cuDNN's attention where it has a kernel
         bench("step_d12_32", 70, "step", 12, 32, steps=3, expected=35),
-        on_two_ranks("eager_2_ranks", "--graph", "off"),
-        *suites(c, "contract_test", 60, f"/{BACKEND}_peer", expected=8),
+        train("train_d4", 90, *SAME_BITS, keep=("run/checkpoints/*/model.safetensors",), parallel=True, expected=30),
+        train("train_d4_again", 90, *SAME_BITS, parallel=True, expected=30),
+        device_step("1", "DeviceStep.FollowsTheHostsCurve"),
         device_step("2", "DeviceStep.TwoVirtualRanks*"),
         device_step("4", "DeviceStep.FourVirtualRanks*"),
         device_step("more", "DeviceStep.*-DeviceStep.*VirtualRanks*:DeviceStep.FollowsTheHostsCurve:"
                     "DeviceStep.OneBranch*", expected=45),
-        tests("decoder", 60, "graphs_test", "Decoder.ReplayIs*" if FEW else DECODER),
-        trial(device_step("3_branches", "DeviceStep.OneBranch*")),
-        train("train_d4_2_ranks", 60, "--ranks-per-device", 2, expected=20),
-        trial(on_two_ranks("train_d4_3_branches", "--graph-branches", 3)),
-        train("train_d4_fp32", 60, "--dtype", "fp32", expected=20),
-        train("train_documents", 40, "--document-mask", "on", steps=20),
-        on_two_ranks("train_sharded_weights", "--shard", "weights"),
-        train("train_lean", 40, "--master-weights", "split", "--momentum-state", "bf16", "--adam-state", "bf16",
-              steps=20),
-        Stage("sweep", 60, lambda check: [
+        tests("decoder", 90, "graphs_test", "Decoder.ReplayIs*" if FEW else DECODER, parallel=True),
+        *suites(c, "contract_test", 90, f"/{BACKEND}_peer", parallel=True, expected=8),
+        on_two_ranks("eager_2_ranks", "--graph", "off", parallel=True),
+        train("train_d4_2_ranks", 90, "--ranks-per-device", 2, parallel=True, expected=40),
+        train("train_d4_fp32", 90, "--dtype", "fp32", parallel=True, expected=40),
+        train("train_documents", 60, "--document-mask", "on", steps=20, parallel=True),
+        on_two_ranks("train_sharded_weights", "--shard", "weights", parallel=True),
+        train("train_lean", 60, "--master-weights", "split", "--momentum-state", "bf16", "--adam-state", "bf16",
+              steps=20, parallel=True),
+        Stage("sweep", 90, lambda check: [
             check.pack / "muograph", "sweep", *text_run(check.pack, quiet=True), *SINGLE, "--num-iterations",
-            2 if REHEARSAL else 20, "--matrix-lr", "0.1,0.2", "--out", "sweep"], environment=DEADLINE),
+            2 if REHEARSAL else 20, "--matrix-lr", "0.1,0.2", "--out", "sweep"], environment=DEADLINE, parallel=True),
+        Stage("same_bits", 10, lambda check: ["cmp", model_of(check, "train_d4"),
+                                              model_of(check, "train_d4_again")], after="train_d4_again"),
         Stage("sample_d4", 30, lambda check: [
             check.pack / "muograph", "sample", "--checkpoint", check.folder("train_d4") / "run",
             "--backend", "cuda", "--num-samples", 1 if REHEARSAL else 3, "--max-tokens",
@@ -190,6 +182,9 @@ def call_1(c):
             check.pack / "muograph", "eval", "--checkpoint", check.folder("train_d4") / "run", *SINGLE,
             "--hellaswag", check.pack / "tests/golden/core/hellaswag.bin", "--max-per-task", 7],
             after="train_d4"),
+        trial(tests("device_step_3_branches", 60, "graphs_test",
+                    "DeviceStep.NothingIsAllocated*" if FEW else "DeviceStep.OneBranch*")),
+        trial(on_two_ranks("train_d4_3_branches", "--graph-branches", 3)),
     ]
 
 
@@ -197,9 +192,15 @@ def call_2(c):
     gemm = bench("gemm_table", 90, "step", 12, 32, "--gemm-table", "gemm_table.json")
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
+        Stage("gpu_facts", 120, [c.pack / "gpu_facts", "--backend", BACKEND, "--json", "facts.jsonl",
+                                 *(["--small"] if REHEARSAL else [])], numbered=True, expected=75),
+        facts("products", "--filter", "gemm/"),
+        facts("products_of_table", "--filter", "gemm/", "--gemm-table", "table.json"),
+        # With 16 rows deterministic gradients are cuDNN's, too.
+        facts("attention", "--filter", "attention/window,attention_backward/window,-document", "--rows", 16),
         kernels("times", 120, "--case-seconds", 20, "--json", "kernels.jsonl",
                 *(["--small"] if REHEARSAL else [])),
-        *(sanitized(tool, 80) for tool in ("memcheck", "racecheck", "synccheck", "initcheck")),
+        *(sanitized(tool, 80, parallel=True) for tool in ("memcheck", "racecheck", "synccheck", "initcheck")),
         bench("step_d12_32_same_bits", 70, "step", 12, 32, *SAME_BITS),
         bench("step_d12_32_untuned", 70, "step", 12, 32, "--tune", "off"),
         bench("step_d12_16", 70, "step", 12, 16),
