@@ -17,6 +17,7 @@ BACKEND = "simt" if REHEARSAL else "cuda"
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 D12_SECONDS = 2 if REHEARSAL else 100
 D12_TOKENS = 64 if REHEARSAL else 2**19
+D12_MICRO = 64 if REHEARSAL else 2**16  # of one micro-step
 REFERENCE_STEPS = 2 if REHEARSAL else 10
 RANKS = (1, 2) if REHEARSAL else (1, 2, 4, 8)
 # Kernels of ours that a step of d12 spends most on: cases of cuda_kernels_bench.
@@ -200,14 +201,23 @@ def call_2(c):
         facts("attention", "--filter", "attention/window,attention_backward/window,-document", "--rows", 16),
         kernels("times", 120, "--case-seconds", 20, "--json", "kernels.jsonl",
                 *(["--small"] if REHEARSAL else [])),
-        *(sanitized(tool, 80, parallel=True) for tool in ("memcheck", "racecheck", "synccheck", "initcheck")),
+        *(sanitized(tool, 80, parallel=True) for tool in ("memcheck", "racecheck", "synccheck")),
+        sanitized("initcheck", 80),
         bench("step_d12_32_same_bits", 70, "step", 12, 32, *SAME_BITS),
+        bench("step_d12_32_unfused", 70, "step", 12, 32, "--fused-products", "off", steps=3),
         bench("step_d12_32_untuned", 70, "step", 12, 32, "--tune", "off"),
         bench("step_d12_16", 70, "step", 12, 16),
         bench("step_d12_16_same_bits", 70, "step", 12, 16, *SAME_BITS),
         gemm,
         bench("step_gemm_table", 60, "step", 12, 32, "--gemm-table",
               c.folder("gemm_table") / "gemm_table.json", after="gemm_table"),
+        # Every kernel of two steps, one after the other: the windows of four layers of a d12, and all of the rest.
+        Stage("step_kernels", 8 if REHEARSAL else 90, lambda check: [
+            "", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw", "--metrics",
+            "gpu__time_duration.sum", "--kernel-name-base", "demangled", check.pack / "muograph", "train", "--data",
+            check.pack / "shards/train.bin", *nanochat_sizes(4, 32, D12_MICRO), *([] if REHEARSAL else [
+                "--n-embd", 768, "--n-head", 6]), *SINGLE, "--graph", "off", "--num-iterations", 2, "--eval-every", -1,
+            "--save-every", -1, "--out", "run"], by_profiler, tool="ncu"),
         Stage("ncu", 8 if REHEARSAL else 120, lambda check: [
             "", "--clock-control", "none", "--csv", "--page", "details", "--section", "SpeedOfLight",
             "--section", "Occupancy", "--section", "LaunchStats", "--section", "MemoryWorkloadAnalysis",
