@@ -36,7 +36,7 @@ def compile_one(nvcc, source, architecture):
     each kernel."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "cubin"
-        more = HOPPER_FLAGS if source.startswith(HOPPER) else []
+        more = HOPPER_FLAGS if source.startswith(HOPPER) else ["--fmad=false"]
         run = subprocess.run([nvcc, *FLAGS, *more, "-o", cubin, "-gencode",
                               f"arch=compute_{architecture},code=sm_{architecture}", source],
                              cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

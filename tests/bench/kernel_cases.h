@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "base/zipf.h"
 #include "kernels/embedding.h"
 #include "runtime/device.h"
 
@@ -54,18 +55,14 @@ class Tensors {
     return of_normal(shape, dtype, [](float z) { return z * z; });
   }
   // Uniform in [0, bound).
-  Tensor tokens(std::int64_t n, std::int64_t bound) {
-    const Tensor out = zeros({n}, DType::kI32);
-    const CounterRandom random(2, "tokens");
-    fill(
-        out,
-        [&](Tensor part) {
-          for (std::int64_t i = 0; i < part.numel(); ++i)
-            part.as<std::int32_t>()[i] = static_cast<std::int32_t>(
-                random.bits(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(bound));
-        },
-        n);
-    return out;
+  // Of text, as often as it has them; and positions, each as often as any other.
+  Tensor tokens(std::int64_t n, std::int64_t vocab) {
+    return integers(n, [=](float uniform) { return zipf_token(uniform, vocab); });
+  }
+  Tensor positions(std::int64_t n, std::int64_t bound) {
+    return integers(n, [=](float uniform) {
+      return static_cast<std::int32_t>(uniform * static_cast<float>(bound));
+    });
   }
   // (b, t): of documents of one length.
   Tensor document_starts(std::int64_t b, std::int64_t t, std::int64_t length) {
@@ -100,6 +97,19 @@ class Tensors {
   }
 
  private:
+  template <class F>
+  Tensor integers(std::int64_t n, const F& of_uniform) {
+    const Tensor out = zeros({n}, DType::kI32);
+    const CounterRandom random(2, "tokens");
+    fill(
+        out,
+        [&](Tensor part) {
+          for (std::int64_t i = 0; i < part.numel(); ++i)
+            part.as<std::int32_t>()[i] = of_uniform(random.uniform(static_cast<std::uint64_t>(i)));
+        },
+        n);
+    return out;
+  }
   template <class F>
   Tensor of_normal(const Shape& shape, DType dtype, const F& f) {
     const Tensor out = zeros(shape, dtype);

@@ -290,7 +290,7 @@ inline void add_decode_cases(std::vector<MakeCase>& out, DType dtype) {
     const Tensor keys = make.zeros({kRows, s.t, s.kv_heads, s.h}, dtype),
                  values = make.zeros(keys.shape, dtype),
                  k = make.normal({kRows, 1, s.kv_heads, s.h}, dtype),
-                 positions = make.tokens(kRows, s.t);
+                 positions = make.positions(kRows, s.t);
     return Case{.name = "cache_append", .bytes = 4 * bytes_of({k}), .run = [=](Stream& stream) {
                   cache_append(
                       stream,
@@ -300,7 +300,7 @@ inline void add_decode_cases(std::vector<MakeCase>& out, DType dtype) {
   out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const Tensor q = make.normal({kRows, s.heads, s.h}, dtype), y = make.zeros(q.shape, dtype),
                  keys = make.normal({kRows, s.t, s.kv_heads, s.h}, dtype),
-                 values = make.normal(keys.shape, dtype), positions = make.tokens(kRows, s.t),
+                 values = make.normal(keys.shape, dtype), positions = make.positions(kRows, s.t),
                  workspace = make.zeros({decode_attention_workspace(kRows, s.heads, s.t, s.h)},
                                         DType::kF32);
     return Case{.name = "decode_attention",

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/median.h"
 #include "base/philox.h"
+#include "base/zipf.h"
 #include "graphs/capture.h"
 #include "graphs/run_state.h"
 #include "runtime/comm/collective.h"
@@ -40,9 +41,8 @@ class Steps {
     const std::int64_t count = shape_.numel() + 1;
     const CounterRandom random(config.options.seed, "bench");
     for (std::int64_t i = 0; i < count; ++i)
-      tokens_[i] =
-          static_cast<std::int32_t>(random.bits(static_cast<std::uint64_t>(rank.rank * count + i)) %
-                                    static_cast<std::uint64_t>(config.model.vocab_size));
+      tokens_[i] = zipf_token(random.uniform(static_cast<std::uint64_t>(rank.rank * count + i)),
+                              config.model.vocab_size);
   }
 
   void enqueue() {

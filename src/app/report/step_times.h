@@ -31,7 +31,7 @@ struct OperationTime {
   bool add(const OperationTime& more);
 };
 
-// What whole training steps of a run cost, on random tokens.
+// What whole training steps of a run cost, on random tokens, as often as text has them.
 struct StepTimes {
   // Seconds: mean of steps that follow each other, from the first rank's start to the last one's
   // end.

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <type_traits>
 
 #include "kernels/cuda/index_check.h"
@@ -51,21 +53,21 @@ void embedding(NativeStream stream, const EmbeddingArgs& args) {
 
 // ---- group_tokens, embedding_backward -----------------------------------------------------------
 
-// Tokens are grouped by ranges of the vocabulary, in the order of their positions, once for all
-// tables that they look into; then a block adds the rows of dy of one range and one slab of columns
-// to sums in shared memory: every sum runs in the order of the positions, as on the host, without
-// atomic operations.
+// A vocabulary is dealt to bins, token by token, as its frequent tokens lie side by side (bytes,
+// the first merges). Positions of tokens are sorted into the bins, once for all tables that they
+// look into; then a block adds the rows of dy of one bin and one slab of columns to sums in shared
+// memory: every sum runs in the order of the positions, as on the host, without atomic operations.
 //
-// Cost, for n tokens, c columns and r ranges: dy is read once and dtable written once (and read
-// before, if it accumulates); grouping reads 8 n r bytes, from L2. With n = 65536, v = 32768,
+// Cost, for n tokens, c columns and b bins: dy is read once and dtable written once (and read
+// before, if it accumulates); sorting reads 8 n b bytes, from L2. With n = 65536, v = 32768,
 // c = 768, bf16 that is 100 + 100 MB from memory and 134 MB from L2. A frequent token is one chain
 // of additions, some 15 cycles each: one token in ten of 65536 takes about 60 us, whatever c,
 // beside which other blocks work; only a vocabulary of bytes has such tokens.
 
-// An entry of a group: a token's position in the low bits, its row within the range above them.
+// An entry of a bin: a token's position in the low bits, its row within the bin above them.
 constexpr int kPositionBits = 24;
-constexpr std::int64_t kMostRows = 128;  // of a range: what the upper bits hold, without the sign
-constexpr std::int64_t kRanges = 256;    // unless the vocabulary is too large for that
+constexpr std::uint64_t kMostRows = 128;  // of a bin: what the upper bits hold, without the sign
+constexpr std::uint64_t kBins = 256;      // unless the vocabulary needs more, or is smaller
 constexpr int kGroupThreads = 1024;
 
 constexpr int kThreads = 256;
@@ -73,15 +75,30 @@ constexpr int kColumns = 64;                     // of a slab, one thread each
 constexpr int kRowGroups = kThreads / kColumns;  // a thread adds to every kRowGroups-th row
 constexpr int kStaged = 128;                     // tokens whose rows of dy are staged at once
 
-// One block per range. It goes through all tokens twice, each warp through its own stretch: first
-// it counts the tokens below its range, which tell where the range's entries begin, and those
-// inside; then it writes the entries in order.
+// Token t is row t / count of bin t % count.
+struct Bins {
+  int vocab, shift;
+  explicit Bins(std::int64_t v)
+      : vocab(static_cast<int>(v)),
+        shift(std::countr_zero(
+            std::max(std::bit_ceil((static_cast<std::uint64_t>(v) + kMostRows - 1) / kMostRows),
+                     std::bit_floor(std::min(static_cast<std::uint64_t>(v), kBins))))) {}
+
+  __host__ __device__ int count() const { return 1 << shift; }
+  __host__ __device__ int rows(int bin) const { return (vocab - bin + count() - 1) >> shift; }
+  __device__ int bin_of(int token) const { return token & (count() - 1); }
+  __device__ int row_of(int token) const { return token >> shift; }
+  __device__ int token_of(int bin, int row) const { return row << shift | bin; }
+};
+
+// One block per bin. It goes through all tokens twice, each warp through its own stretch: first it
+// counts the tokens of bins before its own, which tell where its entries begin, and its own; then
+// it writes the entries in order.
 __global__ void __launch_bounds__(kGroupThreads, 1)
     group_tokens_kernel(std::int32_t* starts, std::int32_t* entries, const std::int32_t* tokens,
-                        int n, int v, int rows) {
+                        int n, Bins bins) {
   __shared__ int found[kGroupThreads / 32];
-  const int low = static_cast<int>(blockIdx.x) * rows;
-  const int high = min(low + rows, v);
+  const int own = static_cast<int>(blockIdx.x);
   const int lane = lane_id();
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
@@ -93,9 +110,9 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   int inside = 0;
 #pragma unroll 4
   for (int i = begin + lane; i < end; i += 32) {
-    const int token = tokens[i];
-    below += token < low ? 1 : 0;
-    inside += low <= token && token < high ? 1 : 0;
+    const int bin = bins.bin_of(tokens[i]);
+    below += bin < own ? 1 : 0;
+    inside += bin == own ? 1 : 0;
   }
   inside = warp_sum(inside);
   if (lane == 0) found[warp] = inside;
@@ -110,11 +127,13 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   entries += start + warp_sum(lane < warp ? found[lane] : 0);
   for (int first = begin; first < end; first += 32) {
     const int i = first + lane;
-    const int token = i < end ? tokens[i] : low;
-    if (blockIdx.x == 0) check_index(0 <= token && token < v, "embedding: token", token, i, 0, v);
-    const bool match = i < end && low <= token && token < high;
+    const int token = i < end ? tokens[i] : 0;
+    if (own == 0)
+      check_index(0 <= token && token < bins.vocab, "embedding: token", token, i, 0, bins.vocab);
+    const bool match = i < end && bins.bin_of(token) == own;
     const unsigned matches = __ballot_sync(kAllLanes, match ? 1 : 0);
-    if (match) entries[__popc(matches & ((1U << lane) - 1))] = (token - low) << kPositionBits | i;
+    if (match)
+      entries[__popc(matches & ((1U << lane) - 1))] = bins.row_of(token) << kPositionBits | i;
     entries += __popc(matches);
   }
 }
@@ -125,13 +144,14 @@ struct Problem {
   const std::int32_t* starts;
   const std::int32_t* entries;
   const float* scale;  // with kScaled
-  int v, c, rows;
+  Bins bins;
+  int c;
   int groups, width;     // of columns, by which `scale` counts
   int groups_in_a_slab;  // at most
   bool accumulate;
 };
 
-// One block per range and slab of columns. In chunks of kStaged tokens: the block brings their
+// One block per bin and slab of columns. In chunks of kStaged tokens: the block brings their
 // stretches of dy to shared memory, all on their way at once, then each thread adds those of its
 // column and rows in order. A sum stays in a register while its row repeats.
 template <class T, class G, int N, bool kScaled>
@@ -139,17 +159,19 @@ __global__ void __launch_bounds__(kThreads, 4)
     embedding_backward_kernel(const T* __restrict__ dy, const Problem<G> p) {
   __shared__ std::int32_t rows[kStaged];
   __shared__ std::int32_t positions[kStaged];
-  auto* sums = shared_memory<float>();       // (p.rows, kColumns)
-  float* scales = sums + p.rows * kColumns;  // (kStaged, groups in a slab)
+  auto* sums = shared_memory<float>();               // (most rows of a bin, kColumns)
+  float* scales = sums + p.bins.rows(0) * kColumns;  // (kStaged, groups in a slab)
   T* staged = reinterpret_cast<T*>(scales + (kScaled ? kStaged * p.groups_in_a_slab : 0));
 
   const int first_column = static_cast<int>(blockIdx.y) * kColumns;
   const int lane = static_cast<int>(threadIdx.x) % kColumns;
   const int row_group = static_cast<int>(threadIdx.x) / kColumns;
   const int column = first_column + lane;
-  const int first_row = static_cast<int>(blockIdx.x) * p.rows;
-  const int held_rows = min(p.rows, p.v - first_row);
-  G* dtable = p.dtable + std::int64_t{first_row} * p.c + column;
+  const int bin = static_cast<int>(blockIdx.x);
+  const int held_rows = p.bins.rows(bin);
+  const auto result = [&](int row) -> G& {
+    return p.dtable[std::int64_t{p.bins.token_of(bin, row)} * p.c + column];
+  };
   const int begin = p.starts[blockIdx.x];
   const int end = p.starts[blockIdx.x + 1];
   if (p.accumulate && begin == end) return;
@@ -158,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int group = kScaled ? min(column, p.c - 1) / p.width - first_group : 0;
   if (column < p.c)
     for (int r = row_group; r < held_rows; r += kRowGroups)
-      sums[r * kColumns + lane] = p.accumulate ? to_float(dtable[std::int64_t{r} * p.c]) : 0.0F;
+      sums[r * kColumns + lane] = p.accumulate ? to_float(result(r)) : 0.0F;
 
   for (int chunk = begin; chunk < end; chunk += kStaged) {
     const int count = min(kStaged, end - chunk);
@@ -208,39 +230,30 @@ __global__ void __launch_bounds__(kThreads, 4)
 
   if (column < p.c)
     for (int r = row_group; r < held_rows; r += kRowGroups)
-      dtable[std::int64_t{r} * p.c] = from_float<G>(sums[r * kColumns + lane]);
+      result(r) = from_float<G>(sums[r * kColumns + lane]);
 }
 
-// Ranges of the vocabulary: where the tokens of each begin among the entries, behind which those
-// lie.
-struct Ranges {
-  std::int64_t rows, count;
-  explicit Ranges(std::int64_t v)
-      : rows(std::clamp<std::int64_t>(ceil_div(v, kRanges), 1, kMostRows)),
-        count(ceil_div(v, rows)) {}
-};
-
+// token_groups: where the entries of each bin begin, and the end of all; then the entries.
 void group_tokens(NativeStream stream, const GroupTokensArgs& args) {
   const std::int64_t n = args.tokens.shape[0];
   if (args.vocab == 0) return;
   MUO_CHECK(n < (std::int64_t{1} << kPositionBits), "group_tokens: ", n,
             " tokens are too many at once");
-  const Ranges ranges(args.vocab);
+  const Bins bins(args.vocab);
   auto* starts = args.groups.as<std::int32_t>();
-  launch(group_tokens_kernel, static_cast<unsigned>(ranges.count),
+  launch(group_tokens_kernel, static_cast<unsigned>(bins.count()),
          static_cast<unsigned>(
              std::clamp<std::int64_t>(ceil_div(n, kWarp) * kWarp, kWarp, kGroupThreads)),
-         0, stream, starts, starts + ranges.count + 1, args.tokens.as<std::int32_t>(),
-         static_cast<int>(n), static_cast<int>(args.vocab), static_cast<int>(ranges.rows));
+         0, stream, starts, starts + bins.count() + 1, args.tokens.as<std::int32_t>(),
+         static_cast<int>(n), bins);
 }
 
 void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) {
   const std::int64_t v = args.dtable.shape[0], c = args.dtable.shape[1];
   if (v * c == 0) return;
-  const Ranges ranges(v);
-  const std::int64_t rows = ranges.rows;
+  const Bins bins(v);
   const auto* starts = args.groups.as<std::int32_t>();
-  const std::int32_t* entries = starts + ranges.count + 1;
+  const std::int32_t* entries = starts + bins.count() + 1;
 
   const std::int64_t groups = args.scale ? args.scale.shape[1] : 1;
   const std::int64_t width = c / groups;
@@ -251,16 +264,15 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
                                             : std::min(groups, ceil_div(kColumns, width) + 1);
   dispatch_packs(args.dy.dtype, c, {args.dy.data}, [&]<class T, int N>() {
     const std::int64_t bytes =
-        (rows * kColumns + kStaged * groups_in_a_slab) * std::int64_t{sizeof(float)} +
+        (bins.rows(0) * kColumns + kStaged * groups_in_a_slab) * std::int64_t{sizeof(float)} +
         kStaged * kColumns * std::int64_t{sizeof(T)};
     dispatch(args.dtable.dtype, [&]<class G>() {
       const Problem<G> p{.dtable = args.dtable.as<G>(),
                          .starts = starts,
                          .entries = entries,
                          .scale = data_or_null<float>(args.scale),
-                         .v = static_cast<int>(v),
+                         .bins = bins,
                          .c = static_cast<int>(c),
-                         .rows = static_cast<int>(rows),
                          .groups = static_cast<int>(groups),
                          .width = static_cast<int>(width),
                          .groups_in_a_slab = static_cast<int>(groups_in_a_slab),
@@ -268,7 +280,7 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
       launch(
           args.scale ? embedding_backward_kernel<T, G, N, true>
                      : embedding_backward_kernel<T, G, N, false>,
-          dim3(static_cast<unsigned>(ranges.count), static_cast<unsigned>(ceil_div(c, kColumns))),
+          dim3(static_cast<unsigned>(bins.count()), static_cast<unsigned>(ceil_div(c, kColumns))),
           kThreads, static_cast<std::size_t>(bytes), stream, args.dy.as<T>(), p);
     });
   });

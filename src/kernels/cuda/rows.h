@@ -27,6 +27,43 @@ void launch_rows(void (*kernel)(Parameters...), NativeStream stream, std::int64_
          std::forward<Arguments>(arguments)...);
 }
 
+// A lane's accesses to a row of c elements, each of N elements at i: body(k, i). With K > 0 there
+// are K at most, and k is known when it compiles.
+template <int N, int K, class Body>
+__device__ __forceinline__ void each_access(std::int64_t c, const Body& body) {
+  const std::int64_t first = std::int64_t{lane_id()} * N;
+  if constexpr (K > 0) {
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      if (first + k * kWarp * N < c) body(k, first + k * kWarp * N);
+  } else {
+    for (std::int64_t i = first; i < c; i += kWarp * N)
+      body(0, i);
+  }
+}
+
+// What a lane reads of a row. With K > 0 it is held as it lies in memory, all of it on its way
+// before the first is used; else each access reads memory, the second time L1.
+template <class T, int N, int K>
+class HeldRow {
+ public:
+  __device__ __forceinline__ HeldRow(const T* row, std::int64_t c) : row_(row) {
+    if constexpr (K > 0)
+      each_access<N, K>(
+          c, [&](int k, std::int64_t i) { held_[k] = *reinterpret_cast<const uint4*>(row + i); });
+  }
+  [[nodiscard]] __device__ __forceinline__ Pack<N> at(int k, std::int64_t i) const {
+    if constexpr (K > 0)
+      return load<N>(reinterpret_cast<const T*>(&held_[k]));
+    else
+      return load<N>(row_ + i);
+  }
+
+ private:
+  const T* row_;
+  uint4 held_[K > 0 ? K : 1];
+};
+
 // body.operator()<T, N>() with the type in which tensors are stored, and the elements of one access
 // to rows of `length` of them at these addresses (null: not given).
 template <class Body>
@@ -35,6 +72,19 @@ void dispatch_packs(DType dtype, std::int64_t length, std::initializer_list<cons
   dispatch(dtype, [&]<class T>() {
     with_width<T>(vectors_fit<T>(length, addresses),
                   [&]<int N>() { body.template operator()<T, N>(); });
+  });
+}
+
+// The same with <T, N, K>, K as of HeldRow.
+template <class Body>
+void dispatch_held_rows(DType dtype, std::int64_t length,
+                        std::initializer_list<const void*> addresses, const Body& body) {
+  dispatch_packs(dtype, length, addresses, [&]<class T, int N>() {
+    if constexpr (N > 1) {
+      if (length <= 4 * kWarp * N) return body.template operator()<T, N, 4>();
+      if (length <= 8 * kWarp * N) return body.template operator()<T, N, 8>();
+    }
+    body.template operator()<T, N, 0>();
   });
 }
 
