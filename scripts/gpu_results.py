@@ -68,7 +68,7 @@ class Stages:
     """What came back: verdicts of stages, and their files."""
 
     def __init__(self, outs, folder):
-        self.folder, self.verdicts, self.facts = folder, {}, {}
+        self.folder, self.verdicts, self.facts, self.commits = folder, {}, {}, {}
         for number, archive in enumerate(path for out in outs
                                          for path in sorted(out.glob("call[1-4].tar.gz"))):
             here = folder / str(number)
@@ -78,10 +78,18 @@ class Stages:
             except (OSError, tarfile.TarError) as error:
                 print(f"{archive}: {error}")
                 continue
+            commit = (here / "pack/commit").read_text().strip() if (here / "pack/commit").is_file() else "unknown"
             for row in json_lines(here / "verdicts.jsonl"):
-                if row["verdict"] in RAN or row["stage"] not in self.verdicts:
-                    self.verdicts[row["stage"]] = {**row, "folder": str(number)}
+                before = self.verdicts.get(row["stage"])
+                if row["verdict"] in RAN or before is None:
+                    earlier = before.pop("earlier", []) if before else []
+                    if before and before["verdict"] in BAD:
+                        earlier.append({key: before[key] for key in ("commit", "verdict", "why") if before.get(key)})
+                    self.verdicts[row["stage"]] = {**row, "commit": commit, "folder": str(number),
+                                                   **({"earlier": earlier} if earlier else {})}
             self.facts |= json_of(here / "machine/stdout.txt") or {}
+            self.commits |= {commit: None}
+        self.facts["commit"] = ", ".join(self.commits)
 
     def path(self, stage, name):
         return self.folder / self.verdicts.get(stage, {}).get("folder", "none") / stage / name
@@ -95,7 +103,7 @@ class Stages:
     def row(self, stage):
         """Verdict, what the command measured, and what nvidia-smi saw."""
         verdict = self.verdicts[stage]
-        seen = {key: verdict[key] for key in ("peak_gpu_mib", "peak_w", "least_sm_mhz", "why")
+        seen = {key: verdict[key] for key in ("commit", "peak_gpu_mib", "peak_w", "least_sm_mhz", "why")
                 if verdict.get(key)}
         measured = json_of(self.path(stage, "stdout.txt"))
         if measured is None:  # it was interrupted: what it had measured until then
@@ -138,7 +146,7 @@ def checks(stages):
 
 
 def gpu_facts(stages):
-    out = {"driver": json_lines(stages.path("gpu_facts", "facts.jsonl"))}
+    out = {"facts": json_lines(stages.path("gpu_facts", "facts.jsonl"))}
     for name in ("products", "products_of_table", "attention"):
         out[name] = json_lines(stages.path(f"facts_{name}", "kernels.jsonl"))
     return out if any(out.values()) else None
@@ -156,15 +164,18 @@ def kernels(stages):
                         ("torch_kernels", "torch.jsonl")):
         if rows := json_lines(stages.path(stage, name)):
             out[stage] = rows
-    if stages.path("ncu", "stdout.txt").is_file():
-        text = stages.path("ncu", "stdout.txt").read_text(errors="replace")
-        table = "\n".join(line for line in text.splitlines() if line.startswith('"'))
-        wanted = ("Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
-        rows = [{key: row.get(key) for key in wanted} for row in csv.DictReader(io.StringIO(table))
-                if row.get("Metric Name")]
-        if rows:
-            out["ncu"] = rows
+    for stage in ("ncu", "ncu_step"):
+        if rows := profiled(stages.path(stage, "stdout.txt")):
+            out[stage] = rows
     return out or None
+
+
+def profiled(path):
+    """Metrics of kernels, in the order in which they ran."""
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    table = csv.DictReader(io.StringIO("\n".join(line for line in lines if line.startswith('"'))))
+    wanted = ("Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
+    return [{key: row.get(key) for key in wanted} for row in table if row.get("Metric Name")]
 
 
 def peers(stages):

@@ -1,4 +1,4 @@
-"""What scripts/gpu_check.py runs, in order: three calls of 200, 250 and 250 s, and a fourth for machines with
+"""What scripts/gpu_check.py runs, in order: three calls of 220, 250 and 250 s, and a fourth for machines with
 several GPUs. With MUO_CHECK_REHEARSAL set (all, or few tests of a stage) the same stages at sizes for the
 SIMT tier, which tests/system/gpu_check_test.py goes through."""
 import dataclasses
@@ -214,7 +214,7 @@ def call_2(c):
         bench("step_gemm_table", 60, "step", 12, 32, "--gemm-table",
               c.folder("gemm_table") / "gemm_table.json", after="gemm_table"),
         # Every kernel of two steps, one after the other: the windows of four layers of a d12, and all of the rest.
-        Stage("step_kernels", 8 if REHEARSAL else 90, lambda check: [
+        Stage("ncu_step", 8 if REHEARSAL else 90, lambda check: [
             "", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "details", "--metrics",
             "gpu__time_duration.sum", "--kernel-name-base", "demangled", check.pack / "muograph", "train", "--data",
             check.pack / "shards/train.bin", *nanochat_sizes(4, 32, D12_MICRO), *([] if REHEARSAL else [

@@ -9,6 +9,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/embedding.h"
 #include "kernels/operation.h"
+#include "runtime/cuda/ptx.h"
 #include "runtime/cuda/stream_context.h"
 #include "runtime/cuda/vector.h"
 
@@ -61,8 +62,8 @@ void embedding(NativeStream stream, const EmbeddingArgs& args) {
 // Cost, for n tokens, c columns and b bins: dy is read once and dtable written once (and read
 // before, if it accumulates); sorting reads 8 n b bytes, from L2. With n = 65536, v = 32768,
 // c = 768, bf16 that is 100 + 100 MB from memory and 134 MB from L2. A frequent token is one chain
-// of additions, some 15 cycles each: one token in ten of 65536 takes about 60 us, whatever c,
-// beside which other blocks work; only a vocabulary of bytes has such tokens.
+// of additions, chunk by chunk, beside which other blocks work: of text, whose most frequent token
+// is one in fifteen, 68 chunks of 65536 tokens.
 
 // An entry of a bin: a token's position in the low bits, its row within the bin above them.
 constexpr int kPositionBits = 24;
@@ -73,7 +74,14 @@ constexpr int kGroupThreads = 1024;
 constexpr int kThreads = 256;
 constexpr int kColumns = 64;                     // of a slab, one thread each
 constexpr int kRowGroups = kThreads / kColumns;  // a thread adds to every kRowGroups-th row
-constexpr int kStaged = 128;                     // tokens whose rows of dy are staged at once
+constexpr int kStaged = 64;  // tokens of a chunk, whose rows of dy come together
+constexpr int kAtOnce = 8;   // tokens that a thread reads before it adds them
+
+// Of an entry; the row of none is -1.
+__device__ __forceinline__ int row_of(std::int32_t entry) { return entry >> kPositionBits; }
+__device__ __forceinline__ int position_of(std::int32_t entry) {
+  return entry & ((1 << kPositionBits) - 1);
+}
 
 // Token t is row t / count of bin t % count.
 struct Bins {
@@ -151,29 +159,29 @@ struct Problem {
   bool accumulate;
 };
 
-// One block per bin and slab of columns. In chunks of kStaged tokens: the block brings their
-// stretches of dy to shared memory, all on their way at once, then each thread adds those of its
-// column and rows in order. A sum stays in a register while its row repeats.
+// One block per slab of columns and bin. In chunks of kStaged tokens: while each thread adds those
+// of its column and rows in order, the next stretches of dy are on their way to shared memory, and
+// the entries of those after. A sum stays in a register while its row repeats.
 template <class T, class G, int N, bool kScaled>
 __global__ void __launch_bounds__(kThreads, 4)
     embedding_backward_kernel(const T* __restrict__ dy, const Problem<G> p) {
-  __shared__ std::int32_t rows[kStaged];
-  __shared__ std::int32_t positions[kStaged];
+  __shared__ std::int32_t entries[3][kStaged];       // -1: behind the last
   auto* sums = shared_memory<float>();               // (most rows of a bin, kColumns)
-  float* scales = sums + p.bins.rows(0) * kColumns;  // (kStaged, groups in a slab)
-  T* staged = reinterpret_cast<T*>(scales + (kScaled ? kStaged * p.groups_in_a_slab : 0));
+  float* scales = sums + p.bins.rows(0) * kColumns;  // (2, kStaged, groups in a slab)
+  T* staged = reinterpret_cast<T*>(scales + (kScaled ? 2 * kStaged * p.groups_in_a_slab : 0));
 
-  const int first_column = static_cast<int>(blockIdx.y) * kColumns;
-  const int lane = static_cast<int>(threadIdx.x) % kColumns;
-  const int row_group = static_cast<int>(threadIdx.x) / kColumns;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int first_column = static_cast<int>(blockIdx.x) * kColumns;
+  const int lane = thread % kColumns;
+  const int row_group = thread / kColumns;
   const int column = first_column + lane;
-  const int bin = static_cast<int>(blockIdx.x);
+  const int bin = static_cast<int>(blockIdx.y);
   const int held_rows = p.bins.rows(bin);
   const auto result = [&](int row) -> G& {
     return p.dtable[std::int64_t{p.bins.token_of(bin, row)} * p.c + column];
   };
-  const int begin = p.starts[blockIdx.x];
-  const int end = p.starts[blockIdx.x + 1];
+  const int begin = p.starts[bin];
+  const int end = p.starts[bin + 1];
   if (p.accumulate && begin == end) return;
 
   const int first_group = kScaled ? first_column / p.width : 0;
@@ -182,50 +190,76 @@ __global__ void __launch_bounds__(kThreads, 4)
     for (int r = row_group; r < held_rows; r += kRowGroups)
       sums[r * kColumns + lane] = p.accumulate ? to_float(result(r)) : 0.0F;
 
-  for (int chunk = begin; chunk < end; chunk += kStaged) {
-    const int count = min(kStaged, end - chunk);
-    if (static_cast<int>(threadIdx.x) < count) {
-      const std::int32_t entry = p.entries[chunk + static_cast<int>(threadIdx.x)];
-      rows[threadIdx.x] = entry >> kPositionBits;
-      positions[threadIdx.x] = entry & ((1 << kPositionBits) - 1);
-    }
-    __syncthreads();
+  const int chunks = (end - begin + kStaged - 1) / kStaged;
+  const auto entry_of = [&](int chunk) {
+    const int i = begin + chunk * kStaged + thread;
+    return thread < kStaged && i < end ? p.entries[i] : -1;
+  };
+  const auto send_for = [&](int chunk) {
+    const std::int32_t* of = entries[chunk % 3];
     constexpr int kPacks = kColumns / N;
 #pragma unroll 4
-    for (int i = static_cast<int>(threadIdx.x); i < count * kPacks; i += kThreads) {
+    for (int i = thread; i < kStaged * kPacks; i += kThreads) {
       const int m = i / kPacks;
       const int at = i % kPacks * N;
-      if (first_column + at < p.c) {
-        using Access = std::conditional_t<N == 1, T, uint4>;
-        const T* from = dy + std::int64_t{positions[m]} * p.c + first_column + at;
-        *reinterpret_cast<Access*>(staged + m * kColumns + at) =
-            *reinterpret_cast<const Access*>(from);
-      }
+      if (of[m] < 0 || first_column + at >= p.c) continue;
+      const T* from = dy + std::int64_t{position_of(of[m])} * p.c + first_column + at;
+      T* to = staged + (chunk % 2 * kStaged + m) * kColumns + at;
+      if constexpr (N == 1)
+        *to = *from;
+      else
+        copy_async_16(shared_address(to), from, true);
     }
     if constexpr (kScaled)
-      for (int i = static_cast<int>(threadIdx.x); i < count * p.groups_in_a_slab; i += kThreads) {
+      for (int i = thread; i < kStaged * p.groups_in_a_slab; i += kThreads) {
+        const std::int32_t entry = of[i / p.groups_in_a_slab];
         const int k = first_group + i % p.groups_in_a_slab;
-        if (k < p.groups)
-          scales[i] = p.scale[std::int64_t{positions[i / p.groups_in_a_slab]} * p.groups + k];
+        if (entry >= 0 && k < p.groups)
+          copy_async_4(shared_address(scales + chunk % 2 * kStaged * p.groups_in_a_slab + i),
+                       p.scale + std::int64_t{position_of(entry)} * p.groups + k, true);
       }
-    __syncthreads();
-    if (column < p.c) {
-      int held = -1;
-      float sum = 0.0F;
-      for (int m = 0; m < count; ++m) {
-        const int row = rows[m];
-        if (row % kRowGroups != row_group) continue;
-        if (row != held) {
+    copy_async_commit();
+  };
+  const auto add = [&](int chunk) {
+    int held = -1;
+    float sum = 0.0F;
+    for (int first = 0; first < kStaged; first += kAtOnce) {
+      int rows[kAtOnce];
+      float terms[kAtOnce], factors[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int m = chunk % 2 * kStaged + first + j;
+        rows[j] = row_of(entries[chunk % 3][first + j]);
+        if (rows[j] % kRowGroups != row_group) continue;
+        terms[j] = to_float(staged[m * kColumns + lane]);
+        if constexpr (kScaled) factors[j] = scales[m * p.groups_in_a_slab + group];
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (rows[j] % kRowGroups != row_group) continue;
+        if (rows[j] != held) {
           if (held >= 0) sums[held * kColumns + lane] = sum;
-          held = row;
-          sum = sums[row * kColumns + lane];
+          held = rows[j];
+          sum = sums[held * kColumns + lane];
         }
-        const float term = to_float(staged[m * kColumns + lane]);
-        sum = kScaled ? fmaf(scales[m * p.groups_in_a_slab + group], term, sum) : sum + term;
+        sum = kScaled ? fmaf(factors[j], terms[j], sum) : sum + terms[j];
       }
-      if (held >= 0) sums[held * kColumns + lane] = sum;
     }
-    __syncthreads();
+    if (held >= 0) sums[held * kColumns + lane] = sum;
+  };
+
+  if (thread < kStaged)
+    for (int chunk = 0; chunk < 2; ++chunk)
+      entries[chunk][thread] = entry_of(chunk);
+  __syncthreads();
+  send_for(0);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    copy_async_wait<0>();
+    __syncthreads();  // the chunk is there, and the one before has been added
+    send_for(chunk + 1);
+    const std::int32_t entry = entry_of(chunk + 2);
+    if (column < p.c) add(chunk);
+    if (thread < kStaged) entries[(chunk + 2) % 3][thread] = entry;
   }
 
   if (column < p.c)
@@ -264,8 +298,8 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
                                             : std::min(groups, ceil_div(kColumns, width) + 1);
   dispatch_packs(args.dy.dtype, c, {args.dy.data}, [&]<class T, int N>() {
     const std::int64_t bytes =
-        (bins.rows(0) * kColumns + kStaged * groups_in_a_slab) * std::int64_t{sizeof(float)} +
-        kStaged * kColumns * std::int64_t{sizeof(T)};
+        (bins.rows(0) * kColumns + 2 * kStaged * groups_in_a_slab) * std::int64_t{sizeof(float)} +
+        2 * kStaged * kColumns * std::int64_t{sizeof(T)};
     dispatch(args.dtable.dtype, [&]<class G>() {
       const Problem<G> p{.dtable = args.dtable.as<G>(),
                          .starts = starts,
@@ -280,7 +314,7 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
       launch(
           args.scale ? embedding_backward_kernel<T, G, N, true>
                      : embedding_backward_kernel<T, G, N, false>,
-          dim3(static_cast<unsigned>(bins.count()), static_cast<unsigned>(ceil_div(c, kColumns))),
+          dim3(static_cast<unsigned>(ceil_div(c, kColumns)), static_cast<unsigned>(bins.count())),
           kThreads, static_cast<std::size_t>(bytes), stream, args.dy.as<T>(), p);
     });
   });
