@@ -152,6 +152,8 @@ class Translator {
       if (!is_first) out.text += '|';
       Part branch = sequence(flags, depth);
       out.text += branch.text;
+      // Oniguruma repeats no alternatives of which one is a lone look-ahead or \z.
+      if (branch.takes_no_text && !branch.text.empty()) out.text += "(?:)";
       out.can_be_empty |= branch.can_be_empty;
       out.takes_no_text &= branch.takes_no_text;
     }

@@ -105,31 +105,41 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
   return std::min(is_long ? text.find_first_not_of(quote, at) : at + 1, text.size());
 }
 
-// toml++ bounds how deep values are nested, but not the tables that a dotted key makes, which it
-// destroys by recursion; and whether some letters are spaces is undefined in version 3.3. No option
-// has such a key.
-void check_keys(std::string_view text, std::string_view name) {
+bool is_digit_or_letter(char c) {  // of ASCII, whatever the locale
+  return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
+
+// toml++ 3.3 destroys the tables that a dotted key makes by recursion, and what it does with some
+// letters where it expects none is undefined. So only what options need may stand outside of
+// strings and comments, and a string begins only where a value does.
+void check_outside_strings(std::string_view text, std::string_view name) {
   constexpr int kMostDots = 4;
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  const auto line_of = [text](std::size_t place) {
-    return 1 + std::ranges::count(text.substr(0, place), '\n');
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF", kSpaces = " \t\r\n",
+                             kSigns = "_-+.:=,[]", kBeforeValues = "=,[";
+  const auto refuse = [&](std::size_t at, std::string_view what) {
+    throw input_error("{}:{}: {} outside of quotes (lines are key = value, strings are in quotes)",
+                      name, 1 + std::ranges::count(text.substr(0, at), '\n'), what);
   };
   int dots = 0;
-  std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-  for (; at < text.size(); ++at) {
+  char last = '\0';  // that is no space
+  for (std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+       at < text.size(); ++at) {
     const char c = text[at];
-    if (c == '"' || c == '\'') {
-      if (at > 0 &&
-          std::string_view(" \t\r\n=,.[{\xBF").find(text[at - 1]) == std::string_view::npos)
-        throw input_error("{}:{}: a quote that opens no string", name, line_of(at));
-      at = end_of_string(text, at) - 1;
-    }
     if (c == '#') at = std::min(text.find('\n', at), text.size());
-    if (c == '.') ++dots;
-    if (c == '#' || c == '\n' || c == '=' || c == ',' || c == '{') dots = 0;
-    if (dots > kMostDots || static_cast<unsigned char>(c) > 0x7F)
-      throw input_error("{}:{}: letters beyond ASCII, or a name with dots, outside of quotes", name,
-                        line_of(at));
+    if (c == '#' || c == '\n' || c == '=' || c == ',') dots = 0;
+    if (c == '#' || kSpaces.find(c) != kSpaces.npos) continue;
+    if (c == '"' || c == '\'') {
+      if (kBeforeValues.find(last) == kBeforeValues.npos)
+        refuse(at, "a quote that opens no string,");
+      at = end_of_string(text, at) - 1;
+    } else if (!is_digit_or_letter(c) && kSigns.find(c) == kSigns.npos) {
+      refuse(at, c > ' ' && c < '\x7F'
+                     ? fmt::format("'{}'", c)
+                     : fmt::format("byte 0x{:02X}", static_cast<unsigned char>(c)));
+    } else if (c == '.' && ++dots > kMostDots) {
+      refuse(at, "a name with dots");
+    }
+    last = c;
   }
 }
 
@@ -191,7 +201,7 @@ std::string config_text(std::span<const OptionRow> rows) {
 }
 
 std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) {
-  check_keys(text, name);
+  check_outside_strings(text, name);
   std::vector<TomlEntry> entries;
   try {
     for (const auto& [key, node] : toml::parse(text, name)) {
