@@ -309,7 +309,7 @@ def run_call(check, stages):
 def chosen(check, first):
     """The call's stages behind those that are named; STAGE* names all that begin so."""
     calls = {number: make(check) for number, make in gpu_stages.CALLS.items()}
-    everything = {stage.name: stage for stages in calls.values() for stage in stages}
+    everything = {stage.name: stage for stages in (*calls.values(), gpu_stages.by_name_only(check)) for stage in stages}
     named = []
     for name in first:
         found = [one for one in everything if one == name or

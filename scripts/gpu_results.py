@@ -25,14 +25,14 @@ NANOCHAT_PUBLISHED = {"tokens_per_s": 546000, "what": "nanochat's own figure for
                       "FlashAttention-3"}
 # The table of docs/status.md: how a row begins, and the stages that are its proof.
 FEATURES = {
-    "plain GPT": ["kernels_*", "models", "device_step_1"],
+    "plain GPT": ["kernel_tests_*", "kernels_*", "models", "device_step_1"],
     "nanochat's extras": ["every_kernel_*", "models", "extras", "step_d12_32"],
-    "bf16 compute": ["kernels_*BF16", "device_step_more", "train_d4"],
-    "Muon and AdamW": ["kernels_Muon*", "kernels_*Adamw*", "train_d4"],
+    "bf16 compute": ["kernel_tests_*", "kernels_*BF16", "device_step_more", "train_d4"],
+    "Muon and AdamW": ["kernel_tests_*", "kernels_Muon*", "kernels_*Adamw*", "train_d4"],
     "ten strategies": ["contract_*", "on_gpus_*", "device_step_2", "device_step_4", "device_step_more",
                        "train_d4_2_ranks"],
-    "faster Newton-Schulz": ["kernels_*SymmetricProduct*"],
-    "numerics guard": ["kernels_AgreeCommit", "kernels_NoteNonfinite"],
+    "faster Newton-Schulz": ["kernel_tests_*", "kernels_*SymmetricProduct*"],
+    "numerics guard": ["kernel_tests_*", "kernels_AgreeCommit", "kernels_NoteNonfinite"],
     "the gather of weights": ["device_step_more"],
     "`--comm nccl`": ["nccl_1_rank", "nccl_steps"],
     "NVTX ranges": ["step_d12_*", "launch_?", "optimizer_?"],

@@ -70,6 +70,20 @@ def suites(check, program, seconds, parameter="", name="", **more):
                   f"{suite}.*{parameter}", **more) for suite in listed[program]]
 
 
+def kernel_tests(check, processes=8):
+    """Every suite, in few processes: loading CUDA's libraries takes most of the time of one."""
+    listed = json.loads((check.pack / "tests.json").read_text())["kernels_test"]
+    return [tests(f"kernel_tests_{i}", 120, "kernels_test", ":".join(f"{suite}.*" for suite in listed),
+                  parallel=True, expected=25,
+                  environment={"GTEST_TOTAL_SHARDS": str(processes), "GTEST_SHARD_INDEX": str(i)})
+            for i in range(processes)]
+
+
+def by_name_only(check):
+    """Stages of no call: a suite of kernels, should one take its process along."""
+    return suites(check, "kernels_test", 90, parallel=True)
+
+
 def device_step(name, pattern, expected=10):
     return tests(f"device_step_{name}", 90, "graphs_test",
                  "DeviceStep.NothingIsAllocated*" if FEW else pattern, parallel=True, expected=expected)
@@ -154,7 +168,7 @@ def call_1(c):
         *(tests(f"attention_{kind}", 90, "kernels_test", "Attention.*" if FEW else "Attention*", parallel=True,
                 environment={"MUO_ATTENTION": kind}, expected=12)
           for kind in ("own", "portable")),
-        *suites(c, "kernels_test", 90, parallel=True, expected=3),  # with cuDNN's attention where it has a kernel
+        *kernel_tests(c),  # with cuDNN's attention where it has a kernel
         bench("step_d12_32", 70, "step", 12, 32, steps=3, expected=35),
         train("train_d4", 90, *SAME_BITS, keep=("run/checkpoints/*/model.safetensors",), parallel=True, expected=30),
         train("train_d4_again", 90, *SAME_BITS, parallel=True, expected=30),
@@ -199,8 +213,7 @@ def call_2(c):
                                  *(["--small"] if REHEARSAL else [])], numbered=True, expected=75),
         facts("products", "--filter", "gemm/"),
         facts("products_of_table", "--filter", "gemm/", "--gemm-table", "table.json"),
-        # With 16 rows deterministic gradients are cuDNN's, too.
-        facts("attention", "--filter", "attention/window,attention_backward/window,-document", "--rows", 16),
+        facts("attention", "--filter", "attention/window,attention_backward/window,-document"),
         kernels("times", 120, "--case-seconds", 20, "--json", "kernels.jsonl",
                 *(["--small"] if REHEARSAL else [])),
         *(sanitized(tool, 80, parallel=True) for tool in ("memcheck", "racecheck", "synccheck")),
@@ -230,6 +243,7 @@ def call_2(c):
         bench("step_d24_16", 100, "step", 24, 16, steps=2),
         *(bench(f"launch_{ranks}", 50, "launch", 12, 4, "--ranks-per-device", ranks, tokens=2**16)
           for ranks in RANKS),
+        bench("launch_1_1_branch", 50, "launch", 12, 4, "--graph-branches", 1, tokens=2**16),
         trial(bench("launch_2_3_branches", 50, "launch", 12, 4, "--ranks-per-device", 2, "--graph-branches", 3,
                     tokens=2**16)),
         *(bench(f"optimizer_{ranks}", 80, "optimizer", 12, 4, "--ranks-per-device", ranks, "--strategy",
@@ -267,6 +281,7 @@ def call_3(c):
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
         bench("step_d12", 60, "step", 12, 32),
         nanochat("nanochat", 150, c, 12, 32, 25),
+        bench("step_d12_1_branch", 60, "step", 12, 32, "--graph-branches", 1, steps=3),
         Stage("train_d12", D12_SECONDS + 60, train_d12, environment=DEADLINE, least=70),
         Stage("eval_d12", 40, lambda check: [
             check.pack / "muograph", "eval", "--checkpoint", check.folder("train_d12") / "run", "--data",

@@ -13,7 +13,8 @@
 // What the arithmetic of a step goes to: matrix products and attention.
 namespace muo::bench {
 
-// `documents`: how many a row is packed of, of one length; 0: none.
+// As runs compute it that do not ask for --deterministic. `documents`: how many a row is packed of,
+// of one length; 0: none.
 inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::int64_t window,
                                 std::int64_t documents = 0) {
   struct Problem {
@@ -31,6 +32,7 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                        .window = std::min(window, s.t - 1),
                        .scale = 0.1F,
                        .dtype = dtype,
+                       .method = {.deterministic = false},
                        .documents = documents > 0};
     const std::int64_t length = documents > 0 ? s.t / documents : s.t;
     double pairs = 0;
@@ -60,7 +62,8 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                                      .workspace = p.workspace,
                                      .starts = p.starts,
                                      .window = p.size.window,
-                                     .scale = p.size.scale});
+                                     .scale = p.size.scale,
+                                     .method = p.size.method});
                 }};
   });
   out.emplace_back([=](Tensors& make, const Sizes& s) {
@@ -81,7 +84,8 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                                       .workspace = p.workspace,
                                       .starts = p.starts,
                                       .window = p.size.window,
-                                      .scale = p.size.scale});
+                                      .scale = p.size.scale,
+                                      .method = p.size.method});
         }};
   });
 }

@@ -133,7 +133,7 @@ TEST_F(Report, RefusesWhatItCannotReadOrWrite) {
   fs::create_directories(path("empty"));
   fs::create_directories(path("a"));
   test::write_file(path("a/config.toml"), "depth = 1\n");
-  expect_refused("", "report: --runs is required: run directories");
+  expect_refused("", "report: RUN... is required: run directories");
   expect_refused(run("none") + " -o " + run("page.html"), "none: no such directory");
   expect_refused(run("empty") + " -o " + run("page.html"), "empty: no run: neither");
   expect_refused(run("a") + " -o " + run("none/page.html"), "page.html: cannot write it: No such");

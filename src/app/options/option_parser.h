@@ -59,7 +59,9 @@ class HelpFormatter final : public CLI::Formatter {
 class Parser {
  public:
   Parser(const CommandRow& command, std::vector<OptionRow> rows)
-      : app_(std::string(command.help), std::string(command.name)), rows_(std::move(rows)) {
+      : app_(std::string(command.help), std::string(command.name)),
+        examples_(command.examples),
+        rows_(std::move(rows)) {
     const auto formatter = std::make_shared<HelpFormatter>();
     app_.formatter(formatter);
     app_.set_help_flag();  // CLI11's own would come first
@@ -111,8 +113,11 @@ class Parser {
     refuse_unknown();
     for (std::size_t i = 0; i < rows_.size(); ++i)
       if (rows_[i].required && given_[i].empty())
-        throw input_error("{}: --{} is required: {}", app_.get_name(), rows_[i].name,
-                          rows_[i].help);
+        throw input_error("{}: {}{} is required: {}{}{}", app_.get_name(),
+                          rows_[i].positional ? "" : "--",
+                          rows_[i].positional ? rows_[i].value : rows_[i].name, rows_[i].help,
+                          examples_.empty() ? "" : ", as in muograph ",
+                          examples_.substr(0, examples_.find('\n')));
     return std::nullopt;
   }
 
@@ -256,6 +261,7 @@ class Parser {
   }
 
   CLI::App app_;
+  std::string_view examples_;
   std::vector<OptionRow> rows_;
   std::vector<CLI::Option*> options_;
   // What parse() found: by rows_, and what belongs to none of them.

@@ -242,7 +242,8 @@ TEST(CommandLine, ReportTakesRunsWithoutTheirOption) {
   EXPECT_THAT(named.runs, ElementsAre("a", "b"));
   EXPECT_EQ(named.out, "x");
   EXPECT_EQ(std::get<ReportOptions>(parse({"report", "a"})).out, "report.html");
-  EXPECT_EQ(error_of({"report"}), "report: --runs is required: run directories");
+  EXPECT_EQ(error_of({"report"}),
+            "report: RUN... is required: run directories, as in muograph report runs/d12");
   EXPECT_EQ(error_of({"report", "a", "-p", "x"}),
             "report: unknown option -p (muograph report --help lists them)");
 }
@@ -303,7 +304,7 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
 TEST(CommandLine, RefusesMissingValues) {
   EXPECT_THAT(train_error({"--depth"}), HasSubstr("--depth"));
   EXPECT_THAT(error_of({"train"}), HasSubstr("--data is required"));
-  EXPECT_THAT(error_of({"eval"}), HasSubstr("--checkpoint is required"));
+  EXPECT_THAT(error_of({"eval"}), HasSubstr("DIR is required: a checkpoint, or a run directory"));
 }
 
 TEST(CommandLine, TakesTheLastOfRepeatedOptionsAndSaysSo) {

@@ -179,7 +179,7 @@ function runRow(run, table, best) {
       fillSamples();
     },
   });
-  const mark = run === best ? element("strong", {}, "\u2605 best") : "";
+  const mark = run === best ? element("strong", {}, " \u2605 best") : "";
   const first = element("td", {}, element("label", { class: "run" }, box, runName(run)), mark);
   return element("tr", { "data-key": run.index }, first, ...table.slice(1).map(([, value, show]) => {
     if (show) return element("td", {}, show(value(run)));
