@@ -90,28 +90,22 @@ void rename(TomlEntry& entry) {
     }
 }
 
-// Behind the string that begins at text[at]; one of a line ends with it, closed or not.
+// Behind the string that begins at text[at]; it ends with its line, closed or not.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
-  const char quote = text[at];
-  const std::string triple(3, quote);
-  const bool is_long = text.substr(at, 3) == triple;
-  for (at += is_long ? 3 : 1; at < text.size(); ++at) {
-    if (text[at] == '\\' && quote == '"')
-      ++at;
-    else if (is_long ? text.substr(at, 3) == triple : text[at] == quote || text[at] == '\n')
-      break;
-  }
-  // Up to two quotes before the three that close a string are its own.
-  return std::min(is_long ? text.find_first_not_of(quote, at) : at + 1, text.size());
+  const char quote = text[at++];
+  while (at < text.size() && text[at] != quote && text[at] != '\n')
+    at += text[at] == '\\' && quote == '"' ? 2U : 1U;
+  return std::min(at + 1, text.size());
 }
 
 bool is_digit_or_letter(char c) {  // of ASCII, whatever the locale
   return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
 }
 
-// toml++ 3.3 destroys the tables that a dotted key makes by recursion, and what it does with some
-// letters where it expects none is undefined. So only what options need may stand outside of
-// strings and comments, and a string begins only where a value does.
+// toml++ 3.3 destroys the tables that a dotted key makes by recursion, and what it does is
+// undefined with letters beyond ASCII wherever it looks for spaces, also within strings of several
+// lines. So only what options need may stand outside of strings and comments, and a string begins
+// where a value does and ends in its line.
 void check_outside_strings(std::string_view text, std::string_view name) {
   constexpr int kMostDots = 4;
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF", kSpaces = " \t\r\n",

@@ -64,8 +64,10 @@ TEST(Toml, RefusesKeysThatItsParserWouldNotSurvive) {
   EXPECT_THAT(error_of("a = 1\nb= 9'.\xEF\xBB\xBF"), StartsWith("run.toml:2: a quote that opens"));
   EXPECT_THAT(error_of("a = 1\nb = 0S\"ό"), StartsWith("run.toml:2: a quote that opens no string"));
   EXPECT_EQ(parse_toml("\xEF\xBB\xBFkey = 'ό' # ό", "f").at(0).values.at(0), "ό");
-  EXPECT_THAT(value_of("[\"....../a\", '''....\n....''', 1.5, 2.5, 3.5, 4.5, 5.5] # ...... ="),
-              ElementsAre("....../a", "....\n....", "1.5", "2.5", "3.5", "4.5", "5.5"));
+  EXPECT_THAT(error_of("a = 1\nb = \"\"\"x\\\n ό\"\"\""),
+              StartsWith("run.toml:2: a quote that opens no string"));
+  EXPECT_THAT(value_of("[\"....../a\", '....', 1.5, 2.5, 3.5, 4.5, 5.5] # ...... ="),
+              ElementsAre("....../a", "....", "1.5", "2.5", "3.5", "4.5", "5.5"));
 }
 
 TEST(Toml, RefusesWhatIsMalformedWithFileAndLine) {

@@ -180,7 +180,7 @@ function runRow(run, table, best) {
     },
   });
   const mark = run === best ? element("strong", {}, " \u2605 best") : "";
-  const first = element("td", {}, element("label", { class: "run" }, box, runName(run)), mark);
+  const first = element("td", {}, element("label", { class: "run" }, box, runName(run), mark));
   return element("tr", { "data-key": run.index }, first, ...table.slice(1).map(([, value, show]) => {
     if (show) return element("td", {}, show(value(run)));
     const text = value(run) ?? "\u2013";
