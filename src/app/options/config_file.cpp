@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace {
 [[noreturn]] void fail_assertion(const char* condition) { throw std::logic_error(condition); }
@@ -58,22 +60,6 @@ std::string value_text(const OptionRow& row) {
   return quoted ? toml_string(text) : text;
 }
 
-// As set_option() takes it. Floating-point numbers keep a mark of being some.
-std::string scalar_text(const toml::node& node, std::string_view where) {
-  if (const auto* text = node.as_string()) return text->get();
-  if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
-  if (const auto* number = node.as_floating_point()) {
-    std::string text = fmt::format("{}", number->get());
-    if (text.find_first_of(".en") == std::string::npos) text += ".0";
-    return text;
-  }
-  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
-  throw input_error(
-      "{}: give a string in quotes, a number, true, false, or [an, array] of those: "
-      "tables and dates are not used here",
-      where);
-}
-
 // What an earlier version wrote, and how it is written now.
 struct Renamed {
   std::string_view key, value, key_now, value_now;
@@ -90,50 +76,84 @@ void rename(TomlEntry& entry) {
     }
 }
 
-// Behind the string that begins at text[at]; it ends with its line, closed or not.
+// Behind the string that begins at text[at]; one of a line ends with it, closed or not.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
-  const char quote = text[at++];
-  while (at < text.size() && text[at] != quote && text[at] != '\n')
-    at += text[at] == '\\' && quote == '"' ? 2U : 1U;
-  return std::min(at + 1, text.size());
+  const char quote = text[at];
+  const std::string triple(3, quote);
+  const bool is_long = text.substr(at, 3) == triple;
+  for (at += is_long ? 3 : 1; at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"')
+      ++at;
+    else if (is_long ? text.substr(at, 3) == triple : text[at] == quote || text[at] == '\n')
+      break;
+  }
+  // Up to two quotes before the three that close a string are its own.
+  return std::min(is_long ? text.find_first_not_of(quote, at) : at + 1, text.size());
 }
 
-bool is_digit_or_letter(char c) {  // of ASCII, whatever the locale
-  return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+// What toml++ 3.3 does with letters beyond ASCII is undefined wherever it looks for spaces: it gets
+// each byte of one as Zhh, and a Z as ZZ.
+std::string in_ascii(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text)
+    if (const auto byte = static_cast<unsigned char>(c); byte > 0x7F)
+      out += fmt::format("Z{:02x}", byte);
+    else
+      out.append(c == 'Z' ? 2 : 1, c);
+  return out;
 }
-
-// toml++ 3.3 destroys the tables that a dotted key makes by recursion, and what it does is
-// undefined with letters beyond ASCII wherever it looks for spaces, also within strings of several
-// lines. So only what options need may stand outside of strings and comments, and a string begins
-// where a value does and ends in its line.
-void check_outside_strings(std::string_view text, std::string_view name) {
-  constexpr int kMostDots = 4;
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF", kSpaces = " \t\r\n",
-                             kSigns = "_-+.:=,[]", kBeforeValues = "=,[";
-  const auto refuse = [&](std::size_t at, std::string_view what) {
-    throw input_error("{}:{}: {} outside of quotes (lines are key = value, strings are in quotes)",
-                      name, 1 + std::ranges::count(text.substr(0, at), '\n'), what);
-  };
-  int dots = 0;
-  char last = '\0';  // that is no space
-  for (std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-       at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '#') at = std::min(text.find('\n', at), text.size());
-    if (c == '#' || c == '\n' || c == '=' || c == ',') dots = 0;
-    if (c == '#' || kSpaces.find(c) != kSpaces.npos) continue;
-    if (c == '"' || c == '\'') {
-      if (kBeforeValues.find(last) == kBeforeValues.npos)
-        refuse(at, "a quote that opens no string,");
-      at = end_of_string(text, at) - 1;
-    } else if (!is_digit_or_letter(c) && kSigns.find(c) == kSigns.npos) {
-      refuse(at, c > ' ' && c < '\x7F'
-                     ? fmt::format("'{}'", c)
-                     : fmt::format("byte 0x{:02X}", static_cast<unsigned char>(c)));
-    } else if (c == '.' && ++dots > kMostDots) {
-      refuse(at, "a name with dots");
+std::string from_ascii(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    unsigned byte = 0;
+    const char* const hex = text.data() + at + 1;
+    if (text[at] == 'Z' && text.size() - at > 2 &&
+        std::from_chars(hex, hex + 2, byte, 16).ptr == hex + 2 && byte > 0x7F) {
+      out += static_cast<char>(byte);
+      at += 2;
+    } else {
+      out += text[at];
+      if (text.substr(at, 2) == "ZZ") ++at;
     }
-    last = c;
+  }
+  return out;
+}
+
+// As set_option() takes it. Floating-point numbers keep a mark of being some.
+std::string scalar_text(const toml::node& node, std::string_view where) {
+  if (const auto* text = node.as_string()) return from_ascii(text->get());
+  if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
+  if (const auto* number = node.as_floating_point()) {
+    std::string text = fmt::format("{}", number->get());
+    if (text.find_first_of(".en") == std::string::npos) text += ".0";
+    return text;
+  }
+  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+  throw input_error(
+      "{}: give a string in quotes, a number, true, false, or [an, array] of those: "
+      "tables and dates are not used here",
+      where);
+}
+
+// toml++ bounds how deep values are nested, but not the tables that a dotted key makes, which it
+// destroys by recursion. No option has such a key.
+void check_text(std::string_view text, std::string_view name) {
+  constexpr int kMostDots = 4;
+  const auto line_of = [text](std::size_t place) {
+    return 1 + std::ranges::count(text.substr(0, place), '\n');
+  };
+  if (const std::size_t valid = utf8_prefix(text); valid < text.size())
+    throw input_error("{}:{}: not UTF-8", name, line_of(valid));
+  int dots = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"' || c == '\'') at = end_of_string(text, at) - 1;
+    if (c == '#') at = std::min(text.find('\n', at), text.size());
+    if (c == '#' || c == '\n' || c == '=' || c == ',' || c == '{') dots = 0;
+    if (c == '.' && ++dots > kMostDots)
+      throw input_error("{}:{}: a name with dots", name, line_of(at));
   }
 }
 
@@ -195,11 +215,13 @@ std::string config_text(std::span<const OptionRow> rows) {
 }
 
 std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) {
-  check_outside_strings(text, name);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  check_text(text, name);
   std::vector<TomlEntry> entries;
   try {
-    for (const auto& [key, node] : toml::parse(text, name)) {
-      TomlEntry entry{.key = std::string(key.str()),
+    for (const auto& [key, node] : toml::parse(in_ascii(text), name)) {
+      TomlEntry entry{.key = from_ascii(key.str()),
                       .values = {},
                       .line = static_cast<int>(key.source().begin.line)};
       const std::string where = fmt::format("{}:{}: {}", name, entry.line, entry.key);
@@ -214,7 +236,7 @@ std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) 
     }
   } catch (const toml::parse_error& error) {
     throw input_error("{}:{}: {} (lines are key = value, strings are in quotes)", name,
-                      error.source().begin.line, error.description());
+                      error.source().begin.line, from_ascii(error.description()));
   } catch (const std::logic_error& error) {
     throw input_error("{}: not TOML ({} does not hold)", name, error.what());
   }
