@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/check.h"
 #include "support/files.h"
 #include "support/program.h"
 #include "system/training_run.h"
@@ -102,9 +103,9 @@ TEST_F(Report, OfShardsNamesTheirTokenizer) {
   const std::string tokenizer = path("bpe.json").string(), text = text_.string();
   text_ = path("shards");
   for (const std::string& command :
-       {"tokenizer train --data " + text + " --vocab-size 270 --out " + tokenizer,
-        "tokenize " + text + " --tokenizer " + tokenizer + " --document-separator e --out " +
-            text_.string()})
+       {concat("tokenizer train --data ", text, " --vocab-size 270 --out ", tokenizer),
+        concat("tokenize ", text, " --tokenizer ", tokenizer, " --document-separator e --out ",
+               text_.string())})
     ASSERT_EQ(test::run_program(command).code, 0) << command;
   train("a", "--num-iterations 1");
   ASSERT_EQ(report(run("text") + " " + run("a") + " -o " + run("page.html")).code, 0);
