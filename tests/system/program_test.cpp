@@ -48,7 +48,7 @@ TEST(Program, BadUsageIsOneLineAndExitTwo) {
   expect_refused("train", "--data is required");
   expect_refused("train --data x --config /nonexistent.toml", "/nonexistent.toml");
   expect_refused("train --data /nonexistent", "/nonexistent");
-  expect_refused("sample", "--checkpoint");
+  expect_refused("sample", "sample: DIR is required");
   expect_refused("eval --checkpoint /nonexistent", "/nonexistent");
   expect_refused("plan --total-batch-size 1000", "--total-batch-size 1000: not a multiple");
   expect_refused("plan --n-embd 100 --n-head 3", "--n-embd 100");
