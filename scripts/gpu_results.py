@@ -68,7 +68,8 @@ class Stages:
     """What came back: verdicts of stages, and their files."""
 
     def __init__(self, outs, folder):
-        self.folder, self.verdicts, self.facts, self.commits = folder, {}, {}, {}
+        self.folder, self.verdicts, self.facts = folder, {}, {}
+        commits = {}  # in order
         for number, archive in enumerate(path for out in outs
                                          for path in sorted(out.glob("call[1-4].tar.gz"))):
             here = folder / str(number)
@@ -88,8 +89,8 @@ class Stages:
                     self.verdicts[row["stage"]] = {**row, "commit": commit, "folder": str(number),
                                                    **({"earlier": earlier} if earlier else {})}
             self.facts |= json_of(here / "machine/stdout.txt") or {}
-            self.commits |= {commit: None}
-        self.facts["commit"] = ", ".join(self.commits)
+            commits[commit] = None
+        self.facts["commit"] = ", ".join(commits)
 
     def path(self, stage, name):
         return self.folder / self.verdicts.get(stage, {}).get("folder", "none") / stage / name

@@ -92,7 +92,8 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
 }
 
 // What toml++ 3.3 does with letters beyond ASCII is undefined wherever it looks for spaces: it gets
-// each byte of one as Zhh, and a Z as ZZ.
+// each byte of one as Zhh, and a Z as ZZ. (A Z that is written \u005A before two such digits would
+// be taken for one.)
 std::string in_ascii(std::string_view text) {
   std::string out;
   out.reserve(text.size());

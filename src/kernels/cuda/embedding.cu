@@ -67,8 +67,8 @@ void embedding(NativeStream stream, const EmbeddingArgs& args) {
 
 // An entry of a bin: a token's position in the low bits, its row within the bin above them.
 constexpr int kPositionBits = 24;
-constexpr std::uint64_t kMostRows = 128;  // of a bin: what the upper bits hold, without the sign
-constexpr std::uint64_t kBins = 256;      // unless the vocabulary needs more, or is smaller
+constexpr std::int64_t kMostRows = 128;  // of a bin: what the upper bits hold, without the sign
+constexpr std::int64_t kBins = 256;      // unless the vocabulary needs more, or is smaller
 constexpr int kGroupThreads = 1024;
 
 constexpr int kThreads = 256;
@@ -89,8 +89,8 @@ struct Bins {
   explicit Bins(std::int64_t v)
       : vocab(static_cast<int>(v)),
         shift(std::countr_zero(
-            std::max(std::bit_ceil((static_cast<std::uint64_t>(v) + kMostRows - 1) / kMostRows),
-                     std::bit_floor(std::min(static_cast<std::uint64_t>(v), kBins))))) {}
+            std::max(std::bit_ceil(static_cast<std::uint64_t>(ceil_div(v, kMostRows))),
+                     std::bit_floor(static_cast<std::uint64_t>(std::min(v, kBins)))))) {}
 
   __host__ __device__ int count() const { return 1 << shift; }
   __host__ __device__ int rows(int bin) const { return (vocab - bin + count() - 1) >> shift; }
