@@ -84,9 +84,9 @@ def by_name_only(check):
     return suites(check, "kernels_test", 90, parallel=True)
 
 
-def device_step(name, pattern, expected=10):
+def device_step(name, pattern, expected=10, parallel=True):
     return tests(f"device_step_{name}", 90, "graphs_test",
-                 "DeviceStep.NothingIsAllocated*" if FEW else pattern, parallel=True, expected=expected)
+                 "DeviceStep.NothingIsAllocated*" if FEW else pattern, parallel=parallel, expected=expected)
 
 
 def kernels(name, seconds, *options, **more):
@@ -199,8 +199,7 @@ def call_1(c):
             check.pack / "muograph", "eval", "--checkpoint", check.folder("train_d4") / "run", *SINGLE,
             "--hellaswag", check.pack / "tests/golden/core/hellaswag.bin", "--max-per-task", 7],
             after="train_d4"),
-        trial(tests("device_step_3_branches", 60, "graphs_test",
-                    "DeviceStep.NothingIsAllocated*" if FEW else "DeviceStep.OneBranch*")),
+        trial(device_step("3_branches", "DeviceStep.OneBranch*", parallel=False)),
         trial(on_two_ranks("train_d4_3_branches", "--graph-branches", 3)),
     ]
 

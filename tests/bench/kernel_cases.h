@@ -54,8 +54,8 @@ class Tensors {
   Tensor squares(const Shape& shape, DType dtype) {
     return of_normal(shape, dtype, [](float z) { return z * z; });
   }
-  // Uniform in [0, bound).
-  // Of text, as often as it has them; and positions, each as often as any other.
+  // In [0, vocab), as often as text has them; and positions in [0, bound), each as often as any
+  // other.
   Tensor tokens(std::int64_t n, std::int64_t vocab) {
     return integers(n, [=](float uniform) { return zipf_token(uniform, vocab); });
   }
