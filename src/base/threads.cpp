@@ -37,13 +37,18 @@ void take_signals_on_own_thread() {
 void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next = 0;
   const std::size_t workers = std::min(static_cast<std::size_t>(std::max(threads, 1)), count);
-  std::vector<std::exception_ptr> failures(workers);
+  struct Failure {
+    std::size_t at = 0;
+    std::exception_ptr what;
+  };
+  std::vector<Failure> failures(workers, {.at = count, .what = {}});
   const auto run = [&](std::size_t worker) {
+    std::size_t i = 0;
     try {
-      for (std::size_t i = next++; i < count; i = next++)
+      for (i = next++; i < count; i = next++)
         work(i);
     } catch (...) {
-      failures[worker] = std::current_exception();
+      failures[worker] = {.at = i, .what = std::current_exception()};
       next = count;
     }
   };
@@ -54,8 +59,9 @@ void parallel_for(int threads, std::size_t count, const std::function<void(std::
     for (std::size_t worker = 0; worker < workers; ++worker)
       running.emplace_back(run, worker);
   }
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  if (count == 0) return;
+  const Failure& first = *std::ranges::min_element(failures, {}, &Failure::at);
+  if (first.what) std::rethrow_exception(first.what);
 }
 
 }  // namespace muo

@@ -18,8 +18,8 @@ int usable_cores();
 void take_signals_on_own_thread();
 
 // Calls work(i) for each i below `count`, on so many threads, the smallest i first; returns when
-// all are done. Throws what a call threw, of several the first thread's; the calls after it may be
-// left out.
+// all are done. Throws what the smallest i threw, which is the same on every run; larger ones may
+// be left out.
 void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t)>& work);
 
 // Time that the calling thread itself has run: unlike the clock on the wall, it hardly depends on

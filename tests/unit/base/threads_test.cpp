@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -13,8 +14,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
+#include "support/errors.h"
+
 namespace muo {
 namespace {
+
+using test::message_of;
 
 TEST(ParallelFor, CallsEachOnce) {
   for (const int threads : {0, 1, 2, 7}) {
@@ -36,6 +42,19 @@ TEST(ParallelFor, ThrowsWhatACallThrew) {
     };
     EXPECT_THROW(parallel_for(threads, 1'000'000, work), std::runtime_error);
     EXPECT_LT(calls, 1'000'000);
+  }
+}
+
+TEST(ParallelFor, ThrowsWhatTheFirstOfSeveralThrew) {
+  for (int again = 0; again < 50; ++again) {
+    std::atomic<int> waiting = 4;
+    const auto work = [&](std::size_t i) {  // all four throw at once, the first a little later
+      for (--waiting; waiting > 0;)
+        std::this_thread::yield();
+      if (i == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      throw Error(concat(i));
+    };
+    EXPECT_EQ(message_of<Error>([&] { parallel_for(4, 4, work); }), "0");
   }
 }
 
