@@ -27,12 +27,11 @@ std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
 RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
                    const ShardingPlan& plan, Arena& arena)
     : rotary(make_rotary_tables(setup.model, setup.model.seq_len, arena)),
-      ring_memory(rank.device.allocate_pinned(
-          kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord)), "metrics ring")),
-      ring{.data = ring_memory->data(),
-           .shape = {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
-           .dtype = DType::kBytes,
-           .device = rank.rank},
+      ring(rank.device, {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
+           DType::kBytes, "metrics ring"),
+      squares_ring(rank.device,
+                   {kRingSlots + 1, static_cast<std::int64_t>(params.size()), kUpdateSquares},
+                   DType::kF64, "update squares"),
       token_bytes(setup.step_only ? Tensor{} : make_token_bytes(setup.model, arena)),
       fingerprints(arena.tensor({.name = "fingerprints",
                                  .shape = {rank.world, static_cast<std::int64_t>(params.size())},
@@ -42,7 +41,8 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
       update(rank, plan, params, arena,
              StepGraph::spans_graphs(setup.step) ? Lifespan::kRun : Lifespan::kStep),
       weights(all_weights(update, params.size())),
-      step(rank, setup.model, setup.step, rotary, update, ring, arena),
+      step(rank, setup.model, setup.step, rotary, update,
+           {.records = ring.tensor(), .squares = squares_ring.tensor().rows(0, kRingSlots)}, arena),
       rank_(rank),
       setup_(setup),
       params_(params),
@@ -60,7 +60,7 @@ void RunState::warm_up() {
   if (eval) eval->warm_up();
   if (decoder) decoder->warm_up();
   rank_.wait(rank_.compute);
-  std::fill_n(ring.data, ring.bytes(), std::byte{0});  // nobody has stepped
+  clear_ring();
 }
 
 void RunState::capture() {
@@ -97,7 +97,7 @@ void RunState::reset(const HyperParameters& hyper) {
       rank_.compute.zero(entry.values);
   rank_.compute.copy(update.hyper(), host_struct(hyper));
   rank_.wait(rank_.compute);
-  std::fill_n(ring.data, ring.bytes(), std::byte{0});  // nobody has stepped
+  clear_ring();
   set_counts({});
 }
 
@@ -132,7 +132,23 @@ MetricsRecord RunState::metrics(std::int64_t index) const {
 }
 
 MetricsRecord& RunState::record_of(std::int64_t index) const {
-  return ring.as_struct<MetricsRecord>()[index % kRingSlots];
+  return ring.tensor().as_struct<MetricsRecord>()[index % kRingSlots];
+}
+
+void RunState::clear_ring() {
+  std::fill_n(ring.tensor().data, ring.tensor().bytes(), std::byte{0});
+}
+
+std::span<const UpdateSquares> RunState::update_squares(std::int64_t index) const {
+  const std::int64_t slot = has_metrics(index + 1) ? (index + 1) % kRingSlots : kRingSlots;
+  const Tensor squares = squares_ring.tensor().row(slot);
+  return {reinterpret_cast<const UpdateSquares*>(squares.as<double>()), params_.size()};
+}
+
+void RunState::finish_update() {
+  update.sum_last_update();
+  rank_.compute.copy(squares_ring.tensor().row(kRingSlots), update.update_squares());
+  rank_.wait(rank_.compute);
 }
 
 void RunState::verify_sync() {

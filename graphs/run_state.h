@@ -50,13 +50,17 @@ class RunState {
   // ago.
   [[nodiscard]] bool has_metrics(std::int64_t index) const;
   [[nodiscard]] MetricsRecord metrics(std::int64_t index) const;
+  // By parameter, of the update of step `index`, which was committed: from the record of the step
+  // after it, or, of the last step, after finish_update() of every rank, which waits.
+  [[nodiscard]] std::span<const UpdateSquares> update_squares(std::int64_t index) const;
+  void finish_update();
   // Throws Error, naming the tensor and the ranks, if replicas differ, up to date as they are
   // then; sharded weights have none. Every rank calls it.
   void verify_sync();
 
   RotaryTables rotary;
-  std::unique_ptr<Buffer> ring_memory;
-  Tensor ring;
+  PinnedTensor ring;          // MetricsRecords
+  PinnedTensor squares_ring;  // (kRingSlots + 1, params, 3) fp64; the last: of finish_update()
   Tensor token_bytes;
   Tensor fingerprints;  // (world, params) int64
   ShardedStep update;
@@ -71,6 +75,7 @@ class RunState {
     LossStatistics statistics;
   };
   [[nodiscard]] MetricsRecord& record_of(std::int64_t index) const;
+  void clear_ring();  // nobody has stepped
 
   RankContext& rank_;
   const RunSetup& setup_;

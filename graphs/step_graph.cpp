@@ -11,10 +11,11 @@
 namespace muo {
 
 StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape& shape,
-                     const RotaryTables& rotary, ShardedStep& update, Tensor ring, Arena& arena)
+                     const RotaryTables& rotary, ShardedStep& update, const Rings& rings,
+                     Arena& arena)
     : rank_(rank),
       update_(update),
-      ring_(ring),
+      rings_(rings),
       loss_scale_(1.0F / static_cast<float>(shape.accumulation * rank.world * shape.batch *
                                             config.seq_len)) {
   const std::int64_t full_parts = (shape.accumulation - 1) / kMostUnrolled;
@@ -118,8 +119,11 @@ void StepGraph::enqueue(const Launch& launch) {
   }
   update_.finish([this](Stream& stream) {
     lap(StepPhase::kUpdate);
-    write_metrics(stream,
-                  {.ring = ring_, .totals = update_.totals(), .scalars = update_.scalars()});
+    write_metrics(stream, {.ring = rings_.records,
+                           .totals = update_.totals(),
+                           .scalars = update_.scalars(),
+                           .squares_ring = rings_.squares,
+                           .squares = update_.update_squares()});
   });
   lap(StepPhase::kGather);
 }

@@ -29,9 +29,13 @@ class StepGraph {
  public:
   static constexpr std::int64_t kMostUnrolled = 8;
 
-  // `ring`: MetricsRecords in pinned memory. Everything given must outlive this.
+  // Rings in pinned memory that each step writes (WriteMetricsArgs).
+  struct Rings {
+    Tensor records, squares;
+  };
+  // Everything given must outlive this.
   StepGraph(RankContext& rank, const GptConfig& config, const StepShape& shape,
-            const RotaryTables& rotary, ShardedStep& update, Tensor ring, Arena& arena);
+            const RotaryTables& rotary, ShardedStep& update, const Rings& rings, Arena& arena);
 
   // True if gradients must survive between graphs, which is for ShardedStep to know.
   static bool spans_graphs(const StepShape& shape) { return shape.accumulation > kMostUnrolled; }
@@ -79,7 +83,7 @@ class StepGraph {
   ShardedStep& update_;
   std::int64_t next_step_ = 0;
   bool behind_ = false;  // replicas
-  Tensor ring_;
+  Rings rings_;
   float loss_scale_;  // 1 / tokens of the global batch
   std::vector<Launch> launches_;
   std::vector<Tensor> weights_;

@@ -21,7 +21,8 @@ void AdamWUpdate::commit(Stream& update) const {
                    .grad = tensors_.reduced(each.range),
                    .scalars = scalars_,
                    .group = each.adam_group,
-                   .rounding = each.rounding});
+                   .rounding = each.rounding,
+                   .squares = squares_of(each)});
 }
 
 }  // namespace muo

@@ -7,27 +7,46 @@ namespace muo {
 BucketUpdate::BucketUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params,
                            Tensor scalars)
     : tensors_(tensors), params_(params), scalars_(scalars) {
+  std::int64_t parts = 0;
   for (const Unit& unit : bucket().units) {
     if (!tensors.holds_state(unit)) continue;
     const Shape& shape = params[unit.param].shape;
     const double rate = bucket().rule == UpdateRule::kMuon ? muon_rate(shape[0], shape[1]) : 1.0;
     for (const Range held : ranges().state.within(unit_range(unit))) {
-      CommitRange next{
-          .range = held, .rate = rate, .adam_group = unit.adam_group, .param = unit.param};
+      CommitRange next{.range = held,
+                       .first_part = parts,
+                       .rate = rate,
+                       .adam_group = unit.adam_group,
+                       .param = unit.param};
       if (bucket().state_rounding == StateRounding::kStochastic)
         next.rounding = {.random = {0, params[unit.param].name},
                          .begin = unit.begin + held.begin - unit.offset};
-      if (!commit_ranges_.empty() && continues(commit_ranges_.back(), next))
+      if (!commit_ranges_.empty() && continues(commit_ranges_.back(), next)) {
         commit_ranges_.back().range.end = held.end;
-      else
+        ++commit_ranges_.back().pieces;
+      } else {
         commit_ranges_.push_back(next);
+      }
+      if (!tensors.writes_state()) continue;
+      const std::int64_t count = commit_parts(held.size());
+      pieces_.push_back({.param = static_cast<std::int32_t>(unit.param),
+                         .parts = static_cast<std::int32_t>(count),
+                         .first = parts});
+      parts += count;
     }
   }
 }
 
+Tensor BucketUpdate::squares_of(const CommitRange& each) const {
+  if (!squares_) return {};
+  const std::int64_t parts = each.pieces * commit_parts(each.range.size() / each.pieces);
+  return squares_.rows(each.first_part, each.first_part + parts)
+      .view({each.pieces, parts / each.pieces, kUpdateSquares});
+}
+
 bool BucketUpdate::continues(const CommitRange& last, const CommitRange& next) {
-  if (last.range.end != next.range.begin || last.rate < next.rate || next.rate < last.rate ||
-      last.adam_group != next.adam_group)
+  if (last.range.end != next.range.begin || last.range.size() != last.pieces * next.range.size() ||
+      last.rate < next.rate || next.rate < last.rate || last.adam_group != next.adam_group)
     return false;
   return !next.rounding || (last.param == next.param &&
                             last.rounding->begin + last.range.size() == next.rounding->begin);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/stochastic_rounding.h"
+#include "kernels/update_squares.h"
 #include "optim/bucket_tensors.h"
 #include "optim/update_clock.h"
 
@@ -29,11 +30,19 @@ class BucketUpdate {
   // Masters and state of this rank, as parts of parameters.
   void append_state(std::vector<StateEntry>& entries) const;
 
+  // Whose squares commit sums where (kernels/update_squares.h): `first` counts from 0 for each
+  // bucket. None on a rank that holds what another one counts.
+  [[nodiscard]] const std::vector<UpdatePiece>& pieces() const { return pieces_; }
+  // Where, (parts, 3) fp64; without, commit sums nothing.
+  void sum_squares_into(Tensor squares) { squares_ = squares; }
+
  protected:
-  // Of one parameter, or of several in a row that are alike to the kernel: committed by one call.
-  // Where state is rounded stochastically, of one: its noise has the parameter's name.
+  // Of one parameter, or `pieces` of one length in a row that are alike to the kernel: committed by
+  // one call. Where state is rounded stochastically, of one: its noise has the parameter's name.
   struct CommitRange {
     Range range;
+    std::int64_t pieces = 1;
+    std::int64_t first_part = 0;
     double rate = 1;     // Muon's, by shape
     int adam_group = 0;  // AdamW's
     std::size_t param = 0;
@@ -45,6 +54,7 @@ class BucketUpdate {
   BucketUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params, Tensor scalars);
   [[nodiscard]] Tensor state_tensor(const char* suffix, DType dtype, MemoryCategory category,
                                     Arena& arena);  // zero at first, over ranges().state
+  [[nodiscard]] Tensor squares_of(const CommitRange& each) const;  // absent: not summed
   [[nodiscard]] const Bucket& bucket() const { return tensors_.bucket(); }
   [[nodiscard]] const BucketRanges& ranges() const { return tensors_.ranges(); }
 
@@ -57,6 +67,8 @@ class BucketUpdate {
   // State that is no range of elements.
   virtual void append_other_state(std::vector<StateEntry>& /*entries*/) const {}
 
+  std::vector<UpdatePiece> pieces_;
+  Tensor squares_;
   struct StateTensor {
     const char* suffix;
     Tensor tensor;

@@ -204,7 +204,8 @@ void MuonUpdate::commit(Stream& update) const {
                          .grad = tensors_.reduced(each.range),
                          .scalars = scalars_,
                          .rate = each.rate,
-                         .rounding = each.rounding.value_or(StochasticRounding{})});
+                         .rounding = each.rounding.value_or(StochasticRounding{}),
+                         .squares = squares_of(each)});
   if (!version_.factored_variance) return;
   for (const Stack& stack : stacks_)
     muon_commit(

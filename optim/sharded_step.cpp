@@ -40,11 +40,16 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
   scalars_ = bytes("step_scalars", sizeof(StepScalars));
   hyper_ = bytes("hyper_parameters", sizeof(HyperParameters));
   statistics_ = bytes("loss_statistics", sizeof(LossStatistics));
-  totals_ = arena.tensor({.name = "totals",
-                          .shape = {kRankIndices + plan.world},
-                          .dtype = DType::kF64,
-                          .category = MemoryCategory::kMetrics,
-                          .lifespan = Lifespan::kRun});
+  const auto count = static_cast<std::int64_t>(params.size());
+  const std::int64_t agreed_on = kRankIndices + plan.world;
+  all_totals_ = arena.tensor({.name = "totals",
+                              .shape = {agreed_on + count * kUpdateSquares},
+                              .dtype = DType::kF64,
+                              .category = MemoryCategory::kMetrics,
+                              .lifespan = Lifespan::kRun});
+  totals_ = all_totals_.elements(0, agreed_on);
+  update_squares_ =
+      all_totals_.elements(agreed_on, count * kUpdateSquares).view({count, kUpdateSquares});
   if (reduces_every_micro_step_) {
     gradients_.emplace(plan, params, rank.rank, arena);
     in_slot_.resize(gradients_->slots(), nullptr);
@@ -85,6 +90,7 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
       tensors.push_back(bucket.tensors.get());
     weights_->gather_from(std::move(tensors));
   }
+  allocate_squares(arena);
   calls_ = bucket_calls(plan);
   next_call_ = calls_.size();
   for (std::unique_ptr<Event>* event :
@@ -93,6 +99,28 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
   if (plan.gather == Gather::kPipelined && plan.world > 1)
     for (const std::size_t b : plan.publish_order)
       if (publish_collectives(plan.buckets[b]) > 0) gathered_first_.push_back(b);
+}
+
+void ShardedStep::allocate_squares(Arena& arena) {
+  std::vector<std::int64_t> first;
+  std::int64_t parts = 0;
+  for (const BucketState& bucket : buckets_) {
+    first.push_back(parts);
+    for (UpdatePiece piece : bucket.update->pieces()) {
+      piece.first = std::exchange(parts, parts + piece.parts);
+      pieces_.push_back(piece);
+    }
+  }
+  if (parts == 0) return;
+  squares_ = arena.tensor({.name = "update_squares",
+                           .shape = {parts, kUpdateSquares},
+                           .dtype = DType::kF64,
+                           .category = MemoryCategory::kMetrics,
+                           .lifespan = Lifespan::kRun});
+  first.push_back(parts);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (first[b] < first[b + 1])
+      buckets_[b].update->sum_squares_into(squares_.rows(first[b], first[b + 1]));
 }
 
 Tensor ShardedStep::first_nonfinite() const { return totals_.row(kRankIndices + rank_.rank); }
@@ -105,7 +133,8 @@ void ShardedStep::begin() {
     rank_.comm.record(*buckets_[b].gathered);
     buckets_[b].gathering = true;
   }
-  rank_.compute.zero(totals_);
+  rank_.compute.zero(all_totals_);
+  summed_ = false;
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   needed_.assign(needed_.size(), false);
   in_slot_.assign(in_slot_.size(), nullptr);  // the last step joined all
@@ -221,6 +250,7 @@ void ShardedStep::reduce(BucketState& bucket, Tag tag) {
   if (!last) return;
   rank_.update.wait(*bucket.reduced);
   clock_.lap(rank_.update, UpdatePhase::kCommunication);
+  if (!std::exchange(summed_, true)) sum_update(rank_.update);  // while backward goes on
   bucket.tensors->add_squares(rank_.update, totals_.row(kSquaresTotal), first_nonfinite(),
                               bucket.index_bases.gradients);
   if (bucket.tensors->bucket().exchange == Exchange::kNone)
@@ -268,7 +298,7 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   order(rank_.compute, *loss_, rank_.comm);  // and the last use of the old weights
   if (rank_.world > 1)
     clock_.busy(rank_.comm, [&] {
-      rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, totals_, totals_);
+      rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, all_totals_, all_totals_);
     });
   order(rank_.comm, *totalled_, rank_.compute);
   if (rank_.interruption != nullptr)
@@ -290,6 +320,19 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   order(rank_.update, *all_committed_, rank_.compute);
   order(rank_.comm, *published_, rank_.compute);
   finish_step(rank_.compute, {.scalars = scalars_});
+}
+
+void ShardedStep::sum_update(Stream& stream) {
+  sum_update_squares(stream, {.sums = update_squares_, .squares = squares_, .pieces = pieces_});
+}
+
+void ShardedStep::sum_last_update() {
+  rank_.compute.zero(update_squares_);
+  sum_update(rank_.compute);
+  if (rank_.world == 1) return;
+  order(rank_.compute, *loss_, rank_.comm);
+  rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, update_squares_, update_squares_);
+  order(rank_.comm, *totalled_, rank_.compute);
 }
 
 void ShardedStep::publish() {

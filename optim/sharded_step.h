@@ -78,6 +78,9 @@ class ShardedStep {
   // (kRankIndices + world) fp64: [0] this rank's loss, which the model writes before finish; after
   // it, sums over all ranks (kernels/commit.h).
   [[nodiscard]] Tensor totals() const { return totals_; }
+  // (params, 3) fp64, UpdateSquares. After finish: of the step *before*, summed over all ranks; 0
+  // if that was not committed. They are part of the totals' collective.
+  [[nodiscard]] Tensor update_squares() const { return update_squares_; }
 
   // On compute: this step's scalars. Before the step's first use of any weight or gradient.
   void begin();
@@ -119,6 +122,9 @@ class ShardedStep {
   // replicas behind) wrote. Ordered after earlier and before later work on compute.
   void publish();
 
+  // Between steps: update_squares() of the last one. Collective; ordered as publish() is.
+  void sum_last_update();
+
   // Parts of this rank: weights under their names (masters), ".momentum" and ".variance" for Muon,
   // ".adam_m" and ".adam_v" for AdamW.
   [[nodiscard]] std::vector<StateEntry> state() const;
@@ -142,9 +148,11 @@ class ShardedStep {
 
   // Of this rank: the index of the first value that is not finite (kernels/commit.h).
   [[nodiscard]] Tensor first_nonfinite() const;
+  void allocate_squares(Arena& arena);
   void expect_gradients();
   void advance();
   void reduce(BucketState& bucket, Tag tag);
+  void sum_update(Stream& stream);
   [[nodiscard]] bool is_last_reduction() const { return micro_step_ + 1 == plan_.reductions(); }
   void exchange(std::size_t index);
   void return_updates(BucketState& bucket);
@@ -158,7 +166,11 @@ class ShardedStep {
   Tensor scalars_;
   Tensor hyper_;
   Tensor statistics_;
-  Tensor totals_;
+  Tensor all_totals_;  // totals_ and update_squares_, that one collective sums
+  Tensor totals_, update_squares_;
+  Tensor squares_;  // of parts (kernels/update_squares.h); absent where others count
+  std::vector<UpdatePiece> pieces_;
+  bool summed_ = false;  // in this step
   UpdateClock clock_;
   std::vector<BucketState> buckets_;
   std::vector<std::size_t> gathered_first_;   // the buckets that begin publishes, in this order

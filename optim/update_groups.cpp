@@ -27,6 +27,26 @@ UpdateGroup update_group(ParamRole role) {
   MUO_FAIL("parameter role ", static_cast<int>(role));
 }
 
+std::string_view group_name(ParamRole role) {
+  switch (role) {
+    case ParamRole::kMatrix:
+      return "matrices";
+    case ParamRole::kUnembedding:
+      return "lm_head";
+    case ParamRole::kEmbedding:
+      return "wte";
+    case ParamRole::kValueEmbedding:
+      return "value_embeds";
+    case ParamRole::kResidLambda:
+      return "resid_lambdas";
+    case ParamRole::kX0Lambda:
+      return "x0_lambdas";
+    case ParamRole::kSmear:
+      return "smear";
+  }
+  MUO_FAIL("parameter role ", static_cast<int>(role));
+}
+
 NumberClass number_class(ParamRole role) {
   switch (role) {
     case ParamRole::kMatrix:

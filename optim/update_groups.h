@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "runtime/parameter.h"
 
@@ -16,6 +17,8 @@ struct UpdateGroup {
 // nanochat's grouping (docs/spec/optimizer.md, "Parameter groups"): matrices of the blocks by Muon,
 // the rest by AdamW.
 UpdateGroup update_group(ParamRole role);
+// "matrices", "lm_head", ...: what logs call a group.
+std::string_view group_name(ParamRole role);
 
 // Parameters of one class share their number formats.
 enum class NumberClass : std::uint8_t {

@@ -21,6 +21,7 @@ import urllib.request
 
 TRAIN = ("loss", "lr_multiplier", "muon_momentum", "muon_weight_decay", "grad_norm", "step_ms", "tokens_per_s", "mfu")
 EVAL = ("val_loss", "val_bpb")
+UPDATE = re.compile(r"(\w+?)_(u_rms|rms|ratio)")
 MOST_SECONDS = 60  # for a server to have read a run
 
 
@@ -40,12 +41,15 @@ def logged(run):
     curves = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
-        for name in {"train": TRAIN, "eval": EVAL}.get(record["kind"], ()):
-            value = record[name]
-            if value is None and (not record.get("nonfinite") or name in ("mfu", "val_bpb")):
+        for name, value in record.items():
+            of_update = UPDATE.fullmatch(name) if record["kind"] == "update" else None
+            tag = f"update_{of_update[2]}/{of_update[1]}" if of_update else f"{record['kind']}/{name}"
+            if not of_update and name not in {"train": TRAIN, "eval": EVAL}.get(record["kind"], ()):
+                continue
+            if value is None and (not record.get("nonfinite") or name in ("mfu", "val_bpb") or tag.startswith("update_ratio")):
                 continue
             value = math.nan if value is None else as_float32(value)
-            curves.setdefault(f"{record['kind']}/{name}", []).append((record["step"], value))
+            curves.setdefault(tag, []).append((record["step"], value))
     return curves
 
 

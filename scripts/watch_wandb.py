@@ -19,8 +19,8 @@ import time
 import tomllib
 
 POLL_SECONDS = 1
-KINDS = ("train", "eval")
-NEW = {"id": "", "project": "", "records": 0, "train": -1, "eval": -1}  # of the last two kinds: the last step
+KINDS = ("train", "update", "eval")
+NEW = {"id": "", "project": "", "records": 0} | {kind: -1 for kind in KINDS}  # of a kind: its last step
 
 
 def fail(text):

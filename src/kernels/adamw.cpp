@@ -18,10 +18,11 @@ void adamw(Stream& stream, const AdamwArgs& args) {
   check.fp32_or_bf16("grad", args.grad, args.weight.shape);
   check.apart("weight", args.weight, "grad", args.grad);
   check.that(!args.rounding || args.m.dtype == DType::kBF16, "rounds moments of fp32");
+  check.update_squares(args.squares, args.weight.numel());
   check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");
   const bool split = args.weight.dtype == DType::kU16;
   operation.submit(stream, args,
-                   {.writes = {split ? Tensor{} : args.replica},
+                   {.writes = {split ? Tensor{} : args.replica, args.squares},
                     .updates = {args.weight, args.m, args.v, split ? args.replica : Tensor{}},
                     .reads = {args.grad, args.scalars}});
 }

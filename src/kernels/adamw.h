@@ -24,6 +24,7 @@ struct AdamwArgs {
   Tensor scalars;       // StepScalars
   int group = 0;
   std::optional<StochasticRounding> rounding = {};  // of bf16 moments; absent: to nearest
+  Tensor squares = {};                              // as MuonCommitArgs::squares
 };
 void adamw(Stream& stream, const AdamwArgs& args);
 

@@ -1,5 +1,7 @@
 #include "kernels/argument_check.h"
 
+#include "kernels/update_squares.h"
+
 namespace muo {
 namespace {
 
@@ -62,6 +64,15 @@ void ArgumentCheck::master(const Tensor& weight, const Tensor& replica) {
   const bool split = weight.dtype == DType::kU16;
   any_shape("weight", weight, split ? DType::kU16 : DType::kF32);
   if (split || replica) tensor("replica", replica, weight.shape, DType::kBF16);
+}
+
+void ArgumentCheck::update_squares(const Tensor& squares, std::int64_t n) {
+  if (!squares) return;
+  rank("squares", squares, 3, "(pieces, parts, 3)", DType::kF64);
+  const std::int64_t pieces = squares.shape[0];
+  MUO_CHECK(pieces > 0 && n % pieces == 0, operation_, ": ", n, " elements in ", pieces,
+            " equal pieces");
+  tensor("squares", squares, {pieces, commit_parts(n / pieces), kUpdateSquares}, DType::kF64);
 }
 
 void ArgumentCheck::apart(std::string_view name, const Tensor& t, std::string_view other_name,

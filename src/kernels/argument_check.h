@@ -40,6 +40,8 @@ class ArgumentCheck {
   // A master of any shape, fp32 or, split between it and the replica, uint16; its bf16 replica,
   // which may be absent where the master is fp32.
   void master(const Tensor& weight, const Tensor& replica);
+  // Absent, or what a commit of `n` elements leaves of their squares (update_squares.h).
+  void update_squares(const Tensor& squares, std::int64_t n);
   // No byte in common.
   void apart(std::string_view name, const Tensor& t, std::string_view other_name,
              const Tensor& other) const;

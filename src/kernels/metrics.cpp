@@ -14,7 +14,15 @@ void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
   check.holds<StepScalars>("scalars", args.scalars);
   check.rank("totals", args.totals, 1, "(2 + world)", DType::kF64);
   static_cast<void>(args.ring.as_struct<MetricsRecord>());  // of the host, in pinned memory
-  operation.submit(stream, args, {.writes = {args.ring}, .reads = {args.totals, args.scalars}});
+  if (args.squares) {
+    check.rank("squares", args.squares, 2, "(params, 3)", DType::kF64);
+    check.that(args.squares_ring.dtype == DType::kF64 &&
+                   args.squares_ring.numel() == metrics_slots(args.ring) * args.squares.numel(),
+               "squares_ring has other slots than ring");
+  }
+  operation.submit(stream, args,
+                   {.writes = {args.ring, args.squares_ring},
+                    .reads = {args.totals, args.scalars, args.squares}});
 }
 
 }  // namespace muo

@@ -55,12 +55,17 @@ MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double
   record.bad_index = highest > 0 ? static_cast<std::int64_t>(kNoIndex - highest) : -1;
 }
 
-// ring[step % slots] <- the record. Before finish_step.
+// ring[step % slots] <- the record, squares_ring[step % slots] <- squares. Before finish_step.
 struct WriteMetricsArgs {
-  Tensor ring;     // (slots * sizeof(MetricsRecord)) bytes, pinned
-  Tensor totals;   // (kRankIndices + world) fp64 (kernels/commit.h)
-  Tensor scalars;  // StepScalars
+  Tensor ring;               // (slots * sizeof(MetricsRecord)) bytes, pinned
+  Tensor totals;             // (kRankIndices + world) fp64 (kernels/commit.h)
+  Tensor scalars;            // StepScalars
+  Tensor squares_ring = {};  // (slots, params, 3) fp64, pinned; absent with squares
+  Tensor squares = {};       // (params, 3) fp64: ShardedStep::update_squares()
 };
+inline std::int64_t metrics_slots(const Tensor& ring) {
+  return ring.bytes() / static_cast<std::int64_t>(sizeof(MetricsRecord));
+}
 void write_metrics(Stream& stream, const WriteMetricsArgs& args);
 
 }  // namespace muo

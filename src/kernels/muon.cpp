@@ -72,12 +72,13 @@ void muon_commit(Stream& stream, const MuonCommitArgs& args) {
     check.count("u", args.u, n);
     check.fp32_or_bf16_count("grad", args.grad, n);
     check.master(args.weight, args.replica);
+    check.update_squares(args.squares, n);
   }
   if (args.variance) check.count("new_variance", args.new_variance, args.variance.numel());
   check.apart({{"weight", args.weight}}, {{"grad", args.grad}, {"u", args.u}});
   const bool split = args.weight.dtype == DType::kU16;
   commit_operation.submit(stream, args,
-                          {.writes = {split ? Tensor{} : args.replica, args.variance},
+                          {.writes = {split ? Tensor{} : args.replica, args.variance, args.squares},
                            .updates = {args.weight, args.momentum, split ? args.replica : Tensor{}},
                            .reads = {args.u, args.grad, args.new_variance, args.scalars}});
 }

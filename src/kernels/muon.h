@@ -85,6 +85,9 @@ struct MuonCommitArgs {
   Tensor scalars = {};               // StepScalars
   double rate = 1;                   // muon_rate of the whole matrix
   StochasticRounding rounding = {};  // of a momentum of bf16
+  // (pieces, parts, 3) fp64 out, absent: not wanted. UpdateSquares (update_squares.h) of each of
+  // the commit_parts() of each of `pieces` equal pieces of the elements; 0 if nothing is committed.
+  Tensor squares = {};
 };
 void muon_commit(Stream& stream, const MuonCommitArgs& args);
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/commit.h"
+#include "kernels/update_squares.h"
+
 namespace muo::test {
 namespace {
 
@@ -114,6 +117,11 @@ std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int wo
   plans.push_back(plan_owned_unequal(params, world, Reduction::kReduceToOwner));
   plans.push_back(plan_owned_unequal(params, world, Reduction::kAllReduce));
   return plans;
+}
+
+std::int64_t totals_bytes(int world, std::span<const ParamSpec> params) {
+  return (kRankIndices + world + static_cast<std::int64_t>(params.size()) * kUpdateSquares) *
+         size_of(DType::kF64);
 }
 
 ShardingPlan pipelined(ShardingPlan plan) {

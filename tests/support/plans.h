@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ void number_in_model_order(std::vector<ParamSpec>& params);
 
 // Every strategy, and the plans above.
 std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
+
+// What a step's collective of totals sums: kernels/commit.h, and UpdateSquares of each parameter.
+std::int64_t totals_bytes(int world, std::span<const ParamSpec> params);
 
 // The plan, with Gather::kPipelined.
 ShardingPlan pipelined(ShardingPlan plan);

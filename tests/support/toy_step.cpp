@@ -183,6 +183,12 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
   std::unique_ptr<Graph> graph;
   if (run.graph) graph = rank.compute.capture([&] { step.enqueue(); });
   std::vector<std::int64_t> counts;
+  std::vector<std::vector<UpdateSquares>> updates;
+  const auto take_update = [&] {
+    const auto* squares =
+        reinterpret_cast<const UpdateSquares*>(sharded.update_squares().as<double>());
+    updates.emplace_back(squares, squares + run.params.size());
+  };
   for (int s = 0; s < run.steps; ++s) {
     if (graph)
       rank.compute.launch(*graph);
@@ -192,13 +198,18 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
     const auto* scalars = sharded.scalars().as_struct<StepScalars>();
     counts.push_back(scalars->step);
     counts.push_back(scalars->updates);
+    if (s > 0) take_update();
   }
   const std::int64_t sent_bytes = rank.communicator.bytes_sent() - sent_before;
   if (sharded.leaves_replicas_behind() && run.steps > 0) {
     sharded.publish();
     rank.compute.synchronize();
   }
+  sharded.sum_last_update();
+  rank.compute.synchronize();
+  take_update();
   ToyRank result = result_of(run, sharded);
+  result.updates = updates;
   result.counts = counts;
   result.seen = step.seen();
   result.sent_bytes = sent_bytes;

@@ -60,7 +60,8 @@ struct ToyRank {
   double squares = 0;           // of the last step's gradient
   std::int64_t sent_bytes = 0;  // in all steps, as the communicator counts them, before replicas
                                 // that the last one left behind are published
-  std::vector<std::int64_t> counts;  // step and updates after each step, alternating
+  std::vector<std::vector<UpdateSquares>> updates;  // of each step, by parameter
+  std::vector<std::int64_t> counts;                 // step and updates after each step, alternating
 };
 
 HyperParameters toy_hyper(const OptimizerVersion* version = &optimizer_versions().front());

@@ -106,6 +106,8 @@ void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::stri
   EXPECT_EQ(got.losses, want.losses) << what;
   EXPECT_EQ(got.grad_norms, want.grad_norms) << what;
   EXPECT_EQ(got.weights, want.weights) << what;
+  // Ranks that hold other parts of a weight sum its squares in another order.
+  EXPECT_LE(relative_error(got.updates, want.updates), 1e-13) << what;
 }
 
 void expect_bitwise_in_every_form(ToyTraining run, const ToyCurves& want, const std::string& what) {
@@ -168,6 +170,12 @@ void expect_within(const Agreement& bounds, const ToyCurves& got, const std::str
   const ToyCurves& want = toy_reference(static_cast<int>(got.losses.size()));
   EXPECT_LE(curve_distance(got.losses, want.losses), bounds.losses) << what;
   EXPECT_LE(relative_error(got.weights, {want.weights.begin(), want.weights.end()}), bounds.weights)
+      << what;
+  // By the triangle inequality: norms of weights are as far apart as the weights at most, those of
+  // changes as the weights before and after. Weights were no further apart in earlier steps.
+  const double apart = bounds.weights * frobenius<float>(want.weights);
+  EXPECT_LE(distance<double>(got.updates, want.updates),
+            apart * std::sqrt(5.0 * static_cast<double>(got.losses.size())))
       << what;
 }
 

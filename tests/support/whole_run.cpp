@@ -183,6 +183,12 @@ int step_despite(Interruptions* interruptions, RankContext& rank, const Step& st
   }
 }
 
+void take_update(const RunState& state, std::int64_t step, std::vector<double>& updates) {
+  for (const UpdateSquares& squares : state.update_squares(step))
+    for (const double square : {squares.change, squares.weight, squares.u})
+      updates.push_back(std::sqrt(square));
+}
+
 void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
               const ShardingPlan& plan, Interruptions* interruptions, RunCurves& result,
               std::mutex& mutex) {
@@ -214,8 +220,11 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
       result.losses.push_back(record.loss);
       result.grad_norms.push_back(record.grad_norm);
       result.committed.push_back(record.committed);
+      if (step > 0) take_update(state, step - 1, result.updates);
     }
   }
+  state.finish_update();
+  if (rank.rank == 0 && run.steps > 0) take_update(state, run.steps - 1, result.updates);
   state.verify_sync();
   const std::lock_guard lock(mutex);
   result.allocations_while_running += rank.device.allocations() - allocations;

@@ -33,8 +33,9 @@ struct RunCurves {
   std::vector<double> losses;      // per step, over the global batch
   std::vector<double> grad_norms;  // per step
   std::vector<std::int32_t> committed;
-  std::vector<float> weights;  // all parameters of rank 0's replica, one after another
-  int given_up = 0;            // steps that were begun, where interrupted
+  std::vector<double> updates;  // roots of the UpdateSquares of each step, if all are committed
+  std::vector<float> weights;   // all parameters of rank 0's replica, one after another
+  int given_up = 0;             // steps that were begun, where interrupted
   std::int64_t allocations_while_running = 0;  // device allocations after start-up, all ranks
 };
 

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,13 @@ TEST_F(NumericsGuard, AResumedRunSkipsTheSameUpdates) {
   const std::vector<std::int64_t> steps = skipped("whole");
   ASSERT_FALSE(steps.empty());
   ASSERT_GE(steps.back(), 140);
+  std::vector<std::int64_t> reported = steps;  // of what was not committed there is no size
+  for (const nlohmann::json& line : metrics("whole", "update"))
+    reported.push_back(line["step"]);
+  std::ranges::sort(reported);
+  std::vector<std::int64_t> all(160);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(reported, all);
   train("part", more + "--resume " + checkpoint_directory(path("whole"), 140).string());
   EXPECT_EQ(tensors("whole", 160), tensors("part", 160));
   train("other", more + "--devices 3 --strategy ddp --resume " +

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "support/command.h"
 #include "support/environment.h"
 #include "support/event_reader.h"
@@ -49,6 +50,15 @@ class Tensorboard : public Training {
           if (record[name].is_number())
             curves[kind + "/" + name].emplace_back(record["step"],
                                                    static_cast<float>(record[name].get<double>()));
+    for (const json& record : metrics(out, "update"))
+      for (const auto& [key, value] : record.items())
+        for (const std::string kind : {"u_rms", "rms", "ratio"})
+          if (value.is_number() && key.ends_with("_" + kind)) {
+            const std::string group = key.substr(0, key.size() - kind.size() - 1);
+            curves[concat("update_", kind, "/", group)].emplace_back(
+                record["step"], static_cast<float>(value.get<double>()));
+            break;
+          }
     return curves;
   }
   [[nodiscard]] Curves shown(const std::string& out, Forgets how = Forgets::kAtStart) const {

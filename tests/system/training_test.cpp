@@ -128,6 +128,14 @@ TEST_F(Training, AResumedRunIsBitwiseTheRunThatWasNotInterrupted) {
   EXPECT_EQ(tensors("whole", 20), tensors("part", 20));
   const std::vector<double> whole = losses("whole");
   EXPECT_EQ(std::vector<double>(whole.begin() + 7, whole.end()), losses("part"));
+  const std::vector<json> updates = metrics("whole", "update");
+  ASSERT_EQ(updates.size(), 20U);
+  for (std::size_t step = 0; step < updates.size(); ++step) {
+    EXPECT_EQ(updates[step]["step"], step);
+    EXPECT_GT(updates[step]["matrices_ratio"], 0.0);
+  }
+  EXPECT_EQ(std::vector<json>(updates.begin() + 7, updates.end()), metrics("part", "update"));
+  EXPECT_EQ(metrics("whole", "matrices").back(), metrics("part", "matrices").back());
 }
 
 // Masters are saved, and replicas come from them: rounding leaves no trace in a resumed run.
@@ -141,6 +149,7 @@ TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
   train("eager", narrow + "--graph off");
   EXPECT_EQ(tensors("whole", 20), tensors("part", 20));
   EXPECT_EQ(tensors("whole", 20), tensors("eager", 20));
+  EXPECT_EQ(metrics("whole", "update"), metrics("eager", "update"));
   const std::vector<double> whole = losses("whole");
   EXPECT_EQ(whole, losses("eager"));
   EXPECT_LT(whole.back(), whole.front() - 0.5);

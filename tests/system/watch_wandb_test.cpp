@@ -100,7 +100,7 @@ TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
   train("run");
   const Outcome first = watch("run", "--project trials");
   EXPECT_EQ(first.code, 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("23 records to trials/"));
+  EXPECT_THAT(first.out, HasSubstr("43 records to trials/"));
   ASSERT_THAT(calls("init"), SizeIs(1));
   const json init = calls("init")[0];
   EXPECT_EQ(init["project"], "trials");
@@ -108,12 +108,14 @@ TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
   EXPECT_EQ(init["resume"], "allow");
   EXPECT_EQ(init["config"]["matrix-lr"], 0.3);
   EXPECT_THAT(calls("define"), ElementsAre(json({"step", nullptr}), json({"train/*", "step"}),
-                                           json({"eval/*", "step"})));
+                                           json({"update/*", "step"}), json({"eval/*", "step"})));
   EXPECT_THAT(calls("finish"), SizeIs(1));
   expect_each_once("run");
   const json record = metrics("run", "train")[7];
   for (const json& values : calls("log"))
-    if (values["step"] == 7) {
+    if (values["step"] == 7 && values.contains("update/wte_rms")) {
+      EXPECT_EQ(values["update/wte_rms"], metrics("run", "update")[7]["wte_rms"]);
+    } else if (values["step"] == 7) {
       EXPECT_EQ(values["train/loss"], record["loss"]);
       EXPECT_EQ(values["train/lr_multiplier"], record["lr_multiplier"]);
       EXPECT_EQ(values["train/grad_norm"], record["grad_norm"]);
@@ -122,12 +124,12 @@ TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
 
   EXPECT_THAT(watch("run").out, HasSubstr("0 records to trials/"));
   train("run", "--num-iterations 25 --resume auto");
-  EXPECT_THAT(watch("run").out, HasSubstr("6 records to trials/"));
+  EXPECT_THAT(watch("run").out, HasSubstr("11 records to trials/"));
   expect_each_once("run");
   for (const json& again : calls("init"))
     EXPECT_EQ(again["id"], init["id"]);
-  EXPECT_THAT(calls("at"), SizeIs(29));
-  for (std::size_t i = 0; i < 29; ++i)
+  EXPECT_THAT(calls("at"), SizeIs(54));
+  for (std::size_t i = 0; i < 54; ++i)
     EXPECT_EQ(calls("at")[i], i) << "W&B drops what comes with an earlier step of its own";
   const Outcome other = watch("run", "--project elsewhere");
   EXPECT_EQ(other.code, 1);
@@ -188,8 +190,8 @@ TEST_F(WatchWandb, KilledItLogsNoStepTwice) {
   EXPECT_THAT(calls("log"), SizeIs(7));
   EXPECT_EQ(watch("run").code, 0);
   // The one at which it was killed is missing.
-  EXPECT_THAT(calls("log"), SizeIs(22));
-  for (const char* const key : {"train/loss", "eval/val_loss"})
+  EXPECT_THAT(calls("log"), SizeIs(42));
+  for (const char* const key : {"train/loss", "update/wte_rms", "eval/val_loss"})
     for (const auto& [step, times] : steps(key))
       EXPECT_EQ(times, 1) << key << step;
 }

@@ -91,6 +91,7 @@ struct RunOptions {
   std::string resume = {};     // empty, "auto", a run directory or a checkpoint
   std::string init_from = {};  // empty, a run directory or a checkpoint
   std::int64_t log_every = 1;
+  std::int64_t norms_every = 100;  // -1: never
   bool tensorboard = true;  // event files beside metrics.jsonl
   bool alarms = true;       // warn of loss spikes, falling throughput, growing memory, slow data
   bool quiet = false, verbose = false;     // of what the terminal shows; no options of a file

@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kClockPoints = 200;  // of a curve that is nearly straight
+constexpr std::size_t kHeatColumns = 150;
 constexpr std::size_t kBins = 48, kNamedSlow = 50, kNamedSkips = 200, kNamedAlarms = 50;
 
 // With 6 digits: more are not seen, and double the page.
@@ -127,6 +128,32 @@ Json samples_json(const RunHistory& run, std::size_t most) {
     out.push_back({{"step", sample.step}, {"text", sample.text}});
   }
   return out;
+}
+
+Json updates_json(const RunHistory& run, std::size_t points) {
+  Json out = Json::object();
+  for (const auto& [group, ratios] : run.update_ratio)
+    if (Json drawn = curve(run.update_step, ratios, points); !drawn.is_null())
+      out[group] = std::move(drawn);
+  return out;
+}
+
+// A column for each step, or for some of them; rows are layers.
+Json layers_json(const RunHistory& run) {
+  std::size_t layers = 0;
+  for (const std::vector<double>& ratios : run.layer_ratio)
+    layers = std::max(layers, ratios.size());
+  Json steps = Json::array();
+  std::vector<Json> rows(layers, Json::array());
+  const std::size_t n = run.layers_step.size();
+  for (std::size_t i = 0, kept = std::min(n, kHeatColumns); i < kept; ++i) {
+    const std::size_t at = kept == 1 ? 0 : i * (n - 1) / (kept - 1);
+    steps.push_back(run.layers_step[at]);
+    const std::vector<double>& ratios = run.layer_ratio[at];
+    for (std::size_t layer = 0; layer < layers; ++layer)
+      rows[layer].push_back(layer < ratios.size() ? number(ratios[layer]) : Json());
+  }
+  return {{"x", steps}, {"rows", rows}};
 }
 
 Json last_finite(const std::vector<double>& values) {
@@ -249,6 +276,8 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"tokensPerS", middle(run.of(Series::kTokensPerS))},
                      {"mfu", middle(run.of(Series::kMfu))},
                      {"series", series},
+                     {"updates", updates_json(run, points)},
+                     {"layers", layers_json(run)},
                      {"clock", clock_json(run, clock)},
                      {"times", times_json(run)},
                      {"skipped", skips_json(run)},

@@ -105,6 +105,18 @@ class Updates {
     return read<StepScalars>(update.scalars()).updates;
   }
 
+  [[nodiscard]] UpdateSizes last_update() {
+    update.sum_last_update();
+    std::vector<UpdateSquares> squares(params_.size());
+    const Tensor from = update.update_squares();
+    rank_.compute.copy({.data = reinterpret_cast<std::byte*>(squares.data()),
+                        .shape = from.shape,
+                        .dtype = from.dtype},
+                       from);
+    rank_.wait(rank_.compute);
+    return update_sizes(committed() - 1, params_, squares, /*each_matrix=*/false);
+  }
+
   std::vector<std::int64_t> fingerprints_of(std::size_t count, auto&& tensor_of) const {
     const auto n = static_cast<std::int64_t>(count);
     for (std::int64_t i = 0; i < n; ++i)
@@ -225,6 +237,11 @@ Figures figures_of(const RunConfig& config, const OptimizerTimes& times) {
   return out;
 }
 
+UpdateSize size_of_matrices(const UpdateSizes& sizes) {
+  return std::ranges::find(sizes.groups, group_name(ParamRole::kMatrix), &UpdateSizes::Group::name)
+      ->size;
+}
+
 std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
 }  // namespace
@@ -289,7 +306,10 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     updates.update.publish();
     const std::vector<std::int64_t> weights = updates.fingerprints_of(
         params.size(), [&](std::size_t i) { return updates.update.weight(i); });
-    if (rank.rank == 0) times.weights = weights;
+    const UpdateSizes sizes = updates.last_update();
+    if (rank.rank != 0) return;
+    times.weights = weights;
+    times.sizes = sizes;
   });
   return times;
 }
@@ -298,7 +318,7 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
   const bool host = config.group.plugin == nullptr;
   std::vector<std::string> head = {"strategy", "ms",      host ? "GFLOP/s" : "TFLOP/s",
                                    "comm ms",  "exposed", "update",
-                                   "GEMM",     "comm"};
+                                   "GEMM",     "comm",    "change"};
   if (host) head.insert(head.end(), {"CPU ms", "update*", "GEMM*", "comm*"});
   Table table(std::move(head));
   for (const OptimizerRow& row : rows) {
@@ -308,6 +328,7 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
         fmt::format("{:.1f}", f.flops_per_device / (host ? 1e9 : 1e12)),
         fmt::format("{:.3f}", f.communication_ms), fmt::format("{:.3f}", f.phase_ms.back())};
     std::ranges::transform(shares(f.phase_ms), std::back_inserter(cells), percent);
+    cells.push_back(fmt::format("{:.2e}", size_of_matrices(row.times.sizes).rms));
     if (host) {
       cells.push_back(fmt::format("{:.3f}", sum(f.thread_ms)));
       std::ranges::transform(shares(f.thread_ms), std::back_inserter(cells), percent);
@@ -318,7 +339,8 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
       table.text() +
       "  ms: of an update on the slowest device, the median. FLOP/s of a device: Newton-Schulz of\n"
       "  all matrices once, over that time and the devices. Comm: what communication takes;\n"
-      "  exposed: what the update waits for it; mean of devices. Then shares of the time.\n";
+      "  exposed: what the update waits for it; mean of devices. Then shares of the time. Change:\n"
+      "  RMS of what the last update added to the matrices.\n";
   if (host)
     out +=
         "  CPU: processor time of a device, mean, and shares of it: what other programs leave as "
@@ -358,6 +380,8 @@ Json optimizer_json(const RunConfig& config, std::span<const OptimizerRow> rows)
                 {"phases_ms", by_phase(f.phase_ms)},
                 {"shares", by_phase(shares(f.phase_ms))},
                 {"steps_ms", steps}};
+    for (const auto& [group, is_scalars, size] : row.times.sizes.groups)
+      out["update_rms"][std::string(group)] = size.rms;
     if (config.group.plugin == nullptr) out["processor_ms"] = by_phase(f.thread_ms);
     strategies.push_back(std::move(out));
   }

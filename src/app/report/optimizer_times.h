@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/train/run_config.h"
+#include "app/train/update_sizes.h"
 #include "kernels/phase_clock.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -21,6 +22,7 @@ struct OptimizerTimes {
   std::vector<PhaseClock> update;     // by rank, of all steps, by UpdatePhase
   std::vector<PhaseClock> comm;       // by CommPhase
   std::vector<std::int64_t> weights;  // fingerprints of rank 0's replica at the end, by parameter
+  UpdateSizes sizes;                  // of the last update
 };
 
 // One step to warm up, then `steps` more. config.options.capture.graph: replayed, or the same calls

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <set>
@@ -79,6 +80,42 @@ void add_evaluation(const Json& record, std::int64_t step, RunHistory& history) 
   history.val_bpb.push_back(number(record, "val_bpb"));
 }
 
+void add_update(const Json& record, std::int64_t step, RunHistory& history) {
+  while (!history.update_step.empty() && history.update_step.back() >= step) {
+    history.update_step.pop_back();
+    for (auto& [group, ratios] : history.update_ratio)
+      ratios.pop_back();
+  }
+  constexpr std::string_view kEnd = "_ratio";
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [key, value] : record.items()) {
+    if (!key.ends_with(kEnd)) continue;
+    const std::string group = key.substr(0, key.size() - kEnd.size());
+    auto& groups = history.update_ratio;
+    auto of = std::ranges::find(groups, group, &std::pair<std::string, std::vector<double>>::first);
+    if (of == groups.end()) of = groups.insert(of, {group, {}});
+    of->second.resize(history.update_step.size(), kUnknown);
+    of->second.push_back(number(record, key));
+  }
+  history.update_step.push_back(step);
+  for (auto& [group, ratios] : history.update_ratio)
+    ratios.resize(history.update_step.size(), kUnknown);
+}
+
+void add_layers(const Json& record, std::int64_t step, RunHistory& history) {
+  while (!history.layers_step.empty() && history.layers_step.back() >= step) {
+    history.layers_step.pop_back();
+    history.layer_ratio.pop_back();
+  }
+  const auto ratios = record.find("layer_ratio");
+  if (ratios == record.end() || !ratios->is_array()) return;
+  history.layers_step.push_back(step);
+  std::vector<double>& values = history.layer_ratio.emplace_back();
+  for (const Json& ratio : *ratios)
+    values.push_back(ratio.is_number() ? ratio.get<double>()
+                                       : std::numeric_limits<double>::quiet_NaN());
+}
+
 void add_sample(const Json& record, std::int64_t step, RunHistory& history) {
   while (!history.samples.empty() && history.samples.back().step >= step)
     history.samples.pop_back();
@@ -137,6 +174,8 @@ bool add_record(std::string_view line, RunHistory& history) {
   const std::string kind = text(record, "kind");
   if (kind == "train") add_train(train_record(record, at), history);
   if (kind == "eval") add_evaluation(record, at, history);
+  if (kind == "update") add_update(record, at, history);
+  if (kind == "matrices") add_layers(record, at, history);
   if (kind == "sample") add_sample(record, at, history);
   if (kind == "alarm") add_alarm(record, at, history);
   return true;

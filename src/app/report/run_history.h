@@ -59,6 +59,11 @@ struct RunHistory {
   std::vector<double> gradient_scale;     // and by what
   std::vector<std::int64_t> eval_step;    // evaluations
   std::vector<double> val_loss, val_bpb;  // not finite: was not, or is not known
+  // How large updates were beside their weights (app/train/update_sizes.h), by group and, less
+  // often, by layer. Not finite: not known.
+  std::vector<std::int64_t> update_step, layers_step;
+  std::vector<std::pair<std::string, std::vector<double>>> update_ratio;  // as long as update_step
+  std::vector<std::vector<double>> layer_ratio;                           // of each layers_step
   std::vector<Sample> samples;
   std::vector<Alarm> alarms;
   std::vector<std::string> notes;  // a line for each thing that was there and could not be read

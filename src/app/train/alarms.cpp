@@ -44,6 +44,24 @@ std::vector<Alarm> Alarms::after(const Step& step, double now) {
   return std::exchange(raised_, {});
 }
 
+std::vector<Alarm> Alarms::after_update(const UpdateSizes& sizes, double now) {
+  for (const auto& [group, is_scalars, size] : sizes.groups) {
+    if (is_scalars) continue;
+    const double ratio = size.ratio.value_or(0);
+    int& steps = off_[group];
+    steps = ratio < kLeastRatio || ratio > kMostRatio ? steps + 1 : 0;
+    if (steps == 0 || steps % kStepsOff != 0) continue;
+    raise("update",
+          fmt::format("step {}: warning: for {} steps each update of {} has been {} {:g} of its "
+                      "weights' size (now {:.2g}): is its learning rate too {}?",
+                      sizes.step, steps, group, ratio < kLeastRatio ? "less than" : "more than",
+                      ratio < kLeastRatio ? kLeastRatio : kMostRatio, ratio,
+                      ratio < kLeastRatio ? "low" : "high"),
+          now);
+  }
+  return std::exchange(raised_, {});
+}
+
 std::string Alarms::left_out() const {
   std::string out;
   for (const auto& [kind, told] : told_)

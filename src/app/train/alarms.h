@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "app/train/update_sizes.h"
+
 namespace muo {
 
 struct Alarm {
-  std::string_view kind;  // "loss", "throughput", "data" or "memory"
+  std::string_view kind;  // "loss", "throughput", "data", "memory" or "update"
   std::string text;       // what is, what was normal, what to do: a line
 };
 
@@ -33,6 +35,11 @@ class Alarms {
   };
   // `now`: seconds of a clock that does not go back.
   [[nodiscard]] std::vector<Alarm> after(const Step& step, double now);
+  // Of each step after warm-up: a group's update (of scalars none) that for kStepsOff in a row was
+  // not of a usual size.
+  static constexpr int kStepsOff = 100;
+  static constexpr double kLeastRatio = 1e-5, kMostRatio = 0.1;  // to its weights
+  [[nodiscard]] std::vector<Alarm> after_update(const UpdateSizes& sizes, double now);
   // "loss 3, memory 1": alarms since the last ones of their kind. Empty: none.
   [[nodiscard]] std::string left_out() const;
 
@@ -54,6 +61,7 @@ class Alarms {
     int left_out = 0;
   };
   std::map<std::string_view, Told> told_;
+  std::map<std::string_view, int> off_;  // by group: steps in a row
 };
 
 }  // namespace muo

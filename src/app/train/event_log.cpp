@@ -63,6 +63,20 @@ void EventLog::train(const MetricsRecord& record, double step_ms, double tokens_
   file_.write(scalars_event({wall_time(), record.step}, scalars));
 }
 
+void EventLog::update(const UpdateSizes& sizes) {
+  std::vector<std::pair<std::string, double>> values;
+  for (const auto& [group, is_scalars, size] : sizes.groups) {
+    values.emplace_back(concat("update_rms/", group), size.rms);
+    if (size.ratio) values.emplace_back(concat("update_ratio/", group), *size.ratio);
+    if (size.u_rms) values.emplace_back(concat("update_u_rms/", group), *size.u_rms);
+  }
+  std::vector<Scalar> scalars;
+  scalars.reserve(values.size());
+  for (const auto& [tag, value] : values)
+    scalars.push_back({tag, value});
+  file_.write(scalars_event({wall_time(), sizes.step}, scalars));
+}
+
 void EventLog::eval(std::int64_t step, double val_loss, std::optional<double> val_bpb) {
   std::vector<Scalar> scalars = {{"eval/val_loss", val_loss}};
   if (val_bpb) scalars.push_back({kValBpbTag, *val_bpb});

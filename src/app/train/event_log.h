@@ -11,6 +11,7 @@
 #include "app/train/event_file.h"
 #include "app/train/event_messages.h"
 #include "app/train/run_config.h"
+#include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
 
 namespace muo {
@@ -27,6 +28,7 @@ class EventLog {
   void configuration(std::string_view config, const std::vector<Hparam>& hparams);
   void train(const MetricsRecord& record, double step_ms, double tokens_per_s,
              std::optional<double> mfu);
+  void update(const UpdateSizes& sizes);
   void eval(std::int64_t step, double val_loss, std::optional<double> val_bpb);
   void sample(std::int64_t step, std::string_view text);
 

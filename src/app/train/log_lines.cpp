@@ -6,6 +6,8 @@
 #include <cmath>
 #include <concepts>
 
+#include "base/check.h"
+
 namespace muo {
 namespace {
 
@@ -70,6 +72,32 @@ std::string eval_line(std::int64_t step, double val_loss, std::optional<double> 
   line.add("val_loss", val_loss);
   line.add("val_bpb", val_bpb);
   return line.finish();
+}
+
+std::string update_line(const UpdateSizes& sizes) {
+  Line line("update");
+  line.add("step", sizes.step);
+  for (const auto& [group, is_scalars, size] : sizes.groups) {
+    line.add(concat(group, "_rms"), size.rms);
+    line.add(concat(group, "_ratio"), size.ratio);
+    if (size.u_rms) line.add(concat(group, "_u_rms"), *size.u_rms);
+  }
+  return line.finish();
+}
+
+std::string matrices_line(const UpdateSizes& sizes) {
+  nlohmann::ordered_json line = {{"kind", "matrices"}, {"step", sizes.step}};
+  const auto number = [](std::optional<double> value) {
+    return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nullptr;
+  };
+  for (const UpdateSize& layer : sizes.layers)
+    line["layer_ratio"].push_back(number(layer.ratio));
+  for (const auto& [name, size] : sizes.matrices) {
+    line["rms"][name] = number(size.rms);
+    line["ratio"][name] = number(size.ratio);
+    line["u_rms"][name] = number(size.u_rms);
+  }
+  return line.dump();
 }
 
 std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
 
 namespace muo {
@@ -26,6 +27,16 @@ std::string train_line(const MetricsRecord& record, std::int64_t tokens, double 
 
 // {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
 std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
+
+// {"kind":"update","step":..,"matrices_rms":..,"matrices_ratio":..,"matrices_u_rms":..,
+//  "wte_rms":..,"wte_ratio":..}, and so on by group (update_sizes.h), u_rms of Muon's alone; a
+//  ratio
+// to weights of 0 is null. Only of steps whose update was committed.
+std::string update_line(const UpdateSizes& sizes);
+
+// {"kind":"matrices","step":..,"layer_ratio":[..],"rms":{"transformer.h.0.attn.c_q.weight":..},
+//  "ratio":{..},"u_rms":{..}}
+std::string matrices_line(const UpdateSizes& sizes);
 
 // {"kind":"alarm","step":..,"alarm":"throughput","text":".."}: alarms.h.
 std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text);

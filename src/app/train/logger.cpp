@@ -52,7 +52,7 @@ struct NoteItem {
 };
 struct Summary {};
 struct Sync {};
-using Item = std::variant<TrainItem, EvalItem, SampleItem, NoteItem, Summary, Sync>;
+using Item = std::variant<TrainItem, UpdateSizes, EvalItem, SampleItem, NoteItem, Summary, Sync>;
 
 // What a run that starts at `step` will write itself; of an evaluation and a sample at that step,
 // what is not there (lost_work()).
@@ -270,6 +270,17 @@ class Logger::Impl {
     terminal_.progress(status_line(progress, terminal_.columns(), terminal_.unicode()), last);
   }
 
+  void show(const UpdateSizes& sizes) {
+    const bool last = sizes.step + 1 == options_.iterations;
+    if (sizes.step % options_.log_every == 0 || last) {
+      show_events([&](EventLog& events) { events.update(sizes); });
+      append(update_line(sizes));
+    }
+    if (!sizes.matrices.empty()) append(matrices_line(sizes));
+    if (options_.alarms && sizes.step >= options_.warmup_steps)
+      tell(sizes.step, alarms_.after_update(sizes, seconds_of(std::chrono::steady_clock::now())));
+  }
+
   void show(const EvalItem& item) {
     const auto bpb = item.bpb < 0 ? std::nullopt : std::optional(item.bpb);
     show_events([&](EventLog& events) { events.eval(item.step, item.loss, bpb); });
@@ -335,8 +346,12 @@ class Logger::Impl {
       anonymous_seen_ = now;
       step.memory = anonymous_memory();
     }
-    for (const Alarm& alarm : alarms_.after(step, seconds_of(now))) {
-      append(alarm_line(step.step, alarm.kind, alarm.text));
+    tell(step.step, alarms_.after(step, seconds_of(now)));
+  }
+
+  void tell(std::int64_t step, const std::vector<Alarm>& alarms) {
+    for (const Alarm& alarm : alarms) {
+      append(alarm_line(step, alarm.kind, alarm.text));
       say(alarm.text, Verbosity::kQuiet);
     }
   }
@@ -444,6 +459,7 @@ void Logger::train(const MetricsRecord& record, double step_ms, std::string bad_
                    double waited_ms) {
   impl_->submit(TrainItem{record, step_ms, waited_ms, std::move(bad_number)});
 }
+void Logger::update(UpdateSizes sizes) { impl_->submit(std::move(sizes)); }
 void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
   impl_->submit(EvalItem{step, val_loss, val_bpb});
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "app/train/alarms.h"
+#include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
 
 namespace muo {
@@ -29,8 +30,9 @@ struct LoggerOptions {
   std::int64_t tokens_per_step = 0;
   double bytes_per_token = 0;  // for bits per byte; 0: not shown
   double flops_per_token = 0;
-  double peak_flops = 0;       // of all devices, what mfu is a share of; 0: unknown, mfu is null
-  std::int64_t log_every = 1;  // steps between train records in metrics.jsonl
+  double peak_flops = 0;          // of all devices, what mfu is a share of; 0: unknown, mfu is null
+  std::int64_t log_every = 1;     // steps between train and update records in metrics.jsonl
+  std::int64_t warmup_steps = 0;  // no alarm about the size of an update before
   std::shared_ptr<EventLog> events = {};    // TensorBoard's; null: none
   std::filesystem::path log = {};           // all messages, and progress now and then; empty: none
   int terminal = 1;                         // file descriptor of progress and messages; -1: silent
@@ -58,6 +60,8 @@ class Logger {
   // `bad_number`: what was not finite, if it is known.
   void train(const MetricsRecord& record, double step_ms, std::string bad_number = {},
              double waited_ms = 0);
+  // What the committed update of a step did, when it is known: after the step was logged.
+  void update(UpdateSizes sizes);
   // val_bpb: below zero where the tokens' bytes are unknown.
   void eval(std::int64_t step, double val_loss, double val_bpb);
   // A line, or a block of lines, for people; control characters are made harmless. Shown from a

@@ -219,7 +219,8 @@ class RankTrainer {
   void settle() {
     finish_steps();
     state_.step.flush();
-    rank_.wait(rank_.compute);
+    state_.finish_update();
+    if (unreported_ >= 0) log_update();
   }
 
   // Opens or ends the range of --profile-steps, where no device has anything to do.
@@ -267,11 +268,22 @@ class RankTrainer {
     const double waited_ms = std::exchange(waited_ms_, 0) / static_cast<double>(count);
     last_logged_ = now;
     for (; count > 0; --count, ++next_logged_) {
+      if (unreported_ >= 0) log_update();
       const MetricsRecord record = state_.metrics(next_logged_);
+      if (record.committed != 0) unreported_ = record.step;
       run_.logger.train(record, step_ms, bad_number(record), waited_ms);
       run_.skipped = record.step + 1 - record.updates;
     }
     run_.steps_done = next_logged_;
+  }
+  // Of the last committed step, which the step after it has summed, or settle().
+  void log_update() {
+    const std::int64_t step = std::exchange(unreported_, -1);
+    const bool each_matrix =
+        config_.options.run.norms_every > 0 &&
+        (step % config_.options.run.norms_every == 0 || step + 1 == config_.iterations());
+    run_.logger.update(
+        update_sizes(step, captured_.params, state_.update_squares(step), each_matrix));
   }
   [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
     if (record.bad_rank < 0) return {};
@@ -385,11 +397,12 @@ class RankTrainer {
   std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
-  std::int64_t first_ = 0;    // step of this process
-  std::int64_t saved_ = 0;    // no save is due that is not younger
-  std::int64_t good_ = -1;    // the newest on the disk, as far as is known; -1: none
-  bool last_chance_ = false;  // the save under way cannot be tried again
-  double waited_ms_ = 0;      // for batches, of steps that are not logged yet
+  std::int64_t unreported_ = -1;  // a committed step whose update is not logged; -1: none
+  std::int64_t first_ = 0;        // step of this process
+  std::int64_t saved_ = 0;        // no save is due that is not younger
+  std::int64_t good_ = -1;        // the newest on the disk, as far as is known; -1: none
+  bool last_chance_ = false;      // the save under way cannot be tried again
+  double waited_ms_ = 0;          // for batches, of steps that are not logged yet
   double held_up_ms_ = 0, evaluation_seconds_ = 0;
   Clock::time_point started_, saved_at_, last_logged_;
 };
@@ -428,6 +441,7 @@ LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
           .flops_per_token = config.flops_per_token,
           .peak_flops = peak_flops,
           .log_every = config.options.run.log_every,
+          .warmup_steps = config.hyper.warmup_steps,
           .events = open_event_log(directory, config, first_step),
           .log = directory.root / "output.log",
           .verbosity = config.options.run.quiet     ? Verbosity::kQuiet

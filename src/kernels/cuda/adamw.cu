@@ -1,4 +1,5 @@
 #include "kernels/adamw.h"
+#include "kernels/cuda/commit_loop.h"
 #include "kernels/cuda/master.h"
 #include "kernels/dispatch.h"
 #include "kernels/operation.h"
@@ -7,14 +8,13 @@
 namespace muo::cuda {
 namespace {
 
-// Element-wise (elementwise.h); parameters of one bucket are contiguous, so one launch serves all
+// Element-wise (commit_loop.h); parameters of one bucket are contiguous, so one launch serves all
 // tensors of a group. fp32 moments: 16 bytes per element, those of the gradient and those of the
 // master; bf16: 8. Six or eight loads of 16 bytes per thread are on their way at once: bound by
 // bandwidth. Stochastic rounding adds some 10 integer operations per element, and 60 per thread for
 // its keys.
 template <class T, class G, class Master, bool kStochastic>
 struct Adamw {
-  static constexpr int kPacks = 1;
   Master master;
   T* m;
   T* v;
@@ -33,7 +33,8 @@ struct Adamw {
             load_wide<N>(g + i)};
   }
   template <int N>
-  __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in) const {
+  __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in,
+                                         ThreadSquares& squares) const {
     if (scalars->commit == 0) return;
     const StepScalars::Adam s = scalars->adam[group];
     const float decay = 1.0F - s.lr * s.weight_decay;
@@ -44,7 +45,9 @@ struct Adamw {
       in.m.v[j] = lerp(in.m.v[j], gradient, 1.0F - s.beta1);
       in.v.v[j] = lerp(in.v.v[j], gradient * gradient, 1.0F - s.beta2);
       const float step = in.m.v[j] / (sqrtf(in.v.v[j] / s.correction2) + s.eps);
-      in.w.v[j] = fmaf(-rate, step, in.w.v[j] * decay);
+      const float before = in.w.v[j];
+      in.w.v[j] = fmaf(-rate, step, before * decay);
+      squares.add(before, in.w.v[j]);
     }
     if constexpr (kStochastic) {
       const RoundingNoise noise(rounding.random, scalars->updates);
@@ -72,8 +75,8 @@ void launch_adamw(NativeStream stream, const AdamwArgs& args) {
         .scalars = args.scalars.as_struct<StepScalars>(),
         .group = args.group,
         .rounding = args.rounding.value_or(StochasticRounding{})};
-    launch_elementwise<BF16>(stream, body, args.weight.numel(),
-                             {args.weight.data, args.replica.data, body.m, body.v, body.g});
+    launch_commit(stream, body, args.weight.numel(), args.squares,
+                  {args.weight.data, args.replica.data, body.m, body.v, body.g});
   });
 }
 

@@ -1,5 +1,6 @@
 #include <cstddef>
 
+#include "kernels/dispatch.h"
 #include "kernels/metrics.h"
 #include "kernels/operation.h"
 #include "kernels/step_scalars.h"
@@ -9,29 +10,45 @@
 namespace muo::cuda {
 namespace {
 
-// One thread: some hundred bytes into pinned host memory, bound by the latency of the bus. A reader
-// on the host may be looking at the sequence.
-__global__ void write_metrics_kernel(MetricsRecord* ring, std::int64_t slots, const double* totals,
-                                     std::int64_t count, const StepScalars* scalars) {
+constexpr int kThreads = 256;
+
+// Some kilobytes into pinned host memory, bound by the latency of the bus. A reader on the host may
+// be looking at the sequence. One block: let it have the registers that it wants.
+__global__ void __launch_bounds__(kThreads, 1)
+    write_metrics_kernel(MetricsRecord* ring, std::int64_t slots, const double* totals,
+                         std::int64_t count, const StepScalars* scalars, double* squares_ring,
+                         const double* squares, std::int64_t squares_count) {
   constexpr std::size_t kWords = sizeof(MetricsRecord) / sizeof(std::uint64_t);
   static_assert(sizeof(MetricsRecord) % sizeof(std::uint64_t) == 0 &&
                 offsetof(MetricsRecord, sequence) == 0);
-  MetricsRecord record;
-  fill_record(*scalars, totals, count, record);
-  const auto* from = reinterpret_cast<const std::uint64_t*>(&record);
-  auto* to = reinterpret_cast<std::uint64_t*>(ring + record.step % slots);
-  // Marked as being written first: a reader that comes during the next lap must not take the mix.
-  store_release_system(to, 0);
+  const std::int64_t slot = scalars->step % slots;
+  auto* to = reinterpret_cast<std::uint64_t*>(ring + slot);
+  if (threadIdx.x == 0) {
+    // Marked as being written first: a reader that comes during the next lap must not take the mix.
+    store_release_system(to, 0);
+    __threadfence_system();
+    MetricsRecord record;
+    fill_record(*scalars, totals, count, record);
+    const auto* from = reinterpret_cast<const std::uint64_t*>(&record);
+    for (std::size_t i = 1; i < kWords; ++i)
+      to[i] = from[i];
+  }
+  __syncthreads();
+  for (std::int64_t i = threadIdx.x; i < squares_count; i += kThreads)
+    squares_ring[slot * squares_count + i] = squares[i];
   __threadfence_system();
-  for (std::size_t i = 1; i < kWords; ++i)
-    to[i] = from[i];
-  store_release_system(to, static_cast<std::uint64_t>(record.step + 1));
+  __syncthreads();
+  if (threadIdx.x == 0) store_release_system(to, static_cast<std::uint64_t>(scalars->step + 1));
 }
 
 void write_metrics(NativeStream stream, const WriteMetricsArgs& args) {
-  const std::int64_t slots = args.ring.bytes() / static_cast<std::int64_t>(sizeof(MetricsRecord));
-  launch(write_metrics_kernel, 1, 1, 0, stream, args.ring.as_struct<MetricsRecord>(), slots,
-         args.totals.as<double>(), args.totals.numel(), args.scalars.as_struct<StepScalars>());
+  launch(write_metrics_kernel, 1, kThreads, 0, stream, args.ring.as_struct<MetricsRecord>(),
+         metrics_slots(args.ring), static_cast<const double*>(args.totals.as<double>()),
+         args.totals.numel(),
+         static_cast<const StepScalars*>(args.scalars.as_struct<StepScalars>()),
+         data_or_null<double>(args.squares_ring),
+         static_cast<const double*>(data_or_null<double>(args.squares)),
+         args.squares ? args.squares.numel() : 0);
 }
 
 const KernelRegistration registration(&write_metrics);

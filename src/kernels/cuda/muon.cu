@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cuda/commit_loop.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/master.h"
 #include "kernels/cuda/rows.h"
@@ -387,7 +388,6 @@ void muon_scale(NativeStream stream, const MuonScaleArgs& args) {
 // bandwidth.
 template <class M, class G, class Master>
 struct Commit {
-  static constexpr int kPacks = 1;
   Master master;
   M* m;
   const float* u;
@@ -406,7 +406,8 @@ struct Commit {
             load_wide<N>(g + i)};
   }
   template <int N>
-  __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in) const {
+  __device__ __forceinline__ void finish(std::int64_t i, Inputs<N> in,
+                                         ThreadSquares& squares) const {
     if (scalars->commit == 0) return;
     const auto lr = static_cast<float>(scalars->matrix_lr * rate);
     const float decay = lr * scalars->muon_weight_decay;
@@ -416,6 +417,7 @@ struct Commit {
       const float w_j = in.w.v[j];
       const float decayed = in.u.v[j] * w_j >= 0.0F ? decay * w_j : 0.0F;
       in.w.v[j] = w_j - fmaf(lr, in.u.v[j], decayed);
+      squares.add(w_j, in.w.v[j], in.u.v[j]);
       in.m.v[j] = lerp(in.m.v[j], in.g.v[j] * scalars->gradient_scale, weight_of_gradient);
     }
     if constexpr (std::is_same_v<M, BF16>) {
@@ -464,8 +466,8 @@ void muon_commit(NativeStream stream, const MuonCommitArgs& args) {
                                       .scalars = scalars,
                                       .rate = args.rate,
                                       .rounding = args.rounding};
-      launch_elementwise<BF16>(stream, body, args.weight.numel(),
-                               {args.weight.data, args.replica.data, body.m, body.u, body.g});
+      launch_commit(stream, body, args.weight.numel(), args.squares,
+                    {args.weight.data, args.replica.data, body.m, body.u, body.g});
     });
   });
 }

@@ -1,6 +1,7 @@
 #include "kernels/adamw.h"
 
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/dispatch.h"
 #include "kernels/host/lerp.h"
@@ -56,18 +57,19 @@ void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Rounding&
 
 void adamw(const AdamwArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
-  if (scalars->commit == 0) return;
-  with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
-    dispatch(args.grad.dtype, [&]<class G>() {
+  if (scalars->commit == 0) return zero_squares(args.squares);
+  dispatch_both(args.m.dtype, args.grad.dtype, [&]<class T, class G>() {
+    const auto commit = [&](const auto& rounding) {
+      commit_master(args.weight, args.replica, nullptr, args.squares,
+                    [&](float* w, std::int64_t begin, std::int64_t n) {
+                      adamw_of<T, G>(args, *scalars, rounding, w, begin, n);
+                    });
+    };
+    if constexpr (std::is_same_v<T, BF16>)
       if (args.rounding)
-        adamw_of<BF16, G>(args, *scalars,
-                          Stochastically{RoundingNoise(args.rounding->random, scalars->updates),
-                                         args.rounding->begin},
-                          w, begin, n);
-      else
-        dispatch(args.m.dtype,
-                 [&]<class T>() { adamw_of<T, G>(args, *scalars, ToNearest{}, w, begin, n); });
-    });
+        return commit(Stochastically{RoundingNoise(args.rounding->random, scalars->updates),
+                                     args.rounding->begin});
+    commit(ToNearest{});
   });
 }
 

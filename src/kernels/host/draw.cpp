@@ -38,16 +38,17 @@ void draw_random(const DrawArgs& args, float* y, std::int64_t begin, std::int64_
 
 void draw(const DrawArgs& args) {
   dispatch(args.init.kind, [&]<Kind kKind>() {
-    with_master<false>(args.y, args.upper, [&](float* y, std::int64_t from, std::int64_t n) {
-      const std::int64_t begin = args.begin + from;
-      if constexpr (kKind == Kind::kConstant)
-        std::fill_n(y, n, static_cast<float>(args.init.a));
-      else if constexpr (kKind == Kind::kLinear)
-        for (std::int64_t i = 0; i < n; ++i)
-          y[i] = linear_value(args.init, begin + i, args.count);
-      else
-        draw_random<kKind>(args, y, begin, n);
-    });
+    with_master<false>(args.y, args.upper, 0, args.y.numel(),
+                       [&](float* y, std::int64_t from, std::int64_t n) {
+                         const std::int64_t begin = args.begin + from;
+                         if constexpr (kKind == Kind::kConstant)
+                           std::fill_n(y, n, static_cast<float>(args.init.a));
+                         else if constexpr (kKind == Kind::kLinear)
+                           for (std::int64_t i = 0; i < n; ++i)
+                             y[i] = linear_value(args.init, begin + i, args.count);
+                         else
+                           draw_random<kKind>(args, y, begin, n);
+                       });
   });
 }
 

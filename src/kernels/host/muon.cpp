@@ -218,13 +218,12 @@ void store(BF16& m, float value, const RoundingNoise& noise, std::int64_t i) {
 
 // Of `n` elements from `begin` on, whose masters are w.
 template <class M, class G>
-void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, float* __restrict w,
-               std::int64_t begin, std::int64_t n) {
+void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, const RoundingNoise& noise,
+               float* __restrict w, std::int64_t begin, std::int64_t n) {
   const auto lr = static_cast<float>(scalars.matrix_lr * args.rate);
   const float decay = lr * scalars.muon_weight_decay;
   const Lerp to_momentum(1.0F - scalars.muon_momentum);
   const float gradient_scale = scalars.gradient_scale;
-  const RoundingNoise noise(args.rounding.random, scalars.updates);
   const std::int64_t first = args.rounding.begin + begin;
   M* __restrict m = args.momentum.as<M>() + begin;
   const float* __restrict u = args.u.as<float>() + begin;
@@ -239,14 +238,17 @@ void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, float* __
 
 void muon_commit(const MuonCommitArgs& args) {
   const auto* scalars = args.scalars.as_struct<StepScalars>();
-  if (scalars->commit == 0) return;
+  if (scalars->commit == 0) return zero_squares(args.squares);
   if (args.variance)
     std::memcpy(args.variance.data, args.new_variance.data,
                 static_cast<std::size_t>(args.variance.bytes()));
   if (!args.weight) return;
-  with_master<true>(args.weight, args.replica, [&](float* w, std::int64_t begin, std::int64_t n) {
-    dispatch_both(args.momentum.dtype, args.grad.dtype,
-                  [&]<class M, class G>() { commit_of<M, G>(args, *scalars, w, begin, n); });
+  const RoundingNoise noise(args.rounding.random, scalars->updates);
+  dispatch_both(args.momentum.dtype, args.grad.dtype, [&]<class M, class G>() {
+    commit_master(args.weight, args.replica, args.u.as<float>(), args.squares,
+                  [&](float* w, std::int64_t begin, std::int64_t n) {
+                    commit_of<M, G>(args, *scalars, noise, w, begin, n);
+                  });
   });
 }
 

@@ -113,5 +113,34 @@ TEST(Alarms, OutliersAreOneAlarmInTenMinutesWhichSaysHowManyWereLeftOut) {
   EXPECT_EQ(alarms.left_out(), "loss 1");
 }
 
+std::vector<std::string> alarms_of_updates(int steps, const std::function<double(int)>& ratio,
+                                           bool is_scalars = false) {
+  Alarms alarms;
+  std::vector<std::string> out;
+  for (int i = 0; i < steps; ++i) {
+    UpdateSizes sizes;
+    sizes.step = i;
+    sizes.groups = {{.name = "wte", .is_scalars = is_scalars, .size = {.ratio = ratio(i)}}};
+    for (const Alarm& alarm : alarms.after_update(sizes, i))
+      out.push_back(std::string(alarm.kind) + ": " + alarm.text);
+  }
+  return out;
+}
+
+TEST(Alarms, OneOfUpdatesThatStayTooLargeOrTooSmall) {
+  EXPECT_THAT(alarms_of_updates(99, [](int) { return 0.2; }), IsEmpty());
+  EXPECT_THAT(
+      alarms_of_updates(150, [](int) { return 0.2; }),
+      ElementsAre("update: step 99: warning: for 100 steps each update of wte has been more "
+                  "than 0.1 of its weights' size (now 0.2): is its learning rate too high?"));
+  EXPECT_THAT(alarms_of_updates(150, [](int) { return 2e-6; }),
+              ElementsAre(HasSubstr("less than 1e-05 of its weights' size (now 2e-06): is its "
+                                    "learning rate too low?")));
+  EXPECT_THAT(alarms_of_updates(500, [](int i) { return i % 100 == 0 ? 0.1 : 0.2; }), IsEmpty());
+  EXPECT_THAT(alarms_of_updates(
+                  150, [](int) { return 0.2; }, /*is_scalars=*/true),
+              IsEmpty());
+}
+
 }  // namespace
 }  // namespace muo

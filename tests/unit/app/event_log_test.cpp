@@ -111,6 +111,21 @@ TEST_F(EventLogTest, HasEveryNumberOfAStep) {
                   std::pair("train/mfu", 0.5F)));
 }
 
+TEST_F(EventLogTest, HasTheSizeOfEveryGroupsUpdate) {
+  UpdateSizes sizes;
+  sizes.step = 7;
+  sizes.groups = {{.name = "wte", .size = {.rms = 0.25}},
+                  {.name = "matrices", .size = {.rms = 0.5, .ratio = 0.125, .u_rms = 0.0625}}};
+  log()->update(sizes);
+  const ReadEvent event = read_events(file()).back();
+  EXPECT_EQ(event.step, 7);
+  EXPECT_THAT(event.scalars,
+              testing::UnorderedElementsAre(std::pair("update_rms/wte", 0.25F),
+                                            std::pair("update_rms/matrices", 0.5F),
+                                            std::pair("update_ratio/matrices", 0.125F),
+                                            std::pair("update_u_rms/matrices", 0.0625F)));
+}
+
 TEST_F(EventLogTest, LeavesOutWhatIsUnknownAndKeepsWhatIsNotFinite) {
   EventLog events(run_, 0, 0, false);
   MetricsRecord record = record_of(7);

@@ -69,6 +69,17 @@ TEST(RunData, HasNullForWhatIsNotFinite) {
   EXPECT_TRUE(data["skipped"]["named"][0]["norm"].is_null());
 }
 
+TEST(RunData, HasUpdatesByGroupAndByLayer) {
+  RunHistory run = run_of(3);
+  run.update_step = {0, 1};
+  run.update_ratio = {{"wte", {kNan, 0.25}}, {"unknown", {kNan, kNan}}};
+  run.layers_step = {0, 2};
+  run.layer_ratio = {{0.5}, {0.125, kNan}};
+  const json data = data_of(run);
+  EXPECT_EQ(data["updates"], json::parse(R"({"wte": {"x": [0, 1], "y": [null, 0.25]}})"));
+  EXPECT_EQ(data["layers"], json::parse(R"({"x": [0, 2], "rows": [[0.5, 0.125], [null, null]]})"));
+}
+
 TEST(RunData, HasOnlyFactsThatThePageCanShow) {
   RunHistory run;
   run.facts = R"({"world": 2, "version": "1", "buckets": [{"name": "a", "units": 3}], "ranks": [],

@@ -57,6 +57,28 @@ TEST(MetricsLine, HasTheKeysInOrder) {
   EXPECT_EQ(eval_line(3, 1.25, 1.5), R"({"kind":"eval","step":3,"val_loss":1.25,"val_bpb":1.5})");
 }
 
+// As for a model of two layers, in which wte was all zero.
+UpdateSizes sizes_of(std::int64_t step, bool each_matrix = true) {
+  UpdateSizes sizes;
+  sizes.step = step;
+  sizes.groups = {{.name = "wte", .size = {.rms = 0.25}},
+                  {.name = "matrices", .size = {.rms = 0.5, .ratio = 0.125, .u_rms = 0.0625}}};
+  if (!each_matrix) return sizes;
+  sizes.layers = {{.rms = 0.5, .ratio = 0.125, .u_rms = 0.0625}, {.rms = kNan}};
+  sizes.matrices = {{"h.0", sizes.layers[0]}, {"h.1", sizes.layers[1]}};
+  return sizes;
+}
+
+TEST(MetricsLine, OfAnUpdateHasItsGroupsAndItsMatrices) {
+  EXPECT_EQ(update_line(sizes_of(7)),
+            R"({"kind":"update","step":7,"wte_rms":0.25,"wte_ratio":null,"matrices_rms":0.5,)"
+            R"("matrices_ratio":0.125,"matrices_u_rms":0.0625})");
+  EXPECT_EQ(
+      matrices_line(sizes_of(7)),
+      R"({"kind":"matrices","step":7,"layer_ratio":[0.125,null],"rms":{"h.0":0.5,"h.1":null},)"
+      R"("ratio":{"h.0":0.125,"h.1":null},"u_rms":{"h.0":0.0625,"h.1":null}})");
+}
+
 TEST(MetricsLine, IsValidJsonWhateverTheNumbers) {
   for (const double value : {kNan, std::numeric_limits<double>::infinity(),
                              -std::numeric_limits<double>::infinity(), 1e308, 5e-324, -0.0, 0.1}) {
@@ -178,6 +200,19 @@ TEST_F(LoggerTest, LogEveryKeepsEveryNthAndTheLast) {
   for (const json& line : lines())
     steps.push_back(line["step"].get<int>());
   EXPECT_THAT(steps, testing::ElementsAre(0, 30, 60, 90, 99));
+}
+
+TEST_F(LoggerTest, LogsUpdatesAsOftenAsStepsAndMatricesWhereGiven) {
+  options_.log_every = 4;
+  options_.iterations = 10;
+  Logger logger(options_);
+  for (std::int64_t step = 0; step < 10; ++step)
+    logger.update(sizes_of(step, step == 6));
+  logger.close();
+  std::vector<std::string> got;
+  for (const json& line : lines())
+    got.push_back(line["kind"].get<std::string>() + line["step"].dump());
+  EXPECT_THAT(got, testing::ElementsAre("update0", "update4", "matrices6", "update8", "update9"));
 }
 
 TEST_F(LoggerTest, AResumedRunReplacesWhatItRepeats) {

@@ -169,6 +169,7 @@ const std::vector<Case>& cases() {
       {"sample-every", "7"},
       {"alarms", "off"},
       {"log-every", "7"},
+      {"norms-every", "7"},
       {"tensorboard", "off"},
       {"stuck-after", "7"},
       {"profile-steps", "1:2"},

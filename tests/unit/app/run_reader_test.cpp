@@ -45,6 +45,9 @@ TEST_F(ReadRun, TakesEveryKindOfRecord) {
             train(1, 4, R"(,"skipped":"nonfinite","bad_number":"w[3] on rank 1","mfu":null)") +
             train(2, 3, R"(,"gradient_scale":0.5)") +
             R"({"kind":"sample","step":3,"text":"one\ntwo"})" + "\n" +
+            R"({"kind":"update","step":1,"wte_rms":1,"wte_ratio":null})" + "\n" +
+            R"({"kind":"update","step":2,"wte_ratio":0.25,"lm_head_ratio":0.5})" + "\n" +
+            R"({"kind":"matrices","step":2,"layer_ratio":[0.125,null],"rms":{"w":1}})" + "\n" +
             R"({"kind":"alarm","step":2,"alarm":"data","text":"steps wait"})" + "\n" +
             R"({"kind":"of the future","step":3})" + "\n");
   const RunHistory run = read();
@@ -64,6 +67,12 @@ TEST_F(ReadRun, TakesEveryKindOfRecord) {
   EXPECT_THAT(run.gradient_scale, ElementsAre(0.5));
   EXPECT_THAT(run.val_loss, ElementsAre(5.5));
   EXPECT_THAT(run.val_bpb, ElementsAre(testing::IsNan()));
+  EXPECT_THAT(run.update_step, ElementsAre(1, 2));
+  EXPECT_THAT(run.update_ratio, testing::UnorderedElementsAre(
+                                    testing::Pair("wte", ElementsAre(testing::IsNan(), 0.25)),
+                                    testing::Pair("lm_head", ElementsAre(testing::IsNan(), 0.5))));
+  EXPECT_THAT(run.layers_step, ElementsAre(2));
+  EXPECT_THAT(run.layer_ratio, ElementsAre(ElementsAre(0.125, testing::IsNan())));
   ASSERT_EQ(run.samples.size(), 1U);
   EXPECT_EQ(run.samples[0].text, "one\ntwo");
   ASSERT_EQ(run.alarms.size(), 1U);
@@ -127,13 +136,22 @@ TEST_F(ReadRun, LeavesOutWhatIsNestedDeep) {
 }
 
 TEST_F(ReadRun, OfStepsThatWereRepeatedTheLastAttemptCounts) {
-  write("metrics.jsonl", train(0, 5) + train(1, 4, R"(,"skipped":"outlier")") +
-                             train(2, 3, R"(,"gradient_scale":0.5)") + train(1, 8));
+  const auto update = [](int step, const char* ratio) {
+    const std::string at = concat(R"(,"step":)", step);
+    return concat(R"({"kind":"update")", at, R"(,"wte_ratio":)", ratio, "}\n",
+                  R"({"kind":"matrices")", at, R"(,"layer_ratio":[)", ratio, "]}\n");
+  };
+  write("metrics.jsonl", concat(train(0, 5), train(1, 4, R"(,"skipped":"outlier")"),
+                                update(1, "0.1"), train(2, 3, R"(,"gradient_scale":0.5)"),
+                                update(2, "0.2"), train(1, 8), update(1, "0.3")));
   const RunHistory run = read();
   EXPECT_THAT(run.step, ElementsAre(0, 1));
   EXPECT_THAT(run.of(Series::kLoss), ElementsAre(5, 8));
   EXPECT_TRUE(run.skipped.empty());
   EXPECT_TRUE(run.clipped.empty());
+  EXPECT_THAT(run.update_step, ElementsAre(1));
+  EXPECT_THAT(run.update_ratio, ElementsAre(testing::Pair("wte", ElementsAre(0.3))));
+  EXPECT_THAT(run.layer_ratio, ElementsAre(ElementsAre(0.3)));
 }
 
 TEST_F(ReadRun, TakesALastLineWithoutAnEndIfItIsWhole) {

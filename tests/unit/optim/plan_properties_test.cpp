@@ -211,8 +211,8 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
         for (int r = 0; r < world; ++r)
           ranks.push_back(recorded_step(plan, params, r));
         expect_one_total_order(ranks, plan.weights_tag);
-        const std::int64_t totals_bytes = (kRankIndices + world) * size_of(DType::kF64);
-        const std::int64_t totals = std::int64_t{2} * (totals_bytes * (world - 1) / world);
+        const std::int64_t totals =
+            std::int64_t{2} * (totals_bytes(world, params) * (world - 1) / world);
         for (std::size_t r = 0; r < ranks.size(); ++r)
           EXPECT_EQ(ranks[r].bytes_sent(), cost.sent_bytes[r] + totals) << "rank " << r;
       }

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numbers>
 #include <random>
+#include <span>
+#include <utility>
 
 #include "support/tolerance.h"
 #include "support/toy_step.h"
@@ -121,7 +124,7 @@ using State = std::map<std::string, Matrix>;  // by the suffix that checkpoints 
 struct MuonReference {
   const Version& version;
   std::size_t rows, columns;
-  Matrix w, m, s;
+  Matrix w, m, s, u = {};
 
   void step(int it, const Matrix& g, Rounding& round) {
     const Scalars scalars = scalars_at(version, it);
@@ -146,6 +149,7 @@ struct MuonReference {
       const double decayed = x[i] * w[i] >= 0 ? decay * w[i] : 0.0;
       w[i] = round(w[i] - round(round(lr * x[i]) + decayed));
     }
+    u = std::move(x);
   }
 
   void equilibrate(Matrix& x, Rounding& round) const {
@@ -208,7 +212,7 @@ struct AdamReference {
   const Version& version;
   double lr, weight_decay;
   float beta1, beta2;
-  Matrix w = {}, m = {}, v = {};
+  Matrix w = {}, m = {}, v = {}, u = {};
 
   void step(int it, const Matrix& g, Rounding& round) {
     const double rate =
@@ -279,16 +283,34 @@ AdamReference adam_reference(const Version& version, ParamRole role) {
   }
 }
 
-// The change of the weights and the state after all steps.
+// Root mean squares of the first steps: of the change, of the weight and of Muon's update.
+constexpr int kSizedSteps = 20;
+struct Sizes {
+  Matrix change, weight, u;
+  void add(const Matrix& before, const Matrix& after, const Matrix& update) {
+    if (change.size() == kSizedSteps) return;
+    const double scale = 1 / std::sqrt(static_cast<double>(after.size()));
+    Matrix difference(after.size());
+    std::ranges::transform(after, before, difference.begin(), std::minus());
+    change.push_back(norm(difference) * scale);
+    weight.push_back(norm(after) * scale);
+    u.push_back(norm(update) * scale);
+  }
+};
+
+// The change of the weights and the state after all steps, and the sizes of the updates.
 State reference(const Version& version, const ParamSpec& param, Rounding round) {
   const auto size = static_cast<std::size_t>(param.shape.numel());
   const Matrix initial = doubles(toy_weights(param));
   std::vector<float> gradient(size);
   State state;
+  Sizes sizes;
   const auto run = [&](auto& rule) {
     for (int it = 0; it < kSteps; ++it) {
       toy_gradient(gradient, param.name, it, 0, 1);
+      const Matrix before = rule.w;
       rule.step(it, doubles(gradient), round);
+      sizes.add(before, rule.w, rule.u);
     }
     for (std::size_t i = 0; i < size; ++i)
       rule.w[i] -= initial[i];
@@ -314,7 +336,37 @@ State reference(const Version& version, const ParamSpec& param, Rounding round) 
     state[".adam_m"] = adam.m;
     state[".adam_v"] = adam.v;
   }
+  state[" change"] = sizes.change;
+  state[" weight"] = sizes.weight;
+  state[" u"] = sizes.u;
   return state;
+}
+
+// As reference() has it.
+Matrix result_of(const ToyRank& rank, const std::vector<ParamSpec>& params, std::size_t param,
+                 const std::string& suffix) {
+  const ParamSpec& spec = params[param];
+  if (suffix.starts_with(" ")) {
+    const auto elements = static_cast<double>(spec.shape.numel());
+    Matrix sizes;
+    for (const auto& squares : std::span(rank.updates).first(kSizedSteps)) {
+      const UpdateSquares& of = squares[param];
+      sizes.push_back(std::sqrt((suffix == " change"   ? of.change
+                                 : suffix == " weight" ? of.weight
+                                                       : of.u) /
+                                elements));
+    }
+    return sizes;
+  }
+  const auto entry = std::ranges::find(rank.state, spec.name + suffix, &ToyEntry::name);
+  if (entry == rank.state.end()) return {};
+  Matrix values = doubles(entry->values);
+  if (suffix.empty()) {
+    const std::vector<float> initial = toy_weights(spec);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] -= static_cast<double>(initial[i]);
+  }
+  return values;
 }
 
 class OptimizerOf : public ::testing::TestWithParam<Version> {};
@@ -331,7 +383,8 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
     run.hyper = [&] { return toy_hyper(run.plan.version); };
     of_forms.push_back(run_toy(run)[0]);
   }
-  for (const ParamSpec& param : run.params) {
+  for (std::size_t p = 0; p < run.params.size(); ++p) {
+    const ParamSpec& param = run.params[p];
     const State want = reference(version, param, Rounding());
     std::vector<State> controls;
     for (std::uint64_t seed = 1; seed <= 8; ++seed)
@@ -341,21 +394,12 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
       for (State& control : controls)
         distances.push_back(relative_error(control[suffix], values));
       std::sort(distances.begin(), distances.end());
-      const double limit = 4.0 * 0.5 * (distances[3] + distances[4]);
-      const std::string name = param.name + suffix;
-      for (std::size_t f = 0; f < of_forms.size(); ++f) {
-        const ToyRank& got = of_forms[f];
-        const auto entry = std::ranges::find(got.state, name, &ToyEntry::name);
-        ASSERT_NE(entry, got.state.end()) << name;
-        Matrix computed = doubles(entry->values);
-        if (suffix.empty()) {
-          const std::vector<float> initial = toy_weights(param);
-          for (std::size_t i = 0; i < computed.size(); ++i)
-            computed[i] -= static_cast<double>(initial[i]);
-        }
-        EXPECT_LE(relative_error(computed, values), limit)
+      double limit = 4.0 * 0.5 * (distances[3] + distances[4]);
+      // Two factors that all elements share, such as the rate, may round alike in every step.
+      if (suffix.starts_with(" ")) limit += worst_case(2 * kSizedSteps);
+      for (std::size_t f = 0; f < of_forms.size(); ++f)
+        EXPECT_LE(relative_error(result_of(of_forms[f], run.params, p, suffix), values), limit)
             << param.name << suffix << " " << newton_schulz_forms()[f].name;
-      }
       EXPECT_LT(limit, 1e-2) << param.name << suffix << ": rounding drowns the comparison";
     }
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -113,7 +114,7 @@ TEST(ShardedStep, CommonReplicasChangeNothingButWhatIsSent) {
         share_replicas(run.plan);
         const std::string what = plan.strategy + ", world " + std::to_string(world);
         const PlanCost cost = plan_cost(run.plan, params);
-        const std::int64_t totals = (kRankIndices + world) * size_of(DType::kF64);
+        const std::int64_t totals = totals_bytes(world, params);
         for (int form = 0; form < 4; ++form) {
           run.graph = form > 0;
           if (form > 1) run.random_order_seed = static_cast<std::uint64_t>(form);
@@ -125,6 +126,52 @@ TEST(ShardedStep, CommonReplicasChangeNothingButWhatIsSent) {
                 << what;
         }
       }
+}
+
+double total(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+  return sum;
+}
+
+// Whoever holds a weight, each is counted once, and padding never: against the weights that a run
+// of fewer steps ends with. What the next step sums is what is summed between steps.
+TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
+  for (const int world : test::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4, 7}) {
+    const std::vector<ParamSpec> params = toy_params();
+    std::vector<std::vector<float>> initial;
+    for (const ParamSpec& param : params)
+      initial.push_back(toy_weights(param));
+    for (const ShardingPlan& plan : all_plans(params, world)) {
+      const std::string what = plan.strategy + ", world " + std::to_string(world);
+      ToyRun run = toy(world, "balanced", 1);
+      run.plan = plan;
+      const std::vector<ToyRank> one = run_toy(run);
+      run.steps = 2;
+      const std::vector<ToyRank> two = run_toy(run);
+      for (std::size_t r = 0; r < two.size(); ++r)
+        for (std::size_t i = 0; i < params.size(); ++i) {
+          const auto expect_sums = [&](const UpdateSquares& got, const std::vector<float>& before,
+                                       const std::vector<float>& after) {
+            const double change = total(after, before);
+            const double weight = total(after, std::vector<float>(after.size()));
+            EXPECT_GT(change, 0.0) << what << params[i].name;
+            EXPECT_NEAR(got.change, change, change * worst_case(3)) << what << params[i].name;
+            EXPECT_NEAR(got.weight, weight, weight * worst_case(1)) << what << params[i].name;
+            // Muon+ and NorMuon keep the norm of U at the root of the short side.
+            const Shape& shape = params[i].shape;
+            const auto u = params[i].role == ParamRole::kMatrix
+                               ? static_cast<double>(std::min(shape[0], shape[1]))
+                               : 0.0;
+            EXPECT_NEAR(got.u, u, u * probable(shape.numel())) << what << params[i].name;
+          };
+          expect_sums(one[r].updates[0][i], initial[i], one[r].weights[i]);
+          expect_sums(two[r].updates[1][i], one[r].weights[i], two[r].weights[i]);
+          EXPECT_EQ(two[r].updates[0][i].change, one[0].updates[0][i].change) << what;
+        }
+    }
+  }
 }
 
 // An infinity in the state, whereas every gradient is finite.
@@ -267,8 +314,8 @@ TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
       const ToyRun run = toy(world, strategy, 2);
       const PlanCost cost = plan_cost(run.plan, run.params);
       const std::vector<ToyRank> ranks = run_toy(run);
-      const std::int64_t totals_bytes = (kRankIndices + world) * size_of(DType::kF64);
-      const std::int64_t totals = std::int64_t{2} * (totals_bytes * (world - 1) / world);
+      const std::int64_t totals =
+          std::int64_t{2} * (totals_bytes(world, run.params) * (world - 1) / world);
       for (std::size_t r = 0; r < ranks.size(); ++r)
         EXPECT_EQ(ranks[r].sent_bytes, 2 * (cost.sent_bytes[r] + totals))
             << strategy << ", world " << world << ", rank " << r;

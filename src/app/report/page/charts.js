@@ -184,6 +184,55 @@ const NORM = {
   },
 };
 
+// Of one run: how large each group's updates are beside its weights.
+const UPDATES = {
+  id: "updates-groups", title: "Update / weights, by group (RMS)", ofOne: true, wide: true,
+  build: (view) => {
+    const { detail } = view, place = axisOf(detail, view.axis, 1), groups = Object.entries(detail.updates || {});
+    if (!place || groups.length === 0) return null;
+    const [unit] = view.axis === "time" ? timeUnit([detail]) : [1];
+    return {
+      data: groups.map(([group, all]) => [group, view.smooth > 0 ? all.means || all : all]).map(([group, { x, y }], i) => ({
+        type: "scatter", mode: x.length === 1 ? "markers" : "lines", name: plain(group),
+        x: x.map((step) => place(step) / unit), customdata: x, y: view.smooth > 0 ? smoothed(y, view.smooth) : y,
+        line: { color: PALETTE[i % PALETTE.length], width: 1.6 },
+        hovertemplate: "%{y:.3~g} at step %{customdata}",
+      })),
+      layout: {
+        showlegend: true, legend: { orientation: "h", y: -0.25, yanchor: "top" },
+        xaxis: { title: { text: axisTitle({ ...view, runs: [detail] }) }, type: view.logX ? "log" : "linear" },
+        yaxis: { title: { text: "ratio" }, type: "log", exponentformat: "power" },
+      },
+      note: "What one update changes, learning rate and decay included. Matrices, embeddings and lm_head are usually " +
+            "between 10\u207b\u2075 and 0.1; a group above it moves too fast, one below it hardly learns.",
+    };
+  },
+};
+
+// The same of each layer's matrices, from the first layer below to the last above.
+const LAYERS = {
+  id: "updates-layers", title: "Update / weights of the matrices, by layer", ofOne: true, wide: true,
+  build: ({ detail }) => {
+    const { x, rows } = detail.layers || { rows: [] };
+    if (rows.length === 0) return null;
+    const log = rows.map((row) => row.map((ratio) => (known(ratio) && ratio > 0 ? Math.log10(ratio) : null)));
+    const all = log.flat().filter(known), low = Math.min(...all), high = Math.max(...all);
+    const ticks = [0, 1, 2, 3].map((i) => low + i * (high - low) / 3);
+    return {
+      data: [{
+        type: "heatmap", x: x.map(String), y: rows.map((_, layer) => layer), z: log, customdata: rows, colorscale: "Viridis",
+        colorbar: { thickness: 12, tickmode: "array", tickvals: ticks, ticktext: ticks.map((tick) => digits(10 ** tick, 2)) },
+        hovertemplate: "layer %{y}, step %{x}: %{customdata:.3~g}<extra></extra>",
+      }],
+      layout: {
+        xaxis: { title: { text: "step" }, type: "category", nticks: 12 },
+        yaxis: { title: { text: "layer" }, dtick: rows.length > 16 ? undefined : 1 },
+      },
+      note: "--norms-every says how often it is recorded; metrics.jsonl has each matrix.",
+    };
+  },
+};
+
 // Of one run: how often steps took how long, with ticks for outliers.
 const TIMES = {
   id: "times", title: "Step times", ofOne: true,

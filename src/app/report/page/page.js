@@ -417,6 +417,7 @@ function addPage() {
   addCharts(section("stability", "Gradients"), [
     NORM, seriesChart("clipping", "gradient_scale", "Scale of clipped gradients", { axis: "scale" }),
   ]);
+  addCharts(section("updates", "Updates"), [UPDATES, LAYERS]);
   addCharts(section("schedules", "Schedules"), [
     seriesChart("rate", "lr_multiplier", "Learning rate, as a multiple of its full value", { axis: "multiplier" }),
     seriesChart("momentum", "muon_momentum", "Muon's momentum", { axis: "momentum" }),
@@ -427,7 +428,7 @@ function addPage() {
             element("div", { id: "buckets" }), element("h3", {}, "Slow steps"), element("div", { id: "slow" }),
             element("h3", {}, "Skipped and clipped steps"), element("div", { id: "skips" }),
             element("h3", {}, "Alarms"), element("div", { id: "alarms" }));
-  if (several()) document.getElementById("detail-title").after(choiceBar());
+  if (several()) for (const id of ["updates-title", "detail-title"]) document.getElementById(id).after(choiceBar());
   addSamples();
   section("configuration", "Configuration").append(choiceBar() || "", element("div", { id: "facts" }),
     element("details", {}, element("summary", {}, "config.toml"), element("pre", { id: "config", tabindex: "0" })));

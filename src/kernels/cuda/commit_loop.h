@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/dispatch.h"
+#include "kernels/update_squares.h"
+
+namespace muo::cuda {
+
+inline constexpr int kCommitThreads = static_cast<int>(kCommitPart) / kWidth<BF16>;
+
+// What a thread has seen of a part.
+struct ThreadSquares {
+  double sums[kUpdateSquares] = {};
+
+  __device__ __forceinline__ void add(float before, float after, float u = 0.0F) {
+    const double change{after - before};
+    sums[0] += change * change;
+    sums[1] += static_cast<double>(after) * static_cast<double>(after);
+    sums[2] += static_cast<double>(u) * static_cast<double>(u);
+  }
+};
+
+// Over the threads of a block, in fixed order, to out[kUpdateSquares].
+__device__ __forceinline__ void leave_squares(double* out, const ThreadSquares& mine) {
+  constexpr int kWarps = kCommitThreads / 32;
+  __shared__ double of_warps[kUpdateSquares][kWarps];
+#pragma unroll
+  for (int s = 0; s < kUpdateSquares; ++s) {
+    const double sum = warp_sum(mine.sums[s]);
+    if (threadIdx.x % 32 == 0) of_warps[s][threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x >= kUpdateSquares) return;
+  double total = 0.0;
+  for (int w = 0; w < kWarps; ++w)
+    total += of_warps[threadIdx.x][w];
+  out[threadIdx.x] = total;
+}
+
+// Commits: element-wise, block (p, q) takes part p of piece q of `piece` elements each. `Body` has
+//   load<N>(i) -> what is read for elements [i, i + N);
+//   finish<N>(i, that, squares): the rest; `squares.add` for each weight that it changes.
+// With N = 8 every thread has one pack, whose loads are on their way together; with N = 1 it has
+// eight elements, one after the other, in registers that ptxas left to itself would spill.
+template <int N, class Body>
+__global__ void __launch_bounds__(kCommitThreads, N == 1 ? 4 : 0)
+    commit_kernel(Body body, std::int64_t piece, double* squares) {
+  const std::int64_t base = std::int64_t{blockIdx.y} * piece;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * kCommitPart;
+  const std::int64_t end = begin + kCommitPart < piece ? begin + kCommitPart : piece;
+  ThreadSquares sums;
+  std::int64_t i = begin + std::int64_t{threadIdx.x} * N;
+#pragma unroll 1
+  for (; i + N <= end; i += kCommitThreads * N)
+    body.template finish<N>(base + i, body.template load<N>(base + i), sums);
+  if constexpr (N > 1)
+    for (; i < end; ++i)  // of one thread, in a last part
+      body.template finish<1>(base + i, body.template load<1>(base + i), sums);
+  if (squares != nullptr)
+    leave_squares(squares + (std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * kUpdateSquares,
+                  sums);
+}
+
+// `squares`: (pieces, parts, 3), or absent. The body's tensors of `n` elements begin at
+// `addresses`; null: not given.
+template <class Body>
+void launch_commit(NativeStream stream, const Body& body, std::int64_t n, const Tensor& squares,
+                   std::initializer_list<const void*> addresses) {
+  if (n == 0) return;
+  const std::int64_t pieces = squares ? squares.shape[0] : 1;
+  const std::int64_t piece = n / pieces;
+  with_width<BF16>(vectors_fit<BF16>(pieces > 1 ? piece : 0, addresses), [&]<int N>() {
+    launch(commit_kernel<N, Body>,
+           dim3(static_cast<unsigned>(commit_parts(piece)), static_cast<unsigned>(pieces)),
+           kCommitThreads, 0, stream, body, piece, data_or_null<double>(squares));
+  });
+}
+
+}  // namespace muo::cuda

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace muo {
+
+// How much an update changes weights: line 14 of Algorithm 1, "Distributed Muon", in "Parallelize
+// Muon with FSDP2" (docs/spec/optimizer.md, "Size of an update"). A commit (muon_commit, adamw)
+// leaves sums of squares of what it wrote for each part of kCommitPart elements, and
+// sum_update_squares adds them up by parameter, when nobody waits for it.
+
+// Of one set of elements, in fp64 throughout.
+struct UpdateSquares {
+  double change = 0;  // new weight - old weight: with learning rate, decay and rounding
+  double weight = 0;  // new weight
+  double u = 0;       // Muon's update before the learning rate; AdamW: 0
+};
+static_assert(sizeof(UpdateSquares) == 3 * sizeof(double));
+inline constexpr std::int64_t kUpdateSquares = 3;
+
+// Elements whose squares a commit sums alone; a parameter's last part may have fewer.
+inline constexpr std::int64_t kCommitPart = 2048;
+constexpr std::int64_t commit_parts(std::int64_t elements) {
+  return (elements + kCommitPart - 1) / kCommitPart;
+}
+
+// Parts that belong to one parameter.
+struct UpdatePiece {
+  std::int32_t param = 0;
+  std::int32_t parts = 0;
+  std::int64_t first = 0;  // part
+};
+
+// sums[param] += the parts of its pieces, in their order, for all pieces. The pieces of a parameter
+// are neighbours; they are read when this is enqueued on a GPU and when it runs on a host, so they
+// outlive it.
+struct SumUpdateSquaresArgs {
+  Tensor sums;     // (params, 3) fp64, in-out: UpdateSquares
+  Tensor squares;  // (parts, 3) fp64
+  std::span<const UpdatePiece> pieces;
+};
+void sum_update_squares(Stream& stream, const SumUpdateSquaresArgs& args);
+
+}  // namespace muo
