@@ -92,8 +92,8 @@ struct RunOptions {
   std::string init_from = {};  // empty, a run directory or a checkpoint
   std::int64_t log_every = 1;
   std::int64_t norms_every = 100;  // -1: never
-  bool tensorboard = true;  // event files beside metrics.jsonl
-  bool alarms = true;       // warn of loss spikes, falling throughput, growing memory, slow data
+  bool tensorboard = true;         // event files beside metrics.jsonl
+  bool alarms = true;  // warn of loss spikes, falling throughput, growing memory, slow data
   bool quiet = false, verbose = false;     // of what the terminal shows; no options of a file
   std::int64_t verify_sync_every = -1;     // steps; -1: never
   std::optional<double> stuck_after = {};  // seconds; 0: never

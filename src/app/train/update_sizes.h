@@ -27,9 +27,9 @@ struct UpdateSizes {
     bool is_scalars = false;  // a few numbers that mix and gate (NumberClass)
     UpdateSize size = {};
   };
-  std::vector<Group> groups;  // as parameters come
-  std::vector<UpdateSize> layers;                               // their matrices
-  std::vector<std::pair<std::string, UpdateSize>> matrices;     // by parameter
+  std::vector<Group> groups;                                 // as parameters come
+  std::vector<UpdateSize> layers;                            // their matrices
+  std::vector<std::pair<std::string, UpdateSize>> matrices;  // by parameter
 };
 
 // `squares`: of `params`, as RunState::update_squares() has them. Layers and matrices only if
