@@ -284,11 +284,11 @@ AdamReference adam_reference(const Version& version, ParamRole role) {
 }
 
 // Root mean squares of the first steps: of the change, of the weight and of Muon's update.
-constexpr int kSizedSteps = 20;
+constexpr std::int64_t kSizedSteps = 20;
 struct Sizes {
   Matrix change, weight, u;
   void add(const Matrix& before, const Matrix& after, const Matrix& update) {
-    if (change.size() == kSizedSteps) return;
+    if (change.size() == static_cast<std::size_t>(kSizedSteps)) return;
     const double scale = 1 / std::sqrt(static_cast<double>(after.size()));
     Matrix difference(after.size());
     std::ranges::transform(after, before, difference.begin(), std::minus());
@@ -349,7 +349,8 @@ Matrix result_of(const ToyRank& rank, const std::vector<ParamSpec>& params, std:
   if (suffix.starts_with(" ")) {
     const auto elements = static_cast<double>(spec.shape.numel());
     Matrix sizes;
-    for (const auto& squares : std::span(rank.updates).first(kSizedSteps)) {
+    for (const auto& squares :
+         std::span(rank.updates).first(static_cast<std::size_t>(kSizedSteps))) {
       const UpdateSquares& of = squares[param];
       sizes.push_back(std::sqrt((suffix == " change"   ? of.change
                                  : suffix == " weight" ? of.weight
@@ -391,6 +392,7 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
       controls.push_back(reference(version, param, Rounding(seed)));
     for (const auto& [suffix, values] : want) {
       std::vector<double> distances;
+      distances.reserve(controls.size());
       for (State& control : controls)
         distances.push_back(relative_error(control[suffix], values));
       std::sort(distances.begin(), distances.end());
