@@ -29,9 +29,9 @@ std::string train_line(const MetricsRecord& record, std::int64_t tokens, double 
 std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
 
 // {"kind":"update","step":..,"matrices_rms":..,"matrices_ratio":..,"matrices_u_rms":..,
-//  "wte_rms":..,"wte_ratio":..}, and so on by group (update_sizes.h), u_rms of Muon's alone; a
-//  ratio
-// to weights of 0 is null. Only of steps whose update was committed.
+//  "wte_rms":..,"wte_ratio":..}
+// and so on by group (update_sizes.h), u_rms of Muon's alone; a ratio to weights of 0 is null. Only
+// of steps whose update was committed.
 std::string update_line(const UpdateSizes& sizes);
 
 // {"kind":"matrices","step":..,"layer_ratio":[..],"rms":{"transformer.h.0.attn.c_q.weight":..},
