@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -163,12 +164,16 @@ class Survival : public Training {
   const std::vector<std::string> worlds_ = {"--devices 2", "--devices 3", "--devices 1",
                                             "--devices 4 --device-batch-size 3"};
 
-  // All that the log says but times: kind, step and loss of each line.
+  // All that the log says but times: kind, step and a number of each line.
   [[nodiscard]] std::vector<std::string> log_of(const std::string& out) const {
+    const std::map<std::string, std::string> numbers = {{"train", "loss"},
+                                                        {"eval", "val_loss"},
+                                                        {"update", "matrices_rms"},
+                                                        {"matrices", "layer_ratio"}};
     std::vector<std::string> lines;
     for (const nlohmann::json& record : test::metrics_of(path(out)))
       lines.push_back(fmt::format("{} {} {}", record["kind"].dump(), record["step"].dump(),
-                                  record[record["kind"] == "eval" ? "val_loss" : "loss"].dump()));
+                                  record.at(numbers.at(record["kind"])).dump()));
     return lines;
   }
 };
