@@ -220,12 +220,18 @@ class Logger::Impl {
     }
   }
 
+  [[nodiscard]] bool is_last(std::int64_t step) const { return step + 1 == options_.iterations; }
+  // A line of metrics.jsonl.
+  [[nodiscard]] bool is_due(std::int64_t step) const {
+    return step % options_.log_every == 0 || is_last(step);
+  }
+
   void show(const TrainItem& item) {
     const MetricsRecord& record = item.record;
     const double tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / item.step_ms;
-    const bool last = record.step + 1 == options_.iterations;
+    const bool last = is_last(record.step);
     const bool odd = record.verdict != Verdict::kOrdinary;
-    if (record.step % options_.log_every == 0 || last || odd) {
+    if (is_due(record.step) || odd) {
       show_events([&](EventLog& events) {
         events.train(record, item.step_ms, tokens_per_s, mfu_at(tokens_per_s));
       });
@@ -271,8 +277,7 @@ class Logger::Impl {
   }
 
   void show(const UpdateSizes& sizes) {
-    const bool last = sizes.step + 1 == options_.iterations;
-    if (sizes.step % options_.log_every == 0 || last) {
+    if (is_due(sizes.step)) {
       show_events([&](EventLog& events) { events.update(sizes); });
       append(update_line(sizes));
     }
