@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, 4)
       else
         copy_async_16(shared_address(to), from, true);
     }
-    if constexpr (kScaled)
+    if constexpr (kScaled) {
       for (int i = thread; i < kStaged * p.groups_in_a_slab; i += kThreads) {
         const std::int32_t entry = of[i / p.groups_in_a_slab];
         const int k = first_group + i % p.groups_in_a_slab;
@@ -218,6 +218,7 @@ __global__ void __launch_bounds__(kThreads, 4)
           copy_async_4(shared_address(scales + chunk % 2 * kStaged * p.groups_in_a_slab + i),
                        p.scale + std::int64_t{position_of(entry)} * p.groups + k, true);
       }
+    }
     copy_async_commit();
   };
   const auto add = [&](int chunk) {
