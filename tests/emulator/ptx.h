@@ -151,6 +151,11 @@ inline float exp2_approximate(float x) {
   return y < 0x1p-126F ? 0.0F : y;
 }
 
+inline float reciprocal_approximate(float x) {
+  const float y = 1.0F / x;
+  return std::abs(y) < 0x1p-126F ? 0.0F : y;
+}
+
 // The ranks are OS threads, so these are the C++ memory model's, which ThreadSanitizer knows.
 template <class T>
 T load_acquire_system(const T* p) {

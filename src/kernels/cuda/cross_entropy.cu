@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cfloat>
 
 #include "kernels/cross_entropy.h"
 #include "kernels/cuda/elementwise.h"
@@ -7,19 +8,17 @@
 #include "kernels/dispatch.h"
 #include "kernels/operation.h"
 #include "runtime/cuda/ptx.h"
+#include "runtime/cuda/stream_context.h"
 
 namespace muo::cuda {
 namespace {
 
 MUO_SHARED_MEMORY
 
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 512;
 constexpr int kPack = kWidth<BF16>;  // columns that a thread takes at once, whatever the type
-constexpr int kRowsPerBlock = 4;     // so that reading ahead pays; few, for an even load
-
-// Packs of the next row that a thread holds: 64 bytes; of bf16, a block's are 32768 columns.
-template <class T>
-constexpr int kAhead = 8 / static_cast<int>(sizeof(T));
+constexpr int kHeld = 8;             // packs that a thread keeps in registers: of 32768 columns
+constexpr int kMostRows = 16;  // of a block: its first read is waited for; few, for an even load
 
 // No capped value is above the cap, so up to here the cap serves as the shift of the exponentials,
 // and exp(-2 cap) is still a normal number. Above, the largest value is looked for.
@@ -30,62 +29,52 @@ constexpr float kLog2e = 1.44269504F;
 struct Problem {
   float* losses;
   const std::int32_t* targets;
-  std::int64_t n;
-  int vocab, padded;
+  int n, vocab, padded;
   float softcap, gradient_scale;
   bool write_gradient;
+  int each = 0, more = 0;  // a block has `each` rows, the first `more` one more
 };
 
-// kPack neighbouring elements as they lie in memory.
+// kPack neighbouring elements as they lie in memory, in accesses of 16 bytes.
 template <class T>
 struct RawPack {
-  static constexpr int kWords = kPack * static_cast<int>(sizeof(T)) / 4;
-  std::uint32_t words[kWords];
+  static constexpr int kPieces = kPack / kWidth<T>;
+  uint4 pieces[kPieces];
 };
 
 __device__ __forceinline__ Pack<kPack> widen(const RawPack<BF16>& raw) {
+  const std::uint32_t words[] = {raw.pieces[0].x, raw.pieces[0].y, raw.pieces[0].z,
+                                 raw.pieces[0].w};
   Pack<kPack> out;
 #pragma unroll
   for (int j = 0; j < kPack; ++j)
-    out.v[j] =
-        __uint_as_float(j % 2 == 0 ? raw.words[j / 2] << 16 : raw.words[j / 2] & 0xFFFF0000U);
+    out.v[j] = __uint_as_float(j % 2 == 0 ? words[j / 2] << 16 : words[j / 2] & 0xFFFF0000U);
   return out;
 }
 __device__ __forceinline__ Pack<kPack> widen(const RawPack<float>& raw) {
   Pack<kPack> out;
 #pragma unroll
-  for (int j = 0; j < kPack; ++j)
-    out.v[j] = __uint_as_float(raw.words[j]);
+  for (int k = 0; k < 2; ++k) {
+    out.v[4 * k] = __uint_as_float(raw.pieces[k].x);
+    out.v[4 * k + 1] = __uint_as_float(raw.pieces[k].y);
+    out.v[4 * k + 2] = __uint_as_float(raw.pieces[k].z);
+    out.v[4 * k + 3] = __uint_as_float(raw.pieces[k].w);
+  }
   return out;
 }
 
 // kAligned: rows can be read 16 bytes at a time. What lies beyond the row's end is anything.
 template <bool kAligned, class T>
-__device__ __forceinline__ RawPack<T> load_raw(const T* row, int column, int padded) {
-  RawPack<T> out;
+__device__ __forceinline__ Pack<kPack> load_pack(const T* row, int column, int padded) {
   if constexpr (kAligned) {
-    const auto* from = reinterpret_cast<const uint4*>(row + column);
-#pragma unroll
-    for (int k = 0; k < RawPack<T>::kWords / 4; ++k) {
-      const uint4 raw = from[k];
-      out.words[4 * k] = raw.x;
-      out.words[4 * k + 1] = raw.y;
-      out.words[4 * k + 2] = raw.z;
-      out.words[4 * k + 3] = raw.w;
-    }
+    return load_wide<kPack>(row + column);
   } else {
+    Pack<kPack> out;
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) {
-      const T value = row[min(column + j, padded - 1)];
-      if constexpr (sizeof(T) == 4)
-        out.words[j] = __float_as_uint(value);
-      else if (j % 2 == 0)
-        out.words[j / 2] = value.bits;
-      else
-        out.words[j / 2] |= std::uint32_t{value.bits} << 16;
-    }
+    for (int j = 0; j < kPack; ++j)
+      out.v[j] = to_float(row[min(column + j, padded - 1)]);
+    return out;
   }
-  return out;
 }
 
 template <bool kAligned, class T>
@@ -104,59 +93,70 @@ __device__ __forceinline__ float exp_of_difference(float a, float b) {
   return exp2_approximate((a - b) * kLog2e);
 }
 
-// The softmax of one row, as a thread goes through its columns. add() takes logits, the first
-// `count` of them if not kWhole, and returns what the gradient is made of: the value that is kept.
-// After finish(), which the whole block calls, the row's numbers are known to all threads.
+// Softmaxes: what is the same for all rows; a Row is what a thread, and after finish(), which the
+// whole block calls, every thread, knows of one. add() takes logits, the first `count` of them if
+// not kWhole, and returns what the gradient is made of: the value that is kept.
 
 // 0 < cap <= kLargestBound. With r = 1 / (1 + exp(2 x / cap)), tanh(x / cap) = 1 - 2 r, so
 // z - cap = -2 cap r and 1 - (z / cap)^2 = 4 (r - r^2): an exponential, a reciprocal and an
 // exponential per logit. The gradient is the kept exp(z - cap) (r - r^2), times a number of the
 // row.
 struct BoundedSoftmax {
+  struct Row {
+    float sum = 0.0F;
+    float scale = 0.0F;
+  };
   float to_r, to_exponent, double_cap, gradient_scale;
-  float sum = 0.0F;
-  float scale = 0.0F;
 
-  __device__ explicit BoundedSoftmax(const Problem& p)
+  explicit BoundedSoftmax(const Problem& p)
       : to_r(2.0F * kLog2e / p.softcap),
         to_exponent(-2.0F * kLog2e * p.softcap),
         double_cap(2.0F * p.softcap),
         gradient_scale(4.0F * p.gradient_scale) {}
 
   __device__ __forceinline__ float mark(float x) const {
-    return __fdividef(1.0F, 1.0F + exp2_approximate(x * to_r));
+    return reciprocal_approximate(1.0F + exp2_approximate(x * to_r));
+  }
+  __device__ __forceinline__ float exponential(float r) const {
+    return exp2_approximate(to_exponent * r);
   }
   template <bool kWhole>
-  __device__ __forceinline__ Pack<kPack> add(Pack<kPack> x, int count) {
+  __device__ __forceinline__ Pack<kPack> add(Row& row, Pack<kPack> x, int count) const {
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
       const float r = mark(x.v[j]);
-      const float e = exp2_approximate(to_exponent * r);
-      if (kWhole || j < count) sum += e;
+      const float e = exponential(r);
+      if (kWhole || j < count) row.sum += e;
       x.v[j] = e * fmaf(-r, r, r);
     }
     return x;
   }
-  __device__ __forceinline__ void finish() {
-    sum = static_cast<float>(block_sum(static_cast<double>(sum)));
-    scale = gradient_scale / sum;
+  __device__ __forceinline__ void finish(Row& row) const {
+    row.sum = static_cast<float>(block_sum(static_cast<double>(row.sum)));
+    row.scale = gradient_scale / row.sum;
   }
-  __device__ __forceinline__ float loss(float r) const { return fmaf(double_cap, r, logf(sum)); }
-  __device__ __forceinline__ float gradient(float value) const { return scale * value; }
-  __device__ __forceinline__ float less_target(float gradient, float r) const {
-    return fmaf(-gradient_scale, fmaf(-r, r, r), gradient);
+  __device__ __forceinline__ float loss(const Row& row, float r) const {
+    return fmaf(double_cap, r, logf(row.sum));
+  }
+  __device__ __forceinline__ float gradient(const Row& row, float value) const {
+    return row.scale * value;
+  }
+  __device__ __forceinline__ float gradient_at_target(const Row& row, float r) const {
+    return (row.scale * exponential(r) - gradient_scale) * fmaf(-r, r, r);
   }
 };
 
 // Any cap or none (0). z is kept; the shift is the largest z so far, and what was summed is scaled
 // down when a larger one comes.
 struct OnlineSoftmax {
+  struct Row {
+    float most = -FLT_MAX;  // not -infinity, as differences of two are taken
+    float sum = 0.0F;
+    float scale = 0.0F;
+  };
   float cap, inverse_cap, gradient_scale;
-  float most = -INFINITY;
-  float sum = 0.0F;
-  float scale = 0.0F;
 
-  __device__ explicit OnlineSoftmax(const Problem& p)
+  explicit OnlineSoftmax(const Problem& p)
       : cap(p.softcap),
         inverse_cap(p.softcap > 0.0F ? 1.0F / p.softcap : 0.0F),
         gradient_scale(p.gradient_scale) {}
@@ -165,7 +165,7 @@ struct OnlineSoftmax {
     return cap > 0.0F ? cap * tanhf(x * inverse_cap) : x;
   }
   template <bool kWhole>
-  __device__ __forceinline__ Pack<kPack> add(Pack<kPack> x, int count) {
+  __device__ __forceinline__ Pack<kPack> add(Row& row, Pack<kPack> x, int count) const {
     if (cap > 0.0F)
 #pragma unroll
       for (float& v : x.v)
@@ -176,163 +176,259 @@ struct OnlineSoftmax {
       if (!kWhole && j >= count) x.v[j] = -INFINITY;
       highest = fmaxf(highest, x.v[j]);
     }
-    if (highest > most) {
-      sum *= exp_of_difference(most, highest);
-      most = highest;
+    if (highest > row.most) {
+      row.sum *= exp_of_difference(row.most, highest);
+      row.most = highest;
     }
-    const float shift = most == -INFINITY ? 0.0F : most;
 #pragma unroll
     for (int j = 0; j < kPack; ++j)
-      sum += exp_of_difference(x.v[j], shift);
+      row.sum += exp_of_difference(x.v[j], row.most);
     return x;
   }
-  __device__ __forceinline__ void finish() {
-    const float own = most;
-    most = block_max(own);
-    sum = static_cast<float>(block_sum(static_cast<double>(sum * exp_of_difference(own, most))));
-    scale = gradient_scale / sum;
+  // Maximum and sum at once: two barriers.
+  __device__ __forceinline__ void finish(Row& row) const {
+    __shared__ float most_of_warps[32];
+    __shared__ double sum_of_warps[32];
+    const unsigned lane = threadIdx.x % 32;
+    const bool one = lane < blockDim.x / 32;
+    float most = warp_max(row.most);
+    double sum = warp_sum(static_cast<double>(row.sum * exp_of_difference(row.most, most)));
+    if (lane == 0) {
+      most_of_warps[threadIdx.x / 32] = most;
+      sum_of_warps[threadIdx.x / 32] = sum;
+    }
+    __syncthreads();
+    most = one ? most_of_warps[lane] : -FLT_MAX;
+    sum = one ? sum_of_warps[lane] : 0.0;
+    row.most = warp_max(most);
+    row.sum =
+        static_cast<float>(warp_sum(sum * static_cast<double>(exp_of_difference(most, row.most))));
+    row.scale = gradient_scale / row.sum;
+    __syncthreads();
   }
-  __device__ __forceinline__ float loss(float z) const { return logf(sum) + (most - z); }
+  __device__ __forceinline__ float loss(const Row& row, float z) const {
+    return logf(row.sum) + (row.most - z);
+  }
   __device__ __forceinline__ float slope(float z) const {
     const float t = z * inverse_cap;  // 0 without a cap
     return fmaf(-t, t, 1.0F);
   }
-  __device__ __forceinline__ float gradient(float z) const {
-    return scale * exp_of_difference(z, most) * slope(z);
+  __device__ __forceinline__ float gradient(const Row& row, float z) const {
+    return row.scale * exp_of_difference(z, row.most) * slope(z);
   }
-  __device__ __forceinline__ float less_target(float gradient, float z) const {
-    return fmaf(-gradient_scale, slope(z), gradient);
+  __device__ __forceinline__ float gradient_at_target(const Row& row, float z) const {
+    return fmaf(-gradient_scale, slope(z), gradient(row, z));
   }
 };
 
-// One block takes kRowsPerBlock rows, one after the other; a thread takes every blockDim.x-th pack
-// of a row. What it needs for the gradient stays in shared memory (kKept), each thread reading what
-// it wrote itself, so the row is read once and written once: 2 sizeof(T) bytes per element. While
-// a row is summed, the first packs of the next are on their way into registers. Without a cap
-// there are two exponentials per element: bound by bandwidth. With a cap there are three operations
-// of the special function unit, 16 a clock: about as long as bf16 takes to come and go. A row that
-// does not fit is read twice, and its values computed twice.
-template <class T, class Softmax, bool kKept, bool kAligned>
+template <class Softmax>
+__device__ __forceinline__ Pack<kPack> add_pack(const Softmax& softmax, typename Softmax::Row& row,
+                                                const Pack<kPack>& logits, int column, int vocab) {
+  return column + kPack <= vocab ? softmax.template add<true>(row, logits, kPack)
+                                 : softmax.template add<false>(row, logits, vocab - column);
+}
+
+// A row's numbers from which its gradient follows.
+template <class Softmax>
+struct Summed {
+  typename Softmax::Row row;
+  int target;
+  float at_target;  // the gradient there
+};
+
+// The whole block calls it, before any of it writes the row.
+template <class Softmax, class T>
+__device__ __forceinline__ Summed<Softmax> finish_row(const Softmax& softmax,
+                                                      typename Softmax::Row sums, const T* x,
+                                                      std::int64_t row, const Problem& p) {
+  const int target = p.targets[row];
+  const bool inside = 0 <= target && target < p.vocab;
+  const float logit = inside ? to_float(x[target]) : 0.0F;
+  softmax.finish(sums);
+  const float mark = softmax.mark(logit);
+  if (threadIdx.x == 0) {
+    p.losses[row] = softmax.loss(sums, mark);
+    if (!inside) stop_at_index("cross_entropy: target", target, row, -1, p.vocab);
+  }
+  return {sums, target, softmax.gradient_at_target(sums, mark)};
+}
+
+template <bool kAligned, class T, class Softmax>
+__device__ __forceinline__ void put_gradient(T* row, int column, Pack<kPack> kept,
+                                             const Softmax& softmax, const Summed<Softmax>& summed,
+                                             const Problem& p) {
+#pragma unroll
+  for (float& v : kept.v)
+    v = softmax.gradient(summed.row, v);
+  if (column + kPack > p.vocab)
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      if (column + j >= p.vocab) kept.v[j] = 0.0F;
+  store_pack<kAligned>(row, column, kept, p.padded);
+  if (static_cast<unsigned>(summed.target - column) < unsigned{kPack})
+    row[summed.target] = from_float<T>(summed.at_target);
+}
+
+// Of a row whose target is -1.
+template <bool kAligned, class T>
+__device__ __forceinline__ void put_nothing(T* row, float& loss, const Problem& p) {
+  if (threadIdx.x == 0) loss = 0.0F;
+  if (!p.write_gradient) return;
+  for (int column = static_cast<int>(threadIdx.x) * kPack; column < p.padded;
+       column += static_cast<int>(blockDim.x) * kPack)
+    store_pack<kAligned>(row, column, Pack<kPack>{}, p.padded);
+}
+
+// One block takes up to kMostRows neighbouring rows, one after the other; a thread takes every
+// blockDim.x-th pack of a row. A row is read once and written once: 2 sizeof(T) bytes per element.
+// What is kept for its gradient stays in registers, of packs from kHeld on in shared memory. Where
+// a thread has read a pack from shared memory, the same pack of the next row is sent for at once,
+// so that reads go on while a row's sums meet at the barriers; only that thread reads it, so no
+// barrier is needed for it. And a row's gradient is written pack by pack as the next row's logits
+// are taken, so that stores run beside the special function unit. Of its operations, 16 a clock, a
+// logit takes three with a cap, else two: on an H100, two thirds of the time that bf16 takes to
+// come and go, so this is bound by bandwidth.
+template <class T, class Softmax>
 __global__ void __launch_bounds__(kMostThreads, 1)
-    cross_entropy_kernel(T* logits, const Problem p) {
-  float4* const kept = shared_memory<float4>();
-  __shared__ float at_target[2];  // the row's and the one before's, which threads may still read
+    cross_entropy_kernel(T* logits, const Problem p, const Softmax softmax) {
+  using Raw = RawPack<T>;
+  const int threads = static_cast<int>(blockDim.x);
   const int first = static_cast<int>(threadIdx.x) * kPack;
-  const int stride = static_cast<int>(blockDim.x) * kPack;
-  const std::int64_t begin = std::int64_t{blockIdx.x} * kRowsPerBlock;
-  const std::int64_t end = min(begin + kRowsPerBlock, p.n);
-  int parity = 0;
+  const int packs = (p.padded + threads * kPack - 1) / (threads * kPack);  // of a thread
+  uint4* const slots = shared_memory<uint4>() + threadIdx.x;               // nobody else's
+  auto* const kept = reinterpret_cast<float4*>(slots + packs * Raw::kPieces * threads);
+  const int block = static_cast<int>(blockIdx.x);
+  const int begin = block * p.each + min(block, p.more);
+  const int end = begin + p.each + (block < p.more ? 1 : 0);
 
-  std::int64_t wrong = -1;  // a row whose target is; one thread says so at the end
-
-  constexpr int kHeld = kAligned ? kAhead<T> : 0;  // rows of odd lengths are not worth registers
-  RawPack<T> ahead[kHeld > 0 ? kHeld : 1];
-  const auto fetch = [&](std::int64_t row, int k) {
-    if (const int column = first + k * stride; column < p.vocab && row < end)
-      ahead[k] = load_raw<kAligned>(logits + row * p.padded, column, p.padded);
+  const auto row_at = [&](int row) { return logits + std::int64_t{row} * p.padded; };
+  // The next row that counts, from `row` on; those before it are finished here.
+  const auto skip = [&](int row) {
+    for (; row < end && p.targets[row] == -1; ++row)
+      put_nothing<true>(row_at(row), p.losses[row], p);
+    return row;
   };
+  const auto fetch = [&](int row, int column, int k) {
+    if (row >= end || column >= p.vocab) return;
 #pragma unroll
-  for (int k = 0; k < kHeld; ++k)
-    fetch(begin, k);
-  std::int32_t next_target = p.targets[begin];
+    for (int i = 0; i < Raw::kPieces; ++i)
+      copy_async_16(shared_address(slots + (k * Raw::kPieces + i) * threads),
+                    row_at(row) + column + i * kWidth<T>, true);
+  };
 
-  for (std::int64_t row = begin; row < end; ++row) {
-    T* x = logits + row * p.padded;
-    const std::int32_t target = next_target;
-    if (row + 1 < end) next_target = p.targets[row + 1];
-    if (target == -1) {
-      if (threadIdx.x == 0) p.losses[row] = 0.0F;
-      if (p.write_gradient)
-        for (int column = first; column < p.padded; column += stride)
-          store_pack<kAligned>(x, column, Pack<kPack>{}, p.padded);
+  int row = skip(begin);
+  for (int k = 0; k < max(packs, kHeld); ++k) {
+    fetch(row, first + k * threads * kPack, k);
+    copy_async_commit();
+  }
+  Pack<kPack> held[kHeld];
+  Summed<Softmax> summed{};
+  int unwritten = -1;  // the row of `summed`, whose values are kept
+  for (;;) {
+    const int next = skip(row + 1);
+    typename Softmax::Row sums;
+    const auto take = [&](int k, Pack<kPack>& values) {
+      int column = first + k * threads * kPack;
+      compute_here(column);
+      if (unwritten >= 0 && column < p.padded)
+        put_gradient<true>(row_at(unwritten), column, values, softmax, summed, p);
+      if (row < end && column < p.vocab) {
+        copy_async_wait<kHeld - 1>();  // a row has kHeld groups at least
+        Raw raw;
 #pragma unroll
-      for (int k = 0; k < kHeld; ++k)
-        fetch(row + 1, k);
-      continue;
-    }
-
-    Softmax softmax(p);
-    const auto add = [&](const RawPack<T>& raw, int column, int k) {
-      const Pack<kPack> logit = widen(raw);
-#pragma unroll
-      for (int j = 0; j < kPack; ++j)
-        if (column + j == target) at_target[parity] = softmax.mark(logit.v[j]);
-      const Pack<kPack> values = column + kPack <= p.vocab
-                                     ? softmax.template add<true>(logit, kPack)
-                                     : softmax.template add<false>(logit, p.vocab - column);
-      if (kKept && p.write_gradient) {
-        float4* to = kept + 2 * k * blockDim.x + threadIdx.x;
-        to[0] = make_float4(values.v[0], values.v[1], values.v[2], values.v[3]);
-        to[blockDim.x] = make_float4(values.v[4], values.v[5], values.v[6], values.v[7]);
+        for (int i = 0; i < Raw::kPieces; ++i)
+          raw.pieces[i] = slots[(k * Raw::kPieces + i) * threads];
+        values = add_pack(softmax, sums, widen(raw), column, p.vocab);
+        fetch(next, column, k);
       }
+      copy_async_commit();
     };
 #pragma unroll
     for (int k = 0; k < kHeld; ++k)
-      if (const int column = first + k * stride; column < p.vocab) {
-        const RawPack<T> raw = ahead[k];
-        fetch(row + 1, k);
-        add(raw, column, k);
-      }
-    for (int k = kHeld; first + k * stride < p.vocab; ++k)
-      add(load_raw<kAligned>(x, first + k * stride, p.padded), first + k * stride, k);
-
-    softmax.finish();
-    const float mark = at_target[parity];
-    parity ^= 1;
-    if (threadIdx.x == 0) {
-      p.losses[row] = softmax.loss(mark);
-      if (target < -1 || target >= p.vocab) wrong = row;
+      take(k, held[k]);
+    for (int k = kHeld; k < packs; ++k) {
+      float4* const at = kept + 2 * (k - kHeld) * threads;
+      const float4 low = at[0];
+      const float4 high = at[threads];
+      Pack<kPack> values{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+      take(k, values);
+      at[0] = make_float4(values.v[0], values.v[1], values.v[2], values.v[3]);
+      at[threads] = make_float4(values.v[4], values.v[5], values.v[6], values.v[7]);
     }
-    if (!p.write_gradient) continue;
-    for (int k = 0; first + k * stride < p.padded; ++k) {
-      const int column = first + k * stride;
-      Pack<kPack> gradient{};
-      if (column < p.vocab) {
-        if constexpr (kKept) {
-          const float4* from = kept + 2 * k * blockDim.x + threadIdx.x;
-          const float4 low = from[0];
-          const float4 high = from[blockDim.x];
-          gradient = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        } else {
-          Softmax again(p);  // its sum is not used
-          gradient =
-              again.template add<true>(widen(load_raw<kAligned>(x, column, p.padded)), kPack);
-        }
-#pragma unroll
-        for (int j = 0; j < kPack; ++j) {
-          float g = softmax.gradient(gradient.v[j]);
-          if (column + j == target) g = softmax.less_target(g, mark);
-          gradient.v[j] = column + j < p.vocab ? g : 0.0F;
-        }
-      }
-      store_pack<kAligned>(x, column, gradient, p.padded);
-    }
+    if (row >= end) return;  // its gradients were left, and are written
+    summed = finish_row(softmax, sums, row_at(row), row, p);
+    if (p.write_gradient) unwritten = row;
+    row = next;
   }
-  if (wrong >= 0) stop_at_index("cross_entropy: target", p.targets[wrong], wrong, -1, p.vocab);
+}
+
+// Rows of odd lengths or addresses, and those of which shared memory does not hold enough: a block
+// each. They are read twice, and their values computed twice.
+template <class T, class Softmax, bool kAligned>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    cross_entropy_twice_kernel(T* logits, const Problem p, const Softmax softmax) {
+  const int first = static_cast<int>(threadIdx.x) * kPack;
+  const int stride = static_cast<int>(blockDim.x) * kPack;
+  const std::int64_t row = blockIdx.x;
+  T* const x = logits + row * p.padded;
+  if (p.targets[row] == -1) return put_nothing<kAligned>(x, p.losses[row], p);
+  const auto take = [&](typename Softmax::Row& sums, int column) {
+    return add_pack(softmax, sums, load_pack<kAligned>(x, column, p.padded), column, p.vocab);
+  };
+  typename Softmax::Row sums;
+  for (int column = first; column < p.vocab; column += stride)
+    take(sums, column);
+  const Summed<Softmax> summed = finish_row(softmax, sums, x, row, p);
+  if (!p.write_gradient) return;
+  for (int column = first; column < p.padded; column += stride) {
+    typename Softmax::Row again;  // not used
+    put_gradient<kAligned>(x, column, take(again, column), softmax, summed, p);
+  }
+}
+
+// As many blocks as keep all multiprocessors busy equally long, with kMostRows each at most.
+unsigned blocks_of_rows(NativeStream stream, int n) {
+  int multiprocessors = 0;
+  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+                                        context_of(stream).device));
+  const std::int64_t rounds = ceil_div(n, std::int64_t{multiprocessors} * kMostRows);
+  return blocks_for(std::min<std::int64_t>(n, rounds * multiprocessors), 1);
 }
 
 template <class T, class Softmax>
-void launch_cross_entropy(NativeStream stream, T* logits, const Problem& p) {
+void launch_cross_entropy(NativeStream stream, T* logits, Problem p) {
   const std::int64_t packs = ceil_div(p.padded, kPack);
   const std::int64_t threads = std::min<std::int64_t>(ceil_div(packs, kWarp) * kWarp, kMostThreads);
+  const std::int64_t each = ceil_div(packs, threads);
+  const std::int64_t in_shared = std::max<std::int64_t>(each - kHeld, 0);
   const std::int64_t bytes =
-      ceil_div(packs, threads) * threads * kPack * std::int64_t{sizeof(float)};
+      threads * kPack * (each * std::int64_t{sizeof(T)} + in_shared * std::int64_t{sizeof(float)});
   const bool aligned = vectors_fit<BF16>(p.padded, {logits});
-  const auto keeping = cross_entropy_kernel<T, Softmax, true, true>;
-  const bool fits = aligned && bytes <= most_shared_bytes(keeping);
-  launch(fits      ? keeping
-         : aligned ? cross_entropy_kernel<T, Softmax, false, true>
-                   : cross_entropy_kernel<T, Softmax, false, false>,
-         blocks_for(p.n, kRowsPerBlock), static_cast<unsigned>(threads),
-         fits && p.write_gradient ? static_cast<std::size_t>(bytes) : 0, stream, logits, p);
+  const auto once = cross_entropy_kernel<T, Softmax>;
+  const auto start = [&](auto* kernel, unsigned blocks, std::int64_t shared) {
+    launch(kernel, blocks, static_cast<unsigned>(threads), static_cast<std::size_t>(shared), stream,
+           logits, p, Softmax(p));
+  };
+  if (aligned && bytes <= most_shared_bytes(once)) {
+    const unsigned blocks = blocks_of_rows(stream, p.n);
+    p.each = p.n / static_cast<int>(blocks);
+    p.more = p.n % static_cast<int>(blocks);
+    start(once, blocks, bytes);
+  } else {
+    start(aligned ? cross_entropy_twice_kernel<T, Softmax, true>
+                  : cross_entropy_twice_kernel<T, Softmax, false>,
+          static_cast<unsigned>(p.n), 0);
+  }
 }
 
 void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
   const std::int64_t padded = args.logits.shape[1];
-  if (args.logits.shape[0] == 0) return;
+  const std::int64_t n = args.logits.shape[0];
+  if (n == 0) return;
+  MUO_CHECK(n <= INT32_MAX, "cross_entropy: ", n, " rows are too many at once");
   const Problem p{.losses = args.losses.as<float>(),
                   .targets = args.targets.as<std::int32_t>(),
-                  .n = args.logits.shape[0],
+                  .n = static_cast<int>(n),
                   .vocab = static_cast<int>(args.vocab),
                   .padded = static_cast<int>(padded),
                   .softcap = args.softcap,

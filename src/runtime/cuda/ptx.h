@@ -1,9 +1,9 @@
 #pragma once
 
 // Instructions that CUDA C++ has no name for: asynchronous copies into shared memory, loads of
-// matrix fragments and tensor-core products (sm_80 and later), the hardware's 2^x, and the words
-// that ranks share. Elsewhere in the kernels there is no assembly. The SIMT tier has a twin of
-// each.
+// matrix fragments and tensor-core products (sm_80 and later), the hardware's 2^x and 1 / x, and
+// the words that ranks share. Elsewhere in the kernels there is no assembly. The SIMT tier has a
+// twin of each.
 
 #include "runtime/cuda/launch.h"
 
@@ -86,6 +86,13 @@ __device__ __forceinline__ void compute_here(int& x) { asm volatile("" : "+r"(x)
 __device__ __forceinline__ float exp2_approximate(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 1 / x within 1 ulp; results below 2^-126 are zero.
+__device__ __forceinline__ float reciprocal_approximate(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

@@ -63,9 +63,10 @@ const std::vector<Case> kCases = {
     {1, 1, 1, 15.0F, 1.0F},         {3, 5, 5, 15.0F, 3.0F},        {2, 16, 16, 0.0F, 1.0F},
     {3, 37, 64, 15.0F, 10.0F},      {3, 37, 64, 0.0F, 30.0F},      {2, 257, 257, 60.0F, 40.0F},
     {2, 1063, 1088, 30.0F, 5.0F},   {2, 1063, 1088, 0.0F, 5.0F},   {0, 5, 8, 15.0F, 1.0F},
-    {9, 250, 256, 15.0F, 4.0F},     {9, 250, 256, 0.0F, 4.0F},  // more rows than a block takes
-    {1, 32759, 32768, 15.0F, 4.0F},  // nanochat's: the shared memory of some GPUs holds a row
-    {1, 60001, 60032, 15.0F, 4.0F}, {1, 60001, 60032, 0.0F, 4.0F},  // of none
+    {9, 250, 256, 15.0F, 4.0F},     {9, 250, 256, 0.0F, 4.0F},     {2, 9001, 9001, 15.0F, 4.0F},
+    {1, 32759, 32768, 15.0F, 4.0F}, {2, 32768, 32768, 0.0F, 4.0F},  // nanochat's
+    {2, 50257, 50304, 15.0F, 4.0F}, {2, 50257, 50304, 0.0F, 4.0F},  // more than registers hold
+    {1, 90001, 90048, 15.0F, 4.0F}, {1, 90001, 90048, 0.0F, 4.0F},  // and than shared memory
 };
 
 // The error of a value z that an exponential turns into a relative error: roundings of |z|.
@@ -174,30 +175,43 @@ TEST(CrossEntropy, AddressesDoNotMatter) {
     }
 }
 
-// A block of a GPU takes several rows, and reads ahead: ignored rows between others as well.
+// A block of a GPU takes several rows if there are more than multiprocessors, not all blocks as
+// many, and reads ahead: ignored rows between others as well.
 TEST(CrossEntropy, RowsDoNotDisturbEachOther) {
   test::KernelStream stream;
-  const HostTensor targets({11},
-                           std::vector<std::int32_t>{5, -1, 7, -1, -1, 3, 0, -1, 250, 251, -1});
-  for (const float softcap : {0.0F, 15.0F}) {
-    const HostTensor together = random_tensor({11, 256}, "logits", 4.0F);
-    const HostTensor apart = together.copy();
-    const HostTensor losses({11});
-    const HostTensor want({11});
-    cross_entropy(stream, {.losses = losses,
-                           .logits = together,
-                           .targets = targets,
-                           .vocab = 252,
-                           .softcap = softcap});
-    for (std::int64_t i = 0; i < 11; ++i)
-      cross_entropy(stream, {.losses = want.tensor().rows(i, i + 1),
-                             .logits = apart.tensor().rows(i, i + 1),
-                             .targets = targets.tensor().rows(i, i + 1),
-                             .vocab = 252,
-                             .softcap = softcap});
-    EXPECT_TRUE(std::ranges::equal(losses.values(), want.values()));
-    EXPECT_TRUE(std::ranges::equal(together.values(), apart.values()));
-  }
+  for (const Case& s : {Case{11, 252, 256, 15.0F, 4.0F}, Case{300, 252, 256, 0.0F, 4.0F},
+                        Case{2500, 21, 24, 15.0F, 4.0F}, Case{301, 4100, 4120, 15.0F, 4.0F},
+                        Case{134, 32768, 32768, 15.0F, 4.0F}, Case{134, 36000, 36008, 0.0F, 4.0F}})
+    for (const bool write_gradient : {true, false}) {
+      SCOPED_TRACE(concat(s.n, " rows, vocab ", s.vocab, " softcap ", s.softcap));
+      const HostTensor targets =
+          test::random_tokens(s.n, static_cast<std::int32_t>(s.vocab), "targets");
+      for (std::int64_t i = 0; i < s.n; ++i)
+        if (i == 0 || i == s.n - 1 || i % 7 < 3)
+          targets.values<std::int32_t>()[static_cast<std::size_t>(i)] = -1;
+      const HostTensor together =
+          random_tensor({s.n, s.padded}, "logits", s.spread).rounded(DType::kBF16);
+      const HostTensor apart = together.copy();
+      const HostTensor losses({s.n});
+      const HostTensor want({s.n});
+      CrossEntropyArgs args{.losses = losses,
+                            .logits = together,
+                            .targets = targets,
+                            .vocab = s.vocab,
+                            .softcap = s.softcap,
+                            .write_gradient = write_gradient};
+      cross_entropy(stream, args);
+      for (std::int64_t i = 0; i < s.n; ++i) {
+        args.losses = want.tensor().rows(i, i + 1);
+        args.logits = apart.tensor().rows(i, i + 1);
+        args.targets = targets.tensor().rows(i, i + 1);
+        cross_entropy(stream, args);
+      }
+      EXPECT_TRUE(std::ranges::equal(losses.values(), want.values()));
+      if (write_gradient) {
+        EXPECT_TRUE(together.doubles() == apart.doubles());
+      }
+    }
 }
 
 TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
