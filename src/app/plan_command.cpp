@@ -48,12 +48,12 @@ int run_command(const PlanOptions& options) {
     gpu = gpu_rates(options.roofline);
     if (!options.measured.empty()) take_measured(*gpu, options.measured);
     train.devices.described = gpu->gpu;
-    attention.emplace();
+    attention.emplace(described_gpu(gpu->gpu));
   }
   if (!options.gpu.empty() || options.memory) {
     train.devices.described = options.gpu.empty() ? "h100" : options.gpu;
     train.devices.described_memory = options.memory ? options.memory->bytes : 0;
-    attention.emplace();
+    attention.emplace(described_gpu(train.devices.described));
   }
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.

@@ -22,14 +22,25 @@ std::string why_no_tensor_cores(const AttentionSize& size, bool aligned) {
   return {};
 }
 
-// The backward pass of the own kernels keeps the dot products of dout and out.
-AttentionChoice own_choice(const AttentionSize& size, AttentionDirection direction, bool aligned) {
-  AttentionChoice own{.workspace = direction == AttentionDirection::kBackward
-                                       ? size.b * size.t * size.heads
-                                       : std::int64_t{0},
-                      .why = why_no_tensor_cores(size, aligned)};
-  if (own.why.empty()) own.kernels = Kernels::kTensorCores;
+// The backward pass of the own kernels keeps the dot products of dout and out; by warpgroups it
+// keeps a few numbers of each query (QueryNumbers, kernels/cuda/warpgroup_backward.cu), in tiles
+// of 64.
+AttentionChoice own_choice(const AttentionSize& size, AttentionDirection direction,
+                           const AttentionAlignment& alignment, bool warpgroups) {
+  const bool backward = direction == AttentionDirection::kBackward;
+  AttentionChoice own{.workspace = backward ? size.b * size.t * size.heads : 0,
+                      .why = why_no_tensor_cores(size, alignment.tensors)};
+  if (!own.why.empty()) return own;
+  own.kernels = Kernels::kTensorCores;
+  if (backward && warpgroups && alignment.workspace) {
+    own.kernels = Kernels::kWarpgroups;
+    own.workspace = size.b * size.heads * ((size.t + 63) / 64 * 64) * (size.documents ? 3 : 2);
+  }
   return own;
+}
+
+bool on_tensor_cores(Kernels kernels) {
+  return kernels == Kernels::kTensorCores || kernels == Kernels::kWarpgroups;
 }
 
 LibraryAttention ask(const AttentionSize& size, const AskLibrary& library,
@@ -51,6 +62,8 @@ std::string name_of(Kernels kernels) {
   switch (kernels) {
     case Kernels::kLibrary:
       return "cuDNN";
+    case Kernels::kWarpgroups:
+      return "own kernels on Hopper's tensor cores";
     case Kernels::kTensorCores:
       return "own kernels on tensor cores";
     case Kernels::kPortable:
@@ -66,9 +79,10 @@ std::string with_reason(const std::string& text, const std::string& why) {
 }  // namespace
 
 AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection direction,
-                                 const AskLibrary& library, const AttentionAlignment& alignment) {
+                                 const AskLibrary& library, const AttentionAlignment& alignment,
+                                 bool warpgroups) {
   constexpr const char* kAsked = "as asked for";
-  AttentionChoice own = own_choice(size, direction, alignment.tensors);
+  AttentionChoice own = own_choice(size, direction, alignment, warpgroups);
   switch (size.method.kernels) {
     case AttentionKernels::kPortable:
       own.kernels = Kernels::kPortable;
@@ -79,6 +93,7 @@ AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection d
       return own;
     case AttentionKernels::kAuto:
       if (size.dtype != DType::kBF16) return own;  // the library has nothing to add
+      if (own.kernels == Kernels::kWarpgroups && size.h > kNarrowHead) return own;
       break;
     case AttentionKernels::kCudnn:
       break;
@@ -93,7 +108,7 @@ AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection d
     return own;
   }
   const bool backward = direction == AttentionDirection::kBackward;
-  if (!must && answer.workspace > kMostLibraryBytes && own.kernels == Kernels::kTensorCores) {
+  if (!must && answer.workspace > kMostLibraryBytes && on_tensor_cores(own.kernels)) {
     own.why = concat("cuDNN's ",
                      backward ? scratch_text(size, answer.workspace)
                               : concat("scratch is ", answer.workspace >> 20, " MiB"),

@@ -14,7 +14,7 @@ namespace muo {
 enum class AttentionDirection : std::uint8_t { kForward, kBackward };
 
 struct AttentionChoice {
-  enum class Kernels : std::uint8_t { kLibrary, kTensorCores, kPortable };
+  enum class Kernels : std::uint8_t { kLibrary, kWarpgroups, kTensorCores, kPortable };
   Kernels kernels = Kernels::kPortable;
   std::int64_t workspace = 0;  // elements (fp32); enough for the own kernels too
   std::string why;             // may be empty
@@ -36,16 +36,20 @@ struct AttentionAlignment {
 };
 
 // The own kernels on tensor cores are for bf16, head sizes that are multiples of 8 up to this,
-// aligned tensors and a positive scale; those in fp32 arithmetic for everything.
+// aligned tensors and a positive scale; those in fp32 arithmetic for everything. Where a GPU has
+// products of warpgroups (compute capability 9.0), there are kernels of gradients by these.
 inline constexpr std::int64_t kMostTensorCoreHead = 128;
+// Heads above this are in tiles of 128, where warpgroups were measured to be faster than cuDNN.
+inline constexpr std::int64_t kNarrowHead = 64;
 // With deterministic gradients cuDNN stores a t x t matrix for each head. From here on the memory
 // is worth more than the time, if the own kernels on tensor cores can do the work instead.
 inline constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 30;
 
-// By size.method, whose kernels are not looked up in the environment here. Throws InputError if
-// they must be cuDNN's and cannot.
+// By size.method, whose kernels are not looked up in the environment here, for a GPU with or
+// without products of warpgroups. Throws InputError if they must be cuDNN's and cannot.
 AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection direction,
-                                 const AskLibrary& library, const AttentionAlignment& alignment);
+                                 const AskLibrary& library, const AttentionAlignment& alignment,
+                                 bool warpgroups);
 
 // One line: the choices of both directions, or of the forward one alone.
 std::string describe(const AttentionChoice& forward, const AttentionChoice* backward);

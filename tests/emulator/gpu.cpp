@@ -84,7 +84,8 @@ void check_resources(const Launch& launch) {
           " registers need ", registers_of(threads, registers), ", a block has ", kRegisters);
   require(launch.parameter_bytes <= kMostParameterBytes, launch.parameter_bytes,
           " bytes of parameters, at most ", kMostParameterBytes);
-  require(launch.parameter_bytes == kernel.parameter_bytes.value_or(launch.parameter_bytes),
+  require(launch.parameter_bytes == 0 ||
+              launch.parameter_bytes == kernel.parameter_bytes.value_or(launch.parameter_bytes),
           launch.parameter_bytes, " bytes of parameters, nvcc says ",
           kernel.parameter_bytes.value_or(0),
           ": run scripts/check_cuda_architectures.py --write-table");

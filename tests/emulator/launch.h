@@ -26,9 +26,11 @@
 
 namespace muo::simt {
 
-// Of a kernel's parameters as they lie one after the other.
+// Of a kernel's parameters as they lie one after the other; 0 if one of them is aligned to more
+// than their beginning is, which differs between architectures.
 template <class... Parameters>
 constexpr std::size_t parameter_bytes() {
+  if (((alignof(Parameters) > 16) || ...)) return 0;
   std::size_t end = 0;
   ((end = (end + alignof(Parameters) - 1) / alignof(Parameters) * alignof(Parameters) +
           sizeof(Parameters)),

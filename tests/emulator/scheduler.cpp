@@ -81,6 +81,7 @@ MUO_SIMT_UNSEEN void Scheduler::run_threads(void* scheduler_of_fiber) {
   for (;;) {
     acquire(&self->begin_edge_);
     self->running_->copies.clear();
+    self->running_->products.clear();
     self->launch_->call(self->launch_->arguments);
     release(&self->end_edge_);
     self->running_->state = CudaThread::State::kDone;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,13 @@ struct PendingCopy {
   std::size_t bytes = 0;
 };
 
+// A copy that nobody has waited for, by a barrier of the block (warpgroup.h).
+struct TileCopy {
+  const void* barrier = nullptr;
+  std::int32_t bytes = 0;
+  std::function<void()> carry_out;
+};
+
 // For ThreadSanitizer: to and from warp collectives.
 struct Edges {
   char arrival = 0, departure = 0;
@@ -55,6 +63,7 @@ struct CudaThread {
   Edges own_edges, warp_edges;  // the lane's; in lane 0 those of collectives of all lanes
 
   std::vector<PendingCopy> copies;
+  std::vector<std::function<void()>> products;  // of warpgroups, not waited for; empty: as above
 };
 
 struct Launch {
@@ -62,9 +71,9 @@ struct Launch {
   void (*call)(const void* arguments) = nullptr;
   const void* arguments = nullptr;
   dim3 grid, block;
-  std::size_t shared_bytes = 0;   // dynamic
-  std::size_t shared_opt_in = 0;  // dynamic bytes that the kernel opted in for; 0: it did not
-  std::size_t parameter_bytes = 0;
+  std::size_t shared_bytes = 0;     // dynamic
+  std::size_t shared_opt_in = 0;    // dynamic bytes that the kernel opted in for; 0: it did not
+  std::size_t parameter_bytes = 0;  // 0: not known
   bool resident = false;  // blocks wait for each other through other launches: run them all at once
 };
 
@@ -83,6 +92,7 @@ class Scheduler {
   // The rest is called by CUDA threads. The scheduler that runs the calling one:
   static Scheduler& current();
   CudaThread& thread() { return *running_; }
+  std::vector<TileCopy>& tiles() { return tiles_; }  // of the block
   [[nodiscard]] Order order() const { return order_; }
   std::uint64_t random();
   // __syncthreads(); returns for how many threads `predicate` holds.
@@ -112,6 +122,7 @@ class Scheduler {
   void others_turn(bool worked);
 
   FiberStacks stacks_;
+  std::vector<TileCopy> tiles_;
   std::vector<CudaThread> threads_;  // of a block
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;

@@ -43,6 +43,8 @@ constexpr std::array kRows = {
     RateRow{"own_forward_window", &R::own_forward_window, 260e12, kFlops, kEstimate},
     RateRow{"own_backward", &R::own_backward, 175e12, kFlops, kEstimate},
     RateRow{"own_backward_window", &R::own_backward_window, 160e12, kFlops, kEstimate},
+    RateRow{"warpgroup_backward", &R::warpgroup_backward, 392e12, kFlops, kMeasured},
+    RateRow{"warpgroup_backward_window", &R::warpgroup_backward_window, 308e12, kFlops, kMeasured},
     RateRow{"portable_attention", &R::portable_attention, 20e12, kFlops, kEstimate},
     RateRow{"memory_rate", &R::memory_rate, 3.0e12, kMemory,
             "measured by others: copies reach 90% of 3.35 TB/s"},

@@ -26,6 +26,7 @@ struct GpuRates {
   double library_backward = 0, library_backward_window = 0;
   double own_forward = 0, own_forward_window = 0;
   double own_backward = 0, own_backward_window = 0;
+  double warpgroup_backward = 0, warpgroup_backward_window = 0;
   double portable_attention = 0;
   // Memory.
   double memory_rate = 0;      // that a copy reaches

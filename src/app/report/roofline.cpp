@@ -100,7 +100,7 @@ class Predictor {
     return {.seconds = time.seconds, .ceiling = "tiles", .tiles = time.tiles, .waves = time.waves};
   }
 
-  // Beside the products, the own backward pass reads out and dout once more.
+  // Beside the products, the own backward pass without warpgroups reads out and dout once more.
   [[nodiscard]] Predicted of_attention(const OperationTime& work,
                                        AttentionDirection direction) const {
     AttentionSize size{.kv_heads = config_.model.n_kv_head,
@@ -114,7 +114,8 @@ class Predictor {
     MUO_CHECK(found >= 4, "attention of shape ", work.shape);
     const bool window = found == 5;
     const bool forward = direction == AttentionDirection::kForward;
-    const AttentionChoice choice = choose_described_attention(size, direction);
+    const AttentionChoice choice =
+        choose_described_attention(size, direction, described_gpu(rates_.gpu).is_hopper);
     const bool portable = choice.kernels == AttentionChoice::Kernels::kPortable;
     const auto measured =
         rates_.measured_attention.find(concat(work.name, " w", std::min(size.window, size.t - 1)));
@@ -128,7 +129,9 @@ class Predictor {
     if (choice.kernels == AttentionChoice::Kernels::kTensorCores)
       rate = forward ? (window ? rates_.own_forward_window : rates_.own_forward)
                      : (window ? rates_.own_backward_window : rates_.own_backward);
-    if (!forward && choice.kernels != AttentionChoice::Kernels::kLibrary)
+    if (choice.kernels == AttentionChoice::Kernels::kWarpgroups)
+      rate = window ? rates_.warpgroup_backward_window : rates_.warpgroup_backward;
+    if (!forward && (portable || choice.kernels == AttentionChoice::Kernels::kTensorCores))
       more = memory_bound(2.0 * static_cast<double>(size_of(size.dtype)) *
                               static_cast<double>(size.b * size.t * size.heads * size.h),
                           rates_.streaming_share, rates_)

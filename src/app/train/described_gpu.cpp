@@ -72,10 +72,10 @@ const BackendPlugin& described_backend(const DescribedGpu& gpu, std::int64_t mem
   MUO_FAIL("no backend of ", gpu.name);
 }
 
-AttentionChoice choose_described_attention(const AttentionSize& size,
-                                           AttentionDirection direction) {
+AttentionChoice choose_described_attention(const AttentionSize& size, AttentionDirection direction,
+                                           bool is_hopper) {
   const auto library = [&] { return cudnn_answer(size, direction, size.method.deterministic); };
-  return choose_attention(size, direction, library, {});
+  return choose_attention(size, direction, library, {}, is_hopper);
 }
 
 }  // namespace muo

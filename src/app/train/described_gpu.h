@@ -15,15 +15,13 @@ struct DescribedGpu {
   std::string_view name;    // h100
   std::string_view device;  // as CUDA calls it
   int multiprocessors = 0;
-  double flops = 0;             // dense, bf16 with fp32 sums, per second
-  double fp32_flops = 0;        // without tensor cores, per second
-  double memory_rate = 0;       // bytes per second
-  std::int64_t memory = 0;      // bytes
-  bool fuses_products = false;  // kernels/fused_product.h
+  double flops = 0;         // dense, bf16 with fp32 sums, per second
+  double fp32_flops = 0;    // without tensor cores, per second
+  double memory_rate = 0;   // bytes per second
+  std::int64_t memory = 0;  // bytes
+  bool is_hopper = false;   // kernels/fused_product.h, kernels/attention_choice.h
 
-  [[nodiscard]] std::string why_not_fused() const {
-    return fuses_products ? "" : "this GPU has none";
-  }
+  [[nodiscard]] std::string why_not_fused() const { return is_hopper ? "" : "this GPU has none"; }
 };
 
 std::span<const DescribedGpu> described_gpus();
@@ -36,18 +34,25 @@ const DescribedGpu& described_gpu(std::string_view name);
 // is an Error. `memory`: bytes that each has, in this process from now on; 0: gpu.memory.
 const BackendPlugin& described_backend(const DescribedGpu& gpu, std::int64_t memory = 0);
 
-// How such GPUs compute attention, by cuDNN's answers of a Hopper GPU.
-AttentionChoice choose_described_attention(const AttentionSize& size, AttentionDirection direction);
+// How such a GPU computes attention, by cuDNN's answers of a Hopper GPU.
+AttentionChoice choose_described_attention(const AttentionSize& size, AttentionDirection direction,
+                                           bool is_hopper);
 
 // The last, as long as this lives.
 class DescribedAttention {
  public:
-  DescribedAttention() : before_(register_attention_backend({&choose_described_attention})) {}
+  explicit DescribedAttention(const DescribedGpu& gpu)
+      : before_(register_attention_backend({gpu.is_hopper ? &choose<true> : &choose<false>})) {}
   ~DescribedAttention() { static_cast<void>(register_attention_backend(before_)); }
   DescribedAttention(const DescribedAttention&) = delete;
   DescribedAttention& operator=(const DescribedAttention&) = delete;
 
  private:
+  template <bool kHopper>
+  static AttentionChoice choose(const AttentionSize& size, AttentionDirection direction) {
+    return choose_described_attention(size, direction, kHopper);
+  }
+
   AttentionBackend before_;
 };
 

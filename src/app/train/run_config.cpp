@@ -159,18 +159,27 @@ class Resolver {
 
   // Of the rows that the batch has now: fewer, if they do not fit, get the same answer.
   void determinism() {
-    std::optional<bool>& deterministic = run_.options.numbers.deterministic;
-    if (!deterministic && run_.group.plugin != nullptr) {
-      deterministic = !attention_gains_by_any_order(
-          attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true));
-      if (*deterministic) note("deterministic: on: it costs this run nothing");
+    NumberOptions& o = run_.options.numbers;
+    if (run_.group.plugin == nullptr) {
+      o.deterministic = o.deterministic.value_or(true);
+      run_.model.attention.deterministic = *o.deterministic;
+      return;
     }
-    deterministic = deterministic.value_or(true);
-    run_.model.attention.deterministic = *deterministic;
-    if (run_.group.plugin != nullptr && !*deterministic)
-      note(
-          "deterministic: off: where cuDNN computes gradients of attention, the same command "
-          "twice gives losses and weights that differ in rounding");
+    const bool any_order = attention_gains_by_any_order(
+        attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true));
+    const bool measured =
+        run_.model.dtype == DType::kBF16 && o.tune == "auto" && o.gemm_table.empty();
+    if (!o.deterministic) {
+      o.deterministic = !any_order && !measured;
+      if (*o.deterministic) note("deterministic: on: it costs this run nothing");
+    }
+    run_.model.attention.deterministic = *o.deterministic;
+    if (*o.deterministic) return;
+    note("deterministic: off: {}",
+         any_order ? "where cuDNN computes gradients of attention, the same command twice gives "
+                     "losses and weights that differ in rounding"
+                   : "products are measured once, and a GPU for which others were faster rounds "
+                     "otherwise");
   }
 
   // Kept by a run that goes on, as the order of sums is another.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <initializer_list>
+#include <type_traits>
 
 #include "kernels/attention_choice.h"
 #include "kernels/cuda/cudnn_attention.h"
@@ -21,7 +22,7 @@ AttentionChoice choose(AttentionSize size, AttentionDirection direction,
   return choose_attention(
       size, direction,
       [&] { return cudnn_attention_here(problem_of(size), direction, size.method.deterministic); },
-      alignment);
+      alignment, direction == AttentionDirection::kBackward && warpgroups_compute());
 }
 
 // Views may begin anywhere; vectors of 16 bytes may not.
@@ -35,6 +36,7 @@ bool aligned(std::initializer_list<Tensor> tensors) {
 template <class Args>
 void follow(NativeStream stream, const Args& args, AttentionDirection direction,
             std::initializer_list<Tensor> tensors, void (*library)(NativeStream, const Args&),
+            void (*warpgroups)(NativeStream, const std::type_identity_t<Args>&),
             void (*tensor_cores)(NativeStream, const Args&),
             void (*portable)(NativeStream, const Args&)) {
   const AttentionAlignment alignment{.tensors = aligned(tensors),
@@ -42,6 +44,8 @@ void follow(NativeStream stream, const Args& args, AttentionDirection direction,
   switch (choose(attention_size_of(args), direction, alignment).kernels) {
     case Kernels::kLibrary:
       return library(stream, args);
+    case Kernels::kWarpgroups:
+      return warpgroups(stream, args);
     case Kernels::kTensorCores:
       return tensor_cores(stream, args);
     case Kernels::kPortable:
@@ -51,13 +55,14 @@ void follow(NativeStream stream, const Args& args, AttentionDirection direction,
 
 void attention(NativeStream stream, const AttentionArgs& args) {
   follow(stream, args, AttentionDirection::kForward, {args.out, args.q, args.k, args.v},
-         &cudnn_attention, &flash_attention, &portable_attention);
+         &cudnn_attention, nullptr, &flash_attention, &portable_attention);
 }
 
 void attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
   follow(stream, args, AttentionDirection::kBackward,
          {args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v},
-         &cudnn_attention_backward, &flash_attention_backward, &portable_attention_backward);
+         &cudnn_attention_backward, &warpgroup_attention_backward, &flash_attention_backward,
+         &portable_attention_backward);
 }
 
 const KernelRegistration registration(&attention, &attention_backward);

@@ -17,6 +17,11 @@ namespace muo::cuda {
 void flash_attention(NativeStream stream, const AttentionArgs& args);
 void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
 
+// The same gradients by products of warpgroups: whether the current GPU has them. The workspace
+// begins at a multiple of 16.
+bool warpgroups_compute();
+void warpgroup_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
+
 // In fp32 arithmetic: everything that the operation accepts.
 void portable_attention(NativeStream stream, const AttentionArgs& args);
 void portable_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);

@@ -10,15 +10,10 @@ MUO_SHARED_MEMORY
 namespace {
 
 using flash::Accumulators;
+using flash::Backward;
 using flash::Geometry;
 using flash::Operand;
 using flash::Tile;
-
-struct Backward : AttentionGradients<BF16, int> {
-  float per_scale;  // 1 / scale
-  int blocks;       // of keys or of queries
-  const std::int32_t* starts;
-};
 
 // Scores become probabilities: 2^(scale s - lse), nothing where the pair is not visible.
 __device__ __forceinline__ float probability(float score, float scale, float lse) {

@@ -20,6 +20,13 @@ using Geometry = AttentionGeometry<int>;  // scale is above 0
 template <bool kDocuments>
 using Seen = Visibility<int, kDocuments>;
 
+// What the kernels of a backward pass are told.
+struct Backward : AttentionGradients<BF16, int> {
+  float per_scale;  // 1 / scale
+  int blocks;       // of keys or of queries
+  const std::int32_t* starts;
+};
+
 // Rows of D bf16 in shared memory, without padding: the 16-byte chunks of a row are permuted in
 // groups of eight or four by its number, such that the eight rows of a matrix that is loaded lie in
 // different banks.

@@ -21,9 +21,10 @@ RunConfig resolved(const TrainOptions& options) {
   return resolve(options, vocabulary_only(options));
 }
 
-// A described GPU has cuDNN, whose gradients are faster in any order; the SIMT tier has none.
+// A described GPU has cuDNN, whose gradients are faster in any order, and products that are faster
+// once they were measured.
 TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
-  const DescribedAttention cudnn;
+  const DescribedAttention cudnn(described_gpu("a100"));
   TrainOptions options;
   const auto deterministic = [&] {
     const RunConfig run = resolved(options);
@@ -38,6 +39,13 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
   options.numbers.deterministic = true;
   EXPECT_TRUE(deterministic());
   options.numbers.deterministic.reset();
+  options.numbers.attention = "own";
+  EXPECT_FALSE(deterministic());
+  EXPECT_THAT(resolved(options).notes,
+              Contains(HasSubstr("deterministic: off: products are measured once")));
+  options.numbers.attention = "auto";
+  options.numbers.tune = "off";
+  EXPECT_FALSE(deterministic());
   for (const auto& [change, undo] : {std::pair<void (*)(TrainOptions&), void (*)(TrainOptions&)>{
                                          [](TrainOptions& o) { o.numbers.dtype = DType::kF32; },
                                          [](TrainOptions& o) { o.numbers.dtype.reset(); }},

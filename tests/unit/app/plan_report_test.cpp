@@ -152,7 +152,7 @@ TEST(PlanReport, ComparesAllStrategies) {
 
 // What the traced nodes access, but for the scalars that each reads.
 TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
-  const DescribedAttention attention;
+  const DescribedAttention attention(described_gpu("h100"));
   const auto expect_traced = [&](const std::function<void(TrainOptions&)>& change) {
     TrainOptions options;
     options.model.depth = 4;

@@ -25,7 +25,7 @@ struct Predicted {
 // nanochat's model of this depth on one GPU, 524,288 tokens a step.
 Predicted predicted(const std::string& gpu, std::int64_t depth, std::int64_t rows,
                     std::optional<bool> deterministic = true) {
-  const DescribedAttention attention;
+  const DescribedAttention attention(described_gpu("h100"));
   TrainOptions options;
   options.model.depth = depth;
   options.data.vocab_size = 32768;
@@ -97,7 +97,7 @@ TEST(Roofline, AProductTakesWholeWavesOfTiles) {
 }
 
 TEST(Roofline, CollectivesGoOnBesideKernels) {
-  const DescribedAttention attention;
+  const DescribedAttention attention(described_gpu("h100"));
   TrainOptions options;
   options.model.depth = 12;
   options.devices.described = "h100";

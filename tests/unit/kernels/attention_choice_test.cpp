@@ -49,14 +49,14 @@ struct Choices {
   [[nodiscard]] std::string text() const { return describe(forward, &backward); }
 };
 Choices choose(const AttentionSize& size, const AttentionAlignment& alignment = {},
-               const std::string& why_not = "") {
+               const std::string& why_not = "", bool warpgroups = false) {
   const auto one = [&](AttentionDirection direction) {
     return choose_attention(
         size, direction,
         [&] {
           return why_not.empty() ? answer(size, direction) : LibraryAttention{.why_not = why_not};
         },
-        alignment);
+        alignment, warpgroups);
   };
   return {one(kForward), one(kBackward)};
 }
@@ -123,6 +123,30 @@ TEST(AttentionChoice, ViewsThatBeginAnywhereAreForThePortableKernels) {
   EXPECT_EQ(choose(d12(4), {.tensors = false}).backward.workspace, 4 * 6 * 2048);
 }
 
+TEST(AttentionChoice, GradientsByWarpgroupsWhereTheGpuHasThem) {
+  const auto on_hopper = [](const AttentionSize& size, const AttentionAlignment& alignment = {}) {
+    return choose(size, alignment, "", true);
+  };
+  const Choices wide = on_hopper(d12(4));
+  expect_kernels(wide, Kernels::kLibrary, Kernels::kWarpgroups, "heads of 128");
+  EXPECT_EQ(wide.backward.workspace, 2 * 4 * 6 * 2048);
+  EXPECT_EQ(wide.text(), "cuDNN, gradients by own kernels on Hopper's tensor cores");
+  AttentionSize size = d12(4);
+  size.t = 100;
+  size.documents = true;
+  EXPECT_EQ(on_hopper(size).backward.workspace, 3 * 4 * 6 * 128);
+  expect_kernels(on_hopper(d12(4), {.workspace = false}), Kernels::kTensorCores,
+                 Kernels::kTensorCores, "a workspace that begins anywhere");
+  size = d12(4);
+  size.h = 64;
+  expect_kernels(on_hopper(size), Kernels::kLibrary, Kernels::kLibrary, "heads of 64");
+  size.b = 32;
+  expect_kernels(on_hopper(size), Kernels::kLibrary, Kernels::kWarpgroups, "1.5 GiB of scratch");
+  size = d12(4);
+  size.method.kernels = AttentionKernels::kCudnn;
+  expect_kernels(on_hopper(size), Kernels::kLibrary, Kernels::kLibrary, "cudnn");
+}
+
 TEST(AttentionChoice, WhatIsAskedForIsWhatIsTaken) {
   const auto asked = [](AttentionKernels kernels, std::int64_t rows) {
     AttentionSize size = d12(rows);
@@ -169,7 +193,7 @@ TEST(AttentionChoice, TheLibraryIsAskedOnlyWhereItsAnswerMatters) {
                        ++count;
                        return LibraryAttention{};
                      },
-                     {});
+                     {}, false);
     return count;
   };
   EXPECT_EQ(asks(d12(4), AttentionKernels::kAuto), 1);
