@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compiles every CUDA source for each GPU architecture that muograph supports; fails on a warning and
-on a kernel that spills registers.
+"""Compiles every CUDA source for each GPU architecture that muograph supports; fails on a warning, on a
+kernel that spills registers, and on one whose products of warpgroups wait for each other.
   scripts/check_cuda_architectures.py [--registers] [ARCHITECTURE ...]    default: 80 90a 100a 120
   scripts/check_cuda_architectures.py --write-table
 --registers: also prints registers and shared memory of every kernel.
@@ -41,8 +41,9 @@ def compile_one(nvcc, source, architecture):
                               f"arch=compute_{architecture},code=sm_{architecture}", source],
                              cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              check=False)
-        if run.returncode:
-            return source, run.stdout, []
+        serialized = [line for line in run.stdout.splitlines() if "instructions are serialized" in line]
+        if run.returncode or serialized:
+            return source, "\n".join(serialized) or run.stdout, []
         _, resources = kernel_resources.kernels_of(cubin.read_bytes())
     names = kernel_resources.demangled(list(resources))
     kernels = []

@@ -127,6 +127,16 @@ def citations(files):
                 yield f"{path.relative_to(ROOT)}: docs/decisions.md has no decision {name}"
 
 
+def discarded_loops(files):
+    """nvcc 13.0 leaves out the statement behind a discarded branch that is a loop without braces, as it did with the
+    commit of a lambda's asynchronous copies."""
+    for path in files:
+        if path.suffix == ".cu" or (path.suffix == ".h" and "cuda" in path.parts):
+            for match in re.finditer(r"if constexpr \([^;{}]*\)\n\s*(?:for|while) \(", text := path.read_text()):
+                yield (f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: a loop behind "
+                       "if constexpr has no braces around it")
+
+
 def run_bits(files):
     for path in files:
         if path.read_bytes()[:2] == b"#!" and not path.stat().st_mode & 0o100:
@@ -163,7 +173,7 @@ def options(files):
 def main():
     files = tracked()
     errors = [*lengths(files), *widths(files), *readmes(), *tests(files), *golden(), *words(files),
-              *citations(files), *run_bits(files), *options(files)]
+              *citations(files), *discarded_loops(files), *run_bits(files), *options(files)]
     print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
     return bool(errors)
 

@@ -5,7 +5,7 @@ scripts/gpu_pack.sh packed on another one: neither compiler nor package nor netw
 Each stage has a time limit, ends with a verdict line, and is then in OUT, whatever becomes of the rest:
 OUT/callN.txt (the lines), OUT/callN.tar.gz (everything that was written, rewritten after each stage) and
 OUT/callN_STAGE.tar.gz (a large file worth keeping). No file is larger than 15 MiB, none are more than 8.
-A stage is started only while there is time left of SECONDS. STAGEs, of any call, go first.
+A stage is started only while there is time left of SECONDS. STAGEs, of any call, go first, behind `machine`.
 Exit code 1 if a stage failed, 2 for bad arguments; scripts/gpu_results.py OUT reads what came back."""
 import concurrent.futures
 import itertools
@@ -310,13 +310,13 @@ def chosen(check, first):
     """The call's stages behind those that are named; STAGE* names all that begin so."""
     calls = {number: make(check) for number, make in gpu_stages.CALLS.items()}
     everything = {stage.name: stage for stages in (*calls.values(), gpu_stages.by_name_only(check)) for stage in stages}
-    named = []
+    named = ["machine"]  # without which nobody knows later whose results these are
     for name in first:
         found = [one for one in everything if one == name or
                  (name.endswith("*") and one.startswith(name[:-1]))]
         if not found:
             sys.exit(f"gpu_check.py: no stage is called {name}; there are {', '.join(everything)}")
-        named += found
+        named += [one for one in found if one not in named]
     rest = [stage for stage in calls[check.call] if stage.name not in named]
     return [everything[name] for name in named] + rest
 

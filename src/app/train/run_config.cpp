@@ -160,26 +160,18 @@ class Resolver {
   // Of the rows that the batch has now: fewer, if they do not fit, get the same answer.
   void determinism() {
     NumberOptions& o = run_.options.numbers;
-    if (run_.group.plugin == nullptr) {
-      o.deterministic = o.deterministic.value_or(true);
-      run_.model.attention.deterministic = *o.deterministic;
-      return;
-    }
-    const bool any_order = attention_gains_by_any_order(
-        attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true));
-    const bool measured =
-        run_.model.dtype == DType::kBF16 && o.tune == "auto" && o.gemm_table.empty();
-    if (!o.deterministic) {
-      o.deterministic = !any_order && !measured;
-      if (*o.deterministic) note("deterministic: on: it costs this run nothing");
-    }
+    const bool device = run_.group.plugin != nullptr;
+    const auto size = attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true);
+    const bool any_order = device && attention_gains_by_any_order(size);
+    const bool measured = device && o.tune == "auto" && o.gemm_table.empty();
+    if (device && !o.deterministic && !any_order && !measured)
+      note("deterministic: on: it costs this run nothing");
+    o.deterministic = o.deterministic.value_or(!any_order && !measured);
     run_.model.attention.deterministic = *o.deterministic;
-    if (*o.deterministic) return;
-    note("deterministic: off: {}",
-         any_order ? "where cuDNN computes gradients of attention, the same command twice gives "
-                     "losses and weights that differ in rounding"
-                   : "products are measured once, and a GPU for which others were faster rounds "
-                     "otherwise");
+    if (device && !*o.deterministic)
+      note("deterministic: off: {}", any_order
+                                         ? "gradients of attention differ in rounding each time"
+                                         : "GPUs for which other products are faster differ");
   }
 
   // Kept by a run that goes on, as the order of sums is another.
@@ -201,8 +193,7 @@ class Resolver {
     const NumberOptions& o = run_.options.numbers;
     const bool asked = o.tune == "once" || o.tune == "now";
     if (asked && run_.group.plugin == nullptr)
-      throw input_error("--tune {}: is for GPUs, the host has one way to compute: give auto",
-                        o.tune);
+      throw input_error("--tune {}: is for GPUs, the host computes in one way: give auto", o.tune);
     if (asked && !o.gemm_table.empty())
       throw input_error(
           "--tune {}: --gemm-table {} says how products are computed: give one of them", o.tune,

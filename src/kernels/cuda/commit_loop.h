@@ -57,9 +57,10 @@ __global__ void __launch_bounds__(kCommitThreads, N == 1 ? 4 : 0)
 #pragma unroll 1
   for (; i + N <= end; i += kCommitThreads * N)
     body.template finish<N>(base + i, body.template load<N>(base + i), sums);
-  if constexpr (N > 1)
+  if constexpr (N > 1) {
     for (; i < end; ++i)  // of one thread, in a last part
       body.template finish<1>(base + i, body.template load<1>(base + i), sums);
+  }
   if (squares != nullptr)
     leave_squares(squares + (std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * kUpdateSquares,
                   sums);

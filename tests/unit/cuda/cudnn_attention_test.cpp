@@ -140,7 +140,7 @@ TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
                                     cuda::problem_of(size), direction, size.method.deterministic,
                                     kHopper);
                               },
-                              {});
+                              {}, false);
     };
     using Kernels = AttentionChoice::Kernels;
     EXPECT_EQ(choose(AttentionDirection::kForward).kernels, Kernels::kLibrary);
