@@ -41,7 +41,8 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
   options.numbers.deterministic.reset();
   options.numbers.attention = "own";
   EXPECT_FALSE(deterministic());
-  EXPECT_THAT(resolved(options).notes, Contains(HasSubstr("deterministic: off: GPUs for which other products are faster")));
+  EXPECT_THAT(resolved(options).notes,
+              Contains(HasSubstr("deterministic: off: GPUs for which other products are faster")));
   options.numbers.attention = "auto";
   options.numbers.tune = "off";
   EXPECT_FALSE(deterministic());

@@ -134,13 +134,13 @@ TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
                        .scale = 0.1F,
                        .dtype = DType::kBF16};
     const auto choose = [&](AttentionDirection direction) {
-      return choose_attention(size, direction,
-                              [&] {
-                                return cuda::cudnn_attention_elsewhere(
-                                    cuda::problem_of(size), direction, size.method.deterministic,
-                                    kHopper);
-                              },
-                              {}, false);
+      return choose_attention(
+          size, direction,
+          [&] {
+            return cuda::cudnn_attention_elsewhere(cuda::problem_of(size), direction,
+                                                   size.method.deterministic, kHopper);
+          },
+          {}, false);
     };
     using Kernels = AttentionChoice::Kernels;
     EXPECT_EQ(choose(AttentionDirection::kForward).kernels, Kernels::kLibrary);

@@ -188,12 +188,13 @@ TEST(AttentionChoice, TheLibraryIsAskedOnlyWhereItsAnswerMatters) {
   const auto asks = [](AttentionSize size, AttentionKernels kernels) {
     size.method.kernels = kernels;
     int count = 0;
-    choose_attention(size, kBackward,
-                     [&] {
-                       ++count;
-                       return LibraryAttention{};
-                     },
-                     {}, false);
+    choose_attention(
+        size, kBackward,
+        [&] {
+          ++count;
+          return LibraryAttention{};
+        },
+        {}, false);
     return count;
   };
   EXPECT_EQ(asks(d12(4), AttentionKernels::kAuto), 1);
