@@ -37,6 +37,13 @@ constexpr std::int64_t kMaxHead = 256;
 
 AttentionBackend device;  // constant-initialised: libraries may register at any time
 
+// Whether these compute gradients where bits need not be the same every time.
+bool computes_in_any_order(AttentionSize size, AttentionChoice::Kernels kernels) {
+  size.method.deterministic = false;
+  return device.choose != nullptr &&
+         device.choose(size, AttentionDirection::kBackward).kernels == kernels;
+}
+
 // Of the device; 0 if there is none.
 std::int64_t device_workspace(const AttentionSize& size, AttentionDirection direction) {
   return device.choose == nullptr ? 0 : device.choose(size, direction).workspace;
@@ -93,9 +100,10 @@ std::string describe_attention(const AttentionSize& size) {
 }
 
 bool attention_gains_by_any_order(AttentionSize size) {
-  size.method.deterministic = false;
-  return device.choose != nullptr && device.choose(size, AttentionDirection::kBackward).kernels ==
-                                         AttentionChoice::Kernels::kLibrary;
+  return computes_in_any_order(size, AttentionChoice::Kernels::kLibrary);
+}
+bool attention_is_by_warpgroups(AttentionSize size) {
+  return computes_in_any_order(size, AttentionChoice::Kernels::kWarpgroups);
 }
 
 AttentionKernels attention_kernels(std::string_view name, std::string_view where) {

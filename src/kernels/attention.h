@@ -72,6 +72,8 @@ std::string describe_attention(const AttentionSize& size);
 // Whether the device computes gradients of this size in an order of its own choosing, and so
 // faster, if size.method.deterministic does not hold. May take a second.
 bool attention_gains_by_any_order(AttentionSize size);
+// Whether it computes them by products of warpgroups: in a fixed order, and as fast.
+bool attention_is_by_warpgroups(AttentionSize size);
 
 // Whether the host's products here are of bf16, where tensors are: else it widens them to fp32.
 bool host_attention_multiplies_bf16();

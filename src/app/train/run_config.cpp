@@ -163,15 +163,15 @@ class Resolver {
     const bool device = run_.group.plugin != nullptr;
     const auto size = attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true);
     const bool any_order = device && attention_gains_by_any_order(size);
-    const bool measured = device && o.tune == "auto" && o.gemm_table.empty();
+    const bool measured =
+        device && attention_is_by_warpgroups(size) && o.tune == "auto" && o.gemm_table.empty();
     if (device && !o.deterministic && !any_order && !measured)
       note("deterministic: on: it costs this run nothing");
     o.deterministic = o.deterministic.value_or(!any_order && !measured);
     run_.model.attention.deterministic = *o.deterministic;
     if (device && !*o.deterministic)
-      note("deterministic: off: {}", any_order
-                                         ? "gradients of attention differ in rounding each time"
-                                         : "GPUs for which other products are faster differ");
+      note("deterministic: off: {} differ in rounding",
+           any_order ? "two runs of one command" : "runs on other GPUs");
   }
 
   // Kept by a run that goes on, as the order of sums is another.

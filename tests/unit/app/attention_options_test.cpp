@@ -21,8 +21,8 @@ RunConfig resolved(const TrainOptions& options) {
   return resolve(options, vocabulary_only(options));
 }
 
-// A described GPU has cuDNN, whose gradients are faster in any order, and products that are faster
-// once they were measured.
+// A described GPU has cuDNN, whose gradients are faster in any order, or warpgroups, beside which
+// products that were measured count; the SIMT tier has neither.
 TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
   const DescribedAttention cudnn(described_gpu("a100"));
   TrainOptions options;
@@ -39,13 +39,15 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
   options.numbers.deterministic = true;
   EXPECT_TRUE(deterministic());
   options.numbers.deterministic.reset();
-  options.numbers.attention = "own";
-  EXPECT_FALSE(deterministic());
-  EXPECT_THAT(resolved(options).notes,
-              Contains(HasSubstr("deterministic: off: GPUs for which other products are faster")));
-  options.numbers.attention = "auto";
-  options.numbers.tune = "off";
-  EXPECT_FALSE(deterministic());
+  {
+    const DescribedAttention warpgroups(described_gpu("h100"));
+    EXPECT_FALSE(deterministic());
+    EXPECT_THAT(resolved(options).notes,
+                Contains(HasSubstr("deterministic: off: runs on other GPUs")));
+    options.numbers.tune = "off";
+    EXPECT_TRUE(deterministic());
+    options.numbers.tune = "auto";
+  }
   for (const auto& [change, undo] : {std::pair<void (*)(TrainOptions&), void (*)(TrainOptions&)>{
                                          [](TrainOptions& o) { o.numbers.dtype = DType::kF32; },
                                          [](TrainOptions& o) { o.numbers.dtype.reset(); }},
