@@ -41,10 +41,12 @@ StopSignal::StopSignal() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+// A run that was stopped is at its end, which a late signal must not turn into another.
 StopSignal::~StopSignal() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, SIG_DFL);
+  const auto now = stop_signal == 0 ? SIG_DFL : SIG_IGN;
+  std::signal(SIGINT, now);
+  std::signal(SIGTERM, now);
+  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, now);
   std::signal(SIGPIPE, SIG_DFL);
 }
 
