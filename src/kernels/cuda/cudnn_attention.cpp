@@ -22,6 +22,7 @@
 #  include <cudnn_frontend.h>
 
 #  include "base/check.h"
+#  include "runtime/cuda/compute_capability.h"
 #  include "runtime/cuda/cuda_check.h"
 #  include "runtime/cuda/relaxed_capture.h"
 #  include "runtime/cuda/stream_context.h"
@@ -166,13 +167,9 @@ Plan make_plan(const AttentionProblem& p, const Variant& variant, const Build& b
 Plan make_plan_here(const AttentionProblem& p, const Variant& variant, int device) {
   return make_plan(p, variant, [&] {
     const RelaxedCapture relaxed;
-    int major = 0;
-    int minor = 0;
-    MUO_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    MUO_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
     const std::unique_ptr<cudnnContext, decltype(&fe::detail::destroy_handle)> handle(
         new_handle(), &fe::detail::destroy_handle);
-    auto graph = make_graph(p, variant, 10 * major + minor);
+    auto graph = make_graph(p, variant, compute_capability(device));
     require(graph->build(handle.get(), {fe::HeurMode_t::A}));
     return graph;
   });

@@ -1,6 +1,7 @@
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/flash_tile.h"
 #include "kernels/cuda/sums.h"
+#include "runtime/cuda/compute_capability.h"
 #include "runtime/cuda/warpgroup.h"
 
 // The backward pass of flash_backward.cu for compute capability 9.0, by products of warpgroups and
@@ -128,6 +129,12 @@ struct Pipeline {
   __device__ __forceinline__ void release(int step) const {
     if (lane_id() == 0) arrive(empty(step));
   }
+  // Has one thread start copies of the tile behind the next, of so many steps.
+  template <class Fetch>
+  __device__ __forceinline__ static void fetch_ahead(int step, int steps, const Fetch& fetch) {
+    if (threadIdx.x == 0 && step + 2 < steps) fetch(step + 2, 0);
+    __syncwarp();
+  }
 };
 
 // Which 64 rows of the block's the warpgroup has, and which 16 the warp.
@@ -137,6 +144,23 @@ struct Rows {
 };
 
 constexpr int kAlignment = 1024;  // of tiles
+
+// A block of so many warpgroups, with two tensors' rows that are its own and, of two others,
+// kStages tiles, in this order in shared memory.
+template <int D, int kGroups>
+struct BlockShape {
+  static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kOwn = kTile * kGroups;
+  using Own = Panels<D, kOwn>;
+  using Stage = Panels<D, kTile>;
+  static constexpr int kStageBytes = 2 * Stage::kBytes;
+  static constexpr int kTileBytes = 2 * Own::kBytes + kStages * kStageBytes;
+
+  static __device__ __forceinline__ Stage stage(std::byte* shared, int step, int which) {
+    return Stage(shared + 2 * Own::kBytes + step % kStages * kStageBytes + which * Stage::kBytes);
+  }
+};
+
 __device__ __forceinline__ std::byte* aligned_memory() {
   auto* const p = shared_memory<std::byte>();
   return p + (-reinterpret_cast<std::uintptr_t>(p) & (kAlignment - 1));
@@ -172,16 +196,14 @@ struct QueryNumbers {
 // ---- dq -----------------------------------------------------------------------------------------
 
 template <int D, bool kDocuments>
-struct QueryShape {
-  static constexpr int kGroups = kDocuments && D > 64 ? 2 : 3;  // as registers allow
-  static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kOwn = kTile * kGroups;  // queries
-  using Own = Panels<D, kOwn>;
-  using Stage = Panels<D, kTile>;
-  static constexpr int kStageBytes = 2 * Stage::kBytes;
-  static constexpr int kTileBytes = 2 * Own::kBytes + kStages * kStageBytes;
-  static constexpr int kShared = kAlignment + kTileBytes + Pipeline::kBytes +
-                                 kOwn * int{sizeof(float)} + flash::kStartBytes<kDocuments, kOwn>;
+constexpr int kQueryGroups = kDocuments&& D > 64 ? 2 : 3;  // as registers allow
+
+template <int D, bool kDocuments>
+struct QueryShape : BlockShape<D, kQueryGroups<D, kDocuments>> {
+  using Base = BlockShape<D, kQueryGroups<D, kDocuments>>;
+  static constexpr int kShared = kAlignment + Base::kTileBytes + Pipeline::kBytes +
+                                 Base::kOwn * int{sizeof(float)} +
+                                 flash::kStartBytes<kDocuments, Base::kOwn>;
 };
 
 // A block has 192 queries of one head, a warpgroup 64, and tiles of 64 keys and values pass through
@@ -203,10 +225,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
   std::byte* const shared = aligned_memory();
   const typename S::Own queries(shared);
   const typename S::Own douts(shared + S::Own::kBytes);
-  const auto stage = [&](int step, int which) {
-    return typename S::Stage(shared + 2 * S::Own::kBytes + step % kStages * S::kStageBytes +
-                             which * S::Stage::kBytes);
-  };
+  const auto stage = [&](int step, int which) { return S::stage(shared, step, which); };
   const Pipeline pipeline{shared_address(shared + S::kTileBytes)};
   auto* const dots = reinterpret_cast<float*>(shared + S::kTileBytes + Pipeline::kBytes);
   auto* const starts = reinterpret_cast<std::int32_t*>(dots + S::kOwn);
@@ -222,10 +241,6 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     const int key = (begin + step) * kTile;
     stage(step, 0).copy(maps.k, row, key, head / g.group, pipeline.full(step));
     stage(step, 1).copy(maps.v, row, key, head / g.group, pipeline.full(step));
-  };
-  const auto fetch_ahead = [&](int step) {
-    if (threadIdx.x == 0 && step + 2 < steps) fetch(step + 2, 0);
-    __syncwarp();
   };
   pipeline.begin();
   if (threadIdx.x == 0) {
@@ -279,7 +294,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     const int key = (begin + step) * kTile;
     if (key > high || seen.key_is_before(key + kTile - 1, low)) {
       pipeline.release(step);
-      fetch_ahead(step);
+      Pipeline::fetch_ahead(step, steps, fetch);
       continue;
     }
     Sums scores;
@@ -287,7 +302,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     begin_products();
     multiply(scores, queries, own.of_group, stage(place, 0));
     multiply(gradients, douts, own.of_group, stage(place, 1));
-    fetch_ahead(step);
+    Pipeline::fetch_ahead(step, steps, fetch);
     wait_for_products<1>(scores.x[0]);
     if (key + kTile - 1 > low || seen.key_is_before(key, high))
       flash::mask<true>(scores, seen, first + own.of_warp, key);
@@ -313,16 +328,10 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
 // ---- dk and dv ----------------------------------------------------------------------------------
 
 template <int D, bool kDocuments>
-struct KeyShape {
-  static constexpr int kThreads = 256;
-  static constexpr int kOwn = 2 * kTile;  // keys
-  using Own = Panels<D, kOwn>;
-  using Stage = Panels<D, kTile>;
+struct KeyShape : BlockShape<D, 2> {
   using Numbers = QueryNumbers<kDocuments>;
-  static constexpr int kStageBytes = 2 * Stage::kBytes;
-  static constexpr int kTileBytes = 2 * Own::kBytes + kStages * kStageBytes;
   static constexpr int kShared =
-      kAlignment + kTileBytes + kStages * Numbers::kBytes + Pipeline::kBytes;
+      kAlignment + BlockShape<D, 2>::kTileBytes + kStages * Numbers::kBytes + Pipeline::kBytes;
 };
 
 // A block has 128 keys of one key-value head, a warpgroup 64. Tiles of 64 queries and output
@@ -343,10 +352,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
   std::byte* const shared = aligned_memory();
   const typename S::Own keys(shared);
   const typename S::Own values(shared + S::Own::kBytes);
-  const auto stage = [&](int step, int which) {
-    return typename S::Stage(shared + 2 * S::Own::kBytes + step % kStages * S::kStageBytes +
-                             which * S::Stage::kBytes);
-  };
+  const auto stage = [&](int step, int which) { return S::stage(shared, step, which); };
   const auto numbers_of = [&](int step, int kind) {
     return reinterpret_cast<float*>(shared + S::kTileBytes + step % kStages * S::Numbers::kBytes) +
            kind * kTile;
@@ -374,10 +380,6 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
                numbers + S::Numbers::offset(g, row, head, tile), S::Numbers::kBytes,
                pipeline.full(step));
   };
-  const auto fetch_ahead = [&](int step) {
-    if (threadIdx.x == 0 && step + 2 < steps) fetch(step + 2, 0);
-    __syncwarp();
-  };
   pipeline.begin();
   if (threadIdx.x == 0) {
     fetch(0, 2 * S::Own::kBytes);
@@ -401,7 +403,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
         query};
     if (query + kTile - 1 < low || seen.query_is_behind(query, high)) {
       pipeline.release(step);
-      fetch_ahead(step);
+      Pipeline::fetch_ahead(step, steps, fetch);
       continue;
     }
     Sums scores;
@@ -409,7 +411,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
     begin_products();
     multiply(scores, keys, own.of_group, stage(place, 0));
     multiply(gradients, values, own.of_group, stage(place, 1));
-    fetch_ahead(step);
+    Pipeline::fetch_ahead(step, steps, fetch);
     const Numbers exponents(numbers_of(place, 0));
     wait_for_products<1>(scores.x[0]);
     if (query < high || seen.query_is_behind(query + kTile - 1, low))
@@ -444,12 +446,8 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
 
 bool warpgroups_compute() {
   int device = 0;
-  int major = 0;
-  int minor = 0;
   MUO_CUDA_CHECK(cudaGetDevice(&device));
-  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  return major == 9 && minor == 0 &&
+  return compute_capability(device) == 90 &&
          most_shared_bytes(warpgroup_queries_kernel<128, false>) >= QueryShape<128, false>::kShared;
 }
 

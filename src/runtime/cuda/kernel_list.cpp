@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "runtime/cuda/compute_capability.h"
 #include "runtime/cuda/cuda_check.h"
 
 namespace muo::cuda {
@@ -19,12 +20,11 @@ const std::vector<ListedKernel>& listed_kernels() { return kernels(); }
 
 void load_listed_kernels() {
   int device = 0;
-  int major = 0;
   MUO_CUDA_CHECK(cudaGetDevice(&device));
-  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  const bool is_hopper = compute_capability(device) / 10 == 9;
   for (const ListedKernel& kernel : kernels()) {
     // CUTLASS's (kernels/cuda/sm90) have code for one architecture.
-    if (major != 9 && kernel.name.find("7cutlass") != std::string::npos) continue;
+    if (!is_hopper && kernel.name.find("7cutlass") != std::string::npos) continue;
     cudaFuncAttributes attributes{};
     MUO_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel.function), "loading kernel ",
                    kernel.name);

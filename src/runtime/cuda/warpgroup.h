@@ -160,34 +160,28 @@ __device__ __forceinline__ void wait_for_products(float (&... sums)[N][4]) {
   (settle(sums), ...);
 }
 
+// The predicate says whether d is added to.
+#  define MUO_MULTIPLY_ROWS(predicate, floats)                                                \
+    MUO_WARPGROUP(                                                                            \
+        "{ .reg .pred p; " predicate                                                          \
+        " p, 0, 0; "                                                                          \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "                               \
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "             \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "   \
+        "%32, %33, p, 1, 1, 0, 0; }"                                                          \
+        : floats(d[0]), floats(d[1]), floats(d[2]), floats(d[3]), floats(d[4]), floats(d[5]), \
+          floats(d[6]), floats(d[7])                                                          \
+        : "l"(a.descriptor()), "l"(b.descriptor()))
+
 // d(64, 64) += a(64, 16) b(64, 16)^T, both along rows; d[n] of a warp as multiply_add's, of columns
 // 8 n.
 __device__ __forceinline__ void multiply_add_rows(float (&d)[8][4], SharedMatrix a,
                                                   SharedMatrix b) {
-  MUO_WARPGROUP(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0; "
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, 0, 0; }"
-      : MUO_FLOATS(d[0]), MUO_FLOATS(d[1]), MUO_FLOATS(d[2]), MUO_FLOATS(d[3]), MUO_FLOATS(d[4]),
-        MUO_FLOATS(d[5]), MUO_FLOATS(d[6]), MUO_FLOATS(d[7])
-      : "l"(a.descriptor()), "l"(b.descriptor()));
+  MUO_MULTIPLY_ROWS("setp.eq.u32", MUO_FLOATS);
 }
-
 // The same, but d = a b^T.
 __device__ __forceinline__ void multiply_rows(float (&d)[8][4], SharedMatrix a, SharedMatrix b) {
-  MUO_WARPGROUP(
-      "{ .reg .pred p; setp.ne.u32 p, 0, 0; "
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, 0, 0; }"
-      : MUO_NEW_FLOATS(d[0]), MUO_NEW_FLOATS(d[1]), MUO_NEW_FLOATS(d[2]), MUO_NEW_FLOATS(d[3]),
-        MUO_NEW_FLOATS(d[4]), MUO_NEW_FLOATS(d[5]), MUO_NEW_FLOATS(d[6]), MUO_NEW_FLOATS(d[7])
-      : "l"(a.descriptor()), "l"(b.descriptor()));
+  MUO_MULTIPLY_ROWS("setp.ne.u32", MUO_NEW_FLOATS);
 }
 
 // d(64, 8 N) += a(64, 16) b(16, 8 N), b along columns; a as multiply_add's, of each warp.
@@ -224,6 +218,7 @@ __device__ __forceinline__ void multiply_add_columns(float (&d)[16][4], const st
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.descriptor()));
 }
 
+#  undef MUO_MULTIPLY_ROWS
 #  undef MUO_NEW_FLOATS
 #  undef MUO_FLOATS
 #  undef MUO_WARPGROUP

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "kernels/cuda/fused_kernels.h"
 #include "kernels/cuda/relu_squared.h"
-#include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/compute_capability.h"
 
 namespace muo::cuda {
 namespace {
@@ -116,13 +116,10 @@ void run(NativeStream stream, const FusedProblem& p, const FusedOperands& of, in
 }  // namespace
 
 std::string fused_kernels_missing(int device) {
-  int major = 0;
-  int minor = 0;
-  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  MUO_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  return major == 9 && minor == 0
-             ? ""
-             : concat("they are for compute capability 9.0, this is ", major, ".", minor);
+  const int capability = compute_capability(device);
+  return capability == 90 ? ""
+                          : concat("they are for compute capability 9.0, this is ", capability / 10,
+                                   ".", capability % 10);
 }
 
 void run_fused(NativeStream stream, const FusedProblem& problem, const FusedOperands& operands,
