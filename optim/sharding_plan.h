@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -40,6 +42,11 @@ enum class Gather : std::uint8_t { kSimple, kPipelined };
 // its backward to its reduction only, where else each rank adds to its own whole ones and all are
 // reduced once; weights (ReplicaAt::kSharded).
 enum class Shard : std::uint8_t { kNone, kOptimizer, kGradients, kWeights };
+inline constexpr std::array<std::string_view, 4> kShardNames = {"none", "optimizer", "gradients",
+                                                                "weights"};
+inline std::string_view name_of(Shard shard) {
+  return kShardNames.at(static_cast<std::size_t>(shard));
+}
 // Where the weights that forward reads live: every rank has its own; or all ranks, being threads of
 // one host, have one in common, owners write to it, and publishing is only that all wait for all;
 // or a rank holds its segment of them only, and each pass over the model gathers what a layer reads

@@ -20,6 +20,7 @@
 #include "app/sweep/search_space.h"
 #include "app/train/backend.h"
 #include "app/train/described_gpu.h"
+#include "app/train/world.h"
 #include "base/check.h"
 #include "base/standard_streams.h"
 #include "base/threads.h"
@@ -220,8 +221,7 @@ Command parse_eval(const CommandRow& command, Arguments arguments) {
     if (options.examples.any() && parser.is_given(of_data))
       throw InputError(
           concat("eval: --", of_data,
-                 " is of the loss on data, which --hellaswag and --core stand in place "
-                 "of: leave it out, or give it alone"));
+                 " is of the loss on data, not of --hellaswag and --core: leave it out"));
   return options;
 }
 
@@ -249,9 +249,7 @@ Command parse_sample(const CommandRow& command, Arguments arguments) {
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
   if (options.interactive && (parser.is_given("prompt") || parser.is_given("prompt-file")))
-    throw InputError(
-        "sample: --interactive reads prompts from the terminal: leave out --prompt and "
-        "--prompt-file");
+    throw InputError("sample: --interactive reads prompts: leave out --prompt and --prompt-file");
   for (const std::string& stop : options.sampling.stops)
     if (stop.empty()) throw InputError("--stop: '' is everywhere: give some text");
   return options;
@@ -484,7 +482,10 @@ int run_program(Arguments arguments, const char* version) {
         (std::string_view(arguments[0]) == "--version" || std::string_view(arguments[0]) == "-V"))
       return run_command(Answer{fmt::format("muograph {}\n", version)});
     Command command = parse_command_line(arguments);
-    if (auto* train = std::get_if<TrainOptions>(&command)) train->run.version = version;
+    if (auto* train = std::get_if<TrainOptions>(&command))
+      train->run.version = version;
+    else if (!std::holds_alternative<Answer>(command))
+      require_alone(arguments[0]);
     if (auto* sweep = std::get_if<SweepOptions>(&command)) sweep->train.run.version = version;
     return std::visit([](const auto& options) { return run_command(options); }, command);
   } catch (const InputError& error) {

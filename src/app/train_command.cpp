@@ -19,13 +19,14 @@
 #include "app/train/logger.h"
 #include "app/train/memory_advice.h"
 #include "app/train/memory_fit.h"
-#include "app/train/resume.h"
+#include "app/train/open_run.h"
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
 #include "app/train/scaling.h"
 #include "app/train/stop_signal.h"
 #include "app/train/trainer.h"
 #include "app/train/tuning.h"
+#include "app/train/world.h"
 #include "base/durable_files.h"
 #include "base/shell_word.h"
 #include "base/terminal.h"
@@ -150,14 +151,46 @@ void note_all(Logger& logger, const std::vector<std::string>& lines, Verbosity f
     logger.note(line, from);
 }
 
-}  // namespace
+struct RunFiles {
+  LoggerOptions logging;
+  DevicePeak peak;
+};
+RunFiles make_files(const RunConfig& config, const Corpus& corpus, OpenedRun& run_at,
+                    const PlanReport& plan) {
+  const DevicePeak peak = waiting("measuring the peak", [&] { return peak_of(config); });
+  const RunDirectory& directory = run_at.directory;
+  return before_any_work("--out", config.options.run.out, [&]() -> RunFiles {
+    create_run_directory(directory, config.options, run_at.lock);
+    if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
+      const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
+      replace_file(directory.root / copy.name, copy.contents);
+    }
+    write_run_facts(directory, plan, peak, corpus);
+    return {open_log(config, directory, run_at.first_step(), peak.flops), peak};
+  });
+}
 
-int run_command(const TrainOptions& options) {
-  check_files(options);
+void note_start(Logger& logger, const RunConfig& config, const Corpus& corpus,
+                const MemoryPlan& memory, const OpenedRun& run_at, const LaunchedWorld* world,
+                const DevicePeak& peak) {
+  for (const auto& lines : {config.notes, scaling_notes(config), attention_notes(config)})
+    note_all(logger, lines, Verbosity::kVerbose);
+  if (world != nullptr) logger.note(world->text());
+  note_all(logger, start_lines(config, corpus, memory), Verbosity::kUsual);
+  note_cost(logger, config, corpus, peak, run_at.first_step());
+  logger.note(fmt::format("run directory: {}", run_at.directory.root.string()));
+  note_all(logger, run_at.notes, Verbosity::kUsual);
+}
+
+// The run, or this process' part of it where there is a world.
+int train(const TrainOptions& options, const LaunchedWorld* world) {
+  ProcessGroup* const processes = options.devices.processes;
+  const bool first = processes == nullptr || processes->is_first();
   const Corpus corpus = waiting("reading the data", [&] { return open_corpus(options.data); });
   RunConfig config = resolve(options, corpus);
-  warn_of_unused_gpus(options.devices.backend, config.group, stdout);
-  const MemoryBudget budget = memory_budget(config);
+  if (first) warn_of_unused_gpus(options.devices.backend, config.group, stdout);
+  if (processes != nullptr) require_same_run(*processes, config, corpus);
+  const MemoryBudget budget = agreed_budget(config);
   const MemoryPlan memory =
       waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });
   config.group.watch.stuck_after = stuck_after(config);
@@ -165,49 +198,41 @@ int run_command(const TrainOptions& options) {
   const ShardingPlan plan = make_sharding_plan(config, params);
   require_fit(config, memory, budget, options, corpus);
   require_batches(config, budget.process);
-  const RunDirectory directory = find_run_directory(config.options);
+  OpenedRun run_at;
+  const std::string told = made_by_first(processes, "the opening of the run", [&] {
+    run_at = open_run(config, corpus);
+    return opened_text(run_at);
+  });
+  if (!first) run_at = open_as_told(told, config, corpus);
+  const RunDirectory& directory = run_at.directory;
   config.options.run.out = directory.root.string();
-  const std::string out = directory.root.string();
-  FileLock lock = before_any_work("--out", out, [&] { return lock_run_directory(directory); });
-  std::vector<std::string> notes;
-  const std::optional<Checkpoint> resume = open_resume(directory, config, corpus, notes);
-  const std::optional<Checkpoint> init_from =
-      resume ? std::nullopt : open_init_from(config, corpus, notes);
   const std::int64_t staging = plan_staging_memory(params, plan);
   const bool saves_in_background = choose_background_saves(
-      config, memory.rank_bytes(config.world()), staging, budget.process, notes);
+      config, memory.rank_bytes(config.world()), staging, budget.process, run_at.notes);
   Tuning tuning(config);
-  const DevicePeak peak = waiting("measuring the peak", [&] { return peak_of(config); });
-  const std::int64_t first_step = resume ? resume->info().step : 0;
-  LoggerOptions logging = before_any_work("--out", out, [&] {
-    create_run_directory(directory, config.options, lock);
-    if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
-      const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
-      replace_file(directory.root / copy.name, copy.contents);
-    }
-    write_run_facts(directory, {config, plan, memory, {}, saves_in_background ? staging : 0}, peak,
-                    corpus);
-    return open_log(config, directory, first_step, peak.flops);
-  });
+  RunFiles files;
+  static_cast<void>(made_by_first(processes, "the making of the run's files", [&] {
+    files = make_files(config, corpus, run_at,
+                       {config, plan, memory, {}, saves_in_background ? staging : 0});
+    return "";
+  }));
+  LoggerOptions& logging = files.logging;
+  if (!first) logging = open_log_of(processes->process(), config, directory, run_at.first_step());
   if (config.group.plugin != nullptr)
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
   Logger logger(logging);
   const StopSignal signals;
-  for (const auto& lines : {config.notes, scaling_notes(config), attention_notes(config)})
-    note_all(logger, lines, Verbosity::kVerbose);
-  note_all(logger, start_lines(config, corpus, memory), Verbosity::kUsual);
-  note_cost(logger, config, corpus, peak, first_step);
-  logger.note(fmt::format("run directory: {}", directory.root.string()));
-  note_all(logger, notes, Verbosity::kUsual);
-  CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save));
-  if (resume && resume->path().parent_path() == directory.checkpoints())
-    saver.mark_verified(resume->info().step);
+  note_start(logger, config, corpus, memory, run_at, world, files.peak);
+  CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save),
+                        processes);
+  if (run_at.resume && run_at.resume->path().parent_path() == directory.checkpoints())
+    saver.mark_verified(run_at.first_step());
   TrainingRun run{.config = config,
                   .corpus = corpus,
                   .saver = saver,
-                  .resume = resume ? &*resume : nullptr,
-                  .init_from = init_from ? &*init_from : nullptr,
-                  .lost = resume ? lost_work(directory, config, *resume) : LostWork{},
+                  .resume = run_at.resume ? &*run_at.resume : nullptr,
+                  .init_from = run_at.init_from ? &*run_at.init_from : nullptr,
+                  .lost = run_at.lost,
                   .logger = logger,
                   .signal = signals.number()};
   const OnStop stop([&](int signal) {
@@ -223,15 +248,42 @@ int run_command(const TrainOptions& options) {
     captured.capture(corpus, &tuning);
     if (rank.rank == 0) note_all(logger, tuning.take_notes(), Verbosity::kUsual);
     train_run(captured, run);
-    if (rank.rank == 0 && run.too_many_skipped) throw Error(too_many_skipped_text(run));
+    if (rank.rank == 0 && run.decided.too_many_skipped) throw Error(too_many_skipped_text(run));
   });
   tuning.keep();  // what eager steps met
   note_all(logger, tuning.take_notes(), Verbosity::kUsual);
-  logger.summary();
-  logger.note("run directory: " + directory.root.string(), Verbosity::kQuiet);
-  logger.note(next_commands(config, directory, run.stop == 0));
+  if (processes != nullptr) processes->leave();
+  if (first) {
+    logger.summary();
+    logger.note("run directory: " + directory.root.string(), Verbosity::kQuiet);
+    logger.note(next_commands(config, directory, run.decided.stop == 0));
+  }
   logger.close();
-  return run.stop == 0 ? 0 : 128 + run.stop;
+  return run.decided.stop == 0 ? 0 : 128 + run.decided.stop;
+}
+
+void fail(LaunchedWorld& world, const char* cause, int exit_code) {
+  const ProcessGroup& processes = world.processes;
+  world.processes.fail(fmt::format("{}: {}", processes.describe(processes.process()), cause),
+                       exit_code);
+}
+
+}  // namespace
+
+int run_command(const TrainOptions& asked) {
+  check_files(asked);
+  TrainOptions options = asked;
+  const std::unique_ptr<LaunchedWorld> world = join_world(options.devices);
+  if (world == nullptr) return train(options, nullptr);
+  try {
+    return train(options, world.get());
+  } catch (const InputError& error) {
+    fail(*world, error.what(), 2);
+    throw;
+  } catch (const std::exception& error) {
+    fail(*world, error.what(), 3);
+    throw;
+  }
 }
 
 }  // namespace muo

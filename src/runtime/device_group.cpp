@@ -1,5 +1,6 @@
 #include "runtime/device_group.h"
 
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <string>
@@ -20,10 +21,18 @@ namespace {
 // Remembers the first failure; a root cause displaces the PeerFailed that it provoked.
 class FirstFailure {
  public:
+  // Rank -1: of another process, whose text says where.
   void keep(int rank, std::int64_t step, bool is_root_cause, std::exception_ptr exception) {
     const std::lock_guard lock(mutex_);
     Failure& slot = is_root_cause ? root_cause_ : consequence_;
     if (!slot.exception) slot = {std::move(exception), rank, step};
+    changed_.notify_all();
+  }
+  // If all that is known is a consequence, until its cause is, or for `patience`.
+  void await_root_cause(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    if (consequence_.exception)
+      changed_.wait_for(lock, patience, [this] { return root_cause_.exception != nullptr; });
   }
   [[nodiscard]] bool any() const {
     const std::lock_guard lock(mutex_);
@@ -33,7 +42,8 @@ class FirstFailure {
     const std::lock_guard lock(mutex_);
     const Failure& first = root_cause_.exception ? root_cause_ : consequence_;
     if (!first.exception) return;
-    const std::string where = first.step < 0
+    const std::string where = first.rank < 0 ? ""
+                              : first.step < 0
                                   ? concat("rank ", first.rank, ": ")
                                   : concat("rank ", first.rank, ", step ", first.step, ": ");
     try {
@@ -64,12 +74,14 @@ class FirstFailure {
     std::int64_t step = -1;
   };
   mutable std::mutex mutex_;
+  std::condition_variable changed_;
   Failure root_cause_;
   Failure consequence_;
 };
 
 Timeouts timeouts_of(const GroupOptions& options) {
-  Timeouts timeouts{.asked = options.watch.stuck_after};
+  Timeouts timeouts{.asked = options.watch.stuck_after,
+                    .peers_elsewhere = options.processes != nullptr};
   if (options.plugin != nullptr) timeouts.in_steps = options.plugin->timeout;
   return timeouts;
 }
@@ -86,28 +98,41 @@ class DeviceGroup::Impl {
  public:
   explicit Impl(const GroupOptions& options)
       : options_(options),
-        rendezvous_(options.world),
-        common_(options.world),
-        progress_(size(options)),
+        local_(checked(options)),
+        rendezvous_(local_.count),
+        common_(local_.count),
+        progress_(static_cast<std::size_t>(local_.count)),
         interruption_(rendezvous_, progress_, options.plugin == nullptr),
-        ranks_(size(options)),
+        ranks_(static_cast<std::size_t>(local_.count)),
         watchdog_(progress_, timeouts_of(options), options.watch,
-                  {.fail = [this](const Stuck& stuck) { fail(stuck); },
+                  {.first_rank = local_.first,
+                   .fail = [this](const Stuck& stuck) { fail(stuck); },
                    .release = [this] { release_all(); },
                    .cause = [this] { return failure_.cause(); }}) {
-    if (options.plugin != nullptr)
-      communicators_ = options.plugin->make_communicators(options.communicator, options.world,
-                                                          rendezvous_, deadline_of(options));
-    else
-      communicators_ = make_host_communicators(options.world, rendezvous_);
+    const CommunicatorMembers members{.world = options.world,
+                                      .local = local_,
+                                      .meeting = rendezvous_,
+                                      .processes = options.processes,
+                                      .exchange = options.exchange};
+    communicators_ = options.plugin != nullptr
+                         ? options.plugin->make_communicators(options.communicator, members,
+                                                              deadline_of(options))
+                         : make_host_communicators(members);
+    if (options.processes != nullptr)
+      options.processes->on_failure(
+          [this](const std::string& cause, int exit_code) { fail_elsewhere(cause, exit_code); });
     try {
       on_every_rank("the making of its device", [this](int rank) { make_rank(rank); });
     } catch (...) {
+      if (options.processes != nullptr) options.processes->on_failure({});
       end_ranks();
       throw;
     }
   }
-  ~Impl() { end_ranks(); }
+  ~Impl() {
+    if (options_.processes != nullptr) options_.processes->on_failure({});
+    end_ranks();
+  }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -122,10 +147,10 @@ class DeviceGroup::Impl {
   }
 
  private:
-  static std::size_t size(const GroupOptions& options) {
+  static RankRange checked(const GroupOptions& options) {
     MUO_CHECK(options.world >= 1, "a group of ", options.world, " devices");
     MUO_CHECK(options.ranks_per_device >= 1, options.ranks_per_device, " ranks per device");
-    return static_cast<std::size_t>(options.world);
+    return options.local();
   }
   // A rank's end of a communicator may wait for the others'.
   void end_ranks() noexcept {
@@ -138,32 +163,37 @@ class DeviceGroup::Impl {
     } catch (const std::system_error&) {  // no thread: ranks_ ends them, one after another
     }
   }
-  std::unique_ptr<Rank>& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::size_t index(int rank) const {
+    return static_cast<std::size_t>(rank - local_.first);
+  }
+  std::unique_ptr<Rank>& at(int rank) { return ranks_[index(rank)]; }
 
   // On the rank's own thread.
   void make_rank(int rank) {
     std::unique_ptr<Device> device =
         options_.plugin != nullptr
-            ? options_.plugin->make_device(rank,
-                                           options_.first_device + rank / options_.ranks_per_device)
+            ? options_.plugin->make_device(
+                  rank,
+                  options_.first_device + static_cast<int>(index(rank)) / options_.ranks_per_device)
             : std::make_unique<HostDevice>(
                   rank, HostDeviceOptions{.random_order_seed = options_.random_order_seed});
     device->bind_thread();
     RankStreams streams(*device, options_.graph_branches());
     std::unique_ptr<Communicator> communicator = communicators_->join(*device);
     if (options_.plugin != nullptr) device = keep_memory(std::move(device));
-    at(rank) =
-        std::make_unique<Rank>(std::move(device), std::move(streams), std::move(communicator),
-                               rendezvous_, progress_[static_cast<std::size_t>(rank)],
-                               options_.plugin == nullptr ? &common_ : nullptr, &interruption_);
+    at(rank) = std::make_unique<Rank>(std::move(device), std::move(streams),
+                                      std::move(communicator), rendezvous_, progress_[index(rank)],
+                                      options_.plugin == nullptr ? &common_ : nullptr,
+                                      &interruption_, options_.processes);
   }
 
   // If one throws, the others are released; the first root cause is rethrown here.
   void on_every_rank(const char* phase, const std::function<void(int rank)>& body) {
     const auto failed = [this](int rank, bool is_root_cause) {
-      failure_.keep(rank, progress_[static_cast<std::size_t>(rank)].view().step, is_root_cause,
+      failure_.keep(rank, progress_[index(rank)].view().step, is_root_cause,
                     std::current_exception());
       watchdog_.group_failed();
+      if (is_root_cause) tell_processes();
       release_all();
     };
     {
@@ -179,6 +209,7 @@ class DeviceGroup::Impl {
       });
     }
     usable_ = !failure_.any();
+    if (options_.processes != nullptr) failure_.await_root_cause(kCauseFromElsewhere);
     failure_.rethrow_if_any();
   }
 
@@ -196,6 +227,22 @@ class DeviceGroup::Impl {
   void fail(const Stuck& stuck) {
     failure_.keep(stuck.rank, stuck.step, /*is_root_cause=*/true,
                   std::make_exception_ptr(Error(stuck.what)));
+    tell_processes();
+  }
+  void tell_processes() {
+    if (options_.processes == nullptr) return;
+    const Watchdog::Cause cause = failure_.cause();
+    ProcessGroup& processes = *options_.processes;
+    processes.fail(concat(processes.describe(processes.process()), ": ", cause.text),
+                   cause.exit_code);
+  }
+  // Another process fails.
+  void fail_elsewhere(const std::string& cause, int exit_code) {
+    failure_.keep(-1, -1, /*is_root_cause=*/true,
+                  exit_code == 2 ? std::make_exception_ptr(InputError(cause))
+                                 : std::make_exception_ptr(Error(cause)));
+    watchdog_.group_failed();
+    release_all();
   }
 
   void release_all() noexcept {
@@ -211,9 +258,9 @@ class DeviceGroup::Impl {
     std::vector<std::jthread> threads;
     threads.reserve(ranks_.size());
     try {
-      for (int rank = 0; rank < options_.world; ++rank)
+      for (int rank = local_.first; rank < local_.end(); ++rank)
         threads.emplace_back([this, phase, &task, rank] {
-          const RankProgress::Thread thread(progress_[static_cast<std::size_t>(rank)], phase);
+          const RankProgress::Thread thread(progress_[index(rank)], phase);
           task(rank);
         });
     } catch (...) {  // the system refuses a thread: those that run must not wait for it
@@ -223,7 +270,11 @@ class DeviceGroup::Impl {
     }
   }
 
+  // The other processes' word may be behind what it did to this one's collectives.
+  static constexpr std::chrono::seconds kCauseFromElsewhere{3};
+
   const GroupOptions options_;
+  const RankRange local_;
   Rendezvous rendezvous_;
   CommonMemory common_;
   std::unique_ptr<CommunicatorGroup> communicators_;

@@ -13,7 +13,7 @@
 namespace muo {
 
 // Both sides of the seam are built from one tree; a library of another build is refused.
-inline constexpr std::uint32_t kPluginVersion = 5;
+inline constexpr std::uint32_t kPluginVersion = 6;
 
 // A backend that lives in a shared library of its own (decision cuda-is-a-plug-in). The library
 // links the core, registers its kernels when it is loaded, and exports
@@ -34,11 +34,10 @@ struct BackendPlugin {
   std::string (*no_peer_access)(int count) = nullptr;
   // Device `index`, for the rank of the calling thread. Throws Error.
   std::unique_ptr<Device> (*make_device)(int rank, int index) = nullptr;
-  // Ends for ranks 0 to world - 1, which meet at `rendezvous`. A device that waits for a peer's
-  // gives up after `deadline`; 0: never. Throws InputError if this kind cannot serve these devices,
-  // and says which can.
+  // The ends of `members`. A device that waits for a peer's gives up after `deadline`; 0: never.
+  // Throws InputError if this kind cannot serve these devices, and says which can.
   std::unique_ptr<CommunicatorGroup> (*make_communicators)(
-      CommunicatorKind kind, int world, Rendezvous& rendezvous,
+      CommunicatorKind kind, const CommunicatorMembers& members,
       std::chrono::milliseconds deadline) = nullptr;
   // Memory that the host and device `index` reach at one address, where the device works on it at
   // its own speed; not zeroed. For tests of kernels: a run copies. Throws Error.

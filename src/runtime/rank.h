@@ -24,7 +24,8 @@ class Rank {
  public:
   Rank(std::unique_ptr<Device> device, RankStreams streams,
        std::unique_ptr<Communicator> communicator, Rendezvous& barrier, RankProgress& progress,
-       CommonMemory* common = nullptr, Interruption* interruption = nullptr)
+       CommonMemory* common = nullptr, Interruption* interruption = nullptr,
+       ProcessGroup* processes = nullptr)
       : device_(std::move(device)),
         streams_(std::move(streams)),
         communicator_(std::move(communicator)) {
@@ -40,7 +41,8 @@ class Rank {
                     .barrier = barrier,
                     .progress = progress,
                     .common = common,
-                    .interruption = interruption});
+                    .interruption = interruption,
+                    .processes = processes});
   }
   [[nodiscard]] RankContext& context() { return *context_; }
   // Waits until its device does nothing any more, whatever became of the work.

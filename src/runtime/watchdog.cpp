@@ -66,6 +66,8 @@ std::optional<Stuck> StuckDetector::after(Time elapsed, std::span<const View> no
   }
   const Time silence = *std::ranges::min_element(silence_);
   if (timeouts_.endless() || silence <= limit()) return std::nullopt;
+  if (timeouts_.peers_elsewhere && std::ranges::all_of(ranks_, waits_for_peers))
+    return std::nullopt;
   return blame(silence);
 }
 
@@ -158,7 +160,7 @@ void Watchdog::tick(Time elapsed) {
   const std::optional<Stuck> stuck = detector_.after(elapsed, views_);
   if (!stuck || debugger_attached()) return;
   failed_ = true;
-  group_.fail(*stuck);
+  group_.fail({group_.first_rank + stuck->rank, stuck->step, stuck->what});
   try {
     releaser_ = std::thread(group_.release);
   } catch (const std::system_error&) {
@@ -169,7 +171,8 @@ void Watchdog::tick(Time elapsed) {
 void Watchdog::end_program() const {
   std::string late;
   for (std::size_t r = 0; r < ranks_.size(); ++r)
-    if (ranks_[r].view().activity != Activity::kNone) late += concat(late.empty() ? "" : ", ", r);
+    if (ranks_[r].view().activity != Activity::kNone)
+      late += concat(late.empty() ? "" : ", ", group_.first_rank + static_cast<int>(r));
   if (late.empty()) return;
   const Cause cause = group_.cause();
   // Whatever hangs below, this ends it.

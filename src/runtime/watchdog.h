@@ -27,6 +27,8 @@ struct Timeouts {
   // Once the steps have begun, with devices and with work of the ranks' own; at least four times
   // what a wait for a device has taken so far. Starting up, and files, have kLong.
   Time in_steps = kLong;
+  // Ranks that all wait for peers may wait for another process', which has a watchdog of its own.
+  bool peers_elsewhere = false;
 
   [[nodiscard]] bool endless() const { return asked == Time::zero(); }
   // The longest that may ever pass.
@@ -79,6 +81,7 @@ class Watchdog {
     int exit_code = 3;
   };
   struct Group {
+    int first_rank = 0;
     std::function<void(const Stuck&)> fail;  // records the cause, unless there is one
     std::function<void()> release;           // lets go whoever waits; it may hang
     std::function<Cause()> cause;

@@ -60,7 +60,7 @@ std::vector<OptionRow> device_rows(DeviceOptions& o, OptionClass kind) {
           .replacing({"device-batch-size"}),
       kDevices("comm", kind, "NAME", "between GPUs; auto: nccl, or peer where ranks share one",
                &o.comm)
-          .one_of({"auto", "host", "peer", "nccl"}),
+          .one_of({"auto", "host", "mpi", "peer", "nccl"}),
   };
 }
 

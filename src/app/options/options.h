@@ -13,14 +13,23 @@
 
 namespace muo {
 
+class ProcessExchange;
+class ProcessGroup;
+
 // Where to compute: backend.h resolves it.
 struct DeviceOptions {
   std::string backend = "auto";            // host, cuda
-  std::string comm = "auto";               // host, peer, nccl
+  std::string comm = "auto";               // host, mpi, peer, nccl
   std::optional<std::int64_t> count = {};  // empty: all GPUs, or as many as the host has cores
   std::int64_t ranks_per_device = 1;       // virtual ranks on each GPU
   std::string described = {};              // a GPU that need not be here, for a plan; empty: none
   std::int64_t described_memory = 0;       // bytes that each of these has; 0: what such a GPU has
+  // Where processes of one world meet; empty: see join_world().
+  std::optional<std::int64_t> store_port = {};
+  // Of a launched world: join_world() sets them; no options.
+  int process_here = 0, processes_here = 1;  // on this host
+  ProcessGroup* processes = nullptr;
+  ProcessExchange* exchange = nullptr;
 };
 
 struct BatchOptions {

@@ -30,10 +30,10 @@ std::string summaries_of(const Rows& rows) {
   return out;
 }
 
-std::vector<std::string_view> strategy_choices() {
+template <class Names>
+std::vector<std::string_view> with_auto(const Names& names) {
   std::vector<std::string_view> out = {"auto"};
-  for (const std::string_view name : strategy_names())
-    out.push_back(name);
+  out.insert(out.end(), names.begin(), names.end());
   return out;
 }
 
@@ -162,7 +162,7 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
   const OptionGroup row{kDevicesGroup};
   return {
       row("strategy", kShape, "NAME", "who updates which weights", &o.sharding.strategy)
-          .one_of(strategy_choices(),
+          .one_of(with_auto(strategy_names()),
                   "\n auto: parallel for --shard weights, ddp for none, else balanced" +
                       summaries_of(strategy_list()))
           .training(),
@@ -171,7 +171,7 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
           .one_of({"pipelined", "simple"}),
       row("shard", kShape, "WHAT", "over devices, each with those above it (ZeRO's stages)",
           &o.sharding.shard)
-          .one_of({"auto", "none", "optimizer", "gradients", "weights"},
+          .one_of(with_auto(kShardNames),
                   "\n none: nothing (strategy ddp)\n optimizer: its state, and fp32 masters"
                   "\n gradients: their sums; each micro-step's are reduced"
                   "\n weights: gathered layer by layer as they are read"),
@@ -286,6 +286,10 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           "write the same, and samples, as TensorBoard's event files", &o.run.tensorboard),
       row("alarms", kHost, "on|off", "say when loss, speed, memory or data are not as before",
           &o.run.alarms),
+      row("store-port", kHost, "PORT",
+          "where processes of one world meet; auto: MASTER_PORT + 1, or by the launch",
+          &o.devices.store_port, {1, 65535})
+          .unsaved(),
       row("stuck-after", kHost, "SECONDS", "a run that stands still for so long fails; 0: never",
           &o.run.stuck_after, {0, 1e6}),
       row("profile-steps", kHost, "A:B",

@@ -82,7 +82,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
 
 void TrialRun::end() {
   ended_ = std::chrono::steady_clock::now();
-  if (run_->too_many_skipped) logger_->note(too_many_skipped_text(*run_));
+  if (run_->decided.too_many_skipped) logger_->note(too_many_skipped_text(*run_));
   logger_->summary();
   logger_->close();
 }
@@ -112,7 +112,7 @@ TrialResult TrialRun::outcome() {
       out.message = save.failure;
       return out;
     }
-  if (run_->too_many_skipped) {
+  if (run_->decided.too_many_skipped) {
     out.state = TrialState::kDiverged;
     out.message = fmt::format("{} of {} updates skipped", run_->skipped, out.step);
     return out;
@@ -130,7 +130,7 @@ TrialResult TrialRun::outcome() {
   out.val_loss = evaluation.loss;
   if (evaluation.bpb >= 0) out.val_bpb = evaluation.bpb;
   out.state = stretch_.until < config_.iterations() ? TrialState::kPaused : TrialState::kDone;
-  if (run_->ended_early) out.state = TrialState::kStopped;
+  if (run_->decided.ended_early) out.state = TrialState::kStopped;
   return out;
 }
 

@@ -67,6 +67,9 @@ class Chooser {
     devices();
     group_.ranks_per_device = static_cast<int>(options_.ranks_per_device);
     group_.world = static_cast<int>(*options_.count * options_.ranks_per_device);
+    if (options_.processes != nullptr) group_.world = options_.processes->world();
+    group_.processes = options_.processes;
+    group_.exchange = options_.exchange;
     communicator();
     return group_;
   }
@@ -108,14 +111,14 @@ class Chooser {
     const bool host = group_.plugin == nullptr;
     if (host && options_.ranks_per_device != 1)
       throw InputError("--ranks-per-device: the host has virtual devices only; give --devices");
-    const int there = host ? 0 : group_.plugin->device_count();
+    const int there = host ? 0 : gpus_of_this_process();
     if (!options_.count) {
-      options_.count = host ? default_devices() : there;
+      options_.count = host ? std::max(1, default_devices() / options_.processes_here) : there;
       if (host)
         note("devices: {} ({} cores, at most {})", *options_.count, usable_cores(),
              kMostDefaultDevices);
       else
-        note("devices: {}, all", there);
+        note("devices: {}, {}", there, options_.processes_here == 1 ? "all" : "this process' part");
     }
     if (!host && *options_.count > there)
       throw input_error(
@@ -124,15 +127,41 @@ class Chooser {
           *options_.count, there == 1 ? "is" : "are", there);
   }
 
+  // Of the processes of a host each takes its part of the GPUs, unless its launcher shows it one.
+  int gpus_of_this_process() {
+    const int there = group_.plugin->device_count();
+    if (there == 1 || options_.processes_here == 1) return there;
+    const int each = there / options_.processes_here;
+    if (each == 0)
+      throw input_error("{} processes on this host, and {} GPUs: start one for each at most",
+                        options_.processes_here, there);
+    group_.first_device = options_.process_here * each;
+    return each;
+  }
+
   // A single rank sends nothing, so that it does not need NCCL.
   void communicator() {
     if (group_.plugin == nullptr) {
-      if (options_.comm != "auto" && options_.comm != "host")
-        throw input_error("--comm: {} is for --backend cuda", options_.comm);
-      options_.comm = "host";
+      const bool alone = options_.processes_here == 1 && options_.processes == nullptr;
+      if (alone && options_.comm == "mpi")
+        throw InputError(
+            "--comm mpi: is between processes: start several, `mpirun -n 2 muograph train ...`");
+      const std::string_view fits = alone ? "host" : "mpi";
+      if (options_.comm != "auto" && options_.comm != fits)
+        throw input_error("--comm {}: {}", options_.comm,
+                          alone || options_.comm != "host" ? "is for --backend cuda"
+                                                           : "is within one process: give mpi");
+      options_.comm = fits;
       return;
     }
-    if (options_.comm == "host") throw InputError("--comm: host is for --backend host");
+    if (options_.comm == "host" || options_.comm == "mpi")
+      throw input_error("--comm {}: is for --backend host", options_.comm);
+    if (options_.processes_here > 1 || options_.processes != nullptr) {
+      if (options_.comm == "peer" || options_.ranks_per_device > 1)
+        throw input_error("{}: is within one process: give --comm nccl, a GPU for each rank",
+                          options_.comm == "peer" ? "--comm peer" : "--ranks-per-device");
+      options_.comm = "nccl";
+    }
     if (options_.comm == "auto") {
       options_.comm = group_.world == 1 || options_.ranks_per_device > 1 ? "peer" : "nccl";
       if (group_.world > 1) note("comm: {}", options_.comm);
@@ -163,7 +192,7 @@ class Chooser {
 std::int64_t least_per_rank(const GroupOptions& group, std::int64_t (*memory)(int index),
                             std::int64_t kept) {
   std::int64_t least = memory(0);
-  for (int i = 1; i < group.world / group.ranks_per_device; ++i)
+  for (int i = 1; i < group.devices_here(); ++i)
     least = std::min(least, memory(i));
   return std::max<std::int64_t>(0, least - kept) / group.ranks_per_device;
 }
@@ -218,8 +247,13 @@ std::int64_t head_chunk_bytes(const GroupOptions& group) {
   return group.plugin == nullptr ? kHostHeadChunk : kDeviceHeadChunk;
 }
 
+int ranks_of_host(const GroupOptions& group) {
+  const int processes = group.processes == nullptr ? 1 : group.processes->processes_here();
+  return group.local().count * processes;
+}
+
 std::int64_t available_memory_per_rank(const GroupOptions& group) {
-  if (group.plugin == nullptr) return available_memory() / group.world;
+  if (group.plugin == nullptr) return available_memory() / ranks_of_host(group);
   return least_per_rank(group, group.plugin->available_memory, kLibraryMemory);
 }
 

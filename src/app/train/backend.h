@@ -44,6 +44,9 @@ std::int64_t most_pass_tokens(const GroupOptions& group);
 // GptConfig::head_chunk_bytes of such a device.
 std::int64_t head_chunk_bytes(const GroupOptions& group);
 
+// Ranks of this process and, taken to have as many, of the other processes of its host.
+int ranks_of_host(const GroupOptions& group);
+
 // Bytes for planned tensors on `group`'s fullest device: of a GPU what is free now less
 // kLibraryMemory, shared by its virtual ranks; of the host what the system can give this process
 // without swapping (MemAvailable of /proc/meminfo, less where a control group's limit leaves less),

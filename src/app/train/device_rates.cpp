@@ -149,12 +149,13 @@ std::string flops_text(double flops_per_second) {
 DevicePeak peak_of(const RunConfig& config, double seconds) {
   const GroupOptions& group = config.group;
   if (group.plugin == nullptr) {
-    const double flops = measure_gemm_rate(group, config.model.dtype, kRateSize, seconds);
+    const double flops = measure_gemm_rate(group.alone(), config.model.dtype, kRateSize, seconds) *
+                         group.world / group.local().count;
     return {flops, fmt::format("{} in {} matrix products, all devices together, measured now",
                                flops_text(flops), name_of(config.model.dtype))};
   }
   DevicePeak peak;
-  for (int i = 0; i < group.world / group.ranks_per_device; ++i) {
+  for (int i = 0; i < group.devices_here(); ++i) {
     const std::string name = group.plugin->name(i);
     const std::optional<double> flops = gpu_peak_flops(name);
     if (!flops) return {0, fmt::format("that of {} is not known", name)};

@@ -208,7 +208,8 @@ MemoryBudget memory_budget(const RunConfig& config, int sharing) {
   MemoryBudget out;
   out.process = available_memory();
   if (group.plugin == nullptr) {
-    const int ranks = group.world * sharing;
+    const int ranks = group.local().count * sharing;
+    out.process /= ranks_of_host(group) / group.local().count;
     out.there = out.to_plan = out.process / ranks;
     if (limit) {
       const auto left = [&](bool stages_saves) {

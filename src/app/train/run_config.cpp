@@ -23,11 +23,6 @@ constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
 constexpr double kLowPackingShare = 0.5;  // nanochat's data has 0.65 in rows of 2048
 
-constexpr std::array<std::string_view, 4> kShardNames = {"none", "optimizer", "gradients",
-                                                         "weights"};  // in their order
-
-std::string_view name_of(Shard shard) { return kShardNames.at(static_cast<std::size_t>(shard)); }
-
 // auto: what the strategy does, the optimizer's state or nothing.
 Shard shard_of(const ShardingOptions& options) {
   const auto name = std::ranges::find(kShardNames, options.shard);
@@ -260,6 +255,10 @@ class Resolver {
         throw input_error("--replicas {}: with --shard weights there are none: give auto",
                           o.replicas);
       o.replicas = "sharded";
+    } else if (run_.group.processes != nullptr) {
+      if (o.replicas == "common")
+        throw InputError("--replicas common: is within one process: give own or auto");
+      o.replicas = "own";
     }
     if (o.strategy == "auto")
       o.strategy = o.shard == "weights" ? "parallel" : o.shard == "none" ? "ddp" : "balanced";

@@ -43,6 +43,7 @@ struct RunConfig : RunSetup {
   std::vector<std::string> notes;  // every automatic decision, one line each; see scaling_notes()
 
   [[nodiscard]] int world() const { return group.world; }
+  [[nodiscard]] int ranks_here() const { return group.local().count; }  // of this process
   [[nodiscard]] std::int64_t rows_per_step() const {
     return group.world * step.batch * step.accumulation;
   }

@@ -96,12 +96,12 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
                              std::int64_t available, std::vector<std::string>& notes) {
   if (config.options.save.mode == "wait" || !saves_between_steps(config)) return false;
   const bool on_host = config.group.plugin == nullptr;
-  const std::int64_t need = (staging + (on_host ? planned : 0)) * config.world();
+  const std::int64_t need = (staging + (on_host ? planned : 0)) * config.ranks_here();
   if (need <= available) return true;
   const std::string numbers = fmt::format(
       "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
       "which {:.2f} GiB are copies; {:.2f} GiB are available",
-      gib(need), gib(staging * config.world()), gib(available));
+      gib(need), gib(staging * config.ranks_here()), gib(available));
   if (config.options.save.mode == "background")
     throw input_error("--save-mode background: {}: give auto or wait", numbers);
   notes.push_back(numbers + ": training waits for each checkpoint");
@@ -131,12 +131,12 @@ void require_batches(const RunConfig& config, std::int64_t available) {
                                                 .batch = config.step.batch,
                                                 .seq_len = config.model.seq_len,
                                                 .accumulation = config.step.accumulation});
-  if (slot <= available / kLoaderSlots / config.world()) return;
+  if (slot <= available / kLoaderSlots / config.ranks_here()) return;
   throw input_error(
       "--total-batch-size {}: batches of {} steps, which are read ahead, take {:.2f} GiB of host "
       "memory, {:.2f} GiB are available: give fewer tokens",
       config.tokens_per_step(), kLoaderSlots,
-      static_cast<double>(kLoaderSlots) * config.world() * gib(slot), gib(available));
+      static_cast<double>(kLoaderSlots) * config.ranks_here() * gib(slot), gib(available));
 }
 
 }  // namespace muo

@@ -63,7 +63,7 @@ class RankTrainer {
     settle();
     save_last();
     // Before the evaluation, which may be long: nothing is lost if it fails.
-    if (run_.stop != 0 || run_.too_many_skipped) return;
+    if (run_.decided.stop != 0 || run_.decided.too_many_skipped) return;
     const EvaluationOptions& options = config_.options.evaluation;
     const bool evaluates = *options.every > 0 && (step_ > first_ || run_.lost.evaluation);
     interruptible([&] {
@@ -73,11 +73,12 @@ class RankTrainer {
   }
 
  private:
-  // In its scope the run is told where to interrupt its ranks.
+  // In its scope the run is told where to interrupt its ranks. Not with several processes, of which
+  // one could have committed the step that another gives up: they stop between two steps.
   class RunInterruption {
    public:
     RunInterruption(const RankContext& rank, TrainingRun& run)
-        : run_(rank.rank == 0 ? &run : nullptr) {
+        : run_(rank.rank == 0 && rank.processes == nullptr ? &run : nullptr) {
       tell(rank.interruption);
     }
     ~RunInterruption() { tell(nullptr); }
@@ -137,37 +138,60 @@ class RankTrainer {
     rank_.wait(rank_.compute);
   }
 
-  // All ranks get the same answer: the last to arrive at the barrier decides.
+  // All ranks get the same answer: the last to arrive at the barrier decides, of several processes
+  // the first one's.
   bool stop_requested() {
     rank_.progress.begin_step(step_);
-    if (is_logger())
-      run_.too_many_skipped = config_.options.guard.max_skipped >= 0 &&
-                              run_.skipped > config_.options.guard.max_skipped;
     const auto agree = [this] {
       rank_.interruption->open();
-      const SaveOptions& save = config_.options.save;
-      const double unsaved = seconds(Clock::now() - saved_at_);
-      run_.stop = run_.signal;
-      run_.ended_early = run_.end_early != nullptr && *run_.end_early;
-      run_.time_to_save = save.minutes > 0 && unsaved >= 60 * save.minutes;
-      run_.long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval;
-      run_.ended_saves = run_.saver.take_results();
+      if (rank_.processes == nullptr)
+        decide(run_.signal);
+      else
+        decide_together(*rank_.processes);
     };
     rank_.barrier.arrive(agree, "start of a step");
     report_saves();
-    if (run_.stop != 0) throw Interrupted();
-    const bool stops = run_.too_many_skipped || run_.ended_early;
+    if (run_.decided.stop != 0) throw Interrupted();
+    const bool stops = run_.decided.too_many_skipped || run_.decided.ended_early;
     if (stops) rank_.interruption->close();
     return stops;
   }
+  void decide(int signal) {
+    const SaveOptions& save = config_.options.save;
+    const double unsaved = seconds(Clock::now() - saved_at_);
+    run_.decided = {
+        .stop = signal,
+        .ended_early = run_.end_early != nullptr && *run_.end_early,
+        .too_many_skipped = config_.options.guard.max_skipped >= 0 &&
+                            run_.skipped > config_.options.guard.max_skipped,
+        .time_to_save = save.minutes > 0 && unsaved >= 60 * save.minutes,
+        .long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval,
+        .ended_saves = run_.saver.take_results()};
+  }
+  // A signal to any process stops all.
+  void decide_together(ProcessGroup& processes) {
+    constexpr const char* kSite = "start of a step";
+    const std::vector<std::string> signals =
+        processes.to_first(Channel::kRun, kSite, std::to_string(run_.signal));
+    run_.decided = decisions_of(processes.from_first(Channel::kRun, kSite, [&] {
+      int signal = 0;
+      for (const std::string& one : signals)
+        if (signal == 0) signal = std::stoi(one);
+      decide(signal);
+      return decisions_text(run_.decided);
+    }));
+  }
 
-  // `work`, as far as it comes: where a signal asked the run to stop, run_.stop is that signal.
+  // `work`, as far as it comes: where a signal asked the run to stop, run_.decided.stop is that
+  // signal.
   template <class Work>
   void interruptible(const Work& work) {
     try {
       work();
     } catch (const Interrupted&) {
-      rank_.interruption->recover([this] { run_.stop = run_.signal; });
+      rank_.interruption->recover([this] {
+        if (run_.decided.stop == 0) run_.decided.stop = run_.signal;
+      });
     }
   }
   // What follows may be given up until it is closed.
@@ -175,10 +199,10 @@ class RankTrainer {
     rank_.barrier.arrive(
         [this] {
           rank_.interruption->open();
-          run_.stop = run_.signal;
+          if (rank_.processes == nullptr) run_.decided.stop = run_.signal;
         },
         "the opening of work");
-    if (run_.stop != 0) throw Interrupted();
+    if (run_.decided.stop != 0) throw Interrupted();
   }
 
   void between_steps() {
@@ -188,8 +212,9 @@ class RankTrainer {
                            (step_ > first_ || step_ == 0 || run_.lost.evaluation);
     const bool samples =
         is_due(options.evaluation.sample_every, step_) && (step_ > first_ || run_.lost.sample);
-    const bool saves = step_ > saved_ && (is_due(options.save.every, step_) || run_.time_to_save ||
-                                          (evaluates && run_.long_evaluation));
+    const bool saves =
+        step_ > saved_ && (is_due(options.save.every, step_) || run_.decided.time_to_save ||
+                           (evaluates && run_.decided.long_evaluation));
     if (!saves && !evaluates && !samples) return;
     rank_.interruption->close();
     settle();
@@ -359,13 +384,20 @@ class RankTrainer {
   void await_saves() {
     rank_.progress.enter("the saving of a checkpoint");
     run_.saver.wait();
-    rank_.barrier.arrive([this] { run_.ended_saves = run_.saver.take_results(); }, "last save");
+    rank_.barrier.arrive([this] { run_.decided.ended_saves = ended_saves(); }, "last save");
     report_saves();
+  }
+
+  [[nodiscard]] std::vector<SaveResult> ended_saves() {
+    if (rank_.processes == nullptr) return run_.saver.take_results();
+    return save_results_of(rank_.processes->from_first(Channel::kRun, "last save", [this] {
+      return save_results_text(run_.saver.take_results());
+    }));
   }
 
   // Reports the saves that have ended, which all ranks now agree on.
   void report_saves() {
-    for (const SaveResult& save : run_.ended_saves) {
+    for (const SaveResult& save : run_.decided.ended_saves) {
       if (is_logger()) log_save(save);
       if (save.failure.empty()) {
         good_ = save.step;
@@ -416,45 +448,12 @@ void TrainingRun::interrupt() {
   if (interruption != nullptr) interruption->request();
 }
 
-void log_before_saves(CheckpointSaver& saver, Logger& logger) {
-  saver.before_commit([&logger]() -> std::string {
-    if (logger.flush(std::chrono::seconds(10))) return {};
-    return "metrics.jsonl may lack steps before this checkpoint: it could not be written in 10 s";
-  });
-}
-
 std::string too_many_skipped_text(const TrainingRun& run) {
   return fmt::format(
       "{} updates were skipped by step {}, more than --max-skipped {}: metrics.jsonl names them; "
       "the last checkpoint holds the weights of the last update that was committed; try a lower "
       "--matrix-lr, or --max-grad-norm",
       run.skipped, run.steps_done.load(), run.config.options.guard.max_skipped);
-}
-
-LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
-                       std::int64_t first_step, double peak_flops) {
-  return {.metrics = directory.metrics(),
-          .first_step = first_step,
-          .iterations = config.iterations(),
-          .tokens_per_step = config.tokens_per_step(),
-          .bytes_per_token = config.bytes_per_token,
-          .flops_per_token = config.flops_per_token,
-          .peak_flops = peak_flops,
-          .log_every = config.options.run.log_every,
-          .warmup_steps = config.hyper.warmup_steps,
-          .events = open_event_log(directory, config, first_step),
-          .log = directory.root / "output.log",
-          .verbosity = config.options.run.quiet     ? Verbosity::kQuiet
-                       : config.options.run.verbose ? Verbosity::kVerbose
-                                                    : Verbosity::kUsual,
-          .alarms = config.options.run.alarms,
-          .most_waiting =
-              config.group.plugin == nullptr ? Alarms::kMostWaiting : Alarms::kMostWaitingOnGpu};
-}
-
-KeepCheckpoints keep_checkpoints(const SaveOptions& options) {
-  return {.last = std::max<std::int64_t>(0, options.keep_last),
-          .every = std::max<std::int64_t>(0, options.keep_every)};
 }
 
 }  // namespace muo

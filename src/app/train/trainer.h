@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "app/checkpoint/checkpoint_saver.h"
-#include "app/checkpoint/run_directory.h"
 #include "app/train/captured_rank.h"
+#include "app/train/decisions.h"
 #include "app/train/logger.h"
 #include "app/train/resume.h"
 #include "app/train/run_config.h"
@@ -42,13 +42,7 @@ struct TrainingRun {
   std::int64_t skipped = 0;  // updates
   std::optional<EvalResult> last_evaluation = {};
 
-  // What all ranks agreed on between the last two steps.
-  int stop = 0;  // the signal to stop for
-  bool ended_early = false;
-  bool too_many_skipped = false;
-  bool time_to_save = false;     // whatever the step
-  bool long_evaluation = false;  // that the next one will be
-  std::vector<SaveResult> ended_saves = {};
+  Decisions decided = {};  // before the step at hand
 
   // Once `signal` is not 0: gives up the step at hand, unless it is being committed, an evaluation
   // or a sample. From any thread.
@@ -64,14 +58,5 @@ void train_run(CapturedRank& captured, TrainingRun& run);
 
 // What to tell of a run that did: a line.
 std::string too_many_skipped_text(const TrainingRun& run);
-
-// A checkpoint gets its name when the steps before it are in the run's log on the disk: one that is
-// resumed has no gap there. That is waited for ten seconds; then the save says so.
-void log_before_saves(CheckpointSaver& saver, Logger& logger);
-
-// What a run's logger and saver are made with; makes the event file for TensorBoard.
-LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
-                       std::int64_t first_step, double peak_flops);
-KeepCheckpoints keep_checkpoints(const SaveOptions& options);
 
 }  // namespace muo

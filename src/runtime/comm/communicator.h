@@ -4,11 +4,15 @@
 #include <memory>
 #include <span>
 
+#include "runtime/comm/process_group.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace muo {
+
+class ProcessExchange;
+class Rendezvous;
 
 // Names a collective. All ranks enqueue the same collectives in the same total order, with equal
 // tags; the host communicator checks tag, kind, count, dtype and root on entry, and a mispaired
@@ -66,6 +70,15 @@ class Communicator {
 };
 
 enum class CommunicatorKind : std::uint8_t { kHost, kPeer, kNccl };  // decision three-communicators
+
+// Who makes the ends of a communicator together.
+struct CommunicatorMembers {
+  int world = 1;
+  RankRange local = {};                 // ranks of this process
+  Rendezvous& meeting;                  // of their threads
+  ProcessGroup* processes = nullptr;    // that hold all ranks; null: this one does
+  ProcessExchange* exchange = nullptr;  // of their hosts' memories
+};
 
 // The ends of all local ranks, which are made together. It outlives them; they outlive every graph
 // that holds their collectives.

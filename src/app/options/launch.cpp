@@ -1,0 +1,105 @@
+#include "app/options/launch.h"
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "app/options/option_row.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+// The names of a launcher's variables.
+struct Variables {
+  const char* by;
+  const char* process;
+  const char* processes;
+  const char* here;
+  const char* processes_here;
+  const char* token;
+};
+// torchrun goes first, as it runs inside of Slurm's tasks; so does mpirun.
+constexpr std::array kLaunchers = {
+    Variables{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+              "TORCHELASTIC_RUN_ID"},
+    Variables{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+              "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+    Variables{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr,
+              "SLURM_JOB_ID"},
+};
+
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  [[nodiscard]] std::string text(const char* name) const {
+    const char* value = name == nullptr ? nullptr : environment_(name);
+    return value == nullptr ? "" : value;
+  }
+  [[nodiscard]] std::optional<int> number(const char* name) const {
+    const std::string value = text(name);
+    if (value.empty()) return std::nullopt;
+    const std::optional<std::int64_t> parsed = whole_number(value);
+    if (!parsed || *parsed < 0 || *parsed > kMost)
+      throw InputError(concat(name, "=", value,
+                              ": is no number of processes: unset it, or start "
+                              "them by mpirun, srun or torchrun"));
+    return static_cast<int>(*parsed);
+  }
+
+ private:
+  static constexpr std::int64_t kMost = 1 << 20;
+  const Environment& environment_;
+};
+
+// "2(x3),1": tasks on each node of a step; of the first only if all have the same number.
+std::optional<int> tasks_of_every_node(const std::string& list) {
+  const std::size_t end = list.find_first_not_of("0123456789");
+  const auto count = whole_number(std::string_view(list).substr(0, end));
+  if (!count || list.find(',') != std::string::npos) return std::nullopt;
+  return static_cast<int>(*count);
+}
+
+}  // namespace
+
+std::string first_host(const std::string& list) {
+  const std::size_t bracket = list.find_first_of("[,");
+  if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
+  const std::size_t end = list.find_first_of(",-]", bracket);
+  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
+}
+
+std::optional<Launch> find_launch(const Environment& environment) {
+  const Reader read(environment);
+  for (const Variables& names : kLaunchers) {
+    const auto process = read.number(names.process), processes = read.number(names.processes);
+    if (!process || !processes || *processes < 2) continue;
+    const bool slurm = names.processes_here == nullptr;
+    Launch out{.by = names.by, .process = *process, .processes = *processes};
+    out.here = read.number(names.here).value_or(0);
+    out.processes_here =
+        slurm ? tasks_of_every_node(read.text("SLURM_STEP_TASKS_PER_NODE")).value_or(out.here + 1)
+              : read.number(names.processes_here).value_or(out.here + 1);
+    if (out.process >= out.processes || out.here >= out.processes_here)
+      throw InputError(concat(names.process, "=", out.process, " of ", names.processes, "=",
+                              out.processes, ", ", names.here, "=", out.here, " of ",
+                              out.processes_here, " here: is no launch: unset them, or start by ",
+                              names.by));
+    out.address = read.text("MASTER_ADDR");
+    out.port = read.number("MASTER_PORT");
+    if (out.address.empty() && out.processes_here == out.processes) out.address = "127.0.0.1";
+    if (out.address.empty() && slurm) out.address = first_host(read.text("SLURM_STEP_NODELIST"));
+    out.token = concat(read.text("MUO_STORE_TOKEN"), read.text(names.token),
+                       slurm ? "." + read.text("SLURM_STEP_ID") : "");
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::optional<Launch> find_launch() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread changes the environment
+  return find_launch([](const char* name) { return std::getenv(name); });
+}
+
+}  // namespace muo

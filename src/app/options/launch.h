@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace muo {
+
+// What a launcher tells the processes that it starts: mpirun (Open MPI), torchrun, or srun.
+struct Launch {
+  std::string by;                    // its name
+  int process = 0, processes = 1;    // this one, of all
+  int here = 0, processes_here = 1;  // this one, of those on its host
+  std::string address = {};          // of process 0's host; empty: the launcher does not say
+  std::optional<int> port = {};      // that launcher's own, of MASTER_PORT
+  std::string token = {};            // of this launch alone; empty: the launcher has none
+};
+
+// By `environment`, which is std::getenv. Empty: nobody started several of this process. Slurm's
+// variables count in a step of several tasks only: a batch script has them, too. Throws InputError
+// where they contradict each other.
+using Environment = std::function<const char*(const char* name)>;
+std::optional<Launch> find_launch(const Environment& environment);
+std::optional<Launch> find_launch();
+
+// The first host of Slurm's "node[03-07,09],other", "node03".
+std::string first_host(const std::string& list);
+
+}  // namespace muo

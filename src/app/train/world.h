@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/options/launch.h"
+#include "app/options/options.h"
+#include "app/train/memory_fit.h"
+#include "app/train/run_config.h"
+#include "data/token_data.h"
+#include "runtime/comm/process_exchange.h"
+#include "runtime/comm/process_group.h"
+
+namespace muo {
+
+// A world that a launcher has started several processes of, each with the ranks of its --devices.
+struct LaunchedWorld {
+  Launch launch;
+  ProcessGroup processes;
+  std::unique_ptr<ProcessExchange> exchange;
+
+  // "world: 4 ranks in 2 processes that mpirun started; here ranks 0 to 1, meeting at ...".
+  [[nodiscard]] std::string text() const;
+  std::string meeting;  // HOST:PORT
+};
+
+// Joins it, and gives `devices` its part; null: this process is alone. Waits for all processes.
+// Throws InputError, and Error if some do not come.
+std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices);
+
+// Throws InputError for a command other than `train` that was started several times.
+void require_alone(std::string_view command);
+
+// Process 0 finds out whether all processes were told the same, and read the same data: if not,
+// the run ends everywhere, with the first difference.
+void require_same_run(ProcessGroup& processes, const RunConfig& config, const Corpus& corpus);
+
+// The least of every process.
+MemoryBudget agreed_budget(const RunConfig& config);
+
+// What `make` returns, in process 0 of the world, where it runs, or here.
+std::string made_by_first(ProcessGroup* processes, std::string_view site,
+                          const std::function<std::string()>& make);
+
+}  // namespace muo

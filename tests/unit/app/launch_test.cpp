@@ -1,0 +1,123 @@
+#include "app/options/launch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+std::optional<Launch> launch_of(const Variables& variables) {
+  return find_launch([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+Variables of_mpirun(int process, int processes) {
+  return {{"OMPI_COMM_WORLD_RANK", std::to_string(process)},
+          {"OMPI_COMM_WORLD_SIZE", std::to_string(processes)},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(process)},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(processes)},
+          {"PMIX_NAMESPACE", "1549926401"}};
+}
+const Variables kSrun = {{"SLURM_JOB_ID", "77"},
+                         {"SLURM_STEP_ID", "0"},
+                         {"SLURM_PROCID", "5"},
+                         {"SLURM_STEP_NUM_TASKS", "8"},
+                         {"SLURM_LOCALID", "1"},
+                         {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
+                         {"SLURM_STEP_NODELIST", "node[03-04]"}};
+
+TEST(Launch, IsNotThereWithoutALauncherOrWithOneProcess) {
+  EXPECT_FALSE(launch_of({}));
+  EXPECT_FALSE(launch_of(of_mpirun(0, 1)));
+  EXPECT_FALSE(launch_of({{"WORLD_SIZE", "1"}, {"RANK", "0"}}));
+}
+
+TEST(Launch, OfMpirunOnOneHostMeetsThere) {
+  const std::optional<Launch> launch = launch_of(of_mpirun(1, 3));
+  ASSERT_TRUE(launch);
+  EXPECT_EQ(launch->by, "mpirun");
+  EXPECT_EQ(launch->process, 1);
+  EXPECT_EQ(launch->processes, 3);
+  EXPECT_EQ(launch->here, 1);
+  EXPECT_EQ(launch->processes_here, 3);
+  EXPECT_EQ(launch->address, "127.0.0.1");
+  EXPECT_FALSE(launch->port);
+  EXPECT_EQ(launch->token, "1549926401");
+}
+
+TEST(Launch, OfMpirunOnSeveralHostsHasTheAddressThatItIsTold) {
+  Variables variables = of_mpirun(0, 4);
+  variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
+  EXPECT_EQ(launch_of(variables)->address, "");
+  variables["MASTER_ADDR"] = "10.0.0.1";
+  EXPECT_EQ(launch_of(variables)->address, "10.0.0.1");
+}
+
+TEST(Launch, OfTorchrunIsThatOfItsVariables) {
+  const std::optional<Launch> launch = launch_of({{"RANK", "3"},
+                                                  {"WORLD_SIZE", "4"},
+                                                  {"LOCAL_RANK", "1"},
+                                                  {"LOCAL_WORLD_SIZE", "2"},
+                                                  {"MASTER_ADDR", "node-a"},
+                                                  {"MASTER_PORT", "29500"},
+                                                  {"TORCHELASTIC_RUN_ID", "abc"}});
+  ASSERT_TRUE(launch);
+  EXPECT_EQ(launch->by, "torchrun");
+  EXPECT_EQ(launch->process, 3);
+  EXPECT_EQ(launch->here, 1);
+  EXPECT_EQ(launch->address, "node-a");
+  EXPECT_EQ(launch->port, 29500);
+  EXPECT_EQ(launch->token, "abc");
+}
+
+TEST(Launch, OfSrunMeetsAtTheFirstNode) {
+  const std::optional<Launch> launch = launch_of(kSrun);
+  ASSERT_TRUE(launch);
+  EXPECT_EQ(launch->by, "srun");
+  EXPECT_EQ(launch->process, 5);
+  EXPECT_EQ(launch->processes, 8);
+  EXPECT_EQ(launch->processes_here, 4);
+  EXPECT_EQ(launch->address, "node03");
+  EXPECT_EQ(launch->token, "77.0");
+}
+
+TEST(Launch, OfSlurmIsOfAStepNotOfABatchScript) {
+  Variables script = kSrun;
+  script.erase("SLURM_STEP_NUM_TASKS");
+  script["SLURM_NTASKS"] = "8";
+  EXPECT_FALSE(launch_of(script));
+}
+
+TEST(Launch, OfMpirunWithinSlurmIsMpiruns) {
+  Variables both = kSrun;
+  both.merge(of_mpirun(1, 2));
+  EXPECT_EQ(launch_of(both)->by, "mpirun");
+}
+
+TEST(Launch, ThatContradictsItselfIsRefused) {
+  for (const char* value : {"-1", "x", "1e3"}) {
+    Variables variables = of_mpirun(0, 2);
+    variables["OMPI_COMM_WORLD_RANK"] = value;
+    EXPECT_THROW(launch_of(variables), InputError) << value;
+  }
+  EXPECT_THROW(launch_of(of_mpirun(2, 2)), InputError);
+}
+
+TEST(Launch, HostsOfSlurmsListsHaveTheirFirst) {
+  EXPECT_EQ(first_host("alone"), "alone");
+  EXPECT_EQ(first_host("a1,b2"), "a1");
+  EXPECT_EQ(first_host("node[03-07,09]"), "node03");
+  EXPECT_EQ(first_host("gpu-[12,14],cpu1"), "gpu-12");
+  EXPECT_EQ(first_host(""), "");
+}
+
+}  // namespace
+}  // namespace muo
