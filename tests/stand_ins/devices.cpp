@@ -214,6 +214,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   if (gpu < 0 || gpu >= all.settings.gpus)
     return wrong(cudaErrorInvalidDevice, "GPU " + std::to_string(gpu));
   *properties = {.name = "the CPU",
+                 .uuid = {.bytes = {'s', 'i', 'm', 't', static_cast<char>(gpu)}},
                  .totalGlobalMem = all.settings.memory,
                  .multiProcessorCount = kMultiprocessors,
                  .major = all.compiled.major,

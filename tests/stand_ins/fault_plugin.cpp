@@ -335,12 +335,11 @@ const BackendPlugin plugin{
       return std::make_unique<FaultyDevice>(std::move(device), std::move(trap));
     },
     .make_communicators =
-        [](CommunicatorKind kind, int world, Rendezvous& rendezvous,
+        [](CommunicatorKind kind, const CommunicatorMembers& members,
            std::chrono::milliseconds deadline) -> std::unique_ptr<CommunicatorGroup> {
       return std::make_unique<FaultyGroup>(
-          decorated() == nullptr
-              ? make_host_communicators(world, rendezvous)
-              : decorated()->make_communicators(kind, world, rendezvous, deadline));
+          decorated() == nullptr ? make_host_communicators(members)
+                                 : decorated()->make_communicators(kind, members, deadline));
     }};
 
 }  // namespace

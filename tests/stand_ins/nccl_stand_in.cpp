@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,8 +29,7 @@ struct Settings {
   std::map<std::string, Result> failures;
   std::string calls, told;
   std::atomic<const char*> last_error = "";
-  std::map<std::uint64_t, std::shared_ptr<World>> worlds;  // by unique id
-  std::uint64_t ids = 0;
+  std::map<std::uint64_t, std::shared_ptr<World>> worlds;  // by unique id, until all have come
   std::atomic<int> alive = 0, open_groups = 0;
 };
 Settings& settings() {
@@ -83,11 +81,25 @@ Result submit(Comm comm, NativeStream stream, std::vector<Work> work) {
   const cudaError_t error =
       stand_in::enqueue(stream, "a kernel of NCCL", addresses,
                         [world = comm->world, rank = comm->rank, alive = comm->work,
-                         work = std::move(work)] { run(*world, rank, work); });
+                         work = std::move(work)] { world->run(rank, work); });
   return error == cudaSuccess ? Result::kSuccess : Result::kUnhandledCudaError;
 }
 
+// Null: there is none, or its maker is gone.
+std::shared_ptr<World> find_world(const UniqueId& id) {
+  const std::lock_guard lock(settings().mutex);
+  std::shared_ptr<World>& known = settings().worlds[number_of(id)];
+  if (known == nullptr)
+    if (auto board = SharedBoard::open(id)) known = std::make_shared<World>(std::move(board));
+  return known;
+}
+void forget_world(const UniqueId& id) {
+  const std::lock_guard lock(settings().mutex);
+  settings().worlds.erase(number_of(id));
+}
+
 Result call(const char* function, Comm comm, NativeStream stream, const Work& work) {
+  if (work.peer < -1 || work.peer >= comm->world->size()) return Result::kInvalidArgument;
   {
     const std::lock_guard lock(settings().mutex);
     settings().calls +=
@@ -130,9 +142,10 @@ Result ncclGetVersion(int* version) {
 Result ncclGetUniqueId(UniqueId* id) {
   if (const Result result = muo::nccl::outcome("ncclGetUniqueId"); result != Result::kSuccess)
     return result;
+  auto board = muo::nccl::SharedBoard::make(*id);
+  if (board == nullptr) return Result::kSystemError;
   const std::lock_guard lock(settings().mutex);
-  const std::uint64_t number = ++settings().ids;
-  std::memcpy(id->bytes, &number, sizeof number);
+  settings().worlds[muo::nccl::number_of(*id)] = std::make_shared<World>(std::move(board));
   return Result::kSuccess;
 }
 
@@ -150,16 +163,10 @@ Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Confi
   if (const Result result = muo::nccl::outcome("ncclCommInitRankConfig");
       result != Result::kSuccess)
     return result;
-  std::uint64_t number = 0;
-  std::memcpy(&number, id.bytes, sizeof number);
-  std::shared_ptr<World> world;
-  {
-    const std::lock_guard lock(settings().mutex);
-    std::shared_ptr<World>& known = settings().worlds[number];
-    if (known == nullptr) known = std::make_shared<World>(size);
-    world = known;
-  }
-  if (!world->arrive()) return Result::kRemoteError;
+  const std::shared_ptr<World> world = muo::nccl::find_world(id);
+  if (world == nullptr) return Result::kRemoteError;
+  if (const Result result = world->join(size, rank); result != Result::kSuccess) return result;
+  muo::nccl::forget_world(id);
   ++settings().alive;
   *comm = new ncclComm{world, rank, config->comm_name};
   return Result::kSuccess;
@@ -183,7 +190,7 @@ Result ncclCommAbort(Comm comm) {
 }
 
 Result ncclCommGetAsyncError(Comm comm, Result* error) {
-  *error = comm->world->mispaired ? Result::kInvalidUsage : muo::nccl::outcome("a collective");
+  *error = comm->world->mispaired() ? Result::kInvalidUsage : muo::nccl::outcome("a collective");
   return Result::kSuccess;
 }
 

@@ -1,6 +1,17 @@
 #include "stand_ins/nccl_world.h"
 
+#include <linux/futex.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <limits>
 #include <type_traits>
 
 #include "base/dtype.h"
@@ -53,103 +64,209 @@ void add(Type type, std::byte* out, const std::byte* in, std::int64_t n, bool fi
   }
 }
 
-// Segment `segment` of a sum goes round the ring and ends at its rank, which adds last.
-void ring_sum(const World& world, const Work& mine, std::int64_t first, std::int64_t n, int segment,
-              std::byte* out) {
-  std::vector<std::byte> sum(static_cast<std::size_t>(n * size_of_type(mine.type)));
-  for (int k = 1; k <= world.size(); ++k) {
-    const Work& post = world.posts[static_cast<std::size_t>((segment + k) % world.size())];
-    add(mine.type, sum.data(), post.in + first * size_of_type(mine.type), n, k == 1);
-  }
-  std::copy(sum.begin(), sum.end(), out);
-}
-
-void move(const World& world, int rank, const Work& mine, std::vector<std::byte>& result) {
-  const std::int64_t size = size_of_type(mine.type);
-  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size); };
-  switch (mine.call) {
-    case Call::kReduceScatter:
-      result.resize(bytes(mine.count));
-      return ring_sum(world, mine, rank * mine.count, mine.count, rank, result.data());
-    case Call::kReduce:
-    case Call::kAllReduce:
-      if (mine.call == Call::kReduce && rank != mine.peer) return;
-      result.resize(bytes(mine.count));
-      for (int s = 0; s < world.size(); ++s) {
-        const std::int64_t first = mine.count * s / world.size();
-        const std::int64_t last = mine.count * (s + 1) / world.size();
-        ring_sum(world, mine, first, last - first, s, result.data() + first * size);
-      }
-      return;
-    case Call::kBroadcast: {
-      const std::byte* in = world.posts[static_cast<std::size_t>(mine.peer)].in;
-      result.assign(in, in + mine.count * size);
-      return;
-    }
-    case Call::kAllGather:
-      for (const Work& post : world.posts)
-        result.insert(result.end(), post.in, post.in + mine.count * size);
-      return;
-    case Call::kSend:
-    case Call::kReceive:
-      return;
-  }
-}
-
 bool pairs_with(const Work& a, const Work& b) {
   return a.call == b.call && a.count == b.count && a.type == b.type && a.peer == b.peer;
 }
 
-// One collective of all ranks. Into memory of its own first: outputs may be inputs.
-bool run_collective(World& world, int rank, const Work& mine) {
-  world.posts[static_cast<std::size_t>(rank)] = mine;
-  if (!world.arrive()) return false;
-  for (const Work& post : world.posts)
-    if (!pairs_with(mine, post)) world.mispaired = true;
-  if (!world.arrive() || world.mispaired) return false;  // all have looked
-  std::vector<std::byte> result;
-  move(world, rank, mine, result);
-  if (!world.arrive()) return false;  // all have read
-  std::copy(result.begin(), result.end(), mine.out);
-  return true;
+// Until `word` is no longer `seen`, by threads of any process. Not for long: who changes it may be
+// killed before it wakes the others.
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen) {
+  static_assert(sizeof word == sizeof seen && std::atomic<std::uint32_t>::is_always_lock_free);
+  const std::timespec patience{.tv_sec = 0, .tv_nsec = 50'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &patience, nullptr, 0);
 }
-
-bool receive(World& world, int rank, const Work& mine) {
-  std::unique_lock lock(world.mutex);
-  auto& queue = world.messages[{mine.peer, rank}];
-  world.changed.wait(lock, [&] { return !queue.empty() || world.aborted; });
-  if (queue.empty()) return false;
-  const std::shared_ptr<World::Message> message = queue.front();
-  queue.pop_front();
-  const bool fits = message->bytes == mine.count * size_of_type(mine.type);
-  if (fits) std::copy_n(message->data, message->bytes, mine.out);
-  world.mispaired = world.mispaired || !fits;
-  message->taken = true;
-  world.changed.notify_all();
-  return true;
+void wake_all(const std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 
 }  // namespace
 
-void run(World& world, int rank, const std::vector<Work>& group) {
-  std::vector<std::shared_ptr<World::Message>> sent;
+void World::changed() {
+  ++board().changes;
+  wake_all(board().changes);
+}
+
+template <class Ready>
+bool World::wait(Lock& lock, const Ready& ready) {
+  while (!ready()) {
+    if (aborted_) return false;
+    const std::uint32_t seen = board().changes;
+    lock.unlock();
+    sleep_while(board().changes, seen);
+    lock.lock();
+  }
+  return true;
+}
+
+Result World::join(int size, int rank) {
+  // Any process may read this one's memory; without Yama any of this user's may anyway.
+  static_cast<void>(prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0));
+  Lock lock(board().mutex);
+  if (size < 1 || size > static_cast<int>(Board::kMostRanks) || rank < 0 || rank >= size)
+    return Result::kInvalidArgument;
+  pid_t& process = board().processes[rank];
+  if ((board().size != 0 && board().size != size) || process != 0) return Result::kInvalidUsage;
+  board().size = size;
+  process = getpid();
+  if (!arrive(lock)) return Result::kRemoteError;
+  board_->close_door();
+  return Result::kSuccess;
+}
+
+bool World::arrive() {
+  Lock lock(board().mutex);
+  return arrive(lock);
+}
+
+bool World::arrive(Lock& lock) {
+  if (aborted_) return false;
+  const std::uint64_t mine = board().generation;
+  if (++board().arrived < size()) return wait(lock, [&] { return board().generation != mine; });
+  board().arrived = 0;
+  ++board().generation;
+  changed();
+  return true;
+}
+
+void World::abort() {
+  const Lock lock(board().mutex);
+  aborted_ = true;
+  changed();
+}
+
+bool World::wait_in_vain() {
+  Lock lock(board().mutex);
+  return wait(lock, [] { return false; });
+}
+
+const std::byte* World::read(int rank, const std::byte* from, std::int64_t bytes,
+                             std::vector<std::byte>& copy) const {
+  const pid_t process = board().processes[rank];
+  if (process == getpid()) return from;
+  copy.resize(static_cast<std::size_t>(bytes));
+  const iovec to{.iov_base = copy.data(), .iov_len = copy.size()};
+  const iovec of{.iov_base = const_cast<std::byte*>(from), .iov_len = copy.size()};
+  if (process_vm_readv(process, &to, 1, &of, 1, 0) == bytes) return copy.data();
+  if (errno == EPERM || errno == ENOSYS)
+    std::fprintf(stderr, "NCCL's stand-in cannot read the memory of process %d: %s\n", process,
+                 std::strerror(errno));  // NOLINT(concurrency-mt-unsafe)
+  return nullptr;
+}
+
+// Segment `segment` of a sum goes round the ring and ends at its rank, which adds last.
+bool World::ring_sum(const Work& mine, std::int64_t first, std::int64_t n, int segment,
+                     std::byte* out) const {
+  const std::int64_t size_of = size_of_type(mine.type);
+  std::vector<std::byte> sum(static_cast<std::size_t>(n * size_of)), copy;
+  for (int k = 1; k <= size(); ++k) {
+    const int rank = (segment + k) % size();
+    const std::byte* in = read(rank, board().posts[rank].in + first * size_of, n * size_of, copy);
+    if (in == nullptr) return false;
+    add(mine.type, sum.data(), in, n, k == 1);
+  }
+  std::copy(sum.begin(), sum.end(), out);
+  return true;
+}
+
+// False: a process is gone.
+bool World::move(int rank, const Work& mine, std::vector<std::byte>& result) const {
+  const std::int64_t size_of = size_of_type(mine.type);
+  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size_of); };
+  std::vector<std::byte> copy;
+  const auto append = [&](int from) {
+    const std::byte* in = read(from, board().posts[from].in, mine.count * size_of, copy);
+    if (in != nullptr) result.insert(result.end(), in, in + mine.count * size_of);
+    return in != nullptr;
+  };
+  switch (mine.call) {
+    case Call::kReduceScatter:
+      result.resize(bytes(mine.count));
+      return ring_sum(mine, rank * mine.count, mine.count, rank, result.data());
+    case Call::kReduce:
+    case Call::kAllReduce:
+      if (mine.call == Call::kReduce && rank != mine.peer) return true;
+      result.resize(bytes(mine.count));
+      for (int s = 0; s < size(); ++s) {
+        const std::int64_t first = mine.count * s / size();
+        const std::int64_t last = mine.count * (s + 1) / size();
+        if (!ring_sum(mine, first, last - first, s, result.data() + first * size_of)) return false;
+      }
+      return true;
+    case Call::kBroadcast:
+      return append(mine.peer);
+    case Call::kAllGather:
+      for (int from = 0; from < size(); ++from)
+        if (!append(from)) return false;
+      return true;
+    case Call::kSend:
+    case Call::kReceive:
+      break;
+  }
+  return true;
+}
+
+// One collective of all ranks. Into memory of its own first: outputs may be inputs.
+bool World::run_collective(int rank, const Work& mine) {
+  board().posts[rank] = mine;
+  if (!arrive()) return false;
+  for (int r = 0; r < size(); ++r)
+    if (!pairs_with(mine, board().posts[r])) board().mispaired = true;
+  if (!arrive() || mispaired()) return false;  // all have looked
+  std::vector<std::byte> result;
+  if (!move(rank, mine, result)) return wait_in_vain();
+  if (!arrive()) return false;  // all have read
+  std::copy(result.begin(), result.end(), mine.out);
+  return true;
+}
+
+bool World::send(int rank, const Work& mine) {
+  const Lock lock(board().mutex);
+  Board::Mail& mail = board().mail[rank][mine.peer];
+  if (mail.sent - mail.taken == Board::kMostMessages) board().mispaired = true;
+  if (mispaired()) return false;
+  mail.messages[mail.sent++ % Board::kMostMessages] = {
+      .data = mine.in, .bytes = mine.count * size_of_type(mine.type)};
+  changed();
+  return true;
+}
+
+bool World::receive(int rank, const Work& mine) {
+  Lock lock(board().mutex);
+  Board::Mail& mail = board().mail[mine.peer][rank];
+  if (!wait(lock, [&] { return mail.taken < mail.sent; })) return false;
+  const Board::Message message = mail.messages[mail.taken % Board::kMostMessages];
+  if (message.bytes == mine.count * size_of_type(mine.type)) {
+    std::vector<std::byte> copy;
+    const std::byte* data = read(mine.peer, message.data, message.bytes, copy);
+    if (data == nullptr) return wait(lock, [] { return false; });
+    std::copy_n(data, message.bytes, mine.out);
+  } else {
+    board().mispaired = true;
+  }
+  ++mail.taken;
+  changed();
+  return true;
+}
+
+void World::run(int rank, const std::vector<Work>& group) {
+  std::vector<std::uint64_t> sent(static_cast<std::size_t>(size()));  // the last to each rank
   for (const Work& work : group) {
     if (work.call != Call::kSend) continue;
-    sent.push_back(std::make_shared<World::Message>(
-        World::Message{work.in, work.count * size_of_type(work.type)}));
-    const std::lock_guard lock(world.mutex);
-    world.messages[{rank, work.peer}].push_back(sent.back());
-    world.changed.notify_all();
+    if (!send(rank, work)) return;
+    const Lock lock(board().mutex);
+    sent[static_cast<std::size_t>(work.peer)] = board().mail[rank][work.peer].sent;
   }
   for (const Work& work : group) {
     if (work.call == Call::kSend) continue;
-    const bool done = work.call == Call::kReceive ? receive(world, rank, work)
-                                                  : run_collective(world, rank, work);
+    const bool done =
+        work.call == Call::kReceive ? receive(rank, work) : run_collective(rank, work);
     if (!done) return;
   }
-  std::unique_lock lock(world.mutex);
-  world.changed.wait(lock, [&] {
-    return world.aborted || std::all_of(sent.begin(), sent.end(), [](auto& m) { return m->taken; });
+  Lock lock(board().mutex);
+  wait(lock, [&] {
+    for (std::size_t to = 0; to < sent.size(); ++to)
+      if (board().mail[rank][to].taken < sent[to]) return false;
+    return true;
   });
 }
 

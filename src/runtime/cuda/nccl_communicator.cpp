@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,11 +16,13 @@
 #include "base/check.h"
 #include "runtime/comm/collective.h"
 #include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/gpu_identity.h"
 #include "runtime/cuda/nccl_handle.h"
 #include "runtime/cuda/nccl_library.h"
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/relaxed_capture.h"
 #include "runtime/cuda/stream_context.h"
+#include "runtime/rendezvous.h"
 
 namespace muo::nccl {
 namespace {
@@ -78,21 +83,21 @@ class NcclCommunicator final : public CheckedCommunicator {
 
 class Group final : public CommunicatorGroup {
  public:
-  Group(int world, Rendezvous& rendezvous)
-      : rendezvous_(rendezvous),
+  explicit Group(const CommunicatorMembers& members)
+      : members_(members),
         library_(load("libnccl.so.2")),
-        gpus_(static_cast<std::size_t>(world), -1) {
+        gpus_(static_cast<std::size_t>(members.local.count), -1) {
     if (!library_.missing.empty()) throw InputError(concat("--comm nccl: ", library_.missing));
     set_environment();
   }
 
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
-    gpus_[static_cast<std::size_t>(device.rank())] = current_gpu();
+    gpu_of(device.rank()) = current_gpu();
     meet([this] {
       check_gpus();
-      for (UniqueId& id : ids_)
-        nccl::check(library_, library_.functions.get_unique_id(&id), "ncclGetUniqueId", nullptr,
-                    "on the way to a communicator");
+      const std::string ids = from_first([this] { return new_ids(); });
+      MUO_CHECK(ids.size() == sizeof ids_, "NCCL's ids of ", ids.size(), " bytes");
+      std::memcpy(ids_, ids.data(), sizeof ids_);
     });
     const auto graph = init(device.rank(), ids_[0], "graph");
     const auto eager = init(device.rank(), ids_[1], "eager");
@@ -120,22 +125,75 @@ class Group final : public CommunicatorGroup {
     static_cast<void>(run_with_deadline(kTimeout, all));
   }
 
-  // Of the ranks' threads, outside captures.
-  void meet(const std::function<void()>& leader = {}) {
-    rendezvous_.arrive(leader, "joining NCCL");
+  // Of all ranks, outside captures.
+  void meet_everywhere() {
+    meet([this] {
+      if (members_.processes != nullptr) members_.processes->meet(Channel::kRun, kSite);
+    });
   }
   [[nodiscard]] bool aborted() const { return aborted_; }
   [[nodiscard]] const Library& library() const { return library_; }
-  [[nodiscard]] int world() const { return static_cast<int>(gpus_.size()); }
+  [[nodiscard]] int world() const { return members_.world; }
 
  private:
+  static constexpr std::string_view kSite = "joining NCCL";
+
+  [[nodiscard]] int& gpu_of(int rank) {
+    return gpus_[static_cast<std::size_t>(rank - members_.local.first)];
+  }
+  // Of this process' ranks' threads.
+  void meet(const std::function<void()>& leader) { members_.meeting.arrive(leader, kSite); }
+  // By a leader, as all that follow: what `make` returns in process 0.
+  [[nodiscard]] std::string from_first(const std::function<std::string()>& make) const {
+    return members_.processes == nullptr
+               ? make()
+               : members_.processes->from_first(Channel::kRun, kSite, make);
+  }
+  // One verdict for all processes, as none can go on without the others.
   void check_gpus() const {
-    for (std::size_t a = 0; a < gpus_.size(); ++a)
-      for (std::size_t b = a + 1; b < gpus_.size(); ++b)
-        if (gpus_[a] == gpus_[b])
-          throw InputError(concat("--comm nccl: ranks ", a, " and ", b, " share GPU ", gpus_[a],
-                                  ", which NCCL does not allow; use --comm peer, or a GPU for each "
-                                  "rank"));
+    std::string gpus;
+    for (const int gpu : gpus_)
+      gpus += cuda::identity_of(gpu);
+    std::vector<std::string> all = {gpus};
+    if (members_.processes != nullptr)
+      all = members_.processes->to_first(Channel::kRun, kSite, gpus);
+    const std::string refusal = from_first([&] {
+      std::vector<std::string> by_rank;
+      for (const std::string& of_process : all)
+        for (std::size_t at = 0; at < of_process.size(); at += cuda::kIdentityBytes)
+          by_rank.push_back(of_process.substr(at, cuda::kIdentityBytes));
+      return shared_gpu(by_rank);
+    });
+    if (!refusal.empty()) throw InputError(refusal);
+  }
+  // Empty: each has its own.
+  [[nodiscard]] std::string shared_gpu(const std::vector<std::string>& by_rank) const {
+    std::map<std::string_view, int> rank_of;
+    for (int rank = 0; const std::string& gpu : by_rank) {
+      const auto [known, is_new] = rank_of.emplace(gpu, rank);
+      if (!is_new) return sharing(known->second, rank, gpu);
+      ++rank;
+    }
+    return {};
+  }
+  [[nodiscard]] std::string sharing(int a, int b, const std::string& gpu) const {
+    const std::string ranks = concat("--comm nccl: ranks ", a, " and ", b, " share GPU ");
+    constexpr const char* kRefusal = ", which NCCL does not allow; use ";
+    constexpr const char* kAdvice = "a GPU for each rank";
+    if (members_.processes == nullptr)
+      return concat(ranks, gpus_[static_cast<std::size_t>(a)], kRefusal, "--comm peer, or ",
+                    kAdvice);
+    const ProcessGroup& processes = *members_.processes;
+    return concat(ranks, cuda::identity_text(gpu), " of ",
+                  processes.describe(processes.process_of(a)), " and ",
+                  processes.describe(processes.process_of(b)), kRefusal, kAdvice);
+  }
+  [[nodiscard]] std::string new_ids() const {
+    UniqueId ids[2] = {};
+    for (UniqueId& id : ids)
+      nccl::check(library_, library_.functions.get_unique_id(&id), "ncclGetUniqueId", nullptr,
+                  "on the way to a communicator");
+    return {reinterpret_cast<const char*>(ids), sizeof ids};
   }
 
   // NCCL waits for all ranks, one that has failed in here too: on a thread that can be left behind.
@@ -145,8 +203,8 @@ class Group final : public CommunicatorGroup {
       Result result = Result::kInternalError;
     };
     const auto made = std::make_shared<Made>();
-    const auto task = [made, f = library_.functions, gpu = gpus_[static_cast<std::size_t>(rank)],
-                       id, name, rank, world = world()] {
+    const auto task = [made, f = library_.functions, gpu = gpu_of(rank), id, name, rank,
+                       world = world()] {
       MUO_CUDA_CHECK(cudaSetDevice(gpu));
       cuda::keep_for_collectives(gpu, kMostCtas);
       Config config;
@@ -168,13 +226,13 @@ class Group final : public CommunicatorGroup {
     throw PeerFailed("a peer failed while this rank joined NCCL");
   }
 
-  Rendezvous& rendezvous_;
+  const CommunicatorMembers members_;
   const Library library_;
-  std::vector<int> gpus_;  // by rank
+  std::vector<int> gpus_;  // by rank, of this process
   UniqueId ids_[2] = {};
   std::atomic<bool> aborted_ = false;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Handle>> handles_;  // of all ranks
+  std::vector<std::shared_ptr<Handle>> handles_;  // of all ranks here
 };
 
 NcclCommunicator::NcclCommunicator(Group& group, int rank, std::shared_ptr<Handle> graph,
@@ -213,7 +271,8 @@ void NcclCommunicator::connect(Device& device) {
       enqueue_on(*handle, *stream,
                  {.kind = kind, .count = world(), .dtype = DType::kF32, .out = out, .in = in});
   stream->synchronize();
-  group_.meet();  // freeing memory may wait for a GPU whose NCCL waits for a peer's
+  // Freeing memory may wait for a GPU whose NCCL waits for a peer's, and keep that from starting.
+  group_.meet_everywhere();
 }
 
 void NcclCommunicator::enqueue(Stream& stream, const Collective& collective) {
@@ -385,8 +444,8 @@ void NcclCommunicator::exchange(Comm comm, Stream& stream, const Collective& c) 
 
 }  // namespace
 
-std::unique_ptr<CommunicatorGroup> make_nccl_communicators(int world, Rendezvous& rendezvous) {
-  return std::make_unique<Group>(world, rendezvous);
+std::unique_ptr<CommunicatorGroup> make_nccl_communicators(const CommunicatorMembers& members) {
+  return std::make_unique<Group>(members);
 }
 
 }  // namespace muo::nccl

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/rendezvous.h"
 
 namespace muo::nccl {
 
@@ -18,7 +17,12 @@ namespace muo::nccl {
 // - bytes_sent() counts what was enqueued: a captured collective once, however often it is
 // replayed.
 //
-// Throws InputError if NCCL is missing or too old, and its join() if ranks share a GPU.
-std::unique_ptr<CommunicatorGroup> make_nccl_communicators(int world, Rendezvous& rendezvous);
+// Ranks of several processes meet at `members.processes`, too, when they join, and process 0 makes
+// the ids by which NCCL finds them. After that NCCL is alone, and does not notice if a process is
+// gone: what waits for it ends by abort().
+//
+// Throws InputError if NCCL is missing or too old, and its join() if ranks share a GPU, which their
+// processes may each call by another number.
+std::unique_ptr<CommunicatorGroup> make_nccl_communicators(const CommunicatorMembers& members);
 
 }  // namespace muo::nccl

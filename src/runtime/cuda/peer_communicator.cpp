@@ -15,6 +15,7 @@
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/peer_kernels.h"
 #include "runtime/cuda/stream_context.h"
+#include "runtime/rendezvous.h"
 
 namespace muo {
 namespace {
@@ -185,12 +186,13 @@ class PeerCommunicators final : public CommunicatorGroup {
 
 }  // namespace
 
-std::unique_ptr<CommunicatorGroup> make_peer_communicators(int world, Rendezvous& rendezvous,
+std::unique_ptr<CommunicatorGroup> make_peer_communicators(const CommunicatorMembers& members,
                                                            std::chrono::milliseconds deadline) {
-  if (world > peer::kMostRanks)
-    throw InputError(
-        concat("--comm peer: ", world, " ranks, at most ", peer::kMostRanks, "; use --comm nccl"));
-  return std::make_unique<PeerCommunicators>(world, rendezvous, deadline);
+  MUO_CHECK(members.processes == nullptr, "--comm peer: ranks of several processes");
+  if (members.world > peer::kMostRanks)
+    throw InputError(concat("--comm peer: ", members.world, " ranks, at most ", peer::kMostRanks,
+                            "; use --comm nccl"));
+  return std::make_unique<PeerCommunicators>(members.world, members.meeting, deadline);
 }
 
 }  // namespace muo

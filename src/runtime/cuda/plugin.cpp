@@ -107,14 +107,14 @@ std::unique_ptr<Device> make_device(int rank, int index) {
   return std::make_unique<CudaDevice>(rank, index);
 }
 
-std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind, int world,
-                                                      Rendezvous& rendezvous,
+std::unique_ptr<CommunicatorGroup> make_communicators(CommunicatorKind kind,
+                                                      const CommunicatorMembers& members,
                                                       std::chrono::milliseconds deadline) {
   switch (kind) {
     case CommunicatorKind::kPeer:
-      return make_peer_communicators(world, rendezvous, deadline);
+      return make_peer_communicators(members, deadline);
     case CommunicatorKind::kNccl:
-      return nccl::make_nccl_communicators(world, rendezvous);
+      return nccl::make_nccl_communicators(members);
     case CommunicatorKind::kHost:
       break;
   }

@@ -159,4 +159,9 @@ std::unique_ptr<CommunicatorGroup> make_host_communicators(int world, Rendezvous
   return std::make_unique<HostCommunicators>(world, rendezvous);
 }
 
+std::unique_ptr<CommunicatorGroup> make_host_communicators(const CommunicatorMembers& members) {
+  MUO_CHECK(members.processes == nullptr, "ranks of several processes");
+  return make_host_communicators(members.world, members.meeting);
+}
+
 }  // namespace muo

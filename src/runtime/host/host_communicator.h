@@ -33,5 +33,7 @@ struct HostCommunicatorGroup {
 std::unique_ptr<Communicator> make_host_communicator(HostCommunicatorGroup& group, int rank);
 
 std::unique_ptr<CommunicatorGroup> make_host_communicators(int world, Rendezvous& rendezvous);
+// Of one process.
+std::unique_ptr<CommunicatorGroup> make_host_communicators(const CommunicatorMembers& members);
 
 }  // namespace muo

@@ -110,9 +110,13 @@ enum : unsigned {
   cudaGraphDebugDotFlagsKernelNodeAttributes = 1 << 9
 };
 
+struct cudaUUID_t {
+  char bytes[16];
+};
 // Not all of their members, nor in NVIDIA's places.
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   std::size_t totalGlobalMem;
   int multiProcessorCount, major, minor;
 };

@@ -70,8 +70,8 @@ TEST(DeviceGroup, RefusesAnEmptyWorld) { EXPECT_THROW(DeviceGroup({.world = 0}),
 // Communicators that are complete once all ranks have met.
 class Meeting final : public CommunicatorGroup {
  public:
-  Meeting(int world, Rendezvous& rendezvous)
-      : rendezvous_(rendezvous), group_(make_host_communicators(world, rendezvous)) {}
+  explicit Meeting(const CommunicatorMembers& members)
+      : rendezvous_(members.meeting), group_(make_host_communicators(members)) {}
   ~Meeting() override { EXPECT_GE(aborted_, 1); }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -94,9 +94,9 @@ TEST(DeviceGroup, ADeviceThatCannotBeMadeReleasesTheRanksThatWaitForIt) {
         if (rank == kFailing) throw Error("no memory left");
         return std::make_unique<HostDevice>(rank);
       },
-      .make_communicators = [](CommunicatorKind, int world, Rendezvous& rendezvous,
+      .make_communicators = [](CommunicatorKind, const CommunicatorMembers& members,
                                std::chrono::milliseconds) -> std::unique_ptr<CommunicatorGroup> {
-        return std::make_unique<Meeting>(world, rendezvous);
+        return std::make_unique<Meeting>(members);
       }};
   const std::string message = message_of<Error>(
       [&] { DeviceGroup group({.world = kWorld, .plugin = &plugin, .ranks_per_device = 2}); });
