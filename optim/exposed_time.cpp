@@ -83,6 +83,7 @@ class Timeline {
     return comm_;
   }
   [[nodiscard]] double communication() const { return communication_; }
+  [[nodiscard]] double box_bytes() const { return box_bytes_; }
 
  private:
   // A link carries both directions at once.
@@ -101,8 +102,20 @@ class Timeline {
     std::int64_t bytes = 0;
     for (int rank = 0; rank < plan_.world; ++rank)
       bytes = std::max(bytes, bucket_bytes(bucket, rank, plan_.world).*phase);
-    take(collectives * rates_.link_latency_s +
-         static_cast<double>(bytes) / rates_.link_bytes_per_s);
+    const bool ring = phase == &BucketBytes::reduce || phase == &BucketBytes::publish;
+    send(collectives, static_cast<double>(bytes), ring);
+  }
+  // The busiest rank's `bytes`, in a ring or to others one by one.
+  void send(int collectives, double bytes, bool ring) {
+    double seconds = bytes / rates_.link_bytes_per_s;
+    const int there = rates_.ranks_per_box;
+    if (there > 0 && there < plan_.world) {
+      const double of_box =
+          ring ? bytes : bytes * there * (plan_.world - there) / (plan_.world - 1);
+      box_bytes_ += of_box;
+      seconds = std::max(seconds, of_box / rates_.box_bytes_per_s);
+    }
+    take(collectives * rates_.link_latency_s + seconds);
   }
   // Of sharded weights: what GatheredWeights does.
   void read_weight(std::size_t param) {
@@ -116,8 +129,7 @@ class Timeline {
       for (int rank = 0; rank < plan_.world; ++rank)
         bytes = std::max(bytes, schedule_.sent_bytes(visit, plan_, rank));
       comm_ = std::max(comm_, compute_);
-      take(static_cast<double>(collectives) * rates_.link_latency_s +
-           static_cast<double>(bytes) / rates_.link_bytes_per_s);
+      send(static_cast<int>(collectives), static_cast<double>(bytes), /*ring=*/true);
       for (const std::size_t group : visit[0].gathers)
         gathered_[group] = comm_;
     }
@@ -200,7 +212,7 @@ class Timeline {
   double compute_ = 0;          // where the stream is
   double comm_ = 0;             // when the stream is free
   std::vector<double> update_;  // by rank
-  double communication_ = 0;
+  double communication_ = 0, box_bytes_ = 0;
   std::vector<std::size_t> bucket_of_ = buckets_by_parameter();
   // By bucket: when its weights are there, when its gradients are, and how many of these are not.
   std::vector<double> published_ = std::vector<double>(plan_.buckets.size());
@@ -221,9 +233,9 @@ class Timeline {
 
 ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> params,
                          const MachineRates& rates) {
-  MUO_CHECK(rates.link_bytes_per_s > 0 && rates.gemm_flops_per_s > 0 &&
-            rates.memory_bytes_per_s > 0 && rates.link_latency_s >= 0 && rates.step_s >= 0 &&
-            rates.accumulation > 0);
+  MUO_CHECK(rates.link_bytes_per_s > 0 && rates.box_bytes_per_s > 0 && rates.ranks_per_box >= 0 &&
+            rates.gemm_flops_per_s > 0 && rates.memory_bytes_per_s > 0 &&
+            rates.link_latency_s >= 0 && rates.step_s >= 0 && rates.accumulation > 0);
   constexpr double kNoTime = std::numeric_limits<double>::infinity();
   const PlanCost cost = plan_cost(plan, params);
   ExposedTime out;
@@ -236,8 +248,9 @@ ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> pa
   Timeline timeline(plan, params, rates);
   out.update_s = timeline.run(out.commit_s) - rates.step_s;
   out.communication_s = timeline.communication();
+  out.box_bytes = timeline.box_bytes();
   MachineRates other = rates;
-  other.link_bytes_per_s = kNoTime;
+  other.link_bytes_per_s = other.box_bytes_per_s = kNoTime;
   other.link_latency_s = 0;
   out.communication_exposed_s = out.update_s - added(other);
   other = rates;

@@ -13,6 +13,7 @@
 #include "app/checkpoint/run_directory.h"
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
+#include "app/process_per_device.h"
 #include "app/report/run_facts.h"
 #include "app/train/backend.h"
 #include "app/train/device_rates.h"
@@ -272,6 +273,7 @@ void fail(LaunchedWorld& world, const char* cause, int exit_code) {
 
 int run_command(const TrainOptions& asked) {
   check_files(asked);
+  if (asked.devices.process_per_device) return start_processes(asked);
   TrainOptions options = asked;
   const std::unique_ptr<LaunchedWorld> world = join_world(options.devices);
   if (world == nullptr) return train(options, nullptr);

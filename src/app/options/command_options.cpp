@@ -130,6 +130,10 @@ std::vector<OptionRow> option_table(PlanOptions& o) {
   std::vector<OptionRow> own = {
       updates("link-gbps", kOther, "GB/s", "that a device sends in a collective; 400 Gbit/s are 50",
               &p.link_gbps, {1e-6, 1e6}),
+      updates("boxes", kOther, "N", "of --devices GPUs each; with --inter-gbps", &p.boxes,
+              {1, 1024}),
+      updates("inter-gbps", kOther, "GB/s", "that a box sends to others, all its devices together",
+              &p.inter_gbps, {1e-6, 1e6}),
       updates("link-us", kOther, "US", "of a collective, whatever its size", &p.link_us, {0, 1e6}),
       updates("gemm-tflops", kOther, "TFLOP/s", "of a device in Newton-Schulz", &p.gemm_tflops,
               {1e-6, 1e6}),

@@ -21,6 +21,8 @@ struct Variables {
 };
 // torchrun goes first, as it runs inside of Slurm's tasks; so does mpirun.
 constexpr std::array kLaunchers = {
+    Variables{kOwnLauncher, "MUO_PROCESS", "MUO_PROCESSES", "MUO_PROCESS", "MUO_PROCESSES",
+              nullptr},
     Variables{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
               "TORCHELASTIC_RUN_ID"},
     Variables{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",

@@ -6,7 +6,11 @@
 
 namespace muo {
 
-// What a launcher tells the processes that it starts: mpirun (Open MPI), torchrun, or srun.
+// start_processes(), by MUO_PROCESS, MUO_PROCESSES and MUO_STORE_TOKEN.
+inline constexpr const char* kOwnLauncher = "--process-per-device";
+
+// What a launcher tells the processes that it starts: mpirun (Open MPI), torchrun, srun, or this
+// program itself.
 struct Launch {
   std::string by;                    // its name
   int process = 0, processes = 1;    // this one, of all

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/options/model_options.h"
 #include "base/byte_size.h"
@@ -26,6 +27,7 @@ struct DeviceOptions {
   std::int64_t described_memory = 0;       // bytes that each of these has; 0: what such a GPU has
   // Where processes of one world meet; empty: see join_world().
   std::optional<std::int64_t> store_port = {};
+  bool process_per_device = false;  // start_processes(); no option of a file
   // Of a launched world: join_world() sets them; no options.
   int process_here = 0, processes_here = 1;  // on this host
   ProcessGroup* processes = nullptr;
@@ -103,13 +105,14 @@ struct RunOptions {
   std::int64_t norms_every = 100;  // -1: never
   bool tensorboard = true;         // event files beside metrics.jsonl
   bool alarms = true;  // warn of loss spikes, falling throughput, growing memory, slow data
-  bool quiet = false, verbose = false;     // of what the terminal shows; no options of a file
-  std::int64_t verify_sync_every = -1;     // steps; -1: never
-  std::optional<double> stuck_after = {};  // seconds; 0: never
-  std::string profile_steps = {};          // "A:B": steps A to B - 1; empty: none
-  std::string graph_dot = {};              // where to write the captured step; empty: nowhere
-  std::string version = {};                // of the program, for run.json; no option
-  bool quick_sizes = false;                // kQuickSizes; no option
+  bool quiet = false, verbose = false;      // of what the terminal shows; no options of a file
+  std::int64_t verify_sync_every = -1;      // steps; -1: never
+  std::optional<double> stuck_after = {};   // seconds; 0: never
+  std::string profile_steps = {};           // "A:B": steps A to B - 1; empty: none
+  std::string graph_dot = {};               // where to write the captured step; empty: nowhere
+  std::string version = {};                 // of the program, for run.json; no option
+  std::vector<std::string> arguments = {};  // of the command line, from the command on; no option
+  bool quick_sizes = false;                 // kQuickSizes; no option
 };
 
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
@@ -171,6 +174,8 @@ struct SweepOptions {
 struct PredictionOptions {
   std::optional<double> link_gbps = {};    // GB/s that a device sends in a collective
   std::optional<double> gemm_tflops = {};  // of a device in Newton-Schulz
+  std::int64_t boxes = 1;                  // of --devices each
+  std::optional<double> inter_gbps = {};   // GB/s between boxes: of each, in a direction
   double link_us = 0;                      // of a collective, whatever its size
   std::optional<double> memory_gbps = {};  // GB/s of a device's memory in commit
   double step_ms = 0;                      // forward and backward of a step

@@ -200,10 +200,13 @@ std::string prediction_text(const ExposedTime& time, const MachineRates& rates) 
       "\nPredicted: {}\n"
       "  communication {:.3f} ms, Newton-Schulz {:.3f} ms, commit {:.3f} ms\n"
       "  added to the step: {:.3f} ms, of which {:.3f} ms are communication (a perfect link would "
-      "save\n  them) and {:.3f} ms Newton-Schulz\n",
+      "save\n  them) and {:.3f} ms Newton-Schulz\n{}",
       rates_text(rates), 1e3 * time.communication_s, 1e3 * time.newton_schulz_s,
       1e3 * time.commit_s, 1e3 * time.update_s, 1e3 * time.communication_exposed_s,
-      1e3 * time.newton_schulz_exposed_s);
+      1e3 * time.newton_schulz_exposed_s,
+      rates.ranks_per_box > 0 ? fmt::format("  a box sends {} to the others in a step\n",
+                                            size_text(static_cast<std::int64_t>(time.box_bytes)))
+                              : "");
 }
 
 }  // namespace
@@ -304,19 +307,26 @@ std::optional<MachineRates> machine_rates(const RunConfig& config,
                      .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
                      .step_s = 1e-3 * options.step_ms,
                      .accumulation = config.step.accumulation};
+  if (options.inter_gbps) {
+    rates.ranks_per_box = config.world() / static_cast<int>(options.boxes);
+    rates.box_bytes_per_s = 1e9 * *options.inter_gbps;
+  }
   if (options.memory_gbps) rates.memory_bytes_per_s = 1e9 * *options.memory_gbps;
   return rates;
 }
 
 std::string rates_text(const MachineRates& rates) {
-  return fmt::format("{:g} GB/s, {:g} us a collective, {:g} TFLOP/s, {}{}",
-                     1e-9 * rates.link_bytes_per_s, 1e6 * rates.link_latency_s,
-                     1e-12 * rates.gemm_flops_per_s,
-                     std::isfinite(rates.memory_bytes_per_s)
-                         ? fmt::format("memory {:g} GB/s, ", 1e-9 * rates.memory_bytes_per_s)
-                         : "",
-                     rates.step_s > 0 ? fmt::format("beside a step of {:g} ms", 1e3 * rates.step_s)
-                                      : "with nothing to hide behind");
+  return fmt::format(
+      "{:g} GB/s, {}{:g} us a collective, {:g} TFLOP/s, {}{}", 1e-9 * rates.link_bytes_per_s,
+      rates.ranks_per_box > 0 ? fmt::format("{:g} GB/s between boxes of {}, ",
+                                            1e-9 * rates.box_bytes_per_s, rates.ranks_per_box)
+                              : "",
+      1e6 * rates.link_latency_s, 1e-12 * rates.gemm_flops_per_s,
+      std::isfinite(rates.memory_bytes_per_s)
+          ? fmt::format("memory {:g} GB/s, ", 1e-9 * rates.memory_bytes_per_s)
+          : "",
+      rates.step_s > 0 ? fmt::format("beside a step of {:g} ms", 1e3 * rates.step_s)
+                       : "with nothing to hide behind");
 }
 
 nlohmann::ordered_json prediction_json(const ExposedTime& time) {
@@ -324,6 +334,7 @@ nlohmann::ordered_json prediction_json(const ExposedTime& time) {
           {"newton_schulz_ms", 1e3 * time.newton_schulz_s},
           {"commit_ms", 1e3 * time.commit_s},
           {"update_ms", 1e3 * time.update_s},
+          {"box_bytes", time.box_bytes},
           {"exposed_communication_ms", 1e3 * time.communication_exposed_s},
           {"exposed_newton_schulz_ms", 1e3 * time.newton_schulz_exposed_s}};
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <signal.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <array>
@@ -73,6 +75,7 @@ std::string LaunchedWorld::text() const {
 std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices) {
   std::optional<Launch> launch = find_launch();
   if (!launch) return nullptr;
+  if (launch->by == kOwnLauncher) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   devices.process_here = launch->here;
   devices.processes_here = launch->processes_here;
   std::vector<std::string> notes;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -170,6 +171,34 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
       }
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, ExposedTimeOfPlans, ::testing::Values(1, 2, 3, 8));
+
+// Four ranks in two boxes: a ring passes a box once, so that a box sends what a rank does; of what
+// a rank sends to the three others two thirds leave the box, of both its ranks.
+TEST(ExposedTime, BetweenBoxesIsWhatTheirLinksTake) {
+  const std::vector<ParamSpec> params = matrices(4);
+  const auto ms = [&](const char* strategy, double box_bytes_per_s) {
+    const ShardingPlan plan = make_sharding_plan(params, 4, strategy);
+    MachineRates machine = rates();
+    const ExposedTime one = exposed_time(plan, params, machine);
+    machine.ranks_per_box = 2;
+    machine.box_bytes_per_s = box_bytes_per_s;
+    const ExposedTime two = exposed_time(plan, params, machine);
+    EXPECT_EQ(one.box_bytes, 0);
+    return std::array{1e3 * one.communication_s, 1e3 * two.communication_s, two.box_bytes};
+  };
+  const double link = rates().link_bytes_per_s;
+  // block_cyclic: a reduction and a gather of three quarters of four matrices, 12 ms each.
+  const auto [one, fast, sent] = ms("block_cyclic", 2 * link);
+  EXPECT_NEAR(one, 24, 1e-9);
+  EXPECT_NEAR(fast, 24, 1e-9);
+  EXPECT_NEAR(sent, 2 * 3 * 64 * 64 * 4, 1e-6);
+  EXPECT_NEAR(ms("block_cyclic", link / 3)[1], 72, 1e-9);
+  // all_to_all: beside these there and back, where a box sends 4/3 of what a rank does.
+  const auto exchanged = ms("all_to_all", link);
+  const double between_ranks = exchanged[0] - 24;
+  EXPECT_GT(between_ranks, 0);
+  EXPECT_NEAR(exchanged[1], 24 + between_ranks * 4 / 3, 1e-9);
+}
 
 // Alone, an update takes as long whether its gather is its last part or its first.
 TEST(ExposedTime, WithoutAModelThereIsNothingToPipeline) {

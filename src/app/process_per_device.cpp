@@ -1,0 +1,164 @@
+#include "app/process_per_device.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "app/options/launch.h"
+#include "app/options/option_row.h"
+#include "app/train/backend.h"
+#include "app/train/stop_signal.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::vector<char*> pointers(Words& words) {
+  std::vector<char*> out;
+  out.reserve(words.size() + 1);
+  for (std::string& word : words)
+    out.push_back(word.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+// The command of each process: what was asked for, on one device.
+Words command_of_one(const TrainOptions& options) {
+  Words out = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  const std::vector<std::string>& arguments = options.run.arguments;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--process-per-device" || word.starts_with("--devices=")) continue;
+    if (word == "--devices")
+      ++i;
+    else
+      out.push_back(word);
+  }
+  out.insert(out.end(), {"--devices", "1"});
+  return out;
+}
+
+std::string random_token() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw Error(concat("no random token: ", std::system_category().message(errno)));
+  std::string out;
+  for (const unsigned char byte : bytes)
+    out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+bool is_on_path(std::string_view program) {
+  const char* path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
+  for (std::string_view left = path == nullptr ? "" : path; !left.empty();) {
+    const std::size_t end = std::min(left.find(':'), left.size());
+    if (::access(concat(left.substr(0, end), "/", program).c_str(), X_OK) == 0) return true;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return false;
+}
+
+// mpirun takes this process' place.
+[[noreturn]] void become_mpirun(Words command, std::int64_t processes) {
+  if (!is_on_path("mpirun"))
+    throw InputError(
+        "--process-per-device: processes on a CPU exchange by Open MPI, and there is no mpirun: "
+        "`apt-get install openmpi-bin`, or leave it out: one process drives all devices");
+  Words words = {"mpirun", "-n", std::to_string(processes), "--oversubscribe", "--bind-to", "none"};
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  words.insert(words.end(), command.begin(), command.end());
+  ::execvp("mpirun", pointers(words).data());
+  throw Error(concat("mpirun does not start: ", std::system_category().message(errno)));
+}
+
+class Processes {
+ public:
+  // `command` with this environment and, of process p, MUO_PROCESS=p.
+  Processes(const Words& command, std::int64_t count) {
+    set("MUO_PROCESSES", std::to_string(count));
+    set("MUO_STORE_TOKEN", random_token());
+    for (std::int64_t process = 0; process < count; ++process) {
+      set("MUO_PROCESS", std::to_string(process));
+      Words words = command;
+      pid_t pid = 0;
+      posix_spawnattr_t attributes;
+      posix_spawnattr_init(&attributes);
+      sigset_t none;
+      sigemptyset(&none);
+      posix_spawnattr_setsigmask(&attributes, &none);  // this thread's has signals blocked
+      // In a group of its own: what the terminal sends comes once, by this process.
+      posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+      const int error = ::posix_spawn(&pid, words.front().c_str(), nullptr, &attributes,
+                                      pointers(words).data(), environ);
+      posix_spawnattr_destroy(&attributes);
+      if (error != 0) {
+        signal_all(SIGTERM);
+        throw Error(
+            concat(words.front(), " does not start: ", std::system_category().message(error)));
+      }
+      pids_.push_back(pid);
+    }
+  }
+  void signal_all(int signal) const {
+    for (const pid_t pid : pids_)
+      ::kill(pid, signal);
+  }
+  // The first exit code that is not 0.
+  [[nodiscard]] int wait() const {
+    int first = 0;
+    for (std::size_t ended = 0; ended < pids_.size();) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, 0);
+      if (pid < 0 && errno == EINTR) continue;
+      if (pid < 0) break;
+      ++ended;
+      const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (first == 0) first = code;
+    }
+    return first;
+  }
+
+ private:
+  static void set(const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread reads it
+  }
+  std::vector<pid_t> pids_;
+};
+
+}  // namespace
+
+int start_processes(const TrainOptions& options) {
+  if (const std::optional<Launch> launch = find_launch())
+    throw input_error("--process-per-device: {} has started {} processes already: leave it out",
+                      launch->by, launch->processes);
+  DeviceOptions devices = options.devices;
+  std::vector<std::string> notes;
+  const GroupOptions group = choose_devices(devices, notes);
+  if (devices.ranks_per_device > 1)
+    throw InputError(
+        "--ranks-per-device: with --process-per-device each has a process: leave it "
+        "out");
+  Words command = command_of_one(options);
+  if (group.plugin == nullptr) become_mpirun(std::move(command), group.world);
+  const Processes processes(command, group.world);
+  const StopSignal signals;
+  const OnStop stop([&](int signal) { processes.signal_all(signal); });
+  return processes.wait();
+}
+
+}  // namespace muo

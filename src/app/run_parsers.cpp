@@ -1,0 +1,203 @@
+#include "app/run_parsers.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/checkpoint/run_directory.h"
+#include "app/options/option_parser.h"
+#include "app/options/option_table.h"
+#include "app/sweep/find_sweep.h"
+#include "app/sweep/search_space.h"
+#include "app/train/backend.h"
+#include "app/train/described_gpu.h"
+#include "base/check.h"
+
+namespace muo {
+namespace {
+
+// What --resume reads a run's or a sweep's options from. One that is empty is not believed: it
+// would mean the defaults.
+std::filesystem::path written_options(const std::filesystem::path& file) {
+  std::error_code error;
+  if (std::filesystem::file_size(file, error) == 0 && !error)
+    throw input_error("--resume: {} is empty, it was damaged: give the run's options by --config",
+                      file.string());
+  return file;
+}
+
+struct Flag {
+  const char* name;
+  bool* field;
+  const char* help;
+};
+
+// By nanochat's laws the smallest model takes a CPU hours: a run that is asked for neither a depth
+// nor a horizon takes quick.toml there.
+void apply_quick_sizes(Parser& parser, TrainOptions& train, const TakeValues& take = {}) {
+  for (const char* asked : {"depth", "num-iterations", "target-flops", "target-param-data-ratio"})
+    if (parser.is_given(asked)) return;
+  DeviceOptions devices = train.devices;
+  std::vector<std::string> notes;
+  const std::filesystem::path quick = installed_config("quick.toml");
+  if (quick.empty() || choose_devices(devices, notes).plugin != nullptr) return;
+  parser.apply_config(quick, take);
+  train.run.quick_sizes = true;
+}
+
+// The options of a run, for what trains it, describes it or measures it; --json where `format` is
+// given. The help, if that was asked for. Unless it `has_own_sizes` it may take quick.toml's.
+std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow> rows,
+                                TrainOptions& train, ReportFormat* format, Arguments arguments,
+                                std::initializer_list<Flag> flags = {},
+                                const std::function<bool()>& has_own_sizes = {}) {
+  Parser parser(command, std::move(rows));
+  std::string config;
+  bool json = false;
+  parser.add_text("--config", config, "FILE.toml",
+                  "options from a file, `name = value` lines; the command line wins");
+  if (format != nullptr) parser.add_flag("--json", json, "for programs");
+  for (const Flag& flag : flags)
+    parser.add_flag(flag.name, *flag.field, flag.help);
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
+  parser.apply();
+  if (json) *format = ReportFormat::kJson;
+  std::filesystem::path file;
+  if (!config.empty()) {
+    file = find_config(config);
+  } else if (!train.run.resume.empty()) {
+    const RunDirectory resumed{find_run_directory(train).resumed, {}};
+    if (!resumed.root.empty() && std::filesystem::exists(resumed.config())) {
+      file = written_options(resumed.config());
+      // A run from before --model existed was plain, and its config.toml does not say so.
+      if (!parser.is_given("model")) train.model.preset = "plain";
+    }
+  }
+  // What a run has resolved may not go with what is asked for now: then it follows from that anew.
+  const TakeValues follows = [&](const OptionRow& row, auto, auto) {
+    const auto is_given = [&](const char* name) { return parser.is_given(name); };
+    return (row.name == "shard" && is_given("strategy")) ||
+           (row.name == "replicas" && (is_given("strategy") || is_given("shard"))) ||
+           ((row.name == "ranks-per-device" || row.name == "comm") && is_given("backend"));
+  };
+  if (!file.empty())
+    parser.apply_config(file, config.empty() ? follows : TakeValues{});
+  else if (!has_own_sizes || !has_own_sizes())
+    apply_quick_sizes(parser, train);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Command parse_train(const CommandRow& command, Arguments arguments) {
+  TrainOptions train;
+  if (auto help = parse_run(
+          command, option_table(train), train, nullptr, arguments,
+          {{"--process-per-device", &train.devices.process_per_device,
+            "start a process for each device of this machine, instead of a thread"},
+           {"--quiet", &train.run.quiet, "show warnings and what came out, nothing else"},
+           {"--verbose", &train.run.verbose, "show every automatic decision, as output.log does"}}))
+    return *help;
+  if (train.run.quiet && train.run.verbose)
+    throw InputError("train: --quiet and --verbose: give one of them");
+  if (train.data.paths.empty())
+    throw InputError("train: --data is required: text files, folders of text, or .bin shards");
+  return train;
+}
+
+Command parse_sweep(const CommandRow& command, Arguments arguments) {
+  SweepOptions options;
+  Parser parser(command, option_table(options));
+  std::string config;
+  parser.add_text("--config", config, "FILE.toml",
+                  "options from a file, `name = value` lines; the command line wins");
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
+  const TakeValues take_axis = [&](const OptionRow& row, std::span<const std::string> values,
+                                   std::string_view where) {
+    std::optional<Axis> axis = parse_axis(row, values, where);
+    if (axis) options.axes.push_back(std::move(*axis));
+    return axis.has_value();
+  };
+  parser.apply(take_axis);
+  const RunOptions& run = options.train.run;
+  std::filesystem::path file;
+  if (!config.empty()) {
+    file = find_config(config);
+  } else if (!run.resume.empty()) {
+    const std::filesystem::path sweep = find_sweep_directory(run);
+    if (holds_sweep(sweep)) file = written_options(sweep / "sweep.toml");
+  }
+  if (!file.empty())
+    parser.apply_config(file, take_axis);
+  else
+    apply_quick_sizes(parser, options.train, take_axis);
+  if (options.train.data.paths.empty())
+    throw InputError("sweep: --data is required: text files, folders of text, or .bin shards");
+  return options;
+}
+
+Command parse_plan(const CommandRow& command, Arguments arguments) {
+  PlanOptions options;
+  const PredictionOptions& p = options.prediction;
+  std::vector<OptionRow> rows = option_table(options);
+  OptionRow& gpu = *std::ranges::find(rows, "gpu", &OptionRow::name);
+  for (const DescribedGpu& described : described_gpus())
+    gpu.choices.push_back(described.name);
+  gpu.choices_help = "\n " + described_gpu_names();
+  bool compare = false, articles = false, largest = false;
+  if (auto help = parse_run(
+          command, std::move(rows), options.train, &options.format, arguments,
+          {{"--compare", &compare, "all strategies side by side"},
+           {"--articles", &articles, "tables of articles on these strategies, and what holds"},
+           {"--largest", &largest, "the deepest models that --devices of --memory each train"}},
+          [&] {
+            return articles || largest || options.memory ||
+                   !(options.roofline + options.gpu).empty();
+          }))
+    return *help;
+  const bool roofline = !options.roofline.empty(), other = options.memory || !options.gpu.empty();
+  if (int{compare} + int{articles} + int{largest} + int{roofline} > 1)
+    throw InputError("plan: give one of --compare, --articles, --largest and --roofline");
+  if (roofline && other)
+    throw InputError("plan: --roofline names its GPU: leave out --gpu and --memory");
+  if (options.train.devices.backend == "host" && other && !largest)
+    throw InputError("plan: --backend host has no GPU: leave out --gpu and --memory");
+  if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
+    throw InputError("plan: --link-gbps and --gemm-tflops predict together: give both");
+  if (p.boxes > 1 && (roofline || largest || articles))
+    throw InputError("plan: --boxes is of the predicted time of updates: give --link-gbps with it");
+  if (p.boxes > 1 && !p.inter_gbps)
+    throw InputError("plan: --boxes: what one sends to the others is --inter-gbps: give that, too");
+  if (p.inter_gbps && !p.link_gbps)
+    throw InputError(
+        "plan: --inter-gbps predicts with --link-gbps and --gemm-tflops: give those, too");
+  if (!options.measured.empty() && !roofline)
+    throw InputError("plan: --measured is of --roofline: give that too");
+  if (compare) options.kind = PlanKind::kCompare;
+  if (articles) options.kind = PlanKind::kArticles;
+  if (largest) options.kind = PlanKind::kLargest;
+  if (roofline) options.kind = PlanKind::kRoofline;
+  return options;
+}
+
+Command parse_bench(const CommandRow& command, Arguments arguments, BenchKind kind) {
+  BenchOptions options{.kind = kind};
+  if (kind == BenchKind::kOptimizer) options.train.sharding.strategy = kAllStrategies;
+  std::vector<OptionRow> rows = option_table(options.train);
+  if (kind == BenchKind::kOptimizer)
+    std::ranges::find(rows, "strategy", &OptionRow::name)->choices.push_back(kAllStrategies);
+  rows.push_back(OptionGroup{"Measurement"}("steps", OptionClass::kHost, "N",
+                                            "steps to measure, after one to warm up",
+                                            &options.steps, {1, 1 << 20}));
+  if (auto help = parse_run(command, std::move(rows), options.train, &options.format, arguments))
+    return *help;
+  return options;
+}
+
+}  // namespace muo

@@ -1,0 +1,142 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/command.h"
+#include "support/paths.h"
+#include "system/training_run.h"
+
+// Worlds of several processes, as mpirun starts them.
+namespace muo {
+namespace {
+
+using testing::HasSubstr;
+
+class Processes : public Training {
+ protected:
+  void SetUp() override {
+    if (test::run_command("command -v mpirun").code != 0)
+      GTEST_SKIP() << "there is no mpirun: apt-get install openmpi-bin";
+  }
+
+  // One process for each of `devices`, with so many of them; `more` of a process follows the rest.
+  [[nodiscard]] std::string launch(const std::string& out, const std::vector<int>& devices,
+                                   const std::string& options_of_all,
+                                   const std::vector<std::string>& more = {}) const {
+    std::string command = "mpirun --oversubscribe --bind-to none";
+    command += " $([ $(id -u) = 0 ] && echo --allow-run-as-root)";
+    for (std::size_t p = 0; p < devices.size(); ++p)
+      command += concat(p == 0 ? "" : " :", " -n 1 ", test::program(), " ",
+                        options(out, concat(options_of_all, " --devices ", devices[p], " ",
+                                            p < more.size() ? more[p] : "")));
+    return command;
+  }
+  [[nodiscard]] test::Outcome train_in(const std::string& out, const std::vector<int>& devices,
+                                       const std::string& options_of_all = "") const {
+    return test::run_command(launch(out, devices, options_of_all));
+  }
+};
+
+TEST_F(Processes, OfAnySplitTrainTheSameBits) {
+  for (const std::string more : {"", "--shard weights", "--strategy ddp --dtype bf16",
+                                 "--strategy parallel --shard gradients --recompute block"}) {
+    const std::string one = concat("one", more.size());
+    train(one, more + " --devices 4 --save-every 10");
+    for (const std::vector<int>& devices :
+         more.empty() ? std::vector<std::vector<int>>{{2, 2}, {1, 1, 1, 1}, {1, 3}}
+                      : std::vector<std::vector<int>>{{2, 2}}) {
+      const std::string out = concat("split", more.size(), "_", devices.size(), devices[0]);
+      const test::Outcome outcome = train_in(out, devices, more + " --save-every 10");
+      ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+      EXPECT_EQ(losses(out), losses(one));
+      for (const int step : {10, 20})
+        EXPECT_TRUE(tensors(out, step) == tensors(one, step)) << more << ", step " << step;
+      const auto evaluations = metrics(out, "eval"), expected = metrics(one, "eval");
+      ASSERT_EQ(evaluations.size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_EQ(evaluations[i]["val_loss"], expected[i]["val_loss"]);
+    }
+  }
+}
+
+TEST_F(Processes, SayWhoTheyAreInLogsOfTheirOwn) {
+  const test::Outcome outcome = train_in("run", {1, 1});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("world: 2 ranks in 2 processes that mpirun started"));
+  EXPECT_THAT(test::read_file(path("run") / "output.1.log"), HasSubstr("here rank 1"));
+  EXPECT_FALSE(std::filesystem::exists(path("run") / "output.2.log"));
+}
+
+TEST_F(Processes, GoOnFromOneProcessAndItFromThem) {
+  train("whole", "--devices 2 --save-every 10 --replicas own");
+  const auto from = [&](const std::string& run) {
+    return "--resume " + (path(run) / "checkpoints/step_00000010").string();
+  };
+  ASSERT_EQ(train_in("two", {1, 1}, from("whole")).code, 0);
+  EXPECT_TRUE(tensors("two", 20) == tensors("whole", 20));
+  ASSERT_EQ(train_in("split", {1, 1}, "--save-every 10").code, 0);
+  train("joined", from("split") + " --devices 2");
+  EXPECT_TRUE(tensors("joined", 20) == tensors("whole", 20));
+}
+
+TEST_F(Processes, ThatWereToldDifferentThingsEndBeforeAnyWork) {
+  const test::Outcome outcome =
+      test::run_command(launch("run", {1, 1}, "", {"--max-grad-norm 1", "--max-grad-norm 2"}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("processes differ in --"));
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(Processes, AreForTrainingOnly) {
+  const test::Outcome outcome = test::run_command(
+      concat("mpirun --oversubscribe $([ $(id -u) = 0 ] && echo --allow-run-as-root) -n 2 ",
+             test::program(), " plan --depth 2"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("plan: mpirun has started 2 of it"));
+}
+
+TEST_F(Processes, OfEachDeviceComeFromOneCommand) {
+  train("one", "--devices 2");
+  const test::Outcome outcome =
+      test::run_program(options("each", "--devices 2 --process-per-device"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(losses("each"), losses("one"));
+}
+
+// mpirun ends the others at once, so that this shows what is left, not what they say.
+TEST_F(Processes, OfWhichOneIsKilledLeaveACheckpointToGoOnFrom) {
+  const std::string more = "--save-every 2 --num-iterations 400";
+  train("undisturbed", more + " --devices 2 --keep-last 2");
+  const test::Outcome killed =
+      test::run_command(launch("run", {1, 1}, more) + " & sleep 0; until [ -d " +
+                        (path("run") / "checkpoints/step_00000006").string() +
+                        " ]; do sleep 0.02; done; pkill -KILL -f -n -- '--out " +
+                        path("run").string() + "'; wait $!");
+  EXPECT_NE(killed.code, 0);
+  const test::Outcome outcome = train_in("run", {1, 1}, more + " --resume auto");
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_TRUE(tensors("run", 400) == tensors("undisturbed", 400));
+  EXPECT_EQ(losses("run"), losses("undisturbed"));
+}
+
+TEST(OneProcess, IsToldWhatIsForSeveral) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path() / "text.txt", 900);
+  const std::string train = "train --data " + (directory.path() / "text.txt").string() + " --out " +
+                            (directory.path() / "run").string() + " ";
+  const test::Outcome mpi = test::run_program(train + "--comm mpi");
+  EXPECT_EQ(mpi.code, 2);
+  EXPECT_THAT(mpi.err, HasSubstr("start several"));
+  const test::Outcome missing = test::run_program(
+      train + "--devices 1", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("MASTER_ADDR"));
+}
+
+}  // namespace
+}  // namespace muo
