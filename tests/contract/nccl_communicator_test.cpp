@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,10 +12,10 @@
 #include <vector>
 
 #include "contract/backend_contract.h"
+#include "contract/loaded_nccl_stand_in.h"
 #include "runtime/rendezvous.h"
 #include "support/environment.h"
 #include "support/errors.h"
-#include "support/nccl_stand_in.h"
 
 // What is NCCL's own among the communicators: its library, its two communicators a rank, its errors
 // and its end. What all communicators have to do is in communicator_contract_test.cpp.
@@ -38,12 +37,7 @@ class SimtNccl : public testing::Test {
     static_cast<void>(calls());
   }
 
-  static const NcclStandIn& stand_in() {
-    void* library = dlopen(MUO_NCCL_STAND_IN, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw Error(dlerror());  // NOLINT(concurrency-mt-unsafe)
-    using Controls = const NcclStandIn* (*)();
-    return *reinterpret_cast<Controls>(dlsym(library, "nccl_stand_in"))();
-  }
+  static const NcclStandIn& stand_in() { return loaded_nccl_stand_in(); }
   static std::vector<std::string> calls() {
     std::vector<std::string> lines;
     std::istringstream text(stand_in().calls());
