@@ -228,10 +228,9 @@ bool CheckpointSaver::meet(const Action& meeting) {
   try {
     meeting();
     met = true;
-  } catch (const PeerFailed& failure) {
-    record(-1, failure);
   } catch (const std::exception& error) {
-    processes_->fail(error.what(), 3);
+    if (dynamic_cast<const PeerFailed*>(&error) == nullptr) processes_->fail(error.what(), 3);
+    result_.failure.clear();  // which may follow from it: process 0 has removed the files, say
     record(-1, error);
   }
   meeting_ = false;

@@ -220,6 +220,7 @@ void expect_failure(const Worlds& worlds, int failing, std::size_t k, const std:
   EXPECT_THAT(wrong_after_load(Checkpoint(run.path()), 2, 3), IsEmpty());
 }
 
+// Of changes of one kind in a row, at the first and the last.
 TEST(CheckpointProcesses, FailTogetherAtAnyChangeOfAnyOfThem) {
   const Worlds worlds = {1, 3};
   const std::vector<Change> changes = changes_of_a_save(worlds);
@@ -228,7 +229,8 @@ TEST(CheckpointProcesses, FailTogetherAtAnyChangeOfAnyOfThem) {
     const auto renaming =
         static_cast<std::size_t>(std::ranges::find(words, "rename") - words.begin());
     for (std::size_t k = 0; k < words.size(); ++k)
-      expect_failure(worlds, process, k, words[k], k > renaming);
+      if (k == 0 || k + 1 == words.size() || words[k - 1] != words[k] || words[k + 1] != words[k])
+        expect_failure(worlds, process, k, words[k], k > renaming);
   }
 }
 
