@@ -394,9 +394,8 @@ class RankTrainer {
 
   [[nodiscard]] std::vector<SaveResult> ended_saves() {
     if (rank_.processes == nullptr) return run_.saver.take_results();
-    return save_results_of(rank_.processes->from_first(Channel::kRun, "last save", [this] {
-      return save_results_text(run_.saver.take_results());
-    }));
+    return unpack_results(rank_.processes->from_first(
+        Channel::kRun, "last save", [this] { return pack_results(run_.saver.take_results()); }));
   }
 
   // Reports the saves that have ended, which all ranks now agree on.
