@@ -20,8 +20,8 @@ muo_run_in("tsan;plain" contract)           # for races; and system.gpu_check ru
 
 muo_run_in(asan unit/runtime/graph_trace_test.cpp unit/runtime/memory_plan_test.cpp
            unit/runtime/tracing_rank_test.cpp)
-muo_run_in(tsan unit/app/checkpoint_background_test.cpp unit/app/checkpoint_saver_test.cpp
-           unit/app/logger_test.cpp unit/app/sweep_run_test.cpp)
+muo_run_in(tsan unit/app/checkpoint_background_test.cpp unit/app/checkpoint_processes_test.cpp
+           unit/app/checkpoint_saver_test.cpp unit/app/logger_test.cpp unit/app/sweep_run_test.cpp)
 # Plans of large models, and numbers of many steps, worlds or strategies.
 muo_run_in(plain unit/app/fit_batch_test.cpp unit/app/largest_model_test.cpp unit/app/memory_fit_test.cpp
            unit/app/option_class_test.cpp unit/app/plan_report_test.cpp unit/graphs/bf16_gradients_test.cpp

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/checkpoint/run_directory.h"
+#include "app/options/launch.h"
 #include "app/options/option_parser.h"
 #include "app/options/option_table.h"
 #include "app/sweep/find_sweep.h"
@@ -57,6 +58,9 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
                                 TrainOptions& train, ReportFormat* format, Arguments arguments,
                                 std::initializer_list<Flag> flags = {},
                                 const std::function<bool()>& has_own_sizes = {}) {
+  // A launched process says with --devices what it brings: the world may be that of the file.
+  const bool launched = find_launch().has_value();
+  if (launched) std::ranges::find(rows, "devices", &OptionRow::name)->replaces.clear();
   Parser parser(command, std::move(rows));
   std::string config;
   bool json = false;
@@ -79,15 +83,23 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
       if (!parser.is_given("model")) train.model.preset = "plain";
     }
   }
+  // A file's devices are those of the world, a launched process' are its own, and so is the way it
+  // reaches the others.
+  const TakeValues own_devices = [=](const OptionRow& row, auto, auto) {
+    return launched && (row.name == "devices" || row.name == "comm");
+  };
   // What a run has resolved may not go with what is asked for now: then it follows from that anew.
-  const TakeValues follows = [&](const OptionRow& row, auto, auto) {
+  const TakeValues follows = [&](const OptionRow& row, std::span<const std::string> values,
+                                 std::string_view where) {
     const auto is_given = [&](const char* name) { return parser.is_given(name); };
-    return (row.name == "shard" && is_given("strategy")) ||
-           (row.name == "replicas" && (is_given("strategy") || is_given("shard"))) ||
+    const bool common = !values.empty() && values.front() == "common";
+    return own_devices(row, values, where) || (row.name == "shard" && is_given("strategy")) ||
+           (row.name == "replicas" &&
+            (is_given("strategy") || is_given("shard") || (launched && common))) ||
            ((row.name == "ranks-per-device" || row.name == "comm") && is_given("backend"));
   };
   if (!file.empty())
-    parser.apply_config(file, config.empty() ? follows : TakeValues{});
+    parser.apply_config(file, config.empty() ? follows : own_devices);
   else if (!has_own_sizes || !has_own_sizes())
     apply_quick_sizes(parser, train);
   return std::nullopt;

@@ -178,7 +178,7 @@ void note_start(Logger& logger, const RunConfig& config, const Corpus& corpus,
     note_all(logger, lines, Verbosity::kVerbose);
   if (world != nullptr) logger.note(world->text());
   note_all(logger, start_lines(config, corpus, memory), Verbosity::kUsual);
-  note_cost(logger, config, corpus, peak, run_at.first_step());
+  if (config.group.is_first()) note_cost(logger, config, corpus, peak, run_at.first_step());
   logger.note(fmt::format("run directory: {}", run_at.directory.root.string()));
   note_all(logger, run_at.notes, Verbosity::kUsual);
 }
@@ -186,11 +186,11 @@ void note_start(Logger& logger, const RunConfig& config, const Corpus& corpus,
 // The run, or this process' part of it where there is a world.
 int train(const TrainOptions& options, const LaunchedWorld* world) {
   ProcessGroup* const processes = options.devices.processes;
-  const bool first = processes == nullptr || processes->is_first();
   const Corpus corpus = waiting("reading the data", [&] { return open_corpus(options.data); });
   RunConfig config = resolve(options, corpus);
+  const bool first = config.group.is_first();
   if (first) warn_of_unused_gpus(options.devices.backend, config.group, stdout);
-  if (processes != nullptr) require_same_run(*processes, config, corpus);
+  require_same_run(config, corpus);
   const MemoryBudget budget = agreed_budget(config);
   const MemoryPlan memory =
       waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });

@@ -72,14 +72,21 @@ void replace_file(const std::filesystem::path& file, std::string_view contents) 
   sync_directory(folder);
 }
 
+// Write-only: who may read, too, has NFS complete a page that is written in part from the server,
+// and then send all of it, over what another host has written there meanwhile.
 OutputFile::OutputFile(std::filesystem::path path, std::int64_t bytes)
     : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
   if (!file_) fail("create", path_, errno);
   int failed = bytes == 0 ? 0 : ::fallocate(file_.number(), 0, 0, bytes);
   if (failed != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
     failed = ::ftruncate(file_.number(), bytes);
   if (failed != 0) fail("reserve space for", path_, errno);
+}
+
+OutputFile::OutputFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+  if (!file_) fail("open", path_, errno);
 }
 
 void OutputFile::write(std::int64_t offset, std::span<const std::byte> bytes) const {

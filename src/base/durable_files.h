@@ -39,11 +39,13 @@ auto before_any_work(std::string_view option, const std::string& value, const Ca
 void replace_file(const std::filesystem::path& file, std::string_view contents);
 
 // A new file of a fixed size, for any number of writers. What was not synced may be lost when this
-// object is gone.
+// object is gone; a process syncs only what it wrote itself, as other hosts may have written, too.
 class OutputFile {
  public:
   // Creates the file and reserves its space, so that a full disk shows before the first write.
   OutputFile(std::filesystem::path path, std::int64_t bytes);
+  // One that another process has created so.
+  explicit OutputFile(std::filesystem::path path);
 
   // Thread-safe for ranges that do not overlap.
   void write(std::int64_t offset, std::span<const std::byte> bytes) const;

@@ -25,6 +25,10 @@ void take_signals_on_own_thread() {
       ::pause();
   };
   std::thread(take).detach();  // with the signals that this process was started with
+  block_signals_from_outside();
+}
+
+void block_signals_from_outside() {
   sigset_t from_outside;
   sigfillset(&from_outside);
   // The last two: where they are blocked, reading from the terminal fails instead of waiting.

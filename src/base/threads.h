@@ -17,6 +17,9 @@ int usable_cores();
 // Throws std::system_error if the system refuses the thread.
 void take_signals_on_own_thread();
 
+// In the calling thread and those that it starts.
+void block_signals_from_outside();
+
 // Calls work(i) for each i below `count`, on so many threads, the smallest i first; returns when
 // all are done. Throws what the smallest i threw, which is the same on every run; larger ones may
 // be left out.

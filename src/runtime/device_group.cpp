@@ -86,6 +86,18 @@ Timeouts timeouts_of(const GroupOptions& options) {
   return timeouts;
 }
 
+HostWorld host_world(const GroupOptions& options) {
+  const ProcessGroup* processes = options.processes;
+  HostWorld out{.processes = {options.local()}};
+  if (processes == nullptr) return out;
+  out.processes.clear();
+  for (int p = 0; p < processes->processes(); ++p)
+    out.processes.push_back(processes->ranks_of(p));
+  out.process = processes->process();
+  out.exchange = options.exchange;
+  return out;
+}
+
 // Of a wait on a device: the watchdog, which knows more, speaks first.
 Timeouts::Time deadline_of(const GroupOptions& options) {
   const Timeouts timeouts = timeouts_of(options);
@@ -117,7 +129,7 @@ class DeviceGroup::Impl {
     communicators_ = options.plugin != nullptr
                          ? options.plugin->make_communicators(options.communicator, members,
                                                               deadline_of(options))
-                         : make_host_communicators(members);
+                         : make_host_communicators(host_world(options), rendezvous_);
     if (options.processes != nullptr)
       options.processes->on_failure(
           [this](const std::string& cause, int exit_code) { fail_elsewhere(cause, exit_code); });

@@ -76,6 +76,7 @@ struct GroupOptions {
   [[nodiscard]] RankRange local() const {
     return processes != nullptr ? processes->ranks() : RankRange{.first = 0, .count = world};
   }
+  [[nodiscard]] bool is_first() const { return processes == nullptr || processes->is_first(); }
   [[nodiscard]] int devices_here() const { return local().count / ranks_per_device; }
   // The same devices for work that is not shared with other processes.
   [[nodiscard]] GroupOptions alone() const {

@@ -338,7 +338,7 @@ const BackendPlugin plugin{
         [](CommunicatorKind kind, const CommunicatorMembers& members,
            std::chrono::milliseconds deadline) -> std::unique_ptr<CommunicatorGroup> {
       return std::make_unique<FaultyGroup>(
-          decorated() == nullptr ? make_host_communicators(members)
+          decorated() == nullptr ? make_host_communicators(members.world, members.meeting)
                                  : decorated()->make_communicators(kind, members, deadline));
     }};
 

@@ -42,19 +42,42 @@ std::vector<SafetensorsSpec> whole_tensors(std::vector<CheckpointRange> ranges) 
   return tensors;
 }
 
+// As part of a file's name.
+std::string host_name() {
+  std::array<char, 256> text{};
+  static_cast<void>(::gethostname(text.data(), text.size() - 1));
+  std::string name = text.data();
+  std::ranges::replace(name, '/', '_');
+  return name;
+}
+
+// Whether who left it, if dead, can be known to be: locks of another host may be invisible here.
+bool is_leftover_of_here(const std::string& name) {
+  if (!name.starts_with(".step_")) return false;
+  for (const std::string_view kind : {".tmp-", ".old-"})
+    if (const std::size_t at = name.find(kind); at != std::string::npos) {
+      const std::string owner = name.substr(at + kind.size());
+      const std::size_t dash = owner.rfind('-');
+      return dash == std::string::npos || owner.substr(0, dash) == host_name();
+    }
+  return false;
+}
+
 }  // namespace
 
-fs::path hidden_beside(const fs::path& checkpoint, std::string_view kind) {
+fs::path hidden_beside(const fs::path& checkpoint, std::string_view kind, HiddenName name) {
+  const std::string host = name == HiddenName::kHostAndPid ? host_name() + "-" : "";
   return checkpoint.parent_path() /
-         fmt::format(".{}.{}-{}", checkpoint.filename().string(), kind, getpid());
+         fmt::format(".{}.{}-{}{}", checkpoint.filename().string(), kind, host, getpid());
 }
 
 // A safetensors file that its writers fill together.
 class CheckpointFiles::File {
  public:
-  File(const fs::path& path, std::span<const SafetensorsSpec> specs)
+  enum class Open : std::uint8_t { kCreate, kJoin };
+  File(const fs::path& path, std::span<const SafetensorsSpec> specs, Open how)
       : layout_(layout_safetensors(specs, {{"format", "pt"}})),
-        file_(path, layout_.file_bytes),
+        file_(how == Open::kCreate ? OutputFile(path, layout_.file_bytes) : OutputFile(path)),
         checksums_(layout_.entries.size()) {
     for (std::size_t i = 0; i < layout_.entries.size(); ++i)
       index_[layout_.entries[i].spec.name] = i;
@@ -74,14 +97,26 @@ class CheckpointFiles::File {
   void write_head() const { file_.write(0, layout_.head); }
   void sync() const { file_.sync(); }
 
-  [[nodiscard]] ManifestFile describe() const {
-    ManifestFile out{.bytes = layout_.file_bytes,
-                     .head_checksum = tensor_checksum(DType::kBytes, 0, layout_.head),
-                     .tensors = {},
-                     .checksums = {checksums_.begin(), checksums_.end()}};
+  [[nodiscard]] std::vector<SafetensorsSpec> tensors() const {
+    std::vector<SafetensorsSpec> out;
     for (const SafetensorsEntry& entry : layout_.entries)
-      out.tensors.push_back(entry.spec);
+      out.push_back(entry.spec);
     return out;
+  }
+  [[nodiscard]] std::vector<std::uint64_t> checksums() const {
+    return {checksums_.begin(), checksums_.end()};
+  }
+  void add(const std::vector<std::uint64_t>& others) {
+    MUO_CHECK(others.size() == checksums_.size(), others.size(), " checksums of ",
+              checksums_.size(), " tensors");
+    for (std::size_t i = 0; i < others.size(); ++i)
+      checksums_[i] += others[i];
+  }
+  [[nodiscard]] ManifestFile describe() const {
+    return {.bytes = layout_.file_bytes,
+            .head_checksum = tensor_checksum(DType::kBytes, 0, layout_.head),
+            .tensors = tensors(),
+            .checksums = checksums()};
   }
 
  private:
@@ -91,7 +126,8 @@ class CheckpointFiles::File {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-CheckpointFiles::CheckpointFiles(fs::path run) : run_(std::move(run)) {}
+CheckpointFiles::CheckpointFiles(fs::path run, HiddenName name)
+    : run_(std::move(run)), name_(name) {}
 
 CheckpointFiles::~CheckpointFiles() { abandon(); }
 
@@ -113,16 +149,52 @@ void CheckpointFiles::begin(std::int64_t step, std::vector<CheckpointRange> rang
     make_directories(parent);
   }
   remove_leftovers();
-  aside_ = hidden_beside(target, "old");
-  const fs::path temporary = hidden_beside(target, "tmp");
+  aside_ = hidden_beside(target, "old", name_);
+  const fs::path temporary = hidden_beside(target, "tmp", name_);
   change("create the temporary directory");
   make_directory(temporary);
   temporary_ = temporary;
   lock_ = FileLock::try_directory(temporary_);
   for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
     change("create a file");
-    files_.push_back(std::make_unique<File>(temporary_ / kCheckpointFiles[f], specs[f]));
+    files_.push_back(
+        std::make_unique<File>(temporary_ / kCheckpointFiles[f], specs[f], File::Open::kCreate));
   }
+}
+
+CheckpointPlan CheckpointFiles::plan() const {
+  CheckpointPlan plan{.directory = fs::absolute(temporary_), .tensors = {}};
+  for (std::size_t f = 0; f < files_.size(); ++f)
+    plan.tensors[f] = files_[f]->tensors();
+  return plan;
+}
+
+void CheckpointFiles::join(const CheckpointPlan& plan) {
+  for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
+    change("open a file");
+    try {
+      files_.push_back(std::make_unique<File>(plan.directory / kCheckpointFiles[f], plan.tensors[f],
+                                              File::Open::kJoin));
+    } catch (const WriteError& error) {
+      throw WriteError(concat("host ", host_name(), ": ", error.what(),
+                              "; all processes of a run need this path on the same file system"));
+    }
+  }
+}
+
+CheckpointSums CheckpointFiles::sync() {
+  CheckpointSums sums;
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    change("sync a file");
+    files_[f]->sync();
+    sums[f] = files_[f]->checksums();
+  }
+  return sums;
+}
+
+void CheckpointFiles::add(const CheckpointSums& others) {
+  for (std::size_t f = 0; f < files_.size(); ++f)
+    files_[f]->add(others[f]);
 }
 
 void CheckpointFiles::write(std::string_view tensor, std::int64_t begin,
@@ -173,10 +245,7 @@ void CheckpointFiles::abandon() noexcept {
 
 void CheckpointFiles::remove_leftovers() {
   for (const fs::path& path : entries_of(run_ / "checkpoints")) {
-    const std::string name = path.filename().string();
-    const bool hidden = name.starts_with(".step_") && (name.find(".tmp-") != std::string::npos ||
-                                                       name.find(".old-") != std::string::npos);
-    if (!hidden) continue;
+    if (!is_leftover_of_here(path.filename().string())) continue;
     if (const FileLock lock = FileLock::try_directory(path)) {
       change("remove a leftover");
       std::error_code failed;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -14,9 +15,22 @@
 namespace muo {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::int64_t kChunkBytes = 4 << 20;  // between two heartbeats
+
+// Of the meetings of a save by several processes, in their order: each another, so that one that a
+// process missed is seen.
+constexpr std::string_view kRanges = "checkpoint save: what is to be written";
+constexpr std::string_view kFiles = "checkpoint save: the files";
+constexpr std::string_view kWritten = "checkpoint save: what is written";
+constexpr std::string_view kEnd = "checkpoint save: the end";
+
+ProcessGroup* several(ProcessGroup* processes) {
+  return processes != nullptr && processes->processes() > 1 ? processes : nullptr;
+}
+
+HiddenName name_of(const ProcessGroup* processes) {
+  return processes == nullptr ? HiddenName::kPid : HiddenName::kHostAndPid;
+}
 
 std::int64_t aligned_bytes(const Tensor& tensor) {
   return (tensor.bytes() + kAlignment - 1) / kAlignment * kAlignment;
@@ -27,33 +41,21 @@ std::int64_t staged_bytes(const StateEntry& entry) {
   return aligned_bytes(entry.values) + (entry.upper ? aligned_bytes(entry.upper) : 0);
 }
 
-// First under another name: whatever happens meanwhile, nobody takes what is left of it for a
-// checkpoint. What is left then, the next save removes (CheckpointFiles::begin).
-void remove_checkpoint(const fs::path& path) {
-  const fs::path hidden = hidden_beside(path, "old");
-  fs::rename(path, hidden);
-  sync_directory(path.parent_path());  // before its files go
-  fs::remove_all(hidden);
-}
-
-bool opens(const fs::path& path, bool verify) {
-  try {
-    const Checkpoint checkpoint(path, {.verify = verify});
-    return true;
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(const fs::path& run, int world, const KeepCheckpoints& keep)
-    : files_(run),
-      pruning_(run, keep),
-      entries_(static_cast<std::size_t>(world)),
-      staged_(static_cast<std::size_t>(world)),
-      stagings_(static_cast<std::size_t>(world)),
-      writers_(world) {}
+CheckpointSaver::CheckpointSaver(const std::filesystem::path& run, int world,
+                                 const KeepCheckpoints& keep, ProcessGroup* processes)
+    : world_(world),
+      processes_(several(processes)),
+      ranks_(processes_ == nullptr ? RankRange{.first = 0, .count = world} : processes_->ranks()),
+      files_(run, name_of(processes_)),
+      pruning_(run, keep, name_of(processes_)),
+      entries_(static_cast<std::size_t>(ranks_.count)),
+      staged_(entries_.size()),
+      stagings_(entries_.size()),
+      writers_(ranks_.count) {
+  MUO_CHECK(processes_ == nullptr || processes_->world() == world, world, " ranks");
+}
 
 CheckpointSaver::~CheckpointSaver() {
   {
@@ -67,33 +69,52 @@ CheckpointSaver::~CheckpointSaver() {
     if (staging != nullptr) staging->user_ = nullptr;
 }
 
+std::size_t CheckpointSaver::index(const RankContext& rank) const {
+  MUO_CHECK(rank.world == world_ && ranks_.contains(rank.rank), "rank ", rank.rank, " of ",
+            rank.world);
+  return static_cast<std::size_t>(rank.rank - ranks_.first);
+}
+
 void CheckpointSaver::attempt(int rank, const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
-    const std::lock_guard lock(failure_mutex_);
-    if (!result_.failure.empty()) return;
-    result_.failure = concat("checkpoint of step ", result_.step, " not saved: ", error.what());
-    result_.is_write_error = dynamic_cast<const WriteError*>(&error) != nullptr;
-    result_.failed_rank = rank;
+    record(rank, error);
   }
 }
 
+void CheckpointSaver::record(int rank, const std::exception& error) {
+  const std::lock_guard lock(failure_mutex_);
+  if (!result_.failure.empty()) return;
+  const std::string where = processes_ != nullptr && rank >= 0
+                                ? processes_->describe(processes_->process()) + ": "
+                                : std::string();
+  result_.failure =
+      concat("checkpoint of step ", result_.step, " not saved: ", where, error.what());
+  result_.is_write_error = dynamic_cast<const WriteError*>(&error) != nullptr;
+  result_.failed_rank = rank;
+}
+
 // All meet twice: before, the leader knows what each of them will write and makes the files; after,
-// it knows that all have written. No rank may leave early, so failures wait for the end.
+// it knows that all have written. No rank may leave early, so failures wait for the end. Leaders of
+// several processes meet each time, in the same way.
 void CheckpointSaver::save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
                                     const Action& write_mine) {
   const auto start = [&] {
     result_ = {};
     result_.step = info.step;
     started_ = Clock::now();
-    begun_ = false;
-    attempt(rank, [&] { begin(info); });
+    if (processes_ == nullptr)
+      attempt(rank, [&] { make_files(info.step, local_ranges()); });
+    else
+      begin_together(rank, info.step);
+    begun_ = result_.failure.empty();
   };
   const auto finish = [&] {
-    if (result_.failure.empty()) attempt(rank, [&] { end(info); });
-    files_.abandon();
-    result_.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+    if (processes_ == nullptr)
+      end(rank, info);
+    else
+      end_together(rank, info);
     const std::lock_guard lock(mutex_);
     results_.push_back(result_);
     busy_ = false;
@@ -104,24 +125,121 @@ void CheckpointSaver::save_together(int rank, Rendezvous& barrier, const Checkpo
   barrier.arrive(finish, "checkpoint save");
 }
 
-void CheckpointSaver::begin(const CheckpointInfo& info) {
+std::vector<CheckpointRange> CheckpointSaver::local_ranges() const {
   std::vector<CheckpointRange> ranges;
   for (const std::span<const StateEntry> entries : entries_)
     for (const StateEntry& entry : entries)
-      if (entry.writer) {
+      if (entry.writer)
         ranges.push_back(
             {.spec = {.name = entry.name, .dtype = entry.dtype(), .shape = entry.shape},
              .begin = entry.begin,
              .end = entry.begin + entry.values.numel()});
-        result_.bytes += entry.values.numel() * size_of(entry.dtype());
-      }
-  files_.begin(info.step, std::move(ranges));
-  begun_ = true;
+  return ranges;
 }
 
-void CheckpointSaver::end(CheckpointInfo info) {
-  info.world = static_cast<int>(entries_.size());
+void CheckpointSaver::make_files(std::int64_t step, std::vector<CheckpointRange> ranges) {
+  for (const CheckpointRange& range : ranges)
+    result_.bytes += (range.end - range.begin) * size_of(range.spec.dtype);
+  files_.begin(step, std::move(ranges));
+}
+
+void CheckpointSaver::begin_together(int rank, std::int64_t step) {
+  std::vector<SaveMessage> all = gather(kRanges, {.ranges = local_ranges()});
+  SaveMessage plan;
+  if (processes_->is_first() && result_.failure.empty())
+    attempt(rank, [&] {
+      std::vector<CheckpointRange> ranges;
+      for (SaveMessage& process : all)
+        std::ranges::move(process.ranges, std::back_inserter(ranges));
+      make_files(step, std::move(ranges));
+      plan.plan = files_.plan();
+    });
+  plan.result = result_;
+  const std::optional<SaveMessage> agreed = announce(kFiles, plan);
+  if (processes_->is_first() || !agreed) return;
+  result_ = agreed->result;
+  if (result_.failure.empty()) attempt(rank, [&] { files_.join(agreed->plan); });
+}
+
+void CheckpointSaver::end(int rank, const CheckpointInfo& info) {
+  if (result_.failure.empty()) attempt(rank, [&] { commit(info); });
+  files_.abandon();
+  result_.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+}
+
+// Each process syncs what it wrote: only it can where they are on several hosts. All of that is on
+// the disk before process 0 begins to commit.
+void CheckpointSaver::end_together(int rank, const CheckpointInfo& info) {
+  SaveMessage mine;
+  if (result_.failure.empty()) attempt(rank, [&] { mine.sums = files_.sync(); });
+  mine.result = result_;
+  const bool first = processes_->is_first();
+  // Before process 0 removes them: NFS keeps files that are open, and their directory.
+  if (!first) files_.abandon();
+  const std::vector<SaveMessage> all = gather(kWritten, mine);
+  if (first) {
+    for (const SaveMessage& process : all)
+      if (result_.failure.empty() && !process.result.failure.empty()) {
+        result_.failure = process.result.failure;
+        result_.is_write_error = process.result.is_write_error;
+        result_.failed_rank = process.result.failed_rank;
+      }
+    if (result_.failure.empty())
+      attempt(rank, [&] {
+        for (std::size_t process = 1; process < all.size(); ++process)
+          files_.add(all[process].sums);
+      });
+    end(rank, info);
+  }
+  // Whoever fails from here on, process 0 knows what is on the disk.
+  const SaveResult known = result_;
+  const std::optional<SaveMessage> agreed = announce(kEnd, {.result = known});
+  if (first)
+    result_ = known;
+  else if (agreed)
+    result_ = agreed->result;
+}
+
+std::vector<SaveMessage> CheckpointSaver::gather(std::string_view site, const SaveMessage& mine) {
+  std::vector<SaveMessage> all;
+  meet([&] {
+    for (const std::string& text : processes_->to_first(Channel::kSaves, site, pack_message(mine)))
+      all.push_back(unpack_message(text));
+  });
+  return all;
+}
+
+std::optional<SaveMessage> CheckpointSaver::announce(std::string_view site,
+                                                     const SaveMessage& mine) {
+  SaveMessage said;
+  const bool met = meet([&] {
+    said = unpack_message(
+        processes_->from_first(Channel::kSaves, site, [&] { return pack_message(mine); }));
+  });
+  return met ? std::optional(std::move(said)) : std::nullopt;
+}
+
+// False where there was none: the group has failed, or this process does. What else keeps it from a
+// meeting, as memory may, fails the group, so that nobody waits for it.
+bool CheckpointSaver::meet(const Action& meeting) {
+  const RankProgress::Scope waiting(Activity::kPeers);
+  meeting_ = true;
+  bool met = false;
+  try {
+    meeting();
+    met = true;
+  } catch (const std::exception& error) {
+    if (dynamic_cast<const PeerFailed*>(&error) == nullptr) processes_->fail(error.what(), 3);
+    result_.failure.clear();  // which may follow from it: process 0 has removed the files, say
+    record(-1, error);
+  }
+  meeting_ = false;
+  return met;
+}
+
+void CheckpointSaver::commit(CheckpointInfo info) {
   const std::int64_t step = info.step;
+  info.world = world_;
   if (before_commit_)
     if (std::string note = before_commit_(); !note.empty())
       result_.notes.push_back(std::move(note));
@@ -166,10 +284,10 @@ void CheckpointSaver::write_chunks(std::span<const StateEntry> entries,
 
 void CheckpointSaver::write(const RankContext& rank, const CheckpointInfo& info,
                             std::span<const StateEntry> entries) {
-  MUO_CHECK(static_cast<std::size_t>(rank.world) == entries_.size(), rank.world, " ranks");
+  const std::size_t local = index(rank);
   wait();
   const RankProgress::Scope saving(Activity::kFiles);
-  entries_[static_cast<std::size_t>(rank.rank)] = entries;
+  entries_[local] = entries;
   save_together(rank.rank, rank.barrier, info, [&] {
     std::vector<std::byte> staging(kChunkBytes);
     write_chunks(entries, [&](const Tensor& chunk) {
@@ -189,15 +307,15 @@ void CheckpointSaver::save(const RankContext& rank, const CheckpointInfo& info,
 
 void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
                             std::span<const StateEntry> entries, Staging& staging) {
-  MUO_CHECK(static_cast<std::size_t>(rank.world) == entries_.size(), rank.world, " ranks");
+  const std::size_t local = index(rank);
   wait();
   if (staging.user_ != this) {
-    if (staging.user_ != nullptr) staging.user_->let_go(rank.rank);
+    if (staging.user_ != nullptr) staging.user_->let_go(local);
     staging.user_ = this;
-    stagings_[static_cast<std::size_t>(rank.rank)] = &staging;
+    stagings_[local] = &staging;
   }
   const Buffer& memory = *staging.memory_;
-  std::vector<StateEntry>& staged = staged_[static_cast<std::size_t>(rank.rank)];
+  std::vector<StateEntry>& staged = staged_[local];
   staged.clear();
   std::int64_t at = 0;
   for (const StateEntry& entry : entries) {
@@ -217,13 +335,13 @@ void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
     staged.push_back(std::move(copy));
   }
   rank.wait(rank.compute);
-  entries_[static_cast<std::size_t>(rank.rank)] = staged;
+  entries_[local] = staged;
   rank.barrier.arrive([&] { hand_over(info); }, "checkpoint save");
 }
 
 void CheckpointSaver::hand_over(const CheckpointInfo& info) {
   while (threads_.size() < entries_.size())
-    threads_.emplace_back([this, rank = static_cast<int>(threads_.size())] { work(rank); });
+    threads_.emplace_back([this, local = threads_.size()] { work(local); });
   const std::lock_guard lock(mutex_);
   info_ = info;
   ++jobs_;
@@ -232,7 +350,7 @@ void CheckpointSaver::hand_over(const CheckpointInfo& info) {
 }
 
 // A writer's thread.
-void CheckpointSaver::work(int rank) {
+void CheckpointSaver::work(std::size_t local) {
   // Training goes first. On Linux a thread has a priority of its own.
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
   for (std::uint64_t done = 0;; ++done) {
@@ -243,8 +361,8 @@ void CheckpointSaver::work(int rank) {
       if (jobs_ == done) return;
       info = info_;
     }
-    save_together(rank, writers_, info, [&] {
-      write_chunks(staged_[static_cast<std::size_t>(rank)], [&](const Tensor& chunk) {
+    save_together(ranks_.first + static_cast<int>(local), writers_, info, [&] {
+      write_chunks(staged_[local], [&](const Tensor& chunk) {
         MUO_CHECK(!cancelled_, "the run has failed");
         return chunk;
       });
@@ -258,7 +376,8 @@ void CheckpointSaver::wait() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !busy_; })) {
     lock.unlock();
-    if (const std::uint64_t now = files_.changes(); now != seen) {
+    // Another process' disk is for its own ranks to watch.
+    if (const std::uint64_t now = files_.changes(); now != seen || meeting_) {
       seen = now;
       RankProgress::alive();
     } else {
@@ -269,20 +388,29 @@ void CheckpointSaver::wait() {
 }
 
 // Called when a rank fails. A save under way gets three seconds to end, less than the watchdog
-// waits before it ends the process; then it is cancelled.
+// waits before it ends the process; then it is cancelled. Writers may wait for those of other
+// processes, which only a failure of all makes come back.
 void CheckpointSaver::release(const Staging& staging) noexcept {
   std::unique_lock lock(mutex_);
   const auto idle = [&] { return !busy_; };
   if (!changed_.wait_for(lock, std::chrono::seconds(3), idle)) {
     cancelled_ = true;
+    if (processes_ != nullptr) {
+      lock.unlock();
+      processes_->fail(concat(processes_->describe(processes_->process()),
+                              " gave up a checkpoint that was being written, as one of its ranks "
+                              "has failed"),
+                       3);
+      lock.lock();
+    }
     changed_.wait(lock, idle);
   }
   std::ranges::replace(stagings_, &staging, nullptr);
 }
 
-void CheckpointSaver::let_go(int rank) {
+void CheckpointSaver::let_go(std::size_t local) {
   wait();
-  stagings_[static_cast<std::size_t>(rank)] = nullptr;
+  stagings_[local] = nullptr;
 }
 
 bool CheckpointSaver::is_saving() const {
@@ -318,43 +446,6 @@ CheckpointSaver::Staging::Staging(const RankContext& rank, std::span<const State
 
 CheckpointSaver::Staging::~Staging() {
   if (user_ != nullptr) user_->release(*this);
-}
-
-CheckpointPruning::CheckpointPruning(fs::path run, const KeepCheckpoints& keep)
-    : run_(std::move(run)), keep_(keep) {}
-
-// Reads the whole files, once for each checkpoint.
-bool CheckpointPruning::verified(const fs::path& path, std::int64_t step) {
-  if (good_.contains(step)) return true;
-  if (bad_.contains(step)) return false;
-  const bool good = opens(path, /*verify=*/true);
-  (good ? good_ : bad_).insert(step);
-  return good;
-}
-
-std::vector<std::string> CheckpointPruning::prune(
-    std::int64_t step, const std::function<void(std::string_view)>& change) {
-  std::vector<std::string> notes;
-  if (keep_.last == 0) return notes;
-  std::int64_t kept = 0;
-  for (const FoundCheckpoint& found : find_checkpoints(run_)) {  // newest first
-    if (found.step > step) continue;
-    if (kept < keep_.last) {
-      kept += verified(found.path, found.step) ? 1 : 0;
-      continue;
-    }
-    if (keep_.every > 0 && found.step % keep_.every == 0) continue;
-    if (!good_.contains(found.step) && !opens(found.path, /*verify=*/false)) continue;
-    try {
-      change("remove an old checkpoint");
-      remove_checkpoint(found.path);
-      good_.erase(found.step);
-    } catch (const std::exception& error) {
-      notes.push_back(
-          concat("old checkpoint ", found.path.string(), " is not removed: ", error.what()));
-    }
-  }
-  return notes;
 }
 
 }  // namespace muo

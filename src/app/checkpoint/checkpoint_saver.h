@@ -5,53 +5,19 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <thread>
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/checkpoint_files.h"
+#include "app/checkpoint/checkpoint_pruning.h"
+#include "app/checkpoint/save_messages.h"
+#include "runtime/comm/process_group.h"
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
 
 namespace muo {
 
-// Which checkpoints of a run stay.
-struct KeepCheckpoints {
-  std::int64_t last = 0;   // the newest ones; 0: all
-  std::int64_t every = 0;  // and those of steps that this divides; 0: none
-};
-
-// Removes older checkpoints of one run.
-class CheckpointPruning {
- public:
-  CheckpointPruning(std::filesystem::path run, const KeepCheckpoints& keep);
-
-  // The checkpoint of this step is whole: it was just written, or read and verified.
-  void mark_verified(std::int64_t step) { good_.insert(step); }
-  // Removes what is older than the newest keep.last *verified* checkpoints up to `step` and not to
-  // be kept: those marked, or that verify now. What is not whole is neither counted nor touched.
-  // One line for each that could not be removed. `change`: as in CheckpointFiles.
-  std::vector<std::string> prune(std::int64_t step,
-                                 const std::function<void(std::string_view)>& change);
-
- private:
-  [[nodiscard]] bool verified(const std::filesystem::path& path, std::int64_t step);
-
-  const std::filesystem::path run_;
-  const KeepCheckpoints keep_;
-  std::set<std::int64_t> good_, bad_;
-};
-
-// How a save ended.
-struct SaveResult {
-  std::int64_t step = 0;
-  std::string failure;          // empty: the checkpoint is on the disk
-  bool is_write_error = false;  // of the disk, not of what was to be written
-  int failed_rank = -1;
-  std::int64_t bytes = 0;
-  double seconds = 0;              // until it was on the disk
-  std::vector<std::string> notes;  // of pruning
-};
 // Ends this rank if the save failed: an Error, or WriteError, where it failed, a PeerFailed
 // elsewhere.
 void throw_failure(const RankContext& rank, const SaveResult& result);
@@ -59,11 +25,18 @@ void throw_failure(const RankContext& rank, const SaveResult& result);
 // Writes checkpoints of one run (checkpoint_files.h says how); one object, shared by the ranks,
 // which write their own ranges of the tensors at the same time. If anything fails on any of them,
 // the temporary directory is removed, and older checkpoints are as they were.
+//
+// Ranks of several processes save the same files, which all have to see: each process has such an
+// object, and process 0 makes, commits and prunes. The objects meet on Channel::kSaves, so that
+// one run at a time saves. If the group fails, the save does. A process that fails calls
+// ProcessGroup::fail() before it destroys this object, whose writers may wait for the others.
 class CheckpointSaver {
  public:
   class Staging;
 
-  CheckpointSaver(const std::filesystem::path& run, int world, const KeepCheckpoints& keep = {});
+  // `run` and `keep` count in process 0. `processes`, if there are several, outlives this object.
+  CheckpointSaver(const std::filesystem::path& run, int world, const KeepCheckpoints& keep = {},
+                  ProcessGroup* processes = nullptr);
   // After the ranks have ended.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -89,15 +62,17 @@ class CheckpointSaver {
   void wait();
   [[nodiscard]] bool is_saving() const;
   // Of saves that have ended since the last call, in order. One rank calls, where no other can be
-  // in a save (a barrier's leader).
+  // in a save (a barrier's leader). Of several processes, which hear at different moments that a
+  // save has ended, all call it, and all act on what process 0 got: it sends its list
+  // (pack_results) when they meet.
   [[nodiscard]] std::vector<SaveResult> take_results();
 
   // A checkpoint of this run that was read and verified: see CheckpointPruning. Before the first
   // save.
   void mark_verified(std::int64_t step) { pruning_.mark_verified(step); }
 
-  // Called before a checkpoint gets its name, by one thread; what it returns, if not empty, is a
-  // note of that save. Before the first save.
+  // Called before a checkpoint gets its name, by one thread, in process 0; what it returns, if not
+  // empty, is a note of that save. Before the first save.
   void before_commit(std::function<std::string()> hook) { before_commit_ = std::move(hook); }
 
   // For tests of failures: called before each change of the file system with a word for it, by all
@@ -112,29 +87,43 @@ class CheckpointSaver {
   void save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
                      const Action& write_mine);
   void attempt(int rank, const Action& action);
-  void begin(const CheckpointInfo& info);
-  void end(CheckpointInfo info);
+  void record(int rank, const std::exception& error);
+  [[nodiscard]] std::vector<CheckpointRange> local_ranges() const;
+  void make_files(std::int64_t step, std::vector<CheckpointRange> ranges);
+  void begin_together(int rank, std::int64_t step);
+  void commit(CheckpointInfo info);
+  void end(int rank, const CheckpointInfo& info);
+  void end_together(int rank, const CheckpointInfo& info);
+  // Meetings of processes: what all say, in process 0; what process 0 says, nothing if they failed.
+  std::vector<SaveMessage> gather(std::string_view site, const SaveMessage& mine);
+  std::optional<SaveMessage> announce(std::string_view site, const SaveMessage& mine);
+  bool meet(const Action& meeting);
+  [[nodiscard]] std::size_t index(const RankContext& rank) const;
   void write_chunks(std::span<const StateEntry> entries,
                     const std::function<Tensor(const Tensor& chunk)>& on_host);
   void hand_over(const CheckpointInfo& info);
-  void work(int rank);
-  void let_go(int rank);  // of its staging memory, when what it holds is written
+  void work(std::size_t local);
+  void let_go(std::size_t local);  // of its staging memory, when what it holds is written
   void release(const Staging& staging) noexcept;
 
+  const int world_;
+  ProcessGroup* const processes_;  // null: this is the only one
+  const RankRange ranks_;          // of this process; tables below are of these
   CheckpointFiles files_;
   CheckpointPruning pruning_;
   std::function<std::string()> before_commit_;
 
   // Of the save under way. Its ranks, or its writers, meet before they touch what others read.
-  std::vector<std::span<const StateEntry>> entries_;  // [rank]
+  std::vector<std::span<const StateEntry>> entries_;  // [local rank]
   bool begun_ = false;
+  std::atomic<bool> meeting_ = false;  // of processes
   Clock::time_point started_;
   std::mutex failure_mutex_;
   SaveResult result_;
 
   // The background. A writer is a thread for each rank, from the first start() on.
-  std::vector<std::vector<StateEntry>> staged_;  // [rank], values in its Staging
-  std::vector<Staging*> stagings_;               // [rank], null: none
+  std::vector<std::vector<StateEntry>> staged_;  // [local rank], values in its Staging
+  std::vector<Staging*> stagings_;               // [local rank], null: none
   std::vector<std::thread> threads_;
   Rendezvous writers_;
   std::atomic<bool> cancelled_ = false;

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "app/train/event_log.h"
+#include "app/train/open_run.h"
 #include "app/train/resume.h"
 #include "app/train/scaling.h"
 

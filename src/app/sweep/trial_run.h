@@ -45,7 +45,7 @@ class TrialRun {
   void flush() { logger_->flush(); }
   // All ranks have returned from train_run(): closes the log. Whether a signal has stopped it.
   void end();
-  [[nodiscard]] bool was_stopped() const { return run_->stop != 0; }
+  [[nodiscard]] bool was_stopped() const { return run_->decided.stop != 0; }
   [[nodiscard]] double seconds() const;  // until end(), of this stretch
   // Whether its last checkpoint is still on its way to the disk.
   [[nodiscard]] bool is_saving() const { return saver_->is_saving(); }

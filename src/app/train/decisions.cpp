@@ -12,7 +12,7 @@ std::string decisions_text(const Decisions& decisions) {
               {"too_many_skipped", decisions.too_many_skipped},
               {"time_to_save", decisions.time_to_save},
               {"long_evaluation", decisions.long_evaluation},
-              {"ended_saves", save_results_text(decisions.ended_saves)}}
+              {"ended_saves", pack_results(decisions.ended_saves)}}
       .dump();
 }
 
@@ -23,7 +23,7 @@ Decisions decisions_of(const std::string& text) {
           .too_many_skipped = from.at("too_many_skipped"),
           .time_to_save = from.at("time_to_save"),
           .long_evaluation = from.at("long_evaluation"),
-          .ended_saves = save_results_of(from.at("ended_saves").get<std::string>())};
+          .ended_saves = unpack_results(from.at("ended_saves").get<std::string>())};
 }
 
 }  // namespace muo

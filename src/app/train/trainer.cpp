@@ -21,6 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kSampleTokens = 200;
+constexpr std::size_t kShortSample = 20;  // bytes
+constexpr std::uint64_t kMostDraws = 4;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -339,12 +341,14 @@ class RankTrainer {
     open();
     if (!rank_.compute.is_host()) rank_.interruption->close();
     if (is_logger() || state_.update.shards_weights()) {
-      // Another draw each time: one that falls into a loop says nothing of the model.
-      const SamplingOptions options{
-          .max_tokens = kSampleTokens,
-          .seed = config_.options.seed + static_cast<std::uint64_t>(step_)};
-      const std::string text =
-          sample_text(*state_.decoder, config_.model, *run_.corpus.tokenizer, "", options);
+      // Another draw each time: one that falls into a loop says nothing of the model. Nor does one
+      // whose document soon ends.
+      std::string text;
+      for (std::uint64_t draw = 0; draw < kMostDraws && text.size() < kShortSample; ++draw)
+        text = sample_text(
+            *state_.decoder, config_.model, *run_.corpus.tokenizer, "",
+            {.max_tokens = kSampleTokens,
+             .seed = config_.options.seed + static_cast<std::uint64_t>(step_) + (draw << 32U)});
       if (is_logger()) run_.logger.sample(step_, text);
     }
     rank_.barrier.arrive({}, "sample");
@@ -390,9 +394,8 @@ class RankTrainer {
 
   [[nodiscard]] std::vector<SaveResult> ended_saves() {
     if (rank_.processes == nullptr) return run_.saver.take_results();
-    return save_results_of(rank_.processes->from_first(Channel::kRun, "last save", [this] {
-      return save_results_text(run_.saver.take_results());
-    }));
+    return unpack_results(rank_.processes->from_first(
+        Channel::kRun, "last save", [this] { return pack_results(run_.saver.take_results()); }));
   }
 
   // Reports the saves that have ended, which all ranks now agree on.

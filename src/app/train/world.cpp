@@ -107,7 +107,9 @@ void require_alone(std::string_view command) {
         command, launch->by, launch->processes);
 }
 
-void require_same_run(ProcessGroup& processes, const RunConfig& config, const Corpus& corpus) {
+void require_same_run(RunConfig& config, const Corpus& corpus) {
+  if (config.group.processes == nullptr) return;
+  ProcessGroup& processes = *config.group.processes;
   const std::string mine = identity_of(config, corpus).dump();
   const std::vector<std::string> all =
       processes.to_first(Channel::kRun, "the comparison of options", mine);
@@ -120,6 +122,9 @@ void require_same_run(ProcessGroup& processes, const RunConfig& config, const Co
                           theirs.is_string() ? theirs.get<std::string>() : "none",
                           processes.describe(static_cast<int>(p)));
   }
+  DeviceOptions& saved = config.options.devices;
+  saved.count = config.world() / config.group.ranks_per_device;
+  if (config.group.plugin == nullptr) saved.comm = "host";
 }
 
 MemoryBudget agreed_budget(const RunConfig& config) {

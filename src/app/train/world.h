@@ -31,9 +31,10 @@ std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices);
 // Throws InputError for a command other than `train` that was started several times.
 void require_alone(std::string_view command);
 
-// Process 0 finds out whether all processes were told the same, and read the same data: if not,
-// the run ends everywhere, with the first difference.
-void require_same_run(ProcessGroup& processes, const RunConfig& config, const Corpus& corpus);
+// Of a world's processes the first finds out whether all were told the same, and read the same
+// data: if not, the run ends everywhere, with the first difference. Then the options, which are
+// saved, are those of one process with all devices.
+void require_same_run(RunConfig& config, const Corpus& corpus);
 
 // The least of every process.
 MemoryBudget agreed_budget(const RunConfig& config);

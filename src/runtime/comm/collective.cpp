@@ -56,9 +56,13 @@ bool Collective::pairs_with(const Collective& other) const {
 std::string mispairing(std::span<const Collective> by_rank) {
   for (std::size_t peer = 1; peer < by_rank.size(); ++peer)
     if (!by_rank[0].pairs_with(by_rank[peer]))
-      return concat("collectives are mispaired: rank 0 enters ", by_rank[0].text(), ", rank ", peer,
-                    " enters ", by_rank[peer].text());
+      return mispaired_text(by_rank[0].text(), static_cast<int>(peer), by_rank[peer].text());
   return {};
+}
+
+std::string mispaired_text(const std::string& of_rank_0, int peer, const std::string& of_peer) {
+  return concat("collectives are mispaired: rank 0 enters ", of_rank_0, ", rank ", peer, " enters ",
+                of_peer);
 }
 
 std::int64_t offset_of(int rank, std::span<const std::int64_t> counts) {

@@ -46,6 +46,7 @@ struct Collective {
 
 // Empty if the ranks' calls are of one collective; else who differs from rank 0, and how.
 std::string mispairing(std::span<const Collective> by_rank);
+std::string mispaired_text(const std::string& of_rank_0, int peer, const std::string& of_peer);
 
 // The elements [first, first + count) that a rank works on where a vector is shared out.
 struct Share {

@@ -41,7 +41,11 @@ struct ProcessGroupOptions {
 // the only thread there is), in the same order on a channel; a call that meets one of another
 // `site` is a failure that names both. If a process fails, ends without leave(), or is silent for
 // too long, every meeting, also one that waits, throws PeerFailed with the cause, or InputError if
-// that is what the cause was. Time in which this process was stopped itself does not count.
+// that is what the cause was. Time in which this process was stopped itself does not count. A
+// meeting that RankProgress::check() ends, as a rank waits in it, counts as held.
+//
+// Nothing is encrypted, the token neither: it keeps other runs and strays out, not who can read
+// along.
 class ProcessGroup {
  public:
   // Returns when all are there. Throws Error that names those who are missing, and InputError if
@@ -63,21 +67,23 @@ class ProcessGroup {
   // "process 1 (ranks 2 to 3, on node-b, pid 4711)", for messages.
   [[nodiscard]] std::string describe(int process) const;
 
-  // What process 0 made, on all. `make` runs in process 0 only.
+  // What process 0 made, on all. `make` runs in process 0 only, when all have come; what it throws
+  // process 0 throws, and the others wait until it says fail().
   [[nodiscard]] std::string from_first(Channel channel, std::string_view site,
                                        const std::function<std::string()>& make);
   // Process 0 gets what every process says, in their order; the others get nothing, and do not
-  // wait.
+  // wait. A message is shorter than 64 MiB.
   [[nodiscard]] std::vector<std::string> to_first(Channel channel, std::string_view site,
                                                   std::string mine);
   // Returns when all have come.
   void meet(Channel channel, std::string_view site);
 
   // This process fails: the others end with `cause`. Only the first failure of the world counts.
-  // From any thread.
+  // From any thread; it has been sent when this returns, unless process 0 does not read.
   void fail(const std::string& cause, int exit_code) noexcept;
   // Called once, if another process fails or is lost, by a thread of this object (or at once, if
-  // one has). Null: nobody is told any more; on return no call is under way.
+  // one has). Null: nobody is told any more; on return no call is under way, so `told` does not
+  // call this itself.
   using OnFailure = std::function<void(const std::string& cause, int exit_code)>;
   void on_failure(OnFailure told);
 

@@ -43,22 +43,46 @@ class HostCommunicator final : public CheckedCommunicator {
 
   void run(const Collective& mine) {
     group_.posts[static_cast<std::size_t>(rank())] = mine;
-    if (world() > 1) group_.rendezvous.arrive([this] { check_paired(); }, kSite);
+    meet([this] { enter(); });
     if (!group_.mispaired.empty()) throw Error(group_.mispaired);
     if (group_.faults.before_reading) group_.faults.before_reading(rank());
     move(mine);
     if (!group_.faults.skip_exit_barrier) meet();  // nobody leaves while a peer reads its buffers
   }
 
-  void meet() {
-    if (world() > 1) group_.rendezvous.arrive({}, kSite);
+  void meet(const std::function<void()>& leader = {}) {
+    if (world() > 1) group_.rendezvous.arrive(leader, kSite);
   }
 
   // By one rank for all: a rank that throws takes its post's counts with it.
-  void check_paired() { group_.mispaired = mispairing(group_.posts); }
+  void enter() {
+    if (!group_.remote) {
+      group_.mispaired = mispairing(group_.posts);
+      return;
+    }
+    group_.mispaired = group_.remote->mispairing(group_.posts);
+    if (group_.mispaired.empty()) group_.remote->exchange_inputs(group_.posts, group_.first);
+  }
+  void exchange_sums() { group_.remote->exchange_sums(group_.posts, group_.first); }
 
   [[nodiscard]] const Collective& peer(int rank) const {
     return group_.posts[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] const std::byte* input(int rank, std::int64_t element) const {
+    return element_of(peer(rank).in, rank, element);
+  }
+  [[nodiscard]] const std::byte* output(int rank, std::int64_t element) const {
+    return element_of(peer(rank).out, rank, element);
+  }
+  // Of a remote rank there are only the elements that are needed here.
+  [[nodiscard]] const std::byte* element_of(const Tensor& tensor, int rank,
+                                            std::int64_t element) const {
+    return tensor.data +
+           (element - group_.first[static_cast<std::size_t>(rank)]) * size_of(tensor.dtype);
+  }
+  // Of work that the ranks of this process do together.
+  [[nodiscard]] Share local_share(std::int64_t count) const {
+    return share_of(rank() - group_.local.first, group_.local.count, count);
   }
 
   void move(const Collective& mine) {
@@ -71,25 +95,29 @@ class HostCommunicator final : public CheckedCommunicator {
       case CollectiveKind::kAllReduce:
         return sum_everywhere(mine);
       case CollectiveKind::kReduce: {
-        // Every rank adds its share, straight into the root's buffer.
-        const auto [begin, count] = share_of(rank(), world(), mine.count);
+        // By all ranks of the root's process, straight into its buffer.
+        if (!group_.local.contains(mine.root)) return;
         const Collective& root = peer(mine.root);
+        const auto [begin, count] = local_share(mine.count);
         return add(root, root.out.data + begin * size_of(root.out_dtype), begin, count);
       }
       case CollectiveKind::kBroadcast:
-        if (rank() != mine.root)
-          copy(mine, mine.out.data, 0, peer(mine.root).in.data, 0, mine.count);
+        if (rank() != mine.root) copy(mine.out, 0, input(mine.root, 0), mine.count);
         return;
-      case CollectiveKind::kGather:
-        return copy(mine, peer(mine.root).out.data, offset_of(rank(), mine.counts), mine.in.data, 0,
-                    mine.counts[static_cast<std::size_t>(rank())]);
+      case CollectiveKind::kGather: {
+        if (!group_.local.contains(mine.root)) return;
+        const auto [first, count] = local_share(world());
+        for (int p = static_cast<int>(first); p < static_cast<int>(first + count); ++p)
+          copy(peer(mine.root).out, offset_of(p, mine.counts), input(p, 0), mine.counts[at(p)]);
+        return;
+      }
       case CollectiveKind::kScatter:
-        return copy(mine, mine.out.data, 0, peer(mine.root).in.data, offset_of(rank(), mine.counts),
-                    mine.counts[static_cast<std::size_t>(rank())]);
+        return copy(mine.out, 0, input(mine.root, offset_of(rank(), mine.counts)),
+                    mine.counts[at(rank())]);
       case CollectiveKind::kAllToAll: {
         const std::int64_t segment = mine.count / world();
         for (int p = 0; p < world(); ++p)
-          copy(mine, mine.out.data, p * segment, peer(p).in.data, rank() * segment, segment);
+          copy(mine.out, p * segment, input(p, rank() * segment), segment);
         return;
       }
     }
@@ -98,9 +126,8 @@ class HostCommunicator final : public CheckedCommunicator {
   void gather_all(const Collective& mine) {
     std::int64_t offset = 0;
     for (int p = 0; p < world(); ++p) {
-      const std::int64_t count =
-          mine.counts.empty() ? mine.count / world() : mine.counts[static_cast<std::size_t>(p)];
-      copy(mine, mine.out.data, offset, peer(p).in.data, 0, count);
+      const std::int64_t count = mine.counts.empty() ? mine.count / world() : mine.counts[at(p)];
+      copy(mine.out, offset, input(p, 0), count);
       offset += count;
     }
   }
@@ -110,27 +137,31 @@ class HostCommunicator final : public CheckedCommunicator {
   void sum_everywhere(const Collective& mine) {
     const auto [begin, count] = share_of(rank(), world(), mine.count);
     add(mine, mine.out.data + begin * size_of(mine.dtype), begin, count);
-    meet();
+    if (group_.remote)
+      meet([this] { exchange_sums(); });
+    else
+      meet();
     for (int p = 0; p < world(); ++p) {
       const auto [first, n] = share_of(p, world(), mine.count);
-      copy(mine, mine.out.data, first, peer(p).out.data, first, n);
+      copy(mine.out, first, output(p, first), n);
     }
   }
 
   // out <- sum of elements [begin, begin + count) of every rank's input.
   void add(const Collective& mine, std::byte* out, std::int64_t begin, std::int64_t count) {
-    for (std::size_t p = 0; p < inputs_.size(); ++p)
-      inputs_[p] = group_.posts[p].in.data + begin * size_of(mine.dtype);
+    for (int p = 0; p < world(); ++p)
+      inputs_[at(p)] = input(p, begin);
     add_ranks(inputs_, mine.dtype, out, mine.out_dtype, count);
   }
 
-  static void copy(const Collective& mine, std::byte* to, std::int64_t to_element,
-                   const std::byte* from, std::int64_t from_element, std::int64_t count) {
-    const std::int64_t size = size_of(mine.dtype);
-    std::byte* target = to + to_element * size;
-    const std::byte* source = from + from_element * size;
-    if (target != source) std::memcpy(target, source, static_cast<std::size_t>(count * size));
+  static void copy(const Tensor& to, std::int64_t to_element, const std::byte* source,
+                   std::int64_t count) {
+    const std::int64_t size = size_of(to.dtype);
+    std::byte* target = to.data + to_element * size;
+    if (count > 0 && target != source)
+      std::memcpy(target, source, static_cast<std::size_t>(count * size));
   }
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
   HostCommunicatorGroup& group_;
   std::vector<const std::byte*> inputs_;
@@ -139,29 +170,50 @@ class HostCommunicator final : public CheckedCommunicator {
 
 class HostCommunicators final : public CommunicatorGroup {
  public:
-  HostCommunicators(int world, Rendezvous& rendezvous) : group_(world, rendezvous) {}
+  HostCommunicators(const HostWorld& world, Rendezvous& rendezvous)
+      : exchange_(world.exchange), group_(world, rendezvous) {}
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
     return make_host_communicator(group_, device.rank());
   }
-  void abort() noexcept override { group_.rendezvous.break_all(); }
+  void abort() noexcept override {
+    group_.rendezvous.break_all();
+    if (exchange_ != nullptr) exchange_->abort();
+  }
 
  private:
+  ProcessExchange* const exchange_;
   HostCommunicatorGroup group_;
 };
 
+HostWorld one_process(int ranks) { return {.processes = {{.first = 0, .count = ranks}}}; }
+
 }  // namespace
+
+HostCommunicatorGroup::HostCommunicatorGroup(const HostWorld& world, Rendezvous& meeting,
+                                             CommunicatorFaults faults_)
+    : local(world.local()),
+      rendezvous(meeting),
+      faults(std::move(faults_)),
+      posts(static_cast<std::size_t>(world.ranks())),
+      first(posts.size()) {
+  if (world.processes.size() > 1) remote.emplace(world);
+}
+
+HostCommunicatorGroup::HostCommunicatorGroup(int world, Rendezvous& meeting,
+                                             CommunicatorFaults faults_)
+    : HostCommunicatorGroup(one_process(world), meeting, std::move(faults_)) {}
 
 std::unique_ptr<Communicator> make_host_communicator(HostCommunicatorGroup& group, int rank) {
   return std::make_unique<HostCommunicator>(group, rank);
 }
 
-std::unique_ptr<CommunicatorGroup> make_host_communicators(int world, Rendezvous& rendezvous) {
+std::unique_ptr<CommunicatorGroup> make_host_communicators(const HostWorld& world,
+                                                           Rendezvous& rendezvous) {
   return std::make_unique<HostCommunicators>(world, rendezvous);
 }
 
-std::unique_ptr<CommunicatorGroup> make_host_communicators(const CommunicatorMembers& members) {
-  MUO_CHECK(members.processes == nullptr, "ranks of several processes");
-  return make_host_communicators(members.world, members.meeting);
+std::unique_ptr<CommunicatorGroup> make_host_communicators(int world, Rendezvous& rendezvous) {
+  return make_host_communicators(one_process(world), rendezvous);
 }
 
 }  // namespace muo

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/group_frame.h"
+#include "runtime/comm/process_group.h"
+
+namespace muo {
+
+// Who the processes of a group are, as far as they have come.
+class GroupMembers {
+ public:
+  explicit GroupMembers(int processes) : members_(static_cast<std::size_t>(processes)) {}
+
+  [[nodiscard]] int processes() const { return static_cast<int>(members_.size()); }
+  // Why process 0 does not take who says this; empty: it does.
+  [[nodiscard]] std::string objection_to(const GroupHello& hello) const;
+  void add(int process, GroupMember member);
+  // Whether these are as many.
+  [[nodiscard]] bool set(const std::vector<GroupMember>& members);
+  [[nodiscard]] std::vector<GroupMember> all() const;  // of those who have come
+  [[nodiscard]] bool complete() const { return all().size() == members_.size(); }
+
+  // "process 1 (ranks 2 to 3, on node-b, pid 4711)", without the ranks while they are not known.
+  [[nodiscard]] std::string describe(int process) const;
+  // "processes 2 and 3 of 4 have not come"
+  [[nodiscard]] std::string missing() const;
+
+  // Of processes that have all come.
+  [[nodiscard]] RankRange ranks_of(int process) const;
+  [[nodiscard]] int process_of(int rank) const;
+  [[nodiscard]] int world() const { return ranks_of(processes() - 1).end(); }
+  [[nodiscard]] int processes_on_host_of(int process) const;
+
+ private:
+  [[nodiscard]] const std::optional<GroupMember>& at(int process) const;
+
+  std::vector<std::optional<GroupMember>> members_;
+};
+
+}  // namespace muo

@@ -1,0 +1,334 @@
+#include "runtime/comm/process_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/frame_connection.h"
+#include "runtime/comm/group_frame.h"
+#include "runtime/interruption.h"
+#include "runtime/rank_progress.h"
+#include "support/errors.h"
+#include "unit/runtime/process_world.h"
+
+namespace muo {
+namespace {
+
+using std::chrono::milliseconds;
+using test::free_port;
+using test::message_of;
+using test::options_of;
+using test::outcome_of;
+using test::run_groups;
+using test::run_world;
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr Channel kRun = Channel::kRun, kSaves = Channel::kSaves;
+
+TEST(ProcessGroup, MeetingsGiveTheFirstsValueToAllAndAllValuesToTheFirstInTheirOrder) {
+  for (const int processes : {1, 2, 3, 4}) {
+    const auto outcomes = run_world(processes, [&](ProcessGroup& group) {
+      for (int round = 0; round < 50; ++round) {
+        const auto word = [&](int process) { return concat(round, " of ", process); };
+        EXPECT_EQ(group.from_first(kRun, "a value", [&] { return word(group.process()); }),
+                  word(0));
+        std::vector<std::string> all;
+        for (int process = 0; process < processes && group.is_first(); ++process)
+          all.push_back(word(process));
+        EXPECT_EQ(group.to_first(kRun, "values", word(group.process())), all);
+      }
+      group.leave();
+    });
+    EXPECT_THAT(outcomes, Each(IsEmpty()));
+  }
+}
+
+TEST(ProcessGroup, NobodyPassesAMeetingBeforeAllHaveCome) {
+  std::atomic<int> come = 0, made = 0;
+  const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+    for (int round = 1; round <= 100; ++round) {
+      ++come;
+      if (round % 2 == 0) {
+        group.meet(kRun, "a meeting");
+      } else {
+        const auto make = [&] { return concat(++made, come >= 3 * round ? " late" : " early"); };
+        EXPECT_EQ(group.from_first(kRun, "a value", make), concat((round + 1) / 2, " late"));
+      }
+      EXPECT_GE(come, 3 * round);
+    }
+    group.leave();
+  });
+  EXPECT_THAT(outcomes, Each(IsEmpty()));
+}
+
+TEST(ProcessGroup, RanksFollowTheProcessesWhateverTheOrderInWhichTheyCome) {
+  const int port = free_port();
+  const std::vector<int> ranks = {2, 1, 3, 1};
+  std::vector<ProcessGroupOptions> options;
+  for (const int process : {3, 2, 0, 1}) {
+    options.push_back(options_of(process, 4, port));
+    options.back().ranks = ranks.at(static_cast<std::size_t>(process));
+  }
+  const auto outcomes = run_groups(options, [&](ProcessGroup& group) {
+    EXPECT_EQ(group.processes(), 4);
+    EXPECT_EQ(group.world(), 7);
+    EXPECT_EQ(group.processes_here(), 4);
+    EXPECT_EQ(group.ranks().count, ranks.at(static_cast<std::size_t>(group.process())));
+    const std::vector<int> processes = {0, 0, 1, 2, 2, 2, 3};
+    for (int rank = 0; rank < 7; ++rank)
+      EXPECT_EQ(group.process_of(rank), processes.at(static_cast<std::size_t>(rank)));
+    EXPECT_EQ(group.ranks_of(2).first, 3);
+    EXPECT_EQ(group.ranks_of(2).end(), 6);
+    EXPECT_THAT(group.describe(1), AllOf(StartsWith("process 1 (rank 2, on "),
+                                         HasSubstr(concat(", pid ", getpid(), ")"))));
+    EXPECT_THAT(group.describe(2), StartsWith("process 2 (ranks 3 to 5, on "));
+    EXPECT_THAT(message_of<Error>([&] { static_cast<void>(group.process_of(7)); }),
+                HasSubstr("rank 7 of 7"));
+    group.leave();
+  });
+  EXPECT_THAT(outcomes, Each(IsEmpty()));
+}
+
+TEST(ProcessGroup, ChannelsDoNotWaitForEachOther) {
+  std::latch runs_done(3);
+  const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+    {
+      const std::jthread saves([&] {
+        if (group.is_first()) runs_done.wait();
+        for (int round = 0; round < 50; ++round)
+          EXPECT_EQ(group.from_first(kSaves, "a name", [&] { return concat("save ", round); }),
+                    concat("save ", round));
+      });
+      for (int round = 0; round < 50; ++round)
+        EXPECT_EQ(group.from_first(kRun, "a step", [&] { return concat("step ", round); }),
+                  concat("step ", round));
+      runs_done.count_down();
+    }
+    group.leave();
+  });
+  EXPECT_THAT(outcomes, Each(IsEmpty()));
+}
+
+TEST(ProcessGroup, ALargeMessageArrivesWhole) {
+  std::string large(std::size_t{8} << 20, ' ');
+  for (std::size_t i = 0; i < large.size(); ++i)
+    large[i] = static_cast<char>(i * 2654435761U >> 13U);
+  const auto outcomes = run_world(2, [&](ProcessGroup& group) {
+    EXPECT_TRUE(group.from_first(kRun, "a value", [&] { return large; }) == large);
+    const std::string part = large.substr(0, std::size_t{1} << 20);
+    for (const std::string& one : group.to_first(kRun, "values", part))
+      EXPECT_TRUE(one == part);
+    group.leave();
+  });
+  EXPECT_THAT(outcomes, Each(IsEmpty()));
+
+  ProcessGroup alone({});
+  EXPECT_THAT(
+      message_of<Error>([&] {
+        static_cast<void>(alone.to_first(kRun, "values", std::string(std::size_t{64} << 20, ' ')));
+      }),
+      HasSubstr("to_first(\"values\") of 67108864 bytes"));
+}
+
+TEST(ProcessGroup, MeetingsThatAreNotTheSameEndWithBothSitesAndProcesses) {
+  using test::Body;
+  const auto value = [] { return std::string("value"); };
+  const std::vector<std::pair<Body, Body>> pairs = {
+      {[&](ProcessGroup& group) { group.meet(kRun, "A"); },
+       [&](ProcessGroup& group) { group.meet(kRun, "B"); }},
+      {[&](ProcessGroup& group) {
+         static_cast<void>(group.to_first(kRun, "A", "value"));
+         group.meet(kSaves, "other");
+       },
+       [&](ProcessGroup& group) { static_cast<void>(group.from_first(kRun, "B", value)); }},
+      {[&](ProcessGroup& group) { group.meet(kSaves, "A"); },
+       [&](ProcessGroup& group) {
+         static_cast<void>(group.to_first(kSaves, "B", "value"));
+         group.meet(kRun, "other");
+       }},
+      {[&](ProcessGroup& group) { group.meet(kRun, "A"); },
+       [&](ProcessGroup& group) { group.leave(); }},
+      {[&](ProcessGroup& group) { group.leave(); },
+       [&](ProcessGroup& group) { group.meet(kRun, "B"); }},
+  };
+  const std::vector<std::string> there = {"is in meet(\"B\")", "is in from_first(\"B\")",
+                                          "is in to_first(\"B\")", "has left", "is in meet(\"B\")"};
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    std::atomic<int> told = 0;
+    const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+      std::latch heard(1);
+      group.on_failure([&](const std::string&, int code) {
+        told += code;
+        heard.count_down();
+      });
+      const auto& body = group.process() == 2 ? pairs[i].second : pairs[i].first;
+      const std::string outcome = outcome_of([&] { body(group); });
+      heard.wait();
+      group.on_failure({});  // `heard` is still in use by who counted it down
+      throw Error(outcome);
+    });
+    EXPECT_THAT(outcomes,
+                Each(AllOf(StartsWith("Error: PeerFailed: processes do not meet: process 0 (ran"),
+                           HasSubstr("process 2 (rank 2, on "), HasSubstr(there[i]))))
+        << i;
+    EXPECT_EQ(told, 9) << i;
+  }
+}
+
+TEST(ProcessGroup, LeavesInAnyOrderAndThenNobodyIsMissed) {
+  for (const int last : {0, 1, 2}) {
+    std::atomic<int> leaving = 0;
+    std::atomic<bool> told = false;
+    const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+      group.on_failure([&](const std::string&, int) { told = true; });
+      group.meet(kRun, "the end");
+      std::this_thread::sleep_for(milliseconds(group.process() == last ? 60 : 0));
+      ++leaving;
+      group.leave();
+      EXPECT_EQ(leaving, 3);
+      group.leave();
+      // Others may be gone by now.
+      std::this_thread::sleep_for(milliseconds(20 * ((group.process() + last) % 3)));
+      group.fail("too late", 3);
+      EXPECT_THAT(outcome_of([&] { group.meet(kRun, "after the end"); }),
+                  HasSubstr("of processes that have left"));
+    });
+    EXPECT_THAT(outcomes, Each(IsEmpty()));
+    EXPECT_FALSE(told);
+  }
+}
+
+TEST(ProcessGroup, WhoWaitsIsSeenToWaitForPeersAndComesBackWhenItsRankIsStopped) {
+  RankProgress rank;
+  const auto outcomes = run_world(2, [&](ProcessGroup& group) {
+    const bool waits = !group.is_first();
+    if (waits) {
+      const RankProgress::Thread thread(rank, "a test");
+      EXPECT_THAT(outcome_of([&] { group.meet(kRun, "a meeting"); }), "PeerFailed: a peer failed");
+    } else {
+      while (rank.view().activity != Activity::kPeers)
+        std::this_thread::yield();
+      rank.stop();
+      while (rank.view().activity != Activity::kNone)
+        std::this_thread::yield();
+      group.meet(kRun, "a meeting");
+    }
+    group.meet(kSaves, "both are there still");
+    group.leave();
+  });
+  EXPECT_THAT(outcomes, Each(IsEmpty()));
+}
+
+// Those who gave a meeting up have held it: what others make of it does not count for the next.
+TEST(ProcessGroup, AMeetingThatIsInterruptedDoesNotPutProcessesOutOfStep) {
+  RankProgress rank;
+  const auto outcomes = run_world(2, [&](ProcessGroup& group) {
+    const auto value = [&](const std::string& text) {
+      return group.from_first(kRun, "a value", [&] { return text; });
+    };
+    if (group.is_first()) {
+      while (rank.view().activity != Activity::kPeers)
+        std::this_thread::yield();
+      rank.interrupt(true);
+      while (rank.view().activity != Activity::kNone)
+        std::this_thread::yield();
+      EXPECT_EQ(value("the first"), "the first");
+    } else {
+      const RankProgress::Thread thread(rank, "a test");
+      EXPECT_THROW(static_cast<void>(value("")), Interrupted);
+    }
+    EXPECT_EQ(value("the second"), "the second");
+    group.leave();
+  });
+  EXPECT_THAT(outcomes, Each(IsEmpty()));
+}
+
+TEST(ProcessGroup, WhatTheFirstThrowsIsItsOwn) {
+  const auto outcomes = run_world(2, [&](ProcessGroup& group) {
+    try {
+      static_cast<void>(
+          group.from_first(kRun, "a value", []() -> std::string { throw Error("no value"); }));
+    } catch (const Error& e) {
+      group.fail(e.what(), 3);
+      throw;
+    }
+  });
+  EXPECT_THAT(outcomes, ElementsAre("Error: no value", "PeerFailed: no value"));
+}
+
+TEST(GroupFrame, IsTheSameInWhateverPiecesItComes) {
+  const std::vector<GroupFrame> frames = {
+      {.type = GroupFrame::Type::kBye},
+      {.type = GroupFrame::Type::kMeeting,
+       .channel = 1,
+       .number = std::uint64_t{1} << 40U,
+       .site = "a site",
+       .payload = std::string("a\0b", 3)},
+      {.type = GroupFrame::Type::kBeat, .payload = std::string(300, 'x')}};
+  std::string wire;
+  for (const GroupFrame& frame : frames)
+    wire += to_wire(frame);
+  for (std::size_t piece = 1; piece < wire.size(); ++piece) {
+    FrameReader reader;
+    std::vector<GroupFrame> read;
+    for (std::size_t at = 0; at < wire.size(); at += piece) {
+      reader.add(std::string_view(wire).substr(at, piece));
+      while (auto frame = reader.next())
+        read.push_back(std::move(*frame));
+    }
+    ASSERT_EQ(read.size(), frames.size());
+    for (std::size_t i = 0; i < read.size(); ++i)
+      EXPECT_EQ(to_wire(read[i]), to_wire(frames[i]));
+    EXPECT_FALSE(reader.failed());
+  }
+}
+
+TEST(GroupFrame, IsRefusedIfItIsTooLongTooShortOrOfNoType) {
+  const std::string good = to_wire({.site = "site", .payload = std::string(100, 'x')});
+  const auto failed = [](const std::string& wire, std::size_t most) {
+    FrameReader reader(most);
+    reader.add(wire);
+    return !reader.next() && reader.failed();
+  };
+  const auto with = [&](std::size_t at, int byte) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(byte);
+    return bad;
+  };
+  EXPECT_FALSE(failed(good, good.size() - 4));
+  EXPECT_TRUE(failed(good, good.size() - 5));
+  EXPECT_TRUE(failed(with(0, 13), 1000));
+  EXPECT_TRUE(failed(with(3, 127), GroupFrame::kMostBytes));
+  EXPECT_TRUE(failed(with(4, 7), 1000));
+  EXPECT_TRUE(failed(with(14, 105), 1000));  // the site's size
+  EXPECT_TRUE(failed("GET / HTTP/1.1\r\n\r\n", GroupFrame::kMostBytes));
+}
+
+TEST(GroupFrame, PayloadsThatAreCutAreNone) {
+  const GroupHello hello{.token = "t", .process = 1, .member = {.host = "h", .pid = 5, .ranks = 2}};
+  const std::string text = encode(hello), failure = encode(GroupFailure{.cause = "cause"});
+  const std::string members = encode(std::vector<GroupMember>{hello.member, hello.member});
+  ASSERT_TRUE(decode_hello(text));
+  EXPECT_EQ(decode_hello(text)->member.pid, 5);
+  ASSERT_TRUE(decode_failure(failure));
+  ASSERT_EQ(decode_members(members).value().size(), 2U);
+  for (std::size_t size = 0; size < text.size(); ++size)
+    EXPECT_FALSE(decode_hello(text.substr(0, size))) << size;
+  for (std::size_t size = 0; size < failure.size(); ++size)
+    EXPECT_FALSE(decode_failure(failure.substr(0, size))) << size;
+  for (std::size_t size = 1; size < members.size(); ++size)
+    EXPECT_EQ(decode_members(members.substr(0, size)).has_value(), 2 * size == members.size());
+}
+
+}  // namespace
+}  // namespace muo

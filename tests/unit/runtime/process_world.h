@@ -1,0 +1,122 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/file_descriptor.h"
+#include "runtime/comm/process_group.h"
+#include "runtime/comm/tcp_socket.h"
+#include "runtime/rendezvous.h"
+#include "support/free_port.h"
+
+namespace muo::test {
+
+using std::chrono::milliseconds;
+
+inline ProcessGroupOptions options_of(int process, int processes, int port) {
+  return {.process = process,
+          .processes = processes,
+          .port = port,
+          .token = "a token",
+          .patience = std::chrono::seconds(20),
+          .beat = milliseconds(20),
+          .silence = std::chrono::seconds(20)};
+}
+
+// A connection of somebody, to a group or none.
+inline FileDescriptor connect_to_port(int port, const std::string& host = "127.0.0.1") {
+  int error = 0;
+  return connect_to(resolve_name(host, port).addresses.at(0), milliseconds(2000), error);
+}
+
+// "" or the kind and the text of what `body` throws.
+inline std::string outcome_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const PeerFailed& e) {
+    return concat("PeerFailed: ", e.what());
+  } catch (const InputError& e) {
+    return concat("InputError: ", e.what());
+  } catch (const Error& e) {
+    return concat("Error: ", e.what());
+  }
+  return {};
+}
+
+using Body = std::function<void(ProcessGroup&)>;
+
+// A group for each of the options, on a thread of its own, whose end is that of the group. The
+// outcomes, in the order of the options.
+inline std::vector<std::string> run_groups(const std::vector<ProcessGroupOptions>& options,
+                                           const Body& body) {
+  std::vector<std::string> outcomes(options.size());
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < options.size(); ++i)
+    threads.emplace_back([&, i] {
+      outcomes[i] = outcome_of([&] {
+        ProcessGroup group(options[i]);
+        body(group);
+      });
+    });
+  threads.clear();
+  return outcomes;
+}
+
+inline std::vector<ProcessGroupOptions> options_of_all(int processes, int port) {
+  std::vector<ProcessGroupOptions> options;
+  options.reserve(static_cast<std::size_t>(processes));
+  for (int process = 0; process < processes; ++process)
+    options.push_back(options_of(process, processes, port));
+  return options;
+}
+
+inline std::vector<std::string> run_world(int processes, const Body& body) {
+  return run_groups(options_of_all(processes, free_port()), body);
+}
+
+// A process that runs `body`, and is killed with this object. To be made before there are threads.
+class ChildProcess {
+ public:
+  explicit ChildProcess(const std::function<void()>& body) : pid_(::fork()) {
+    EXPECT_GE(pid_, 0);
+    if (pid_ == 0) ::_exit(outcome_of(body).empty() ? 0 : 1);
+  }
+  ~ChildProcess() { end_by(SIGKILL); }
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void stop() const {
+    int status = 0;
+    ::kill(pid_, SIGSTOP);
+    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  void go_on() const { ::kill(pid_, SIGCONT); }
+  // Its exit code; -1: a signal ended it.
+  int wait() {
+    int status = 0;
+    if (pid_ > 0) static_cast<void>(::waitpid(pid_, &status, 0));
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  void end_by(int signal) {
+    if (pid_ > 0) ::kill(pid_, signal);
+    wait();
+  }
+
+ private:
+  pid_t pid_;
+};
+
+}  // namespace muo::test
