@@ -27,7 +27,10 @@ class SimtProcesses : public Training {
   }
   [[nodiscard]] std::string command(const std::string& out, const std::string& more) const {
     return test::program() + " " +
-           options(out, "--backend cuda --comm nccl --dtype fp32 --gradient-wire fp32 " + more);
+           options(out,
+                   "--backend cuda --comm nccl --dtype fp32 --gradient-wire fp32 "
+                   "--total-batch-size 512 " +
+                       more);
   }
   [[nodiscard]] std::filesystem::path said(int process, const char* kind) const {
     return path(concat(kind, process));
@@ -85,8 +88,9 @@ TEST_F(SimtProcesses, OfWhichOneIsKilledEndWithTheCause) {
     const std::filesystem::path time = path("time");
     const std::vector<int> codes =
         run_two(out, "--devices 2 --num-iterations 100000 --eval-every -1 --save-every 2", 4,
-                concat("until [ -d ", saved, " ]; do sleep 0.05; done; date +%s > ", time.string(),
-                       "; kill -KILL $p", killed, ";"));
+                concat("n=0; until [ -d ", saved,
+                       " ] || [ $n = 1200 ]; do n=$((n + 1)); sleep 0.05; done; date +%s > ",
+                       time.string(), "; kill -KILL $p", killed, ";"));
     const double seconds =
         static_cast<double>(std::time(nullptr)) - std::stod(test::read_file(time));
     const int other = 1 - killed;
