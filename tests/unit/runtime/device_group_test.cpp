@@ -71,7 +71,8 @@ TEST(DeviceGroup, RefusesAnEmptyWorld) { EXPECT_THROW(DeviceGroup({.world = 0}),
 class Meeting final : public CommunicatorGroup {
  public:
   explicit Meeting(const CommunicatorMembers& members)
-      : rendezvous_(members.meeting), group_(make_host_communicators(members.world, members.meeting)) {}
+      : rendezvous_(members.meeting),
+        group_(make_host_communicators(members.world, members.meeting)) {}
   ~Meeting() override { EXPECT_GE(aborted_, 1); }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
