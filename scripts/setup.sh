@@ -17,7 +17,7 @@ packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libt
           libsentencepiece-dev libonig-dev libutf8proc-dev libgtest-dev libgmock-dev libbenchmark-dev)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git zsh) ;;
+  --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git zsh libopenmpi-dev openmpi-bin) ;;
   --fuzz) packages+=(clang libclang-rt-dev) ;;
   --cuda) packages+=(python3-pip) ;;
   *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz and --cuda" >&2; exit 2 ;;

@@ -55,7 +55,9 @@ quietly dpkg --install "${packages[@]}"
 train /usr/bin/muograph
 needs=$(dpkg-query -W -f '${Depends}' muograph)
 installed=(muograph)
-if [ ${#packages[@]} -gt 1 ]; then installed+=(muograph-cuda); fi
+for part in cuda mpi; do
+  if dpkg-query -W "muograph-$part" >/dev/null 2>&1; then installed+=("muograph-$part"); fi
+done
 quietly dpkg --remove "${installed[@]}"
 for left in /usr/bin/muograph /usr/lib/muograph /usr/share/muograph; do
   [ ! -e "$left" ] || fail "dpkg --remove muograph left $left"

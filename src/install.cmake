@@ -32,6 +32,11 @@ foreach(folder IN ITEMS site-functions vendor-completions)  # the latter where D
           DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder})
 endforeach()
 set(CPACK_COMPONENTS_ALL program)
+if(TARGET muograph_mpi)
+  set_target_properties(muograph_mpi PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS muograph_mpi LIBRARY DESTINATION ${muo_libraries} COMPONENT mpi OPTIONAL)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+endif()
 if(TARGET muograph_cuda)
   # MUO_CUDA_RPATH: where else than beside it the plug-in finds CUDA's libraries, for a Python package.
   set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${MUO_CUDA_RPATH}"
@@ -40,7 +45,7 @@ if(TARGET muograph_cuda)
   list(APPEND CPACK_COMPONENTS_ALL cuda)
 endif()
 
-# muograph.deb and, of a build with the plug-in, muograph-cuda.deb: `cpack --config build/release/CPackConfig.cmake`.
+# muograph.deb and, of a build with the plug-in, muograph-cuda.deb, likewise muograph-mpi.deb: `cpack --config build/release/CPackConfig.cmake`.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "the muograph authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains GPTs on one machine")
@@ -58,4 +63,8 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
 set(CPACK_DEBIAN_CUDA_PACKAGE_NAME muograph-cuda)
 set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "muograph (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_CUDA_DESCRIPTION "CUDA backend of muograph, for CUDA 13's libraries")
+set(CPACK_DEBIAN_MPI_PACKAGE_NAME muograph-mpi)
+set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "muograph (= ${PROJECT_VERSION}), openmpi-bin")
+set(CPACK_DEBIAN_MPI_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_MPI_DESCRIPTION "Exchange between processes of muograph, by Open MPI")
 include(CPack)

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <ostream>
 #include <string_view>
 #include <vector>
@@ -14,8 +16,17 @@
 #include "runtime/device_group.h"
 #include "runtime/plugin.h"
 #include "support/environment.h"
+#include "support/mpi_world.h"
+#include "support/split_world.h"
 
 namespace muo::test {
+
+// Who holds the ranks of a world.
+enum class Processes : std::uint8_t {
+  kOne,
+  kSimulated,  // several in this one, in every way that the rows of kSplits have
+  kMpi,        // those that mpirun has started, of which this is one
+};
 
 // A backend that has to keep the contract. To join, add a line to kBackends below.
 struct TestedBackend {
@@ -25,6 +36,7 @@ struct TestedBackend {
   bool traces;              // graphs know their nodes
   bool adds_bf16 = true;    // in fp32, as communicator.h says; else such sums are refused
   bool shares_gpu = false;  // all ranks on the first GPU; else one each
+  Processes processes = Processes::kOne;
 };
 // GoogleTest finds it by this name.
 inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
@@ -40,12 +52,21 @@ inline constexpr TestedBackend kBackends[] = {
     {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},
     {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false, false},
 };
+// Of communicators alone: the rest does not know of processes.
+inline constexpr TestedBackend kSeveralProcesses[] = {
+    {"simulated", nullptr, CommunicatorKind::kHost, true, true, false, Processes::kSimulated},
+    {"mpi", nullptr, CommunicatorKind::kHost, true, true, false, Processes::kMpi},
+};
+inline const std::vector<std::vector<int>> kSplits = {{1, 1}, {1, 2}, {2, 1},   {2, 2},
+                                                      {1, 3}, {3, 1}, {1, 1, 2}};
 
 // Only what every backend offers is used: nothing is read or written but through copies.
 class BackendContract : public testing::TestWithParam<TestedBackend> {
  public:
   void SetUp() override {
     const TestedBackend& tested = GetParam();
+    if (tested.processes == Processes::kMpi && MpiWorld::processes() == 0)
+      GTEST_SKIP() << "mpirun has not started it: system.Mpi does";
     if (tested.plugin == nullptr || std::string_view(tested.plugin) != "muograph_cuda") return;
     const LoadedPlugin cuda = load_cuda();
     if (cuda.plugin == nullptr) GTEST_SKIP() << cuda.missing;
@@ -56,6 +77,7 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
   static constexpr int kMostRanks = 4;  // of any test
   static void run(int world, const std::function<void(RankContext&)>& body) {
     const TestedBackend& tested = GetParam();
+    if (tested.processes != Processes::kOne) return run_in_processes(world, body);
     GroupOptions options{.world = world, .communicator = tested.communicator};
     if (tested.plugin != nullptr) {
       const LoadedPlugin loaded = tested.plugin == std::string_view("muograph_simt")
@@ -69,10 +91,19 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
     DeviceGroup group(options);
     group.run(body);
   }
+
+ private:
+  static void run_in_processes(int world, const std::function<void(RankContext&)>& body) {
+    if (GetParam().processes == Processes::kMpi) return MpiWorld::run(world, body);
+    SplitWorld({world}).run(body);
+    for (const std::vector<int>& split : kSplits)
+      if (std::accumulate(split.begin(), split.end(), 0) == world) SplitWorld(split).run(body);
+  }
 };
 
-#define MUO_FOR_EVERY_BACKEND(suite)                                                   \
-  INSTANTIATE_TEST_SUITE_P(Backends, suite, testing::ValuesIn(::muo::test::kBackends), \
+#define MUO_FOR_EVERY_BACKEND(suite) MUO_FOR_EVERY(Backends, suite, kBackends)
+#define MUO_FOR_EVERY(set, suite, rows)                                      \
+  INSTANTIATE_TEST_SUITE_P(set, suite, testing::ValuesIn(::muo::test::rows), \
                            [](const auto& tested) { return tested.param.name; })
 
 // Memory of one rank's device, and the way of values into it and back.

@@ -9,6 +9,7 @@ namespace {
 
 class CommunicatorContract : public BackendContract {};
 MUO_FOR_EVERY_BACKEND(CommunicatorContract);
+MUO_FOR_EVERY(Processes, CommunicatorContract, kSeveralProcesses);
 
 // Small integers: sums are exact in any order, so every backend has to give these very values.
 float value(int rank, std::size_t i) {

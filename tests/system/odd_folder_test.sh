@@ -14,7 +14,7 @@ if [ -d build/third_party ]; then ln -s "$PWD/build/third_party" "$odd/build"; f
 # What it compiles, from its compile_commands.json, relative to the tree: each source with the target that it is for.
 sources() {
   sed -n 's/.* -o \(CMakeFiles\/muograph_[a-z0-9_]*[.]dir\/\(src\|model\|optim\|graphs\|data\)\/[^ ]*\) -c .*/\1/p' \
-    "$1/compile_commands.json" | grep -v '^CMakeFiles/muograph_\(cuda\|sentencepiece\|oniguruma\)' | sort
+    "$1/compile_commands.json" | grep -v '^CMakeFiles/muograph_\(cuda\|mpi\|sentencepiece\|oniguruma\)' | sort
 }
 cmake -S "$odd" -B "$odd/build" -G Ninja -DMUO_TESTS=OFF -DMUO_BENCH=OFF -DMUO_CUDA=OFF --log-level=WARNING >/dev/null
 want=$(sources "$1")

@@ -22,8 +22,8 @@ class ProcessExchange {
   virtual ~ProcessExchange() = default;
   // Returns when all is sent and received. Between two processes the n-th send of one is the n-th
   // receive of the other, of equal size. Throws PeerFailed once aborted, Error if the engine fails.
-  // What was thrown out of is over: every later call throws, and memory of its receives may be
-  // written to until the process ends, so it is kept.
+  // Once it has thrown it is over: every later call throws, and as memory of the receives may still
+  // be written to, the caller keeps it until the process ends.
   virtual void exchange(std::span<const Send> sends, std::span<const Receive> receives) = 0;
   // Releases who waits. From any thread, any number of times.
   virtual void abort() noexcept = 0;
