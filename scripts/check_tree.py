@@ -37,7 +37,9 @@ OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", 
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
                  "--embeddings", "--registers", "--write-table",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
-                 "--capture-range-end", "--nvtx-capture", "--phases", "--install", "--prefix", "--version"}
+                 "--capture-range-end", "--nvtx-capture", "--phases", "--install", "--prefix", "--version",
+                 "--nnodes", "--no-python", "--mpi", "--nodes", "--ntasks-per-node", "--gpus-per-node",
+                 "--cpus-per-task"}
 
 
 def tracked():

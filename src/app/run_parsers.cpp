@@ -112,7 +112,7 @@ Command parse_train(const CommandRow& command, Arguments arguments) {
   if (auto help = parse_run(
           command, option_table(train), train, nullptr, arguments,
           {{"--process-per-device", &train.devices.process_per_device,
-            "start a process for each device of this machine, instead of a thread"},
+            "a process for each device of this machine, not a thread"},
            {"--quiet", &train.run.quiet, "show warnings and what came out, nothing else"},
            {"--verbose", &train.run.verbose, "show every automatic decision, as output.log does"}}))
     return *help;

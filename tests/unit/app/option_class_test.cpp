@@ -172,6 +172,7 @@ const std::vector<Case>& cases() {
       {"norms-every", "7"},
       {"tensorboard", "off"},
       {"stuck-after", "7"},
+      {"store-port", "29501"},
       {"profile-steps", "1:2"},
       {"graph-dot", "elsewhere"},
   };
