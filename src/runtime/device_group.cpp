@@ -237,8 +237,13 @@ class DeviceGroup::Impl {
   }
 
   void fail(const Stuck& stuck) {
+    // NCCL's guide: with several GPUs in a process a launch may wait for another rank's.
+    const bool may_block = options_.plugin != nullptr && local_.count > options_.ranks_per_device;
     failure_.keep(stuck.rank, stuck.step, /*is_root_cause=*/true,
-                  std::make_exception_ptr(Error(stuck.what)));
+                  std::make_exception_ptr(Error(
+                      stuck.what + (may_block ? "; several GPUs of one process may have blocked "
+                                                "each other: try --process-per-device"
+                                              : ""))));
     tell_processes();
   }
   void tell_processes() {

@@ -140,6 +140,9 @@ class Faults {
       wrong << "stderr: " << outcome.err << "; ";
     if (outcome.err.ends_with("as it is\n") != (c.kind == "hang"))
       wrong << "left how? " << outcome.err << "; ";
+    if (waits && place_.name == "nccl" &&
+        outcome.err.find("try --process-per-device") == std::string::npos)
+      wrong << "no advice: " << outcome.err << "; ";
     check_files(c, out, wrong);
     if (!fs::exists(checkpoint_directory(directory_.path() / out, kSteps)))
       if (const Outcome resumed = run(out, "", "--resume auto --stuck-after 0"); resumed.code != 0)
