@@ -20,6 +20,9 @@ using testing::HasSubstr;
 class Processes : public Training {
  protected:
   void SetUp() override {
+    if (!std::filesystem::exists(std::filesystem::path(test::program()).parent_path() /
+                                 "libmuograph_mpi.so"))
+      GTEST_SKIP() << "this build has no libmuograph_mpi.so, as where there is no MPI";
     if (test::run_command("command -v mpirun").code != 0)
       GTEST_SKIP() << "there is no mpirun: apt-get install openmpi-bin";
   }
