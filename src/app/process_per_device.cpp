@@ -82,6 +82,9 @@ bool is_on_path(std::string_view program) {
   Words words = {"mpirun", "-n", std::to_string(processes), "--oversubscribe", "--bind-to", "none"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   words.insert(words.end(), command.begin(), command.end());
+  sigset_t none;
+  sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);  // this thread's has signals blocked
   ::execvp("mpirun", pointers(words).data());
   throw Error(concat("mpirun does not start: ", std::system_category().message(errno)));
 }
@@ -100,7 +103,7 @@ class Processes {
       posix_spawnattr_init(&attributes);
       sigset_t none;
       sigemptyset(&none);
-      posix_spawnattr_setsigmask(&attributes, &none);  // this thread's has signals blocked
+      posix_spawnattr_setsigmask(&attributes, &none);
       // In a group of its own: what the terminal sends comes once, by this process.
       posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
       const int error = ::posix_spawn(&pid, words.front().c_str(), nullptr, &attributes,

@@ -212,13 +212,13 @@ int train(const TrainOptions& options, const LaunchedWorld* world) {
       config, memory.rank_bytes(config.world()), staging, budget.process, run_at.notes);
   Tuning tuning(config);
   RunFiles files;
-  static_cast<void>(made_by_first(processes, "the making of the run's files", [&] {
+  const std::string seen_by_all = made_by_first(processes, "the making of the run's files", [&] {
     files = make_files(config, corpus, run_at,
                        {config, plan, memory, {}, saves_in_background ? staging : 0});
-    return "";
-  }));
+    return written_config(directory);
+  });
   LoggerOptions& logging = files.logging;
-  if (!first) logging = open_log_of(processes->process(), config, directory, run_at.first_step());
+  if (!first) logging = open_log_of(processes->process(), config, run_at, seen_by_all);
   if (config.group.plugin != nullptr)
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
   Logger logger(logging);

@@ -4,7 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 
+#include "app/options/option_row.h"
 #include "app/train/event_log.h"
 #include "base/durable_files.h"
 
@@ -81,13 +84,25 @@ KeepCheckpoints keep_checkpoints(const SaveOptions& options) {
           .every = std::max<std::int64_t>(0, options.keep_every)};
 }
 
-LoggerOptions open_log_of(int process, const RunConfig& config, const RunDirectory& directory,
-                          std::int64_t first_step) {
+std::string written_config(const RunDirectory& directory) {
+  const std::ifstream file(directory.config(), std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+LoggerOptions open_log_of(int process, const RunConfig& config, const OpenedRun& run_at,
+                          const std::string& wrote) {
+  if (written_config(run_at.directory) != wrote)
+    throw input_error(
+        "process {} does not see the run directory {} as process 0 has written it: all processes "
+        "need one file system: give an --out there",
+        process, run_at.directory.root.string());
   return {.metrics = {},
-          .first_step = first_step,
+          .first_step = run_at.first_step(),
           .iterations = config.iterations(),
           .tokens_per_step = config.tokens_per_step(),
-          .log = directory.root / fmt::format("output.{}.log", process),
+          .log = run_at.directory.root / fmt::format("output.{}.log", process),
           .terminal = -1};
 }
 

@@ -42,8 +42,11 @@ void log_before_saves(CheckpointSaver& saver, Logger& logger);
 LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
                        std::int64_t first_step, double peak_flops);
 KeepCheckpoints keep_checkpoints(const SaveOptions& options);
-// The log of another process than the first: messages only, output.<process>.log.
-LoggerOptions open_log_of(int process, const RunConfig& config, const RunDirectory& directory,
-                          std::int64_t first_step);
+// What config.toml of the directory holds.
+std::string written_config(const RunDirectory& directory);
+// The log of another process than the first: messages only, output.<process>.log. Throws InputError
+// if config.toml is not here as process 0 `wrote` it: all processes need one file system.
+LoggerOptions open_log_of(int process, const RunConfig& config, const OpenedRun& run_at,
+                          const std::string& wrote);
 
 }  // namespace muo
