@@ -45,10 +45,11 @@ void on_ranks(ProcessGroup& processes, const RankBody& body) {
 
 // Of magnitudes so far apart that a sum in another order has other bits.
 Floats values(int rank, std::int64_t n) {
+  const std::int64_t r = rank;
   Floats out;
   for (std::int64_t i = 0; i < n; ++i)
-    out.push_back(std::ldexp(1 + 0.37F * static_cast<float>(i) + 0.11F * static_cast<float>(rank),
-                             static_cast<int>((i + 3 * rank) % 11)));
+    out.push_back(std::ldexp(1 + 0.37F * static_cast<float>(i) + 0.11F * static_cast<float>(r),
+                             static_cast<int>((i + 3 * r) % 11)));
   return out;
 }
 
