@@ -55,11 +55,6 @@ int run_command(const PlanOptions& options) {
     train.devices.described_memory = options.memory ? options.memory->bytes : 0;
     attention.emplace(described_gpu(train.devices.described));
   }
-  if (options.prediction.boxes > 1) {
-    if (!train.devices.count)
-      throw InputError("plan: --boxes: of how many devices each? give --devices");
-    *train.devices.count *= options.prediction.boxes;
-  }
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
   if (train.sharding.replicas == "auto" && train.sharding.shard != "weights" &&

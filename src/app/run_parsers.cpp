@@ -191,6 +191,10 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
         "plan: --inter-gbps predicts with --link-gbps and --gemm-tflops: give those, too");
   if (!options.measured.empty() && !roofline)
     throw InputError("plan: --measured is of --roofline: give that too");
+  if (std::optional<std::int64_t>& devices = options.train.devices.count; p.boxes > 1) {
+    if (!devices) throw InputError("plan: --boxes: of how many devices each? give --devices");
+    *devices *= p.boxes;
+  }
   if (compare) options.kind = PlanKind::kCompare;
   if (articles) options.kind = PlanKind::kArticles;
   if (largest) options.kind = PlanKind::kLargest;

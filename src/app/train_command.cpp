@@ -271,14 +271,14 @@ void fail(LaunchedWorld& world, const char* cause, int exit_code) {
 
 }  // namespace
 
-int run_command(const TrainOptions& asked) {
-  check_files(asked);
-  if (asked.devices.process_per_device) return start_processes(asked);
-  TrainOptions options = asked;
-  const std::unique_ptr<LaunchedWorld> world = join_world(options.devices);
-  if (world == nullptr) return train(options, nullptr);
+int run_command(const TrainOptions& options) {
+  check_files(options);
+  if (options.devices.process_per_device) return start_processes(options);
+  TrainOptions joined = options;
+  const std::unique_ptr<LaunchedWorld> world = join_world(joined.devices);
+  if (world == nullptr) return train(joined, nullptr);
   try {
-    return train(options, world.get());
+    return train(joined, world.get());
   } catch (const InputError& error) {
     fail(*world, error.what(), 2);
     throw;

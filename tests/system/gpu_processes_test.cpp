@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <ctime>
 #include <filesystem>
 #include <sstream>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "support/command.h"
+#include "support/environment.h"
 #include "support/free_port.h"
 #include "support/paths.h"
 #include "system/training_run.h"
@@ -18,6 +20,12 @@ namespace muo {
 namespace {
 
 using testing::HasSubstr;
+
+// Where two processes run: what stands before their commands, and the address of the first.
+struct Hosts {
+  std::array<std::string, 2> before = {};
+  std::string address = "127.0.0.1";
+};
 
 class SimtProcesses : public Training {
  protected:
@@ -38,12 +46,14 @@ class SimtProcesses : public Training {
   // Starts both, runs `meanwhile` beside them, a shell's commands that know their pids as $p0 and
   // $p1, and waits. Their exit codes, by process.
   [[nodiscard]] std::vector<int> run_two(const std::string& out, const std::string& more,
-                                         int gpus = 4, const std::string& meanwhile = "") const {
+                                         int gpus = 4, const std::string& meanwhile = "",
+                                         const Hosts& hosts = {}) const {
     const int port = test::free_port() - 1;  // what they meet at is the next
     std::string script;
     for (const int p : {0, 1})
       script += concat(environment(gpus), " RANK=", p, " LOCAL_RANK=", p,
-                       " WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port,
+                       " WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=", hosts.address,
+                       " MASTER_PORT=", port, " ", hosts.before.at(static_cast<std::size_t>(p)),
                        " ", command(out, more), " > ", said(p, "out").string(), " 2> ",
                        said(p, "err").string(), " & p", p, "=$!; ");
     script += meanwhile + " wait $p0; c0=$?; wait $p1; echo $c0 $?";
@@ -99,6 +109,60 @@ TEST_F(SimtProcesses, OfWhichOneIsKilledEndWithTheCause) {
     EXPECT_THAT(errors_of(other), HasSubstr(concat("process ", killed, " (ranks ")));
     EXPECT_LT(seconds, 30);
   }
+}
+
+class SlowSimtProcesses : public SimtProcesses {
+ protected:
+  void SetUp() override {
+    if (!test::environment("MUO_SLOW"))
+      GTEST_SKIP() << "minutes long; scripts/test.sh --slow runs it";
+  }
+  // Until the fourth step is saved.
+  [[nodiscard]] std::string await_save(const std::string& out) const {
+    return concat("n=0; until [ -d ", (path(out) / "checkpoints/step_00000004").string(),
+                  " ] || [ $n = 1200 ]; do n=$((n + 1)); sleep 0.05; done; ");
+  }
+  static constexpr const char* kEndless =
+      "--devices 2 --num-iterations 100000 --eval-every -1 --save-every 2";
+};
+
+// A process that stands still for a minute is given up by the other after 20 s, and finds that out.
+TEST_F(SlowSimtProcesses, OfWhichOneStandsStillEndWithTheCause) {
+  for (int time = 0; time < 5; ++time) {
+    const int still = time % 2;
+    const std::string out = concat("still", time);
+    const std::vector<int> codes = run_two(
+        out, kEndless, 4,
+        await_save(out) + concat("kill -STOP $p", still, "; sleep 60; kill -CONT $p", still, ";"));
+    EXPECT_EQ(codes, (std::vector{3, 3}));
+    EXPECT_THAT(errors_of(1 - still), HasSubstr("no sign of life"));
+    EXPECT_THAT(errors_of(1 - still), HasSubstr(concat("process ", still, " (ranks ")));
+  }
+}
+
+// Two hosts as network namespaces, and the cable between them.
+TEST_F(SlowSimtProcesses, WhoseLinkIsCutEndWithTheCause) {
+  const std::string remove = "ip netns del muo0 2>/dev/null; ip netns del muo1 2>/dev/null;";
+  const test::Outcome made = test::run_command(
+      remove +
+      "set -e; for i in 0 1; do ip netns add muo$i; ip -n muo$i link set lo up; done;"
+      "ip link add v0 netns muo0 type veth peer name v1 netns muo1;"
+      "for i in 0 1; do ip -n muo$i addr add 10.77.0.$((i + 1))/24 dev v$i;"
+      " ip -n muo$i link set v$i up; done");
+  if (made.code != 0) GTEST_SKIP() << "no network namespaces here: " << made.err;
+  for (int time = 0; time < 5; ++time) {
+    const std::string out = concat("cut", time);
+    const std::vector<int> codes =
+        run_two(out, kEndless, 4,
+                await_save(out) + concat("ip -n muo", time % 2, " link set v", time % 2, " down;"),
+                {.before = {"ip netns exec muo0", "ip netns exec muo1"}, .address = "10.77.0.1"});
+    EXPECT_EQ(codes, (std::vector{3, 3}));
+    for (const int process : {0, 1})
+      EXPECT_THAT(errors_of(process), HasSubstr(concat("process ", 1 - process, " (ranks ")));
+    static_cast<void>(
+        test::run_command(concat("ip -n muo", time % 2, " link set v", time % 2, " up")));
+  }
+  static_cast<void>(test::run_command(remove));
 }
 
 }  // namespace

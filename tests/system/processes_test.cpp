@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
+#include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "support/command.h"
+#include "support/environment.h"
 #include "support/paths.h"
 #include "system/training_run.h"
 
@@ -129,6 +129,32 @@ TEST_F(Processes, OfWhichOneIsKilledLeaveACheckpointToGoOnFrom) {
   const test::Outcome outcome = train_in("run", {1, 1}, more + " --resume auto");
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   EXPECT_TRUE(tensors("run", 400) == tensors("undisturbed", 400));
+  EXPECT_EQ(losses("run"), losses("undisturbed"));
+}
+
+class SlowProcesses : public Processes {
+ protected:
+  void SetUp() override {
+    if (!test::environment("MUO_SLOW")) GTEST_SKIP() << "a minute; scripts/test.sh --slow runs it";
+    Processes::SetUp();
+  }
+};
+
+TEST_F(SlowProcesses, KilledTwentyTimesEndAsTheUndisturbedRun) {
+  const std::string more = "--save-every 7 --num-iterations 3000 --keep-last 3";
+  train("undisturbed", more + " --devices 2 --replicas own");
+  std::mt19937 random(20);
+  for (int kill = 0; kill < 20; ++kill) {
+    const double seconds = std::uniform_real_distribution(0.3, 2.0)(random);
+    const char* which = random() % 2 == 0 ? "-n" : "-o";  // the newest, or mpirun itself
+    const std::string all = concat("-f -- '--out ", path("run").string(), " '");
+    static_cast<void>(test::run_command(concat(
+        launch("run", {1, 1}, more + " --resume auto"), " & sleep ", seconds, "; pkill -KILL ",
+        which, " ", all, "; wait $!; while pgrep ", all, " | grep -qv $$; do sleep 0.1; done")));
+  }
+  const test::Outcome outcome = train_in("run", {1, 1}, more + " --resume auto");
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_TRUE(tensors("run", 3000) == tensors("undisturbed", 3000));
   EXPECT_EQ(losses("run"), losses("undisturbed"));
 }
 

@@ -95,9 +95,9 @@ LoggerOptions open_log_of(int process, const RunConfig& config, const OpenedRun&
                           const std::string& wrote) {
   if (written_config(run_at.directory) != wrote)
     throw input_error(
-        "process {} does not see the run directory {} as process 0 has written it: all processes "
-        "need one file system: give an --out there",
-        process, run_at.directory.root.string());
+        "--out {}: not here as process 0 has written it: all processes need one file system: give "
+        "a directory there",
+        run_at.directory.root.string());
   return {.metrics = {},
           .first_step = run_at.first_step(),
           .iterations = config.iterations(),

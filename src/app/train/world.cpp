@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <signal.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <utility>
 #include <vector>
 
