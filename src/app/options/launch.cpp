@@ -76,10 +76,11 @@ std::optional<Launch> find_launch(const Environment& environment) {
   const Reader read(environment);
   for (const Variables& names : kLaunchers) {
     const auto process = read.number(names.process), processes = read.number(names.processes);
-    if (!process || !processes || *processes < 2) continue;
+    const auto here = read.number(names.here);  // the others stand in whole containers' environment
+    if (!process || !processes || !here || *processes < 2) continue;
     const bool slurm = names.processes_here == nullptr;
     Launch out{.by = names.by, .process = *process, .processes = *processes};
-    out.here = read.number(names.here).value_or(0);
+    out.here = *here;
     out.processes_here =
         slurm ? tasks_of_every_node(read.text("SLURM_STEP_TASKS_PER_NODE")).value_or(out.here + 1)
               : read.number(names.processes_here).value_or(out.here + 1);

@@ -37,7 +37,8 @@ const Variables kSrun = {{"SLURM_JOB_ID", "77"},
 TEST(Launch, IsNotThereWithoutALauncherOrWithOneProcess) {
   EXPECT_FALSE(launch_of({}));
   EXPECT_FALSE(launch_of(of_mpirun(0, 1)));
-  EXPECT_FALSE(launch_of({{"WORLD_SIZE", "1"}, {"RANK", "0"}}));
+  EXPECT_FALSE(launch_of({{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}}));
+  EXPECT_FALSE(launch_of({{"WORLD_SIZE", "2"}, {"RANK", "0"}}));  // of a container, say
 }
 
 TEST(Launch, OfMpirunOnOneHostMeetsThere) {
