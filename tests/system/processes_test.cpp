@@ -141,20 +141,21 @@ class SlowProcesses : public Processes {
 };
 
 TEST_F(SlowProcesses, KilledTwentyTimesEndAsTheUndisturbedRun) {
-  const std::string more = "--save-every 7 --num-iterations 3000 --keep-last 3";
+  constexpr int kSteps = 20'000;
+  const std::string more = concat("--save-every 50 --keep-last 3 --num-iterations ", kSteps);
   train("undisturbed", more + " --devices 2 --replicas own");
   std::mt19937 random(20);
   for (int kill = 0; kill < 20; ++kill) {
-    const double seconds = std::uniform_real_distribution(0.3, 2.0)(random);
-    const char* which = random() % 2 == 0 ? "-n" : "-o";  // the newest, or mpirun itself
-    const std::string all = concat("-f -- '--out ", path("run").string(), " '");
+    const double seconds = std::uniform_real_distribution(0.3, 1.2)(random);
+    const std::string run = concat("--out ", path("run").string(), " ");
+    const std::string one = concat(random() % 2 == 0 ? "-n -f -- '" : "-o -f -- '^mpirun.*", run);
     static_cast<void>(test::run_command(concat(
-        launch("run", {1, 1}, more + " --resume auto"), " & sleep ", seconds, "; pkill -KILL ",
-        which, " ", all, "; wait $!; while pgrep ", all, " | grep -qv $$; do sleep 0.1; done")));
+        launch("run", {1, 1}, more + " --resume auto"), " & sleep ", seconds, "; pkill -KILL ", one,
+        "'; wait $!; while pgrep -f -- '", run, "' | grep -qv $$; do sleep 0.1; done")));
   }
   const test::Outcome outcome = train_in("run", {1, 1}, more + " --resume auto");
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
-  EXPECT_TRUE(tensors("run", 3000) == tensors("undisturbed", 3000));
+  EXPECT_TRUE(tensors("run", kSteps) == tensors("undisturbed", kSteps));
   EXPECT_EQ(losses("run"), losses("undisturbed"));
 }
 
