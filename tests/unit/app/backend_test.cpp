@@ -43,7 +43,7 @@ TEST(ChooseDevices, TheHostHasAsManyRanksAsAsked) {
 
 TEST(ChooseDevices, RefusesWhatTheHostDoesNotHave) {
   EXPECT_THAT(refusal({.backend = "host", .ranks_per_device = 2}), HasSubstr("give --devices"));
-  EXPECT_EQ(refusal({.backend = "host", .comm = "nccl"}), "--comm: nccl is for --backend cuda");
+  EXPECT_EQ(refusal({.backend = "host", .comm = "nccl"}), "--comm nccl: is for --backend cuda");
 }
 
 TEST(ChooseDevices, WithoutPeerAccessNcclIsLeft) {
@@ -86,7 +86,7 @@ TEST(ChooseDevices, SeveralGpusTalkThroughNcclUnlessToldOtherwise) {
 TEST(ChooseDevices, RefusesMoreGpusThanThereAre) {
   const SimtForCuda simt;
   EXPECT_THAT(refusal({.backend = "cuda", .count = 65}), HasSubstr("--ranks-per-device"));
-  EXPECT_EQ(refusal({.backend = "cuda", .comm = "host"}), "--comm: host is for --backend host");
+  EXPECT_EQ(refusal({.backend = "cuda", .comm = "host"}), "--comm host: is for --backend host");
 }
 
 TEST(ChooseDevices, RefusesAnEnvironmentInWhichRanksWouldHang) {
