@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/host_name.h"
+
 namespace muo {
 namespace {
 
@@ -149,9 +151,7 @@ FileLock FileLock::try_file(const std::filesystem::path& file, std::string& hold
   const int number = lock.file_.number();
   std::array<char, 512> text{};
   if (::flock(number, LOCK_EX | LOCK_NB) == 0) {
-    std::array<char, 256> host{};
-    static_cast<void>(::gethostname(host.data(), host.size() - 1));
-    const std::string mine = concat("process ", ::getpid(), " on ", host.data());
+    const std::string mine = concat("process ", ::getpid(), " on ", host_name());
     // On a full disk the lock holds as well, but the file does not name its holder.
     if (::pwrite(number, mine.data(), mine.size(), 0) == std::ssize(mine))
       static_cast<void>(!::ftruncate(number, std::ssize(mine)));

@@ -12,6 +12,7 @@
 
 #include "app/checkpoint/checkpoint.h"
 #include "base/check.h"
+#include "base/host_name.h"
 #include "runtime/rank_progress.h"
 
 namespace muo {
@@ -43,10 +44,8 @@ std::vector<SafetensorsSpec> whole_tensors(std::vector<CheckpointRange> ranges) 
 }
 
 // As part of a file's name.
-std::string host_name() {
-  std::array<char, 256> text{};
-  static_cast<void>(::gethostname(text.data(), text.size() - 1));
-  std::string name = text.data();
+std::string host_in_name() {
+  std::string name = host_name();
   std::ranges::replace(name, '/', '_');
   return name;
 }
@@ -58,7 +57,7 @@ bool is_leftover_of_here(const std::string& name) {
     if (const std::size_t at = name.find(kind); at != std::string::npos) {
       const std::string owner = name.substr(at + kind.size());
       const std::size_t dash = owner.rfind('-');
-      return dash == std::string::npos || owner.substr(0, dash) == host_name();
+      return dash == std::string::npos || owner.substr(0, dash) == host_in_name();
     }
   return false;
 }
@@ -66,7 +65,7 @@ bool is_leftover_of_here(const std::string& name) {
 }  // namespace
 
 fs::path hidden_beside(const fs::path& checkpoint, std::string_view kind, HiddenName name) {
-  const std::string host = name == HiddenName::kHostAndPid ? host_name() + "-" : "";
+  const std::string host = name == HiddenName::kHostAndPid ? host_in_name() + "-" : "";
   return checkpoint.parent_path() /
          fmt::format(".{}.{}-{}{}", checkpoint.filename().string(), kind, host, getpid());
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "app/train/event_messages.h"
+#include "base/host_name.h"
 
 namespace muo {
 namespace {
@@ -28,9 +29,7 @@ std::filesystem::path new_name(const std::filesystem::path& directory) {
   auto seconds = static_cast<std::int64_t>(wall_time());
   for (const std::filesystem::path& entry : entries_of(directory))
     seconds = std::max(seconds, seconds_of(entry.filename().string()) + 1);
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {"localhost"};
-  return directory / fmt::format("{}{}.{}.{}", kPrefix, seconds, host.data(), getpid());
+  return directory / fmt::format("{}{}.{}.{}", kPrefix, seconds, host_name(), getpid());
 }
 
 }  // namespace

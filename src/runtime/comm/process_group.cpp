@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/host_name.h"
 #include "base/threads.h"
 #include "runtime/comm/process_group_impl.h"
 #include "runtime/rank_progress.h"
@@ -25,9 +26,7 @@ constexpr std::chrono::seconds kToSayHello(10);
 constexpr milliseconds kSlice(25);  // how often who waits looks whether its rank was stopped
 
 GroupMember this_process(int ranks) {
-  std::array<char, 256> host = {};
-  if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {"localhost"};
-  return {.host = host.data(), .pid = ::getpid(), .ranks = ranks};
+  return {.host = host_name(), .pid = ::getpid(), .ranks = ranks};
 }
 
 }  // namespace
