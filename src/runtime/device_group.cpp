@@ -80,10 +80,14 @@ class FirstFailure {
 };
 
 Timeouts timeouts_of(const GroupOptions& options) {
-  Timeouts timeouts{.asked = options.watch.stuck_after,
-                    .peers_elsewhere = options.processes != nullptr};
+  Timeouts timeouts{.asked = options.watch.stuck_after};
   if (options.plugin != nullptr) timeouts.in_steps = options.plugin->timeout;
   return timeouts;
+}
+
+IdleElsewhere idle_elsewhere(ProcessGroup* processes) {
+  if (processes == nullptr) return {};
+  return [processes](Timeouts::Time here) { return processes->share_idle_time(here); };
 }
 
 HostWorld host_world(const GroupOptions& options) {
@@ -120,7 +124,8 @@ class DeviceGroup::Impl {
                   {.first_rank = local_.first,
                    .fail = [this](const Stuck& stuck) { fail(stuck); },
                    .release = [this] { release_all(); },
-                   .cause = [this] { return failure_.cause(); }}) {
+                   .cause = [this] { return failure_.cause(); },
+                   .idle_elsewhere = idle_elsewhere(options.processes)}) {
     const CommunicatorMembers members{.world = options.world,
                                       .local = local_,
                                       .meeting = rendezvous_,

@@ -64,10 +64,13 @@ std::optional<Stuck> StuckDetector::after(Time elapsed, std::span<const View> no
     }
     ranks_[r] = now[r];
   }
-  const Time silence = *std::ranges::min_element(silence_);
+  Time silence = *std::ranges::min_element(silence_);
+  if (idle_elsewhere_) {
+    const bool idle = std::ranges::all_of(ranks_, waits_for_peers);
+    const Time elsewhere = idle_elsewhere_(idle ? silence : Time::zero());
+    if (idle) silence = std::min(silence, elsewhere);
+  }
   if (timeouts_.endless() || silence <= limit()) return std::nullopt;
-  if (timeouts_.peers_elsewhere && std::ranges::all_of(ranks_, waits_for_peers))
-    return std::nullopt;
   return blame(silence);
 }
 
@@ -106,7 +109,7 @@ Watchdog::Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts
     : ranks_(ranks),
       options_(std::move(options)),
       group_(std::move(group)),
-      detector_(ranks.size(), timeouts),
+      detector_(ranks.size(), timeouts, group_.idle_elsewhere),
       views_(ranks.size()),
       period_(
           std::clamp<Time>(std::min(timeouts.asked.value_or(timeouts.in_steps), options_.grace) / 8,
@@ -134,6 +137,7 @@ void Watchdog::watch(bool on) noexcept {
   const std::lock_guard lock(mutex_);
   watching_ = on;
   unwinding_ = Time::zero();
+  if (group_.idle_elsewhere) static_cast<void>(group_.idle_elsewhere(Time::zero()));
   changed_.notify_all();
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/rank_progress.h"
@@ -27,9 +28,6 @@ struct Timeouts {
   // Once the steps have begun, with devices and with work of the ranks' own; at least four times
   // what a wait for a device has taken so far. Starting up, and files, have kLong.
   Time in_steps = kLong;
-  // Ranks that all wait for peers may wait for another process', which has a watchdog of its own.
-  bool peers_elsewhere = false;
-
   [[nodiscard]] bool endless() const { return asked == Time::zero(); }
   // The longest that may ever pass.
   [[nodiscard]] Time most() const { return asked.value_or(kLong); }
@@ -42,11 +40,18 @@ struct Stuck {
   std::string what;
 };
 
+// Of ranks that all wait for peers, which may be other processes': told for how long they have,
+// says for how long those of the other processes have. Empty: there are none.
+using IdleElsewhere = std::function<Timeouts::Time(Timeouts::Time here)>;
+
 // The watchdog's judgement, without its clock and thread.
 class StuckDetector {
  public:
-  StuckDetector(std::size_t ranks, const Timeouts& timeouts)
-      : timeouts_(timeouts), ranks_(ranks), silence_(ranks) {}
+  StuckDetector(std::size_t ranks, const Timeouts& timeouts, IdleElsewhere idle_elsewhere = {})
+      : timeouts_(timeouts),
+        idle_elsewhere_(std::move(idle_elsewhere)),
+        ranks_(ranks),
+        silence_(ranks) {}
   // What the ranks do now, `elapsed` after the last call. Call often, compared with the timeouts.
   [[nodiscard]] std::optional<Stuck> after(Timeouts::Time elapsed,
                                            std::span<const RankProgress::View> now);
@@ -56,6 +61,7 @@ class StuckDetector {
   [[nodiscard]] Stuck blame(Timeouts::Time silence) const;
 
   const Timeouts timeouts_;
+  const IdleElsewhere idle_elsewhere_;
   std::vector<RankProgress::View> ranks_;
   std::vector<Timeouts::Time> silence_;  // of each rank
   Timeouts::Time longest_wait_{0};       // for a device that came to its end
@@ -85,6 +91,7 @@ class Watchdog {
     std::function<void(const Stuck&)> fail;  // records the cause, unless there is one
     std::function<void()> release;           // lets go whoever waits; it may hang
     std::function<Cause()> cause;
+    IdleElsewhere idle_elsewhere = {};  // called often, also while nobody is watched over
   };
   Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts, WatchOptions options,
            Group group);

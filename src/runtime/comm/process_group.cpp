@@ -254,6 +254,15 @@ void ProcessGroup::Impl::fail(const std::string& cause, int exit_code) {
   set_failure({.cause = cause, .exit_code = exit_code}, true);
 }
 
+milliseconds ProcessGroup::Impl::share_idle_time(milliseconds here) {
+  const std::lock_guard lock(mutex_);
+  idle_ = here;
+  milliseconds least = is_first() ? milliseconds::max() : milliseconds::zero();
+  for (const Peer& other : peers_)
+    if (other.connection && !other.left) least = std::min(least, other.idle);
+  return least;
+}
+
 // Who leaves while another waits for it would keep that one waiting.
 bool ProcessGroup::Impl::all_have_left() {
   bool all = true;
@@ -323,6 +332,9 @@ void ProcessGroup::meet(Channel channel, std::string_view site) {
 
 void ProcessGroup::fail(const std::string& cause, int exit_code) noexcept {
   impl_->fail(cause, exit_code);
+}
+milliseconds ProcessGroup::share_idle_time(milliseconds here) {
+  return impl_->share_idle_time(here);
 }
 void ProcessGroup::on_failure(OnFailure told) { impl_->on_failure(std::move(told)); }
 void ProcessGroup::leave() { impl_->leave(); }

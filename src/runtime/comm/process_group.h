@@ -87,6 +87,11 @@ class ProcessGroup {
   using OnFailure = std::function<void(const std::string& cause, int exit_code)>;
   void on_failure(OnFailure told);
 
+  // For how long all ranks of this process have only waited for others, which process 0 hears with
+  // each beat. Returns there for how long all ranks of every other process have, as of their last
+  // beats; elsewhere 0. From any thread.
+  std::chrono::milliseconds share_idle_time(std::chrono::milliseconds here);
+
   // The end in good order: waits until all leave. Idempotent.
   void leave();
 

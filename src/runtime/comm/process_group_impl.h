@@ -59,6 +59,7 @@ class ProcessGroup::Impl {
                          const std::function<std::string()>& make);
   std::vector<std::string> to_first(Channel channel, const std::string& call, std::string mine);
   void fail(const std::string& cause, int exit_code);
+  std::chrono::milliseconds share_idle_time(std::chrono::milliseconds here);
   void on_failure(OnFailure told);
   void leave();
 
@@ -70,6 +71,7 @@ class ProcessGroup::Impl {
   struct Peer {
     std::optional<FrameConnection> connection;
     Duration silence{0};
+    std::chrono::milliseconds idle{0};  // see share_idle_time()
     bool left = false;
     std::array<std::deque<GroupFrame>, kChannels> parts;  // of meetings, not taken yet
   };
@@ -123,6 +125,7 @@ class ProcessGroup::Impl {
   bool ours_ = false;  // it is this process that failed
   bool telling_ = false;
   Duration since_beat_{0}, parting_{0};
+  std::chrono::milliseconds idle_{0};
 
   std::mutex told_mutex_;  // held while told_ runs; locked before the other one
   OnFailure told_;

@@ -70,7 +70,9 @@ void ProcessGroup::Impl::serve(const std::vector<pollfd>& sockets, Duration elap
     Peer& other = peer(process);
     if (!other.connection) continue;
     other.silence += elapsed;
-    if (beats && !other.connection->has_unsent()) other.connection->send({.type = Type::kBeat});
+    if (beats && !other.connection->has_unsent())
+      other.connection->send(
+          {.type = Type::kBeat, .number = static_cast<std::uint64_t>(idle_.count())});
     if (closing_) other.connection->finish();
     other.connection->flush();
     if (((socket++)->revents & ~POLLOUT) != 0) receive(process);
@@ -102,6 +104,7 @@ void ProcessGroup::Impl::receive(int process) {
 bool ProcessGroup::Impl::take(int process, GroupFrame frame) {
   switch (frame.type) {
     case Type::kBeat:
+      peer(process).idle = milliseconds(frame.number);
       return true;
     case Type::kMembers: {
       const auto members = decode_members(frame.payload);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/rank_progress.h"
 
 namespace muo {
 namespace {
@@ -135,6 +136,7 @@ void RemoteRanks::for_each_other(const Visit& visit) const {
 }
 
 void RemoteRanks::run_exchange() {
+  const RankProgress::Scope waiting(Activity::kPeers);
   try {
     world_.exchange->exchange(sends_, receives_);
   } catch (...) {

@@ -118,7 +118,6 @@ class MpiExchange final : public ProcessExchange {
   void exchange(std::span<const Send> sends, std::span<const Receive> receives) override {
     const std::lock_guard lock(mutex_);
     throw_if_broken();
-    const RankProgress::Scope waiting(Activity::kPeers);
     try {
       start(sends, receives);
       wait();

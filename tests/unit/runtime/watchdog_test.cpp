@@ -11,6 +11,8 @@
 #include "base/check.h"
 #include "runtime/device_group.h"
 #include "support/errors.h"
+#include "support/memory_exchange.h"
+#include "support/processes.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -107,6 +109,40 @@ TEST(StuckDetector, WhatTheUserAsksForHoldsAlways) {
   EXPECT_FALSE(wait(never, {at(1, Activity::kWork, 1)}, minutes(100)));
 }
 
+TEST(StuckDetector, RanksThatWaitForPeersAreStuckIfThoseOfOtherProcessesWaitAsLong) {
+  milliseconds told{-1}, elsewhere{0};
+  StuckDetector detector(2, {.asked = seconds(2)}, [&](milliseconds here) {
+    told = here;
+    return elsewhere;
+  });
+  const View waits = at(3, Activity::kPeers, 1), works = at(3, Activity::kWork, 1);
+  EXPECT_FALSE(wait(detector, {waits, waits}, minutes(1)));
+  EXPECT_EQ(told, minutes(1) - kTick);  // the first look is their sign of life
+  elsewhere = seconds(3);
+  EXPECT_TRUE(wait(detector, {waits, waits}, kTick));
+  elsewhere = seconds(0);
+  EXPECT_TRUE(wait(detector, {waits, works}, kTick)) << "it waits for nobody";
+  EXPECT_EQ(told, seconds(0));
+}
+
+// One is in a collective, the other in a meeting, and each looks as if it waited for the other.
+TEST(Watchdog, ProcessesThatWaitForEachOtherAreStuck) {
+  test::MemoryExchange exchange(2);
+  const std::vector<std::string> thrown = test::as_processes({1, 1}, [&](ProcessGroup& processes) {
+    DeviceGroup group({.world = 2,
+                       .processes = &processes,
+                       .exchange = &exchange.end(processes.process()),
+                       .watch = {.stuck_after = milliseconds(500)}});
+    group.run([&](RankContext& rank) {
+      const HostTensor t({4});
+      if (rank.rank == 0) return processes.meet(Channel::kRun, "a meeting");
+      rank.communicator.all_reduce(rank.comm, 1, t, t);
+    });
+  });
+  for (const std::string& what : thrown)
+    EXPECT_THAT(what, AllOf(HasSubstr("no heartbeat for"), HasSubstr("waiting for other ranks")));
+}
+
 GroupOptions watched(int world, milliseconds stuck_after) {
   return {.world = world, .watch = {.stuck_after = stuck_after, .grace = seconds(5)}};
 }
@@ -180,14 +216,14 @@ TEST(Watchdog, ABusyRankLearnsOfAFailureWhereItTellsItsProgress) {
 
 TEST(Watchdog, LongWaitsWithHeartbeatsAreNone) {
   DeviceGroup group(watched(2, milliseconds(400)));
-  EXPECT_NO_THROW(group.run([](RankContext& rank) {
-    if (rank.rank == 0)
-      for (int i = 0; i < 10; ++i) {
-        std::this_thread::sleep_for(milliseconds(100));
-        rank.progress.enter("work");
-      }
+  const auto waits = [](RankContext& rank) {
+    for (int i = 0; rank.rank == 0 && i < 10; ++i) {
+      std::this_thread::sleep_for(milliseconds(100));
+      rank.progress.enter("work");
+    }
     rank.barrier.arrive();
-  }));
+  };
+  EXPECT_NO_THROW(group.run(waits));
   std::this_thread::sleep_for(seconds(1));  // and no rank runs
   EXPECT_NO_THROW(group.run([](RankContext&) {}));
 }
