@@ -19,6 +19,7 @@
 #include "app/train/run_config.h"
 #include "app/train/run_memory.h"
 #include "app/train/tuning.h"
+#include "app/train/world.h"
 #include "base/median.h"
 #include "graphs/step_phases.h"
 
@@ -43,12 +44,17 @@ std::string device_name(const RunConfig& run) {
   return run.group.plugin == nullptr ? "CPU" : run.group.plugin->name(0);
 }
 
+int processes_of(const RunConfig& run) {
+  return run.group.processes == nullptr ? 1 : run.group.processes->processes();
+}
+
 Json run_json(const RunConfig& run) {
   return {{"backend", run.options.devices.backend},
           {"device", device_name(run)},
           {"ranks", run.world()},
+          {"processes", processes_of(run)},
           {"ranks_per_device", run.group.ranks_per_device},
-          {"comm", run.options.devices.comm},
+          {"comm", run.group.exchange != nullptr ? "mpi" : run.options.devices.comm},
           {"strategy", run.options.sharding.strategy},
           {"gather", run.options.sharding.gather},
           {"dtype", name_of(run.model.dtype)},
@@ -60,8 +66,10 @@ Json run_json(const RunConfig& run) {
 }
 
 std::string ranks_text(const RunConfig& run) {
-  return fmt::format("{}: {}, {} parameters, {}", device_name(run),
+  const int processes = processes_of(run);
+  return fmt::format("{}: {}{}, {} parameters, {}", device_name(run),
                      run.world() == 1 ? "1 rank" : fmt::format("{} ranks", run.world()),
+                     processes == 1 ? "" : fmt::format(" in {} processes", processes),
                      run.parameters, name_of(run.model.dtype));
 }
 
@@ -76,8 +84,9 @@ StepTimes measure(RunConfig run, std::int64_t steps, bool graph, bool timed) {
   run.options.capture.graph = graph;
   run.step.timed = timed;
   StepTimes times = measure_steps(run, steps);
-  fmt::print(stderr, "{}{}: {:.3f} ms a step\n", graph ? "replayed" : "eager",
-             timed ? ", timed by phase" : "", times.step * 1e3);
+  if (run.group.is_first())
+    fmt::print(stderr, "{}{}: {:.3f} ms a step\n", graph ? "replayed" : "eager",
+               timed ? ", timed by phase" : "", times.step * 1e3);
   return times;
 }
 
@@ -188,24 +197,29 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
     if (strategy != kAllStrategies && strategy != name) continue;
     if (!use_strategy(run, each)) continue;
     rows.push_back({run.options.sharding.strategy, measure_optimizer(run, steps)});
+    if (!run.group.is_first()) continue;
     fmt::print(stderr, "{}: {:.3f} ms an update\n", name, 1e3 * median(rows.back().times.seconds));
   }
+  if (!run.group.is_first()) return Json::object();
   text = fmt::format("{}; optimizer {}, gather {}\n", ranks_text(run),
                      run.options.optimizer.version, run.options.sharding.gather) +
          optimizer_table(run, rows);
   return optimizer_json(run, rows);
 }
 
-}  // namespace
-
-int run_command(const BenchOptions& options) {
+// In a world of several processes all of them measure, and the first one says it.
+int bench(const BenchOptions& options, const LaunchedWorld* world) {
   const TrainOptions& train = options.train;
   const Corpus corpus = vocabulary_only(train);  // tokens are random
   RunConfig run = resolve(train, corpus);
-  if (train.run.quick_sizes) fmt::print(stderr, "{}\n", kQuickSizes);
-  warn_of_unused_gpus(train.devices.backend, run.group, stderr);
+  const bool first = run.group.is_first();
+  if (first && train.run.quick_sizes) fmt::print(stderr, "{}\n", kQuickSizes);
+  if (first) warn_of_unused_gpus(train.devices.backend, run.group, stderr);
+  if (first && world != nullptr) fmt::print(stderr, "{}\n", world->text());
+  require_same_run(run, {{"what is measured", std::to_string(static_cast<int>(options.kind))},
+                         {"--steps", std::to_string(options.steps)}});
   if (options.kind != BenchKind::kOptimizer) {
-    const MemoryBudget budget = memory_budget(run);
+    const MemoryBudget budget = agreed_budget(run);
     fit_memory(run, budget.to_plan);  // as training would
     run.step_only = true;
     require_fit(run, plan_run_memory(run), budget, train, corpus);
@@ -226,11 +240,21 @@ int run_command(const BenchOptions& options) {
   if (options.kind == BenchKind::kOptimizer)
     out.update(bench_optimizer(run, run.options.sharding.strategy, options.steps, text));
   tuning.keep();
+  if (run.group.processes != nullptr) run.group.processes->leave();
+  if (!first) return 0;
   for (const std::string& note : tuning.take_notes())
     fmt::print(stderr, "{}\n", note);
   if (options.format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));
   return 0;
+}
+
+}  // namespace
+
+int run_command(const BenchOptions& options) {
+  BenchOptions joined = options;
+  return run_in_world(joined.train.devices,
+                      [&](const LaunchedWorld* world) { return bench(joined, world); });
 }
 
 }  // namespace muo

@@ -314,6 +314,8 @@ int run_program(Arguments arguments, const char* version) {
     if (auto* train = std::get_if<TrainOptions>(&command)) {
       train->run.version = version;
       train->run.arguments.assign(arguments.begin(), arguments.end());
+    } else if (auto* bench = std::get_if<BenchOptions>(&command)) {
+      bench->train.run.version = version;
     } else if (!std::holds_alternative<Answer>(command)) {
       require_alone(arguments[0]);
     }

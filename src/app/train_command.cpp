@@ -10,6 +10,7 @@
 #include <optional>
 #include <system_error>
 
+#include "app/checkpoint/model_json.h"
 #include "app/checkpoint/run_directory.h"
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
@@ -190,7 +191,7 @@ int train(const TrainOptions& options, const LaunchedWorld* world) {
   RunConfig config = resolve(options, corpus);
   const bool first = config.group.is_first();
   if (first) warn_of_unused_gpus(options.devices.backend, config.group, stdout);
-  require_same_run(config, corpus);
+  require_same_run(config, {{"the data", data_identity(corpus)}});
   const MemoryBudget budget = agreed_budget(config);
   const MemoryPlan memory =
       waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });
@@ -263,29 +264,14 @@ int train(const TrainOptions& options, const LaunchedWorld* world) {
   return run.decided.stop == 0 ? 0 : 128 + run.decided.stop;
 }
 
-void fail(LaunchedWorld& world, const char* cause, int exit_code) {
-  const ProcessGroup& processes = world.processes;
-  world.processes.fail(fmt::format("{}: {}", processes.describe(processes.process()), cause),
-                       exit_code);
-}
-
 }  // namespace
 
 int run_command(const TrainOptions& options) {
   check_files(options);
   if (options.devices.process_per_device) return start_processes(options);
   TrainOptions joined = options;
-  const std::unique_ptr<LaunchedWorld> world = join_world(joined.devices);
-  if (world == nullptr) return train(joined, nullptr);
-  try {
-    return train(joined, world.get());
-  } catch (const InputError& error) {
-    fail(*world, error.what(), 2);
-    throw;
-  } catch (const std::exception& error) {
-    fail(*world, error.what(), 3);
-    throw;
-  }
+  return run_in_world(joined.devices,
+                      [&](const LaunchedWorld* world) { return train(joined, world); });
 }
 
 }  // namespace muo

@@ -142,10 +142,10 @@ TEST_F(SlowSimtProcesses, OfWhichOneStandsStillEndWithTheCause) {
 
 // Two hosts as network namespaces, and the cable between them.
 TEST_F(SlowSimtProcesses, WhoseLinkIsCutEndWithTheCause) {
-  const std::string remove = "ip netns del muo0 2>/dev/null; ip netns del muo1 2>/dev/null;";
+  const std::string remove = "ip netns del muo0 2>/dev/null; ip netns del muo1 2>/dev/null";
   const test::Outcome made = test::run_command(
       remove +
-      "set -e; for i in 0 1; do ip netns add muo$i; ip -n muo$i link set lo up; done;"
+      "; set -e; for i in 0 1; do ip netns add muo$i; ip -n muo$i link set lo up; done;"
       "ip link add v0 netns muo0 type veth peer name v1 netns muo1;"
       "for i in 0 1; do ip -n muo$i addr add 10.77.0.$((i + 1))/24 dev v$i;"
       " ip -n muo$i link set v$i up; done");

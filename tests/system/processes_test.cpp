@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -100,12 +102,57 @@ TEST_F(Processes, ThatWereToldDifferentThingsEndBeforeAnyWork) {
   EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
 
-TEST_F(Processes, AreForTrainingOnly) {
+// Calls a device of each operation, by name and shape.
+std::map<std::string, double> operations_of(const nlohmann::json& bench) {
+  std::map<std::string, double> out;
+  for (const nlohmann::json& row : bench["operations"]["rows"])
+    out[concat(row["phase"], " ", row["operation"], " ", row["shape"])] +=
+        row["calls"].get<double>();
+  return out;
+}
+
+TEST_F(Processes, MeasureTheStepsOfAllRanks) {
+  const std::string run =
+      " --depth 2 --n-head 2 --vocab-size 256 --max-seq-len 32 --steps 2 --json";
+  const std::string mpirun =
+      "mpirun --oversubscribe --bind-to none $([ $(id -u) = 0 ] && echo --allow-run-as-root) -n 2 ";
+  const auto bench = [&](const std::string& launcher, const std::string& what,
+                         const std::string& devices) {
+    const test::Outcome outcome = test::run_command(
+        concat(launcher, test::program(), " bench ", what, run, " --devices ", devices));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const nlohmann::json one = bench("", "step", "2 --replicas own");
+  const nlohmann::json two = bench(mpirun, "step", "1");
+  EXPECT_EQ(two["processes"], 2);
+  EXPECT_EQ(two["comm"], "mpi");
+  EXPECT_EQ(operations_of(two), operations_of(one));
+  for (const auto& [phase, ms] : one["phases_ms"].items())
+    EXPECT_EQ(two["phases_ms"][phase].size(), ms.size());
+  for (const double ms : two["phases_ms"]["backward"])
+    EXPECT_GT(ms, 0);
+  const nlohmann::json optimizer = bench(mpirun, "optimizer", "1 --strategy balanced");
+  ASSERT_EQ(optimizer["strategies"].size(), 1);
+  for (const double ms : optimizer["strategies"][0]["exposed_communication_ms_by_rank"])
+    EXPECT_GT(ms, 0);
+}
+
+TEST_F(Processes, AreForTrainingAndMeasuringOnly) {
   const test::Outcome outcome = test::run_command(
       concat("mpirun --oversubscribe $([ $(id -u) = 0 ] && echo --allow-run-as-root) -n 2 ",
              test::program(), " plan --depth 2"));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("plan: mpirun has started 2 of it"));
+}
+
+TEST_F(Processes, OnCpusThatExchangeByNothingAreRefused) {
+  const test::Outcome outcome =
+      test::run_command("RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 " + test::program() +
+                        " " + options("run", "--devices 1"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("torchrun has not started MPI"));
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
 
 TEST_F(Processes, OfEachDeviceComeFromOneCommand) {

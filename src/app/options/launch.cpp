@@ -95,6 +95,7 @@ std::optional<Launch> find_launch(const Environment& environment) {
     if (out.address.empty() && slurm) out.address = first_host(read.text("SLURM_STEP_NODELIST"));
     out.token = concat(read.text("MUO_STORE_TOKEN"), read.text(names.token),
                        slurm ? "." + read.text("SLURM_STEP_ID") : "");
+    out.has_mpi = !read.text("PMIX_RANK").empty();
     return out;
   }
   return std::nullopt;

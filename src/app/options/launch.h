@@ -18,6 +18,7 @@ struct Launch {
   std::string address = {};          // of process 0's host; empty: the launcher does not say
   std::optional<int> port = {};      // that launcher's own, of MASTER_PORT
   std::string token = {};            // of this launch alone; empty: the launcher has none
+  bool has_mpi = false;              // its processes find each other by MPI, too
 };
 
 // By `environment`, which is std::getenv. Empty: nobody started several of this process. Slurm's

@@ -92,9 +92,9 @@ std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); 
 }  // namespace
 
 Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double seconds) {
-  const GroupOptions& group = run.group;
+  const GroupOptions group = run.group.alone();
   const int at_once = devices_at_once(group);
-  const double of_run = peak.flops / at_once;
+  const double of_run = peak.flops * group.world / run.world() / at_once;
   const double bytes = measure_copy_rate(group, seconds) / at_once;
   if (run.model.dtype == DType::kF32) return {.fp32 = of_run, .bf16 = 0, .bytes = bytes};
   const double fp32 = measure_gemm_rate(group, DType::kF32, kRateSize, seconds) / at_once;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/report/gather_ranks.h"
 #include "app/train/backend.h"
 #include "app/train/memory_fit.h"
 #include "app/train/run_memory.h"
@@ -268,7 +269,7 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
   times.seconds.resize(static_cast<std::size_t>(steps));
   times.update.resize(world);
   times.comm.resize(world);
-  std::vector<std::int64_t> ns(world);
+  std::vector<std::vector<double>> seconds(world);  // of each step, by rank
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     const auto mine = static_cast<std::size_t>(rank.rank);
@@ -288,13 +289,12 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     const std::vector<std::int64_t> before = masters();
     updates.step();  // caches, pages, clocks; what an eager step loads
     updates.restart_clocks();
-    for (double& seconds : times.seconds) {
+    for (std::int64_t step = 0; step < steps; ++step) {
       rank.barrier.arrive({}, "before an update");
       const std::int64_t start = update_ns(updates.update_clock());
       updates.step();
-      ns[mine] = update_ns(updates.update_clock()) - start;
-      rank.barrier.arrive([&] { seconds = 1e-9 * static_cast<double>(std::ranges::max(ns)); },
-                          "after an update");
+      const std::int64_t ns = update_ns(updates.update_clock()) - start;
+      seconds[mine].push_back(1e-9 * static_cast<double>(ns));
     }
     times.update[mine] = updates.update_clock();
     times.comm[mine] = updates.comm_clock();
@@ -311,6 +311,13 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     times.weights = weights;
     times.sizes = sizes;
   });
+  ProcessGroup* const processes = config.group.processes;
+  gather_ranks(processes, "how long updates took", seconds);
+  gather_ranks(processes, "clocks of updates", times.update);
+  gather_ranks(processes, "clocks of communication", times.comm);
+  for (const std::vector<double>& of_rank : seconds)
+    for (std::size_t step = 0; step < of_rank.size(); ++step)
+      times.seconds[step] = std::max(times.seconds[step], of_rank[step]);
   return times;
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/report/gather_ranks.h"
 #include "base/check.h"
 #include "base/median.h"
 #include "base/philox.h"
@@ -15,6 +16,10 @@
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperationTime, name, shape, phase, dtype, calls, seconds, waited,
+                                   flops, bytes)
+
 namespace {
 
 double seconds_now() {
@@ -129,6 +134,7 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   std::vector<std::vector<OperationTime>> operations(times.launch.size());
   std::vector<double> began(times.launch.size());
   std::vector<double> done(times.launch.size());
+  std::vector<double> lasted(times.launch.size());
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
@@ -145,8 +151,20 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
     times.clocks[i] = measured.clock();
     operations[i] = measured.operations();
   });
-  // A rank may leave the barrier before others do.
-  times.step = (std::ranges::max(done) - std::ranges::min(began)) / static_cast<double>(steps);
+  // A rank may leave the barrier before others do. Clocks of hosts differ: each process has its own
+  // beginning.
+  const RankRange here = config.group.local();
+  const auto local = [&](std::vector<double>& values) {
+    return std::span(values).subspan(static_cast<std::size_t>(here.first),
+                                     static_cast<std::size_t>(here.count));
+  };
+  std::ranges::fill(local(lasted), std::ranges::max(local(done)) - std::ranges::min(local(began)));
+  ProcessGroup* const processes = config.group.processes;
+  gather_ranks(processes, "how long steps lasted", lasted);
+  gather_ranks(processes, "how long launches took", times.launch);
+  gather_ranks(processes, "clocks of steps", times.clocks);
+  gather_ranks(processes, "times of operations", operations);
+  times.step = std::ranges::max(lasted) / static_cast<double>(steps);
   for (const std::vector<OperationTime>& rows : operations)
     add_operations(times.operations, rows);
   return times;

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/checkpoint/model_json.h"
 #include "app/options/option_table.h"
 #include "app/train/backend.h"
 
@@ -48,30 +47,21 @@ ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& device
 }
 
 // What must be the same in all processes, by name.
-json identity_of(const RunConfig& config, const Corpus& corpus) {
+json identity_of(const RunConfig& config, const std::map<std::string, std::string>& more) {
   TrainOptions options = config.options;
   std::string version = options.run.version;
   options.devices.count.reset();
   options.devices.store_port.reset();
   options.run = {};
   options.data.paths = options.data.val_paths = {};  // may lie elsewhere on another host
-  json out = {{"the version", version}, {"the data", data_identity(corpus)}};
+  json out = more;
+  out["the version"] = version;
   for (const OptionRow& row : option_table(options))
     out[fmt::format("--{}", row.name)] = option_text(row);
   return out;
 }
 
-}  // namespace
-
-std::string LaunchedWorld::text() const {
-  const RankRange ranks = processes.ranks();
-  return fmt::format("world: {} ranks in {} processes that {} started, which meet at {}; here {}",
-                     processes.world(), processes.processes(), launch.by, meeting,
-                     ranks.count == 1
-                         ? fmt::format("rank {}", ranks.first)
-                         : fmt::format("ranks {} to {}", ranks.first, ranks.end() - 1));
-}
-
+// Waits for all processes. Null: this one is alone.
 std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices) {
   std::optional<Launch> launch = find_launch();
   if (!launch) return nullptr;
@@ -82,6 +72,11 @@ std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices) {
   DeviceOptions own = devices;
   const GroupOptions here = choose_devices(own, notes);
   devices.count = own.count;
+  if (here.plugin == nullptr && !launch->has_mpi)
+    throw input_error(
+        "{} has not started MPI, by which processes on CPUs exchange: start them by mpirun, or by "
+        "`srun --mpi=pmix`",
+        launch->by);
   const ProcessGroupOptions meeting = meeting_of(*launch, devices, here.world);
   // NOLINTNEXTLINE(modernize-make-unique): of an aggregate
   std::unique_ptr<LaunchedWorld> out(
@@ -100,17 +95,48 @@ std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices) {
   return out;
 }
 
+}  // namespace
+
+std::string LaunchedWorld::text() const {
+  const RankRange ranks = processes.ranks();
+  return fmt::format("world: {} ranks in {} processes that {} started, which meet at {}; here {}",
+                     processes.world(), processes.processes(), launch.by, meeting,
+                     ranks.count == 1
+                         ? fmt::format("rank {}", ranks.first)
+                         : fmt::format("ranks {} to {}", ranks.first, ranks.end() - 1));
+}
+
+int run_in_world(DeviceOptions& devices, const std::function<int(const LaunchedWorld*)>& command) {
+  const std::unique_ptr<LaunchedWorld> world = join_world(devices);
+  if (world == nullptr) return command(nullptr);
+  ProcessGroup& processes = world->processes;
+  const auto fail = [&](const char* cause, int exit_code) {
+    processes.fail(fmt::format("{}: {}", processes.describe(processes.process()), cause),
+                   exit_code);
+  };
+  try {
+    return command(world.get());
+  } catch (const InputError& error) {
+    fail(error.what(), 2);
+    throw;
+  } catch (const std::exception& error) {
+    fail(error.what(), 3);
+    throw;
+  }
+}
+
 void require_alone(std::string_view command) {
   if (const std::optional<Launch> launch = find_launch())
     throw input_error(
-        "{}: {} has started {} of it, and only train runs in several processes: start it once",
+        "{}: {} has started {} of it, and only train and bench run in several processes: start it "
+        "once",
         command, launch->by, launch->processes);
 }
 
-void require_same_run(RunConfig& config, const Corpus& corpus) {
+void require_same_run(RunConfig& config, const std::map<std::string, std::string>& more) {
   if (config.group.processes == nullptr) return;
   ProcessGroup& processes = *config.group.processes;
-  const std::string mine = identity_of(config, corpus).dump();
+  const std::string mine = identity_of(config, more).dump();
   const std::vector<std::string> all =
       processes.to_first(Channel::kRun, "the comparison of options", mine);
   for (std::size_t p = 1; p < all.size(); ++p) {

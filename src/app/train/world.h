@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -7,7 +9,6 @@
 #include "app/options/options.h"
 #include "app/train/memory_fit.h"
 #include "app/train/run_config.h"
-#include "data/token_data.h"
 #include "runtime/comm/process_exchange.h"
 #include "runtime/comm/process_group.h"
 
@@ -24,17 +25,18 @@ struct LaunchedWorld {
   std::string meeting;  // HOST:PORT
 };
 
-// Joins it, and gives `devices` its part; null: this process is alone. Waits for all processes.
-// Throws InputError, and Error if some do not come.
-std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices);
+// Runs `command` in the world that a launcher has started, when all processes are there, with this
+// process' part of it in `devices`; or alone, with null. What it throws ends the other processes,
+// too. Throws InputError, and Error if some do not come.
+int run_in_world(DeviceOptions& devices, const std::function<int(const LaunchedWorld*)>& command);
 
-// Throws InputError for a command other than `train` that was started several times.
+// Throws InputError for a command of one process that was started several times.
 void require_alone(std::string_view command);
 
-// Of a world's processes the first finds out whether all were told the same, and read the same
-// data: if not, the run ends everywhere, with the first difference. Then the options, which are
-// saved, are those of one process with all devices.
-void require_same_run(RunConfig& config, const Corpus& corpus);
+// Of a world's processes the first finds out whether all were told the same: its options, and
+// `more` by name. If not, the run ends everywhere, with the first difference. Then the options,
+// which are saved, are those of one process with all devices.
+void require_same_run(RunConfig& config, const std::map<std::string, std::string>& more);
 
 // The least of every process.
 MemoryBudget agreed_budget(const RunConfig& config);

@@ -24,7 +24,8 @@ Variables of_mpirun(int process, int processes) {
           {"OMPI_COMM_WORLD_SIZE", std::to_string(processes)},
           {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(process)},
           {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(processes)},
-          {"PMIX_NAMESPACE", "1549926401"}};
+          {"PMIX_NAMESPACE", "1549926401"},
+          {"PMIX_RANK", std::to_string(process)}};
 }
 const Variables kSrun = {{"SLURM_JOB_ID", "77"},
                          {"SLURM_STEP_ID", "0"},
@@ -52,6 +53,7 @@ TEST(Launch, OfMpirunOnOneHostMeetsThere) {
   EXPECT_EQ(launch->address, "127.0.0.1");
   EXPECT_FALSE(launch->port);
   EXPECT_EQ(launch->token, "1549926401");
+  EXPECT_TRUE(launch->has_mpi);
 }
 
 TEST(Launch, OfMpirunOnSeveralHostsHasTheAddressThatItIsTold) {
@@ -88,6 +90,10 @@ TEST(Launch, OfSrunMeetsAtTheFirstNode) {
   EXPECT_EQ(launch->processes_here, 4);
   EXPECT_EQ(launch->address, "node03");
   EXPECT_EQ(launch->token, "77.0");
+  EXPECT_FALSE(launch->has_mpi);
+  Variables with_mpi = kSrun;
+  with_mpi["PMIX_RANK"] = "5";
+  EXPECT_TRUE(launch_of(with_mpi)->has_mpi);
 }
 
 TEST(Launch, OfSlurmIsOfAStepNotOfABatchScript) {
