@@ -215,7 +215,7 @@ TEST(OneProcess, IsToldWhatIsForSeveral) {
   EXPECT_EQ(mpi.code, 2);
   EXPECT_THAT(mpi.err, HasSubstr("start several"));
   const test::Outcome missing = test::run_program(
-      train + "--devices 1", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1");
+      train + "--devices 1", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 PMIX_RANK=0");
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("MASTER_ADDR"));
 }

@@ -22,6 +22,7 @@ using Type = GroupFrame::Type;
 constexpr std::size_t kMostTokenBytes = 1024;
 constexpr std::size_t kMostMessage = GroupFrame::kMostBytes - (std::size_t{64} << 10);
 constexpr int kInputErrorCode = 2;
+constexpr milliseconds kToFreeAPort(5000);  // of a run before this one, which ends
 constexpr std::chrono::seconds kToSayHello(10);
 constexpr milliseconds kSlice(25);  // how often who waits looks whether its rank was stopped
 
@@ -89,8 +90,9 @@ void ProcessGroup::Impl::start() {
     return;
   }
   if (is_first()) {
-    reception_.emplace(listen_at(options_.address, options_.port), options_.token,
-                       std::min<Duration>(options_.silence, kToSayHello));
+    reception_.emplace(listen_at(options_.address, options_.port,
+                                 std::min<milliseconds>(options_.patience, kToFreeAPort)),
+                       options_.token, std::min<Duration>(options_.silence, kToSayHello));
   } else {
     JoinedGroup joined = join_group(options_.address, options_.port,
                                     {.token = options_.token,

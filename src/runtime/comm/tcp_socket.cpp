@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -109,7 +110,8 @@ std::string endpoint_text(const std::string& host, int port) {
   return concat(brackets ? "[" : "", host, brackets ? "]:" : ":", port);
 }
 
-ListeningSockets listen_at(const std::string& name, int port) {
+ListeningSockets listen_at(const std::string& name, int port, std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kBetween(50);
   const auto refuse = [&](const auto&... why) {
     throw InputError(concat("cannot listen on ", endpoint_text(name, port), ": ", why...));
   };
@@ -122,6 +124,10 @@ ListeningSockets listen_at(const std::string& name, int port) {
     if (address.is_wildcard())
       refuse("the other processes need one address of this host, or its name");
     FileDescriptor socket = listen_on(address, error = 0);
+    for (; error == EADDRINUSE && patience > kBetween; patience -= kBetween) {
+      std::this_thread::sleep_for(kBetween);
+      socket = listen_on(address, error = 0);
+    }
     if (error == EADDRINUSE) refuse("another program does; give another port");
     if (!socket) continue;  // the name's other addresses may be this host's
     result.only_this_host = result.only_this_host && address.is_this_host();

@@ -45,8 +45,10 @@ struct ListeningSockets {
   std::string where;  // in digits, if the name is not
   bool only_this_host = true;
 };
-// On every address that the name has here, and on no other. Throws InputError.
-ListeningSockets listen_at(const std::string& name, int port);
+// On every address that the name has here, and on no other. A port that another program has may
+// become free within `patience`. Throws InputError.
+ListeningSockets listen_at(const std::string& name, int port,
+                           std::chrono::milliseconds patience = {});
 // The next who has come; none: nobody has, or `error` is set.
 FileDescriptor accept_from(const FileDescriptor& listening, int& error);
 // None: `error` is set.

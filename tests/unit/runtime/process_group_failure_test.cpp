@@ -475,6 +475,7 @@ TEST(ProcessGroupAddress, ThatCannotBeListenedOnIsAnInputError) {
   const auto outcome = [&](const std::string& address) {
     ProcessGroupOptions options = options_of(0, 2, port);
     options.address = address;
+    options.patience = milliseconds(100);
     return outcome_of([&] { ProcessGroup group(options); });
   };
   const auto with = [&](const std::string& text) {

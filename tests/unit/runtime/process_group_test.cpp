@@ -6,11 +6,13 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include "runtime/comm/frame_connection.h"
 #include "runtime/comm/group_frame.h"
+#include "runtime/comm/tcp_socket.h"
 #include "runtime/interruption.h"
 #include "runtime/rank_progress.h"
 #include "support/errors.h"
@@ -328,6 +330,16 @@ TEST(GroupFrame, PayloadsThatAreCutAreNone) {
     EXPECT_FALSE(decode_failure(failure.substr(0, size))) << size;
   for (std::size_t size = 1; size < members.size(); ++size)
     EXPECT_EQ(decode_members(members.substr(0, size)).has_value(), 2 * size == members.size());
+}
+
+TEST(ProcessGroup, WaitsForAPortThatAnEndingRunStillHas) {
+  const int port = free_port();
+  auto ending = std::make_unique<ListeningSockets>(listen_at("127.0.0.1", port));
+  const std::jthread end([&] {
+    std::this_thread::sleep_for(milliseconds(200));
+    ending.reset();
+  });
+  EXPECT_EQ(listen_at("127.0.0.1", port, std::chrono::seconds(20)).sockets.size(), 1U);
 }
 
 }  // namespace
