@@ -28,6 +28,7 @@ struct Timeouts {
   // Once the steps have begun, with devices and with work of the ranks' own; at least four times
   // what a wait for a device has taken so far. Starting up, and files, have kLong.
   Time in_steps = kLong;
+
   [[nodiscard]] bool endless() const { return asked == Time::zero(); }
   // The longest that may ever pass.
   [[nodiscard]] Time most() const { return asked.value_or(kLong); }
@@ -91,7 +92,7 @@ class Watchdog {
     std::function<void(const Stuck&)> fail;  // records the cause, unless there is one
     std::function<void()> release;           // lets go whoever waits; it may hang
     std::function<Cause()> cause;
-    IdleElsewhere idle_elsewhere = {};  // called often, also while nobody is watched over
+    IdleElsewhere idle_elsewhere = {};  // called often, and where scopes begin and end
   };
   Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts, WatchOptions options,
            Group group);

@@ -29,12 +29,14 @@ class Processes : public Training {
       GTEST_SKIP() << "there is no mpirun: apt-get install openmpi-bin";
   }
 
+  static constexpr const char* kMpirun =
+      "mpirun --oversubscribe --bind-to none $([ $(id -u) = 0 ] && echo --allow-run-as-root)";
+
   // One process for each of `devices`, with so many of them; `more` of a process follows the rest.
   [[nodiscard]] std::string launch(const std::string& out, const std::vector<int>& devices,
                                    const std::string& options_of_all,
                                    const std::vector<std::string>& more = {}) const {
-    std::string command = "mpirun --oversubscribe --bind-to none";
-    command += " $([ $(id -u) = 0 ] && echo --allow-run-as-root)";
+    std::string command = kMpirun;
     for (std::size_t p = 0; p < devices.size(); ++p)
       command += concat(p == 0 ? "" : " :", " -n 1 ", test::program(), " ",
                         options(out, concat(options_of_all, " --devices ", devices[p], " ",
@@ -114,8 +116,7 @@ std::map<std::string, double> operations_of(const nlohmann::json& bench) {
 TEST_F(Processes, MeasureTheStepsOfAllRanks) {
   const std::string run =
       " --depth 2 --n-head 2 --vocab-size 256 --max-seq-len 32 --steps 2 --json";
-  const std::string mpirun =
-      "mpirun --oversubscribe --bind-to none $([ $(id -u) = 0 ] && echo --allow-run-as-root) -n 2 ";
+  const std::string mpirun = concat(kMpirun, " -n 2 ");
   const auto bench = [&](const std::string& launcher, const std::string& what,
                          const std::string& devices) {
     const test::Outcome outcome = test::run_command(
@@ -139,9 +140,8 @@ TEST_F(Processes, MeasureTheStepsOfAllRanks) {
 }
 
 TEST_F(Processes, AreForTrainingAndMeasuringOnly) {
-  const test::Outcome outcome = test::run_command(
-      concat("mpirun --oversubscribe $([ $(id -u) = 0 ] && echo --allow-run-as-root) -n 2 ",
-             test::program(), " plan --depth 2"));
+  const test::Outcome outcome =
+      test::run_command(concat(kMpirun, " -n 2 ", test::program(), " plan --depth 2"));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("plan: mpirun has started 2 of it"));
 }

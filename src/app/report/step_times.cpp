@@ -132,9 +132,8 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   times.launch.resize(static_cast<std::size_t>(config.world()));
   times.clocks.resize(times.launch.size());
   std::vector<std::vector<OperationTime>> operations(times.launch.size());
-  std::vector<double> began(times.launch.size());
-  std::vector<double> done(times.launch.size());
-  std::vector<double> lasted(times.launch.size());
+  const RankRange here = config.group.local();
+  std::vector<double> began(static_cast<std::size_t>(here.count)), done(began.size());
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
@@ -146,19 +145,15 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
         launches.push_back(measured.launch());
     }
     const auto i = static_cast<std::size_t>(rank.rank);
-    std::tie(began[i], done[i]) = measured.run(steps);
+    const auto local = static_cast<std::size_t>(rank.rank - here.first);
+    std::tie(began[local], done[local]) = measured.run(steps);
     times.launch[i] = median(std::move(launches));
     times.clocks[i] = measured.clock();
     operations[i] = measured.operations();
   });
   // A rank may leave the barrier before others do. Clocks of hosts differ: each process has its own
   // beginning.
-  const RankRange here = config.group.local();
-  const auto local = [&](std::vector<double>& values) {
-    return std::span(values).subspan(static_cast<std::size_t>(here.first),
-                                     static_cast<std::size_t>(here.count));
-  };
-  std::ranges::fill(local(lasted), std::ranges::max(local(done)) - std::ranges::min(local(began)));
+  std::vector<double> lasted(times.launch.size(), std::ranges::max(done) - std::ranges::min(began));
   ProcessGroup* const processes = config.group.processes;
   gather_ranks(processes, "how long steps lasted", lasted);
   gather_ranks(processes, "how long launches took", times.launch);

@@ -162,9 +162,12 @@ TEST(MpiExchange, ARankOfAGroupThatHasFailedWaitsNoLonger) {
       return progress.stop();
     }
     const RankProgress::Thread thread(progress, "a test");
-    const RankProgress::Scope waiting(Activity::kPeers);  // as RemoteRanks does
     const std::array<ProcessExchange::Receive, 1> receives = {{{1, in}}};
-    EXPECT_THROW(exchange->exchange({}, receives), PeerFailed);
+    {
+      const RankProgress::Scope waiting(Activity::kPeers);  // as RemoteRanks does
+      EXPECT_THROW(exchange->exchange({}, receives), PeerFailed);
+    }
+    EXPECT_EQ(progress.view().activity, Activity::kWork);
   });
 }
 
