@@ -23,9 +23,10 @@ HOLDS = {"app": ["the program"], "graphs": ["the captured training and evaluatio
          "kernels": ["an operation per header; host/ and cuda/ implement it"],
          "data": ["token files, sampler,", "a loader's thread"], "base": ["errors, dtypes, random numbers"],
          "runtime": ["devices, streams, graphs, ranks; host/ and cuda/ implement them"]}
-WING_HOLDS = {"app/options": "option tables", "app/checkpoint": "run directory", "app/train": "the trainer",
-              "app/sweep": "many runs", "app/report": "plan and bench", "app": "commands", "runtime/memory": "arenas, memory plan",
-              "runtime/comm": "communicators"}
+WING_HOLDS = {"app/options": "option tables", "app/checkpoint": "run directory", "app/run": "decisions",
+              "app/infer": "samples", "app/train": "the trainer", "app/sweep": "many runs", "app/bench": "measured",
+              "app/plan": "predicted", "app/report": "the page", "app": "commands",
+              "runtime/memory": "arenas, memory plan", "runtime/comm": "communicators"}
 FILL = {"app": "#f7e3e3", "graphs": "#ece3f5", "model": "#cfe3f7", "optim": "#f8dcb4", "kernels": "#d5ecd0",
         "data": "#e3eef0", "runtime": "#eceadb", "base": "#e8e8e8"}
 ROW, ROOMS_TOP, LANE, BETWEEN, LANES_TOP = 56, 66, 40, 42, 540

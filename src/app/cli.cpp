@@ -12,8 +12,8 @@
 
 #include "app/options/option_parser.h"
 #include "app/options/option_table.h"
+#include "app/run/world.h"
 #include "app/run_parsers.h"
-#include "app/train/world.h"
 #include "base/check.h"
 #include "base/standard_streams.h"
 #include "base/threads.h"

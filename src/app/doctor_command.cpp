@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "app/cli.h"
-#include "app/train/backend.h"
-#include "app/train/device_rates.h"
-#include "app/train/run_config.h"
-#include "app/train/run_memory.h"
-#include "app/train/tuning.h"
+#include "app/run/backend.h"
+#include "app/run/device_rates.h"
+#include "app/run/run_config.h"
+#include "app/run/run_memory.h"
+#include "app/run/tuning.h"
 #include "base/check.h"
 #include "base/threads.h"
 #include "kernels/host_kernels.h"

@@ -9,10 +9,10 @@
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
 #include "app/eval_examples.h"
-#include "app/train/backend.h"
+#include "app/infer/inference.h"
+#include "app/run/backend.h"
+#include "app/run/run_config.h"
 #include "app/train/evaluator.h"
-#include "app/train/inference.h"
-#include "app/train/run_config.h"
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 

@@ -12,9 +12,9 @@
 
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
-#include "app/train/backend.h"
+#include "app/infer/inference.h"
+#include "app/run/backend.h"
 #include "app/train/example_evaluator.h"
-#include "app/train/inference.h"
 #include "base/check.h"
 #include "base/terminal.h"
 #include "base/text_table.h"

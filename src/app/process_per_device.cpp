@@ -19,7 +19,7 @@
 
 #include "app/options/launch.h"
 #include "app/options/option_row.h"
-#include "app/train/backend.h"
+#include "app/run/backend.h"
 #include "app/train/stop_signal.h"
 #include "base/check.h"
 

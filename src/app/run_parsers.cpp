@@ -14,10 +14,10 @@
 #include "app/options/launch.h"
 #include "app/options/option_parser.h"
 #include "app/options/option_table.h"
+#include "app/run/backend.h"
+#include "app/run/described_gpu.h"
 #include "app/sweep/find_sweep.h"
 #include "app/sweep/search_space.h"
-#include "app/train/backend.h"
-#include "app/train/described_gpu.h"
 #include "base/check.h"
 
 namespace muo {

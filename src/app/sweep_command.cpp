@@ -14,11 +14,11 @@
 #include "app/checkpoint/model_json.h"
 #include "app/cli.h"
 #include "app/report/run_facts.h"
+#include "app/run/backend.h"
+#include "app/run/device_rates.h"
 #include "app/sweep/ask_tell.h"
 #include "app/sweep/find_sweep.h"
 #include "app/sweep/sweep_view.h"
-#include "app/train/backend.h"
-#include "app/train/device_rates.h"
 #include "app/train/resume.h"
 #include "app/train/stop_signal.h"
 

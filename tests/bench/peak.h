@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "app/train/device_rates.h"
+#include "app/run/device_rates.h"
 #include "base/threads.h"
 
 // What this machine can do at most, measured in this run: other benchmarks report their share.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/train/inference.h"
+#include "app/infer/inference.h"
 #include "graphs/capture.h"
 #include "support/tensors.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "app/train/run_config.h"
+#include "app/run/run_config.h"
 #include "graphs/run_state.h"
 
 namespace muo::test {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/train/backend.h"
+#include "app/run/backend.h"
 #include "support/environment.h"
 #include "support/paths.h"
 #include "system/training_run.h"

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "app/report/article_tables.h"
-#include "app/train/backend.h"
+#include "app/plan/article_tables.h"
+#include "app/run/backend.h"
 #include "support/program.h"
 
 namespace muo {

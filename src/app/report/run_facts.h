@@ -1,8 +1,8 @@
 #pragma once
 
 #include "app/checkpoint/run_directory.h"
-#include "app/report/plan_report.h"
-#include "app/train/device_rates.h"
+#include "app/plan/plan_report.h"
+#include "app/run/device_rates.h"
 #include "data/token_data.h"
 
 namespace muo {

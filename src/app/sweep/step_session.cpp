@@ -2,8 +2,8 @@
 
 #include <chrono>
 
+#include "app/run/tuning.h"
 #include "app/train/captured_rank.h"
-#include "app/train/tuning.h"
 #include "runtime/rank_progress.h"
 
 namespace muo {

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "app/options/option_table.h"
-#include "app/train/backend.h"
+#include "app/run/backend.h"
+#include "app/run/run_memory.h"
 #include "app/train/evaluator.h"
-#include "app/train/run_memory.h"
 #include "base/shell_word.h"
 
 namespace muo {

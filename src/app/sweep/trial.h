@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "app/run/memory_fit.h"
+#include "app/run/run_config.h"
 #include "app/sweep/search_space.h"
-#include "app/train/memory_fit.h"
-#include "app/train/run_config.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {

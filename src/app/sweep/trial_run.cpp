@@ -6,10 +6,10 @@
 #include <cmath>
 #include <system_error>
 
+#include "app/run/scaling.h"
 #include "app/train/event_log.h"
 #include "app/train/open_run.h"
 #include "app/train/resume.h"
-#include "app/train/scaling.h"
 
 namespace muo {
 namespace {

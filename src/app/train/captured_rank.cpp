@@ -1,6 +1,6 @@
 #include "app/train/captured_rank.h"
 
-#include "app/train/run_memory.h"
+#include "app/run/run_memory.h"
 #include "graphs/capture.h"
 
 namespace muo {

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "app/checkpoint/checkpoint_saver.h"
+#include "app/run/run_config.h"
+#include "app/run/tuning.h"
 #include "app/train/evaluator.h"
-#include "app/train/run_config.h"
-#include "app/train/tuning.h"
 #include "data/loader.h"
 #include "data/token_data.h"
 #include "graphs/run_state.h"

@@ -8,9 +8,9 @@
 
 #include "app/checkpoint/run_directory.h"
 #include "app/options/options.h"
+#include "app/run/run_config.h"
 #include "app/train/event_file.h"
 #include "app/train/event_messages.h"
-#include "app/train/run_config.h"
 #include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
 

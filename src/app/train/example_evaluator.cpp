@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/train/backend.h"
+#include "app/run/backend.h"
 
 namespace muo {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "app/train/inference.h"
+#include "app/infer/inference.h"
 #include "data/examples/token_task.h"
 #include "runtime/device_group.h"
 

@@ -8,9 +8,9 @@
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/checkpoint/run_directory.h"
+#include "app/run/run_config.h"
 #include "app/train/logger.h"
 #include "app/train/resume.h"
-#include "app/train/run_config.h"
 #include "data/token_data.h"
 
 namespace muo {

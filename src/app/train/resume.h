@@ -6,8 +6,8 @@
 
 #include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/run_directory.h"
+#include "app/run/run_config.h"
 #include "app/train/evaluator.h"
-#include "app/train/run_config.h"
 #include "data/token_data.h"
 
 namespace muo {

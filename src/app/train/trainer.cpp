@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "app/checkpoint/model_json.h"
+#include "app/infer/sample_text.h"
+#include "app/run/run_memory.h"
 #include "app/train/event_log.h"
-#include "app/train/run_memory.h"
-#include "app/train/sample_text.h"
 #include "data/loader.h"
 #include "optim/nonfinite_value.h"
 #include "runtime/profile_range.h"

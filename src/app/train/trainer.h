@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "app/checkpoint/checkpoint_saver.h"
+#include "app/run/decisions.h"
+#include "app/run/run_config.h"
 #include "app/train/captured_rank.h"
-#include "app/train/decisions.h"
 #include "app/train/logger.h"
 #include "app/train/resume.h"
-#include "app/train/run_config.h"
 #include "data/token_data.h"
 #include "runtime/interruption.h"
 

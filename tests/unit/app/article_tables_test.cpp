@@ -1,5 +1,5 @@
 // What articles that this program's strategies come from say, and what holds.
-#include "app/report/article_tables.h"
+#include "app/plan/article_tables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "app/train/described_gpu.h"
-#include "app/train/run_config.h"
+#include "app/run/described_gpu.h"
+#include "app/run/run_config.h"
 #include "base/check.h"
 #include "support/environment.h"
 #include "support/errors.h"

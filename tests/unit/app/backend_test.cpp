@@ -1,4 +1,4 @@
-#include "app/train/backend.h"
+#include "app/run/backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

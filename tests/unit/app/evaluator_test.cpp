@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "app/train/inference.h"
+#include "app/infer/inference.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo {

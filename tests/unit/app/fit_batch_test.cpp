@@ -7,10 +7,10 @@
 #include <limits>
 #include <string>
 
-#include "app/train/backend.h"
-#include "app/train/inference.h"
-#include "app/train/memory_fit.h"
-#include "app/train/run_memory.h"
+#include "app/infer/inference.h"
+#include "app/run/backend.h"
+#include "app/run/memory_fit.h"
+#include "app/run/run_memory.h"
 #include "runtime/memory/memory_plan.h"
 #include "support/errors.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "app/train/device_rates.h"
+#include "app/run/device_rates.h"
 
 namespace muo {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "app/train/device_rates.h"
+#include "app/run/device_rates.h"
 
 namespace muo {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/report/largest_model.h"
+#include "app/plan/largest_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "app/train/backend.h"
-#include "app/train/memory_advice.h"
-#include "app/train/run_memory.h"
+#include "app/run/backend.h"
+#include "app/run/memory_advice.h"
+#include "app/run/run_memory.h"
 #include "support/errors.h"
 
 namespace muo {

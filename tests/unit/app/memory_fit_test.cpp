@@ -1,6 +1,6 @@
 // How a run is made to fit into memory: --recompute auto, --memory-limit, chunks of logits, and
 // what is named where it does not fit.
-#include "app/train/memory_fit.h"
+#include "app/run/memory_fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "app/options/option_table.h"
-#include "app/train/backend.h"
-#include "app/train/memory_advice.h"
-#include "app/train/run_memory.h"
+#include "app/run/backend.h"
+#include "app/run/memory_advice.h"
+#include "app/run/run_memory.h"
 #include "model/activations.h"
 #include "support/errors.h"
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "app/train/run_config.h"
+#include "app/run/run_config.h"
 #include "base/check.h"
 #include "support/checkpoint_state.h"
 #include "support/errors.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "app/report/step_times.h"
+#include "app/bench/step_times.h"
 #include "graphs/run_state.h"
 #include "kernels/gemm.h"
 #include "kernels/residual.h"

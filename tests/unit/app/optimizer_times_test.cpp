@@ -1,4 +1,4 @@
-#include "app/report/optimizer_times.h"
+#include "app/bench/optimizer_times.h"
 
 #include <gtest/gtest.h>
 

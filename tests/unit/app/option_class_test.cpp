@@ -10,8 +10,8 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/options/option_table.h"
-#include "app/train/memory_fit.h"
-#include "app/train/run_config.h"
+#include "app/run/memory_fit.h"
+#include "app/run/run_config.h"
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 

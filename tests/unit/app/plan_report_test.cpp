@@ -1,4 +1,4 @@
-#include "app/report/plan_report.h"
+#include "app/plan/plan_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <functional>
 #include <string>
 
-#include "app/report/plan_compare.h"
-#include "app/report/roofline.h"
-#include "app/train/described_gpu.h"
-#include "app/train/run_memory.h"
+#include "app/plan/plan_compare.h"
+#include "app/plan/roofline.h"
+#include "app/run/described_gpu.h"
+#include "app/run/run_memory.h"
 
 namespace muo {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/report/roofline.h"
+#include "app/plan/roofline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "app/train/described_gpu.h"
+#include "app/run/described_gpu.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"

@@ -1,4 +1,4 @@
-#include "app/train/run_config.h"
+#include "app/run/run_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "app/checkpoint/model_json.h"
-#include "app/train/backend.h"
+#include "app/run/backend.h"
 #include "base/check.h"
 #include "base/threads.h"
 #include "support/environment.h"

@@ -1,4 +1,4 @@
-#include "app/train/sample_text.h"
+#include "app/infer/sample_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "app/train/draw_token.h"
-#include "app/train/inference.h"
-#include "app/train/text_stream.h"
+#include "app/infer/draw_token.h"
+#include "app/infer/inference.h"
+#include "app/infer/text_stream.h"
 #include "base/philox.h"
 #include "graphs/capture.h"
 #include "support/paths.h"

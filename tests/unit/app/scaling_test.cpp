@@ -1,4 +1,4 @@
-#include "app/train/scaling.h"
+#include "app/run/scaling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

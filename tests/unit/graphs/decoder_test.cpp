@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "app/train/inference.h"
+#include "app/infer/inference.h"
 #include "graphs/capture.h"
 #include "graphs/run_state.h"
 #include "support/kernel_stream.h"

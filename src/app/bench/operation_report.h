@@ -1,0 +1,29 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+#include "app/bench/step_times.h"
+#include "app/run/device_rates.h"
+#include "app/run/run_config.h"
+
+namespace muo {
+
+// What bounds the operations of one device of a host, while all of them work. Of the run's dtype
+// that is its share of `peak`; the others are measured, each for at least `seconds`.
+struct Ceilings {
+  double fp32 = 0;   // FLOP/s of matrix products
+  double bf16 = 0;   // likewise; 0 in a run in fp32
+  double bytes = 0;  // per second, of copies
+};
+Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double seconds);
+
+// Where the time of measured steps went, operation by operation, and the sums that matter.
+// times.operations is not empty.
+std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,
+                            const Ceilings& ceilings);
+nlohmann::ordered_json operations_json(const RunConfig& run, const StepTimes& times,
+                                       std::int64_t steps, const Ceilings& ceilings);
+
+}  // namespace muo

@@ -1,0 +1,182 @@
+#include "app/plan/largest_model.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "app/options/option_table.h"
+#include "app/run/backend.h"
+#include "app/run/described_gpu.h"
+#include "app/run/memory_advice.h"
+#include "app/run/memory_fit.h"
+#include "app/run/run_config.h"
+#include "app/run/run_memory.h"
+#include "base/check.h"
+#include "base/terminal.h"
+#include "base/text_table.h"
+#include "graphs/step_graph.h"
+#include "runtime/plugin.h"
+
+namespace muo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const GroupOptions& gpus() {
+  static const BackendPlugin any{};
+  static const GroupOptions group{.plugin = &any};
+  return group;
+}
+
+// What all models that are looked at have in common.
+TrainOptions common_options(const PlanOptions& options) {
+  TrainOptions o = options.train;
+  for (const auto& [given, name] : {std::pair{o.model.has(&GptConfig::n_layer), "n-layer"},
+                                    std::pair{o.model.has(&GptConfig::n_embd), "n-embd"},
+                                    std::pair{o.model.has(&GptConfig::n_head), "n-head"}})
+    if (given)
+      throw input_error("plan: --largest finds --depth, which sets width and heads: leave out --{}",
+                        name);
+  if (!options.memory && options.gpu.empty())
+    throw InputError("plan: --largest needs --memory, what each device has: give 80GB, say");
+  o.batch.device_rows = o.batch.device_rows.value_or(1);
+  o.memory.limit.reset();
+  if (o.devices.backend == "host") return o;
+  if (o.devices.ranks_per_device != 1)
+    throw InputError("plan: --largest plans one rank per GPU: leave out --ranks-per-device");
+  o.devices = {.backend = "host", .count = o.devices.count.value_or(1)};
+  o.sharding.replicas = "own";
+  o.numbers.attention = "auto";
+  o.numbers.dtype = o.numbers.dtype.value_or(DType::kBF16);
+  return o;
+}
+
+class Search {
+ public:
+  Search(TrainOptions options, bool host, std::int64_t available)
+      : options_(std::move(options)), host_(host), available_(available) {}
+
+  // Memory grows about as the cube of the depth, which leads from one plan to the next; at last
+  // the depth fits and the next one does not. Should it lead in small steps, halves do.
+  LargestModel run(std::int64_t guess) {
+    constexpr int kMostByCube = 8;
+    std::int64_t fits = 0, too_deep = static_cast<std::int64_t>(kMostLayers) + 1;
+    for (int looks = 0; too_deep - fits > 1; ++looks) {
+      const std::int64_t depth = looks < kMostByCube ? std::clamp(guess, fits + 1, too_deep - 1)
+                                                     : fits + (too_deep - fits) / 2;
+      const std::int64_t bytes = look(depth);
+      (bytes <= available_ ? fits : too_deep) = depth;
+      guess = static_cast<std::int64_t>(
+          static_cast<double>(depth) *
+          std::cbrt(static_cast<double>(available_) / static_cast<double>(bytes)));
+    }
+    return best_;
+  }
+
+ private:
+  std::int64_t look(std::int64_t depth) {
+    TrainOptions o = options_;
+    o.model.depth = depth;
+    RunConfig run = resolve(o, vocabulary_only(o));
+    if (!host_) run.model.head_chunk_bytes = head_chunk_bytes(gpus());
+    // From a second graph on, more micro-steps need no more memory, and each takes time to trace.
+    run.step.accumulation = std::min(run.step.accumulation, StepGraph::kMostUnrolled + 1);
+    const std::int64_t bytes = fit_memory(run, available_).rank_bytes(run.world());
+    if (bytes > available_) return bytes;
+    best_ = {.shard = {},
+             .recompute = o.memory.recompute,
+             .depth = depth,
+             .parameters = run.parameters,
+             .bytes = bytes,
+             .extra_time = recompute_share(run)};
+    return bytes;
+  }
+
+  TrainOptions options_;
+  bool host_;
+  std::int64_t available_;
+  LargestModel best_;
+};
+
+}  // namespace
+
+LargestModels find_largest_models(const PlanOptions& options) {
+  TrainOptions common = common_options(options);
+  LargestModels out;
+  out.host = options.train.devices.backend == "host";
+  const RunConfig first = resolve(common, vocabulary_only(common));
+  out.devices = first.world();
+  out.rows = *common.batch.device_rows;
+  out.dtype = name_of(first.model.dtype);
+  out.memory = options.memory ? options.memory->bytes : described_gpu(options.gpu).memory;
+  const std::int64_t beside = out.host
+                                  ? (process_base(out.devices, false) + kBaseSpread) / out.devices
+                                  : kLibraryMemory + kContextMemory;
+  out.available = std::max<std::int64_t>(0, out.memory - beside);
+  std::int64_t guess = 8;
+  for (const ShardingChoice& sharding : kShardings)
+    for (const char* const recompute : {"none", "mlp", "block"}) {
+      TrainOptions o = common;
+      o.memory.recompute = recompute;
+      if (sharding.value == "weights") o.sharding.replicas = "auto";  // there are none
+      const std::vector<OptionRow> rows = option_table(o);
+      set_option(*std::ranges::find(rows, "shard", &OptionRow::name),
+                 std::vector{std::string(sharding.value)}, "shard");
+      try {
+        LargestModel model = Search(o, out.host, out.available).run(guess);
+        model.shard = sharding.value;
+        model.recompute = recompute;
+        guess = model.depth;
+        out.models.push_back(std::move(model));
+      } catch (const InputError& error) {  // a strategy that cannot
+        out.notes.emplace_back(error.what());
+        break;
+      }
+    }
+  return out;
+}
+
+std::string largest_table(const LargestModels& found) {
+  Table table({"shard", "recompute", "depth", "parameters", "memory per device", "rows",
+               "time of recomputation"});
+  for (const LargestModel& each : found.models)
+    table.add({each.shard, each.recompute, std::to_string(each.depth),
+               count_text(static_cast<double>(each.parameters)), size_text(each.bytes),
+               std::to_string(found.rows), fmt::format("+{:.1f} %", 100 * each.extra_time)});
+  std::string out = fmt::format(
+      "The deepest models that train in {} of each of {} {}{}, in {}:\n\n{}"
+      "  Memory: planned tensors, of which {} fit: {} less {}.\n"
+      "  Time of recomputation: its share of FLOPs; the next depth does not fit.\n",
+      size_text(found.memory), found.devices, found.host ? "host device" : "GPU",
+      found.devices == 1 ? "" : "s", found.dtype, table.text(), size_text(found.available),
+      size_text(found.memory),
+      found.host ? "a device's part of the process beside tensors"
+                 : "what CUDA and its libraries are taken to need (scratch of attention is the "
+                   "host's)");
+  for (const std::string& note : found.notes)
+    out += fmt::format("  {}\n", note);
+  return out;
+}
+
+std::string largest_json(const LargestModels& found) {
+  Json models = Json::array();
+  for (const LargestModel& each : found.models)
+    models.push_back({{"shard", each.shard},
+                      {"recompute", each.recompute},
+                      {"depth", each.depth},
+                      {"parameters", each.parameters},
+                      {"memory_bytes_per_device", each.bytes},
+                      {"rows_per_device", found.rows},
+                      {"recompute_share_of_flops", each.extra_time}});
+  const Json out = {{"memory_bytes", found.memory}, {"memory_bytes_for_tensors", found.available},
+                    {"devices", found.devices},     {"backend", found.host ? "host" : "cuda"},
+                    {"dtype", found.dtype},         {"models", models},
+                    {"notes", found.notes}};
+  return out.dump(2) + "\n";
+}
+
+}  // namespace muo

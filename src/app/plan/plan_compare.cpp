@@ -1,0 +1,113 @@
+#include "app/plan/plan_compare.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+
+#include "app/plan/plan_report.h"
+#include "app/run/run_memory.h"
+#include "base/text_table.h"
+
+namespace muo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Memory that depends on the strategy.
+constexpr std::array kCategories = {MemoryCategory::kWeights,  MemoryCategory::kGradients,
+                                    MemoryCategory::kMomentum, MemoryCategory::kAdamState,
+                                    MemoryCategory::kMasters,  MemoryCategory::kUpdate,
+                                    MemoryCategory::kStaging};
+
+std::int64_t most_sent(const PlanCost& cost) { return *std::ranges::max_element(cost.sent_bytes); }
+double most_flops(const PlanCost& cost) { return *std::ranges::max_element(cost.muon_flops); }
+
+std::string times_text(const Comparison& comparison) {
+  if (!comparison.rates) return "";
+  Table table({"predicted ms", "communication", "Newton-Schulz", "commit", "added to step",
+               "exposed communication", "exposed Newton-Schulz"});
+  const auto ms = [](double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); };
+  for (const auto& [strategy, cost, memory, time] : comparison.costs)
+    table.add({strategy, ms(time.communication_s), ms(time.newton_schulz_s), ms(time.commit_s),
+               ms(time.update_s), ms(time.communication_exposed_s),
+               ms(time.newton_schulz_exposed_s)});
+  return "\n" + table.text() +
+         fmt::format(
+             "  At {}.\n  Exposed: what a perfect link, or free products, would save of "
+             "what is added.\n",
+             rates_text(*comparison.rates));
+}
+
+}  // namespace
+
+Comparison compare_strategies(const RunConfig& config, const std::optional<MachineRates>& rates) {
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  Comparison out{config, rates, {}};
+  RunConfig run = config;
+  for (const Strategy& strategy : strategy_list()) {
+    if (!use_strategy(run, strategy)) continue;
+    const ShardingPlan plan = make_sharding_plan(run, params);
+    out.costs.push_back({run.options.sharding.strategy, plan_cost(plan, params),
+                         plan_run_memory(run),
+                         rates ? exposed_time(plan, params, *rates) : ExposedTime{}});
+  }
+  return out;
+}
+
+std::string compare_table(const Comparison& comparison) {
+  const RunConfig& config = comparison.config;
+  Table work({"strategy", "sent per step", "Newton-Schulz", "balance", "padding"});
+  std::vector<std::string> head = {"MiB of rank 0"};
+  for (const MemoryCategory category : kCategories)
+    head.emplace_back(name_of(category));
+  head.emplace_back("allocated");
+  Table memory(std::move(head));
+  const auto mib = [](std::int64_t bytes) {
+    return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
+  };
+  for (const StrategyCost& row : comparison.costs) {
+    work.add({row.strategy, size_text(most_sent(row.cost)), flop_text(most_flops(row.cost)),
+              fmt::format("{:.3f}", row.cost.balance), grouped(row.cost.padding_elements)});
+    std::vector<std::string> cells = {row.strategy};
+    for (const MemoryCategory category : kCategories)
+      cells.push_back(mib(row.memory.category_bytes(category)));
+    cells.push_back(mib(row.memory.rank_bytes(config.world())));
+    memory.add(std::move(cells));
+  }
+  return fmt::format("{} parameters on {} device{}, gradients in {}, weights in {}\n\n",
+                     grouped(config.parameters), config.world(), config.world() == 1 ? "" : "s",
+                     name_of(config.formats().gradient_wire),
+                     name_of(config.formats().weight_wire)) +
+         work.text() +
+         "  Sent and Newton-Schulz: of the busiest rank. Balance: ideal over the sum of every "
+         "bucket's\n  busiest rank. Padding: elements.\n\n" +
+         memory.text() +
+         "  Categories before tensors that are never in use together share memory; allocated: all "
+         "of\n  the run after it.\n" +
+         times_text(comparison);
+}
+
+std::string compare_json(const Comparison& comparison) {
+  const RunConfig& config = comparison.config;
+  Json rows = Json::array();
+  for (const StrategyCost& row : comparison.costs) {
+    Json memory;
+    for (const MemoryCategory category : kCategories)
+      memory[std::string(name_of(category))] = row.memory.category_bytes(category);
+    rows.push_back({{"strategy", row.strategy},
+                    {"sent_bytes", most_sent(row.cost)},
+                    {"muon_flops", most_flops(row.cost)},
+                    {"balance", row.cost.balance},
+                    {"padding_elements", row.cost.padding_elements},
+                    {"memory_bytes_by_category", memory},
+                    {"memory_bytes_per_device", row.memory.rank_bytes(config.world())}});
+    if (comparison.rates) rows.back()["predicted"] = prediction_json(row.time);
+  }
+  const Json out = {
+      {"parameters", config.parameters}, {"world", config.world()}, {"strategies", rows}};
+  return out.dump(2) + "\n";
+}
+
+}  // namespace muo

@@ -1,0 +1,342 @@
+#include "app/plan/plan_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/run/memory_fit.h"
+#include "app/run/run_memory.h"
+#include "app/run/scaling.h"
+#include "base/text_table.h"
+#include "graphs/run_state.h"
+
+namespace muo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Names, in the order of the enumerators.
+constexpr std::array<std::string_view, 2> kRules = {"Muon", "AdamW"};
+constexpr std::array<std::string_view, 3> kReductions = {"all-reduce", "reduce-scatter",
+                                                         "reduce to owner"};
+constexpr std::array<std::string_view, 4> kExchanges = {"none", "all-gather", "gather to owner",
+                                                        "all-to-all"};
+constexpr std::array<std::string_view, 3> kPublications = {"none", "all-gather", "all-gather-v"};
+Json groups_json(const ParameterCounts& counts) {
+  return {{"wte", counts.wte},
+          {"value_embeds", counts.value_embeds},
+          {"lm_head", counts.lm_head},
+          {"transformer_matrices", counts.transformer_matrices},
+          {"scalars", counts.scalars}};
+}
+
+std::string extras_text(const GptConfig& m) {
+  std::vector<std::string_view> names;
+  for (const auto& [on, name] :
+       {std::pair{m.value_embeddings, "value embeddings"}, std::pair{m.smear, "smear"},
+        std::pair{m.backout, "backout"}, std::pair{m.resid_lambdas, "residual lambdas"},
+        std::pair{m.x0_lambdas, "x0 lambdas"}})
+    if (on) names.emplace_back(name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string run_text(const RunConfig& run) {
+  const GptConfig& m = run.model;
+  const NumberFormats formats = run.formats();
+  std::string out = fmt::format(
+      "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
+      "vocabulary {} (padded {})\n"
+      "Extras: {}; queries and keys times {}; logits capped at {}\n"
+      "Numbers: computed in {}; gradients in {}, on their way in {}, weights in {}; masters {}, "
+      "momentum in {}, moments of AdamW in {}, of embeddings in {}\n"
+      "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
+      m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
+      m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, name_of(m.dtype),
+      name_of(formats.gradients), name_of(formats.gradient_wire), name_of(formats.weight_wire),
+      formats.split_masters ? "split" : "in fp32", name_of(formats.momentum_state),
+      name_of(formats.adam_state),
+      name_of(formats.adam_state == DType::kBF16 ? DType::kBF16 : formats.embedding_state),
+      run.tokens_per_step(), run.world(), run.step.accumulation, run.step.batch, m.seq_len);
+  if (recompute_share(run) > 0)
+    out += fmt::format("Recomputed in backward: {}, {:.1f} % more FLOPs\n", recompute_text(run),
+                       100 * recompute_share(run));
+  for (const std::string& note : run.notes)
+    out += fmt::format("  {}\n", note);
+  out += "\nScaling\n";
+  for (const std::string& note : scaling_notes(run))
+    out += fmt::format("  {}\n", note);
+  return out;
+}
+
+std::string parameters_text(const GptConfig& model) {
+  const ParameterCounts counts = count_parameters(model);
+  Table table({"", "rule", "elements"});
+  const Json groups = groups_json(counts);
+  for (const auto& [name, elements] : groups.items())
+    if (elements > 0)
+      table.add({name, name == "transformer_matrices" ? "Muon" : "AdamW", grouped(elements)});
+  table.add({"total", "", grouped(counts.total())});
+  table.add({"scaling (matrices, lm_head)", "", grouped(counts.scaling())});
+  return "\nParameters\n" + table.text();
+}
+
+Json buckets_json(const ShardingPlan& plan) {
+  const auto name_of = [](const auto& names, auto value) {
+    return names.at(static_cast<std::size_t>(value));
+  };
+  Json out = Json::array();
+  for (const Bucket& bucket : plan.buckets) {
+    std::int64_t elements = 0;
+    for (const Unit& unit : bucket.units)
+      elements += unit.end - unit.begin;
+    out.push_back({{"name", bucket.name},
+                   {"rule", name_of(kRules, bucket.rule)},
+                   {"units", bucket.units.size()},
+                   {"elements", elements},
+                   {"padding", bucket.full_elements() - elements},
+                   {"reduction", name_of(kReductions, bucket.reduction)},
+                   {"exchange", name_of(kExchanges, bucket.exchange)},
+                   {"publish", bucket.replica == ReplicaAt::kCommon ? "one replica for all"
+                               : bucket.replica == ReplicaAt::kSharded
+                                   ? "gathered as it is read"
+                                   : name_of(kPublications, bucket.publish)}});
+  }
+  return out;
+}
+
+std::string buckets_text(const RunConfig& run, const ShardingPlan& plan) {
+  Table table(
+      {"bucket", "rule", "units", "elements", "padding", "reduction", "exchange", "publish"});
+  for (const Json& bucket : buckets_json(plan)) {
+    std::vector<std::string> cells;
+    for (const Json& value : bucket)
+      cells.push_back(value.is_string() ? value.get<std::string>() : grouped(value));
+    table.add(std::move(cells));
+  }
+  return fmt::format("\nSharding: {}, {} device{}, shard {}, gather {}\n", plan.strategy,
+                     plan.world, plan.world == 1 ? "" : "s", run.options.sharding.shard,
+                     run.options.sharding.gather) +
+         table.text();
+}
+
+// What each rank computes and sends; a unit of every rank counts for each.
+Json ranks_json(const ShardingPlan& plan, const PlanCost& cost) {
+  Json out = Json::array();
+  for (int rank = 0; rank < plan.world; ++rank) {
+    std::int64_t units = 0, elements = 0;
+    for (const Bucket& bucket : plan.buckets)
+      for (const Unit& unit : bucket.units)
+        if (unit.owner == kEveryRank || unit.owner == rank) {
+          ++units;
+          elements += unit.end - unit.begin;
+        }
+    out.push_back({{"units", units},
+                   {"elements", elements},
+                   {"muon_flops", cost.muon_flops.at(static_cast<std::size_t>(rank))},
+                   {"sent_bytes", cost.sent_bytes.at(static_cast<std::size_t>(rank))},
+                   {"commit_bytes", cost.commit_bytes.at(static_cast<std::size_t>(rank))}});
+  }
+  return out;
+}
+
+std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
+  Table table({"rank", "units", "elements", "Newton-Schulz", "sent per step", "memory in commit"});
+  const Json ranks = ranks_json(plan, cost);
+  for (const auto& [index, rank] : ranks.items())
+    table.add({index, grouped(rank["units"]), grouped(rank["elements"]),
+               flop_text(rank["muon_flops"]), size_text(rank["sent_bytes"]),
+               size_text(rank["commit_bytes"])});
+  return "\nWho updates what\n" + table.text() +
+         fmt::format("  balance {:.3f} (1: no rank waits for another), padding {} elements\n",
+                     cost.balance, grouped(cost.padding_elements));
+}
+
+std::int64_t tensor_bytes(const RunConfig& run, const MemoryPlan& memory) {
+  return memory.bytes * run.world() + memory.common_bytes;
+}
+
+std::string memory_text(const RunConfig& run, const MemoryPlan& memory, std::int64_t fixed) {
+  Table table({"", "per device"});
+  std::int64_t sum = 0;
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    const std::int64_t bytes = memory.category_bytes(category);
+    sum += bytes;
+    if (bytes > 0) table.add({std::string(name_of(category)), size_text(bytes)});
+  }
+  table.add({"sum", size_text(sum)});
+  if (memory.common_bytes > 0) table.add({"one for all devices", size_text(memory.common_bytes)});
+  table.add({"allocated", size_text(memory.bytes)});
+  table.add({"without activations", size_text(fixed)});
+  return "\nMemory\n" + table.text() +
+         fmt::format(
+             "  Tensors that are never in use together share memory: {} saved.\n"
+             "  All devices together: {}\n",
+             size_text(sum - memory.common_bytes - memory.bytes),
+             size_text(tensor_bytes(run, memory)));
+}
+
+std::string process_text(const PlanReport& report) {
+  const RunConfig& run = report.config;
+  if (run.group.plugin != nullptr) return "";
+  const std::string staging =
+      report.staging == 0 ? ""
+                          : fmt::format("{} of staging memory for saves in the background, ",
+                                        size_text(report.staging * run.world()));
+  return fmt::format(
+      "  The training process: {}: the tensors, {}and\n  a base of {} (program and libraries; per "
+      "device threads, packed operands, batches, graphs)\n",
+      size_text(process_bytes(report)), staging,
+      size_text(process_base(run.world(), report.staging > 0)));
+}
+
+std::string prediction_text(const ExposedTime& time, const MachineRates& rates) {
+  return fmt::format(
+      "\nPredicted: {}\n"
+      "  communication {:.3f} ms, Newton-Schulz {:.3f} ms, commit {:.3f} ms\n"
+      "  added to the step: {:.3f} ms, of which {:.3f} ms are communication (a perfect link would "
+      "save\n  them) and {:.3f} ms Newton-Schulz\n{}",
+      rates_text(rates), 1e3 * time.communication_s, 1e3 * time.newton_schulz_s,
+      1e3 * time.commit_s, 1e3 * time.update_s, 1e3 * time.communication_exposed_s,
+      1e3 * time.newton_schulz_exposed_s,
+      rates.ranks_per_box > 0 ? fmt::format("  a box sends {} to the others in a step\n",
+                                            size_text(static_cast<std::int64_t>(time.box_bytes)))
+                              : "");
+}
+
+}  // namespace
+
+std::int64_t process_bytes(const PlanReport& report) {
+  return tensor_bytes(report.config, report.memory) + report.staging * report.config.world() +
+         process_base(report.config.world(), report.staging > 0);
+}
+
+std::string plan_table(const PlanReport& report) {
+  const auto params = gpt_parameters(report.config.model);
+  return run_text(report.config) + parameters_text(report.config.model) +
+         buckets_text(report.config, report.sharding) +
+         ranks_text(report.sharding, plan_cost(report.sharding, params)) +
+         memory_text(report.config, report.memory, report.fixed) + process_text(report) +
+         (report.rates
+              ? prediction_text(exposed_time(report.sharding, params, *report.rates), *report.rates)
+              : "");
+}
+
+Json plan_object(const PlanReport& report) {
+  const RunConfig& run = report.config;
+  const auto params = gpt_parameters(run.model);
+  const PlanCost cost = plan_cost(report.sharding, params);
+  const NumberFormats formats = run.formats();
+  Json rates;
+  for (const LearningRate& rate : learning_rates(run.hyper, params))
+    rates[std::string(rate.group)] = rate.lr;
+  Json memory;
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    memory[std::string(name_of(category))] = report.memory.category_bytes(category);
+  }
+  Json out = {{"parameters", run.parameters},
+              {"scaling_parameters", run.scaling_parameters},
+              {"parameter_groups", groups_json(count_parameters(run.model))},
+              {"flops_per_token", run.flops_per_token},
+              {"attention_flops_per_token", attention_flops_per_token(run.model)},
+              {"causal_flops_per_token", causal_flops_per_token(run.model)},
+              {"total_flops", run.flops_per_token * static_cast<double>(run.iterations()) *
+                                  static_cast<double>(run.tokens_per_step())},
+              {"target_tokens", run.targets.tokens},
+              {"target_batch_tokens", run.targets.batch_tokens},
+              {"learning_rates", rates},
+              {"batch_lr_scale", run.scales.batch_lr},
+              {"width_lr_scale", run.scales.width_lr},
+              {"weight_decay", run.hyper.muon_weight_decay},
+              {"weight_decay_scale", run.scales.weight_decay},
+              {"iterations", run.iterations()},
+              {"total_batch_tokens", run.tokens_per_step()},
+              {"packing_share", run.packing_share},
+              {"world", run.world()},
+              {"accumulation", run.step.accumulation},
+              {"device_batch_size", run.step.batch},
+              {"recompute",
+               {{"mlp_layers", run.step.recompute.mlps},
+                {"block_layers", run.step.recompute.blocks},
+                {"flops_per_token", recomputed_flops_per_token(run.model, run.step.recompute)}}},
+              {"head_chunk_bytes", run.model.head_chunk_bytes},
+              {"dtype", name_of(run.model.dtype)},
+              {"gradient_dtype", name_of(formats.gradients)},
+              {"gradient_wire", name_of(formats.gradient_wire)},
+              {"weight_wire", name_of(formats.weight_wire)},
+              {"master_weights", formats.split_masters ? "split" : "fp32"},
+              {"momentum_state", name_of(formats.momentum_state)},
+              {"adam_state", name_of(formats.adam_state)},
+              {"embedding_state", name_of(formats.embedding_state)},
+              {"strategy", report.sharding.strategy},
+              {"gather", run.options.sharding.gather},
+              {"shard", run.options.sharding.shard},
+              {"recomputed_blocks", run.step.recompute.blocks},
+              {"recomputed_mlps", run.step.recompute.mlps},
+              {"balance", cost.balance},
+              {"padding_elements", cost.padding_elements},
+              {"buckets", buckets_json(report.sharding)},
+              {"ranks", ranks_json(report.sharding, cost)},
+              {"memory_bytes_by_category", memory},
+              {"memory_bytes_per_device", report.memory.bytes},
+              {"memory_bytes_without_activations", report.fixed},
+              {"memory_bytes_in_common", report.memory.common_bytes},
+              {"memory_bytes", tensor_bytes(run, report.memory)},
+              {"staging_bytes", report.staging * run.world()},
+              {"process_bytes", process_bytes(report)},
+              {"notes", run.notes},
+              {"scaling_notes", scaling_notes(run)}};
+  if (report.rates)
+    out["predicted"] = prediction_json(exposed_time(report.sharding, params, *report.rates));
+  return out;
+}
+
+std::string plan_json(const PlanReport& report) { return plan_object(report).dump(2) + "\n"; }
+
+std::optional<MachineRates> machine_rates(const RunConfig& config,
+                                          const PredictionOptions& options) {
+  if (!options.link_gbps || !options.gemm_tflops) return std::nullopt;
+  MachineRates rates{.link_bytes_per_s = 1e9 * *options.link_gbps,
+                     .link_latency_s = 1e-6 * options.link_us,
+                     .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
+                     .step_s = 1e-3 * options.step_ms,
+                     .accumulation = config.step.accumulation};
+  if (options.inter_gbps) {
+    rates.ranks_per_box = config.world() / static_cast<int>(options.boxes);
+    rates.box_bytes_per_s = 1e9 * *options.inter_gbps;
+  }
+  if (options.memory_gbps) rates.memory_bytes_per_s = 1e9 * *options.memory_gbps;
+  return rates;
+}
+
+std::string rates_text(const MachineRates& rates) {
+  return fmt::format(
+      "{:g} GB/s, {}{:g} us a collective, {:g} TFLOP/s, {}{}", 1e-9 * rates.link_bytes_per_s,
+      rates.ranks_per_box > 0 ? fmt::format("{:g} GB/s between boxes of {}, ",
+                                            1e-9 * rates.box_bytes_per_s, rates.ranks_per_box)
+                              : "",
+      1e6 * rates.link_latency_s, 1e-12 * rates.gemm_flops_per_s,
+      std::isfinite(rates.memory_bytes_per_s)
+          ? fmt::format("memory {:g} GB/s, ", 1e-9 * rates.memory_bytes_per_s)
+          : "",
+      rates.step_s > 0 ? fmt::format("beside a step of {:g} ms", 1e3 * rates.step_s)
+                       : "with nothing to hide behind");
+}
+
+nlohmann::ordered_json prediction_json(const ExposedTime& time) {
+  return {{"communication_ms", 1e3 * time.communication_s},
+          {"newton_schulz_ms", 1e3 * time.newton_schulz_s},
+          {"commit_ms", 1e3 * time.commit_s},
+          {"update_ms", 1e3 * time.update_s},
+          {"box_bytes", time.box_bytes},
+          {"exposed_communication_ms", 1e3 * time.communication_exposed_s},
+          {"exposed_newton_schulz_ms", 1e3 * time.newton_schulz_exposed_s}};
+}
+
+}  // namespace muo

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+
+#include "app/run/run_config.h"
+#include "optim/exposed_time.h"
+#include "optim/sharding_plan.h"
+#include "runtime/memory/memory_plan.h"
+
+namespace muo {
+
+// What `muograph plan` says, for people and for programs.
+struct PlanReport {
+  RunConfig config;
+  ShardingPlan sharding;
+  MemoryPlan memory;  // of one device
+  std::optional<MachineRates> rates = {};
+  std::int64_t staging = 0;  // bytes for saves in the background, of one device
+  std::int64_t fixed = 0;    // plan_fixed_memory()
+};
+// Bytes that the process of the run will hold, on the host.
+std::int64_t process_bytes(const PlanReport& report);
+std::string plan_table(const PlanReport& report);
+nlohmann::ordered_json plan_object(const PlanReport& report);
+std::string plan_json(const PlanReport& report);  // its text
+
+// What `options` say of the machine that would run `config`; nothing if they say nothing.
+std::optional<MachineRates> machine_rates(const RunConfig& config,
+                                          const PredictionOptions& options);
+
+std::string rates_text(const MachineRates& rates);
+nlohmann::ordered_json prediction_json(const ExposedTime& time);
+
+}  // namespace muo

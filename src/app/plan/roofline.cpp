@@ -1,0 +1,256 @@
+#include "app/plan/roofline.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "app/run/described_gpu.h"
+#include "base/check.h"
+#include "graphs/run_state.h"
+#include "kernels/attention_choice.h"
+#include "runtime/memory/memory_plan.h"
+#include "runtime/tracing_rank.h"
+
+namespace muo {
+namespace {
+
+// Rows and columns of results that a multiprocessor computes at a time, and what of the best rate
+// it reaches: small ones load more operands for each product.
+struct Tile {
+  std::int64_t rows, columns;
+  double share;
+};
+constexpr std::array kTiles = {Tile{128, 256, 1.0},  Tile{256, 128, 1.0}, Tile{128, 192, 1.0},
+                               Tile{128, 128, 0.88}, Tile{64, 256, 0.88}, Tile{64, 128, 0.7},
+                               Tile{64, 64, 0.45}};
+constexpr std::int64_t kMostSplits = 32;
+constexpr std::int64_t kLeastPart = 256;  // of k
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Of product_shape(): "NT 65536x768x3072 x4".
+std::optional<Product> product_of(const std::string& shape) {
+  Product p;
+  const int found = std::sscanf(shape.c_str(), "%*s %ldx%ldx%ld x%ld", &p.m, &p.k, &p.n, &p.batch);
+  return found >= 3 ? std::optional(p) : std::nullopt;
+}
+
+struct Predicted {
+  double seconds = 0;
+  std::string_view ceiling = {};
+  double tiles = 0, waves = 0;
+};
+
+Predicted memory_bound(double bytes, double share, const GpuRates& rates) {
+  return {.seconds = bytes / (share * rates.memory_rate), .ceiling = "memory"};
+}
+
+class Predictor {
+ public:
+  Predictor(const RunConfig& config, const GpuRates& rates) : config_(config), rates_(rates) {}
+
+  [[nodiscard]] Predicted operator()(const OperationTime& work) const {
+    if (work.is_collective())
+      return {.seconds = rates_.link_seconds + work.bytes / rates_.link_rate, .ceiling = "link"};
+    Predicted out = of_kernel(work);
+    if (out.seconds < rates_.node_seconds) out.ceiling = "launch";
+    out.seconds += rates_.node_seconds;
+    return out;
+  }
+
+ private:
+  [[nodiscard]] Predicted of_kernel(const OperationTime& work) const {
+    const auto measured = rates_.measured_memory.find(work.name);
+    if (measured != rates_.measured_memory.end())
+      return {.seconds = work.bytes / measured->second, .ceiling = "memory"};
+    const Predicted moved = memory_bound(work.bytes, rates_.streaming_share, rates_);
+    if (work.is_product()) {
+      const Predicted product = of_product(work);
+      return product.seconds > moved.seconds ? product : moved;
+    }
+    if (work.name == "attention") return of_attention(work, AttentionDirection::kForward);
+    if (work.name == "attention_backward") return of_attention(work, AttentionDirection::kBackward);
+    if (work.name == "cross_entropy")
+      return memory_bound(work.bytes, rates_.cross_entropy_share, rates_);
+    if (work.name == "group_tokens") {
+      Predicted out = moved;
+      out.seconds +=
+          rates_.grouping_seconds * static_cast<double>(config_.step.batch * config_.model.seq_len);
+      return out;
+    }
+    return moved;
+  }
+
+  [[nodiscard]] Predicted of_product(const OperationTime& work) const {
+    if (work.dtype != DType::kBF16)
+      return {.seconds = work.flops / rates_.fp32_flops, .ceiling = "products"};
+    const std::optional<Product> product = product_of(work.shape);
+    MUO_CHECK(product, "product of shape ", work.shape);
+    const bool chosen = work.name == "gemm" && measures_products();  // others have no choice
+    ProductTime time =
+        predict_product(*product, rates_, chosen ? rates_.measured_share : rates_.product_share);
+    // Of a symmetric product about half the tiles are computed.
+    time.seconds *= work.flops / product->flops();
+    const auto measured = rates_.measured_products.find(work.shape);
+    if (measured != rates_.measured_products.end()) time.seconds = measured->second;
+    return {.seconds = time.seconds, .ceiling = "tiles", .tiles = time.tiles, .waves = time.waves};
+  }
+
+  // Beside the products, the own backward pass without warpgroups reads out and dout once more.
+  [[nodiscard]] Predicted of_attention(const OperationTime& work,
+                                       AttentionDirection direction) const {
+    AttentionSize size{.kv_heads = config_.model.n_kv_head,
+                       .window = config_.model.seq_len,
+                       .scale = config_.model.attention_scale(),
+                       .dtype = work.dtype,
+                       .method = config_.model.attention,
+                       .documents = config_.model.document_token >= 0};
+    const int found = std::sscanf(work.shape.c_str(), "%ldx%ldx%ldx%ld w%ld", &size.b, &size.t,
+                                  &size.heads, &size.h, &size.window);
+    MUO_CHECK(found >= 4, "attention of shape ", work.shape);
+    const bool window = found == 5;
+    const bool forward = direction == AttentionDirection::kForward;
+    const AttentionChoice choice =
+        choose_described_attention(size, direction, described_gpu(rates_.gpu).is_hopper);
+    const bool portable = choice.kernels == AttentionChoice::Kernels::kPortable;
+    const auto measured =
+        rates_.measured_attention.find(concat(work.name, " w", std::min(size.window, size.t - 1)));
+    if (!portable && measured != rates_.measured_attention.end())
+      return {.seconds = work.flops / measured->second, .ceiling = "products"};
+    double rate = rates_.portable_attention;
+    double more = 0;
+    if (choice.kernels == AttentionChoice::Kernels::kLibrary)
+      rate = forward ? (window ? rates_.library_forward_window : rates_.library_forward)
+                     : (window ? rates_.library_backward_window : rates_.library_backward);
+    if (choice.kernels == AttentionChoice::Kernels::kTensorCores)
+      rate = forward ? (window ? rates_.own_forward_window : rates_.own_forward)
+                     : (window ? rates_.own_backward_window : rates_.own_backward);
+    if (choice.kernels == AttentionChoice::Kernels::kWarpgroups)
+      rate = window ? rates_.warpgroup_backward_window : rates_.warpgroup_backward;
+    if (!forward && (portable || choice.kernels == AttentionChoice::Kernels::kTensorCores))
+      more = memory_bound(2.0 * static_cast<double>(size_of(size.dtype)) *
+                              static_cast<double>(size.b * size.t * size.heads * size.h),
+                          rates_.streaming_share, rates_)
+                 .seconds;
+    return {.seconds = work.flops / rate + more, .ceiling = "products"};
+  }
+
+  [[nodiscard]] bool measures_products() const {
+    return config_.tune != Tune::kOff || !config_.options.numbers.gemm_table.empty();
+  }
+
+  const RunConfig& config_;
+  const GpuRates& rates_;
+};
+
+// When the nodes of one replay end, if kernels run one at a time, and collectives, too.
+struct Schedule {
+  double seconds = 0;
+  std::int64_t longest_chain = 0;
+};
+Schedule schedule(const GraphTrace& trace, const std::vector<double>& seconds,
+                  const std::vector<bool>& collective) {
+  Schedule out;
+  std::vector<double> end(trace.nodes.size());
+  std::vector<std::int64_t> chain(trace.nodes.size());
+  std::array<double, 2> free{};  // the multiprocessors, the link
+  for (std::size_t i = 0; i < trace.nodes.size(); ++i) {
+    double start = free.at(collective[i] ? 1 : 0);
+    for (const std::uint32_t before : trace.nodes[i].after) {
+      start = std::max(start, end[before]);
+      chain[i] = std::max(chain[i], chain[before]);
+    }
+    ++chain[i];
+    end[i] = start + seconds[i];
+    free.at(collective[i] ? 1 : 0) = end[i];
+    out.seconds = std::max(out.seconds, end[i]);
+    out.longest_chain = std::max(out.longest_chain, chain[i]);
+  }
+  return out;
+}
+
+void add(std::vector<PredictedOperation>& rows, const PredictedOperation& more) {
+  for (PredictedOperation& row : rows)
+    if (row.work.add(more.work)) return;
+  rows.push_back(more);
+}
+
+}  // namespace
+
+ProductTime predict_product(const Product& p, const GpuRates& rates, double share) {
+  ProductTime best{.seconds = std::numeric_limits<double>::infinity()};
+  const double of_one = rates.tile_flops / rates.multiprocessors;
+  const double result = 4.0 * static_cast<double>(p.m * p.n * p.batch);
+  for (const Tile& tile : kTiles)
+    for (std::int64_t parts = 1; parts <= kMostSplits; ++parts) {
+      const double partial_sums = parts == 1 ? 0 : static_cast<double>(parts) * result;
+      if (parts > 1 && (partial_sums > rates.split_bytes || p.k / parts < kLeastPart)) break;
+      const std::int64_t tiles =
+          ceil_div(p.m, tile.rows) * ceil_div(p.n, tile.columns) * p.batch * parts;
+      const double waves = std::ceil(static_cast<double>(tiles) / rates.multiprocessors);
+      const double of_tile = 2.0 * static_cast<double>(tile.rows * tile.columns) *
+                             static_cast<double>(ceil_div(p.k, parts)) / (tile.share * of_one);
+      // Partial sums are written and read, their sum is written.
+      const double summing =
+          parts == 1
+              ? 0
+              : memory_bound(2 * partial_sums + result, rates.streaming_share, rates).seconds +
+                    rates.node_seconds;
+      const double seconds = (waves * (of_tile + rates.wave_seconds) + summing) / share;
+      if (seconds < best.seconds)
+        best = {.seconds = seconds, .tiles = static_cast<double>(tiles), .waves = waves};
+    }
+  return best;
+}
+
+Roofline predict_step(const RunConfig& config, const GpuRates& rates) {
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(config, params);
+  RunConfig setup = config;
+  setup.step_only = true;
+  TracingRank rank(0, config.world());
+  TraceArena arena(0);
+  RunState state(rank.context(), setup, params, plan, arena);
+  state.step.capture();
+
+  Roofline out;
+  const Predictor predict(config, rates);
+  const std::vector<const GraphTrace*> traces = state.step.traces();
+  const std::vector<std::int64_t> repeats = state.step.repeats();
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    std::vector<double> seconds;
+    std::vector<bool> collective;
+    for (const GraphTrace::Node& node : traces[i]->nodes) {
+      PredictedOperation row{.work = operation_of(node)};
+      // Its cost is that of the host's kernel; CUDA's reads and writes each tensor once.
+      if (row.work.name == "embedding_backward") row.work.bytes = accessed_bytes(node);
+      const Predicted time = predict(row.work);
+      seconds.push_back(time.seconds);
+      collective.push_back(row.work.is_collective());
+      (collective.back() ? out.collectives : out.kernels) +=
+          time.seconds * static_cast<double>(repeats[i]);
+      const auto calls = static_cast<double>(repeats[i]);
+      row.work.calls = repeats[i];
+      row.work.seconds = calls * time.seconds;
+      row.work.flops *= calls;
+      row.work.bytes *= calls;
+      row.tiles = time.tiles;
+      row.waves = time.waves;
+      row.ceiling = time.ceiling;
+      add(out.operations, row);
+    }
+    const Schedule one = schedule(*traces[i], seconds, collective);
+    out.step += one.seconds * static_cast<double>(repeats[i]);
+    out.nodes += static_cast<std::int64_t>(seconds.size()) * repeats[i];
+    out.longest_chain += one.longest_chain * repeats[i];
+  }
+  std::ranges::stable_sort(out.operations, std::greater{},
+                           [](const PredictedOperation& row) { return row.work.seconds; });
+  return out;
+}
+
+}  // namespace muo

@@ -1,0 +1,313 @@
+#include "app/run/backend.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "app/run/described_gpu.h"
+#include "app/run/run_memory.h"
+#include "base/check.h"
+#include "base/durable_files.h"
+#include "base/threads.h"
+#include "kernels/attention_method.h"
+
+namespace muo {
+namespace {
+
+constexpr int kMostDefaultDevices = 4;
+
+void check_environment() {
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");  // NOLINT(concurrency-mt-unsafe)
+  if (blocking != nullptr && std::string_view(blocking) != "0")
+    throw input_error(
+        "CUDA_LAUNCH_BLOCKING={}: ranks that wait for each other would wait for ever: unset it",
+        blocking);
+}
+
+// Asked first, as loading the CUDA backend takes a tenth of a second. A plug-in that stands in for
+// it (MUO_CUDA_PLUGIN) needs no driver.
+bool driver_loads() {
+  return std::getenv("MUO_CUDA_PLUGIN") != nullptr ||  // NOLINT(concurrency-mt-unsafe)
+         library_loads("libcuda.so.1");
+}
+
+std::string why_no_cuda() {
+  const bool driver = driver_loads();
+  const LoadedPlugin cuda = driver ? load_cuda() : LoadedPlugin{};
+  if (cuda.plugin != nullptr) return {};
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  if (const char* reason = std::getenv("MUO_NO_CUDA"); reason != nullptr && *reason != '\0')
+    return reason;
+  if (!driver)
+    return "the driver's library libcuda.so.1 does not load: in a container, start it with `docker "
+           "run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; else install the driver "
+           "whole, on Ubuntu `apt-get install nvidia-driver-580-server`";
+  return cuda.missing.starts_with("this build has no")
+             ? cuda.missing + ": build it by `scripts/train.sh`"
+             : cuda.missing;
+}
+
+class Chooser {
+ public:
+  Chooser(DeviceOptions& options, std::vector<std::string>& notes)
+      : options_(options), notes_(notes) {}
+
+  GroupOptions run() {
+    static_cast<void>(attention_kernels_of_environment());  // a wrong value ends every command
+    backend();
+    devices();
+    group_.ranks_per_device = static_cast<int>(options_.ranks_per_device);
+    group_.world = static_cast<int>(*options_.count * options_.ranks_per_device);
+    if (options_.processes != nullptr) group_.world = options_.processes->world();
+    group_.processes = options_.processes;
+    group_.exchange = options_.exchange;
+    communicator();
+    return group_;
+  }
+
+ private:
+  template <class... Values>
+  void note(fmt::format_string<Values...> format, Values&&... values) {
+    notes_.push_back(fmt::format(format, std::forward<Values>(values)...));
+  }
+
+  void backend() {
+    if (!options_.described.empty()) {
+      group_.plugin =
+          &described_backend(described_gpu(options_.described), options_.described_memory);
+      options_.backend = "cuda";
+      options_.count = options_.count.value_or(1);
+      return;
+    }
+    if (options_.backend == "host") return;
+    const bool asked = options_.backend == "cuda";
+    if (!asked && !driver_loads()) {
+      options_.backend = "host";
+      note("backend: host{}", gpus_here().empty() ? " (no NVIDIA driver)" : "");
+      return;
+    }
+    check_environment();
+    const LoadedPlugin cuda = load_cuda();
+    if (asked && cuda.plugin == nullptr) throw InputError("--backend cuda: " + cuda.missing);
+    group_.plugin = cuda.plugin;
+    options_.backend = cuda.plugin != nullptr ? "cuda" : "host";
+    // Of GPUs that are there, warn_of_unused_gpus tells why.
+    if (!asked)
+      note(
+          "backend: {}{}", options_.backend,
+          cuda.plugin != nullptr || !gpus_here().empty() ? "" : fmt::format(" ({})", cuda.missing));
+  }
+
+  void devices() {
+    const bool host = group_.plugin == nullptr;
+    if (host && options_.ranks_per_device != 1)
+      throw InputError("--ranks-per-device: the host has virtual devices only; give --devices");
+    const int there = host ? 0 : gpus_of_this_process();
+    if (!options_.count) {
+      options_.count = host ? std::max(1, default_devices() / options_.processes_here) : there;
+      if (host)
+        note("devices: {} ({} cores, at most {})", *options_.count, usable_cores(),
+             kMostDefaultDevices);
+      else
+        note("devices: {}, {}", there, options_.processes_here == 1 ? "all" : "this process' part");
+    }
+    if (!host && *options_.count > there)
+      throw input_error(
+          "--devices: {} are asked for, and there {} {}; several ranks can share one: "
+          "--ranks-per-device",
+          *options_.count, there == 1 ? "is" : "are", there);
+  }
+
+  // Of the processes of a host each takes its part of the GPUs, unless its launcher shows it one.
+  int gpus_of_this_process() {
+    const int there = group_.plugin->device_count();
+    if (there == 1 || options_.processes_here == 1) return there;
+    const int each = there / options_.processes_here;
+    if (each == 0)
+      throw input_error("{} processes on this host, and {} GPUs: start one for each at most",
+                        options_.processes_here, there);
+    group_.first_device = options_.process_here * each;
+    return each;
+  }
+
+  // A single rank sends nothing, so that it does not need NCCL.
+  void communicator() {
+    if (group_.plugin == nullptr) {
+      const bool alone = options_.processes_here == 1 && options_.processes == nullptr;
+      if (alone && options_.comm == "mpi")
+        throw InputError(
+            "--comm mpi: is between processes: start several, `mpirun -n 2 muograph train ...`");
+      const std::string_view fits = alone ? "host" : "mpi";
+      if (options_.comm != "auto" && options_.comm != fits)
+        throw input_error("--comm {}: {}", options_.comm,
+                          alone || options_.comm != "host" ? "is for --backend cuda"
+                                                           : "is within one process: give mpi");
+      options_.comm = fits;
+      return;
+    }
+    if (options_.comm == "host" || options_.comm == "mpi")
+      throw input_error("--comm {}: is for --backend host", options_.comm);
+    if (options_.processes_here > 1 || options_.processes != nullptr) {
+      if (options_.comm == "peer" || options_.ranks_per_device > 1)
+        throw input_error("{}: is within one process: give --comm nccl, a GPU for each rank",
+                          options_.comm == "peer" ? "--comm peer" : "--ranks-per-device");
+      options_.comm = "nccl";
+    }
+    if (options_.comm == "auto") {
+      options_.comm = group_.world == 1 || options_.ranks_per_device > 1 ? "peer" : "nccl";
+      if (group_.world > 1) note("comm: {}", options_.comm);
+    }
+    if (options_.comm == "peer") require_peer_access();
+    group_.communicator =
+        options_.comm == "peer" ? CommunicatorKind::kPeer : CommunicatorKind::kNccl;
+  }
+
+  void require_peer_access() {
+    const std::string why = group_.plugin->no_peer_access(static_cast<int>(*options_.count));
+    if (why.empty()) return;
+    if (options_.ranks_per_device > 1)
+      throw input_error(
+          "--comm peer: {}, and NCCL serves one rank per GPU: give --ranks-per-device 1 or "
+          "--devices 1",
+          why);
+    options_.comm = "nccl";
+    note("comm: nccl ({})", why);
+  }
+
+  DeviceOptions& options_;
+  std::vector<std::string>& notes_;
+  GroupOptions group_;
+};
+
+// Bytes of the GPU that has least, less those `kept` for other things than tensors, by rank.
+std::int64_t least_per_rank(const GroupOptions& group, std::int64_t (*memory)(int index),
+                            std::int64_t kept) {
+  std::int64_t least = memory(0);
+  for (int i = 1; i < group.devices_here(); ++i)
+    least = std::min(least, memory(i));
+  return std::max<std::int64_t>(0, least - kept) / group.ranks_per_device;
+}
+
+namespace fs = std::filesystem;
+
+std::string_view value_of(std::string_view line, std::string_view key) {
+  if (!line.starts_with(key)) return {};
+  const std::size_t begin = line.find_first_not_of(" \t", key.size());
+  return begin == std::string_view::npos ? std::string_view() : line.substr(begin);
+}
+
+}  // namespace
+
+GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& notes) {
+  return Chooser(options, notes).run();
+}
+
+std::string unused_gpus() {
+  const std::vector<Gpu> gpus = gpus_here();
+  if (gpus.empty()) return {};
+  const std::string why = why_no_cuda();
+  if (why.empty()) return {};
+  return fmt::format("GPU{} not used: {}: {}", gpus.size() == 1 ? "" : "s", gpu_names(gpus), why);
+}
+
+void warn_of_unused_gpus(const std::string& asked, const GroupOptions& group, std::FILE* out) {
+  if (asked != "auto" || group.plugin != nullptr) return;
+  const std::string warning = unused_gpus();
+  if (warning.empty()) return;
+  static_cast<void>(std::fprintf(out, "%s\n", warning.c_str()));
+  static_cast<void>(std::fflush(out));
+}
+
+// Stays loaded: what the CUDA libraries allocate when they are loaded they never free, and once
+// they are gone a leak checker can no longer see that it was theirs.
+bool library_loads(const char* library) {
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) return false;
+  dlclose(handle);
+  return true;
+}
+
+int default_devices() { return std::min(usable_cores(), kMostDefaultDevices); }
+
+std::int64_t most_pass_tokens(const GroupOptions& group) {
+  return group.plugin == nullptr ? 4096 : 65536;
+}
+
+std::int64_t head_chunk_bytes(const GroupOptions& group) {
+  constexpr std::int64_t kDeviceHeadChunk = std::int64_t{1} << 30;  // 16384 rows of 32768 in bf16
+  return group.plugin == nullptr ? kHostHeadChunk : kDeviceHeadChunk;
+}
+
+int ranks_of_host(const GroupOptions& group) {
+  const int processes = group.processes == nullptr ? 1 : group.processes->processes_here();
+  return group.local().count * processes;
+}
+
+std::int64_t available_memory_per_rank(const GroupOptions& group) {
+  if (group.plugin == nullptr) return available_memory() / ranks_of_host(group);
+  return least_per_rank(group, group.plugin->available_memory, kLibraryMemory);
+}
+
+std::int64_t memory_to_plan_per_rank(const GroupOptions& group) {
+  if (group.plugin == nullptr) return available_memory_per_rank(group);
+  return least_per_rank(group, group.plugin->total_memory, kLibraryMemory + kContextMemory);
+}
+
+std::vector<Gpu> gpus_here() {
+  const char* const elsewhere = std::getenv("MUO_GPU_ROOT");  // NOLINT(concurrency-mt-unsafe)
+  const fs::path root = elsewhere != nullptr && *elsewhere != '\0' ? elsewhere : "/";
+  std::map<std::int64_t, Gpu> by_number;
+  for (const fs::path& file : entries_of(root / "dev")) {
+    const std::string name = file.filename();
+    if (!name.starts_with("nvidia")) continue;
+    // nvidiactl and nvidia-uvm are there without a GPU too.
+    if (const auto number = whole_number(std::string_view(name).substr(6)))
+      by_number[*number].device = "/dev/" + name;
+  }
+  std::vector<Gpu> out;
+  for (const fs::path& folder : entries_of(root / "proc/driver/nvidia/gpus")) {
+    std::ifstream in(folder / "information");
+    std::string model;
+    std::optional<std::int64_t> number;
+    for (std::string line; std::getline(in, line);) {
+      if (const auto text = value_of(line, "Model:"); !text.empty()) model = text;
+      if (const auto text = value_of(line, "Device Minor:"); !text.empty())
+        number = whole_number(text);
+    }
+    if (number)
+      by_number[*number].model = std::move(model);
+    else
+      out.push_back({.device = {}, .model = std::move(model)});
+  }
+  for (auto& [number, gpu] : by_number)
+    out.push_back(std::move(gpu));
+  return out;
+}
+
+std::string gpu_names(const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (auto first = gpus.begin(); first != gpus.end();) {
+    const auto last =
+        std::find_if(first, gpus.end(), [&](const Gpu& gpu) { return gpu.model != first->model; });
+    std::vector<std::string> devices;
+    for (auto gpu = first; gpu != last; ++gpu)
+      if (!gpu->device.empty()) devices.push_back(gpu->device);
+    if (!out.empty()) out += ", ";
+    if (last - first > 1) out += fmt::format("{} x ", last - first);
+    out += first->model.empty() ? "NVIDIA GPU" : first->model;
+    if (!devices.empty()) out += fmt::format(" ({})", fmt::join(devices, ", "));
+    first = last;
+  }
+  return out;
+}
+
+}  // namespace muo

@@ -1,0 +1,81 @@
+#include "app/run/described_gpu.h"
+
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "app/options/option_row.h"
+#include "base/check.h"
+#include "kernels/cudnn_answers.h"
+
+namespace muo {
+namespace {
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+// NVIDIA's data sheets and architecture papers; memory as CUDA shows it.
+constexpr std::array kGpus = {
+    DescribedGpu{"h100", "NVIDIA H100 80GB HBM3", 132, 989e12, 67e12, 3.35e12, 79 * kGiB, true},
+    DescribedGpu{"h200", "NVIDIA H200", 132, 989e12, 67e12, 4.8e12, 139 * kGiB, true},
+    DescribedGpu{"a100", "NVIDIA A100-SXM4-80GB", 108, 312e12, 19.5e12, 2.039e12, 79 * kGiB},
+    DescribedGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 128, 165.2e12, 82.6e12, 1.008e12,
+                 23 * kGiB + kGiB / 2},
+    DescribedGpu{"rtx5090", "NVIDIA GeForce RTX 5090", 170, 209.5e12, 104.8e12, 1.792e12,
+                 31 * kGiB + kGiB / 3},
+};
+
+constexpr int kMostGpus = 256;
+std::array<std::atomic<std::int64_t>, kGpus.size()> memory_of;
+
+template <std::size_t kIndex>
+BackendPlugin backend_of() {
+  return {.missing = [] { return std::string(); },
+          .device_count = [] { return kMostGpus; },
+          .name = [](int) { return std::string(kGpus[kIndex].device); },
+          .describe = [](int) { return std::string(kGpus[kIndex].device) + ", described"; },
+          .available_memory = [](int) { return memory_of[kIndex].load(); },
+          .total_memory = [](int) { return memory_of[kIndex].load(); },
+          .no_peer_access = [](int) { return std::string(); },
+          .make_device = [](int, int) -> std::unique_ptr<Device> {
+            throw Error(concat("a described ", kGpus[kIndex].device, " runs nothing"));
+          }};
+}
+template <std::size_t... kIndices>
+std::array<BackendPlugin, sizeof...(kIndices)> backends_of(std::index_sequence<kIndices...>) {
+  return {backend_of<kIndices>()...};
+}
+
+}  // namespace
+
+std::span<const DescribedGpu> described_gpus() { return kGpus; }
+
+std::string described_gpu_names() {
+  std::string names;
+  for (const DescribedGpu& gpu : kGpus)
+    names += concat(names.empty() ? "" : ", ", gpu.name);
+  return names;
+}
+
+const DescribedGpu& described_gpu(std::string_view name) {
+  for (const DescribedGpu& gpu : kGpus)
+    if (gpu.name == name) return gpu;
+  throw input_error("no GPU '{}' is described: give one of {}", name, described_gpu_names());
+}
+
+const BackendPlugin& described_backend(const DescribedGpu& gpu, std::int64_t memory) {
+  static const std::array backends = backends_of(std::make_index_sequence<kGpus.size()>());
+  for (std::size_t i = 0; i < kGpus.size(); ++i)
+    if (kGpus[i].name == gpu.name) {
+      memory_of[i] = memory > 0 ? memory : gpu.memory;
+      return backends[i];
+    }
+  MUO_FAIL("no backend of ", gpu.name);
+}
+
+AttentionChoice choose_described_attention(const AttentionSize& size, AttentionDirection direction,
+                                           bool is_hopper) {
+  const auto library = [&] { return cudnn_answer(size, direction, size.method.deterministic); };
+  return choose_attention(size, direction, library, {}, is_hopper);
+}
+
+}  // namespace muo

@@ -1,0 +1,499 @@
+#include "app/run/run_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "app/run/backend.h"
+#include "app/run/described_gpu.h"
+#include "app/run/scaling.h"
+#include "base/check.h"
+#include "data/training_rows.h"
+#include "kernels/attention_method.h"
+#include "kernels/fused_product.h"
+#include "model/activations.h"
+
+namespace muo {
+namespace {
+
+constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
+constexpr std::int64_t kDefaultEvalTokens = 131072;
+constexpr double kLowPackingShare = 0.5;  // nanochat's data has 0.65 in rows of 2048
+
+// auto: what the strategy does, the optimizer's state or nothing.
+Shard shard_of(const ShardingOptions& options) {
+  const auto name = std::ranges::find(kShardNames, options.shard);
+  if (name != kShardNames.end()) return static_cast<Shard>(name - kShardNames.begin());
+  return std::min(strategy_of(options.strategy).most, Shard::kOptimizer);
+}
+
+std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
+  for (std::int64_t d = std::min(value, most); d > 1; --d)
+    if (value % d == 0) return d;
+  return 1;
+}
+
+class Resolver {
+ public:
+  Resolver(const TrainOptions& options, const Corpus& corpus) : corpus_(corpus) {
+    run_.options = options;
+  }
+
+  RunConfig run() {
+    devices();
+    attention();
+    model();
+    packing();
+    formats();
+    batch();
+    determinism();
+    fused_products();
+    tuning();
+    recompute();
+    sharding();
+    micro_steps();
+    iterations();
+    profiled_steps();
+    optimizer();
+    evaluation();
+    return std::move(run_);
+  }
+
+ private:
+  template <class... Values>
+  void note(fmt::format_string<Values...> format, Values&&... values) {
+    run_.notes.push_back(fmt::format(format, std::forward<Values>(values)...));
+  }
+
+  void model() {
+    ModelOptions& o = run_.options.model;
+    GptConfig& model = run_.model;
+    model = make_gpt_config(o, corpus_.vocab_size);
+    model.dtype = *run_.options.numbers.dtype;
+    if (o.document_mask) model.document_token = document_token();
+    model.attention.kernels = attention_kernels(run_.options.numbers.attention, "--attention");
+    check_config(model);
+    model.head_chunk_bytes = head_chunk_bytes(run_.group);
+    if (!o.has(&GptConfig::n_layer) && !o.has(&GptConfig::n_embd) && !o.has(&GptConfig::n_head))
+      note("model: depth {} is {} layers, width {}, {} heads", o.depth, model.n_layer, model.n_embd,
+           model.n_head);
+    o.set_all(model);
+    const ParameterCounts counts = count_parameters(run_.model);
+    run_.parameters = counts.total();
+    run_.scaling_parameters = counts.scaling();
+    run_.flops_per_token = flops_per_token(run_.model);
+    run_.targets = scaling_targets(model, run_.options.batch.target_param_data_ratio);
+    if (corpus_.train != nullptr) run_.train_tokens = corpus_.train->size();
+    need_tokens(corpus_.train.get(), "training data", "--data");
+  }
+
+  [[nodiscard]] std::int32_t document_token() {
+    if (!corpus_.bos)
+      throw InputError(
+          "--document-mask on: nothing tells which token begins documents; give --bos-token, or "
+          "the "
+          "--tokenizer of the shards");
+    note("attention: within documents, each of which token {} begins", *corpus_.bos);
+    return *corpus_.bos;
+  }
+
+  void packing() {
+    if (corpus_.train_documents == nullptr) return;
+    const PackingUse use = measure_packing(corpus_, run_.model.seq_len, run_.options.seed);
+    run_.packing_share = use.share;
+    run_.train_tokens = std::llround(use.share * static_cast<double>(run_.train_tokens));
+    note(
+        "packing: best fit: {:.2f} % of the tokens of documents are trained on, the rest is "
+        "cropped "
+        "(measured over {} documents)",
+        100 * use.share, use.documents);
+    if (use.share < kLowPackingShare)
+      note(
+          "warning: best-fit packing leaves {:.0f} % of the data out, as documents are longer than "
+          "rows: give --packing contiguous, or a larger --max-seq-len",
+          100 * (1 - use.share));
+  }
+
+  void need_tokens(const TokenData* data, const char* what, const char* option) const {
+    const std::int64_t row = run_.model.seq_len + 1;
+    if (data != nullptr && data->size() < row)
+      throw input_error(
+          "{}: the {} is {} tokens long, shorter than a row of {}: give more, or a "
+          "smaller --max-seq-len",
+          option, what, data->size(), row);
+  }
+
+  void devices() {
+    TrainOptions& o = run_.options;
+    run_.group = choose_devices(o.devices, run_.notes);
+    if (o.capture.branches) run_.group.branches = static_cast<Branches>(*o.capture.branches);
+    if (o.sharding.replicas == "common" && run_.group.plugin != nullptr)
+      throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
+    if (!o.numbers.dtype)
+      o.numbers.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
+  }
+
+  // How GPUs compute attention; the host has one way, in which every sum has an order.
+  void attention() {
+    NumberOptions& o = run_.options.numbers;
+    if (run_.group.plugin == nullptr) {
+      if (o.attention != "auto")
+        throw input_error("--attention {}: is for GPUs, the host has one way to compute: give auto",
+                          o.attention);
+      return;
+    }
+    const AttentionKernels asked = attention_kernels_of_environment();
+    if (o.attention == "auto" && asked != AttentionKernels::kAuto) {
+      o.attention = kAttentionKernels[static_cast<std::size_t>(asked)];
+      note("attention: {} (MUO_ATTENTION)", o.attention);
+    }
+  }
+
+  // Of the rows that the batch has now: fewer, if they do not fit, get the same answer.
+  void determinism() {
+    NumberOptions& o = run_.options.numbers;
+    const bool device = run_.group.plugin != nullptr;
+    const auto size = attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true);
+    const bool any_order = device && attention_gains_by_any_order(size);
+    const bool measured =
+        device && attention_is_by_warpgroups(size) && o.tune == "auto" && o.gemm_table.empty();
+    if (device && !o.deterministic && !any_order && !measured)
+      note("deterministic: on: it costs this run nothing");
+    o.deterministic = o.deterministic.value_or(!any_order && !measured);
+    run_.model.attention.deterministic = *o.deterministic;
+    if (device && !*o.deterministic)
+      note("deterministic: off: {} differ in rounding",
+           any_order ? "two runs of one command" : "runs on other GPUs");
+  }
+
+  // Kept by a run that goes on, as the order of sums is another.
+  void fused_products() {
+    std::optional<bool>& fused = run_.options.numbers.fused_products;
+    const std::string& described = run_.options.devices.described;
+    const std::string why = run_.group.plugin == nullptr       ? "the host has none"
+                            : run_.model.dtype != DType::kBF16 ? "they are of bf16"
+                            : described.empty()                ? fused_products_missing(0)
+                                                : described_gpu(described).why_not_fused();
+    if (fused.value_or(false) && !why.empty())
+      note("fused products: off: {}: sums of products have another order", why);
+    run_.model.fused_products = fused.value_or(true) && why.empty();
+    fused = fused.value_or(why.empty());
+  }
+
+  // Bits must not depend on which of two algorithms was a microsecond faster that day.
+  void tuning() {
+    const NumberOptions& o = run_.options.numbers;
+    const bool asked = o.tune == "once" || o.tune == "now";
+    if (asked && run_.group.plugin == nullptr)
+      throw input_error("--tune {}: is for GPUs, the host computes in one way: give auto", o.tune);
+    if (asked && !o.gemm_table.empty())
+      throw input_error(
+          "--tune {}: --gemm-table {} says how products are computed: give one of them", o.tune,
+          o.gemm_table);
+    if (run_.group.plugin == nullptr || !o.gemm_table.empty() || o.tune == "off") return;
+    if (o.tune == "now") run_.tune = Tune::kNow;
+    if (o.tune == "once" || (o.tune == "auto" && !*o.deterministic)) run_.tune = Tune::kOnce;
+  }
+
+  void batch() {
+    BatchOptions& o = run_.options.batch;
+    const std::int64_t row = run_.model.seq_len * run_.world();  // tokens, a row on every device
+    const bool total_given = o.total_tokens.has_value();
+    const std::int64_t total =
+        o.total_tokens.value_or(o.target_tokens.value_or(run_.targets.batch_tokens));
+    const std::int64_t most_tokens = most_pass_tokens(run_.group);
+    const std::int64_t most_rows = std::max<std::int64_t>(1, most_tokens / run_.model.seq_len);
+    if (!o.device_rows) {
+      run_.batch_is_automatic = true;
+      if (total_given) {
+        require_multiple(total, row);
+        o.device_rows = largest_divisor(total / row, most_rows);
+      } else {
+        // As many micro-steps as it takes, all alike, so that the total is near what it should be.
+        const std::int64_t rows = std::max<std::int64_t>(1, (total + row / 2) / row);
+        const std::int64_t micro_steps = (rows + most_rows - 1) / most_rows;
+        const std::int64_t each = row * micro_steps;
+        o.device_rows = std::clamp<std::int64_t>((total + each / 2) / each, 1, most_rows);
+      }
+      note(
+          "device-batch-size: {} rows of {} tokens per device and micro-step: what divides the "
+          "step, at most {} tokens",
+          *o.device_rows, run_.model.seq_len, most_tokens);
+    }
+    check_pass(*o.device_rows, run_.model.seq_len);
+    run_.step.batch = *o.device_rows;
+    const std::int64_t unit = row * run_.step.batch;
+    if (total_given) require_multiple(total, unit);
+    o.total_tokens = std::max<std::int64_t>(1, (total + unit / 2) / unit) * unit;
+    if (!total_given)
+      note("total-batch-size: {} tokens per step{}", *o.total_tokens,
+           *o.total_tokens == total
+               ? ""
+               : fmt::format(" (the multiple of {} nearest to {})", unit, total));
+    run_.step.accumulation = *o.total_tokens / unit;
+  }
+
+  void recompute() {
+    const std::string& what = run_.options.memory.recompute;
+    if (what == "mlp") run_.step.recompute.mlps = run_.model.n_layer;
+    if (what == "block") run_.step.recompute.blocks = run_.model.n_layer;
+  }
+
+  void sharding() {
+    ShardingOptions& o = run_.options.sharding;
+    if (o.replicas == "sharded") {
+      if (o.shard != "auto" && o.shard != "weights")
+        throw input_error(
+            "--replicas sharded: with --shard {} weights are replicas: give auto or own", o.shard);
+      o.shard = "weights";
+    }
+    if (o.shard == "weights") {
+      if (o.replicas == "own" || o.replicas == "common")
+        throw input_error("--replicas {}: with --shard weights there are none: give auto",
+                          o.replicas);
+      o.replicas = "sharded";
+    } else if (run_.group.processes != nullptr) {
+      if (o.replicas == "common")
+        throw InputError("--replicas common: is within one process: give own or auto");
+      o.replicas = "own";
+    }
+    if (o.strategy == "auto")
+      o.strategy = o.shard == "weights" ? "parallel" : o.shard == "none" ? "ddp" : "balanced";
+    if (o.strategy == kAllStrategies) return;
+    const Strategy& strategy = strategy_of(o.strategy);
+    const Shard shard = shard_of(o);
+    if (shard < strategy.least)
+      throw input_error("--shard {}: --strategy {} shards more: give {}, or --strategy ddp",
+                        o.shard, o.strategy, name_of(strategy.least));
+    if (shard > strategy.most)
+      throw input_error(
+          "--shard {}: --strategy {} cannot shard more than {}: give that, or another strategy",
+          o.shard, o.strategy, name_of(strategy.most));
+    o.shard = name_of(shard);
+  }
+
+  void require_multiple(std::int64_t total, std::int64_t unit) const {
+    if (total % unit == 0) return;
+    const std::int64_t below = total / unit * unit;
+    const auto& rows = run_.options.batch.device_rows;
+    throw input_error(
+        "--total-batch-size {}: not a multiple of {} tokens ({}--max-seq-len {} x --devices {}): "
+        "give {}{}",
+        total, unit, rows ? fmt::format("--device-batch-size {} x ", *rows) : "",
+        run_.model.seq_len, run_.world(), below > 0 ? fmt::format("{} or ", below) : "",
+        below + unit);
+  }
+
+  void formats() {
+    NumberOptions& o = run_.options.numbers;
+    const NumberFormats formats = run_.formats();
+    if (formats.weight_wire == DType::kF32 && run_.model.dtype == DType::kBF16)
+      throw InputError(
+          "--weight-wire fp32: with --dtype bf16 weights are bf16 wherever they are read: give "
+          "bf16");
+    const bool bf16_gradients = formats.gradients == DType::kBF16;
+    if (bf16_gradients && run_.model.dtype == DType::kF32)
+      throw InputError(
+          "--gradient-dtype bf16: gradients of fp32 weights are fp32: give --dtype bf16, or "
+          "--gradient-dtype fp32");
+    if (bf16_gradients && formats.gradient_wire == DType::kF32 && run_.world() > 1)
+      throw InputError(
+          "--gradient-wire fp32: gradients of --gradient-dtype bf16 travel as they are: give bf16");
+    if (formats.gradient_wire == DType::kBF16 && run_.world() > 1 &&
+        run_.group.communicator == CommunicatorKind::kNccl)
+      throw input_error(
+          "--gradient-{} bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
+          "sums in fp32",
+          bf16_gradients ? "dtype" : "wire");
+    if (formats.split_masters && run_.model.dtype == DType::kF32)
+      throw InputError(
+          "--master-weights split: with --dtype fp32 the master is the weight itself: give --dtype "
+          "bf16, or --master-weights fp32");
+    if (o.adam_state == DType::kBF16 && o.embedding_state == DType::kBF16)
+      throw InputError(
+          "--embedding-state bf16: with --adam-state bf16 moments of embeddings are bf16 already, "
+          "rounded stochastically: give one of them");
+    o.gradient_wire = formats.gradient_wire;
+    o.weight_wire = formats.weight_wire;
+  }
+
+  void micro_steps() const {
+    const std::int64_t count = run_.step.accumulation;
+    if (count == 1 || !run_.needs_one_micro_step()) return;
+    throw input_error(
+        "--gradient-dtype bf16: {} micro-steps add to whole gradients, which are fp32: give {}"
+        "--device-batch-size {}, or --gradient-dtype fp32",
+        count, run_.world() > 1 ? "--shard gradients, " : "", run_.step.batch * count);
+  }
+
+  // nanochat's order: explicit steps, then compute, then tokens per parameter.
+  void iterations() {
+    BatchOptions& o = run_.options.batch;
+    if (o.iterations) return;
+    if (!o.target_flops) {
+      o.iterations = std::max<std::int64_t>(1, run_.targets.tokens / run_.tokens_per_step());
+      note("num-iterations: {} (--target-param-data-ratio {})", *o.iterations,
+           o.target_param_data_ratio);
+      return;
+    }
+    const double flops = run_.flops_per_token * static_cast<double>(run_.tokens_per_step());
+    const double steps = std::nearbyint(*o.target_flops / flops);
+    if (steps < 1 || steps > 1e12)
+      throw input_error("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
+                        *o.target_flops, steps, flops);
+    o.iterations = static_cast<std::int64_t>(steps);
+    note("num-iterations: {} (--target-flops {:.3g})", *o.iterations, *o.target_flops);
+  }
+
+  void profiled_steps() {
+    const std::string& text = run_.options.run.profile_steps;
+    if (text.empty()) return;
+    const std::size_t colon = std::min(text.find(':'), text.size());
+    const auto first = whole_number(std::string_view(text).substr(0, colon));
+    const auto last =
+        colon == text.size() ? first : whole_number(std::string_view(text).substr(colon + 1));
+    run_.profile_begin = first.value_or(0);
+    run_.profile_end = last.value_or(0);
+    if (!first || run_.profile_begin >= run_.profile_end ||
+        run_.profile_end > *run_.options.batch.iterations)
+      throw input_error(
+          "--profile-steps {}: give A:B, the first step and the one after the last, from 0 to {}",
+          text, *run_.options.batch.iterations);
+  }
+
+  void optimizer() {
+    const TrainOptions& o = run_.options;
+    const std::int64_t tokens = run_.tokens_per_step();
+    const RateScales automatic = {.batch_lr = batch_lr_scale(tokens),
+                                  .width_lr = width_lr_scale(run_.model.n_embd),
+                                  .weight_decay = weight_decay_scale(run_.targets, tokens)};
+    run_.scales = o.optimizer.scales(automatic);
+    run_.hyper = make_hyper_parameters(o.optimizer, o.guard, *o.batch.iterations, automatic);
+  }
+
+  void evaluation() {
+    EvaluationOptions& o = run_.options.evaluation;
+    if (!o.every) {
+      o.every = std::min(kDefaultEvalEvery, (run_.iterations() + 3) / 4);
+      note("eval-every: {} steps", *o.every);
+    }
+    if (!o.sample_every) o.sample_every = can_sample() ? *o.every : -1;
+    if (!run_.options.save.every) run_.options.save.every = -1;
+    if (*o.sample_every > 0 && !can_sample())
+      throw InputError(
+          "--sample-every: nothing tells what the ids of these shards stand for: give their "
+          "--tokenizer, "
+          "or -1");
+    if (*o.every > 0) need_tokens(corpus_.val.get(), "held-out data", "--val-data");
+    if (!o.tokens) {
+      const std::int64_t most =
+          corpus_.val == nullptr ? kDefaultEvalTokens : corpus_.val->size() - 1;
+      o.tokens = std::clamp<std::int64_t>(most, 1, kDefaultEvalTokens);
+      note("eval-tokens: {} of the held-out data per evaluation", *o.tokens);
+    }
+    run_.bytes_per_token = mean_bytes();
+  }
+
+  [[nodiscard]] bool can_sample() const {
+    return corpus_.tokenizer != nullptr && find_bos(*corpus_.tokenizer);
+  }
+
+  // Estimated from the first million tokens: bits per byte of the training loss are only displayed.
+  [[nodiscard]] double mean_bytes() const {
+    if (corpus_.train == nullptr || corpus_.token_bytes.empty()) return 0;
+    constexpr std::int64_t kMostTokens = 1 << 20;
+    std::vector<std::int32_t> tokens(
+        static_cast<std::size_t>(std::min(kMostTokens, corpus_.train->size())));
+    corpus_.train->read(0, tokens);
+    double bytes = 0;
+    for (const std::int32_t token : tokens)
+      bytes += corpus_.token_bytes.at(static_cast<std::size_t>(token));
+    return bytes / static_cast<double>(tokens.size());
+  }
+
+  const Corpus& corpus_;
+  RunConfig run_;
+};
+
+}  // namespace
+
+RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
+  return Resolver(options, corpus).run();
+}
+
+std::optional<Timeouts::Time> stuck_after(const RunConfig& config) {
+  const auto seconds = config.options.run.stuck_after;
+  if (!seconds) return std::nullopt;
+  return Timeouts::Time(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+}
+
+NumberFormats RunConfig::formats() const {
+  const NumberOptions& o = options.numbers;
+  return {.gradients = o.gradients,
+          .gradient_wire = o.gradient_wire.value_or(o.gradients),
+          .weight_wire = o.weight_wire.value_or(model.dtype),
+          .momentum_state = o.momentum_state,
+          .adam_state = o.adam_state,
+          .embedding_state = o.embedding_state,
+          .split_masters = o.master_weights == "split"};
+}
+
+bool RunConfig::needs_one_micro_step() const {
+  return options.numbers.gradients == DType::kBF16 &&
+         (world() == 1 || shard_of(options.sharding) < Shard::kGradients);
+}
+
+bool use_strategy(RunConfig& config, const Strategy& strategy) {
+  ShardingOptions& o = config.options.sharding;
+  const Shard shard = shard_of({.strategy = std::string(strategy.name), .shard = o.shard});
+  if (shard > strategy.most && shard > Shard::kOptimizer) return false;
+  o.strategy = strategy.name;
+  o.shard = name_of(std::clamp(shard, strategy.least, strategy.most));
+  return true;
+}
+
+ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
+  const ShardingOptions& o = config.options.sharding;
+  const Shard shard = shard_of(o);
+  ShardingPlan plan =
+      make_sharding_plan(params, config.world(), o.strategy, config.formats(),
+                         o.gather == "pipelined" ? Gather::kPipelined : Gather::kSimple,
+                         newton_schulz_form(config.options.optimizer.newton_schulz), shard);
+  plan.version = &optimizer_version(config.options.optimizer.version);
+  plan.micro_steps = config.step.accumulation;
+  assign_tags(plan);
+  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own" &&
+      shard != Shard::kWeights)
+    share_replicas(plan);
+  return plan;
+}
+
+Corpus vocabulary_only(const TrainOptions& options) {
+  Corpus corpus;
+  corpus.tokenizer = open_tokenizer(options.data.tokenizer);
+  corpus.vocab_size =
+      options.data.vocab_size > 0 ? options.data.vocab_size : corpus.tokenizer->vocab_size();
+  corpus.bos = options.data.bos_token >= 0 ? static_cast<std::int32_t>(options.data.bos_token)
+                                           : find_bos(*corpus.tokenizer);
+  return corpus;
+}
+
+std::vector<std::string> attention_notes(const RunConfig& config) {
+  std::map<std::int64_t, std::string> by_window;
+  if (config.group.plugin != nullptr)
+    for (std::int64_t layer = 0; layer < config.model.n_layer; ++layer) {
+      const AttentionSize size =
+          attention_size(config.model, config.step.batch, config.model.seq_len, layer, true);
+      if (!by_window.contains(size.window)) by_window[size.window] = describe_attention(size);
+    }
+  std::vector<std::string> notes;
+  notes.reserve(by_window.size());
+  for (const auto& [window, how] : by_window)
+    notes.push_back(fmt::format("attention, window {}: {}", window, how));
+  return notes;
+}
+
+}  // namespace muo

@@ -1,0 +1,142 @@
+#include "app/run/run_memory.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "app/checkpoint/checkpoint_saver.h"
+#include "app/run/backend.h"
+#include "base/check.h"
+#include "data/loader.h"
+#include "graphs/run_state.h"
+#include "runtime/tracing_rank.h"
+
+namespace muo {
+namespace {
+
+double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+// The number after `key` in a file of "key value" lines; -1: none.
+std::int64_t find_number(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  std::string word;
+  for (std::int64_t value = 0; in >> word;)
+    if (word == key && in >> value) return value;
+  return -1;
+}
+
+std::int64_t first_number(const char* file) {
+  std::ifstream in(file);
+  std::int64_t value = 0;
+  return in >> value ? value : -1;  // "max" is no number: no limit
+}
+
+// Or only after the last, when nothing trains on.
+bool saves_between_steps(const RunConfig& config) {
+  const SaveOptions& save = config.options.save;
+  return save.every.value_or(-1) > 0 || save.minutes > 0 ||
+         (config.options.evaluation.every.value_or(-1) > 0 && save.before_eval >= 0);
+}
+
+}  // namespace
+
+MemoryPlan plan_run_memory(const RunConfig& config) {
+  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+  const ShardingPlan plan = make_sharding_plan(config, params);
+  return plan_rank_memory(config, params, plan, 0);
+}
+
+std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan) {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < plan.world; ++rank) {
+    TracingRank trace(rank, plan.world);
+    TraceArena arena(rank);
+    const ShardedStep update(trace.context(), plan, params, arena);
+    most = std::max(most, CheckpointSaver::Staging::bytes(update.state()));
+  }
+  return most;
+}
+
+std::int64_t available_memory() {
+  const std::int64_t system_kib = find_number("/proc/meminfo", "MemAvailable:");
+  std::int64_t available =
+      system_kib < 0 ? std::numeric_limits<std::int64_t>::max() : system_kib * 1024;
+  const std::int64_t limit = first_number("/sys/fs/cgroup/memory.max");
+  const std::int64_t used = first_number("/sys/fs/cgroup/memory.current");
+  if (limit >= 0 && used >= 0) {
+    const std::int64_t cache = find_number("/sys/fs/cgroup/memory.stat", "inactive_file");
+    available = std::min(
+        available, std::max<std::int64_t>(0, limit - used + std::max<std::int64_t>(0, cache)));
+  }
+  return available;
+}
+
+std::int64_t process_base(int world, bool stages_saves) {
+  constexpr double kMiB = 1 << 20;
+  constexpr double kProgram = 18;
+  constexpr double kDevice = 12.5;
+  constexpr double kChunks = 3;  // in which a checkpoint goes to the disk
+  return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kChunks)) * world) *
+                                   kMiB);
+}
+
+void trim_heap([[maybe_unused]] bool give_back) {
+#ifdef __GLIBC__
+  constexpr int kLarge = 1 << 20;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc's takes a lock
+  if (give_back) mallopt(M_MMAP_THRESHOLD, kLarge);
+  malloc_trim(0);
+#endif
+}
+
+bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
+                             std::int64_t available, std::vector<std::string>& notes) {
+  if (config.options.save.mode == "wait" || !saves_between_steps(config)) return false;
+  const bool on_host = config.group.plugin == nullptr;
+  const std::int64_t need = (staging + (on_host ? planned : 0)) * config.ranks_here();
+  if (need <= available) return true;
+  const std::string numbers = fmt::format(
+      "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
+      "which {:.2f} GiB are copies; {:.2f} GiB are available",
+      gib(need), gib(staging * config.ranks_here()), gib(available));
+  if (config.options.save.mode == "background")
+    throw input_error("--save-mode background: {}: give auto or wait", numbers);
+  notes.push_back(numbers + ": training waits for each checkpoint");
+  return false;
+}
+
+void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {
+  const std::int64_t bytes = plan.rank_bytes(config.world());
+  if (bytes <= available) return;
+  throw input_error(
+      "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
+      "available{}: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
+      "({} layers of width {}), fewer --devices, or with several micro-steps --shard gradients",
+      config.world(), config.world() == 1 ? "" : "s", config.world() == 1 ? "s" : "",
+      gib(bytes) * config.world(), gib(bytes), gib(available) * config.world(),
+      config.group.plugin == nullptr
+          ? ""
+          : fmt::format(
+                " (of each GPU, what is free less {:.2f} GiB for the kernels and buffers of "
+                "CUDA's libraries)",
+                gib(kLibraryMemory)),
+      config.step.batch, config.model.seq_len, config.model.n_layer, config.model.n_embd);
+}
+
+void require_batches(const RunConfig& config, std::int64_t available) {
+  const std::int64_t slot = Loader::slot_bytes({.world = config.world(),
+                                                .batch = config.step.batch,
+                                                .seq_len = config.model.seq_len,
+                                                .accumulation = config.step.accumulation});
+  if (slot <= available / kLoaderSlots / config.ranks_here()) return;
+  throw input_error(
+      "--total-batch-size {}: batches of {} steps, which are read ahead, take {:.2f} GiB of host "
+      "memory, {:.2f} GiB are available: give fewer tokens",
+      config.tokens_per_step(), kLoaderSlots,
+      static_cast<double>(kLoaderSlots) * config.ranks_here() * gib(slot), gib(available));
+}
+
+}  // namespace muo
