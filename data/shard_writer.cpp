@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/durable_files.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {
@@ -76,9 +77,9 @@ ShardEntry ShardWriter::finish() {
 }
 
 void ShardWriter::fail(int error) const {
-  throw WriteError(
-      concat("cannot write ", path_.native(), ": ", std::generic_category().message(error),
-             is_full(error) ? "; free some space" : "", "; the same command, run again, goes on"));
+  throw WriteError(concat("cannot write ", path_.native(), ": ", system_error_text(error),
+                          is_full(error) ? "; free some space" : "",
+                          "; the same command, run again, goes on"));
 }
 
 void ShardWriter::flush() {

@@ -123,8 +123,7 @@ Corpus open_corpus(const DataOptions& options) {
                               " tokens of ", name, " data; give more, or --val-data"));
   corpus.train_fingerprint = token_fingerprint(*corpus.train);
   corpus.val_fingerprint = token_fingerprint(*corpus.val);
-  if (options.packing == kPackings[static_cast<std::size_t>(Packing::kBestFit)])
-    index_documents(corpus, options.paths.front());
+  if (options.packing == Packing::kBestFit) index_documents(corpus, options.paths.front());
   return corpus;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_names.h"
 #include "data/tokenizer.h"
 
 namespace muo {
@@ -30,8 +30,8 @@ inline constexpr std::int64_t kByteVocab = 257;
 // How rows are made of documents: kContiguous takes blocks of the tokens wherever these begin,
 // kBestFit whole documents (data/row_packer.h).
 enum class Packing : std::uint8_t { kContiguous, kBestFit };
-// Names in that order: the values of --packing.
-inline constexpr std::array<std::string_view, 2> kPackings = {"contiguous", "best-fit"};
+template <>
+inline constexpr auto kNames<Packing> = name_list("contiguous", "best-fit");
 
 class DocumentIndex;
 
@@ -47,7 +47,7 @@ struct DataOptions {
   std::string tokenizer = "byte";
   // For .bin shards: ids must be below; 0: those of the tokenizer.
   std::int64_t vocab_size = 0;
-  std::string packing = "contiguous";  // of kPackings
+  Packing packing = Packing::kContiguous;
   // Of .bin shards: the id that begins documents; -1: the tokenizer's.
   std::int64_t bos_token = -1;
 };

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/enum_names.h"
 #include "kernels/attention.h"
 #include "model/gpt_config.h"
 #include "runtime/memory/arena.h"
@@ -16,6 +17,8 @@ namespace muo {
 // MLP's hidden activations from its input (one product), or all of the block from the block's
 // input (Chen et al. 2016, "Training deep nets with sublinear memory cost").
 enum class Recomputed : std::uint8_t { kNone, kMlp, kBlock };
+template <>
+inline constexpr auto kNames<Recomputed> = name_list("none", "mlp", "block");
 
 // Of each layer: all of the first `blocks`, the MLP of the `mlps` after them. The first layers'
 // activations would be kept longest.

@@ -30,7 +30,7 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const G
   hyper.final_lr_frac = optimizer.final_lr_frac;
   hyper.max_grad_norm = guard.max_grad_norm;
   hyper.outlier_deviations = guard.outlier_deviations;
-  hyper.skip_outliers = guard.on_outlier == "skip" ? 1 : 0;
+  hyper.skip_outliers = guard.on_outlier == OnOutlier::kSkip ? 1 : 0;
   hyper.matrix_lr = optimizer.matrix_lr * scales.batch_lr;
   hyper.muon_weight_decay = optimizer.weight_decay * scales.weight_decay;
   const OptimizerVersion& version = optimizer_version(optimizer.version);

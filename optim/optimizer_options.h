@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_names.h"
 #include "kernels/step_scalars.h"
 #include "runtime/parameter.h"
 
@@ -34,11 +35,15 @@ struct OptimizerOptions {
   [[nodiscard]] RateScales scales(const RateScales& automatic) const;
 };
 
+enum class OnOutlier : std::uint8_t { kLog, kSkip };
+template <>
+inline constexpr auto kNames<OnOutlier> = name_list("log", "skip");
+
 // The numerics guard (kernels/commit.h).
 struct GuardOptions {
-  double max_grad_norm = 0;        // 0: no clipping
-  double outlier_deviations = 8;   // 0: nothing is an outlier
-  std::string on_outlier = "log";  // or "skip"
+  double max_grad_norm = 0;       // 0: no clipping
+  double outlier_deviations = 8;  // 0: nothing is an outlier
+  OnOutlier on_outlier = OnOutlier::kLog;
   std::int64_t max_skipped = 100;  // updates of the run; -1: any number
 };
 

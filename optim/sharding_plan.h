@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/enum_names.h"
 #include "optim/element_ranges.h"
 #include "optim/newton_schulz_form.h"
 #include "optim/number_formats.h"
@@ -36,22 +36,23 @@ enum class Cut : std::uint8_t { kWhole, kEachUnit };
 // When updated weights travel: in the step that commits them, or at the head of the next one,
 // beside its forward pass. Bitwise the same steps.
 enum class Gather : std::uint8_t { kSimple, kPipelined };
+template <>
+inline constexpr auto kNames<Gather> = name_list("simple", "pipelined");
 // What is sharded over ranks, each with what is before it, as the stages of ZeRO (Rajbhandari et
 // al. 2020): nothing; masters and state of the optimizer; gradients: each micro-step's are reduced
 // and a rank adds to its part of the sum over ranks, so that a bucket's whole gradient lives from
 // its backward to its reduction only, where else each rank adds to its own whole ones and all are
 // reduced once; weights (ReplicaAt::kSharded).
 enum class Shard : std::uint8_t { kNone, kOptimizer, kGradients, kWeights };
-inline constexpr std::array<std::string_view, 4> kShardNames = {"none", "optimizer", "gradients",
-                                                                "weights"};
-inline std::string_view name_of(Shard shard) {
-  return kShardNames.at(static_cast<std::size_t>(shard));
-}
+template <>
+inline constexpr auto kNames<Shard> = name_list("none", "optimizer", "gradients", "weights");
 // Where the weights that forward reads live: every rank has its own; or all ranks, being threads of
 // one host, have one in common, owners write to it, and publishing is only that all wait for all;
 // or a rank holds its segment of them only, and each pass over the model gathers what a layer reads
 // before it does (weight_schedule.h), so that nothing is published.
 enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon, kSharded };
+template <>
+inline constexpr auto kNames<ReplicaAt> = name_list("own", "common", "sharded");
 // How state of bf16 is rounded as it is stored: base/stochastic_rounding.h, or to nearest.
 enum class StateRounding : std::uint8_t { kNearest, kStochastic };
 

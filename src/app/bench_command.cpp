@@ -53,14 +53,14 @@ int processes_of(const RunConfig& run) {
 }
 
 Json run_json(const RunConfig& run) {
-  return {{"backend", run.options.devices.backend},
+  return {{"backend", name_of(*run.options.devices.backend)},
           {"device", device_name(run)},
           {"ranks", run.world()},
           {"processes", processes_of(run)},
           {"ranks_per_device", run.group.ranks_per_device},
-          {"comm", run.group.exchange != nullptr ? "mpi" : run.options.devices.comm},
+          {"comm", name_of(run.group.exchange != nullptr ? Comm::kMpi : *run.options.devices.comm)},
           {"strategy", run.options.sharding.strategy},
-          {"gather", run.options.sharding.gather},
+          {"gather", name_of(run.options.sharding.gather)},
           {"dtype", name_of(run.model.dtype)},
           {"deterministic", *run.options.numbers.deterministic},
           {"parameters", run.parameters},
@@ -206,7 +206,7 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
   }
   if (!run.group.is_first()) return Json::object();
   text = fmt::format("{}; optimizer {}, gather {}\n", ranks_text(run),
-                     run.options.optimizer.version, run.options.sharding.gather) +
+                     run.options.optimizer.version, name_of(run.options.sharding.gather)) +
          optimizer_table(run, rows);
   return optimizer_json(run, rows);
 }

@@ -30,7 +30,7 @@ int run_command(const EvalOptions& options);
 int run_command(const SampleOptions& options);
 // Prints parameters, ownership, memory and wire bytes of a run without running it. Without `data`,
 // the vocabulary is --vocab-size, or the byte tokenizer's.
-// Or prints all strategies side by side, or the articles' tables (article_tables.h).
+// Or prints all strategies side by side.
 int run_command(const PlanOptions& options);
 // Measures training steps of a run that the options describe, on random tokens.
 int run_command(const BenchOptions& options);

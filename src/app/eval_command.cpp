@@ -24,7 +24,7 @@ Corpus open_eval_corpus(const EvalOptions& options, const Checkpoint& checkpoint
   DataOptions data = checkpoint_options(checkpoint).data;
   const std::filesystem::path tokenizer = find_run_tokenizer(checkpoint);
   if (!tokenizer.empty()) data.tokenizer = tokenizer;
-  if (options.packing != "as-trained") data.packing = options.packing;
+  data.packing = options.packing.value_or(data.packing);
   if (!options.data.paths.empty()) {
     data.paths = options.data.paths;
     data.val_paths.clear();

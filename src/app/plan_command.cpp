@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "app/cli.h"
-#include "app/plan/article_tables.h"
 #include "app/plan/largest_model.h"
 #include "app/plan/plan_compare.h"
 #include "app/plan/plan_report.h"
@@ -25,10 +24,6 @@ namespace muo {
 int run_command(const PlanOptions& options) {
   const bool json = options.format == ReportFormat::kJson;
   const auto print = [](const std::string& text) { fmt::print("{}", text); };
-  if (options.kind == PlanKind::kArticles) {
-    print(json ? articles_json() : articles_text());
-    return 0;
-  }
   if (options.kind == PlanKind::kLargest) {
     const LargestModels found =
         waiting("looking for the deepest models", [&] { return find_largest_models(options); });
@@ -39,7 +34,7 @@ int run_command(const PlanOptions& options) {
   std::optional<GpuRates> gpu;
   std::optional<DescribedAttention> attention;
   if (options.kind == PlanKind::kRoofline) {
-    if (train.devices.backend == "host")
+    if (train.devices.backend == Backend::kHost)
       throw InputError("--roofline: --backend host has no GPU: give auto or cuda");
     if (train.devices.ranks_per_device > 1)
       throw input_error(
@@ -57,9 +52,9 @@ int run_command(const PlanOptions& options) {
   }
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
-  if (train.sharding.replicas == "auto" && train.sharding.shard != "weights" &&
+  if (!train.sharding.replicas && train.sharding.shard != Shard::kWeights &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
-    train.sharding.replicas = "own";
+    train.sharding.replicas = ReplicaAt::kEveryRank;
   const Corpus corpus = train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data);
   RunConfig config = resolve(train, corpus);
   if (!train.devices.described.empty() && !gpu)

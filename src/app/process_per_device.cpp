@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "app/options/launch.h"
@@ -22,6 +21,7 @@
 #include "app/run/backend.h"
 #include "app/train/stop_signal.h"
 #include "base/check.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {
@@ -56,7 +56,7 @@ Words command_of_one(const TrainOptions& options) {
 std::string random_token() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Error(concat("no random token: ", std::system_category().message(errno)));
+    throw Error(concat("no random token: ", system_error_text(errno)));
   std::string out;
   for (const unsigned char byte : bytes)
     out += fmt::format("{:02x}", byte);
@@ -86,7 +86,7 @@ bool is_on_path(std::string_view program) {
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);  // this thread's has signals blocked
   ::execvp("mpirun", pointers(words).data());
-  throw Error(concat("mpirun does not start: ", std::system_category().message(errno)));
+  throw Error(concat("mpirun does not start: ", system_error_text(errno)));
 }
 
 class Processes {
@@ -111,8 +111,7 @@ class Processes {
       posix_spawnattr_destroy(&attributes);
       if (error != 0) {
         signal_all(SIGTERM);
-        throw Error(
-            concat(words.front(), " does not start: ", std::system_category().message(error)));
+        throw Error(concat(words.front(), " does not start: ", system_error_text(error)));
       }
       pids_.push_back(pid);
     }

@@ -24,6 +24,7 @@
 #include "base/check.h"
 #include "base/durable_files.h"
 #include "base/file_bytes.h"
+#include "base/system_error_text.h"
 #include "base/terminal.h"
 
 namespace muo {
@@ -43,11 +44,11 @@ void require_writable(const fs::path& out) {
   const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
   std::string reason;
   if (fs::is_directory(out, error)) {
-    reason = std::generic_category().message(EISDIR);
+    reason = system_error_text(EISDIR);
   } else if (fs::exists(out, error) && !fs::is_regular_file(out, error)) {
     reason = "it is no regular file";
   } else if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    reason = std::generic_category().message(errno);
+    reason = system_error_text(errno);
   }
   if (!reason.empty())
     throw InputError(fmt::format("--out {}: cannot write it: {}", out.string(), reason));

@@ -80,7 +80,7 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
     if (!resumed.root.empty() && std::filesystem::exists(resumed.config())) {
       file = written_options(resumed.config());
       // A run from before --model existed was plain, and its config.toml does not say so.
-      if (!parser.is_given("model")) train.model.preset = "plain";
+      if (!parser.is_given("model")) train.model.preset = ModelPreset::kPlain;
     }
   }
   // A file's devices are those of the world, a launched process' are its own, and so is the way it
@@ -162,27 +162,23 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
   for (const DescribedGpu& described : described_gpus())
     gpu.choices.push_back(described.name);
   gpu.choices_help = "\n " + described_gpu_names();
-  bool compare = false, articles = false, largest = false;
+  bool compare = false, largest = false;
   if (auto help = parse_run(
           command, std::move(rows), options.train, &options.format, arguments,
           {{"--compare", &compare, "all strategies side by side"},
-           {"--articles", &articles, "tables of articles on these strategies, and what holds"},
            {"--largest", &largest, "the deepest models that --devices of --memory each train"}},
-          [&] {
-            return articles || largest || options.memory ||
-                   !(options.roofline + options.gpu).empty();
-          }))
+          [&] { return largest || options.memory || !(options.roofline + options.gpu).empty(); }))
     return *help;
   const bool roofline = !options.roofline.empty(), other = options.memory || !options.gpu.empty();
-  if (int{compare} + int{articles} + int{largest} + int{roofline} > 1)
-    throw InputError("plan: give one of --compare, --articles, --largest and --roofline");
+  if (int{compare} + int{largest} + int{roofline} > 1)
+    throw InputError("plan: give one of --compare, --largest and --roofline");
   if (roofline && other)
     throw InputError("plan: --roofline names its GPU: leave out --gpu and --memory");
-  if (options.train.devices.backend == "host" && other && !largest)
+  if (options.train.devices.backend == Backend::kHost && other && !largest)
     throw InputError("plan: --backend host has no GPU: leave out --gpu and --memory");
   if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
     throw InputError("plan: --link-gbps and --gemm-tflops predict together: give both");
-  if (p.boxes > 1 && (roofline || largest || articles))
+  if (p.boxes > 1 && (roofline || largest))
     throw InputError("plan: --boxes is of the predicted time of updates: give --link-gbps with it");
   if (p.boxes > 1 && !p.inter_gbps)
     throw InputError("plan: --boxes: what one sends to the others is --inter-gbps: give that, too");
@@ -196,7 +192,6 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
     *devices *= p.boxes;
   }
   if (compare) options.kind = PlanKind::kCompare;
-  if (articles) options.kind = PlanKind::kArticles;
   if (largest) options.kind = PlanKind::kLargest;
   if (roofline) options.kind = PlanKind::kRoofline;
   return options;

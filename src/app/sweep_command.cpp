@@ -61,8 +61,8 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
         fmt::join(names_of(options.axes), ", "),
         std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size())));
   notes.push_back(fmt::format("model: {}, {} parameters; {} steps of {} tokens",
-                              first.options.model.preset, first.parameters, first.iterations(),
-                              first.tokens_per_step()));
+                              name_of(first.options.model.preset), first.parameters,
+                              first.iterations(), first.tokens_per_step()));
   notes.push_back(capture_note(plan));
   if (!plan.rungs.empty())
     notes.push_back(fmt::format(

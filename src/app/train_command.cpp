@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/run_directory.h"
@@ -31,6 +30,7 @@
 #include "app/train/trainer.h"
 #include "base/durable_files.h"
 #include "base/shell_word.h"
+#include "base/system_error_text.h"
 #include "base/terminal.h"
 #include "runtime/memory/memory_plan.h"
 
@@ -41,9 +41,8 @@ namespace {
 void require_writable(std::string_view option, const std::filesystem::path& file) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (std::filesystem::is_directory(file) || ::access(folder.c_str(), W_OK) != 0)
-    throw input_error(
-        "{}: cannot write to {}: {}", option, file.string(),
-        std::system_category().message(std::filesystem::is_directory(file) ? EISDIR : errno));
+    throw input_error("{}: cannot write to {}: {}", option, file.string(),
+                      system_error_text(std::filesystem::is_directory(file) ? EISDIR : errno));
 }
 
 void check_files(const TrainOptions& options) {
@@ -67,7 +66,7 @@ std::vector<std::string> start_lines(const RunConfig& config, const Corpus& corp
   const std::int64_t micro_steps = config.step.accumulation;
   std::vector<std::string> lines = {
       fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
-                  config.options.model.preset, config.model.n_layer,
+                  name_of(config.options.model.preset), config.model.n_layer,
                   config.model.n_layer == 1 ? "" : "s", config.model.n_embd,
                   count_text(static_cast<double>(config.parameters)), name_of(config.model.dtype)),
       corpus.description,

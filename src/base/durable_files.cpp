@@ -12,13 +12,14 @@
 #include <utility>
 
 #include "base/host_name.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error) {
   throw WriteError(
-      concat("cannot ", action, " ", path.string(), ": ", std::generic_category().message(error),
+      concat("cannot ", action, " ", path.string(), ": ", system_error_text(error),
              is_full(error) ? "; free space or write elsewhere (--out)"
                             : "; check the path and its permissions, or write elsewhere (--out)"));
 }

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 #include <vector>
 
 #include "base/check.h"
 #include "base/file_descriptor.h"
 #include "base/file_mapping.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {
@@ -36,8 +36,7 @@ std::vector<std::byte> read_all(const std::filesystem::path& path, int file, std
 }  // namespace
 
 void fail_to_read(const std::filesystem::path& path, int error) {
-  throw InputError(concat(path.native(),
-                          ": cannot be read: ", std::generic_category().message(error),
+  throw InputError(concat(path.native(), ": cannot be read: ", system_error_text(error),
                           error == EACCES ? "; make it readable or leave it out" : ""));
 }
 

@@ -106,16 +106,14 @@ bool attention_is_by_warpgroups(AttentionSize size) {
   return computes_in_any_order(size, AttentionChoice::Kernels::kWarpgroups);
 }
 
-AttentionKernels attention_kernels(std::string_view name, std::string_view where) {
-  const auto found = std::ranges::find(kAttentionKernels, name);
-  if (found == kAttentionKernels.end())
-    throw InputError(concat(where, ": '", name, "' is unknown: give auto, cudnn, own, portable"));
-  return static_cast<AttentionKernels>(found - kAttentionKernels.begin());
-}
-
 AttentionKernels attention_kernels_of_environment() {
   const char* name = std::getenv("MUO_ATTENTION");  // NOLINT(concurrency-mt-unsafe): only read
-  return name == nullptr ? AttentionKernels::kAuto : attention_kernels(name, "MUO_ATTENTION");
+  if (name == nullptr) return AttentionKernels::kAuto;
+  const auto kernels = value_of<AttentionKernels>(name);
+  if (!kernels)
+    throw InputError(
+        concat("MUO_ATTENTION: '", name, "' is unknown: give auto, cudnn, own, portable"));
+  return *kernels;
 }
 
 AttentionBackend register_attention_backend(const AttentionBackend& backend) {

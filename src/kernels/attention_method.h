@@ -1,8 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
+
+#include "base/enum_names.h"
 
 namespace muo {
 
@@ -13,9 +14,9 @@ enum class AttentionKernels : std::uint8_t {
   kOwn,       // the project's: on tensor cores where these can be used, else as kPortable
   kPortable,  // the project's in fp32 arithmetic
 };
-// Names in that order: the values of --attention and of MUO_ATTENTION.
-inline constexpr std::array<std::string_view, 4> kAttentionKernels = {"auto", "cudnn", "own",
-                                                                      "portable"};
+// The values of --attention and of MUO_ATTENTION.
+template <>
+inline constexpr auto kNames<AttentionKernels> = name_list("auto", "cudnn", "own", "portable");
 
 struct AttentionMethod {
   AttentionKernels kernels = AttentionKernels::kAuto;
@@ -24,8 +25,6 @@ struct AttentionMethod {
   bool deterministic = true;
 };
 
-// Of a name; throws InputError that begins with `where`.
-AttentionKernels attention_kernels(std::string_view name, std::string_view where);
 // What the environment variable MUO_ATTENTION says, kAuto if nothing; throws InputError.
 AttentionKernels attention_kernels_of_environment();
 

@@ -129,8 +129,7 @@ class DeviceGroup::Impl {
     const CommunicatorMembers members{.world = options.world,
                                       .local = local_,
                                       .meeting = rendezvous_,
-                                      .processes = options.processes,
-                                      .exchange = options.exchange};
+                                      .processes = options.processes};
     communicators_ = options.plugin != nullptr
                          ? options.plugin->make_communicators(options.communicator, members,
                                                               deadline_of(options))

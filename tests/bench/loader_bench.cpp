@@ -61,11 +61,10 @@ struct Shards {
 void load(benchmark::State& state) {
   const auto world = static_cast<int>(state.range(0));
   static const Shards shards;
-  const Corpus corpus =
-      open_corpus({.paths = {shards.path},
-                   .vocab_size = 50257,
-                   .packing = std::string(kPackings.at(static_cast<std::size_t>(state.range(1)))),
-                   .bos_token = kBos});
+  const Corpus corpus = open_corpus({.paths = {shards.path},
+                                     .vocab_size = 50257,
+                                     .packing = static_cast<Packing>(state.range(1)),
+                                     .bos_token = kBos});
   struct Rank {
     std::unique_ptr<TrainingRows> rows;
     std::vector<std::byte> memory;

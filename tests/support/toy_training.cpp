@@ -44,8 +44,10 @@ void perturb(RunState& state, std::uint64_t seed, int step) {
 
 RunConfig toy_config(const ToyTraining& run) {
   RunConfig config;
-  config.options.sharding = {
-      .strategy = run.strategy, .gather = run.gather, .replicas = run.replicas, .shard = run.shard};
+  config.options.sharding = {.strategy = run.strategy,
+                             .gather = value_of<Gather>(run.gather).value(),
+                             .replicas = value_of<ReplicaAt>(run.replicas),
+                             .shard = value_of<Shard>(run.shard)};
   config.options.capture.graph = run.graph;
   config.model = {.vocab_size = kVocab,
                   .n_layer = 3,
@@ -72,7 +74,7 @@ RunConfig toy_config(const ToyTraining& run) {
     numbers.momentum_state = numbers.adam_state = DType::kBF16;
     numbers.embedding_state = DType::kF32;
     numbers.gradient_wire = DType::kF32;
-    numbers.master_weights = "split";
+    numbers.master_weights = MasterWeights::kSplit;
   }
   if (run.bf16_gradients)
     config.options.numbers.gradients = *(config.options.numbers.gradient_wire = DType::kBF16);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include "app/plan/article_tables.h"
 #include "app/run/backend.h"
 #include "support/program.h"
 
@@ -18,17 +17,6 @@ using test::run_program;
 using testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-
-TEST(ArticleTables, ArePrintedByPlan) {
-  const Outcome text = run_program("plan --articles");
-  EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_EQ(text.out, articles_text());
-  const auto json = nlohmann::json::parse(run_program("plan --articles --json").out);
-  ASSERT_EQ(json.size(), article_tables().size());
-  EXPECT_EQ(json[2]["rows"][1][2], "655");
-  EXPECT_THAT(json[2]["reason"], HasSubstr("84.9M elements in matrices"));
-  EXPECT_EQ(run_program("plan --articles --compare").code, 2);
-}
 
 // `plan` of a depth of nanochat's on one GPU, or as many virtual ranks, which nothing executes.
 nlohmann::json planned(std::int64_t gpu_bytes, const std::string& depth_and_more = "12") {

@@ -15,10 +15,9 @@ constexpr OptionGroup kRun{kRunGroup};
 constexpr OptionGroup kText{"Text"};
 constexpr OptionGroup kFiles{"Files"};
 
-OptionRow backend_row(std::string& backend, OptionClass kind) {
+OptionRow backend_row(std::optional<Backend>& backend, OptionClass kind) {
   return kDevices("backend", kind, "NAME",
-                  "host: devices on the CPU; cuda: GPUs; auto: GPUs if any", &backend)
-      .one_of({"auto", "host", "cuda"});
+                  "host: devices on the CPU; cuda: GPUs; auto: GPUs if any", &backend);
 }
 
 OptionRow dtype_row(std::optional<DType>& dtype) {
@@ -59,8 +58,7 @@ std::vector<OptionRow> device_rows(DeviceOptions& o, OptionClass kind) {
                {1, 8})
           .replacing({"device-batch-size"}),
       kDevices("comm", kind, "NAME", "between GPUs; auto: nccl, or peer where ranks share one",
-               &o.comm)
-          .one_of({"auto", "host", "mpi", "peer", "nccl"}),
+               &o.comm),
   };
 }
 
@@ -71,8 +69,8 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       kData("data-max-bytes", kOther, "BYTES", "use whole text files until this many bytes; 0: all",
             &o.data.max_bytes, {0, kMostTokens}),
       kData("eval-tokens", kOther, "TOKENS", "auto: all of it", &o.tokens, {1, kMostTokens}),
-      kData("packing", kOther, "NAME", "as-trained, or as train --packing", &o.packing)
-          .one_of({"as-trained", "contiguous", "best-fit"}),
+      kData("packing", kOther, "NAME", "as-trained, or as train --packing",
+            NamedField(&o.packing, "as-trained")),
   };
   const OptionGroup examples{kExamplesGroup};
   std::ranges::move(

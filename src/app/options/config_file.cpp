@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/system_error_text.h"
 #include "base/utf8.h"
 
 namespace {
@@ -32,8 +33,7 @@ std::string read_text(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file, error))
     throw input_error("--config {}: is a directory", file.string());
   std::ifstream in(file, std::ios::binary);
-  if (!in)
-    throw input_error("--config {}: {}", file.string(), std::generic_category().message(errno));
+  if (!in) throw input_error("--config {}: {}", file.string(), system_error_text(errno));
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
@@ -53,6 +53,7 @@ std::string value_text(const OptionRow& row) {
     return text == "on" ? "true" : "false";
   const auto* seed = std::get_if<std::uint64_t*>(&row.field);
   const bool quoted = text == "auto" || std::holds_alternative<std::string*>(row.field) ||
+                      std::holds_alternative<NamedField>(row.field) ||
                       std::holds_alternative<DType*>(row.field) ||
                       std::holds_alternative<std::optional<DType>*>(row.field) ||
                       std::holds_alternative<std::optional<ByteSize>*>(row.field) ||

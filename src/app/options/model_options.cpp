@@ -106,7 +106,7 @@ void check_read_config(const GptConfig& model, const std::string& where) {
 }
 
 GptConfig make_gpt_config(const ModelOptions& o, std::int64_t vocab_size) {
-  const bool nanochat = o.preset == "nanochat";
+  const bool nanochat = o.preset == ModelPreset::kNanochat;
   GptConfig model;
   if (nanochat) set_nanochat_extras(model);
   model.seq_len = nanochat ? 2048 : 256;

@@ -10,6 +10,7 @@
 
 #include "app/options/option_row.h"
 #include "base/check.h"
+#include "base/enum_names.h"
 #include "model/gpt_config.h"
 
 namespace muo {
@@ -54,14 +55,19 @@ void for_each_gpt_field(Config& config, const Visit& visit) {
     std::visit([&](auto member) { visit(field, config.*member); }, field.member);
 }
 
+// What the fields are that are not told: nanochat's extras, or none.
+enum class ModelPreset : std::uint8_t { kPlain, kNanochat };
+template <>
+inline constexpr auto kNames<ModelPreset> = name_list("plain", "nanochat");
+
 // A model by its depth, and the fields that are set otherwise.
 struct ModelOptions {
   // A field that neither depth nor preset sets counts as told: its default.
   ModelOptions() { set(&GptConfig::softcap, told.softcap); }
 
-  std::int64_t depth = 4;           // sets width and heads as nanochat does
-  std::string preset = "nanochat";  // or "plain": the extras that are not told otherwise
-  bool document_mask = false;       // attention and smear stay within documents
+  std::int64_t depth = 4;  // sets width and heads as nanochat does
+  ModelPreset preset = ModelPreset::kNanochat;
+  bool document_mask = false;  // attention and smear stay within documents
 
   template <class Value>
   void set(Value GptConfig::*member, const std::type_identity_t<Value>& value) {

@@ -100,6 +100,10 @@ struct Setter {
     check_choice(row, where, text);
     *field = text;
   }
+  void operator()(const NamedField& field) const {
+    check_choice(row, where, text);
+    field.set(text);
+  }
   void operator()(std::vector<std::filesystem::path>* field) const { field->emplace_back(text); }
   void operator()(std::vector<std::string>* field) const { field->emplace_back(text); }
   void operator()(bool* field) const { *field = parse_switch(where, text); }
@@ -134,6 +138,7 @@ struct Setter {
 
 struct Text {
   std::string operator()(const std::string* field) const { return *field; }
+  std::string operator()(const NamedField& field) const { return std::string(field.name()); }
   std::string operator()(const std::vector<std::filesystem::path>* field) const {
     std::string out;
     for (const std::filesystem::path& path : *field)

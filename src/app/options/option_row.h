@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -16,6 +19,7 @@
 #include "base/byte_size.h"
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/enum_names.h"
 
 namespace muo {
 
@@ -27,6 +31,38 @@ enum class OptionClass : std::uint8_t {
   kMemory,    // nothing: read from device memory (HyperParameters)
   kCaptured,  // another capture in the same memory: a constant of the graph, or its form
   kShape,     // another memory plan as well: sizes of tensors, formats, devices
+};
+
+// A field that is an enumeration, or an optional one: an empty one has a name of its own.
+class NamedField {
+ public:
+  template <NamedEnum Enum>
+  NamedField(Enum* field)  // NOLINT(google-explicit-constructor): as the other fields
+      : names_(kNames<Enum>.begin(), kNames<Enum>.end()),
+        get_([field] { return static_cast<std::size_t>(*field); }),
+        set_([field](std::size_t i) { *field = static_cast<Enum>(i); }) {}
+  template <NamedEnum Enum>
+  NamedField(std::optional<Enum>* field,  // NOLINT(google-explicit-constructor)
+             std::string_view empty = "auto")
+      : names_(kNames<Enum>.begin(), kNames<Enum>.end()),
+        get_([field] { return *field ? static_cast<std::size_t>(**field) + 1 : 0; }),
+        set_([field](std::size_t i) {
+          *field = i == 0 ? std::nullopt : std::optional(static_cast<Enum>(i - 1));
+        }) {
+    names_.insert(names_.begin(), empty);
+  }
+
+  [[nodiscard]] const std::vector<std::string_view>& names() const { return names_; }
+  [[nodiscard]] std::string_view name() const { return names_[get_()]; }
+  // One of names().
+  void set(std::string_view name) const {
+    set_(static_cast<std::size_t>(std::ranges::find(names_, name) - names_.begin()));
+  }
+
+ private:
+  std::vector<std::string_view> names_;
+  std::function<std::size_t()> get_;
+  std::function<void(std::size_t)> set_;
 };
 
 // What an option that is a number may be.
@@ -43,7 +79,7 @@ struct OptionRow {
       std::variant<std::string*, std::vector<std::filesystem::path>*, std::vector<std::string>*,
                    bool*, std::int64_t*, std::uint64_t*, float*, double*, DType*,
                    std::optional<bool>*, std::optional<std::int64_t>*, std::optional<double>*,
-                   std::optional<DType>*, std::optional<ByteSize>*>;
+                   std::optional<DType>*, std::optional<ByteSize>*, NamedField>;
 
   std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
   std::string_view group;
@@ -67,6 +103,10 @@ struct OptionRow {
   // For tables: the row with more said of it.
   OptionRow one_of(std::vector<std::string_view> names, std::string summaries = {}) && {
     choices = std::move(names), choices_help = std::move(summaries);
+    return std::move(*this);
+  }
+  OptionRow explained(std::string summaries) && {
+    choices_help = std::move(summaries);
     return std::move(*this);
   }
   OptionRow replacing(std::vector<std::string_view> names) && {
@@ -95,6 +135,7 @@ struct OptionGroup {
   OptionRow operator()(std::string_view option, OptionClass kind, std::string_view value,
                        std::string_view help, OptionRow::Field field,
                        OptionRange range = {}) const {
+    const auto* const named = std::get_if<NamedField>(&field);
     return {.name = option,
             .group = name,
             .kind = kind,
@@ -102,6 +143,7 @@ struct OptionGroup {
             .help = help,
             .field = field,
             .range = range,
+            .choices = named == nullptr ? std::vector<std::string_view>() : named->names(),
             .trains = trains};
   }
 };

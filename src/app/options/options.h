@@ -9,18 +9,42 @@
 #include "app/options/model_options.h"
 #include "base/byte_size.h"
 #include "base/dtype.h"
+#include "base/enum_names.h"
 #include "data/token_data.h"
+#include "kernels/attention_method.h"
+#include "model/activations.h"
 #include "optim/optimizer_options.h"
+#include "optim/sharding_plan.h"
 
 namespace muo {
 
 class ProcessExchange;
 class ProcessGroup;
 
+enum class Backend : std::uint8_t { kHost, kCuda };
+template <>
+inline constexpr auto kNames<Backend> = name_list("host", "cuda");
+enum class Comm : std::uint8_t { kHost, kMpi, kPeer, kNccl };
+template <>
+inline constexpr auto kNames<Comm> = name_list("host", "mpi", "peer", "nccl");
+// Whether products of GPUs are measured: never, once for the user's cache, or again.
+enum class Tune : std::uint8_t { kOff, kOnce, kNow };
+template <>
+inline constexpr auto kNames<Tune> = name_list("off", "once", "now");
+enum class MasterWeights : std::uint8_t { kFp32, kSplit };  // see NumberFormats
+template <>
+inline constexpr auto kNames<MasterWeights> = name_list("fp32", "split");
+enum class SaveMode : std::uint8_t { kBackground, kWait };
+template <>
+inline constexpr auto kNames<SaveMode> = name_list("background", "wait");
+enum class OnSaveError : std::uint8_t { kStop, kContinue };
+template <>
+inline constexpr auto kNames<OnSaveError> = name_list("stop", "continue");
+
 // Where to compute: backend.h resolves it.
 struct DeviceOptions {
-  std::string backend = "auto";            // host, cuda
-  std::string comm = "auto";               // host, mpi, peer, nccl
+  std::optional<Backend> backend = {};
+  std::optional<Comm> comm = {};
   std::optional<std::int64_t> count = {};  // empty: all GPUs, or as many as the host has cores
   std::int64_t ranks_per_device = 1;       // virtual ranks on each GPU
   std::string described = {};              // a GPU that need not be here, for a plan; empty: none
@@ -45,16 +69,16 @@ struct BatchOptions {
 
 // Who holds and updates what, and how it travels: optim/sharding_plan.h.
 struct ShardingOptions {
-  std::string strategy = "auto";     // ddp, parallel or balanced, by `shard`
-  std::string gather = "pipelined";  // or "simple": see Gather
-  std::string replicas = "auto";     // or "own", "common" or "sharded": see ReplicaAt
-  std::string shard = "auto";        // or none, optimizer, gradients, weights: see Shard
+  std::string strategy = "auto";  // ddp, parallel or balanced, by `shard`
+  Gather gather = Gather::kPipelined;
+  std::optional<ReplicaAt> replicas = {};
+  std::optional<Shard> shard = {};
 };
 
 // What is done for memory.
 struct MemoryOptions {
-  std::string recompute = "auto";      // none, mlp, block: see Recomputed; auto: see fit_memory()
-  std::optional<ByteSize> limit = {};  // see memory_budget()
+  std::optional<Recomputed> recompute = {};  // of all layers; empty: see fit_memory()
+  std::optional<ByteSize> limit = {};        // see memory_budget()
 };
 
 struct CaptureOptions {
@@ -64,12 +88,12 @@ struct CaptureOptions {
 
 struct NumberOptions {
   std::optional<DType> dtype = {}, gradient_wire = {}, weight_wire = {};
-  std::string master_weights = "fp32";  // or "split": see NumberFormats
+  MasterWeights master_weights = MasterWeights::kFp32;
   DType gradients = DType::kF32;
   DType momentum_state = DType::kF32, adam_state = DType::kF32, embedding_state = DType::kF32;
-  std::string gemm_table = {};     // empty: the library's first proposals
-  std::string tune = "auto";       // once, now, off: whether such products are measured
-  std::string attention = "auto";  // an AttentionKernels, of GPUs
+  std::string gemm_table = {};                           // empty: the library's first proposals
+  std::optional<Tune> tune = {};                         // whether such products are measured
+  AttentionKernels attention = AttentionKernels::kAuto;  // of GPUs
   // False: GPUs may add up gradients of attention in any order. Empty: false where that is faster.
   std::optional<bool> deterministic = {};
   // Products with ReLU^2 in the kernels of GPUs that have such. Empty: where there are.
@@ -89,8 +113,8 @@ struct SaveOptions {
   double before_eval = 30;                 // evaluations of so many seconds; -1: none
   std::int64_t keep_last = -1;             // -1: all
   std::int64_t keep_every = -1;            // -1: none besides
-  std::string mode = "auto";               // background, wait
-  std::string on_error = "stop";           // continue
+  std::optional<SaveMode> mode = {};
+  OnSaveError on_error = OnSaveError::kStop;
 };
 
 // Said of a run on a CPU that was asked for neither sizes nor a horizon: see cli.cpp.
@@ -180,7 +204,7 @@ struct PredictionOptions {
   std::optional<double> memory_gbps = {};  // GB/s of a device's memory in commit
   double step_ms = 0;                      // forward and backward of a step
 };
-enum class PlanKind : std::uint8_t { kReport, kCompare, kArticles, kLargest, kRoofline };
+enum class PlanKind : std::uint8_t { kReport, kCompare, kLargest, kRoofline };
 enum class ReportFormat : std::uint8_t { kTable, kJson };
 struct PlanOptions {
   TrainOptions train;
@@ -210,7 +234,7 @@ struct EvalOptions {
   std::optional<std::int64_t> tokens = {};       // empty: all
   std::optional<std::int64_t> device_rows = {};  // per device at a time
   std::optional<DType> dtype = {};               // empty: the run's
-  std::string packing = "as-trained";            // or of kPackings: of the rows
+  std::optional<Packing> packing = {};           // of the rows; empty: as trained
   ExampleOptions examples;                       // if any, instead of the loss on data
   bool json = false;
 };
@@ -234,7 +258,7 @@ struct SampleOptions {
   std::int64_t logits = 0;                // so many, instead of samples
   SamplingOptions sampling = {};
   std::optional<DType> dtype = {};  // empty: the run's
-  std::string backend = "auto";     // host, cuda
+  std::optional<Backend> backend = {};
 };
 
 struct InspectOptions {

@@ -50,9 +50,8 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
       row("vocab-size", kShape, "N", "of .bin shards: ids are below; 0: the tokenizer's",
           &o.vocab_size, {0, kMostVocab}),
       row("packing", kHost, "NAME", "what rows of tokens are made of", &o.packing)
-          .one_of({kPackings.begin(), kPackings.end()},
-                  "\n contiguous: blocks of the data, wherever documents begin"
-                  "\n best-fit: documents, packed and cropped as nanochat does")
+          .explained("\n contiguous: blocks of the data, wherever documents begin"
+                     "\n best-fit: documents, packed and cropped as nanochat does")
           .training(),
       row("bos-token", kCaptured, "ID", "of .bin shards: begins documents; -1: the tokenizer's",
           &o.bos_token, {0, kMostVocab, kOrNever}),
@@ -79,7 +78,6 @@ std::vector<OptionRow> model_rows(ModelOptions& o) {
   }
   rows.insert(rows.begin() + static_cast<std::ptrdiff_t>(preset_at),
               row("model", kShape, "NAME", "nanochat: all extras below; plain: none", &o.preset)
-                  .one_of({"plain", "nanochat"})
                   .replacing(of_preset));
   rows.push_back(row("document-mask", kShape, "on|off", "attention and smear stay within documents",
                      &o.document_mask)
@@ -150,8 +148,7 @@ std::vector<OptionRow> guard_rows(GuardOptions& o) {
       row("outlier-deviations", kMemory, "X",
           "a loss or norm so far above its mean is an outlier; 0: none", &o.outlier_deviations,
           {0, 1e6}),
-      row("on-outlier", kMemory, "log|skip", "skip: its update is not committed", &o.on_outlier)
-          .one_of({"log", "skip"}),
+      row("on-outlier", kMemory, "log|skip", "skip: its update is not committed", &o.on_outlier),
       row("max-skipped", kHost, "N", "more skipped updates than this end the run; -1: never",
           &o.max_skipped, {0, kMostSteps, kOrNever}),
   };
@@ -167,20 +164,16 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
                       summaries_of(strategy_list()))
           .training(),
       row("gather", kCaptured, "pipelined|simple",
-          "of new weights: beside the next forward, or at once", &o.sharding.gather)
-          .one_of({"pipelined", "simple"}),
+          "of new weights: beside the next forward, or at once", &o.sharding.gather),
       row("shard", kShape, "WHAT", "over devices, each with those above it (ZeRO's stages)",
           &o.sharding.shard)
-          .one_of(with_auto(kShardNames),
-                  "\n none: nothing (strategy ddp)\n optimizer: its state, and fp32 masters"
-                  "\n gradients: their sums; each micro-step's are reduced"
-                  "\n weights: gathered layer by layer as they are read"),
+          .explained("\n none: nothing (strategy ddp)\n optimizer: its state, and fp32 masters"
+                     "\n gradients: their sums; each micro-step's are reduced"
+                     "\n weights: gathered layer by layer as they are read"),
       row("replicas", kShape, "own|common|sharded",
-          "of weights: one each; on the host, one for all; none", &o.sharding.replicas)
-          .one_of({"auto", "own", "common", "sharded"}),
+          "of weights: one each; on the host, one for all; none", &o.sharding.replicas),
       row("recompute", kShape, "NAME", "activations to recompute in backward; auto: as few as fit",
-          &o.memory.recompute)
-          .one_of({"auto", "none", "mlp", "block"}),
+          &o.memory.recompute),
       row("memory-limit", kShape, "SIZE",
           "of the process on the host, of each GPU: 12GB; auto: all", &o.memory.limit, {1 << 20}),
       row("graph", kCaptured, "on|off", "capture the step once, then replay it", &o.capture.graph),
@@ -214,12 +207,10 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table),
       row("tune", kCaptured, "once|now|off", "products of GPUs; auto: once, off if deterministic",
           &o.tune)
-          .one_of({"auto", "once", "now", "off"},
-                  "\n once: measure what the user's cache lacks, keep it there"
-                  "\n now: all again\n off: what the library proposes"),
+          .explained("\n once: measure what the user's cache lacks, keep it there"
+                     "\n now: all again\n off: what the library proposes"),
       row("attention", kShape, "NAME", "GPUs' kernels; auto: MUO_ATTENTION, else cuDNN's or own",
           &o.attention)
-          .one_of({kAttentionKernels.begin(), kAttentionKernels.end()})
           .training(),
       row("deterministic", kCaptured, "on|off",
           "the same bits every time; auto: off where cuDNN is faster", &o.deterministic)
@@ -229,7 +220,6 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           .training(),
       row("master-weights", kShape, "fp32|split",
           "of weights of bf16; split: 16 bits beside the weight", &o.master_weights)
-          .one_of({"fp32", "split"})
           .training(),
       row("momentum-state", kShape, "fp32|bf16", "Muon's momentum; bf16 is rounded stochastically",
           &o.momentum_state)
@@ -270,11 +260,9 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       row("keep-every", kHost, "STEPS", "also keep every so many steps; -1: none",
           &o.save.keep_every, {1, kMostSteps, kOrNever}),
       row("save-mode", kHost, "auto|background|wait",
-          "train on while one is written; auto: if memory allows", &o.save.mode)
-          .one_of({"auto", "background", "wait"}),
+          "train on while one is written; auto: if memory allows", &o.save.mode),
       row("on-save-error", kHost, "stop|continue",
-          "continue: log it and try again at the next save", &o.save.on_error)
-          .one_of({"stop", "continue"}),
+          "continue: log it and try again at the next save", &o.save.on_error),
       row("sample-every", kHost, "STEPS", "print a sample (text only); -1: never",
           &o.evaluation.sample_every, {1, kMostSteps, kOrNever}),
       row("log-every", kHost, "STEPS", "between lines of metrics.jsonl", &o.run.log_every,

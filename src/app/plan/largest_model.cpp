@@ -45,12 +45,12 @@ TrainOptions common_options(const PlanOptions& options) {
     throw InputError("plan: --largest needs --memory, what each device has: give 80GB, say");
   o.batch.device_rows = o.batch.device_rows.value_or(1);
   o.memory.limit.reset();
-  if (o.devices.backend == "host") return o;
+  if (o.devices.backend == Backend::kHost) return o;
   if (o.devices.ranks_per_device != 1)
     throw InputError("plan: --largest plans one rank per GPU: leave out --ranks-per-device");
-  o.devices = {.backend = "host", .count = o.devices.count.value_or(1)};
-  o.sharding.replicas = "own";
-  o.numbers.attention = "auto";
+  o.devices = {.backend = Backend::kHost, .count = o.devices.count.value_or(1)};
+  o.sharding.replicas = ReplicaAt::kEveryRank;
+  o.numbers.attention = AttentionKernels::kAuto;
   o.numbers.dtype = o.numbers.dtype.value_or(DType::kBF16);
   return o;
 }
@@ -87,9 +87,7 @@ class Search {
     run.step.accumulation = std::min(run.step.accumulation, StepGraph::kMostUnrolled + 1);
     const std::int64_t bytes = fit_memory(run, available_).rank_bytes(run.world());
     if (bytes > available_) return bytes;
-    best_ = {.shard = {},
-             .recompute = o.memory.recompute,
-             .depth = depth,
+    best_ = {.depth = depth,
              .parameters = run.parameters,
              .bytes = bytes,
              .extra_time = recompute_share(run)};
@@ -107,7 +105,7 @@ class Search {
 LargestModels find_largest_models(const PlanOptions& options) {
   TrainOptions common = common_options(options);
   LargestModels out;
-  out.host = options.train.devices.backend == "host";
+  out.host = options.train.devices.backend == Backend::kHost;
   const RunConfig first = resolve(common, vocabulary_only(common));
   out.devices = first.world();
   out.rows = *common.batch.device_rows;
@@ -118,20 +116,18 @@ LargestModels find_largest_models(const PlanOptions& options) {
                                   : kLibraryMemory + kContextMemory;
   out.available = std::max<std::int64_t>(0, out.memory - beside);
   std::int64_t guess = 8;
-  for (const ShardingChoice& sharding : kShardings)
-    for (const char* const recompute : {"none", "mlp", "block"}) {
+  for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients, Shard::kWeights})
+    for (const Recomputed recompute : {Recomputed::kNone, Recomputed::kMlp, Recomputed::kBlock}) {
       TrainOptions o = common;
       o.memory.recompute = recompute;
-      if (sharding.value == "weights") o.sharding.replicas = "auto";  // there are none
-      const std::vector<OptionRow> rows = option_table(o);
-      set_option(*std::ranges::find(rows, "shard", &OptionRow::name),
-                 std::vector{std::string(sharding.value)}, "shard");
+      if (shard == Shard::kWeights) o.sharding.replicas.reset();  // there are none
+      o.sharding.shard = shard;
       try {
         LargestModel model = Search(o, out.host, out.available).run(guess);
-        model.shard = sharding.value;
+        model.shard = shard;
         model.recompute = recompute;
         guess = model.depth;
-        out.models.push_back(std::move(model));
+        out.models.push_back(model);
       } catch (const InputError& error) {  // a strategy that cannot
         out.notes.emplace_back(error.what());
         break;
@@ -144,9 +140,10 @@ std::string largest_table(const LargestModels& found) {
   Table table({"shard", "recompute", "depth", "parameters", "memory per device", "rows",
                "time of recomputation"});
   for (const LargestModel& each : found.models)
-    table.add({each.shard, each.recompute, std::to_string(each.depth),
-               count_text(static_cast<double>(each.parameters)), size_text(each.bytes),
-               std::to_string(found.rows), fmt::format("+{:.1f} %", 100 * each.extra_time)});
+    table.add({std::string(name_of(each.shard)), std::string(name_of(each.recompute)),
+               std::to_string(each.depth), count_text(static_cast<double>(each.parameters)),
+               size_text(each.bytes), std::to_string(found.rows),
+               fmt::format("+{:.1f} %", 100 * each.extra_time)});
   std::string out = fmt::format(
       "The deepest models that train in {} of each of {} {}{}, in {}:\n\n{}"
       "  Memory: planned tensors, of which {} fit: {} less {}.\n"
@@ -165,8 +162,8 @@ std::string largest_table(const LargestModels& found) {
 std::string largest_json(const LargestModels& found) {
   Json models = Json::array();
   for (const LargestModel& each : found.models)
-    models.push_back({{"shard", each.shard},
-                      {"recompute", each.recompute},
+    models.push_back({{"shard", name_of(each.shard)},
+                      {"recompute", name_of(each.recompute)},
                       {"depth", each.depth},
                       {"parameters", each.parameters},
                       {"memory_bytes_per_device", each.bytes},

@@ -10,8 +10,8 @@ namespace muo {
 
 // The deepest model (--depth, whose width follows) that trains in one way.
 struct LargestModel {
-  std::string shard;       // optimizer, gradients, weights
-  std::string recompute;   // none, mlp, block
+  Shard shard = Shard::kNone;
+  Recomputed recompute = Recomputed::kNone;
   std::int64_t depth = 0;  // 0: not even one layer fits
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;  // of a device's planned tensors
@@ -30,7 +30,7 @@ struct LargestModels {
   std::vector<std::string> notes;
 };
 
-// For every way of sharding (kShardings) and of recomputation, with the other options as given:
+// For every way of sharding and of recomputation, with the other options as given:
 // rows of --device-batch-size, or 1. options.memory is what each device has; of a GPU
 // kLibraryMemory and kContextMemory are in it, of the host its part of process_base(). GPUs, which
 // are meant unless --backend host is given, need not be here: they are planned on the host, with

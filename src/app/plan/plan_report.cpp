@@ -119,8 +119,8 @@ std::string buckets_text(const RunConfig& run, const ShardingPlan& plan) {
     table.add(std::move(cells));
   }
   return fmt::format("\nSharding: {}, {} device{}, shard {}, gather {}\n", plan.strategy,
-                     plan.world, plan.world == 1 ? "" : "s", run.options.sharding.shard,
-                     run.options.sharding.gather) +
+                     plan.world, plan.world == 1 ? "" : "s", name_of(*run.options.sharding.shard),
+                     name_of(run.options.sharding.gather)) +
          table.text();
 }
 
@@ -275,8 +275,8 @@ Json plan_object(const PlanReport& report) {
               {"adam_state", name_of(formats.adam_state)},
               {"embedding_state", name_of(formats.embedding_state)},
               {"strategy", report.sharding.strategy},
-              {"gather", run.options.sharding.gather},
-              {"shard", run.options.sharding.shard},
+              {"gather", name_of(run.options.sharding.gather)},
+              {"shard", name_of(*run.options.sharding.shard)},
               {"recomputed_blocks", run.step.recompute.blocks},
               {"recomputed_mlps", run.step.recompute.mlps},
               {"balance", cost.balance},

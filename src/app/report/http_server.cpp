@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <system_error>
 
 #include "base/check.h"
+#include "base/system_error_text.h"
 #include "runtime/plugin.h"
 
 namespace muo {
@@ -26,8 +26,7 @@ std::unique_ptr<HttpServer> serve_http(HttpOptions options) {
         fmt::format("--port {}: another program has it: give another one, or 0 for any that is "
                     "free",
                     port));
-  throw InputError(
-      fmt::format("--port {}: cannot listen: {}", port, std::generic_category().message(error)));
+  throw InputError(fmt::format("--port {}: cannot listen: {}", port, system_error_text(error)));
 }
 
 }  // namespace muo

@@ -12,8 +12,8 @@ void write_run_facts(const RunDirectory& directory, const PlanReport& report,
   const RunConfig& run = report.config;
   nlohmann::ordered_json facts = {
       {"version", run.options.run.version},
-      {"model", run.options.model.preset},
-      {"backend", run.options.devices.backend},
+      {"model", name_of(run.options.model.preset)},
+      {"backend", name_of(*run.options.devices.backend)},
       {"bytes_per_token", run.bytes_per_token},
       {"peak_flops", peak.flops},
       {"tokenizer", corpus.tokenizer ? corpus.tokenizer_name.string() : "unknown"},

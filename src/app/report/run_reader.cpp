@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/file_descriptor.h"
 #include "base/strict_json.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {
@@ -40,8 +41,8 @@ std::string text_of(const fs::path& file, std::vector<std::string>& notes) {
   std::ostringstream text;
   if (in) text << in.rdbuf();
   if (!in || !text)
-    notes.push_back(fmt::format("{}: cannot be read: {}", file.filename().string(),
-                                std::generic_category().message(errno)));
+    notes.push_back(
+        fmt::format("{}: cannot be read: {}", file.filename().string(), system_error_text(errno)));
   return text.str();
 }
 

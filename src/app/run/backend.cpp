@@ -84,14 +84,14 @@ class Chooser {
     if (!options_.described.empty()) {
       group_.plugin =
           &described_backend(described_gpu(options_.described), options_.described_memory);
-      options_.backend = "cuda";
+      options_.backend = Backend::kCuda;
       options_.count = options_.count.value_or(1);
       return;
     }
-    if (options_.backend == "host") return;
-    const bool asked = options_.backend == "cuda";
+    if (options_.backend == Backend::kHost) return;
+    const bool asked = options_.backend == Backend::kCuda;
     if (!asked && !driver_loads()) {
-      options_.backend = "host";
+      options_.backend = Backend::kHost;
       note("backend: host{}", gpus_here().empty() ? " (no NVIDIA driver)" : "");
       return;
     }
@@ -99,11 +99,11 @@ class Chooser {
     const LoadedPlugin cuda = load_cuda();
     if (asked && cuda.plugin == nullptr) throw InputError("--backend cuda: " + cuda.missing);
     group_.plugin = cuda.plugin;
-    options_.backend = cuda.plugin != nullptr ? "cuda" : "host";
+    options_.backend = cuda.plugin != nullptr ? Backend::kCuda : Backend::kHost;
     // Of GPUs that are there, warn_of_unused_gpus tells why.
     if (!asked)
       note(
-          "backend: {}{}", options_.backend,
+          "backend: {}{}", name_of(*options_.backend),
           cuda.plugin != nullptr || !gpus_here().empty() ? "" : fmt::format(" ({})", cuda.missing));
   }
 
@@ -141,34 +141,34 @@ class Chooser {
 
   // A single rank sends nothing, so that it does not need NCCL.
   void communicator() {
+    std::optional<Comm>& comm = options_.comm;
+    const bool alone = options_.processes_here == 1 && options_.processes == nullptr;
     if (group_.plugin == nullptr) {
-      const bool alone = options_.processes_here == 1 && options_.processes == nullptr;
-      if (alone && options_.comm == "mpi")
+      if (alone && comm == Comm::kMpi)
         throw InputError(
             "--comm mpi: is between processes: start several, `mpirun -n 2 muograph train ...`");
-      const std::string_view fits = alone ? "host" : "mpi";
-      if (options_.comm != "auto" && options_.comm != fits)
-        throw input_error("--comm {}: {}", options_.comm,
-                          alone || options_.comm != "host" ? "is for --backend cuda"
-                                                           : "is within one process: give mpi");
-      options_.comm = fits;
+      const Comm fits = alone ? Comm::kHost : Comm::kMpi;
+      if (comm && comm != fits)
+        throw input_error(
+            "--comm {}: {}", name_of(*comm),
+            comm == Comm::kHost ? "is within one process: give mpi" : "is for --backend cuda");
+      comm = fits;
       return;
     }
-    if (options_.comm == "host" || options_.comm == "mpi")
-      throw input_error("--comm {}: is for --backend host", options_.comm);
-    if (options_.processes_here > 1 || options_.processes != nullptr) {
-      if (options_.comm == "peer" || options_.ranks_per_device > 1)
+    if (comm == Comm::kHost || comm == Comm::kMpi)
+      throw input_error("--comm {}: is for --backend host", name_of(*comm));
+    if (!alone) {
+      if (comm == Comm::kPeer || options_.ranks_per_device > 1)
         throw input_error("{}: is within one process: give --comm nccl, a GPU for each rank",
-                          options_.comm == "peer" ? "--comm peer" : "--ranks-per-device");
-      options_.comm = "nccl";
+                          comm == Comm::kPeer ? "--comm peer" : "--ranks-per-device");
+      comm = Comm::kNccl;
     }
-    if (options_.comm == "auto") {
-      options_.comm = group_.world == 1 || options_.ranks_per_device > 1 ? "peer" : "nccl";
-      if (group_.world > 1) note("comm: {}", options_.comm);
+    if (!comm) {
+      comm = group_.world == 1 || options_.ranks_per_device > 1 ? Comm::kPeer : Comm::kNccl;
+      if (group_.world > 1) note("comm: {}", name_of(*comm));
     }
-    if (options_.comm == "peer") require_peer_access();
-    group_.communicator =
-        options_.comm == "peer" ? CommunicatorKind::kPeer : CommunicatorKind::kNccl;
+    if (comm == Comm::kPeer) require_peer_access();
+    group_.communicator = comm == Comm::kPeer ? CommunicatorKind::kPeer : CommunicatorKind::kNccl;
   }
 
   void require_peer_access() {
@@ -179,7 +179,7 @@ class Chooser {
           "--comm peer: {}, and NCCL serves one rank per GPU: give --ranks-per-device 1 or "
           "--devices 1",
           why);
-    options_.comm = "nccl";
+    options_.comm = Comm::kNccl;
     note("comm: nccl ({})", why);
   }
 
@@ -219,8 +219,8 @@ std::string unused_gpus() {
   return fmt::format("GPU{} not used: {}: {}", gpus.size() == 1 ? "" : "s", gpu_names(gpus), why);
 }
 
-void warn_of_unused_gpus(const std::string& asked, const GroupOptions& group, std::FILE* out) {
-  if (asked != "auto" || group.plugin != nullptr) return;
+void warn_of_unused_gpus(std::optional<Backend> asked, const GroupOptions& group, std::FILE* out) {
+  if (asked || group.plugin != nullptr) return;
   const std::string warning = unused_gpus();
   if (warning.empty()) return;
   static_cast<void>(std::fprintf(out, "%s\n", warning.c_str()));

@@ -21,7 +21,7 @@ GroupOptions choose_devices(DeviceOptions& options, std::vector<std::string>& no
 std::string unused_gpus();
 // A run that takes the host says so before anything else: prints unused_gpus() to `out` if
 // --backend was `asked` to be automatic.
-void warn_of_unused_gpus(const std::string& asked, const GroupOptions& group, std::FILE* out);
+void warn_of_unused_gpus(std::optional<Backend> asked, const GroupOptions& group, std::FILE* out);
 
 // Whether the system has this shared library.
 bool library_loads(const char* library);

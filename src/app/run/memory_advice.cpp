@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -19,6 +21,11 @@ namespace muo {
 namespace {
 
 constexpr int kMostTried = 80;  // configurations that are planned
+
+// What each way of sharding costs.
+constexpr std::array<std::string_view, kNames<Shard>.size()> kShardCosts = {
+    "every device updates all", "updated weights are gathered",
+    "gradients are reduced in every micro-step", "weights are gathered in every pass"};
 
 // An option that can be changed, and its values, those that cost least first.
 struct Family {
@@ -36,15 +43,12 @@ std::vector<Family> families_of(const RunConfig& run) {
       if (of_a_step % each == 0) rows.values.push_back(std::to_string(each));
     out.push_back(std::move(rows));
   }
-  if (o.memory.recompute != "auto") out.push_back({.name = "recompute", .values = {"auto"}});
-  const auto now = std::ranges::find(kShardings, o.sharding.shard, &ShardingChoice::value);
-  if (run.world() > 1 && now != kShardings.end()) {
-    Family shard{.name = "shard", .values = {}};
-    for (auto each = now + 1; each != kShardings.end(); ++each)
-      shard.values.emplace_back(each->value);
-    out.push_back(std::move(shard));
+  if (o.memory.recompute) out.push_back({.name = "recompute", .values = {"auto"}});
+  if (run.world() > 1 && o.sharding.shard) {
+    const auto more = kNames<Shard>.begin() + static_cast<std::ptrdiff_t>(*o.sharding.shard) + 1;
+    out.push_back({.name = "shard", .values = {more, kNames<Shard>.end()}});
   }
-  if (o.sharding.replicas == "own" && run.group.plugin == nullptr)
+  if (o.sharding.replicas == ReplicaAt::kEveryRank && run.group.plugin == nullptr)
     out.push_back({.name = "replicas", .values = {"common"}});
   if (o.numbers.adam_state == DType::kF32 && o.numbers.embedding_state == DType::kF32)
     out.push_back({.name = "adam-state", .values = {"bf16"}});
@@ -216,7 +220,7 @@ std::string Alternative::text() const {
     if (name == "device-batch-size") facts.emplace_back("smaller micro-steps");
     if (name.ends_with("-state") || name.ends_with("dtype")) facts.emplace_back("rounds to bf16");
     if (name == "shard")
-      facts.emplace_back(std::ranges::find(kShardings, value, &ShardingChoice::value)->cost);
+      facts.emplace_back(kShardCosts.at(static_cast<std::size_t>(*value_of<Shard>(value))));
   }
   if (recompute_share(config) > 0)
     facts.push_back(fmt::format("recomputes {}", recompute_text(config)));

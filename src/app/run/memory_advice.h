@@ -11,16 +11,6 @@
 
 namespace muo {
 
-// Values of --shard, what needs most first, and what they cost.
-struct ShardingChoice {
-  std::string_view value, cost;
-};
-inline constexpr std::array kShardings = {
-    ShardingChoice{"none", "every device updates all"},
-    ShardingChoice{"optimizer", "updated weights are gathered"},
-    ShardingChoice{"gradients", "gradients are reduced in every micro-step"},
-    ShardingChoice{"weights", "weights are gathered in every pass"}};
-
 struct GivenOption {
   std::string name, value;
 };

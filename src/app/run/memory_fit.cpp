@@ -31,7 +31,7 @@ class Fitter {
         available_(available),
         rows_(config.step.batch * config.step.accumulation),
         layers_(config.model.n_layer),
-        recomputes_(config.options.memory.recompute == "auto"),
+        recomputes_(!config.options.memory.recompute),
         asked_{.batch = config.step.batch,
                .head_chunk = config.model.head_chunk_bytes,
                .recompute = config.step.recompute} {}

@@ -23,11 +23,9 @@ constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
 constexpr double kLowPackingShare = 0.5;  // nanochat's data has 0.65 in rows of 2048
 
-// auto: what the strategy does, the optimizer's state or nothing.
+// Automatic: what the strategy does, the optimizer's state or nothing.
 Shard shard_of(const ShardingOptions& options) {
-  const auto name = std::ranges::find(kShardNames, options.shard);
-  if (name != kShardNames.end()) return static_cast<Shard>(name - kShardNames.begin());
-  return std::min(strategy_of(options.strategy).most, Shard::kOptimizer);
+  return options.shard.value_or(std::min(strategy_of(options.strategy).most, Shard::kOptimizer));
 }
 
 std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
@@ -74,7 +72,7 @@ class Resolver {
     model = make_gpt_config(o, corpus_.vocab_size);
     model.dtype = *run_.options.numbers.dtype;
     if (o.document_mask) model.document_token = document_token();
-    model.attention.kernels = attention_kernels(run_.options.numbers.attention, "--attention");
+    model.attention.kernels = run_.options.numbers.attention;
     check_config(model);
     model.head_chunk_bytes = head_chunk_bytes(run_.group);
     if (!o.has(&GptConfig::n_layer) && !o.has(&GptConfig::n_embd) && !o.has(&GptConfig::n_head))
@@ -130,7 +128,7 @@ class Resolver {
     TrainOptions& o = run_.options;
     run_.group = choose_devices(o.devices, run_.notes);
     if (o.capture.branches) run_.group.branches = static_cast<Branches>(*o.capture.branches);
-    if (o.sharding.replicas == "common" && run_.group.plugin != nullptr)
+    if (o.sharding.replicas == ReplicaAt::kCommon && run_.group.plugin != nullptr)
       throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
     if (!o.numbers.dtype)
       o.numbers.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
@@ -140,15 +138,15 @@ class Resolver {
   void attention() {
     NumberOptions& o = run_.options.numbers;
     if (run_.group.plugin == nullptr) {
-      if (o.attention != "auto")
+      if (o.attention != AttentionKernels::kAuto)
         throw input_error("--attention {}: is for GPUs, the host has one way to compute: give auto",
-                          o.attention);
+                          name_of(o.attention));
       return;
     }
     const AttentionKernels asked = attention_kernels_of_environment();
-    if (o.attention == "auto" && asked != AttentionKernels::kAuto) {
-      o.attention = kAttentionKernels[static_cast<std::size_t>(asked)];
-      note("attention: {} (MUO_ATTENTION)", o.attention);
+    if (o.attention == AttentionKernels::kAuto && asked != AttentionKernels::kAuto) {
+      o.attention = asked;
+      note("attention: {} (MUO_ATTENTION)", name_of(asked));
     }
   }
 
@@ -159,7 +157,7 @@ class Resolver {
     const auto size = attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true);
     const bool any_order = device && attention_gains_by_any_order(size);
     const bool measured =
-        device && attention_is_by_warpgroups(size) && o.tune == "auto" && o.gemm_table.empty();
+        device && attention_is_by_warpgroups(size) && !o.tune && o.gemm_table.empty();
     if (device && !o.deterministic && !any_order && !measured)
       note("deterministic: on: it costs this run nothing");
     o.deterministic = o.deterministic.value_or(!any_order && !measured);
@@ -186,16 +184,16 @@ class Resolver {
   // Bits must not depend on which of two algorithms was a microsecond faster that day.
   void tuning() {
     const NumberOptions& o = run_.options.numbers;
-    const bool asked = o.tune == "once" || o.tune == "now";
+    const bool asked = o.tune == Tune::kOnce || o.tune == Tune::kNow;
     if (asked && run_.group.plugin == nullptr)
-      throw input_error("--tune {}: is for GPUs, the host computes in one way: give auto", o.tune);
+      throw input_error("--tune {}: is for GPUs, the host computes in one way: give auto",
+                        name_of(*o.tune));
     if (asked && !o.gemm_table.empty())
       throw input_error(
-          "--tune {}: --gemm-table {} says how products are computed: give one of them", o.tune,
-          o.gemm_table);
-    if (run_.group.plugin == nullptr || !o.gemm_table.empty() || o.tune == "off") return;
-    if (o.tune == "now") run_.tune = Tune::kNow;
-    if (o.tune == "once" || (o.tune == "auto" && !*o.deterministic)) run_.tune = Tune::kOnce;
+          "--tune {}: --gemm-table {} says how products are computed: give one of them",
+          name_of(*o.tune), o.gemm_table);
+    if (run_.group.plugin == nullptr || !o.gemm_table.empty()) return;
+    run_.tune = o.tune.value_or(*o.deterministic ? Tune::kOff : Tune::kOnce);
   }
 
   void batch() {
@@ -237,42 +235,45 @@ class Resolver {
   }
 
   void recompute() {
-    const std::string& what = run_.options.memory.recompute;
-    if (what == "mlp") run_.step.recompute.mlps = run_.model.n_layer;
-    if (what == "block") run_.step.recompute.blocks = run_.model.n_layer;
+    const std::optional<Recomputed> what = run_.options.memory.recompute;
+    if (what == Recomputed::kMlp) run_.step.recompute.mlps = run_.model.n_layer;
+    if (what == Recomputed::kBlock) run_.step.recompute.blocks = run_.model.n_layer;
   }
 
   void sharding() {
     ShardingOptions& o = run_.options.sharding;
-    if (o.replicas == "sharded") {
-      if (o.shard != "auto" && o.shard != "weights")
+    if (o.replicas == ReplicaAt::kSharded) {
+      if (o.shard && o.shard != Shard::kWeights)
         throw input_error(
-            "--replicas sharded: with --shard {} weights are replicas: give auto or own", o.shard);
-      o.shard = "weights";
+            "--replicas sharded: with --shard {} weights are replicas: give auto or own",
+            name_of(*o.shard));
+      o.shard = Shard::kWeights;
     }
-    if (o.shard == "weights") {
-      if (o.replicas == "own" || o.replicas == "common")
+    if (o.shard == Shard::kWeights) {
+      if (o.replicas.value_or(ReplicaAt::kSharded) != ReplicaAt::kSharded)
         throw input_error("--replicas {}: with --shard weights there are none: give auto",
-                          o.replicas);
-      o.replicas = "sharded";
+                          name_of(*o.replicas));
+      o.replicas = ReplicaAt::kSharded;
     } else if (run_.group.processes != nullptr) {
-      if (o.replicas == "common")
+      if (o.replicas == ReplicaAt::kCommon)
         throw InputError("--replicas common: is within one process: give own or auto");
-      o.replicas = "own";
+      o.replicas = ReplicaAt::kEveryRank;
     }
     if (o.strategy == "auto")
-      o.strategy = o.shard == "weights" ? "parallel" : o.shard == "none" ? "ddp" : "balanced";
+      o.strategy = o.shard == Shard::kWeights ? "parallel"
+                   : o.shard == Shard::kNone  ? "ddp"
+                                              : "balanced";
     if (o.strategy == kAllStrategies) return;
     const Strategy& strategy = strategy_of(o.strategy);
     const Shard shard = shard_of(o);
     if (shard < strategy.least)
       throw input_error("--shard {}: --strategy {} shards more: give {}, or --strategy ddp",
-                        o.shard, o.strategy, name_of(strategy.least));
+                        name_of(shard), o.strategy, name_of(strategy.least));
     if (shard > strategy.most)
       throw input_error(
           "--shard {}: --strategy {} cannot shard more than {}: give that, or another strategy",
-          o.shard, o.strategy, name_of(strategy.most));
-    o.shard = name_of(shard);
+          name_of(shard), o.strategy, name_of(strategy.most));
+    o.shard = shard;
   }
 
   void require_multiple(std::int64_t total, std::int64_t unit) const {
@@ -438,7 +439,7 @@ NumberFormats RunConfig::formats() const {
           .momentum_state = o.momentum_state,
           .adam_state = o.adam_state,
           .embedding_state = o.embedding_state,
-          .split_masters = o.master_weights == "split"};
+          .split_masters = o.master_weights == MasterWeights::kSplit};
 }
 
 bool RunConfig::needs_one_micro_step() const {
@@ -451,7 +452,7 @@ bool use_strategy(RunConfig& config, const Strategy& strategy) {
   const Shard shard = shard_of({.strategy = std::string(strategy.name), .shard = o.shard});
   if (shard > strategy.most && shard > Shard::kOptimizer) return false;
   o.strategy = strategy.name;
-  o.shard = name_of(std::clamp(shard, strategy.least, strategy.most));
+  o.shard = std::clamp(shard, strategy.least, strategy.most);
   return true;
 }
 
@@ -459,13 +460,12 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
   const ShardingOptions& o = config.options.sharding;
   const Shard shard = shard_of(o);
   ShardingPlan plan =
-      make_sharding_plan(params, config.world(), o.strategy, config.formats(),
-                         o.gather == "pipelined" ? Gather::kPipelined : Gather::kSimple,
+      make_sharding_plan(params, config.world(), o.strategy, config.formats(), o.gather,
                          newton_schulz_form(config.options.optimizer.newton_schulz), shard);
   plan.version = &optimizer_version(config.options.optimizer.version);
   plan.micro_steps = config.step.accumulation;
   assign_tags(plan);
-  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != "own" &&
+  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != ReplicaAt::kEveryRank &&
       shard != Shard::kWeights)
     share_replicas(plan);
   return plan;

@@ -22,9 +22,6 @@ struct ScalingTargets {
   std::int64_t batch_tokens = 1;  // B, a power of two
 };
 
-// Whether products of GPUs are measured: never, once for the user's cache, or again.
-enum class Tune : std::uint8_t { kOff, kOnce, kNow };
-
 // A run with every decision made.
 struct RunConfig : RunSetup {
   TrainOptions options;  // as resolved: what config.toml holds

@@ -94,7 +94,7 @@ void trim_heap([[maybe_unused]] bool give_back) {
 
 bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
                              std::int64_t available, std::vector<std::string>& notes) {
-  if (config.options.save.mode == "wait" || !saves_between_steps(config)) return false;
+  if (config.options.save.mode == SaveMode::kWait || !saves_between_steps(config)) return false;
   const bool on_host = config.group.plugin == nullptr;
   const std::int64_t need = (staging + (on_host ? planned : 0)) * config.ranks_here();
   if (need <= available) return true;
@@ -102,7 +102,7 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
       "to train on while a checkpoint is written takes {:.2f} GiB of host memory, of "
       "which {:.2f} GiB are copies; {:.2f} GiB are available",
       gib(need), gib(staging * config.ranks_here()), gib(available));
-  if (config.options.save.mode == "background")
+  if (config.options.save.mode == SaveMode::kBackground)
     throw input_error("--save-mode background: {}: give auto or wait", numbers);
   notes.push_back(numbers + ": training waits for each checkpoint");
   return false;

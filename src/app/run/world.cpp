@@ -150,7 +150,7 @@ void require_same_run(RunConfig& config, const std::map<std::string, std::string
   }
   DeviceOptions& saved = config.options.devices;
   saved.count = config.world() / config.group.ranks_per_device;
-  if (config.group.plugin == nullptr) saved.comm = "host";
+  if (config.group.plugin == nullptr) saved.comm = Comm::kHost;
 }
 
 MemoryBudget agreed_budget(const RunConfig& config) {

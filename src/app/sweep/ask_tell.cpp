@@ -11,12 +11,12 @@
 #include <climits>
 #include <cmath>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "app/options/option_table.h"
 #include "base/strict_json.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {
@@ -246,8 +246,8 @@ void AskTell::write(std::string_view text) const {
     const std::string_view piece = text.substr(0, PIPE_BUF);
     const ssize_t count = ::write(out_, piece.data(), piece.size());
     if (count < 0 && errno != EINTR && errno != EAGAIN)
-      throw Error(fmt::format("--ask-tell: cannot write to standard output: {}",
-                              std::generic_category().message(errno)));
+      throw Error(
+          fmt::format("--ask-tell: cannot write to standard output: {}", system_error_text(errno)));
     text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(0, count)));
   }
 }

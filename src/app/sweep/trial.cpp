@@ -52,9 +52,9 @@ Point without_seed(Point point) {
 // Trials share a process, and a product in it is computed in one way: --tune would measure for
 // those that must not have it, too.
 RunConfig resolve_trial(const TrainOptions& options, const Corpus& corpus) {
-  const std::string& tune = options.numbers.tune;
-  if (tune == "once" || tune == "now")
-    throw input_error("--tune {}: is not for sweeps: give --gemm-table FILE", tune);
+  if (const std::optional<Tune> tune = options.numbers.tune;
+      tune.value_or(Tune::kOff) != Tune::kOff)
+    throw input_error("--tune {}: is not for sweeps: give --gemm-table FILE", name_of(*tune));
   RunConfig config = resolve(options, corpus);
   config.tune = Tune::kOff;
   return config;
@@ -195,7 +195,7 @@ void SweepPlanner::make_group(RunConfig& config, const std::string& key) {
   group.plan = make_sharding_plan(config, group.params);
   const int world = config.world();
   const std::int64_t planned = memory.rank_bytes(world);
-  if (options_.train.save.mode != "wait") {
+  if (options_.train.save.mode != SaveMode::kWait) {
     const std::int64_t staging = plan_staging_memory(group.params, group.plan);
     if ((staging + (host ? planned : 0)) * world * plan_.workers <= budget_.process)
       group.staging_bytes = staging;

@@ -24,6 +24,7 @@
 #include "base/durable_files.h"
 #include "base/process_memory.h"
 #include "base/strict_json.h"
+#include "base/system_error_text.h"
 #include "base/terminal.h"
 
 namespace muo {
@@ -101,8 +102,7 @@ FileDescriptor open_log_file(const std::filesystem::path& file) {
   if (file.empty()) return FileDescriptor();
   FileDescriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!out)
-    throw WriteError(
-        fmt::format("cannot write {}: {}", file.string(), std::generic_category().message(errno)));
+    throw WriteError(fmt::format("cannot write {}: {}", file.string(), system_error_text(errno)));
   return out;
 }
 

@@ -406,7 +406,8 @@ class RankTrainer {
         good_ = save.step;
         continue;
       }
-      if (last_chance_ || config_.options.save.on_error == "stop") throw_failure(rank_, save);
+      if (last_chance_ || config_.options.save.on_error == OnSaveError::kStop)
+        throw_failure(rank_, save);
       saved_ = std::max(first_, good_);
     }
   }

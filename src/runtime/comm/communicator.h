@@ -11,7 +11,6 @@
 
 namespace muo {
 
-class ProcessExchange;
 class Rendezvous;
 
 // Names a collective. All ranks enqueue the same collectives in the same total order, with equal
@@ -74,10 +73,9 @@ enum class CommunicatorKind : std::uint8_t { kHost, kPeer, kNccl };  // decision
 // Who makes the ends of a communicator together.
 struct CommunicatorMembers {
   int world = 1;
-  RankRange local = {};                 // ranks of this process
-  Rendezvous& meeting;                  // of their threads
-  ProcessGroup* processes = nullptr;    // that hold all ranks; null: this one does
-  ProcessExchange* exchange = nullptr;  // of their hosts' memories
+  RankRange local = {};               // ranks of this process
+  Rendezvous& meeting;                // of their threads
+  ProcessGroup* processes = nullptr;  // that hold all ranks; null: this one does
 };
 
 // The ends of all local ranks, which are made together. It outlives them; they outlive every graph

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {

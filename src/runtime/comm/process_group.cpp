@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/host_name.h"
+#include "base/system_error_text.h"
 #include "base/threads.h"
 #include "runtime/comm/process_group_impl.h"
 #include "runtime/rank_progress.h"

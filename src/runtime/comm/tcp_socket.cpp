@@ -9,11 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/system_error_text.h"
 
 namespace muo {
 namespace {
@@ -170,7 +170,5 @@ FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds pat
   send_at_once(socket);
   return socket;
 }
-
-std::string system_error_text(int error) { return std::generic_category().message(error); }
 
 }  // namespace muo

@@ -54,6 +54,4 @@ FileDescriptor accept_from(const FileDescriptor& listening, int& error);
 // None: `error` is set.
 FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds patience, int& error);
 
-std::string system_error_text(int error);
-
 }  // namespace muo

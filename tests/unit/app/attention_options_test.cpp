@@ -31,7 +31,7 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
     EXPECT_EQ(run.model.attention.deterministic, run.options.numbers.deterministic);
     return run.model.attention.deterministic;
   };
-  options.devices.backend = "host";
+  options.devices.backend = Backend::kHost;
   EXPECT_TRUE(deterministic());
   options.devices.described = "h100";
   EXPECT_FALSE(deterministic());
@@ -44,17 +44,18 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
     EXPECT_FALSE(deterministic());
     EXPECT_THAT(resolved(options).notes,
                 Contains(HasSubstr("deterministic: off: runs on other GPUs")));
-    options.numbers.tune = "off";
+    options.numbers.tune = Tune::kOff;
     EXPECT_TRUE(deterministic());
-    options.numbers.tune = "auto";
+    options.numbers.tune.reset();
   }
-  for (const auto& [change, undo] : {std::pair<void (*)(TrainOptions&), void (*)(TrainOptions&)>{
-                                         [](TrainOptions& o) { o.numbers.dtype = DType::kF32; },
-                                         [](TrainOptions& o) { o.numbers.dtype.reset(); }},
-                                     {[](TrainOptions& o) { o.numbers.attention = "own"; },
-                                      [](TrainOptions& o) { o.numbers.attention = "auto"; }},
-                                     {[](TrainOptions& o) { o.model.document_mask = true; },
-                                      [](TrainOptions& o) { o.model.document_mask = false; }}}) {
+  for (const auto& [change, undo] :
+       {std::pair<void (*)(TrainOptions&), void (*)(TrainOptions&)>{
+            [](TrainOptions& o) { o.numbers.dtype = DType::kF32; },
+            [](TrainOptions& o) { o.numbers.dtype.reset(); }},
+        {[](TrainOptions& o) { o.numbers.attention = AttentionKernels::kOwn; },
+         [](TrainOptions& o) { o.numbers.attention = AttentionKernels::kAuto; }},
+        {[](TrainOptions& o) { o.model.document_mask = true; },
+         [](TrainOptions& o) { o.model.document_mask = false; }}}) {
     change(options);
     EXPECT_TRUE(deterministic());
     EXPECT_THAT(resolved(options).notes, Contains(HasSubstr("deterministic: on: ")));
@@ -65,29 +66,31 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
 TEST(AttentionOptions, AreAChoiceOfGpus) {
   TrainOptions options;
   options.devices.count = 2;
-  options.devices.backend = "host";
+  options.devices.backend = Backend::kHost;
   options.numbers.deterministic = false;  // the host is, always
   const RunConfig host = resolved(options);
   EXPECT_THAT(host.notes, testing::Each(testing::Not(HasSubstr("deterministic"))));
   EXPECT_EQ(host.options.numbers.deterministic, false);
-  options.numbers.attention = "own";
+  options.numbers.attention = AttentionKernels::kOwn;
   EXPECT_EQ(message_of<InputError>([&] { resolved(options); }),
             "--attention own: is for GPUs, the host has one way to compute: give auto");
   {
     const test::SimtForCuda simt;
-    options.devices.backend = "cuda";
+    options.devices.backend = Backend::kCuda;
     const RunConfig device = resolved(options);
     EXPECT_EQ(device.model.attention.kernels, AttentionKernels::kOwn);
     EXPECT_FALSE(device.model.attention.deterministic);
     EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
     const test::ScopedEnvironment kernels("MUO_ATTENTION", "portable");
-    EXPECT_EQ(resolved(options).options.numbers.attention, "own") << "the option wins";
-    options.numbers.attention = "auto";
+    EXPECT_EQ(resolved(options).options.numbers.attention, AttentionKernels::kOwn)
+        << "the option wins";
+    options.numbers.attention = AttentionKernels::kAuto;
     const RunConfig by_environment = resolved(options);
-    EXPECT_EQ(by_environment.options.numbers.attention, "portable");
+    EXPECT_EQ(by_environment.options.numbers.attention, AttentionKernels::kPortable);
     EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
-    options.devices.backend = "host";
-    EXPECT_EQ(resolved(options).options.numbers.attention, "auto") << "a GPU's variable";
+    options.devices.backend = Backend::kHost;
+    EXPECT_EQ(resolved(options).options.numbers.attention, AttentionKernels::kAuto)
+        << "a GPU's variable";
   }
   const test::ScopedEnvironment kernels("MUO_ATTENTION", "flash");
   EXPECT_THAT(message_of<InputError>([&] { resolved(options); }),

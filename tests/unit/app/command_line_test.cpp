@@ -57,7 +57,7 @@ TEST(CommandLine, SetsEveryKindOfOption) {
 
 TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
   const TrainOptions automatic = train({});
-  EXPECT_EQ(automatic.model.preset, "nanochat");
+  EXPECT_EQ(automatic.model.preset, ModelPreset::kNanochat);
   EXPECT_FALSE(automatic.model.has(&GptConfig::smear) || automatic.model.has(&GptConfig::qk_scale));
   EXPECT_FALSE(automatic.model.has(&GptConfig::window_pattern));
   EXPECT_FALSE(automatic.numbers.dtype || automatic.numbers.gradient_wire ||
@@ -67,7 +67,7 @@ TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
       train({"--model", "plain", "--value-embeddings", "on", "--smear=off", "--qk-scale", "1.5",
              "--window-pattern", "SL", "--dtype", "bf16", "--gradient-wire", "bf16",
              "--weight-wire", "fp32", "--embedding-state", "bf16", "--backout", "auto"});
-  EXPECT_EQ(o.model.preset, "plain");
+  EXPECT_EQ(o.model.preset, ModelPreset::kPlain);
   EXPECT_TRUE(o.model.value_or(&GptConfig::value_embeddings, false));
   EXPECT_FALSE(o.model.value_or(&GptConfig::smear, true));
   EXPECT_FALSE(o.model.has(&GptConfig::backout));
@@ -391,10 +391,10 @@ TEST(ConfigFile, OfARunFromBeforeThereWasAChoiceIsAPlainModels) {
     more.insert(more.begin(), {"--resume", run.path().string()});
     return train(more).model.preset;
   };
-  EXPECT_EQ(model("depth = 2\n"), "plain");
-  EXPECT_EQ(model("depth = 2\n", {"--model", "nanochat"}), "nanochat");
-  EXPECT_EQ(model("model = 'nanochat'\n"), "nanochat");
-  EXPECT_EQ(model("model = 'nanochat'\n", {"--model", "plain"}), "plain");
+  EXPECT_EQ(model("depth = 2\n"), ModelPreset::kPlain);
+  EXPECT_EQ(model("depth = 2\n", {"--model", "nanochat"}), ModelPreset::kNanochat);
+  EXPECT_EQ(model("model = 'nanochat'\n"), ModelPreset::kNanochat);
+  EXPECT_EQ(model("model = 'nanochat'\n", {"--model", "plain"}), ModelPreset::kPlain);
 }
 
 TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
@@ -421,16 +421,16 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   options.capture.graph = false;
   options.seed = 18446744073709551615U;
   options.evaluation.every = -1;
-  options.model.preset = "plain";
+  options.model.preset = ModelPreset::kPlain;
   options.model.set(&GptConfig::smear, true);
   options.model.set(&GptConfig::backout, false);
   options.model.set(&GptConfig::window_pattern, "SSL");
   options.numbers.weight_wire = DType::kBF16;
   options.numbers.embedding_state = DType::kBF16;
-  options.numbers.master_weights = "split";
+  options.numbers.master_weights = MasterWeights::kSplit;
   options.numbers.momentum_state = DType::kBF16;
   options.numbers.adam_state = DType::kBF16;
-  options.numbers.attention = "own";
+  options.numbers.attention = AttentionKernels::kOwn;
   options.numbers.deterministic = false;
   options.run.out = "elsewhere";
   test::TemporaryDirectory directory;

@@ -160,7 +160,7 @@ TEST_F(EventLogTest, HasTheConfigurationAsTextAndAsHparams) {
 TEST_F(EventLogTest, HparamsAreWhatIsTrained) {
   TrainOptions options;
   options.optimizer.matrix_lr = 0.1;
-  options.model.preset = "plain";
+  options.model.preset = ModelPreset::kPlain;
   options.numbers.deterministic = true;
   const std::vector<Hparam> hparams = hparams_of(options);
   const auto value = [&](std::string_view name) -> HparamValue {

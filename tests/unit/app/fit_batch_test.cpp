@@ -23,8 +23,8 @@ using testing::Not;
 
 TrainOptions two_devices() {
   TrainOptions options;
-  options.model.preset = "plain";
-  options.devices.backend = "host";
+  options.model.preset = ModelPreset::kPlain;
+  options.devices.backend = Backend::kHost;
   options.devices.count = 2;
   options.model.depth = 2;
   options.model.set(&GptConfig::seq_len, 256);
@@ -104,7 +104,7 @@ TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
 TEST(RunMemory, IsLessInBf16) {
   TrainOptions options = two_devices();
   options.data.vocab_size = 2000;  // logits that are one chunk in either
-  options.sharding.replicas = "own";
+  options.sharding.replicas = ReplicaAt::kEveryRank;
   const auto bytes = [&](DType dtype) {
     options.numbers.dtype = dtype;
     return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
@@ -131,25 +131,25 @@ TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   constexpr std::int64_t kPlanned = 700;
   constexpr std::int64_t kStaging = 30;
   RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
-  const auto choose = [&](const std::string& mode, std::int64_t available,
+  const auto choose = [&](std::optional<SaveMode> mode, std::int64_t available,
                           std::vector<std::string>& notes) {
     config.options.save.mode = mode;
     return choose_background_saves(config, kPlanned, kStaging, available, notes);
   };
   std::vector<std::string> notes;
-  EXPECT_TRUE(choose("auto", 1460, notes));
-  EXPECT_TRUE(choose("background", 1460, notes));
-  EXPECT_FALSE(choose("wait", 1460, notes));
+  EXPECT_TRUE(choose({}, 1460, notes));
+  EXPECT_TRUE(choose(SaveMode::kBackground, 1460, notes));
+  EXPECT_FALSE(choose(SaveMode::kWait, 1460, notes));
   EXPECT_THAT(notes, testing::IsEmpty());
-  EXPECT_FALSE(choose("auto", 1459, notes));
+  EXPECT_FALSE(choose({}, 1459, notes));
   EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("training waits for each checkpoint")));
-  EXPECT_FALSE(choose("wait", 1459, notes));
-  EXPECT_THROW(choose("background", 1459, notes), InputError);
+  EXPECT_FALSE(choose(SaveMode::kWait, 1459, notes));
+  EXPECT_THROW(choose(SaveMode::kBackground, 1459, notes), InputError);
   // What a GPU plans for is not host memory.
   static const BackendPlugin plugin{};
   config.group.plugin = &plugin;
-  EXPECT_TRUE(choose("auto", 60, notes));
-  EXPECT_FALSE(choose("auto", 59, notes));
+  EXPECT_TRUE(choose({}, 60, notes));
+  EXPECT_FALSE(choose({}, 59, notes));
 }
 
 TEST(BackgroundSaves, AreForSavesThatTrainingGoesOnAfter) {

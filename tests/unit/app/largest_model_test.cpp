@@ -20,7 +20,7 @@ PlanOptions asked(std::int64_t bytes, bool host) {
   PlanOptions options;
   options.kind = PlanKind::kLargest;
   options.memory = ByteSize{bytes};
-  options.train.devices.backend = host ? "host" : "auto";
+  if (host) options.train.devices.backend = Backend::kHost;
   options.train.devices.count = 2;
   options.train.model.set(&GptConfig::seq_len, 256);
   options.train.batch.total_tokens = 2 * 256 * 32;
@@ -34,10 +34,10 @@ std::int64_t rank_bytes(const PlanOptions& options, const LargestModel& model, s
   o.batch.device_rows = 1;
   o.memory.recompute = model.recompute;
   o.sharding.shard = model.shard;
-  const bool host = o.devices.backend == "host";
+  const bool host = o.devices.backend == Backend::kHost;
   if (!host) {
-    o.devices.backend = "host";
-    if (model.shard != "weights") o.sharding.replicas = "own";
+    o.devices.backend = Backend::kHost;
+    if (model.shard != Shard::kWeights) o.sharding.replicas = ReplicaAt::kEveryRank;
     o.numbers.dtype = DType::kBF16;
   }
   RunConfig run = resolve(o, vocabulary_only(o));
@@ -51,10 +51,10 @@ TEST(LargestModel, FitsAndTheNextDepthDoesNot) {
     const LargestModels found = find_largest_models(options);
     EXPECT_EQ(found.dtype, host ? "fp32" : "bf16");
     EXPECT_EQ(found.devices, 2);
-    ASSERT_EQ(found.models.size(), 3 * kShardings.size());
+    ASSERT_EQ(found.models.size(), 3 * kNames<Shard>.size());
     EXPECT_TRUE(host || found.available == 300'000'000);
     for (const LargestModel& each : found.models) {
-      SCOPED_TRACE(each.shard + ", " + each.recompute);
+      SCOPED_TRACE(concat(name_of(each.shard), ", ", name_of(each.recompute)));
       EXPECT_GE(each.depth, 2);
       EXPECT_EQ(rank_bytes(options, each, each.depth), each.bytes);
       EXPECT_LE(each.bytes, found.available);
@@ -77,7 +77,7 @@ TEST(LargestModel, LeavesOutWhatAStrategyCannot) {
   options.train.sharding.strategy = "ddp";
   const LargestModels found = find_largest_models(options);
   EXPECT_EQ(found.models.size(), 3U);
-  ASSERT_EQ(found.notes.size(), kShardings.size() - 1);
+  ASSERT_EQ(found.notes.size(), kNames<Shard>.size() - 1);
   EXPECT_THAT(found.notes[0], HasSubstr("--strategy ddp cannot shard more than none"));
   EXPECT_THAT(largest_table(found), HasSubstr("--shard weights: --strategy ddp cannot"));
   const auto json = nlohmann::json::parse(largest_json(found));

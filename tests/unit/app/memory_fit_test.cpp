@@ -29,12 +29,12 @@ constexpr std::int64_t kRoom = std::int64_t{1} << 40;
 // 8 rows of 256 on one device, which are explicit; narrow, so that activations need most.
 TrainOptions one_device() {
   TrainOptions options;
-  options.model.preset = "plain";
+  options.model.preset = ModelPreset::kPlain;
   options.model.set(&GptConfig::n_layer, kLayers);
   options.model.set(&GptConfig::n_embd, 64);
   options.model.set(&GptConfig::n_head, 2);
   options.model.set(&GptConfig::seq_len, 256);
-  options.devices.backend = "host";
+  options.devices.backend = Backend::kHost;
   options.devices.count = 1;
   options.batch.device_rows = 8;
   options.batch.total_tokens = 2 * 8 * 256;
@@ -87,7 +87,7 @@ TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
       const RunConfig run = fitted(one_device(), available);
       EXPECT_EQ(layers_of(run), std::pair(choices[i].blocks, choices[i].mlps)) << i;
       EXPECT_EQ(run.step.batch, 8);  // as asked for
-      EXPECT_EQ(run.options.memory.recompute, "auto");
+      EXPECT_EQ(run.options.memory.recompute, std::nullopt);
       EXPECT_THAT(run.notes, Contains(HasSubstr("recompute: " + recompute_text(run))));
       EXPECT_EQ(plan_run_memory(run).rank_bytes(1), bytes);
     }
@@ -100,12 +100,12 @@ TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
 
 TEST(FitMemory, RecomputesOnlyWhatItIsAskedTo) {
   TrainOptions options = one_device();
-  options.memory.recompute = "none";
+  options.memory.recompute = Recomputed::kNone;
   EXPECT_EQ(layers_of(fitted(options, 1)), std::pair(0L, 0L));
-  options.memory.recompute = "mlp";
+  options.memory.recompute = Recomputed::kMlp;
   EXPECT_EQ(layers_of(fitted(options, 1)), std::pair(0L, kLayers));
   EXPECT_EQ(layers_of(fitted(options, kRoom)), std::pair(0L, kLayers));
-  options.memory.recompute = "block";
+  options.memory.recompute = Recomputed::kBlock;
   EXPECT_EQ(layers_of(fitted(options, kRoom)), std::pair(kLayers, 0L));
 }
 
@@ -133,7 +133,7 @@ TEST(FitMemory, HasFewerRowsBeforeItRecomputesAndRecomputesBeforeItHasTooFew) {
   EXPECT_EQ(fewer.step.batch, 2);
   EXPECT_EQ(fewer.step.recompute.blocks, 0);
   EXPECT_EQ(fewer.tokens_per_step(), 8 * 64);
-  options.memory.recompute = "none";
+  options.memory.recompute = Recomputed::kNone;
   EXPECT_EQ(fitted(options, bytes(4, {}) - 1).step.batch, 2);
 }
 
@@ -154,7 +154,7 @@ TEST(FitMemory, MakesLogitsInSmallerChunksAfterMlpsAndBeforeBlocks) {
   const RunConfig blocks = fitted(options, plan_run_memory(smallest).rank_bytes(1) - 1);
   EXPECT_EQ(blocks.model.head_chunk_bytes, kLeastHeadChunk);
   EXPECT_GE(layers_of(blocks).first, 1);
-  options.memory.recompute = "none";
+  options.memory.recompute = Recomputed::kNone;
   const RunConfig none = fitted(options, bytes_with(options, {}) - 1);
   EXPECT_EQ(none.model.head_chunk_bytes, kHostHeadChunk / 2);
 }

@@ -20,7 +20,7 @@ constexpr std::int64_t kSteps = 3;
 RunConfig config_of(const std::string& strategy, std::int64_t devices,
                     const std::string& version = "head") {
   TrainOptions options;
-  options.devices.backend = "host";
+  options.devices.backend = Backend::kHost;
   options.devices.count = devices;
   options.model.set(&GptConfig::n_layer, 3);
   options.model.set(&GptConfig::n_embd, 64);
@@ -54,7 +54,7 @@ class SeparateArena final : public Arena {
 // What training would make of the same gradients, from weights of zero: eager steps, without
 // clocks.
 std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
-  config.options.sharding.replicas = "own";  // as SeparateArena has none in common
+  config.options.sharding.replicas = ReplicaAt::kEveryRank;  // as SeparateArena has none in common
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   std::vector<std::int64_t> out(params.size());
@@ -92,10 +92,11 @@ std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
 TEST(OptimizerTimes, AreOfTheUpdateThatTrains) {
   const std::vector<std::int64_t> want = trained(config_of("balanced", 3), kSteps + 1);
   for (const std::string_view strategy : strategy_names())
-    for (const char* gather : {"pipelined", "simple"}) {
+    for (const Gather gather : {Gather::kPipelined, Gather::kSimple}) {
       RunConfig config = config_of(std::string(strategy), 3);
       config.options.sharding.gather = gather;
-      EXPECT_EQ(measure_optimizer(config, kSteps).weights, want) << strategy << ", " << gather;
+      EXPECT_EQ(measure_optimizer(config, kSteps).weights, want)
+          << strategy << ", " << name_of(gather);
     }
   EXPECT_NE(trained(config_of("balanced", 3), kSteps), want) << "every step counts";
 }
@@ -126,7 +127,7 @@ TEST(OptimizerTimes, ThePhasesAreAllOfTheTime) {
 // Laps count what time cannot prove.
 TEST(OptimizerTimes, EveryCollectiveAndIterationIsClocked) {
   for (const std::string_view strategy : strategy_names())
-    for (const char* gather : {"pipelined", "simple"}) {
+    for (const Gather gather : {Gather::kPipelined, Gather::kSimple}) {
       RunConfig config = config_of(std::string(strategy), 2);
       config.options.sharding.gather = gather;
       const ShardingPlan plan = make_sharding_plan(config, gpt_parameters(config.model));
@@ -135,13 +136,13 @@ TEST(OptimizerTimes, EveryCollectiveAndIterationIsClocked) {
         calls += 1 + (bucket.exchange_tag != 0 ? 1 : 0) + (bucket.return_tag != 0 ? 1 : 0) +
                  (publish_collectives(bucket) > 0 ? 1 : 0);
       // A pipelined step skips buckets that nobody publishes; a simple one enqueues nothing.
-      if (std::string_view(gather) == "simple")
+      if (gather == Gather::kSimple)
         for (const Bucket& bucket : plan.buckets)
           calls += publish_collectives(bucket) > 0 ? 0 : 1;
       const OptimizerTimes times = measure_optimizer(config, kSteps);
       for (const PhaseClock& clock : times.comm)
         EXPECT_EQ(clock.laps[static_cast<std::size_t>(CommPhase::kBusy)], kSteps * calls)
-            << strategy << ", " << gather;
+            << strategy << ", " << name_of(gather);
       for (const PhaseClock& clock : times.update) {
         EXPECT_GT(clock.elapsed[static_cast<std::size_t>(UpdatePhase::kElementwise)], 0);
         EXPECT_EQ(clock.laps[static_cast<std::size_t>(UpdatePhase::kGemm)] % kSteps, 0);

@@ -57,7 +57,7 @@ Touched touched_by(const Settings& settings) {
   }
   const ShardingOptions& sharding = run.options.sharding;
   for (const std::string_view part :
-       {std::string_view(sharding.strategy), std::string_view(sharding.gather),
+       {std::string_view(sharding.strategy), name_of(sharding.gather),
         std::string_view(run.options.optimizer.newton_schulz), std::string_view(plan.version->name),
         std::string_view(run.options.capture.graph ? "graph" : "eager"),
         std::string_view(run.group.graph_branches() == Branches::kOne ? "one" : "three"),

@@ -20,11 +20,11 @@ using testing::HasSubstr;
 
 PlanReport report_of(const std::string& strategy, std::int64_t devices) {
   TrainOptions options;
-  options.model.preset = "plain";
+  options.model.preset = ModelPreset::kPlain;
   options.devices.count = devices;
   options.batch.iterations = 10;
   options.sharding.strategy = strategy;
-  options.sharding.replicas = "own";
+  options.sharding.replicas = ReplicaAt::kEveryRank;
   Corpus corpus;
   corpus.vocab_size = kByteVocab;
   PlanReport report;
@@ -111,7 +111,7 @@ TEST(PlanReport, StateOf16BitsTakesHalfTheMemory) {
   };
   const json wide = memory();
   NumberOptions& numbers = config.options.numbers;
-  numbers.master_weights = "split";
+  numbers.master_weights = MasterWeights::kSplit;
   numbers.momentum_state = numbers.adam_state = DType::kBF16;
   const json lean = memory();
   for (const char* category : {"masters", "adam state"})
@@ -176,11 +176,11 @@ TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
   }
   expect_traced([](TrainOptions& o) { o.devices.count = 1; });
   expect_traced([](TrainOptions& o) { o.numbers.dtype = DType::kF32; });
-  expect_traced([](TrainOptions& o) { o.sharding.shard = "weights"; });
-  expect_traced([](TrainOptions& o) { o.numbers.master_weights = "split"; });
+  expect_traced([](TrainOptions& o) { o.sharding.shard = Shard::kWeights; });
+  expect_traced([](TrainOptions& o) { o.numbers.master_weights = MasterWeights::kSplit; });
   expect_traced([](TrainOptions& o) {
-    o.devices.comm = "peer";
-    o.sharding.shard = "gradients";
+    o.devices.comm = Comm::kPeer;
+    o.sharding.shard = Shard::kGradients;
     o.numbers.gradients = DType::kBF16;
   });
   expect_traced(

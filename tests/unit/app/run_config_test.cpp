@@ -53,7 +53,7 @@ Corpus corpus(std::int64_t vocab = kByteVocab, std::int64_t train = 1 << 20,
 
 TrainOptions plain() {
   TrainOptions options;
-  options.model.preset = "plain";
+  options.model.preset = ModelPreset::kPlain;
   return options;
 }
 
@@ -183,7 +183,7 @@ TEST(RunConfig, NumberFormatsFollowTheDtype) {
               HasSubstr("give one of them"));
   options.numbers.embedding_state = DType::kF32;
   options.numbers.momentum_state = DType::kBF16;
-  options.numbers.master_weights = "split";
+  options.numbers.master_weights = MasterWeights::kSplit;
   EXPECT_TRUE(resolve(options, corpus()).formats().split_masters);
   EXPECT_EQ(resolve(options, corpus()).formats().adam_state, DType::kBF16);
   EXPECT_EQ(resolve(options, corpus()).formats().momentum_state, DType::kBF16);
@@ -211,9 +211,9 @@ TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
   EXPECT_THAT(error_of(options),
               AllOf(HasSubstr("3 micro-steps add"), HasSubstr("--shard gradients"),
                     HasSubstr("--device-batch-size " + std::to_string(3 * kRows))));
-  for (const char* shard : {"gradients", "weights"}) {
+  for (const Shard shard : {Shard::kGradients, Shard::kWeights}) {
     options.sharding.shard = shard;
-    EXPECT_EQ(resolve(options, corpus()).step.accumulation, 3) << shard;
+    EXPECT_EQ(resolve(options, corpus()).step.accumulation, 3) << name_of(shard);
   }
   options.devices.count = 1;
   options.batch.total_tokens = kTokens;
@@ -402,7 +402,7 @@ TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
 
 TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
   TrainOptions options = two_devices();
-  options.sharding.shard = "gradients";
+  options.sharding.shard = Shard::kGradients;
   for (const std::string_view strategy : strategy_names()) {
     options.sharding.strategy = strategy;
     if (strategy == "ddp" || strategy == "allreduce_owner")
@@ -415,10 +415,10 @@ TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
 TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   const test::SimtForCuda simt;
   TrainOptions options = two_devices();
-  options.devices.backend = "cuda";
+  options.devices.backend = Backend::kCuda;
   options.numbers.gradient_wire = DType::kBF16;
   EXPECT_THAT(error_of(options), HasSubstr("--gradient-wire bf16"));
-  options.devices.comm = "peer";
+  options.devices.comm = Comm::kPeer;
   EXPECT_EQ(resolve(options, corpus()).group.communicator, CommunicatorKind::kPeer);
 }
 
@@ -431,9 +431,9 @@ TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
   };
   TrainOptions options = two_devices();
   EXPECT_TRUE(common(options));
-  options.sharding.replicas = "own";
+  options.sharding.replicas = ReplicaAt::kEveryRank;
   EXPECT_FALSE(common(options));
-  options.sharding.replicas = "auto";
+  options.sharding.replicas.reset();
   options.sharding.strategy = "ddp";  // every rank writes every weight
   EXPECT_FALSE(common(options));
   options = two_devices();
@@ -441,9 +441,9 @@ TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
   EXPECT_FALSE(common(options));
   const test::SimtForCuda simt;
   options = two_devices();
-  options.devices.backend = "cuda";
+  options.devices.backend = Backend::kCuda;
   EXPECT_FALSE(common(options));
-  options.sharding.replicas = "common";
+  options.sharding.replicas = ReplicaAt::kCommon;
   EXPECT_THAT(error_of(options), HasSubstr("--replicas common: GPUs"));
 }
 

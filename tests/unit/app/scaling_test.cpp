@@ -177,7 +177,7 @@ TEST(Scaling, TheBatchGrowsWithThePowerThatNanochatFitted) {
 
 TEST(Scaling, DepthTwelveIsTheReferenceOfItsOwnKindOnly) {
   TrainOptions plain;
-  plain.model.preset = "plain";
+  plain.model.preset = ModelPreset::kPlain;
   plain.model.set(&GptConfig::seq_len, 2048);
   const RunConfig run = run_of(12, plain);
   EXPECT_EQ(run.scaling_parameters, 110'100'480);  // no gates
@@ -245,8 +245,8 @@ TEST(Scaling, RefusesMoreTokensThanCanBeCounted) {
 TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
   for (std::int64_t world = 1; world <= 9; ++world) {
     TrainOptions options;
-    options.model.preset = "plain";
-    options.devices.backend = "host";
+    options.model.preset = ModelPreset::kPlain;
+    options.devices.backend = Backend::kHost;
     options.devices.count = world;
     options.batch.target_tokens = 4096;
     const RunConfig run = resolve(options, vocabulary_only(options));
@@ -258,7 +258,7 @@ TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
     EXPECT_EQ(resolve(options, vocabulary_only(options)).tokens_per_step(), 256 * world);
   }
   TrainOptions options;
-  options.devices.backend = "host";
+  options.devices.backend = Backend::kHost;
   options.devices.count = 3;
   options.model.set(&GptConfig::seq_len, 256);
   options.batch.total_tokens = 4096;

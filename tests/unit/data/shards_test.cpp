@@ -166,7 +166,7 @@ TEST(Shards, DocumentsAreFoundForPacking) {
   dir.write("t_1.bin", shard_bytes({3, 3, 7, 4}));
   dir.write("val.bin", shard_bytes({7, 5, 7, 6, 6}));
   DataOptions options{
-      .paths = {dir.path()}, .vocab_size = 10, .packing = "best-fit", .bos_token = 7};
+      .paths = {dir.path()}, .vocab_size = 10, .packing = Packing::kBestFit, .bos_token = 7};
   const Corpus corpus = open_corpus(options);
   EXPECT_EQ(corpus.bos, 7);
   ASSERT_EQ(corpus.train_documents->size(), 3);
@@ -182,7 +182,7 @@ TEST(Shards, DocumentsAreFoundForPacking) {
   EXPECT_THAT(input_error(options), AllOf(HasSubstr("--bos-token 10: "), HasSubstr("10 ids")));
   options.bos_token = -1;
   EXPECT_THAT(input_error(options), HasSubstr("give --bos-token"));
-  options.packing = "contiguous";
+  options.packing = Packing::kContiguous;
   EXPECT_EQ(open_corpus(options).train_documents, nullptr);
 }
 

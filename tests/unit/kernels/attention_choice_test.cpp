@@ -260,10 +260,11 @@ TEST(AttentionChoice, WithoutGradientsNobodyAsksForTheirs) {
 TEST(AttentionKernels, AreNamedByTheEnvironment) {
   test::ScopedEnvironment kernels("MUO_ATTENTION", std::nullopt);
   EXPECT_EQ(attention_kernels_of_environment(), AttentionKernels::kAuto);
-  for (const std::string_view name : kAttentionKernels) {
+  for (const std::string_view name : kNames<AttentionKernels>) {
     kernels.set(std::string(name));
-    EXPECT_EQ(kAttentionKernels[static_cast<std::size_t>(attention_kernels_of_environment())],
-              name);
+    EXPECT_EQ(
+        kNames<AttentionKernels>[static_cast<std::size_t>(attention_kernels_of_environment())],
+        name);
   }
   kernels.set("flash");
   EXPECT_EQ(message_of<InputError>([] { attention_kernels_of_environment(); }),

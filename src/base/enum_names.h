@@ -1,0 +1,38 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+namespace muo {
+
+// Of an enumeration whose values, from 0 on, have names; specialised beside it:
+//   template <> inline constexpr auto kNames<Backend> = name_list("host", "cuda");
+template <class Enum>
+inline constexpr std::array<std::string_view, 0> kNames{};
+
+template <class... Names>
+constexpr std::array<std::string_view, sizeof...(Names)> name_list(const Names&... names) {
+  return {names...};
+}
+
+template <class Enum>
+concept NamedEnum = std::is_enum_v<Enum> && !kNames<Enum>.empty();
+
+template <NamedEnum Enum>
+constexpr std::string_view name_of(Enum value) {
+  return kNames<Enum>.at(static_cast<std::size_t>(value));
+}
+
+// Empty: none has that name.
+template <NamedEnum Enum>
+constexpr std::optional<Enum> value_of(std::string_view name) {
+  const auto found = std::ranges::find(kNames<Enum>, name);
+  if (found == kNames<Enum>.end()) return std::nullopt;
+  return static_cast<Enum>(found - kNames<Enum>.begin());
+}
+
+}  // namespace muo
