@@ -56,14 +56,14 @@ constexpr auto of_entries(Member member) {
   return out;
 }
 constexpr auto kStrategies = of_entries([](const Entry& entry) { return entry.about; });
-constexpr auto kNames = of_entries([](const Entry& entry) { return entry.about.name; });
+constexpr auto kStrategyNames = of_entries([](const Entry& entry) { return entry.about.name; });
 
 const Entry& entry_of(std::string_view strategy) {
   const auto entry =
       std::ranges::find(kEntries, strategy, [](const Entry& known) { return known.about.name; });
   if (entry != kEntries.end()) return *entry;
   std::string names;
-  for (const std::string_view name : kNames)
+  for (const std::string_view name : kStrategyNames)
     names += (names.empty() ? "" : ", ") + std::string(name);
   throw InputError(concat("unknown sharding strategy '", strategy, "': use one of ", names));
 }
@@ -238,7 +238,7 @@ void share_replicas(ShardingPlan& plan) {
 }
 
 std::span<const Strategy> strategy_list() { return kStrategies; }
-std::span<const std::string_view> strategy_names() { return kNames; }
+std::span<const std::string_view> strategy_names() { return kStrategyNames; }
 
 const Strategy& strategy_of(std::string_view name) { return entry_of(name).about; }
 

@@ -228,7 +228,7 @@ std::string filled_page(std::string_view policy, std::string_view nonce, std::st
 
 std::size_t points_per_curve(std::size_t runs) {
   constexpr std::size_t kAll = 300'000, kLeast = 120, kMost = 4000;
-  return std::clamp(kAll / (std::max<std::size_t>(runs, 1) * kSeries.size()), kLeast, kMost);
+  return std::clamp(kAll / (std::max<std::size_t>(runs, 1) * kSeriesNames.size()), kLeast, kMost);
 }
 
 std::vector<std::string> run_names(std::span<const fs::path> directories) {
@@ -248,8 +248,8 @@ std::vector<std::string> run_names(std::span<const fs::path> directories) {
 std::string run_data(const RunHistory& run, const std::string& name, std::size_t points) {
   const std::vector<double> clock = clock_of(run);
   Json series;
-  for (std::size_t i = 0; i < kSeries.size(); ++i)
-    series[std::string(kSeries.at(i))] = curve(run.step, run.series.at(i), points);
+  for (std::size_t i = 0; i < kSeriesNames.size(); ++i)
+    series[std::string(kSeriesNames.at(i))] = curve(run.step, run.series.at(i), points);
   series["val_loss"] = curve(run.eval_step, run.val_loss, points);
   series["val_bpb"] = curve(run.eval_step, run.val_bpb, points);
   series["gradient_scale"] = curve(run.clipped, run.gradient_scale, points);

@@ -33,8 +33,8 @@ TrainRecord train_record(const Json& record, std::int64_t step) {
   TrainRecord out;
   out.step = step;
   out.tokens = number(record, "tokens");
-  for (std::size_t i = 0; i < kSeries.size(); ++i)
-    out.series.at(i) = number(record, kSeries.at(i));
+  for (std::size_t i = 0; i < kSeriesNames.size(); ++i)
+    out.series.at(i) = number(record, kSeriesNames.at(i));
   out.gradient_scale = number(record, "gradient_scale");
   out.skipped = text(record, "skipped");
   out.bad_number = text(record, "bad_number");
@@ -59,7 +59,7 @@ void add_train(TrainRecord record, RunHistory& history) {
   history.step.push_back(step);
   const double tokens = record.tokens;
   history.tokens.push_back(tokens >= 0 && tokens < 0x1p62 ? static_cast<std::int64_t>(tokens) : 0);
-  for (std::size_t i = 0; i < kSeries.size(); ++i)
+  for (std::size_t i = 0; i < kSeriesNames.size(); ++i)
     history.series.at(i).push_back(record.series.at(i));
   if (!record.skipped.empty())
     history.skipped.push_back({step, std::move(record.skipped), std::move(record.bad_number)});

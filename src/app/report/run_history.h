@@ -12,7 +12,7 @@
 namespace muo {
 
 // Numbers of a train record of metrics.jsonl (app/train/logger.h), by their keys.
-inline constexpr std::array<std::string_view, 8> kSeries = {
+inline constexpr std::array<std::string_view, 8> kSeriesNames = {
     "loss",      "lr_multiplier", "muon_momentum", "muon_weight_decay",
     "grad_norm", "step_ms",       "tokens_per_s",  "mfu"};
 enum class Series : std::uint8_t {
@@ -53,7 +53,7 @@ struct RunHistory {
   std::string tokenizer, held_out;
   // Train records in the order of steps. Not finite: it was not, or is not known.
   std::vector<std::int64_t> step, tokens;
-  std::array<std::vector<double>, kSeries.size()> series;
+  std::array<std::vector<double>, kSeriesNames.size()> series;
   std::vector<Skip> skipped;              // steps whose update was not committed
   std::vector<std::int64_t> clipped;      // steps whose gradient was scaled down,
   std::vector<double> gradient_scale;     // and by what

@@ -89,9 +89,9 @@ bool take_value(Scanner& line, std::string_view key, TrainRecord& record) {
   if (!value) return false;
   if (key == "tokens") record.tokens = *value;
   if (key == "gradient_scale") record.gradient_scale = *value;
-  const auto series = std::ranges::find(kSeries, key);
-  if (series != kSeries.end())
-    record.series.at(static_cast<std::size_t>(series - kSeries.begin())) = *value;
+  const auto series = std::ranges::find(kSeriesNames, key);
+  if (series != kSeriesNames.end())
+    record.series.at(static_cast<std::size_t>(series - kSeriesNames.begin())) = *value;
   return true;
 }
 

@@ -17,7 +17,7 @@ struct TrainRecord {
 
   std::int64_t step = -1;
   double tokens = std::numeric_limits<double>::quiet_NaN();
-  std::array<double, kSeries.size()> series = {};
+  std::array<double, kSeriesNames.size()> series = {};
   double gradient_scale = std::numeric_limits<double>::quiet_NaN();
   std::string skipped = {}, bad_number = {};
 };
