@@ -116,8 +116,7 @@ ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem:
   out.bos = reader.number(tokenizer, "bos", kMostIds);
   out.documents = reader.number(object, "documents");
   out.text_bytes = reader.number(object, "text_bytes");
-  // The first manifests lack it: an interrupted run of these cannot go on.
-  if (object.contains("text_crc32")) out.text_checksum = reader.checksum(object, "text_crc32");
+  out.text_checksum = reader.checksum(object, "text_crc32");
   const json& shards = reader.at(object, "shards");
   if (!shards.is_array()) reader.fail("'shards' is not a list");
   for (const json& shard : shards)

@@ -195,10 +195,8 @@ int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out,
   return 0;
 }
 
-// config.json may be missing: older checkpoints have none, and nothing reads it.
 void check_config_file(const Checkpoint& checkpoint) {
   const fs::path path = checkpoint.path() / kConfigName;
-  if (std::error_code ignored; !fs::exists(path, ignored)) return;
   const FileBytes file(path);
   const std::string expected = config_file_text(checkpoint.info());
   if (!std::ranges::equal(file.bytes(), std::as_bytes(std::span(expected))))
@@ -237,8 +235,10 @@ int run_command(const ImportOptions& options) {
   TrainOptions trained;
   trained.data.vocab_size = meta.model.vocab_size;
   trained.model.set_all(meta.model);
-  const CheckpointInfo info{
-      .step = meta.step, .updates = meta.step, .config = checkpoint_config(meta.model, trained)};
+  const CheckpointInfo info{.step = meta.step,
+                            .updates = meta.step,
+                            .config = checkpoint_config(meta.model, trained),
+                            .version = options.version};
   CheckpointSaver saver(options.out, 1);
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) { saver.save(rank, info, entries); });
@@ -263,8 +263,9 @@ int run_command(const InspectOptions& options) {
   const Checkpoint checkpoint(options.checkpoint, {.verify = false});
   const CheckpointInfo& info = checkpoint.info();
   fmt::print("{}\n", checkpoint.path().string());
-  fmt::print("step {}, {} updates, {} tokens, seed {}, written by {} device{}\n", info.step,
-             info.updates, grouped(info.tokens), info.seed, info.world, info.world == 1 ? "" : "s");
+  fmt::print("step {}, {} updates, {} tokens, seed {}, written by {} device{} of muograph {}\n",
+             info.step, info.updates, grouped(info.tokens), info.seed, info.world,
+             info.world == 1 ? "" : "s", info.version);
   fmt::print("model {}\n", model_text(checkpoint_model(checkpoint)));
   fmt::print("data {}\n", info.data);
   for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {

@@ -320,6 +320,7 @@ int run_program(Arguments arguments, const char* version) {
       require_alone(arguments[0]);
     }
     if (auto* sweep = std::get_if<SweepOptions>(&command)) sweep->train.run.version = version;
+    if (auto* imported = std::get_if<ImportOptions>(&command)) imported->version = version;
     return std::visit([](const auto& options) { return run_command(options); }, command);
   } catch (const InputError& error) {
     return report(error.what(), 2);

@@ -77,11 +77,8 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
     file = find_config(config);
   } else if (!train.run.resume.empty()) {
     const RunDirectory resumed{find_run_directory(train).resumed, {}};
-    if (!resumed.root.empty() && std::filesystem::exists(resumed.config())) {
+    if (!resumed.root.empty() && std::filesystem::exists(resumed.config()))
       file = written_options(resumed.config());
-      // A run from before --model existed was plain, and its config.toml does not say so.
-      if (!parser.is_given("model")) train.model.preset = ModelPreset::kPlain;
-    }
   }
   // A file's devices are those of the world, a launched process' are its own, and so is the way it
   // reaches the others.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace muo {
 namespace {
@@ -49,106 +50,15 @@ int columns_of(int fd) {
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-bool continues_letter(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80; }
-
-// Of UTF-8 whose letters take one column each.
-std::ptrdiff_t columns_in(std::string_view text) {
-  return std::ssize(text) - std::ranges::count_if(text, continues_letter);
-}
-
+// Of letters that take one column each.
 std::string_view first_columns(std::string_view text, int columns) {
   std::size_t end = 0;
   for (; end < text.size(); ++end)
-    if (!continues_letter(text[end]) && columns-- == 0) break;
+    if (!continues_utf8(text[end]) && columns-- == 0) break;
   return text.substr(0, end);
 }
 
-std::string bar_text(double done, int cells, bool unicode) {
-  const int full = static_cast<int>(cells * done);
-  std::string out = unicode ? "" : "[";
-  for (int i = 0; i < cells; ++i)
-    out += i < full ? (unicode ? "█" : "#") : (unicode ? "░" : "-");
-  return out + (unicode ? "" : "]");
-}
-
-// Bytes of the valid UTF-8 sequence that starts `text`; 0: none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned lead = byte(0);
-  const std::size_t length = lead < 0x80                    ? 1
-                             : lead >= 0xC2 && lead <= 0xDF ? 2
-                             : lead >= 0xE0 && lead <= 0xEF ? 3
-                             : lead >= 0xF0 && lead <= 0xF4 ? 4
-                                                            : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if (!continues_letter(text[i])) return 0;
-  if (length == 1) return 1;
-  const unsigned second = byte(1);
-  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
-  const bool surrogate = lead == 0xED && second >= 0xA0;
-  const bool beyond = lead == 0xF4 && second >= 0x90;
-  const bool control = lead == 0xC2 && second < 0xA0;  // C1: terminals obey those, too
-  return overlong || surrogate || beyond || control ? 0 : length;
-}
-
 }  // namespace
-
-std::string progress_text(const Progress& p) {
-  const std::string total = std::to_string(p.iterations);
-  std::string out = fmt::format("step {:>{}}/{}  loss {:.4f}", p.done, total.size(), total, p.loss);
-  if (p.bytes_per_token > 0)
-    out += fmt::format("  {:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token);
-  out += fmt::format("  {} tokens/s", count_text(p.tokens_per_s));
-  const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
-  return out + fmt::format("  ETA {}", duration_text(left * p.step_ms / 1000));
-}
-
-std::string status_line(const Progress& p, int columns, bool unicode) {
-  struct Part {
-    int importance;
-    std::string text, brief;
-  };
-  const double done = std::clamp(
-      static_cast<double>(p.done) / static_cast<double>(std::max<std::int64_t>(1, p.iterations)),
-      0.0, 1.0);
-  const std::string steps =
-      fmt::format("{:>{}}/{}", p.done, std::to_string(p.iterations).size(), p.iterations);
-  const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
-  const std::string speed = count_text(p.tokens_per_s);
-  const bool bits = p.bytes_per_token > 0;
-  std::vector<Part> parts = {
-      {3, bar_text(done, 12, unicode), bar_text(done, 8, unicode)},
-      {7, "step " + steps, steps},
-      {bits ? 0 : 5, fmt::format("loss {:.4f}", p.loss), fmt::format("loss {:.3f}", p.loss)}};
-  if (bits) {
-    const std::string text =
-        fmt::format("{:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token);
-    parts.push_back({5, text, text});
-  }
-  parts.push_back({4, speed + " tokens/s", speed + " tok/s"});
-  if (p.mfu)
-    parts.push_back(
-        {2, fmt::format("MFU {:.0f} %", 100 * *p.mfu), fmt::format("MFU {:.0f}%", 100 * *p.mfu)});
-  if (p.memory > 0) {
-    const std::string memory = count_text(static_cast<double>(p.memory)) + "B";
-    parts.push_back({1, memory, memory});
-  }
-  const std::string eta = fmt::format("ETA {}", duration_text(left * p.step_ms / 1000));
-  parts.push_back({6, eta, eta});
-  const auto joined = [&](std::string Part::*form) {
-    std::string out;
-    for (const Part& part : parts)
-      out += (out.empty() ? "" : "  ") + part.*form;
-    return out;
-  };
-  if (std::string all = joined(&Part::text); columns_in(all) < columns) return all;
-  for (;;) {
-    std::string out = joined(&Part::brief);
-    if (parts.size() == 1 || columns_in(out) < columns) return out;
-    parts.erase(std::ranges::min_element(parts, {}, &Part::importance));
-  }
-}
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e10) return "?";
@@ -174,17 +84,17 @@ std::string count_text(double count) {
 }
 
 std::string printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const auto first = static_cast<unsigned char>(text.front());
-    if (length == 0 || (first < 0x20 && first != '\n' && first != '\t') || first == 0x7F) {
-      out += '?';
-    } else {
-      out += text.substr(0, length);
+  std::string out(text);
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::size_t bad = at + utf8_prefix(text.substr(at));
+    for (; at < bad; ++at) {
+      if ((byte(at) < 0x20 && text[at] != '\n' && text[at] != '\t') || byte(at) == 0x7F)
+        out[at] = '?';
+      // U+0080 to U+009F: terminals obey those, too.
+      if (byte(at) == 0xC2 && byte(at + 1) < 0xA0) out[at] = out[at + 1] = '?';
     }
-    text.remove_prefix(std::max<std::size_t>(1, length));
+    if (bad < text.size()) out[bad] = '?';
   }
   return out;
 }

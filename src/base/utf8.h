@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 
@@ -15,5 +16,12 @@ inline bool is_utf8(std::string_view text) { return utf8_prefix(text) == text.si
 
 // Bytes at the end of `text` that begin a well-formed character and lack the rest of it: 0 to 3.
 std::size_t utf8_cut_off(std::string_view text);
+
+// Whether a byte is of a character that an earlier one begins.
+inline bool continues_utf8(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80; }
+// Characters of well-formed text.
+inline std::ptrdiff_t utf8_letters(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return !continues_utf8(byte); });
+}
 
 }  // namespace muo

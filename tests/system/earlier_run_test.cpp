@@ -23,7 +23,7 @@ using testing::HasSubstr;
 class EarlierRun : public testing::Test {
  protected:
   EarlierRun() {
-    const fs::path golden = fs::path(source_directory()) / "tests/golden/run_dadcc68";
+    const fs::path golden = fs::path(source_directory()) / "tests/golden/run_0.1.0";
     fs::copy(golden, run_, fs::copy_options::recursive);
     text_ = (golden / "text.txt").string();
   }

@@ -169,6 +169,7 @@ std::string manifest_text(const Manifest& manifest) {
   const ordered_json value = {{"format", kFormat},
                               {"version", kVersion},
                               {"checksum", hex(0)},
+                              {"written_by", info.version},
                               {"step", info.step},
                               {"updates", info.updates},
                               {"seed", info.seed},
@@ -209,12 +210,11 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
                    .tokens = top.count("tokens"),
                    .data = top.object_text("data"),
                    .config = top.object_text("config"),
-                   .world = static_cast<int>(std::min<std::int64_t>(top.count("world"), 1 << 20))};
-  if (value.contains("loss_statistics")) {
-    const Reader statistics(top.at("loss_statistics"), where + ": \"loss_statistics\"");
-    manifest.info.statistics = {.loss = statistics.moments("loss"),
-                                .grad_norm = statistics.moments("grad_norm")};
-  }
+                   .world = static_cast<int>(std::min<std::int64_t>(top.count("world"), 1 << 20)),
+                   .version = top.text("written_by")};
+  const Reader statistics(top.at("loss_statistics"), where + ": \"loss_statistics\"");
+  manifest.info.statistics = {.loss = statistics.moments("loss"),
+                              .grad_norm = statistics.moments("grad_norm")};
   if (manifest.info.updates > manifest.info.step) top.fail("has more updates than steps");
   check_range({0, kMostSteps}, static_cast<double>(manifest.info.step), where + ": step",
               std::to_string(manifest.info.step));

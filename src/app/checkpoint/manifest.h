@@ -17,6 +17,7 @@ struct CheckpointInfo {
   std::string data = "{}";    // JSON object of the caller: to recognise the data it continues
   std::string config = "{}";  // JSON object of the caller: the resolved configuration
   int world = 1;              // of the run that wrote it; information only, set by the saver
+  std::string version = {};   // of the program that wrote it; information only
 };
 
 // Of model.safetensors or optimizer.safetensors.
@@ -28,12 +29,11 @@ struct ManifestFile {
 };
 
 // manifest.json, version 1:
-//   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>", "step",
-//    "updates", "seed", "tokens", "world", "loss_statistics": {"loss": {"count", "mean",
-//    "variance"}, "grad_norm": {...}}, "data": {...}, "config": {...}, "files":
-//    {"model.safetensors": {"bytes", "head_checksum", "tensors": [{"name", "dtype", "shape",
-//    "checksum"}]}, ...}}
-// Without "loss_statistics" nothing was seen.
+//   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>",
+//    "written_by": "0.1.0 (commit d30ae45cf12a, Release)", "step", "updates", "seed", "tokens",
+//    "world", "loss_statistics": {"loss": {"count", "mean", "variance"}, "grad_norm": {...}},
+//    "data": {...}, "config": {...}, "files": {"model.safetensors": {"bytes", "head_checksum",
+//    "tensors": [{"name", "dtype", "shape", "checksum"}]}, ...}}
 // The first checksum is tensor_checksum of this text's bytes with its own digits as zeros.
 struct Manifest {
   CheckpointInfo info;

@@ -61,22 +61,6 @@ std::string value_text(const OptionRow& row) {
   return quoted ? toml_string(text) : text;
 }
 
-// What an earlier version wrote, and how it is written now.
-struct Renamed {
-  std::string_view key, value, key_now, value_now;
-};
-constexpr std::array kRenamed = {Renamed{"accumulate", "local", "shard", "auto"},
-                                 Renamed{"accumulate", "sharded", "shard", "gradients"}};
-
-void rename(TomlEntry& entry) {
-  for (const Renamed& renamed : kRenamed)
-    if (entry.key == renamed.key && entry.values == std::vector{std::string(renamed.value)}) {
-      entry.key = renamed.key_now;
-      entry.values = {std::string(renamed.value_now)};
-      return;
-    }
-}
-
 // Behind the string that begins at text[at]; one of a line ends with it, closed or not.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
@@ -233,7 +217,6 @@ std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name) 
       } else {
         entry.values = {scalar_text(node, where)};
       }
-      rename(entry);
       entries.push_back(std::move(entry));
     }
   } catch (const toml::parse_error& error) {

@@ -134,7 +134,7 @@ struct RunOptions {
   std::optional<double> stuck_after = {};   // seconds; 0: never
   std::string profile_steps = {};           // "A:B": steps A to B - 1; empty: none
   std::string graph_dot = {};               // where to write the captured step; empty: nowhere
-  std::string version = {};                 // of the program, for run.json; no option
+  std::string version = {};                 // of the program; no option
   std::vector<std::string> arguments = {};  // of the command line, from the command on; no option
   bool quick_sizes = false;                 // kQuickSizes; no option
 };
@@ -269,9 +269,10 @@ struct VerifyOptions {
 };
 // `checkpoint import` and `checkpoint export`: nanochat_files.h, hugging_face_files.h.
 struct ImportOptions {
-  std::string model = {};  // safetensors
-  std::string meta = {};   // JSON; empty: beside the model
-  std::string out = {};    // run directory
+  std::string model = {};    // safetensors
+  std::string meta = {};     // JSON; empty: beside the model
+  std::string out = {};      // run directory
+  std::string version = {};  // as RunOptions'
 };
 struct ExportOptions {
   std::string checkpoint = {};

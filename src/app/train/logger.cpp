@@ -260,7 +260,7 @@ class Logger::Impl {
     constexpr double kKeep = 0.9;
     weight_ = kKeep * weight_ + (1 - kKeep);
     mean_ms_ += (1 - kKeep) / weight_ * (item.step_ms - mean_ms_);
-    Progress progress{
+    TrainingProgress progress{
         .done = record.step + 1,
         .iterations = options_.iterations,
         .loss = record.loss,

@@ -366,7 +366,8 @@ class RankTrainer {
                               .tokens = step_ * config_.tokens_per_step(),
                               .statistics = counts.statistics,
                               .data = data_identity(run_.corpus),
-                              .config = checkpoint_config(config_.model, config_.options)};
+                              .config = checkpoint_config(config_.model, config_.options),
+                              .version = config_.options.run.version};
     if (captured_.staging)
       run_.saver.start(rank_, info, state_.update.state(), *captured_.staging);
     else
