@@ -21,6 +21,7 @@
 
 #include "app/train/event_log.h"
 #include "app/train/log_lines.h"
+#include "app/train/status_line.h"
 #include "base/durable_files.h"
 #include "base/process_memory.h"
 #include "base/strict_json.h"
