@@ -330,7 +330,9 @@ TEST_F(Resume, ACheckpointTellsItsModelInAFileOfItsOwn) {
   EXPECT_THAT(changed.out, HasSubstr("config.json is not the configuration that is in manifest"));
   train("run", "--num-iterations 22 --resume auto");
   fs::remove(checkpoint / kConfigName);
-  EXPECT_EQ(run_program(verify).code, 0);
+  const Outcome missing = run_program(verify);
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.out, HasSubstr("config.json: "));
 }
 
 }  // namespace

@@ -383,20 +383,6 @@ TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {
   EXPECT_EQ(plain.value_or(&GptConfig::seq_len, 0), 64);
 }
 
-TEST(ConfigFile, OfARunFromBeforeThereWasAChoiceIsAPlainModels) {
-  test::TemporaryDirectory run;
-  std::filesystem::create_directories(run.path() / "checkpoints" / "step_00000001");
-  const auto model = [&](const std::string& text, std::vector<std::string> more = {}) {
-    test::write_file(run.path() / "config.toml", text);
-    more.insert(more.begin(), {"--resume", run.path().string()});
-    return train(more).model.preset;
-  };
-  EXPECT_EQ(model("depth = 2\n"), ModelPreset::kPlain);
-  EXPECT_EQ(model("depth = 2\n", {"--model", "nanochat"}), ModelPreset::kNanochat);
-  EXPECT_EQ(model("model = 'nanochat'\n"), ModelPreset::kNanochat);
-  EXPECT_EQ(model("model = 'nanochat'\n", {"--model", "plain"}), ModelPreset::kPlain);
-}
-
 TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
   test::TemporaryDirectory directory;
   const std::string file = directory.path() / "c.toml";

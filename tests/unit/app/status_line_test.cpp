@@ -29,13 +29,13 @@ TEST(ProgressText, SaysStepLossBitsSpeedAndTime) {
 
 TEST(StatusLine, LeavesOutWhatMattersLeastWhereItIsNarrow) {
   const TrainingProgress progress{.done = 12,
-                          .iterations = 1000,
-                          .loss = 2.0 * std::log(2.0),
-                          .bytes_per_token = 0.8,
-                          .tokens_per_s = 12345,
-                          .step_ms = 250,
-                          .mfu = 0.413,
-                          .memory = 1500000000};
+                                  .iterations = 1000,
+                                  .loss = 2.0 * std::log(2.0),
+                                  .bytes_per_token = 0.8,
+                                  .tokens_per_s = 12345,
+                                  .step_ms = 250,
+                                  .mfu = 0.413,
+                                  .memory = 1500000000};
   const std::string all =
       "[------------]  step   12/1000  loss 1.3863  2.500 bits/byte  12.3k tokens/s  MFU 41 %  "
       "1.50GB  ETA 4m07s";
