@@ -17,10 +17,10 @@ struct PassWeights {
   template <class Run>
   void pass(Tag first, const Run& run) const {
     if (gathers == nullptr) return run(WeightSource{.weights = weights});
-    gathers->begin_forward_pass(first);
+    ShardedStep::ForwardPass pass = gathers->begin_forward_pass(first);
     run(WeightSource{.weights = weights,
-                     .before_use = [this](std::size_t param) { gathers->weight_needed(param); }});
-    gathers->end_pass();
+                     .before_use = [&](std::size_t param) { pass.weight_needed(param); }});
+    pass.end();
   }
 };
 

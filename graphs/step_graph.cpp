@@ -65,30 +65,28 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
         rotary, "micro." + std::to_string(i) + ".", arena));
 }
 
-void StepGraph::wait_for_weight(std::size_t param) {
-  const bool waits = update_.is_gathering(param);
+void StepGraph::wait_for_weight(ShardedStep::MicroStep& updated, std::size_t param) {
+  const bool waits = updated.is_gathering(param);
   if (waits) lap(StepPhase::kForward);
-  update_.weight_needed(param);
+  updated.weight_needed(param);
   if (waits) lap(StepPhase::kGather);
 }
 
-void StepGraph::micro_step(std::int64_t index, std::int64_t of_step, bool last) {
+void StepGraph::micro_step(std::int64_t index, std::int64_t of_step) {
   const bool first = of_step == 0;
-  const bool reduces = last || update_.reduces_every_micro_step();
   const ProfileRange range(ProfileKind::kPhase, ProfileRange::Payload{index}, "micro-step");
   Stream& stream = rank_.compute;
   const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
+  ShardedStep::MicroStep updated = open_->micro_step(of_step);
   WeightSource weights{.weights = weights_};
   if (first || update_.shards_weights())
-    weights.before_use = [this](std::size_t param) { wait_for_weight(param); };
-  update_.begin_training_pass(of_step);
+    weights.before_use = [&](std::size_t param) { wait_for_weight(updated, param); };
   GradientSink sink{.gradients = gradients_,
                     .accumulate = !first && !update_.reduces_every_micro_step()};
   sink.after_losses = [this] { lap(StepPhase::kLosses); };
-  if (reduces) {
-    update_.begin_micro_step(of_step);
-    sink.before_write = [this](std::size_t param) { update_.gradient_needed(param); };
-    sink.ready = [this](std::size_t param) { update_.gradient_ready(param); };
+  if (updated.reduces()) {
+    sink.before_write = [&](std::size_t param) { updated.gradient_needed(param); };
+    sink.ready = [&](std::size_t param) { updated.gradient_ready(param); };
   }
   gpt.forward(stream, weights, inputs_.row(index));
   lap(StepPhase::kForward);
@@ -108,16 +106,13 @@ void StepGraph::lap(StepPhase phase) {
 void StepGraph::enqueue(const Launch& launch) {
   lap(StepPhase::kBetween);
   if (launch.opens) {
-    update_.begin();
+    open_ = update_.begin();
     lap(StepPhase::kBegin);
   }
   for (std::int64_t i = 0; i < launch.micro_steps; ++i)
-    micro_step(i, launch.begin + i, /*last=*/launch.closes && i + 1 == launch.micro_steps);
-  if (!launch.closes) {
-    update_.join();
-    return;
-  }
-  update_.finish([this](Stream& stream) {
+    micro_step(i, launch.begin + i);
+  if (!launch.closes) return open_->join();
+  open_->finish([this](Stream& stream) {
     lap(StepPhase::kUpdate);
     write_metrics(stream, {.ring = rings_.records,
                            .totals = update_.totals(),
@@ -125,6 +120,7 @@ void StepGraph::enqueue(const Launch& launch) {
                            .squares_ring = rings_.squares,
                            .squares = update_.update_squares()});
   });
+  open_.reset();
   lap(StepPhase::kGather);
 }
 

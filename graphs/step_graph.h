@@ -75,12 +75,13 @@ class StepGraph {
   void enqueue(const Launch& launch);
   void give_way(const Launch& launch);  // to an interruption, before it is launched
   // `index` in its graph, `of_step` in the step.
-  void micro_step(std::int64_t index, std::int64_t of_step, bool last);
-  void wait_for_weight(std::size_t param);
+  void micro_step(std::int64_t index, std::int64_t of_step);
+  void wait_for_weight(ShardedStep::MicroStep& updated, std::size_t param);
   void lap(StepPhase phase);
 
   RankContext& rank_;
   ShardedStep& update_;
+  std::optional<ShardedStep::OpenStep> open_;  // from the launch that opens to the one that closes
   std::int64_t next_step_ = 0;
   bool behind_ = false;  // replicas
   Rings rings_;

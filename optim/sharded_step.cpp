@@ -125,7 +125,7 @@ void ShardedStep::allocate_squares(Arena& arena) {
 
 Tensor ShardedStep::first_nonfinite() const { return totals_.row(kRankIndices + rank_.rank); }
 
-void ShardedStep::begin() {
+ShardedStep::OpenStep ShardedStep::begin() {
   const ProfileRange range(ProfileKind::kPhase, "begin");
   if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
   for (const std::size_t b : gathered_first_) {
@@ -141,6 +141,18 @@ void ShardedStep::begin() {
   micro_step_ = plan_.reductions() - 1;
   expect_gradients();
   exchanged_bucket_ = -1;
+  return OpenStep(*this);
+}
+
+ShardedStep::ForwardPass ShardedStep::begin_forward_pass(Tag first) {
+  MUO_CHECK(weights_);
+  weights_->begin(WeightPass::kForward, first);
+  return ForwardPass(*this);
+}
+
+ShardedStep::MicroStep ShardedStep::OpenStep::micro_step(std::int64_t index) {
+  step_->begin_micro_step(index);
+  return {*step_, step_->reduces_every_micro_step_ || index + 1 == step_->plan_.micro_steps};
 }
 
 void ShardedStep::expect_gradients() {
@@ -151,9 +163,13 @@ void ShardedStep::expect_gradients() {
 }
 
 void ShardedStep::begin_micro_step(std::int64_t index) {
-  if (!reduces_every_micro_step_) return;
   MUO_CHECK(0 <= index && index < plan_.micro_steps, "micro-step ", index, " of ",
             plan_.micro_steps);
+  if (weights_)
+    weights_->begin(
+        WeightPass::kTraining,
+        plan_.weights_tag + static_cast<Tag>(index) * weights_->tags(WeightPass::kTraining));
+  if (!reduces_every_micro_step_) return;
   micro_step_ = index;
   expect_gradients();
 }
@@ -188,24 +204,9 @@ void ShardedStep::weight_needed(std::size_t param) {
   bucket.gathering = false;
 }
 
-void ShardedStep::begin_training_pass(std::int64_t micro_step) {
-  if (!weights_) return;
-  const Tag first =
-      plan_.weights_tag + static_cast<Tag>(micro_step) * weights_->tags(WeightPass::kTraining);
-  weights_->begin(WeightPass::kTraining, first);
-}
-
-void ShardedStep::begin_forward_pass(Tag first) {
-  if (weights_) weights_->begin(WeightPass::kForward, first);
-}
-
-void ShardedStep::end_pass() {
-  if (weights_) weights_->join();
-}
-
 void ShardedStep::gradient_ready(std::size_t param) {
   MUO_CHECK(param < announced_.size() && !announced_[param], "gradient ", param,
-            " is announced twice in a step, or before it begins");
+            " is announced twice in a step");
   MUO_CHECK(needed_[param], "a gradient of ", params_[param].name,
             ", whose weight was read in this step without waiting for it");
   announced_[param] = true;

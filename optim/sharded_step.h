@@ -23,19 +23,15 @@ namespace muo {
 // state (all from the arena), and enqueues reduction, update, commit and publication. It enqueues
 // the same calls on every rank, eager or during a capture. The plan and params must outlive it.
 //
-// Within one step, in this order:
-//   begin, then forward with weight_needed for every parameter before its first use (in the first
-//   micro-step), then backward with gradient_ready for every parameter exactly once (in the last
-//   micro-step), then finish.
+// begin() opens a step (OpenStep), of which each micro-step is a pass (MicroStep): forward, with
+// weight_needed before each use of a weight, then backward, with gradient_ready for every
+// parameter. What reads the weights between steps is a ForwardPass.
 //
-// Shard::kGradients and more, on more than one rank: each micro-step reduces. Before its backward
-// begin_micro_step, in it gradient_needed before each parameter's gradient is first written, and
-// gradient_ready in all micro-steps; join where a graph ends in between. A rank's part of the sum
-// over ranks, which is in rank order, is added up over micro-steps in their order, in fp32.
+// Shard::kGradients and more, on more than one rank: each micro-step reduces. A rank's part of the
+// sum over ranks, which is in rank order, is added up over micro-steps in their order, in fp32.
 //
-// ReplicaAt::kSharded: before each forward begin_pass, and weight_needed before each use in it and
-// in the backward that follows, in the model's order (gathered_weights.h). What reads the weights
-// between steps does the same, with tags of its own, and end_pass.
+// ReplicaAt::kSharded: weight_needed also before each use in backward, in the model's order
+// (gathered_weights.h).
 //
 // Gather::kPipelined: finish commits, begin publishes what the step before committed. Publishing
 // twice changes nothing, so the first step, and one after publish(), do as all others. Why nobody
@@ -52,6 +48,10 @@ namespace muo {
 //   updates: whoever reads them then must publish() before. Masters and state are new.
 class ShardedStep {
  public:
+  class OpenStep;
+  class MicroStep;
+  class ForwardPass;
+
   // `gradients`: kRun where they must survive between launches of graphs, as they must when the
   // micro-steps of an accumulation are several launches. Throws Error for an invalid plan.
   ShardedStep(const RankContext& rank, const ShardingPlan& plan, std::span<const ParamSpec> params,
@@ -82,33 +82,12 @@ class ShardedStep {
   // if that was not committed. They are part of the totals' collective.
   [[nodiscard]] Tensor update_squares() const { return update_squares_; }
 
-  // On compute: this step's scalars. Before the step's first use of any weight or gradient.
-  void begin();
-  // Before work on compute that reads this weight is enqueued: what is enqueued later sees it.
-  void weight_needed(std::size_t param);
-  // Whether that may make compute wait. It does once per bucket that is gathered in begin, and once
-  // per gather of sharded weights.
-  [[nodiscard]] bool is_gathering(std::size_t param) const;
-  // Where shards_weights(), else nothing: a pass over the model begins, of a micro-step of this
-  // step, or another, forward, whose gathers have tags from `first` on.
-  void begin_training_pass(std::int64_t micro_step);
-  void begin_forward_pass(Tag first);
-  void end_pass();  // gathers are joined into compute
+  // On compute: this step's scalars. One is open at a time.
+  [[nodiscard]] OpenStep begin();
+  // Between steps, where shards_weights(); its gathers have tags from `first` on.
+  [[nodiscard]] ForwardPass begin_forward_pass(Tag first);
   // Whether each micro-step's gradients are reduced: backward writes them, and never adds.
   [[nodiscard]] bool reduces_every_micro_step() const { return reduces_every_micro_step_; }
-  void begin_micro_step(std::int64_t index);
-  // Before work on compute that writes this gradient is enqueued: what is enqueued later finds no
-  // other bucket's gradient there that is yet to be reduced.
-  void gradient_needed(std::size_t param);
-  // What was reduced so far is done before later work on compute.
-  void join();
-  // On compute, after the last work that writes this gradient: when a bucket is complete, comm
-  // reduces it and update computes its owned units, while compute goes on.
-  void gradient_ready(std::size_t param);
-  // Joins all streams into compute: totals agreed, commit or nothing. Later work on compute sees
-  // the new weights, of which the next begin publishes those that leaves_replicas_behind() is
-  // about. `before_counting` (metrics) runs between the agreement and step's increment.
-  void finish(const std::function<void(Stream&)>& before_counting = {});
 
   // Whether finish leaves replicas for the next begin to publish: pipelined, and more than one
   // rank.
@@ -149,6 +128,13 @@ class ShardedStep {
   // Of this rank: the index of the first value that is not finite (kernels/commit.h).
   [[nodiscard]] Tensor first_nonfinite() const;
   void allocate_squares(Arena& arena);
+  void begin_micro_step(std::int64_t index);
+  void weight_needed(std::size_t param);
+  [[nodiscard]] bool is_gathering(std::size_t param) const;
+  void gradient_needed(std::size_t param);
+  void gradient_ready(std::size_t param);
+  void join();
+  void finish(const std::function<void(Stream&)>& before_counting);
   void expect_gradients();
   void advance();
   void reduce(BucketState& bucket, Tag tag);
@@ -187,6 +173,63 @@ class ShardedStep {
   std::ptrdiff_t exchanged_bucket_ = -1;  // whose input is on its way, and not computed yet
   std::unique_ptr<Event> begun_, loss_, updated_, totalled_, agreed_, all_committed_, published_,
       joined_;
+};
+
+// From begin() to finish(), which may be in several graphs. Of the ShardedStep, which must outlive
+// it.
+class ShardedStep::OpenStep {
+ public:
+  // Number `index` of the plan's, from 0 on: the one before is through.
+  [[nodiscard]] MicroStep micro_step(std::int64_t index);
+  // What was reduced so far is done before later work on compute: where a graph ends.
+  void join() { step_->join(); }
+  // Joins all streams into compute: totals agreed, commit or nothing. Later work on compute sees
+  // the new weights, of which the next begin publishes those that leaves_replicas_behind() is
+  // about. `before_counting` (metrics) runs between the agreement and step's increment. Throws
+  // Error if a gradient was not ready.
+  void finish(const std::function<void(Stream&)>& before_counting = {}) {
+    step_->finish(before_counting);
+  }
+
+ private:
+  friend class ShardedStep;
+  explicit OpenStep(ShardedStep& step) : step_(&step) {}
+  ShardedStep* step_;
+};
+
+// Calls that come too early or twice throw Error.
+class ShardedStep::MicroStep {
+ public:
+  // Before work on compute that reads this weight is enqueued: what is enqueued later sees it.
+  void weight_needed(std::size_t param) { step_->weight_needed(param); }
+  // Whether that may make compute wait. It does once per bucket that is gathered in begin, and once
+  // per gather of sharded weights.
+  [[nodiscard]] bool is_gathering(std::size_t param) const { return step_->is_gathering(param); }
+  // Whether its gradients are reduced, and the next two calls belong into its backward.
+  [[nodiscard]] bool reduces() const { return reduces_; }
+  // Before work on compute that writes this gradient is enqueued, where every micro-step reduces:
+  // what is enqueued later finds no other bucket's gradient there that is yet to be reduced.
+  void gradient_needed(std::size_t param) { step_->gradient_needed(param); }
+  // On compute, after the last work that writes this gradient: when a bucket is complete, comm
+  // reduces it and update computes its owned units, while compute goes on.
+  void gradient_ready(std::size_t param) { step_->gradient_ready(param); }
+
+ private:
+  friend class OpenStep;
+  MicroStep(ShardedStep& step, bool reduces) : step_(&step), reduces_(reduces) {}
+  ShardedStep* step_;
+  bool reduces_;
+};
+
+class ShardedStep::ForwardPass {
+ public:
+  void weight_needed(std::size_t param) { step_->weight_needed(param); }
+  void end() { step_->weights_->join(); }  // gathers are joined into compute
+
+ private:
+  friend class ShardedStep;
+  explicit ForwardPass(ShardedStep& step) : step_(&step) {}
+  ShardedStep* step_;
 };
 
 }  // namespace muo

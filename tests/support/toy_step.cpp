@@ -31,25 +31,26 @@ class ToyRankStep {
   [[nodiscard]] const std::vector<std::uint64_t>& seen() const { return seen_; }
 
   void enqueue() {
-    step_.begin();
+    ShardedStep::OpenStep open = step_.begin();
+    ShardedStep::MicroStep micro_step = open.micro_step(run_.plan.micro_steps - 1);
     for (std::size_t i = 0; i < run_.params.size(); ++i)
-      read_weight(i);
+      read_weight(micro_step, i);
     std::vector<std::size_t> order(run_.params.size());
     for (std::size_t i = 0; i < order.size(); ++i)
       order[static_cast<std::size_t>(run_.params[i].ready)] = i;
     for (const std::size_t i : order) {
       write_gradient(i);
-      step_.gradient_ready(i);
+      micro_step.gradient_ready(i);
     }
     const Tensor totals = step_.totals();
     const std::vector<Access> accesses = {{totals.data, 8, true}};
     rank_.compute.enqueue_host("loss", accesses, [totals] { totals.as<double>()[0] = 1.0 / 64; });
-    step_.finish();
+    open.finish();
   }
 
  private:
-  void read_weight(std::size_t param) {
-    if (!run_.reads_too_early) step_.weight_needed(param);
+  void read_weight(ShardedStep::MicroStep& micro_step, std::size_t param) {
+    if (!run_.reads_too_early) micro_step.weight_needed(param);
     const Tensor weight = step_.weight(param);
     const std::vector<Access> accesses = {{weight.data, weight.bytes(), false}};
     rank_.compute.enqueue_host("forward", accesses, [this, weight] {
@@ -58,7 +59,7 @@ class ToyRankStep {
         sum = sum * 31 + static_cast<std::uint64_t>(weight.data[i]);
       seen_.push_back(sum);
     });
-    if (run_.reads_too_early) step_.weight_needed(param);
+    if (run_.reads_too_early) micro_step.weight_needed(param);
   }
 
   void write_gradient(std::size_t param) {

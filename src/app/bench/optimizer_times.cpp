@@ -139,10 +139,10 @@ class Updates {
   void enqueue() {
     Stream& compute = rank_.compute;
     clock_.lap(compute, UpdatePhase::kElsewhere);
-    update.begin();
-    update.begin_training_pass(0);
+    ShardedStep::OpenStep step = update.begin();
+    ShardedStep::MicroStep micro_step = step.micro_step(0);
     for (std::size_t i = 0; i < params_.size(); ++i)
-      update.weight_needed(i);
+      micro_step.weight_needed(i);
     clock_.lap(compute, UpdatePhase::kCommunication);
     for (std::size_t i = 0; i < params_.size(); ++i) {
       const Shape& shape = params_[i].shape;
@@ -151,8 +151,8 @@ class Updates {
     compute.zero(update.totals());  // there is no loss
     clock_.lap(compute, UpdatePhase::kElsewhere);
     for (const std::size_t i : order_)
-      update.gradient_ready(i);
-    update.finish();
+      micro_step.gradient_ready(i);
+    step.finish();
     clock_.lap(compute, UpdatePhase::kCommunication);
   }
 

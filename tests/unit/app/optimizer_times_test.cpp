@@ -64,16 +64,17 @@ std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
     ShardedStep step(rank, plan, params, arena);
     rank.compute.copy(step.hyper(), host_struct(config.hyper));
     for (std::int64_t t = 0; t < steps; ++t) {
-      step.begin();
+      ShardedStep::OpenStep open = step.begin();
+      ShardedStep::MicroStep micro_step = open.micro_step(0);
       rank.compute.zero(step.totals());
       for (std::size_t i = 0; i < params.size(); ++i) {
-        step.weight_needed(i);
+        micro_step.weight_needed(i);
         draw_gradients(rank.compute, config.options.seed, rank.rank, step.gradient(i));
       }
       for (int ready = 0; ready <= 1 << 10; ++ready)
         for (std::size_t i = 0; i < params.size(); ++i)
-          if (params[i].ready == ready) step.gradient_ready(i);
-      step.finish();
+          if (params[i].ready == ready) micro_step.gradient_ready(i);
+      open.finish();
     }
     step.publish();
     const Tensor fingerprints = arena.tensor({.name = "fingerprints",

@@ -57,12 +57,13 @@ Calls calls_of_step(std::string_view form) {
   TraceArena arena(0);
   ShardedStep step(tracing.context(), plan, params, arena);
   const auto graph = tracing.context().compute.capture([&] {
-    step.begin();
+    ShardedStep::OpenStep open = step.begin();
+    ShardedStep::MicroStep micro_step = open.micro_step(0);
     for (std::size_t i = 0; i < params.size(); ++i)
-      step.weight_needed(i);
+      micro_step.weight_needed(i);
     for (std::size_t i = 0; i < params.size(); ++i)
-      step.gradient_ready(i);
-    step.finish();
+      micro_step.gradient_ready(i);
+    open.finish();
   });
   const auto count = [&](std::string_view name) {
     return std::ranges::count(graph->trace().nodes, name, &GraphTrace::Node::name);

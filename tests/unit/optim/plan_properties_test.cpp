@@ -118,19 +118,19 @@ RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<
   TraceArena arena(rank);
   ShardedStep step(context, plan, params, arena);
   static_cast<void>(context.compute.capture([&] {
-    step.begin();
-    for (std::int64_t m = 0; m < plan.reductions(); ++m) {
-      step.begin_training_pass(m);
+    ShardedStep::OpenStep open = step.begin();
+    for (std::int64_t m = 0; m < plan.micro_steps; ++m) {
+      ShardedStep::MicroStep micro_step = open.micro_step(m);
       for (const std::size_t i : in_order(params, &ParamSpec::use))
-        step.weight_needed(i);
-      step.begin_micro_step(m);
+        micro_step.weight_needed(i);
       for (const std::size_t i : in_order(params, &ParamSpec::ready)) {
-        if (params[i].in_backward) step.weight_needed(i);
-        step.gradient_needed(i);
-        step.gradient_ready(i);
+        if (params[i].in_backward) micro_step.weight_needed(i);
+        if (!micro_step.reduces()) continue;
+        micro_step.gradient_needed(i);
+        micro_step.gradient_ready(i);
       }
     }
-    step.finish();
+    open.finish();
   }));
   return communicator;
 }

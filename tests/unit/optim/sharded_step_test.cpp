@@ -140,9 +140,9 @@ double total(const std::vector<float>& a, const std::vector<float>& b) {
 TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
   for (const int world : test::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4, 7}) {
     const std::vector<ParamSpec> params = toy_params();
-    std::vector<std::vector<float>> initial;
-    for (const ParamSpec& param : params)
-      initial.push_back(toy_weights(param));
+    std::vector<std::vector<float>> initial(params.size());
+    std::ranges::transform(params, initial.begin(),
+                           [](const ParamSpec& param) { return toy_weights(param); });
     for (const ShardingPlan& plan : all_plans(params, world)) {
       const std::string what = plan.strategy + ", world " + std::to_string(world);
       ToyRun run = toy(world, "balanced", 1);
@@ -328,13 +328,12 @@ TEST(ShardedStep, CallsOutOfOrderAreErrors) {
   TracingRank rank(0, 1);
   TraceArena arena(0);
   ShardedStep step(rank.context(), plan, params, arena);
-  const auto first_gradient = [&] { step.gradient_ready(0); };
-  EXPECT_THAT(message_of<Error>(first_gradient), testing::HasSubstr("before it begins"));
   static_cast<void>(rank.context().compute.capture([&] {
-    step.begin();
+    ShardedStep::MicroStep micro_step = step.begin().micro_step(0);
+    const auto first_gradient = [&] { micro_step.gradient_ready(0); };
     EXPECT_THAT(message_of<Error>(first_gradient),
                 testing::HasSubstr("wte.weight, whose weight was read"));
-    step.weight_needed(0);
+    micro_step.weight_needed(0);
     EXPECT_NO_THROW(first_gradient());
     EXPECT_THAT(message_of<Error>(first_gradient), testing::HasSubstr("announced twice"));
   }));
