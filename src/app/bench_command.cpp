@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <numeric>
@@ -45,8 +44,6 @@ double slowest_ms(const StepTimes& times, StepPhase phase, std::int64_t steps) {
 std::string device_name(const RunConfig& run) {
   return run.group.plugin == nullptr ? "CPU" : run.group.plugin->name(0);
 }
-
-constexpr std::array kKindNames = {"step", "launch", "optimizer"};  // BenchKind
 
 int processes_of(const RunConfig& run) {
   return run.group.processes == nullptr ? 1 : run.group.processes->processes();
@@ -220,9 +217,8 @@ int bench(const BenchOptions& options, const LaunchedWorld* world) {
   if (first && train.run.quick_sizes) fmt::print(stderr, "{}\n", kQuickSizes);
   if (first) warn_of_unused_gpus(train.devices.backend, run.group, stderr);
   if (first && world != nullptr) fmt::print(stderr, "{}\n", world->text());
-  require_same_run(run,
-                   {{"what is measured", kKindNames.at(static_cast<std::size_t>(options.kind))},
-                    {"--steps", std::to_string(options.steps)}});
+  require_same_run(run, {{"what is measured", std::string(name_of(options.kind))},
+                         {"--steps", std::to_string(options.steps)}});
   if (options.kind != BenchKind::kOptimizer) {
     const MemoryBudget budget = agreed_budget(run);
     fit_memory(run, budget.to_plan);  // as training would

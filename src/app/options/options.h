@@ -329,6 +329,8 @@ struct ConvertTokenizerOptions {
 // step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
 // optimizer: the update alone, by strategy.
 enum class BenchKind : std::uint8_t { kStep, kLaunch, kOptimizer };
+template <>
+inline constexpr auto kNames<BenchKind> = name_list("step", "launch", "optimizer");
 struct BenchOptions {
   BenchKind kind = BenchKind::kStep;
   TrainOptions train = {};
