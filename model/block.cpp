@@ -1,6 +1,5 @@
 #include "model/block.h"
 
-#include <tuple>
 #include <utility>
 
 #include "kernels/activation.h"
@@ -261,15 +260,12 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                               .starts = block.starts,
                               .window = block.config.window(block.layer),
                               .scale = block.config.attention_scale(),
-                              .method = block.config.attention});
-  for (const auto& [dx, y, rstd] :
-       {std::tuple{flow.dq, a.q, a.q_rstd}, std::tuple{flow.dk, a.k, a.k_rstd}})
-    rotary_norm_backward(stream, {.dx = dx,
-                                  .y = y,
-                                  .rstd = rstd,
-                                  .cos = block.rotary.cos,
-                                  .sin = block.rotary.sin,
-                                  .scale = block.config.qk_scale});
+                              .method = block.config.attention,
+                              .rotary = {.q_rstd = a.q_rstd,
+                                         .k_rstd = a.k_rstd,
+                                         .cos = block.rotary.cos,
+                                         .sin = block.rotary.sin,
+                                         .scale = block.config.qk_scale}});
   weight_gradient(stream, p.c_v, rows_of(flow.dv), a.attn_in, sink);
   weight_gradient(stream, p.c_k, rows_of(flow.dk), a.attn_in, sink);
   weight_gradient(stream, p.c_q, rows_of(flow.dq), a.attn_in, sink);

@@ -21,9 +21,8 @@ D12_MICRO = 64 if REHEARSAL else 2**16  # of one micro-step
 REFERENCE_STEPS = 2 if REHEARSAL else 10
 RANKS = (1, 2) if REHEARSAL else (1, 2, 4, 8)
 # Kernels of ours that a step of d12 spends most on: cases of cuda_kernels_bench.
-HOT = ("attention/window2047 bf16", "attention_backward/window2047 bf16", "cross_entropy bf16",
-       "mix_norm bf16", "mix_norm_backward bf16", "rotary_norm_backward bf16",
-       "relu_squared_backward bf16", "symmetric_product/gram")
+HOT = ("attention/window2047", "attention_backward/window2047", "cross_entropy", "mix_norm", "rotary_norm",
+       "relu_squared_backward", "symmetric_product/gram")
 # Rows of decoders of different sizes may differ in rounding, where a library chooses by size.
 DECODER = "Decoder.ReplayIs*:Decoder.AStepGoesOn*:Decoder.AFullRow*:Decoder.ALongContext*"
 SAME_BITS = ("--deterministic", "on")
@@ -236,7 +235,7 @@ def call_2(c):
             "", "--clock-control", "none", "--csv", "--page", "details", "--section", "SpeedOfLight",
             "--section", "Occupancy", "--section", "LaunchStats", "--section", "MemoryWorkloadAnalysis",
             "--kernel-name-base", "demangled", "--kernel-name", "regex:muo", check.pack /
-            "cuda_kernels_bench", "--backend", BACKEND, "--once", "--filter", ",".join(HOT)],
+            "cuda_kernels_bench", "--backend", BACKEND, "--once", "--dtype", "bf16", "--filter", ",".join(HOT)],
             by_profiler, {"MUO_ATTENTION": "own"}, tool="ncu"),
         bench("step_d20_16", 90, "step", 20, 16, steps=3),
         bench("step_d24_16", 100, "step", 24, 16, steps=2),

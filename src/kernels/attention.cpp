@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "kernels/argument_check.h"
 #include "kernels/attention_choice.h"
 #include "kernels/host/attention.h"
 #include "kernels/operation.h"
+#include "kernels/rotary.h"
 
 namespace muo {
 namespace {
@@ -80,6 +82,12 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
                     " (attention_workspace)"));
 }
 
+bool kernel_takes_rotary(const Stream& stream, const AttentionBackwardArgs& args) {
+  const AttentionAlignment alignment = alignment_of(args);
+  return !stream.is_host() && alignment.tensors && alignment.workspace &&
+         device.choose(attention_size_of(args), AttentionDirection::kBackward).takes_rotary;
+}
+
 }  // namespace
 
 std::int64_t attention_workspace(const AttentionSize& size) {
@@ -145,6 +153,21 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
                {"k", args.k},
                {"v", args.v},
                {"starts", args.starts}});
+  const AttentionRotary& rotary = args.rotary;
+  if (rotary.cos && !kernel_takes_rotary(stream, args)) {
+    AttentionBackwardArgs apart = args;
+    apart.rotary = {};
+    attention_backward(stream, apart);
+    for (const auto& [dx, y, rstd] :
+         {std::tuple{args.dq, args.q, rotary.q_rstd}, std::tuple{args.dk, args.k, rotary.k_rstd}})
+      rotary_norm_backward(stream, {.dx = dx,
+                                    .y = y,
+                                    .rstd = rstd,
+                                    .cos = rotary.cos,
+                                    .sin = rotary.sin,
+                                    .scale = rotary.scale});
+    return;
+  }
   backward_operation.submit(
       stream, args,
       {.writes = {args.dq, args.dk, args.dv, args.workspace},

@@ -28,10 +28,20 @@ struct AttentionArgs {
 };
 void attention(Stream& stream, const AttentionArgs& args);
 
+// What rotary_norm (kernels/rotary.h) did to make q and k, at first_position 0 and one scale.
+struct AttentionRotary {
+  Tensor q_rstd;  // (b, t, heads) fp32
+  Tensor k_rstd;  // (b, t, kv_heads) fp32
+  Tensor cos;     // (at least t, h/2), as q
+  Tensor sin;
+  float scale = 1.0F;
+};
+
 // Overwrites dq, dk, dv. With grouped queries dk and dv sum over the heads of a group, in head
 // order. Probabilities are recomputed from lse. All but lse and workspace are fp32 or bf16, all the
 // same; in bf16 the probabilities and the gradients of the scores are rounded before they enter
-// products.
+// products. Where `rotary` is given, dq and dk are gradients of what rotary_norm read: by
+// rotary_norm_backward, from gradients that it finds rounded or, in kernels of warpgroups, not.
 struct AttentionBackwardArgs {
   Tensor dq;    // (b, t, heads, h) out
   Tensor dk;    // (b, t, kv_heads, h) out
@@ -47,6 +57,7 @@ struct AttentionBackwardArgs {
   std::int64_t window = 0;
   float scale = 1.0F;
   AttentionMethod method = {};  // of devices
+  AttentionRotary rotary = {};
 };
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args);
 

@@ -17,6 +17,7 @@ struct AttentionChoice {
   enum class Kernels : std::uint8_t { kLibrary, kWarpgroups, kTensorCores, kPortable };
   Kernels kernels = Kernels::kPortable;
   std::int64_t workspace = 0;  // elements (fp32); enough for the own kernels too
+  bool takes_rotary = false;   // gradients: AttentionBackwardArgs::rotary
   std::string why;             // may be empty
 
   friend bool operator==(const AttentionChoice&, const AttentionChoice&) = default;
@@ -68,6 +69,19 @@ AttentionSize attention_size_of(const Args& args) {
           .dtype = args.q.dtype,
           .method = args.method,
           .documents = static_cast<bool>(args.starts)};
+}
+
+// Views may begin anywhere; vectors of 16 bytes may not.
+template <class Args>
+AttentionAlignment alignment_of(const Args& args) {
+  const auto aligned = [](auto... tensors) {
+    return ((reinterpret_cast<std::uintptr_t>(tensors.data) % 16 == 0) && ...);
+  };
+  bool gradients = true;
+  if constexpr (requires { args.dout; })
+    gradients = aligned(args.dq, args.dk, args.dv, args.dout, args.rotary.cos, args.rotary.sin);
+  return {.tensors = gradients && aligned(args.out, args.q, args.k, args.v),
+          .workspace = aligned(args.workspace)};
 }
 
 // A backend's library calls this when it is loaded: how it would compute a problem with aligned

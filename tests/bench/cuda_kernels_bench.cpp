@@ -191,29 +191,51 @@ void say(const std::string& text) {
   static_cast<void>(std::fflush(stdout));
 }
 
-// Whether `name` contains one of the comma-separated texts, if there are any, and none of those
-// behind a minus.
-bool chosen(std::string_view name, std::string_view filter) {
-  bool found = false;
-  bool any = false;
-  for (;;) {
-    const std::size_t comma = filter.find(',');
-    const std::string_view text = filter.substr(0, comma);
-    if (text.starts_with('-')) {
-      if (name.find(text.substr(1)) != std::string_view::npos) return false;
-    } else {
-      any = true;
-      found = found || name.find(text) != std::string_view::npos;
+// --filter: names that contain one of the comma-separated texts, if there are any, and none of
+// those behind a minus.
+class Filter {
+ public:
+  explicit Filter(std::string_view filter) {
+    for (bool more = !filter.empty(); more;) {
+      const std::size_t comma = filter.find(',');
+      const std::string_view text = filter.substr(0, comma);
+      if (text.starts_with('-'))
+        without_.emplace_back(text.substr(1));
+      else
+        with_.push_back({std::string(text)});
+      more = comma != std::string_view::npos;
+      if (more) filter.remove_prefix(comma + 1);
     }
-    if (comma == std::string_view::npos) return found || !any;
-    filter.remove_prefix(comma + 1);
   }
-}
+
+  bool chooses(std::string_view name) {
+    bool found = with_.empty();
+    for (Text& text : with_)
+      if (name.find(text.text) != std::string_view::npos) found = text.found = true;
+    return found && std::ranges::none_of(without_, [&](const std::string& text) {
+             return name.find(text) != std::string_view::npos;
+           });
+  }
+  // Of the texts, the first that no name has contained; or empty.
+  [[nodiscard]] std::string missing() const {
+    const auto text = std::ranges::find(with_, false, &Text::found);
+    return text == with_.end() ? std::string{} : text->text;
+  }
+
+ private:
+  struct Text {
+    std::string text;
+    bool found = false;
+  };
+  std::vector<Text> with_;
+  std::vector<std::string> without_;
+};
 
 class Bench {
  public:
   Bench(const Options& options, const BackendPlugin& plugin)
       : options_(options),
+        filter_(options.filter),
         timed_(!options.small && !options.once),
         device_(plugin.make_device(0, 0)),
         stream_(device_->make_stream(StreamPriority::kNormal)) {
@@ -240,7 +262,7 @@ class Bench {
       Sizes sizes = options_.small ? kSmall : kFull;
       if (options_.rows > 0) sizes.b = options_.rows;
       const Case work = typed.make(tensors, sizes);
-      if (!chosen(work.name, options_.filter)) return true;
+      if (!filter_.chooses(work.name)) return true;
       row["kernel"] = work.name;
       say(fmt::format("[{}] {:44} {:5}", index, work.name, name_of(typed.dtype)));
       std::string text = "ran";
@@ -261,6 +283,8 @@ class Bench {
     return false;
   }
 
+  [[nodiscard]] const Filter& filter() const { return filter_; }
+
  private:
   void write(const Json& row) {
     if (options_.json.empty()) return;
@@ -269,6 +293,7 @@ class Bench {
   }
 
   const Options& options_;
+  Filter filter_;
   bool timed_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
@@ -288,6 +313,8 @@ int run(const Options& options) {
     if (options.dtype.empty() || options.dtype == name_of(cases[i].dtype))
       if (!bench.run(i, cases[i])) ++failed;
   if (!options.gemm_table.empty()) save_gemm_table(options.gemm_table);
+  if (const std::string missing = bench.filter().missing(); options.from == 0 && !missing.empty())
+    throw InputError(concat("--filter: no case's name has '", missing, "'"));
   if (failed > 0) fmt::print(stderr, "cuda_kernels_bench: {} cases failed\n", failed);
   return failed > 0 ? 4 : 0;
 }

@@ -66,28 +66,38 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                                      .method = p.size.method});
                 }};
   });
-  out.emplace_back([=](Tensors& make, const Sizes& s) {
+  const auto backward = [=](Tensors& make, const Sizes& s, bool through_rotary) {
     const Problem p = problem(make, s);
     const Tensor dout = make.normal(p.q.shape, dtype), dq = make.zeros(p.q.shape, dtype),
                  dk = make.zeros(p.k.shape, dtype), dv = make.zeros(p.k.shape, dtype);
-    return Case{
-        .name = "attention_backward" + p.name, .flops = 2.5 * p.flops, .run = [=](Stream& stream) {
-          attention_backward(stream, {.dq = dq,
-                                      .dk = dk,
-                                      .dv = dv,
-                                      .dout = dout,
-                                      .out = p.out,
-                                      .lse = p.lse,
-                                      .q = p.q,
-                                      .k = p.k,
-                                      .v = p.v,
-                                      .workspace = p.workspace,
-                                      .starts = p.starts,
-                                      .window = p.size.window,
-                                      .scale = p.size.scale,
-                                      .method = p.size.method});
-        }};
-  });
+    AttentionRotary rotary;
+    if (through_rotary)
+      rotary = {.q_rstd = make.normal({s.b, s.t, s.heads}, DType::kF32),
+                .k_rstd = make.normal({s.b, s.t, s.kv_heads}, DType::kF32),
+                .cos = make.normal({s.t, s.h / 2}, dtype),
+                .sin = make.normal({s.t, s.h / 2}, dtype)};
+    return Case{.name = "attention_backward" + p.name + (through_rotary ? "/rotary" : ""),
+                .flops = 2.5 * p.flops,
+                .run = [=](Stream& stream) {
+                  attention_backward(stream, {.dq = dq,
+                                              .dk = dk,
+                                              .dv = dv,
+                                              .dout = dout,
+                                              .out = p.out,
+                                              .lse = p.lse,
+                                              .q = p.q,
+                                              .k = p.k,
+                                              .v = p.v,
+                                              .workspace = p.workspace,
+                                              .starts = p.starts,
+                                              .window = p.size.window,
+                                              .scale = p.size.scale,
+                                              .method = p.size.method,
+                                              .rotary = rotary});
+                }};
+  };
+  out.emplace_back([=](Tensors& make, const Sizes& s) { return backward(make, s, false); });
+  out.emplace_back([=](Tensors& make, const Sizes& s) { return backward(make, s, true); });
 }
 
 // y = x W^T and its gradients, for a linear layer of `in` to `out` channels.

@@ -12,6 +12,17 @@ inline double attention_distance(const HostTensor& got, const AttentionReference
   return worst_element<double>(got.doubles(), want.value, want.magnitude);
 }
 
+// bf16: out and dv have two roundings, of the probabilities and of what is stored. dq and dk have
+// those of dS and of what is stored, and the two of the out that dot(dout, out) is taken of.
+struct AttentionTolerance {
+  AttentionTolerance(const AttentionReference& want, const AttentionCase& c, DType dtype)
+      : in_fp32(want.tolerance(c)), unit(dtype == DType::kBF16 ? kUnitBF16 : 0.0) {}
+
+  double in_fp32, unit;
+  double out = (in_fp32 + unit) * (1 + unit) + unit;
+  double gradient = unit > 0 ? (in_fp32 + out + unit) * (1 + unit) + unit : in_fp32;
+};
+
 inline void expect_matches(const AttentionCase& c, DType dtype = DType::kF32,
                            AttentionKernels forward = AttentionKernels::kAuto,
                            AttentionKernels backward = AttentionKernels::kAuto) {
@@ -21,17 +32,12 @@ inline void expect_matches(const AttentionCase& c, DType dtype = DType::kF32,
   p.backward = backward;
   p.run();
   const AttentionReference want(p, c.window);
-  const double in_fp32 = want.tolerance(c);
-  // bf16: out and dv have two roundings, of the probabilities and of what is stored. dq and dk have
-  // those of dS and of what is stored, and the two of the out that dot(dout, out) is taken of.
-  const double unit = dtype == DType::kBF16 ? kUnitBF16 : 0.0;
-  const double out_tolerance = (in_fp32 + unit) * (1 + unit) + unit;
-  const double gradient_tolerance = (in_fp32 + out_tolerance + unit) * (1 + unit) + unit;
-  EXPECT_LT(attention_distance(p.out, want.out), out_tolerance) << "out";
-  EXPECT_LT(attention_distance(p.lse, want.lse), in_fp32) << "lse";
-  EXPECT_LT(attention_distance(p.dq, want.dq), unit > 0 ? gradient_tolerance : in_fp32) << "dq";
-  EXPECT_LT(attention_distance(p.dk, want.dk), unit > 0 ? gradient_tolerance : in_fp32) << "dk";
-  EXPECT_LT(attention_distance(p.dv, want.dv), out_tolerance) << "dv";
+  const AttentionTolerance within(want, c, dtype);
+  EXPECT_LT(attention_distance(p.out, want.out), within.out) << "out";
+  EXPECT_LT(attention_distance(p.lse, want.lse), within.in_fp32) << "lse";
+  EXPECT_LT(attention_distance(p.dq, want.dq), within.gradient) << "dq";
+  EXPECT_LT(attention_distance(p.dk, want.dk), within.gradient) << "dk";
+  EXPECT_LT(attention_distance(p.dv, want.dv), within.out) << "dv";
 }
 
 }  // namespace muo::test

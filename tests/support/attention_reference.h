@@ -104,7 +104,8 @@ struct AttentionProblem {
             .starts = starts,
             .window = size.window,
             .scale = scale(),
-            .method = {.kernels = backward}};
+            .method = {.kernels = backward},
+            .rotary = rotary};
   }
   void run() const {
     // Neither the outputs' nor the scratch's old contents may matter.
@@ -123,6 +124,7 @@ struct AttentionProblem {
 
   AttentionCase size;
   AttentionKernels forward = AttentionKernels::kAuto, backward = AttentionKernels::kAuto;
+  AttentionRotary rotary = {};
   HostTensor q, k, v, dout, out, lse, dq, dk, dv, workspace, starts;
 };
 

@@ -56,6 +56,7 @@ class Predictor {
   [[nodiscard]] Predicted operator()(const OperationTime& work) const {
     if (work.is_collective())
       return {.seconds = rates_.link_seconds + work.bytes / rates_.link_rate, .ceiling = "link"};
+    if (work.name == "rotary_norm_backward" && attention_takes_rotary()) return {};
     Predicted out = of_kernel(work);
     if (out.seconds < rates_.node_seconds) out.ceiling = "launch";
     out.seconds += rates_.node_seconds;
@@ -100,22 +101,37 @@ class Predictor {
     return {.seconds = time.seconds, .ceiling = "tiles", .tiles = time.tiles, .waves = time.waves};
   }
 
+  [[nodiscard]] AttentionSize attention_size() const {
+    const GptConfig& model = config_.model;
+    return {.b = config_.step.batch,
+            .t = model.seq_len,
+            .heads = model.n_head,
+            .kv_heads = model.n_kv_head,
+            .h = model.head_dim(),
+            .window = model.seq_len,
+            .scale = model.attention_scale(),
+            .dtype = model.dtype,
+            .method = model.attention,
+            .documents = model.document_token >= 0};
+  }
+  [[nodiscard]] AttentionChoice attention_choice(const AttentionSize& size,
+                                                 AttentionDirection direction) const {
+    return choose_described_attention(size, direction, described_gpu(rates_.gpu).is_hopper);
+  }
+  [[nodiscard]] bool attention_takes_rotary() const {
+    return attention_choice(attention_size(), AttentionDirection::kBackward).takes_rotary;
+  }
+
   // Beside the products, the own backward pass without warpgroups reads out and dout once more.
   [[nodiscard]] Predicted of_attention(const OperationTime& work,
                                        AttentionDirection direction) const {
-    AttentionSize size{.kv_heads = config_.model.n_kv_head,
-                       .window = config_.model.seq_len,
-                       .scale = config_.model.attention_scale(),
-                       .dtype = work.dtype,
-                       .method = config_.model.attention,
-                       .documents = config_.model.document_token >= 0};
+    AttentionSize size = attention_size();
     const int found = std::sscanf(work.shape.c_str(), "%ldx%ldx%ldx%ld w%ld", &size.b, &size.t,
                                   &size.heads, &size.h, &size.window);
     MUO_CHECK(found >= 4, "attention of shape ", work.shape);
     const bool window = found == 5;
     const bool forward = direction == AttentionDirection::kForward;
-    const AttentionChoice choice =
-        choose_described_attention(size, direction, described_gpu(rates_.gpu).is_hopper);
+    const AttentionChoice choice = attention_choice(size, direction);
     const bool portable = choice.kernels == AttentionChoice::Kernels::kPortable;
     const auto measured =
         rates_.measured_attention.find(concat(work.name, " w", std::min(size.window, size.t - 1)));

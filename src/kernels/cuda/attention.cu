@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/attention_choice.h"
@@ -25,23 +23,14 @@ AttentionChoice choose(AttentionSize size, AttentionDirection direction,
       alignment, direction == AttentionDirection::kBackward && warpgroups_compute());
 }
 
-// Views may begin anywhere; vectors of 16 bytes may not.
-bool aligned(std::initializer_list<Tensor> tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& x) {
-    return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
-  });
-}
-
 // Calls the kernels that are chosen for these arguments.
 template <class Args>
 void follow(NativeStream stream, const Args& args, AttentionDirection direction,
-            std::initializer_list<Tensor> tensors, void (*library)(NativeStream, const Args&),
+            void (*library)(NativeStream, const Args&),
             void (*warpgroups)(NativeStream, const std::type_identity_t<Args>&),
             void (*tensor_cores)(NativeStream, const Args&),
             void (*portable)(NativeStream, const Args&)) {
-  const AttentionAlignment alignment{.tensors = aligned(tensors),
-                                     .workspace = aligned({args.workspace})};
-  switch (choose(attention_size_of(args), direction, alignment).kernels) {
+  switch (choose(attention_size_of(args), direction, alignment_of(args)).kernels) {
     case Kernels::kLibrary:
       return library(stream, args);
     case Kernels::kWarpgroups:
@@ -54,15 +43,13 @@ void follow(NativeStream stream, const Args& args, AttentionDirection direction,
 }
 
 void attention(NativeStream stream, const AttentionArgs& args) {
-  follow(stream, args, AttentionDirection::kForward, {args.out, args.q, args.k, args.v},
-         &cudnn_attention, nullptr, &flash_attention, &portable_attention);
+  follow(stream, args, AttentionDirection::kForward, &cudnn_attention, nullptr, &flash_attention,
+         &portable_attention);
 }
 
 void attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
-  follow(stream, args, AttentionDirection::kBackward,
-         {args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v},
-         &cudnn_attention_backward, &warpgroup_attention_backward, &flash_attention_backward,
-         &portable_attention_backward);
+  follow(stream, args, AttentionDirection::kBackward, &cudnn_attention_backward,
+         &warpgroup_attention_backward, &flash_attention_backward, &portable_attention_backward);
 }
 
 const KernelRegistration registration(&attention, &attention_backward);

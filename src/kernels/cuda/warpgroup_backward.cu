@@ -1,8 +1,8 @@
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/flash_tile.h"
 #include "kernels/cuda/sums.h"
+#include "kernels/cuda/warpgroup_tile.h"
 #include "runtime/cuda/compute_capability.h"
-#include "runtime/cuda/warpgroup.h"
 
 // The backward pass of flash_backward.cu for compute capability 9.0, by products of warpgroups and
 // copies of tiles. As there, scores are computed by both kernels, so that every sum has one owner
@@ -16,163 +16,11 @@ namespace {
 using flash::Backward;
 using flash::Geometry;
 using flash::Seen;
-
-constexpr int kTile = 64;   // rows that arrive at once, and of a warpgroup
-constexpr int kStages = 3;  // tiles in shared memory: two arrive while one is computed with
-using Sums = flash::Accumulators<1, kTile / 8>;
-template <int D>
-using Gradients = flash::Accumulators<1, D / 8>;
-
-// Rows of D bf16 in shared memory as operands of warpgroups, 64 columns to a panel.
-template <int D, int kRows>
-struct Panels {
-  static constexpr int kPanelBytes = kRows * 128;
-  static constexpr int kBytes = kRows * 2 * D;
-
-  std::byte* data;
-  SharedAddress address;
-
-  __device__ __forceinline__ explicit Panels(std::byte* p) : data(p), address(shared_address(p)) {}
-
-  // Operands whose sums run along rows from `first` on, or along the columns of all rows.
-  __device__ __forceinline__ SharedMatrix rows_from(int first) const {
-    return along_rows(address + first * 128);
-  }
-  __device__ __forceinline__ SharedMatrix columns() const {
-    return along_columns(address, kPanelBytes);
-  }
-  // Starts copies of rows from t on, by one thread.
-  __device__ __forceinline__ void copy(const TileMap& from, int row, int t, int head,
-                                       SharedAddress barrier) const {
-#pragma unroll
-    for (int i = 0; i < kRows; i += kTile)
-#pragma unroll
-      for (int panel = 0; panel < D / 64; ++panel)
-        copy_tile(address + (panel * kPanelBytes + i * 128), from, row, t + i, head, 64 * panel,
-                  barrier);
-  }
-};
-
-// sums = left right^T, of 64 rows each.
-template <int D, int kRows>
-__device__ __forceinline__ void multiply(Sums& sums, const Panels<D, kRows>& left, int first,
-                                         const Panels<D, kTile>& right) {
-  const SharedMatrix a = left.rows_from(first), b = right.rows_from(0);
-  multiply_rows(sums.x[0], a, b);
-#pragma unroll
-  for (int k = 1; k < D / 16; ++k)
-    multiply_add_rows(sums.x[0], a + (k / 4 * left.kPanelBytes + k % 4 * 32),
-                      b + (k / 4 * right.kPanelBytes + k % 4 * 32));
-  commit_products();
-}
-
-// sums += left right.
-template <int D>
-__device__ __forceinline__ void add_product(Gradients<D>& sums,
-                                            const flash::Operand<1, kTile / 16>& left,
-                                            const Panels<D, kTile>& right) {
-  const SharedMatrix b = right.columns();
-#pragma unroll
-  for (int k = 0; k < kTile / 16; ++k)
-    multiply_add_columns(sums.x[0], left.x[0][k], b + k * 16 * 128);
-  commit_products();
-}
-
-// Of the lane's columns, those of the queries of a tile: read before a wait, as what is read after
-// it would be waited for again.
-struct Numbers {
-  float2 of[kTile / 8];
-
-  __device__ __forceinline__ explicit Numbers(const float* from) {
-#pragma unroll
-    for (int n = 0; n < kTile / 8; ++n)
-      of[n] = *reinterpret_cast<const float2*>(from + 8 * n + lane_id() % 4 * 2);
-  }
-  __device__ __forceinline__ float operator()(int n, int e) const {
-    return e % 2 == 0 ? of[n].x : of[n].y;
-  }
-};
-
-// Tiles on their way through kStages places in shared memory, each with a barrier for its arrival
-// and one for the warps that no longer need it.
-struct Pipeline {
-  static constexpr int kBytes = 2 * kStages * 8;
-  SharedAddress barriers;
-
-  __device__ __forceinline__ SharedAddress full(int step) const {
-    return barriers + 8 * (step % kStages);
-  }
-  __device__ __forceinline__ SharedAddress empty(int step) const {
-    return barriers + 8 * (kStages + step % kStages);
-  }
-  // By the whole block.
-  __device__ __forceinline__ void begin() const {
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < kStages; ++i) {
-        init_barrier(full(i), 1);
-        init_barrier(empty(i), static_cast<int>(blockDim.x) / 32);
-      }
-      show_barriers();
-    }
-    __syncthreads();
-  }
-  // By one thread, before it starts copies of so many bytes.
-  __device__ __forceinline__ void expect(int step, int bytes) const {
-    if (step >= kStages) wait_for_phase(empty(step), (step / kStages - 1) % 2);
-    arrive_expecting(full(step), bytes);
-  }
-  // Returns the tile's place, which ptxas knows to be the same for all lanes.
-  __device__ __forceinline__ int wait(int step) const {
-    wait_for_phase(full(step), step / kStages % 2);
-    return __shfl_sync(kAllLanes, step % kStages, 0);
-  }
-  __device__ __forceinline__ void release(int step) const {
-    if (lane_id() == 0) arrive(empty(step));
-  }
-  // Has one thread start copies of the tile behind the next, of so many steps.
-  template <class Fetch>
-  __device__ __forceinline__ static void fetch_ahead(int step, int steps, const Fetch& fetch) {
-    if (threadIdx.x == 0 && step + 2 < steps) fetch(step + 2, 0);
-    __syncwarp();
-  }
-};
-
-// Which 64 rows of the block's the warpgroup has, and which 16 the warp.
-struct Rows {
-  int of_group = flash::warp_id() / 4 * kTile;
-  int of_warp = flash::warp_id() * 16;
-};
-
-constexpr int kAlignment = 1024;  // of tiles
-
-// A block of so many warpgroups, with two tensors' rows that are its own and, of two others,
-// kStages tiles, in this order in shared memory.
-template <int D, int kGroups>
-struct BlockShape {
-  static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kOwn = kTile * kGroups;
-  using Own = Panels<D, kOwn>;
-  using Stage = Panels<D, kTile>;
-  static constexpr int kStageBytes = 2 * Stage::kBytes;
-  static constexpr int kTileBytes = 2 * Own::kBytes + kStages * kStageBytes;
-
-  static __device__ __forceinline__ Stage stage(std::byte* shared, int step, int which) {
-    return Stage(shared + 2 * Own::kBytes + step % kStages * kStageBytes + which * Stage::kBytes);
-  }
-};
+using namespace warpgroup;  // NOLINT(google-build-using-namespace): the rest of this file
 
 __device__ __forceinline__ std::byte* aligned_memory() {
   auto* const p = shared_memory<std::byte>();
   return p + (-reinterpret_cast<std::uintptr_t>(p) & (kAlignment - 1));
-}
-
-// Writes the warp's rows of a gradient; `tile` is scratch of the size of the block's.
-template <int D>
-__device__ __forceinline__ void write_gradient(const Gradients<D>& sums, std::byte* tile,
-                                               const Rows& own, BF16* to, std::int64_t stride,
-                                               int first, const Geometry& g, float factor) {
-  flash::write_rows<1, D>(sums, flash::Tile<D>(tile), own.of_warp, to, stride, first + own.of_warp,
-                          g.t, g.h, [factor](int, int) { return factor; });
 }
 
 struct Maps {
@@ -214,7 +62,7 @@ struct QueryShape : BlockShape<D, kQueryGroups<D, kDocuments>> {
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     warpgroup_queries_kernel(Backward p, const __grid_constant__ Maps maps, const BF16* out,
-                             float* numbers) {
+                             float* numbers, Rotary rotary) {
   using S = QueryShape<D, kDocuments>;
   const Geometry& g = p.g;
   const int block = p.blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks;
@@ -321,8 +169,14 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     wait_for_products<0>(dq.x[0]);
     pipeline.release(step);
   }
+  float factor = g.scale;
+  if (rotary.cos != nullptr) {
+    const std::int64_t at = std::int64_t{row} * g.t * g.heads + head;
+    through_rotary(dq, queries, own, first, g.t, rotary, rotary.q_rstd + at, g.heads, g.scale);
+    factor = 1.0F;
+  }
   __syncthreads();  // nobody needs the queries
-  write_gradient<D>(dq, queries.data, own, p.dq + offset, g.stride(), first, g, g.scale);
+  write_gradient<D>(dq, queries.data, own, p.dq + offset, g.stride(), first, g, factor);
 }
 
 // ---- dk and dv ----------------------------------------------------------------------------------
@@ -341,7 +195,8 @@ struct KeyShape : BlockShape<D, 2> {
 // bytes per query. Bound as the other kernel.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
-    warpgroup_keys_kernel(Backward p, const __grid_constant__ Maps maps, const float* numbers) {
+    warpgroup_keys_kernel(Backward p, const __grid_constant__ Maps maps, const float* numbers,
+                          Rotary rotary) {
   using S = KeyShape<D, kDocuments>;
   const Geometry& g = p.g;
   const int kv_heads = g.heads / g.group;
@@ -436,9 +291,15 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
     pipeline.release(step);
   }
 
+  float factor = g.scale;
+  if (rotary.cos != nullptr) {
+    const std::int64_t at = std::int64_t{row} * g.t * kv_heads + kv_head;
+    through_rotary(dk, keys, own, first, g.t, rotary, rotary.k_rstd + at, kv_heads, g.scale);
+    factor = 1.0F;
+  }
   __syncthreads();  // nobody needs keys and values
   const std::int64_t offset = g.kv_offset(row, kv_head);
-  write_gradient<D>(dk, keys.data, own, p.dk + offset, g.kv_stride(), first, g, g.scale);
+  write_gradient<D>(dk, keys.data, own, p.dk + offset, g.kv_stride(), first, g, factor);
   write_gradient<D>(dv, values.data, own, p.dv + offset, g.kv_stride(), first, g, 1.0F);
 }
 
@@ -456,16 +317,18 @@ void warpgroup_attention_backward(NativeStream stream, const AttentionBackwardAr
   const std::int64_t b = args.q.shape[0], heads = args.q.shape[2], kv_heads = args.k.shape[2];
   const Maps maps{tile_map(args.q), tile_map(args.k), tile_map(args.v), tile_map(args.dout)};
   auto* const numbers = args.workspace.as<float>();
+  const Rotary rotary = Rotary::of(args.rotary);
   with_head_size<64, 128>(p.g.h, [&]<int D>() {
     with_documents(args, [&]<bool kDocuments>() {
       using Queries = QueryShape<D, kDocuments>;
       p.blocks = static_cast<int>(ceil_div(p.g.t, Queries::kOwn));
       launch(warpgroup_queries_kernel<D, kDocuments>, static_cast<unsigned>(p.blocks * b * heads),
-             Queries::kThreads, Queries::kShared, stream, p, maps, args.out.as<BF16>(), numbers);
+             Queries::kThreads, Queries::kShared, stream, p, maps, args.out.as<BF16>(), numbers,
+             rotary);
       using Keys = KeyShape<D, kDocuments>;
       p.blocks = static_cast<int>(ceil_div(p.g.t, Keys::kOwn));
       launch(warpgroup_keys_kernel<D, kDocuments>, static_cast<unsigned>(p.blocks * b * kv_heads),
-             Keys::kThreads, Keys::kShared, stream, p, maps, numbers);
+             Keys::kThreads, Keys::kShared, stream, p, maps, numbers, rotary);
     });
   });
 }

@@ -8,12 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/rotary.h"
 #include "support/attention_match.h"
 #include "support/attention_reference.h"
 #include "support/environment.h"
@@ -206,6 +208,86 @@ TEST(Attention, GradientOfAQueryReachesOnlyTheKeysItSees) {
         EXPECT_EQ(seen, any(rows_of(p.dv, j))) << "dv of key " << j;
         EXPECT_TRUE(seen || !any(rows_of(p.dk, j))) << "dk of key " << j;
       }
+    }
+}
+
+// rotary_norm_backward (kernels/rotary.h) of a gradient, with its magnitudes.
+AttentionReference::Result through_rotary(const AttentionReference::Result& dy, const HostTensor& y,
+                                          const HostTensor& rstd, const HostTensor& cos,
+                                          const HostTensor& sin, double scale) {
+  AttentionReference::Result out(y);
+  const Shape& shape = y.tensor().shape;
+  const auto h = static_cast<std::size_t>(shape[3]), half = h / 2;
+  const std::vector<double> ys = y.doubles(), rstds = rstd.doubles(), c = cos.doubles(),
+                            s = sin.doubles();
+  for (std::size_t row = 0; row < rstds.size(); ++row) {
+    const std::size_t at = row * h;
+    const auto t = row / static_cast<std::size_t>(shape[2]) % static_cast<std::size_t>(shape[1]);
+    double mean = 0, mean_magnitude = 0;
+    for (std::size_t d = at; d < at + h; ++d) {
+      mean += dy.value[d] * ys[d] / (scale * scale * static_cast<double>(h));
+      mean_magnitude +=
+          dy.magnitude[d] * std::abs(ys[d]) / (scale * scale * static_cast<double>(h));
+    }
+    const double factor = scale * rstds[row];
+    const auto r = [&](std::size_t d) { return factor * (dy.value[d] - ys[d] * mean); };
+    const auto magnitude = [&](std::size_t d) {
+      return factor * (dy.magnitude[d] + std::abs(ys[d]) * mean_magnitude);
+    };
+    for (std::size_t j = 0; j < half; ++j) {
+      const std::size_t one = at + j, two = one + half;
+      const double of_c = c[t * half + j], of_s = s[t * half + j];
+      out.value[one] = r(one) * of_c - r(two) * of_s;
+      out.value[two] = r(one) * of_s + r(two) * of_c;
+      out.magnitude[one] = magnitude(one) * std::abs(of_c) + magnitude(two) * std::abs(of_s);
+      out.magnitude[two] = magnitude(one) * std::abs(of_s) + magnitude(two) * std::abs(of_c);
+    }
+  }
+  return out;
+}
+
+TEST(AttentionBackward, GoesOnThroughRotaryNorm) {
+  KernelStream stream;
+  const auto positive = [](const Shape& shape, const char* name) {
+    HostTensor out = random_tensor(shape, name);
+    for (float& x : out.values())
+      x = 0.5F + std::abs(x);
+    return out;
+  };
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const AttentionCase& c : std::initializer_list<AttentionCase>{
+             {.b = 2, .t = 130, .heads = 2, .kv_heads = 1, .h = 128, .window = 130},
+             {.b = 1, .t = 257, .heads = 2, .kv_heads = 2, .h = 64, .window = 70},
+             {.b = 2,
+             .t = 200,
+             .heads = 1,
+             .kv_heads = 1,
+             .h = 128,
+             .window = 200,
+             .documents = {90, 50}},
+             {.b = 1, .t = 70, .heads = 4, .kv_heads = 2, .h = 40, .window = 70}}) {
+      SCOPED_TRACE(testing::PrintToString(c));
+      AttentionProblem p(c, dtype);
+      const HostTensor q_rstd = positive({c.b, c.t, c.heads}, "q_rstd"),
+                       k_rstd = positive({c.b, c.t, c.kv_heads}, "k_rstd"),
+                       cos({c.t + 3, c.h / 2}, dtype), sin({c.t + 3, c.h / 2}, dtype);
+      rotary_table(stream, {.cos = cos, .sin = sin});
+      constexpr float kScale = 1.2F;
+      p.rotary = {.q_rstd = q_rstd, .k_rstd = k_rstd, .cos = cos, .sin = sin, .scale = kScale};
+      p.run();
+      const AttentionReference want(p, c.window);
+      AttentionTolerance within(want, c, dtype);
+      // The sums of a row, and a rounding more where the gradient is stored before.
+      within.gradient =
+          (within.gradient + worst_case(2 * c.h + 20)) * (1 + within.unit) + within.unit;
+      const auto expect = [&](const HostTensor& got, const AttentionReference::Result& gradient,
+                              const HostTensor& y, const HostTensor& rstd) {
+        EXPECT_LT(attention_distance(got, through_rotary(gradient, y, rstd, cos, sin, kScale)),
+                  within.gradient);
+      };
+      expect(p.dq, want.dq, p.q, q_rstd);
+      expect(p.dk, want.dk, p.k, k_rstd);
+      EXPECT_LT(attention_distance(p.dv, want.dv), within.out);
     }
 }
 
