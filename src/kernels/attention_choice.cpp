@@ -34,7 +34,7 @@ AttentionChoice own_choice(const AttentionSize& size, AttentionDirection directi
   own.kernels = Kernels::kTensorCores;
   if (backward && warpgroups && alignment.workspace) {
     own.kernels = Kernels::kWarpgroups;
-    own.takes_rotary = size.h == 64 || size.h == 128;  // halves of a head row in one thread
+    own.takes_rotary = size.h == kMostTensorCoreHead;  // a tile's whole rows, halves in one thread
     own.workspace = size.b * size.heads * ((size.t + 63) / 64 * 64) * (size.documents ? 3 : 2);
   }
   return own;

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -13,14 +13,9 @@
 namespace muo::cuda {
 namespace {
 
-constexpr int kRounds = 3;
-constexpr float kShortMs = 1.0F;  // between two events: well above their resolution
-// Of products that a step spends its time on, the best few are measured again, each for long enough
-// that the clock falls to what the power of this one allows.
-constexpr float kLongMs = 20.0F;
-constexpr std::size_t kFinalists = 4;
-constexpr float kLeastOfLongMs = 0.05F;  // of a product
-constexpr float kMostRepeats = 400;
+constexpr int kRounds = 5;
+constexpr float kShortestMs = 1.0F;  // between two events: well above their resolution
+constexpr int kMostRepeats = 100;
 
 struct FreeDevice {
   void operator()(void* p) const { static_cast<void>(cudaFree(p)); }
@@ -69,11 +64,6 @@ DeviceMemory random_operand(std::int64_t count, DType dtype, cudaStream_t stream
   return memory;
 }
 
-struct Candidate {
-  cublasLtMatmulAlgo_t algorithm;
-  float ms;
-};
-
 }  // namespace
 
 GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& p,
@@ -109,27 +99,17 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
   };
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms)
     time_ms(algorithm, 1);  // loads its kernel
-  std::vector<Candidate> field;
-  for (const cublasLtMatmulAlgo_t& algorithm : algorithms)
-    field.push_back({algorithm, time_ms(algorithm, 1)});
-  // Round by round, so that a clock that changes meanwhile changes for all.
-  const auto race = [&](float for_ms) {
-    const int repeats = static_cast<int>(
-        std::clamp(for_ms / std::max(field.front().ms, 1e-3F), 1.0F, kMostRepeats));
-    for (Candidate& candidate : field)
-      candidate.ms = 0;
-    for (int round = 0; round < kRounds; ++round)
-      for (Candidate& candidate : field)
-        candidate.ms +=
-            time_ms(candidate.algorithm, repeats) / static_cast<float>(repeats * kRounds);
-    std::ranges::stable_sort(field, {}, &Candidate::ms);
-  };
-  race(kShortMs);
-  if (field.front().ms >= kLeastOfLongMs) {
-    field.resize(std::min(field.size(), kFinalists));
-    race(kLongMs);
-  }
-  return {field.front().algorithm, double{field.front().ms} * 1e3};
+  const float once = std::max(time_ms(algorithms.front(), 1), 1e-3F);
+  const int repeats =
+      static_cast<int>(std::clamp(kShortestMs / once, 1.0F, static_cast<float>(kMostRepeats)));
+  // Round by round, so that a clock that changes meanwhile changes for all; the best of each.
+  std::vector<float> best(algorithms.size(), std::numeric_limits<float>::infinity());
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t i = 0; i < algorithms.size(); ++i)
+      best[i] = std::min(best[i], time_ms(algorithms[i], repeats));
+  const auto winner = std::min_element(best.begin(), best.end());
+  return {algorithms[static_cast<std::size_t>(winner - best.begin())],
+          double{*winner} * 1e3 / repeats};
 }
 
 }  // namespace muo::cuda

@@ -34,7 +34,7 @@ GemmPlan describe(const GemmProblem& problem);
 
 // The library's proposals, at most kMostCandidates, its favourite first; all deterministic and of
 // fp32 accumulation. Runs on the host alone. Throws Error if there is none.
-inline constexpr int kMostCandidates = 16;
+inline constexpr int kMostCandidates = 32;
 std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan plan,
                                              const GemmProblem& problem);
 

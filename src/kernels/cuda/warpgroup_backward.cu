@@ -25,7 +25,42 @@ __device__ __forceinline__ std::byte* aligned_memory() {
 
 struct Maps {
   TileMap q, k, v, dout;
+  TileMap cos, sin;  // where rotary_norm was called
 };
+
+// Behind the last tile two more arrive where a gradient goes on through rotary_norm: cosines and
+// sines of the block's rows.
+template <int D>
+__device__ __forceinline__ int steps_of_angles(const Rotary& rotary) {
+  return D == 128 && rotary.rstd != nullptr ? 2 : 0;
+}
+template <class Shape>
+__device__ __forceinline__ Angles<Shape::kOwn> angles(std::byte* shared, int step) {
+  return Angles<Shape::kOwn>(shared + Shape::stage_offset(step));
+}
+template <class Shape>
+__device__ __forceinline__ void fetch_angles(std::byte* shared, const Pipeline& pipeline, int step,
+                                             const TileMap& from, int first) {
+  pipeline.expect(step, Angles<Shape::kOwn>::kBytes);
+  angles<Shape>(shared, step).copy(from, 0, first, 0, pipeline.full(step));
+}
+// The gradient `sums` of the block's rows `y`, once all tiles have arrived; returns what is to be
+// multiplied by.
+template <class Shape, int D>
+__device__ __forceinline__ float finish(Gradients<D>& sums, const typename Shape::Own& y,
+                                        std::byte* shared, const Pipeline& pipeline, int steps,
+                                        const Rows& own, int first, const Geometry& g,
+                                        Rotary rotary, std::int64_t offset, int heads) {
+  if constexpr (D == 128)
+    if (rotary.rstd != nullptr) {
+      rotary.rstd += offset;
+      const int cos = pipeline.wait(steps), sin = pipeline.wait(steps + 1);
+      through_rotary(sums, y, angles<Shape>(shared, cos), angles<Shape>(shared, sin), own, first,
+                     g.t, rotary, heads, g.scale);
+      return 1.0F;
+    }
+  return g.scale;
+}
 
 // What the first kernel leaves for the second: of each head and tile of queries -lse / ln 2, the
 // dots of dout and out and, where kDocuments, where the query's document begins.
@@ -84,7 +119,10 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
   const auto of_row = Seen<kDocuments>::of_row(g, p.starts, row);
   const int begin = of_row.first_key(first) / kTile;
   const int steps = (min(g.t, first + S::kOwn) + kTile - 1) / kTile - begin;
+  const int all_steps = steps + steps_of_angles<D>(rotary);
   const auto fetch = [&](int step, int more) {
+    if (step >= steps)
+      return fetch_angles<S>(shared, pipeline, step, step == steps ? maps.cos : maps.sin, first);
     pipeline.expect(step, S::kStageBytes + more);
     const int key = (begin + step) * kTile;
     stage(step, 0).copy(maps.k, row, key, head / g.group, pipeline.full(step));
@@ -95,7 +133,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     fetch(0, 2 * S::Own::kBytes);
     queries.copy(maps.q, row, first, head, pipeline.full(0));
     douts.copy(maps.dout, row, first, head, pipeline.full(0));
-    if (steps > 1) fetch(1, 0);
+    if (all_steps > 1) fetch(1, 0);
   }
 
   const int which = static_cast<int>(threadIdx.x) / 2;  // two threads have a query
@@ -142,7 +180,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     const int key = (begin + step) * kTile;
     if (key > high || seen.key_is_before(key + kTile - 1, low)) {
       pipeline.release(step);
-      Pipeline::fetch_ahead(step, steps, fetch);
+      Pipeline::fetch_ahead(step, all_steps, fetch);
       continue;
     }
     Sums scores;
@@ -150,7 +188,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     begin_products();
     multiply(scores, queries, own.of_group, stage(place, 0));
     multiply(gradients, douts, own.of_group, stage(place, 1));
-    Pipeline::fetch_ahead(step, steps, fetch);
+    Pipeline::fetch_ahead(step, all_steps, fetch);
     wait_for_products<1>(scores.x[0]);
     if (key + kTile - 1 > low || seen.key_is_before(key, high))
       flash::mask<true>(scores, seen, first + own.of_warp, key);
@@ -169,12 +207,8 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     wait_for_products<0>(dq.x[0]);
     pipeline.release(step);
   }
-  float factor = g.scale;
-  if (rotary.cos != nullptr) {
-    const std::int64_t at = std::int64_t{row} * g.t * g.heads + head;
-    through_rotary(dq, queries, own, first, g.t, rotary, rotary.q_rstd + at, g.heads, g.scale);
-    factor = 1.0F;
-  }
+  const float factor = finish<S, D>(dq, queries, shared, pipeline, steps, own, first, g, rotary,
+                                    std::int64_t{row} * g.t * g.heads + head, g.heads);
   __syncthreads();  // nobody needs the queries
   write_gradient<D>(dq, queries.data, own, p.dq + offset, g.stride(), first, g, factor);
 }
@@ -225,7 +259,10 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
   }
   const int tiles = last / kTile - begin + 1;
   const int steps = tiles * g.group;
+  const int all_steps = steps + steps_of_angles<D>(rotary);
   const auto fetch = [&](int step, int more) {
+    if (step >= steps)
+      return fetch_angles<S>(shared, pipeline, step, step == steps ? maps.cos : maps.sin, first);
     const int head = kv_head * g.group + step / tiles;
     const int tile = begin + step % tiles;
     pipeline.expect(step, S::kStageBytes + S::Numbers::kBytes + more);
@@ -240,7 +277,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
     fetch(0, 2 * S::Own::kBytes);
     keys.copy(maps.k, row, first, kv_head, pipeline.full(0));
     values.copy(maps.v, row, first, kv_head, pipeline.full(0));
-    if (steps > 1) fetch(1, 0);
+    if (all_steps > 1) fetch(1, 0);
   }
 
   Gradients<D> dk;
@@ -258,7 +295,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
         query};
     if (query + kTile - 1 < low || seen.query_is_behind(query, high)) {
       pipeline.release(step);
-      Pipeline::fetch_ahead(step, steps, fetch);
+      Pipeline::fetch_ahead(step, all_steps, fetch);
       continue;
     }
     Sums scores;
@@ -266,7 +303,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
     begin_products();
     multiply(scores, keys, own.of_group, stage(place, 0));
     multiply(gradients, values, own.of_group, stage(place, 1));
-    Pipeline::fetch_ahead(step, steps, fetch);
+    Pipeline::fetch_ahead(step, all_steps, fetch);
     const Numbers exponents(numbers_of(place, 0));
     wait_for_products<1>(scores.x[0]);
     if (query < high || seen.query_is_behind(query + kTile - 1, low))
@@ -291,12 +328,8 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
     pipeline.release(step);
   }
 
-  float factor = g.scale;
-  if (rotary.cos != nullptr) {
-    const std::int64_t at = std::int64_t{row} * g.t * kv_heads + kv_head;
-    through_rotary(dk, keys, own, first, g.t, rotary, rotary.k_rstd + at, kv_heads, g.scale);
-    factor = 1.0F;
-  }
+  const float factor = finish<S, D>(dk, keys, shared, pipeline, steps, own, first, g, rotary,
+                                    std::int64_t{row} * g.t * kv_heads + kv_head, kv_heads);
   __syncthreads();  // nobody needs keys and values
   const std::int64_t offset = g.kv_offset(row, kv_head);
   write_gradient<D>(dk, keys.data, own, p.dk + offset, g.kv_stride(), first, g, factor);
@@ -315,20 +348,27 @@ bool warpgroups_compute() {
 void warpgroup_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
   Backward p{AttentionGradients<BF16, int>::of(args), 1.0F / args.scale, 0, starts_of(args)};
   const std::int64_t b = args.q.shape[0], heads = args.q.shape[2], kv_heads = args.k.shape[2];
-  const Maps maps{tile_map(args.q), tile_map(args.k), tile_map(args.v), tile_map(args.dout)};
+  Maps maps{tile_map(args.q), tile_map(args.k), tile_map(args.v), tile_map(args.dout), {}, {}};
   auto* const numbers = args.workspace.as<float>();
-  const Rotary rotary = Rotary::of(args.rotary);
+  const AttentionRotary& rotary = args.rotary;
+  if (rotary.cos) {
+    const Shape of_angles{1, rotary.cos.shape[0], 1, rotary.cos.shape[1]};
+    maps.cos = tile_map(rotary.cos.view(of_angles));
+    maps.sin = tile_map(rotary.sin.view(of_angles));
+  }
+  const Rotary of_q{data_or_null<float>(rotary.q_rstd), rotary.scale},
+      of_k{data_or_null<float>(rotary.k_rstd), rotary.scale};
   with_head_size<64, 128>(p.g.h, [&]<int D>() {
     with_documents(args, [&]<bool kDocuments>() {
       using Queries = QueryShape<D, kDocuments>;
       p.blocks = static_cast<int>(ceil_div(p.g.t, Queries::kOwn));
       launch(warpgroup_queries_kernel<D, kDocuments>, static_cast<unsigned>(p.blocks * b * heads),
              Queries::kThreads, Queries::kShared, stream, p, maps, args.out.as<BF16>(), numbers,
-             rotary);
+             of_q);
       using Keys = KeyShape<D, kDocuments>;
       p.blocks = static_cast<int>(ceil_div(p.g.t, Keys::kOwn));
       launch(warpgroup_keys_kernel<D, kDocuments>, static_cast<unsigned>(p.blocks * b * kv_heads),
-             Keys::kThreads, Keys::kShared, stream, p, maps, numbers, rotary);
+             Keys::kThreads, Keys::kShared, stream, p, maps, numbers, of_k);
     });
   });
 }

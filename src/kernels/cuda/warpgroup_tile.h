@@ -165,8 +165,11 @@ struct BlockShape {
   static constexpr int kStageBytes = 2 * Stage::kBytes;
   static constexpr int kTileBytes = 2 * Own::kBytes + kStages * kStageBytes;
 
+  static __device__ __forceinline__ int stage_offset(int step) {
+    return 2 * Own::kBytes + step % kStages * kStageBytes;
+  }
   static __device__ __forceinline__ Stage stage(std::byte* shared, int step, int which) {
-    return Stage(shared + 2 * Own::kBytes + step % kStages * kStageBytes + which * Stage::kBytes);
+    return Stage(shared + stage_offset(step) + which * Stage::kBytes);
   }
 };
 
@@ -179,61 +182,50 @@ __device__ __forceinline__ void write_gradient(const Gradients<D>& sums, std::by
                           g.t, g.h, [factor](int, int) { return factor; });
 }
 
-// What rotary_norm did to q and k. Without, the pointers are null.
+// What rotary_norm did to rows of 128: their rstd, null where it was not called.
 struct Rotary {
-  const float* q_rstd;
-  const float* k_rstd;
-  const BF16* cos;
-  const BF16* sin;
+  const float* rstd;
   float scale;
-
-  static Rotary of(const AttentionRotary& args) {
-    return {.q_rstd = data_or_null<float>(args.q_rstd),
-            .k_rstd = data_or_null<float>(args.k_rstd),
-            .cos = data_or_null<BF16>(args.cos),
-            .sin = data_or_null<BF16>(args.sin),
-            .scale = args.scale};
-  }
 };
+// Cosines or sines of the angles of rows.
+template <int kRows>
+using Angles = Panels<64, kRows>;
 
 // Takes the warp's rows of a gradient, of which these sums are 1 / factor, from rows `y` that
-// rotary_norm wrote to those that it read (rotary_norm_backward). Row t of `rstd` is `heads`
-// elements behind row t - 1.
-template <int D, int kRows>
-__device__ __forceinline__ void through_rotary(Gradients<D>& sums, const Panels<D, kRows>& y,
+// rotary_norm wrote to those that it read (rotary_norm_backward). Row t of a head has
+// rotary.rstd[t * heads].
+template <int kRows>
+__device__ __forceinline__ void through_rotary(Gradients<128>& sums, const Panels<128, kRows>& y,
+                                               const Angles<kRows>& cos, const Angles<kRows>& sin,
                                                const Rows& own, int first, int t,
-                                               const Rotary& rotary, const float* rstd,
-                                               std::int64_t heads, float factor) {
-  constexpr int kHalf = D / 16;  // chunks
+                                               const Rotary& rotary, int heads, float factor) {
+  constexpr int kChunks = 16, kHalf = kChunks / 2;
   flash::for_rows<1>([&](int r, int half) {
     const int row = own.of_warp + 8 * half + lane_id() / 4;
-    const std::int64_t position = min(first + row, t - 1);
+    const float scale =
+        factor * rotary.scale * rotary.rstd[std::int64_t{min(first + row, t - 1)} * heads];
     float sum = 0.0F;
+    float2 of_y[kChunks];
 #pragma unroll
-    for (int n = 0; n < D / 8; ++n) {
-      const float2 of_y = y.pair(row, n);
-      sum = fmaf(sums.x[r][n][2 * half], of_y.x, sum);
-      sum = fmaf(sums.x[r][n][2 * half + 1], of_y.y, sum);
+    for (int n = 0; n < kChunks; ++n) {
+      of_y[n] = y.pair(row, n);
+      sum = fmaf(sums.x[r][n][2 * half], of_y[n].x, sum);
+      sum = fmaf(sums.x[r][n][2 * half + 1], of_y[n].y, sum);
     }
-    const float mean = flash::row_sum(sum) / (rotary.scale * rotary.scale * static_cast<float>(D));
-    const float scale = factor * rotary.scale * rstd[position * heads];
-    const std::int64_t angles = position * (D / 2) + lane_id() % 4 * 2;
+    const float mean = flash::row_sum(sum) / (rotary.scale * rotary.scale * 128);
 #pragma unroll
     for (int n = 0; n < kHalf; ++n) {
       float* const d1 = &sums.x[r][n][2 * half];
       float* const d2 = &sums.x[r][n + kHalf][2 * half];
-      const float2 y1 = y.pair(row, n), y2 = y.pair(row, n + kHalf);
-      const float2 c = widened_pair(rotary.cos + angles + 8 * n);
-      const float2 s = widened_pair(rotary.sin + angles + 8 * n);
-      const auto turn = [&](float& x1, float& x2, float of_y1, float of_y2, float of_c,
-                            float of_s) {
-        const float r1 = scale * fmaf(-of_y1, mean, x1);
-        const float r2 = scale * fmaf(-of_y2, mean, x2);
+      const float2 c = cos.pair(row, n), s = sin.pair(row, n);
+      const auto turn = [&](float& x1, float& x2, float y1, float y2, float of_c, float of_s) {
+        const float r1 = scale * fmaf(-y1, mean, x1);
+        const float r2 = scale * fmaf(-y2, mean, x2);
         x1 = fmaf(-r2, of_s, r1 * of_c);
         x2 = fmaf(r1, of_s, r2 * of_c);
       };
-      turn(d1[0], d2[0], y1.x, y2.x, c.x, s.x);
-      turn(d1[1], d2[1], y1.y, y2.y, c.y, s.y);
+      turn(d1[0], d2[0], of_y[n].x, of_y[n + kHalf].x, c.x, s.x);
+      turn(d1[1], d2[1], of_y[n].y, of_y[n + kHalf].y, c.y, s.y);
     }
   });
 }
