@@ -21,6 +21,8 @@ import tempfile
 from gpu_stage import BAD, RAN, tests_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROFILED = ("gpu__time_duration.sum", "Duration", "SM Frequency", "Compute (SM) Throughput", "DRAM Throughput",
+            "L2 Cache Throughput", "Achieved Occupancy", "Registers Per Thread", "Waves Per SM")
 NANOCHAT_PUBLISHED = {"tokens_per_s": 546000, "what": "nanochat's own figure for d12 on one H100, with "
                       "FlashAttention-3"}
 # The table of docs/status.md: how a row begins, and the stages that are its proof.
@@ -172,11 +174,15 @@ def kernels(stages):
 
 
 def profiled(path):
-    """Metrics of kernels, in the order in which they ran."""
+    """Of each kernel, in the order in which they ran, what it is judged by."""
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
     table = csv.DictReader(io.StringIO("\n".join(line for line in lines if line.startswith('"'))))
-    wanted = ("Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
-    return [{key: row.get(key) for key in wanted} for row in table if row.get("Metric Name")]
+    kernels = {}
+    for row in table:
+        if row.get("Metric Name") in PROFILED:
+            of_kernel = kernels.setdefault(row["ID"], {"kernel": row["Kernel Name"]})
+            of_kernel[row["Metric Name"]] = f"{row['Metric Value']} {row['Metric Unit']}".strip()
+    return list(kernels.values())
 
 
 def peers(stages):

@@ -46,6 +46,8 @@ constexpr std::array kRows = {
     RateRow{"warpgroup_backward", &R::warpgroup_backward, 389e12, kFlops, kMeasured},
     RateRow{"warpgroup_backward_window", &R::warpgroup_backward_window, 298e12, kFlops, kMeasured},
     RateRow{"portable_attention", &R::portable_attention, 20e12, kFlops, kEstimate},
+    RateRow{"rotary_in_attention", &R::rotary_in_attention, 0.6, kNone,
+            "measured on an H200, 2026-11-28: docs/performance.md"},
     RateRow{"memory_rate", &R::memory_rate, 3.0e12, kMemory,
             "measured by others: copies reach 90% of 3.35 TB/s"},
     RateRow{"streaming_share", &R::streaming_share, 0.96, kNone, kMeasured},

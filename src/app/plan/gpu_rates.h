@@ -28,6 +28,7 @@ struct GpuRates {
   double own_backward = 0, own_backward_window = 0;
   double warpgroup_backward = 0, warpgroup_backward_window = 0;
   double portable_attention = 0;
+  double rotary_in_attention = 0;  // of rotary_norm_backward's time, where attention includes it
   // Memory.
   double memory_rate = 0;      // that a copy reaches
   double streaming_share = 0;  // of it, by kernels that read and write each element once

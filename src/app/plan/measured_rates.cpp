@@ -59,8 +59,7 @@ void take(GpuRates& rates, const Json& row, std::vector<double>& shares) {
   if (!row.contains("tflops")) return;
   const double rate = 1e12 * positive(row, "tflops");
   if (kernel.find("/documents") != std::string::npos) return;  // counted by their borders
-  // Of kernels that go on through rotary_norm; elsewhere others follow, which have lines of theirs.
-  if (kernel.ends_with("/rotary") && !described_gpu(rates.gpu).is_hopper) return;
+  if (kernel.ends_with("/rotary")) return;  // an operation of its own in a step's list
   std::int64_t window = 0;
   if (std::sscanf(kernel.c_str(), "attention/window%ld", &window) == 1)
     rates.measured_attention[fmt::format("attention w{}", window)] = rate;

@@ -56,8 +56,11 @@ class Predictor {
   [[nodiscard]] Predicted operator()(const OperationTime& work) const {
     if (work.is_collective())
       return {.seconds = rates_.link_seconds + work.bytes / rates_.link_rate, .ceiling = "link"};
-    if (work.name == "rotary_norm_backward" && attention_takes_rotary()) return {};
     Predicted out = of_kernel(work);
+    if (work.name == "rotary_norm_backward" && attention_takes_rotary()) {
+      out.seconds *= rates_.rotary_in_attention;
+      return out;
+    }
     if (out.seconds < rates_.node_seconds) out.ceiling = "launch";
     out.seconds += rates_.node_seconds;
     return out;
