@@ -13,6 +13,13 @@
 // What the arithmetic of a step goes to: matrix products and attention.
 namespace muo::bench {
 
+inline AttentionRotary some_rotary(Tensors& make, const Sizes& s, DType dtype) {
+  return {.q_rstd = make.normal({s.b, s.t, s.heads}, DType::kF32),
+          .k_rstd = make.normal({s.b, s.t, s.kv_heads}, DType::kF32),
+          .cos = make.normal({s.t, s.h / 2}, dtype),
+          .sin = make.normal({s.t, s.h / 2}, dtype)};
+}
+
 // As runs compute it that do not ask for --deterministic. `documents`: how many a row is packed of,
 // of one length; 0: none.
 inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::int64_t window,
@@ -70,12 +77,7 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
     const Problem p = problem(make, s);
     const Tensor dout = make.normal(p.q.shape, dtype), dq = make.zeros(p.q.shape, dtype),
                  dk = make.zeros(p.k.shape, dtype), dv = make.zeros(p.k.shape, dtype);
-    AttentionRotary rotary;
-    if (through_rotary)
-      rotary = {.q_rstd = make.normal({s.b, s.t, s.heads}, DType::kF32),
-                .k_rstd = make.normal({s.b, s.t, s.kv_heads}, DType::kF32),
-                .cos = make.normal({s.t, s.h / 2}, dtype),
-                .sin = make.normal({s.t, s.h / 2}, dtype)};
+    const AttentionRotary rotary = through_rotary ? some_rotary(make, s, dtype) : AttentionRotary{};
     return Case{.name = "attention_backward" + p.name + (through_rotary ? "/rotary" : ""),
                 .flops = 2.5 * p.flops,
                 .run = [=](Stream& stream) {
