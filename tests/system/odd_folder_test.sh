@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 odd="$folder/cuda/kernels/host/a b+ü (1)"
 mkdir -p "$odd/build"
-cp -R CMakeLists.txt src model optim graphs data tests configs "$odd"
+cp -R CMakeLists.txt src model optim graphs data tests configs docs "$odd"
 if [ -d build/third_party ]; then ln -s "$PWD/build/third_party" "$odd/build"; fi
 
 # What it compiles, from its compile_commands.json, relative to the tree: each source with the target that it is for.
