@@ -82,10 +82,11 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
                     " (attention_workspace)"));
 }
 
-bool kernel_takes_rotary(const Stream& stream, const AttentionBackwardArgs& args) {
+bool kernels_take_rotary(const Stream& stream, const AttentionBackwardArgs& args) {
   const AttentionAlignment alignment = alignment_of(args);
-  return !stream.is_host() && alignment.tensors && alignment.workspace &&
-         device.choose(attention_size_of(args), AttentionDirection::kBackward).takes_rotary;
+  if (stream.is_host() || !alignment.tensors || !alignment.workspace) return false;
+  const AttentionSize size = attention_size_of(args);
+  return take_rotary(device.choose(size, AttentionDirection::kBackward).kernels, size.h);
 }
 
 }  // namespace
@@ -154,7 +155,7 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
                {"v", args.v},
                {"starts", args.starts}});
   const AttentionRotary& rotary = args.rotary;
-  if (rotary.cos && !kernel_takes_rotary(stream, args)) {
+  if (rotary.cos && !kernels_take_rotary(stream, args)) {
     AttentionBackwardArgs apart = args;
     apart.rotary = {};
     attention_backward(stream, apart);

@@ -34,7 +34,6 @@ AttentionChoice own_choice(const AttentionSize& size, AttentionDirection directi
   own.kernels = Kernels::kTensorCores;
   if (backward && warpgroups && alignment.workspace) {
     own.kernels = Kernels::kWarpgroups;
-    own.takes_rotary = size.h == kMostTensorCoreHead;  // a tile's whole rows, halves in one thread
     own.workspace = size.b * size.heads * ((size.t + 63) / 64 * 64) * (size.documents ? 3 : 2);
   }
   return own;
@@ -87,7 +86,6 @@ AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection d
   switch (size.method.kernels) {
     case AttentionKernels::kPortable:
       own.kernels = Kernels::kPortable;
-      own.takes_rotary = false;
       own.why = kAsked;
       return own;
     case AttentionKernels::kOwn:

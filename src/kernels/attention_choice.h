@@ -17,7 +17,6 @@ struct AttentionChoice {
   enum class Kernels : std::uint8_t { kLibrary, kWarpgroups, kTensorCores, kPortable };
   Kernels kernels = Kernels::kPortable;
   std::int64_t workspace = 0;  // elements (fp32); enough for the own kernels too
-  bool takes_rotary = false;   // gradients: AttentionBackwardArgs::rotary
   std::string why;             // may be empty
 
   friend bool operator==(const AttentionChoice&, const AttentionChoice&) = default;
@@ -51,6 +50,12 @@ inline constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 30;
 AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection direction,
                                  const AskLibrary& library, const AttentionAlignment& alignment,
                                  bool warpgroups);
+
+// Whether kernels of gradients for heads of size h compute AttentionBackwardArgs::rotary, too:
+// those whose tiles have whole head rows, both halves in one thread.
+constexpr bool take_rotary(AttentionChoice::Kernels kernels, std::int64_t h) {
+  return kernels == AttentionChoice::Kernels::kWarpgroups && h == kMostTensorCoreHead;
+}
 
 // One line: the choices of both directions, or of the forward one alone.
 std::string describe(const AttentionChoice& forward, const AttentionChoice* backward);

@@ -47,6 +47,7 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 inline constexpr TestedBackend kBackends[] = {
     {"host", nullptr, CommunicatorKind::kHost, true},
     {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, false},
+    {"simt_peer_shared", "muograph_simt", CommunicatorKind::kPeer, false, true, true},
     {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, false, false},
     {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, false, true, true},
     {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},

@@ -122,7 +122,8 @@ class Predictor {
     return choose_described_attention(size, direction, described_gpu(rates_.gpu).is_hopper);
   }
   [[nodiscard]] bool attention_takes_rotary() const {
-    return attention_choice(attention_size(), AttentionDirection::kBackward).takes_rotary;
+    const AttentionSize size = attention_size();
+    return take_rotary(attention_choice(size, AttentionDirection::kBackward).kernels, size.h);
   }
 
   // Beside the products, the own backward pass without warpgroups reads out and dout once more.

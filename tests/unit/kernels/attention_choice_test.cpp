@@ -131,6 +131,9 @@ TEST(AttentionChoice, GradientsByWarpgroupsWhereTheGpuHasThem) {
   expect_kernels(wide, Kernels::kLibrary, Kernels::kWarpgroups, "heads of 128");
   EXPECT_EQ(wide.backward.workspace, 2 * 4 * 6 * 2048);
   EXPECT_EQ(wide.text(), "cuDNN, gradients by own kernels on Hopper's tensor cores");
+  EXPECT_TRUE(take_rotary(wide.backward.kernels, 128));
+  EXPECT_FALSE(take_rotary(wide.backward.kernels, 64));
+  EXPECT_FALSE(take_rotary(Kernels::kTensorCores, 128));
   AttentionSize size = d12(4);
   size.t = 100;
   size.documents = true;
