@@ -1,9 +1,9 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "kernels/argument_check.h"
@@ -155,24 +155,27 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
                {"v", args.v},
                {"starts", args.starts}});
   const AttentionRotary& rotary = args.rotary;
-  if (rotary.cos && !kernels_take_rotary(stream, args)) {
-    AttentionBackwardArgs apart = args;
-    apart.rotary = {};
-    attention_backward(stream, apart);
-    for (const auto& [dx, y, rstd] :
-         {std::tuple{args.dq, args.q, rotary.q_rstd}, std::tuple{args.dk, args.k, rotary.k_rstd}})
-      rotary_norm_backward(stream, {.dx = dx,
-                                    .y = y,
-                                    .rstd = rstd,
-                                    .cos = rotary.cos,
-                                    .sin = rotary.sin,
-                                    .scale = rotary.scale});
-    return;
-  }
+  const auto through_rotary = [&](const Tensor& dx, const Tensor& y, const Tensor& rstd) {
+    return RotaryNormBackwardArgs{.dx = dx,
+                                  .y = y,
+                                  .rstd = rstd,
+                                  .cos = rotary.cos,
+                                  .sin = rotary.sin,
+                                  .scale = rotary.scale};
+  };
+  const std::array passes = {through_rotary(args.dq, args.q, rotary.q_rstd),
+                             through_rotary(args.dk, args.k, rotary.k_rstd)};
+  if (rotary.cos) std::ranges::for_each(passes, check_arguments);
+  const bool apart = rotary.cos && !kernels_take_rotary(stream, args);
+  AttentionBackwardArgs submitted = args;
+  if (apart) submitted.rotary = {};
   backward_operation.submit(
-      stream, args,
+      stream, submitted,
       {.writes = {args.dq, args.dk, args.dv, args.workspace},
        .reads = {args.dout, args.out, args.lse, args.q, args.k, args.v, args.starts}});
+  if (apart)
+    for (const RotaryNormBackwardArgs& pass : passes)
+      rotary_norm_backward(stream, pass);
 }
 
 }  // namespace muo

@@ -49,13 +49,17 @@ void rotary_norm(Stream& stream, const RotaryNormArgs& args) {
       {.writes = {args.rstd}, .updates = {args.x}, .reads = {args.cos, args.sin, args.positions}});
 }
 
-void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {
+void check_arguments(const RotaryNormBackwardArgs& args) {
   ArgumentCheck check("rotary_norm_backward");
   check_rows(check, "y", args.y, args.cos, args.sin, args.rstd, 0);
   check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
   check.that(args.scale != 0.0F, "scale is 0");
   check.apart({{"dx", args.dx}},
               {{"y", args.y}, {"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
+}
+
+void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {
+  check_arguments(args);
   backward.submit(
       stream, args,
       {.writes = {}, .updates = {args.dx}, .reads = {args.y, args.rstd, args.cos, args.sin}});

@@ -48,5 +48,7 @@ struct RotaryNormBackwardArgs {
   float scale = 1.0F;
 };
 void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args);
+// Throws Error as it does, for an operation that computes it on its way.
+void check_arguments(const RotaryNormBackwardArgs& args);
 
 }  // namespace muo

@@ -399,6 +399,11 @@ TEST(Attention, RefusesArgumentsThatDoNotFit) {
   backward.dk = backward.dk.view({1, 8, 32});
   EXPECT_THAT(error_of([&] { attention_backward(stream, backward); }),
               HasSubstr("dk is (1, 8, 32), expected (1, 8, 2, 16)"));
+  backward = p.backward_args();
+  const HostTensor angles({8, 8}), rstd({1, 8, 4});
+  backward.rotary = {.q_rstd = rstd, .k_rstd = rstd, .cos = angles, .sin = angles};
+  EXPECT_THAT(error_of([&] { attention_backward(stream, backward); }),
+              HasSubstr("rstd is (1, 8, 4), expected (1, 8, 2)"));
   const HostTensor wide({1, 8, 2, 257});
   AttentionArgs args = p.forward_args();
   args.out = args.q;
