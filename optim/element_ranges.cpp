@@ -26,8 +26,10 @@ std::int64_t ElementRanges::size() const {
 
 std::vector<Range> ElementRanges::within(Range range) const {
   std::vector<Range> out;
-  for (const Range& have : ranges_)
-    if (const Range both = intersection(have, range); both.size() > 0) out.push_back(both);
+  const auto ends_before = [](const Range& have, std::int64_t begin) { return have.end <= begin; };
+  auto have = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, ends_before);
+  for (; have != ranges_.end() && have->begin < range.end; ++have)
+    if (const Range both = intersection(*have, range); both.size() > 0) out.push_back(both);
   return out;
 }
 

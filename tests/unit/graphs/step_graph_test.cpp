@@ -192,6 +192,7 @@ TEST(StepGraph, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
           Case{Shard::kOptimizer, "optimizer", 20}, Case{Shard::kGradients, "gradients", 5},
           Case{Shard::kWeights, "weights", 2}}) {
       if (strategy.most < shard) continue;
+      if (test::kSanitized && accumulation == 20 && strategy.name != "balanced") continue;
       ToyTraining run{.world = 3,
                       .strategy = std::string(strategy.name),
                       .shard = name,

@@ -20,6 +20,7 @@
 #include "support/attention_reference.h"
 #include "support/environment.h"
 #include "support/kernel_stream.h"
+#include "support/sanitized.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
@@ -254,18 +255,14 @@ TEST(AttentionBackward, GoesOnThroughRotaryNorm) {
       x = 0.5F + std::abs(x);
     return out;
   };
+  std::vector<AttentionCase> cases{
+      {.b = 2, .t = 130, .heads = 2, .kv_heads = 1, .h = 128, .window = 130},
+      {.b = 1, .t = 257, .heads = 2, .kv_heads = 2, .h = 64, .window = 70},
+      {.b = 2, .t = 200, .heads = 1, .kv_heads = 1, .h = 128, .window = 200, .documents = {90, 50}},
+      {.b = 1, .t = 70, .heads = 4, .kv_heads = 2, .h = 40, .window = 70}};
+  if (test::kThreadSanitizer) cases.resize(1);
   for (const DType dtype : {DType::kF32, DType::kBF16})
-    for (const AttentionCase& c : std::initializer_list<AttentionCase>{
-             {.b = 2, .t = 130, .heads = 2, .kv_heads = 1, .h = 128, .window = 130},
-             {.b = 1, .t = 257, .heads = 2, .kv_heads = 2, .h = 64, .window = 70},
-             {.b = 2,
-             .t = 200,
-             .heads = 1,
-             .kv_heads = 1,
-             .h = 128,
-             .window = 200,
-             .documents = {90, 50}},
-             {.b = 1, .t = 70, .heads = 4, .kv_heads = 2, .h = 40, .window = 70}}) {
+    for (const AttentionCase& c : cases) {
       SCOPED_TRACE(testing::PrintToString(c));
       AttentionProblem p(c, dtype);
       const HostTensor q_rstd = positive({c.b, c.t, c.heads}, "q_rstd"),
