@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -201,13 +202,13 @@ int run_command(const SweepOptions& options) {
     directory.replay(scheduler);
   }
   std::vector<std::string> notes = start_notes(options, plan, corpus);
-  const std::optional<Checkpoint> init_from = open_init_from(first, corpus, notes);
+  std::shared_ptr<const Checkpoint> init_from = open_init_from(first, corpus, notes);
 
   const DevicePeak peak = peak_of(first);
   std::atomic<int> stop = 0;
   TrialRun::Shared shared{.directory = directory,
                           .corpus = corpus,
-                          .init_from = init_from ? &*init_from : nullptr,
+                          .init_from = std::move(init_from),
                           .peak_flops = peak.flops,
                           .stop = stop};
   shared.describe = [&](const RunDirectory& run, const RunConfig& config,

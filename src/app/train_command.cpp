@@ -11,7 +11,6 @@
 
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/run_directory.h"
-#include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
 #include "app/process_per_device.h"
 #include "app/report/run_facts.h"
@@ -24,11 +23,9 @@
 #include "app/run/scaling.h"
 #include "app/run/tuning.h"
 #include "app/run/world.h"
-#include "app/train/logger.h"
 #include "app/train/open_run.h"
 #include "app/train/stop_signal.h"
 #include "app/train/trainer.h"
-#include "base/durable_files.h"
 #include "base/shell_word.h"
 #include "base/system_error_text.h"
 #include "base/terminal.h"
@@ -152,25 +149,6 @@ void note_all(Logger& logger, const std::vector<std::string>& lines, Verbosity f
     logger.note(line, from);
 }
 
-struct RunFiles {
-  LoggerOptions logging;
-  DevicePeak peak;
-};
-RunFiles make_files(const RunConfig& config, const Corpus& corpus, OpenedRun& run_at,
-                    const PlanReport& plan) {
-  const DevicePeak peak = waiting("measuring the peak", [&] { return peak_of(config); });
-  const RunDirectory& directory = run_at.directory;
-  return before_any_work("--out", config.options.run.out, [&]() -> RunFiles {
-    create_run_directory(directory, config.options, run_at.lock);
-    if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
-      const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
-      replace_file(directory.root / copy.name, copy.contents);
-    }
-    write_run_facts(directory, plan, peak, corpus);
-    return {open_log(config, directory, run_at.first_step(), peak.flops), peak};
-  });
-}
-
 void note_start(Logger& logger, const RunConfig& config, const Corpus& corpus,
                 const MemoryPlan& memory, const OpenedRun& run_at, const LaunchedWorld* world,
                 const DevicePeak& peak) {
@@ -205,42 +183,36 @@ int train(const TrainOptions& options, const LaunchedWorld* world) {
     return opened_text(run_at);
   });
   if (!first) run_at = open_as_told(told, config, corpus);
-  const RunDirectory& directory = run_at.directory;
+  const RunDirectory directory = run_at.directory;
   config.options.run.out = directory.root.string();
   const std::int64_t staging = plan_staging_memory(params, plan);
   const bool saves_in_background = choose_background_saves(
       config, memory.rank_bytes(config.world()), staging, budget.process, run_at.notes);
   Tuning tuning(config);
-  RunFiles files;
+  DevicePeak peak;
+  if (first) peak = waiting("measuring the peak", [&] { return peak_of(config); });
+  LoggerOptions logging;
   const std::string seen_by_all = made_by_first(processes, "the making of the run's files", [&] {
-    files = make_files(config, corpus, run_at,
-                       {config, plan, memory, {}, saves_in_background ? staging : 0});
-    return written_config(directory);
+    return before_any_work("--out", config.options.run.out, [&] {
+      logging = make_run_directory(config, corpus, run_at, peak.flops, [&] {
+        const std::int64_t staged = saves_in_background ? staging : 0;
+        write_run_facts(directory, {config, plan, memory, {}, staged}, peak, corpus);
+      });
+      return written_config(directory);
+    });
   });
-  LoggerOptions& logging = files.logging;
   if (!first) logging = open_log_of(processes->process(), config, run_at, seen_by_all);
   if (config.group.plugin != nullptr)
     logging.device_memory = memory.rank_bytes(config.world()) * config.world();
-  Logger logger(logging);
+  RunFiles files(config, std::move(run_at), logging, processes);
+  Logger& logger = files.logger;
   const StopSignal signals;
-  note_start(logger, config, corpus, memory, run_at, world, files.peak);
-  CheckpointSaver saver(directory.root, config.world(), keep_checkpoints(config.options.save),
-                        processes);
-  if (run_at.resume && run_at.resume->path().parent_path() == directory.checkpoints())
-    saver.mark_verified(run_at.first_step());
-  TrainingRun run{.config = config,
-                  .corpus = corpus,
-                  .saver = saver,
-                  .resume = run_at.resume ? &*run_at.resume : nullptr,
-                  .init_from = run_at.init_from ? &*run_at.init_from : nullptr,
-                  .lost = run_at.lost,
-                  .logger = logger,
-                  .signal = signals.number()};
+  note_start(logger, config, corpus, memory, files.opened, world, peak);
+  TrainingRun run{.config = config, .corpus = corpus, .files = files, .signal = signals.number()};
   const OnStop stop([&](int signal) {
     logger.note(stop_note(signal, "a checkpoint of the steps so far"));
     run.interrupt();
   });
-  log_before_saves(saver, logger);
   config.group.watch.before_exit = [&logger] { logger.flush(); };
   logger.busy("capturing the step");
   DeviceGroup group(config.group);

@@ -20,7 +20,7 @@ class TrialRun {
   struct Shared {
     const SweepDirectory& directory;
     const Corpus& corpus;
-    const Checkpoint* init_from = nullptr;
+    std::shared_ptr<const Checkpoint> init_from = {};
     double peak_flops = 0;
     std::atomic<int>& stop;  // not 0: trials are saved and wait, as at a signal
     // Writes what else a run directory holds of its run: run.json.
@@ -38,21 +38,21 @@ class TrialRun {
 
   [[nodiscard]] TrainingRun& run() { return *run_; }
   [[nodiscard]] const Scheduler::Stretch& stretch() const { return stretch_; }
-  [[nodiscard]] std::int64_t first_step() const { return first_step_; }
+  [[nodiscard]] std::int64_t first_step() const { return files_->opened.first_step(); }
 
   // It ends after the step at hand, evaluated. From any thread.
   void end_early() { end_early_ = true; }
-  void flush() { logger_->flush(); }
+  void flush() { files_->logger.flush(); }
   // All ranks have returned from train_run(): closes the log. Whether a signal has stopped it.
   void end();
   [[nodiscard]] bool was_stopped() const { return run_->decided.stop != 0; }
   [[nodiscard]] double seconds() const;  // until end(), of this stretch
   // Whether its last checkpoint is still on its way to the disk.
-  [[nodiscard]] bool is_saving() const { return saver_->is_saving(); }
+  [[nodiscard]] bool is_saving() const { return files_->saver.is_saving(); }
   // Once it is not: what came out. Throws WriteError if the disk did not take it.
   [[nodiscard]] TrialResult result();
   // After that: another TrialRun may open the directory from now on.
-  void unlock() { lock_ = {}; }
+  void unlock() { files_->opened.lock = {}; }
 
  private:
   [[nodiscard]] TrialResult outcome();
@@ -60,14 +60,9 @@ class TrialRun {
   const Scheduler::Stretch stretch_;
   std::atomic<bool> end_early_ = false;
   RunConfig config_;
-  RunDirectory directory_;
-  FileLock lock_;
-  std::optional<Checkpoint> resume_;
-  std::int64_t first_step_ = 0;
   std::optional<EvalResult> known_;   // the evaluation at the stretch's end, if it was done before
   std::shared_ptr<EventLog> events_;  // null: none
-  std::optional<Logger> logger_;
-  std::optional<CheckpointSaver> saver_;
+  std::optional<RunFiles> files_;
   std::unique_ptr<TrainingRun> run_;
   std::chrono::steady_clock::time_point started_, ended_;
 };

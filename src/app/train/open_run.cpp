@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "app/options/option_row.h"
+#include "app/checkpoint/run_tokenizer.h"
 #include "app/train/event_log.h"
 #include "base/durable_files.h"
 
@@ -25,6 +25,19 @@ OpenedRun open_run(const RunConfig& config, const Corpus& corpus) {
     out.lost = lost_work(out.directory, config, *out.resume);
   else
     out.init_from = open_init_from(config, corpus, out.notes);
+  return out;
+}
+
+OpenedRun open_trial(const RunDirectory& directory, const RunConfig& config,
+                     std::shared_ptr<const Checkpoint> init_from) {
+  OpenedRun out{.directory = directory, .lock = lock_run_directory(directory)};
+  std::error_code error;
+  if (fs::exists(directory.checkpoints(), error))
+    out.resume = newest_checkpoint(directory.root, out.notes);
+  if (out.resume)
+    out.lost = lost_work(directory, config, *out.resume);
+  else
+    out.init_from = std::move(init_from);
   return out;
 }
 
@@ -51,15 +64,16 @@ OpenedRun open_as_told(const std::string& text, const RunConfig& config, const C
   return out;
 }
 
-void log_before_saves(CheckpointSaver& saver, Logger& logger) {
-  saver.before_commit([&logger]() -> std::string {
-    if (logger.flush(std::chrono::seconds(10))) return {};
-    return "metrics.jsonl may lack steps before this checkpoint: it could not be written in 10 s";
-  });
-}
-
-LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
-                       std::int64_t first_step, double peak_flops) {
+LoggerOptions make_run_directory(const RunConfig& config, const Corpus& corpus, OpenedRun& opened,
+                                 double peak_flops, const std::function<void()>& describe) {
+  const RunDirectory& directory = opened.directory;
+  const std::int64_t first_step = opened.first_step();
+  create_run_directory(directory, config.options, opened.lock);
+  if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
+    const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
+    replace_file(directory.root / copy.name, copy.contents);
+  }
+  describe();
   return {.metrics = directory.metrics(),
           .first_step = first_step,
           .iterations = config.iterations(),
@@ -79,11 +93,6 @@ LoggerOptions open_log(const RunConfig& config, const RunDirectory& directory,
               config.group.plugin == nullptr ? Alarms::kMostWaiting : Alarms::kMostWaitingOnGpu};
 }
 
-KeepCheckpoints keep_checkpoints(const SaveOptions& options) {
-  return {.last = std::max<std::int64_t>(0, options.keep_last),
-          .every = std::max<std::int64_t>(0, options.keep_every)};
-}
-
 std::string written_config(const RunDirectory& directory) {
   const std::ifstream file(directory.config(), std::ios::binary);
   std::ostringstream text;
@@ -91,19 +100,36 @@ std::string written_config(const RunDirectory& directory) {
   return text.str();
 }
 
-LoggerOptions open_log_of(int process, const RunConfig& config, const OpenedRun& run_at,
+LoggerOptions open_log_of(int process, const RunConfig& config, const OpenedRun& opened,
                           const std::string& wrote) {
-  if (written_config(run_at.directory) != wrote)
+  if (written_config(opened.directory) != wrote)
     throw input_error(
         "--out {}: not here as process 0 has written it: all processes need one file system: give "
         "a directory there",
-        run_at.directory.root.string());
+        opened.directory.root.string());
   return {.metrics = {},
-          .first_step = run_at.first_step(),
+          .first_step = opened.first_step(),
           .iterations = config.iterations(),
           .tokens_per_step = config.tokens_per_step(),
-          .log = run_at.directory.root / fmt::format("output.{}.log", process),
+          .log = opened.directory.root / fmt::format("output.{}.log", process),
           .terminal = -1};
+}
+
+RunFiles::RunFiles(const RunConfig& config, OpenedRun run, const LoggerOptions& logging,
+                   ProcessGroup* processes)
+    : opened(std::move(run)),
+      logger(logging),
+      saver(opened.directory.root, config.world(),
+            {.last = std::max<std::int64_t>(0, config.options.save.keep_last),
+             .every = std::max<std::int64_t>(0, config.options.save.keep_every)},
+            processes) {
+  const std::optional<Checkpoint>& from = opened.resume;
+  if (from && from->path().parent_path() == opened.directory.checkpoints())
+    saver.mark_verified(from->info().step);
+  saver.before_commit([this]() -> std::string {
+    if (logger.flush(std::chrono::seconds(10))) return {};
+    return "metrics.jsonl may lack steps before this checkpoint: it could not be written in 10 s";
+  });
 }
 
 }  // namespace muo

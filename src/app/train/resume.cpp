@@ -141,11 +141,11 @@ std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& me
   return out;
 }
 
-std::optional<Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
-                                         std::vector<std::string>& notes) {
-  if (config.options.run.init_from.empty()) return std::nullopt;
-  std::optional<Checkpoint> checkpoint(std::in_place, config.options.run.init_from,
-                                       OpenCheckpoint{.weights_only = true});
+std::shared_ptr<const Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
+                                                 std::vector<std::string>& notes) {
+  if (config.options.run.init_from.empty()) return nullptr;
+  auto checkpoint = std::make_shared<Checkpoint>(config.options.run.init_from,
+                                                 OpenCheckpoint{.weights_only = true});
   require_same_model("--init-from", *checkpoint, config, "");
   require_same_tokenizer(*checkpoint, corpus.tokenizer.get(), "--init-from");
   notes.push_back(fmt::format("weights from {}, which was at step {}", checkpoint->path().string(),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +19,9 @@ namespace muo {
 std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
                                       const Corpus& corpus, std::vector<std::string>& notes);
 
-// The same of --init-from.
-std::optional<Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
-                                         std::vector<std::string>& notes);
+// The same of --init-from; null: new weights.
+std::shared_ptr<const Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
+                                                 std::vector<std::string>& notes);
 
 // An evaluation that metrics.jsonl holds.
 struct LoggedEvaluation {

@@ -32,6 +32,7 @@ class RankTrainer {
       : rank_(captured.rank),
         run_(run),
         config_(run.config),
+        opened_(run.files.opened),
         captured_(captured),
         state_(captured.state),
         rows_(make_training_rows(
@@ -50,7 +51,7 @@ class RankTrainer {
     const RunInterruption interruption(rank_, run_);
     const std::int64_t end = std::min(config_.iterations(), run_.until);
     first_ = saved_ = step_;
-    if (run_.resume != nullptr) good_ = step_;
+    if (opened_.resume) good_ = step_;
     restart_clock();
     started_ = saved_at_ = last_logged_;
     interruptible([&] {
@@ -67,10 +68,10 @@ class RankTrainer {
     // Before the evaluation, which may be long: nothing is lost if it fails.
     if (run_.decided.stop != 0 || run_.decided.too_many_skipped) return;
     const EvaluationOptions& options = config_.options.evaluation;
-    const bool evaluates = *options.every > 0 && (step_ > first_ || run_.lost.evaluation);
+    const bool evaluates = *options.every > 0 && (step_ > first_ || opened_.lost.evaluation);
     interruptible([&] {
       if (run_.evaluates_last.value_or(evaluates)) evaluate();
-      if (*options.sample_every > 0 && (step_ > first_ || run_.lost.sample)) sample();
+      if (*options.sample_every > 0 && (step_ > first_ || opened_.lost.sample)) sample();
     });
   }
 
@@ -101,7 +102,7 @@ class RankTrainer {
   class Busy {
    public:
     Busy(RankTrainer& trainer, const char* what)
-        : logger_(trainer.is_logger() ? &trainer.run_.logger : nullptr) {
+        : logger_(trainer.is_logger() ? &trainer.run_.files.logger : nullptr) {
       if (logger_ != nullptr) logger_->busy(what);
     }
     ~Busy() {
@@ -116,17 +117,17 @@ class RankTrainer {
 
   std::int64_t restore_or_initialize() {
     captured_.reset(config_.hyper);
-    if (run_.resume == nullptr) {
-      if (run_.init_from == nullptr)
+    if (!opened_.resume) {
+      if (opened_.init_from == nullptr)
         state_.initialize_weights(config_.options.seed);
       else
-        load_weights(*run_.init_from);
+        load_weights(*opened_.init_from);
       return 0;
     }
-    run_.resume->load(rank_.compute, state_.update.state());
+    opened_.resume->load(rank_.compute, state_.update.state());
     state_.update.publish();
     rank_.wait(rank_.compute);
-    const CheckpointInfo& info = run_.resume->info();
+    const CheckpointInfo& info = opened_.resume->info();
     state_.set_counts({.step = info.step, .updates = info.updates, .statistics = info.statistics});
     return info.step;
   }
@@ -168,7 +169,7 @@ class RankTrainer {
                             run_.skipped > config_.options.guard.max_skipped,
         .time_to_save = save.minutes > 0 && unsaved >= 60 * save.minutes,
         .long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval,
-        .ended_saves = run_.saver.take_results()};
+        .ended_saves = run_.files.saver.take_results()};
   }
   // A signal to any process stops all.
   void decide_together(ProcessGroup& processes) {
@@ -211,9 +212,9 @@ class RankTrainer {
     if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
     const TrainOptions& options = config_.options;
     const bool evaluates = is_due(options.evaluation.every, step_) &&
-                           (step_ > first_ || step_ == 0 || run_.lost.evaluation);
+                           (step_ > first_ || step_ == 0 || opened_.lost.evaluation);
     const bool samples =
-        is_due(options.evaluation.sample_every, step_) && (step_ > first_ || run_.lost.sample);
+        is_due(options.evaluation.sample_every, step_) && (step_ > first_ || opened_.lost.sample);
     const bool saves =
         step_ > saved_ && (is_due(options.save.every, step_) || run_.decided.time_to_save ||
                            (evaluates && run_.decided.long_evaluation));
@@ -262,7 +263,7 @@ class RankTrainer {
   }
 
   void one_step(Loader& loader) {
-    if (is_logger() && next_logged_ == first_) run_.logger.busy("in the first step");
+    if (is_logger() && next_logged_ == first_) run_.files.logger.busy("in the first step");
     rank_.progress.enter("the reading of a batch");
     const Clock::time_point asked = Clock::now();
     const Batch batch = [&loader] {
@@ -289,7 +290,7 @@ class RankTrainer {
     while (state_.has_metrics(next_logged_ + count))
       ++count;
     if (count == 0) return;
-    run_.logger.busy(nullptr);
+    run_.files.logger.busy(nullptr);
     const Clock::time_point now = Clock::now();
     const double step_ms = 1e3 * seconds(now - last_logged_) / static_cast<double>(count);
     const double waited_ms = std::exchange(waited_ms_, 0) / static_cast<double>(count);
@@ -298,7 +299,7 @@ class RankTrainer {
       if (unreported_ >= 0) log_update();
       const MetricsRecord record = state_.metrics(next_logged_);
       if (record.committed != 0) unreported_ = record.step;
-      run_.logger.train(record, step_ms, bad_number(record), waited_ms);
+      run_.files.logger.train(record, step_ms, bad_number(record), waited_ms);
       run_.skipped = record.step + 1 - record.updates;
     }
     run_.steps_done = next_logged_;
@@ -309,7 +310,7 @@ class RankTrainer {
     const bool each_matrix =
         config_.options.run.norms_every > 0 &&
         (step % config_.options.run.norms_every == 0 || step + 1 == config_.iterations());
-    run_.logger.update(
+    run_.files.logger.update(
         update_sizes(step, captured_.params, state_.update_squares(step), each_matrix));
   }
   [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
@@ -329,7 +330,7 @@ class RankTrainer {
     const EvalResult result = captured_.evaluator.run();
     evaluation_seconds_ = seconds(Clock::now() - start);
     if (!is_logger()) return;
-    run_.logger.eval(step_, result.loss, result.bpb);
+    run_.files.logger.eval(step_, result.loss, result.bpb);
     run_.last_evaluation = result;
     if (run_.evaluated) run_.evaluated(step_, result);
   }
@@ -349,7 +350,7 @@ class RankTrainer {
             *state_.decoder, config_.model, *run_.corpus.tokenizer, "",
             {.max_tokens = kSampleTokens,
              .seed = config_.options.seed + static_cast<std::uint64_t>(step_) + (draw << 32U)});
-      if (is_logger()) run_.logger.sample(step_, text);
+      if (is_logger()) run_.files.logger.sample(step_, text);
     }
     rank_.barrier.arrive({}, "sample");
     rank_.interruption->close();
@@ -369,9 +370,9 @@ class RankTrainer {
                               .config = checkpoint_config(config_.model, config_.options),
                               .version = config_.options.run.version};
     if (captured_.staging)
-      run_.saver.start(rank_, info, state_.update.state(), *captured_.staging);
+      run_.files.saver.start(rank_, info, state_.update.state(), *captured_.staging);
     else
-      run_.saver.write(rank_, info, state_.update.state());
+      run_.files.saver.write(rank_, info, state_.update.state());
     saved_ = step_;
     saved_at_ = Clock::now();
     held_up_ms_ = 1e3 * seconds(saved_at_ - start);
@@ -388,15 +389,16 @@ class RankTrainer {
 
   void await_saves() {
     rank_.progress.enter("the saving of a checkpoint");
-    run_.saver.wait();
+    run_.files.saver.wait();
     rank_.barrier.arrive([this] { run_.decided.ended_saves = ended_saves(); }, "last save");
     report_saves();
   }
 
   [[nodiscard]] std::vector<SaveResult> ended_saves() {
-    if (rank_.processes == nullptr) return run_.saver.take_results();
-    return unpack_results(rank_.processes->from_first(
-        Channel::kRun, "last save", [this] { return pack_results(run_.saver.take_results()); }));
+    if (rank_.processes == nullptr) return run_.files.saver.take_results();
+    return unpack_results(rank_.processes->from_first(Channel::kRun, "last save", [this] {
+      return pack_results(run_.files.saver.take_results());
+    }));
   }
 
   // Reports the saves that have ended, which all ranks now agree on.
@@ -414,7 +416,7 @@ class RankTrainer {
   }
 
   void log_save(const SaveResult& save) {
-    Logger& logger = run_.logger;
+    Logger& logger = run_.files.logger;
     if (!save.failure.empty())
       return logger.note(fmt::format("step {}: warning: {}", step_, save.failure));
     const std::string waited =
@@ -428,6 +430,7 @@ class RankTrainer {
   RankContext& rank_;
   TrainingRun& run_;
   const RunConfig& config_;
+  const OpenedRun& opened_;
   CapturedRank& captured_;
   RunState& state_;
   std::unique_ptr<TrainingRows> rows_;

@@ -8,26 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint/checkpoint_saver.h"
 #include "app/run/decisions.h"
 #include "app/run/run_config.h"
 #include "app/train/captured_rank.h"
-#include "app/train/logger.h"
-#include "app/train/resume.h"
+#include "app/train/open_run.h"
 #include "data/token_data.h"
 #include "runtime/interruption.h"
 
 namespace muo {
 
-// What the ranks of a training run share. Only rank 0 uses the logger.
+// What the ranks of a training run share. Only rank 0 uses its log.
 struct TrainingRun {
   const RunConfig& config;
   const Corpus& corpus;
-  CheckpointSaver& saver;
-  const Checkpoint* resume = nullptr;     // null: from the start,
-  const Checkpoint* init_from = nullptr;  // with these weights; null: with new ones
-  LostWork lost = {};                     // of `resume`'s step: it is made up for
-  Logger& logger;
+  RunFiles& files;
   const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
   // Where it ends before its last step, with a checkpoint and as its end would.
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
