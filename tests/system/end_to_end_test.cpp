@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
@@ -105,6 +106,14 @@ TEST(EndToEnd, FromATextToWeightsForOthersAndBack) {
   const json theirs = json::parse(ok("eval " + path("imported") + data));
   EXPECT_EQ(theirs["val_loss"], ours["val_loss"]);
   EXPECT_EQ(theirs["tokens"], ours["tokens"]);
+
+  ok("sweep --data " + path("shards") +
+     " --depth 1 --max-seq-len 64 --devices 1 --num-iterations 1 --matrix-lr 0.02 --out " +
+     path("sweep"));
+  std::filesystem::remove_all(path("shards"));
+  for (const char* run : {"run", "sweep/trials/0000"})  // has what it needs
+    EXPECT_THAT(ok("sample " + path(run) + " --prompt 'bana ceda' --max-tokens 20"),
+                testing::StartsWith("bana ceda"));
 }
 
 }  // namespace
