@@ -127,4 +127,13 @@ Corpus open_corpus(const DataOptions& options) {
   return corpus;
 }
 
+Corpus vocabulary_only(const DataOptions& options) {
+  Corpus corpus;
+  corpus.tokenizer = open_tokenizer(options.tokenizer);
+  corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : corpus.tokenizer->vocab_size();
+  corpus.bos = options.bos_token >= 0 ? static_cast<std::int32_t>(options.bos_token)
+                                      : find_bos(*corpus.tokenizer);
+  return corpus;
+}
+
 }  // namespace muo

@@ -86,4 +86,7 @@ struct Corpus {
 // vocabulary, for shards and text together, and for what cannot be read.
 Corpus open_corpus(const DataOptions& options);
 
+// What a run that reads no data knows of it: the vocabulary of `vocab_size`, or the tokenizer's.
+Corpus vocabulary_only(const DataOptions& options);
+
 }  // namespace muo

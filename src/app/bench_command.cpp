@@ -59,7 +59,7 @@ Json run_json(const RunConfig& run) {
           {"strategy", run.options.sharding.strategy},
           {"gather", name_of(run.options.sharding.gather)},
           {"dtype", name_of(run.model.dtype)},
-          {"deterministic", *run.options.numbers.deterministic},
+          {"deterministic", run.model.attention.deterministic},
           {"parameters", run.parameters},
           {"tokens_per_step", run.tokens_per_step()},
           {"accumulation", run.step.accumulation},
@@ -211,7 +211,7 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 // In a world of several processes all of them measure, and the first one says it.
 int bench(const BenchOptions& options, const LaunchedWorld* world) {
   const TrainOptions& train = options.train;
-  const Corpus corpus = vocabulary_only(train);  // tokens are random
+  const Corpus corpus = vocabulary_only(train.data);  // tokens are random
   RunConfig run = resolve(train, corpus);
   const bool first = run.group.is_first();
   if (first && train.run.quick_sizes) fmt::print(stderr, "{}\n", kQuickSizes);

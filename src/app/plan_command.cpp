@@ -55,7 +55,8 @@ int run_command(const PlanOptions& options) {
   if (!train.sharding.replicas && train.sharding.shard != Shard::kWeights &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
     train.sharding.replicas = ReplicaAt::kEveryRank;
-  const Corpus corpus = train.data.paths.empty() ? vocabulary_only(train) : open_corpus(train.data);
+  const Corpus corpus =
+      train.data.paths.empty() ? vocabulary_only(train.data) : open_corpus(train.data);
   RunConfig config = resolve(train, corpus);
   if (!train.devices.described.empty() && !gpu)
     config.notes.insert(config.notes.begin(),

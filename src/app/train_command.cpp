@@ -172,7 +172,6 @@ int train(const TrainOptions& options, const LaunchedWorld* world) {
   const MemoryBudget budget = agreed_budget(config);
   const MemoryPlan memory =
       waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });
-  config.group.watch.stuck_after = stuck_after(config);
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
   require_fit(config, memory, budget, options, corpus);

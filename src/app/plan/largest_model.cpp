@@ -81,7 +81,7 @@ class Search {
   std::int64_t look(std::int64_t depth) {
     TrainOptions o = options_;
     o.model.depth = depth;
-    RunConfig run = resolve(o, vocabulary_only(o));
+    RunConfig run = resolve(o, vocabulary_only(o.data));
     if (!host_) run.model.head_chunk_bytes = head_chunk_bytes(gpus());
     // From a second graph on, more micro-steps need no more memory, and each takes time to trace.
     run.step.accumulation = std::min(run.step.accumulation, StepGraph::kMostUnrolled + 1);
@@ -106,7 +106,7 @@ LargestModels find_largest_models(const PlanOptions& options) {
   TrainOptions common = common_options(options);
   LargestModels out;
   out.host = options.train.devices.backend == Backend::kHost;
-  const RunConfig first = resolve(common, vocabulary_only(common));
+  const RunConfig first = resolve(common, vocabulary_only(common.data));
   out.devices = first.world();
   out.rows = *common.batch.device_rows;
   out.dtype = name_of(first.model.dtype);

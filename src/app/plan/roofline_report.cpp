@@ -152,7 +152,7 @@ std::string roofline_json(const RunConfig& run, const Roofline& roofline, const 
                     {"width", run.model.n_embd},
                     {"micro_steps", run.step.accumulation},
                     {"micro_step_tokens", run.step.batch * run.model.seq_len},
-                    {"deterministic", *run.options.numbers.deterministic},
+                    {"deterministic", run.model.attention.deterministic},
                     {"step_ms", 1e3 * roofline.step},
                     {"micro_step_ms", 1e3 * roofline.step / micro},
                     {"kernels_ms", 1e3 * roofline.kernels},

@@ -36,7 +36,7 @@ struct Family {
 std::vector<Family> families_of(const RunConfig& run) {
   std::vector<Family> out;
   const TrainOptions& o = run.options;
-  if (!run.batch_is_automatic) {
+  if (!run.batch_is_automatic()) {
     Family rows{.name = "device-batch-size", .values = {}};
     const std::int64_t of_a_step = run.step.batch * run.step.accumulation;
     for (std::int64_t each = run.step.batch - 1; each >= 1; --each)

@@ -44,7 +44,7 @@ class Fitter {
       search();
       memory_ = plan_run_memory(config_);
     }
-    if (config_.batch_is_automatic) note_batch(asked_bytes);
+    if (config_.batch_is_automatic()) note_batch(asked_bytes);
     if (recomputes_ && config_.step.recompute.of(0) != Recomputed::kNone) note_recompute();
     if (config_.step.batch == asked_.batch ? chunk_rows() < asked_chunk
                                            : config_.model.head_chunk_bytes < asked_.head_chunk)
@@ -75,7 +75,6 @@ class Fitter {
     config_.step.accumulation = exactly ? micro_steps : std::min(micro_steps, kMostTraced);
     config_.step.recompute = choice.recompute;
     config_.model.head_chunk_bytes = choice.head_chunk;
-    if (config_.batch_is_automatic) config_.options.batch.device_rows = choice.batch;
     memory_ = plan_run_memory(config_);
     config_.step.accumulation = micro_steps;
     return bytes() <= available_;
@@ -84,7 +83,7 @@ class Fitter {
   void search() {
     Choice choice = asked_;
     const std::vector<std::int64_t> batches =
-        config_.batch_is_automatic && !config_.needs_one_micro_step()
+        config_.batch_is_automatic() && !config_.needs_one_micro_step()
             ? divisors(rows_, asked_.batch)
             : std::vector{asked_.batch};
     const std::vector<std::int64_t> chunks = smaller_chunks(batches.back());

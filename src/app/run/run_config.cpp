@@ -70,9 +70,10 @@ class Resolver {
     ModelOptions& o = run_.options.model;
     GptConfig& model = run_.model;
     model = make_gpt_config(o, corpus_.vocab_size);
-    model.dtype = *run_.options.numbers.dtype;
+    model.dtype = run_.options.numbers.dtype.value_or(run_.group.plugin == nullptr ? DType::kF32
+                                                                                   : DType::kBF16);
     if (o.document_mask) model.document_token = document_token();
-    model.attention.kernels = run_.options.numbers.attention;
+    model.attention.kernels = kernels_;
     check_config(model);
     model.head_chunk_bytes = head_chunk_bytes(run_.group);
     if (!o.has(&GptConfig::n_layer) && !o.has(&GptConfig::n_embd) && !o.has(&GptConfig::n_head))
@@ -127,32 +128,34 @@ class Resolver {
   void devices() {
     TrainOptions& o = run_.options;
     run_.group = choose_devices(o.devices, run_.notes);
+    if (const auto& seconds = o.run.stuck_after)
+      run_.group.watch.stuck_after =
+          Timeouts::Time(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
     if (o.capture.branches) run_.group.branches = static_cast<Branches>(*o.capture.branches);
     if (o.sharding.replicas == ReplicaAt::kCommon && run_.group.plugin != nullptr)
       throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
-    if (!o.numbers.dtype)
-      o.numbers.dtype = run_.group.plugin == nullptr ? DType::kF32 : DType::kBF16;
   }
 
   // How GPUs compute attention; the host has one way, in which every sum has an order.
   void attention() {
-    NumberOptions& o = run_.options.numbers;
+    kernels_ = run_.options.numbers.attention;
     if (run_.group.plugin == nullptr) {
-      if (o.attention != AttentionKernels::kAuto)
+      if (kernels_ != AttentionKernels::kAuto)
         throw input_error("--attention {}: is for GPUs, the host has one way to compute: give auto",
-                          name_of(o.attention));
+                          name_of(kernels_));
       return;
     }
     const AttentionKernels asked = attention_kernels_of_environment();
-    if (o.attention == AttentionKernels::kAuto && asked != AttentionKernels::kAuto) {
-      o.attention = asked;
+    if (kernels_ == AttentionKernels::kAuto && asked != AttentionKernels::kAuto) {
+      kernels_ = asked;
       note("attention: {} (MUO_ATTENTION)", name_of(asked));
     }
   }
 
   // Of the rows that the batch has now: fewer, if they do not fit, get the same answer.
   void determinism() {
-    NumberOptions& o = run_.options.numbers;
+    const NumberOptions& o = run_.options.numbers;
+    bool& deterministic = run_.model.attention.deterministic;
     const bool device = run_.group.plugin != nullptr;
     const auto size = attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true);
     const bool any_order = device && attention_gains_by_any_order(size);
@@ -160,16 +163,15 @@ class Resolver {
         device && attention_is_by_warpgroups(size) && !o.tune && o.gemm_table.empty();
     if (device && !o.deterministic && !any_order && !measured)
       note("deterministic: on: it costs this run nothing");
-    o.deterministic = o.deterministic.value_or(!any_order && !measured);
-    run_.model.attention.deterministic = *o.deterministic;
-    if (device && !*o.deterministic)
+    deterministic = o.deterministic.value_or(!any_order && !measured);
+    if (device && !deterministic)
       note("deterministic: off: {} differ in rounding",
            any_order ? "two runs of one command" : "runs on other GPUs");
   }
 
   // Kept by a run that goes on, as the order of sums is another.
   void fused_products() {
-    std::optional<bool>& fused = run_.options.numbers.fused_products;
+    const std::optional<bool> fused = run_.options.numbers.fused_products;
     const std::string& described = run_.options.devices.described;
     const std::string why = run_.group.plugin == nullptr       ? "the host has none"
                             : run_.model.dtype != DType::kBF16 ? "they are of bf16"
@@ -178,7 +180,6 @@ class Resolver {
     if (fused.value_or(false) && !why.empty())
       note("fused products: off: {}: sums of products have another order", why);
     run_.model.fused_products = fused.value_or(true) && why.empty();
-    fused = fused.value_or(why.empty());
   }
 
   // Bits must not depend on which of two algorithms was a microsecond faster that day.
@@ -193,45 +194,44 @@ class Resolver {
           "--tune {}: --gemm-table {} says how products are computed: give one of them",
           name_of(*o.tune), o.gemm_table);
     if (run_.group.plugin == nullptr || !o.gemm_table.empty()) return;
-    run_.tune = o.tune.value_or(*o.deterministic ? Tune::kOff : Tune::kOnce);
+    run_.tune = o.tune.value_or(run_.model.attention.deterministic ? Tune::kOff : Tune::kOnce);
   }
 
   void batch() {
-    BatchOptions& o = run_.options.batch;
+    const BatchOptions& o = run_.options.batch;
+    std::int64_t& rows = run_.step.batch;
     const std::int64_t row = run_.model.seq_len * run_.world();  // tokens, a row on every device
     const bool total_given = o.total_tokens.has_value();
     const std::int64_t total =
         o.total_tokens.value_or(o.target_tokens.value_or(run_.targets.batch_tokens));
     const std::int64_t most_tokens = most_pass_tokens(run_.group);
     const std::int64_t most_rows = std::max<std::int64_t>(1, most_tokens / run_.model.seq_len);
-    if (!o.device_rows) {
-      run_.batch_is_automatic = true;
+    if (o.device_rows) {
+      rows = *o.device_rows;
+    } else {
       if (total_given) {
         require_multiple(total, row);
-        o.device_rows = largest_divisor(total / row, most_rows);
+        rows = largest_divisor(total / row, most_rows);
       } else {
         // As many micro-steps as it takes, all alike, so that the total is near what it should be.
-        const std::int64_t rows = std::max<std::int64_t>(1, (total + row / 2) / row);
-        const std::int64_t micro_steps = (rows + most_rows - 1) / most_rows;
+        const std::int64_t in_all = std::max<std::int64_t>(1, (total + row / 2) / row);
+        const std::int64_t micro_steps = (in_all + most_rows - 1) / most_rows;
         const std::int64_t each = row * micro_steps;
-        o.device_rows = std::clamp<std::int64_t>((total + each / 2) / each, 1, most_rows);
+        rows = std::clamp<std::int64_t>((total + each / 2) / each, 1, most_rows);
       }
       note(
           "device-batch-size: {} rows of {} tokens per device and micro-step: what divides the "
           "step, at most {} tokens",
-          *o.device_rows, run_.model.seq_len, most_tokens);
+          rows, run_.model.seq_len, most_tokens);
     }
-    check_pass(*o.device_rows, run_.model.seq_len);
-    run_.step.batch = *o.device_rows;
-    const std::int64_t unit = row * run_.step.batch;
+    check_pass(rows, run_.model.seq_len);
+    const std::int64_t unit = row * rows;
     if (total_given) require_multiple(total, unit);
-    o.total_tokens = std::max<std::int64_t>(1, (total + unit / 2) / unit) * unit;
+    run_.step.accumulation = std::max<std::int64_t>(1, (total + unit / 2) / unit);
+    const std::int64_t tokens = run_.tokens_per_step();
     if (!total_given)
-      note("total-batch-size: {} tokens per step{}", *o.total_tokens,
-           *o.total_tokens == total
-               ? ""
-               : fmt::format(" (the multiple of {} nearest to {})", unit, total));
-    run_.step.accumulation = *o.total_tokens / unit;
+      note("total-batch-size: {} tokens per step{}", tokens,
+           tokens == total ? "" : fmt::format(" (the multiple of {} nearest to {})", unit, total));
   }
 
   void recompute() {
@@ -317,8 +317,6 @@ class Resolver {
       throw InputError(
           "--embedding-state bf16: with --adam-state bf16 moments of embeddings are bf16 already, "
           "rounded stochastically: give one of them");
-    o.gradient_wire = formats.gradient_wire;
-    o.weight_wire = formats.weight_wire;
   }
 
   void micro_steps() const {
@@ -332,11 +330,15 @@ class Resolver {
 
   // nanochat's order: explicit steps, then compute, then tokens per parameter.
   void iterations() {
-    BatchOptions& o = run_.options.batch;
-    if (o.iterations) return;
+    const BatchOptions& o = run_.options.batch;
+    std::int64_t& iterations = run_.hyper.iterations;
+    if (o.iterations) {
+      iterations = *o.iterations;
+      return;
+    }
     if (!o.target_flops) {
-      o.iterations = std::max<std::int64_t>(1, run_.targets.tokens / run_.tokens_per_step());
-      note("num-iterations: {} (--target-param-data-ratio {})", *o.iterations,
+      iterations = std::max<std::int64_t>(1, run_.targets.tokens / run_.tokens_per_step());
+      note("num-iterations: {} (--target-param-data-ratio {})", iterations,
            o.target_param_data_ratio);
       return;
     }
@@ -345,8 +347,8 @@ class Resolver {
     if (steps < 1 || steps > 1e12)
       throw input_error("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
                         *o.target_flops, steps, flops);
-    o.iterations = static_cast<std::int64_t>(steps);
-    note("num-iterations: {} (--target-flops {:.3g})", *o.iterations, *o.target_flops);
+    iterations = static_cast<std::int64_t>(steps);
+    note("num-iterations: {} (--target-flops {:.3g})", iterations, *o.target_flops);
   }
 
   void profiled_steps() {
@@ -358,11 +360,10 @@ class Resolver {
         colon == text.size() ? first : whole_number(std::string_view(text).substr(colon + 1));
     run_.profile_begin = first.value_or(0);
     run_.profile_end = last.value_or(0);
-    if (!first || run_.profile_begin >= run_.profile_end ||
-        run_.profile_end > *run_.options.batch.iterations)
+    if (!first || run_.profile_begin >= run_.profile_end || run_.profile_end > run_.iterations())
       throw input_error(
           "--profile-steps {}: give A:B, the first step and the one after the last, from 0 to {}",
-          text, *run_.options.batch.iterations);
+          text, run_.iterations());
   }
 
   void optimizer() {
@@ -372,7 +373,7 @@ class Resolver {
                                   .width_lr = width_lr_scale(run_.model.n_embd),
                                   .weight_decay = weight_decay_scale(run_.targets, tokens)};
     run_.scales = o.optimizer.scales(automatic);
-    run_.hyper = make_hyper_parameters(o.optimizer, o.guard, *o.batch.iterations, automatic);
+    run_.hyper = make_hyper_parameters(o.optimizer, o.guard, run_.iterations(), automatic);
   }
 
   void evaluation() {
@@ -417,18 +418,13 @@ class Resolver {
 
   const Corpus& corpus_;
   RunConfig run_;
+  AttentionKernels kernels_ = AttentionKernels::kAuto;
 };
 
 }  // namespace
 
 RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
   return Resolver(options, corpus).run();
-}
-
-std::optional<Timeouts::Time> stuck_after(const RunConfig& config) {
-  const auto seconds = config.options.run.stuck_after;
-  if (!seconds) return std::nullopt;
-  return Timeouts::Time(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
 }
 
 NumberFormats RunConfig::formats() const {
@@ -440,6 +436,21 @@ NumberFormats RunConfig::formats() const {
           .adam_state = o.adam_state,
           .embedding_state = o.embedding_state,
           .split_masters = o.master_weights == MasterWeights::kSplit};
+}
+
+TrainOptions RunConfig::resolved() const {
+  TrainOptions out = options;
+  out.batch.device_rows = step.batch;
+  out.batch.total_tokens = tokens_per_step();
+  out.batch.iterations = iterations();
+  NumberOptions& numbers = out.numbers;
+  numbers.dtype = model.dtype;
+  numbers.gradient_wire = formats().gradient_wire;
+  numbers.weight_wire = formats().weight_wire;
+  numbers.attention = model.attention.kernels;
+  numbers.deterministic = model.attention.deterministic;
+  numbers.fused_products = options.numbers.fused_products.value_or(model.fused_products);
+  return out;
 }
 
 bool RunConfig::needs_one_micro_step() const {
@@ -469,16 +480,6 @@ ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSp
       shard != Shard::kWeights)
     share_replicas(plan);
   return plan;
-}
-
-Corpus vocabulary_only(const TrainOptions& options) {
-  Corpus corpus;
-  corpus.tokenizer = open_tokenizer(options.data.tokenizer);
-  corpus.vocab_size =
-      options.data.vocab_size > 0 ? options.data.vocab_size : corpus.tokenizer->vocab_size();
-  corpus.bos = options.data.bos_token >= 0 ? static_cast<std::int32_t>(options.data.bos_token)
-                                           : find_bos(*corpus.tokenizer);
-  return corpus;
 }
 
 std::vector<std::string> attention_notes(const RunConfig& config) {

@@ -24,12 +24,12 @@ struct ScalingTargets {
 
 // A run with every decision made.
 struct RunConfig : RunSetup {
-  TrainOptions options;  // as resolved: what config.toml holds
+  // As asked, and, of what is automatic, what has no other member here. resolved() has all.
+  TrainOptions options;
   ScalingTargets targets;
   RateScales scales;
   GroupOptions group;
   Tune tune = Tune::kOff;
-  bool batch_is_automatic = false;                    // fit_memory() may make it smaller
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   std::int64_t parameters = 0;                        // elements, all of them
   std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
@@ -51,12 +51,12 @@ struct RunConfig : RunSetup {
     return (options.evaluation.tokens.value() + model.seq_len - 1) / model.seq_len;
   }
   [[nodiscard]] NumberFormats formats() const;
+  // fit_memory() may make it smaller.
+  [[nodiscard]] bool batch_is_automatic() const { return !options.batch.device_rows; }
+  [[nodiscard]] TrainOptions resolved() const;  // what config.toml holds
   // Gradients are bf16, and further micro-steps would add to them.
   [[nodiscard]] bool needs_one_micro_step() const;
 };
-
-// --stuck-after, for the run's DeviceGroup.
-std::optional<Timeouts::Time> stuck_after(const RunConfig& config);
 
 // Whether what happens every so many steps (-1 or nothing: never) happens after `step`.
 inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
@@ -74,10 +74,6 @@ bool use_strategy(RunConfig& config, const Strategy& strategy);
 
 // Who updates what in the run; `params` are gpt_parameters(config.model).
 ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
-
-// What a run that reads no data knows of it: the vocabulary of --vocab-size, or the byte
-// tokenizer's.
-Corpus vocabulary_only(const TrainOptions& options);
 
 // How a device computes attention of the run's training steps, a line for each window: forward and
 // gradients. None on the host, which has no choice. The first call may take seconds, as it makes

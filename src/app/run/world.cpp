@@ -48,7 +48,7 @@ ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& device
 
 // What must be the same in all processes, by name.
 json identity_of(const RunConfig& config, const std::map<std::string, std::string>& more) {
-  TrainOptions options = config.options;
+  TrainOptions options = config.resolved();
   std::string version = options.run.version;
   options.devices.count.reset();
   options.devices.store_port.reset();

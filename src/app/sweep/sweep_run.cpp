@@ -77,7 +77,6 @@ StepSession& SweepRun::session_of(int index, std::size_t group_index) {
   make_room(index, group);
   GroupOptions devices = group.config.group;
   devices.first_device = index / plan_.trials_per_device * devices.world / devices.ranks_per_device;
-  devices.watch.stuck_after = stuck_after(group.config);
   devices.watch.before_exit = [&worker] {
     if (worker.current) worker.current->flush();
   };

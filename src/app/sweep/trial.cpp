@@ -23,7 +23,7 @@ bool splits(const OptionRow& row) {
 
 // Equal for runs that one captured step serves.
 std::string capture_key(const RunConfig& config) {
-  TrainOptions options = config.options;
+  TrainOptions options = config.resolved();
   std::string key;
   for (const OptionRow& row : option_table(options))
     if (splits(row)) key += fmt::format("{}={}\n", row.name, option_text(row));
@@ -174,7 +174,6 @@ void SweepPlanner::join_group(Trial& trial, RunConfig config, const std::string&
     const RunConfig& first = plan_.groups[found->second].config;
     config.step = first.step;
     config.model.head_chunk_bytes = first.model.head_chunk_bytes;
-    config.options.batch.device_rows = first.options.batch.device_rows;
   }
   trial.group = groups_.at(key);
   trial.config = std::move(config);

@@ -94,7 +94,7 @@ std::shared_ptr<EventLog> open_event_log(const RunDirectory& directory, const Ru
   if (!config.options.run.tensorboard) return nullptr;
   auto log = std::make_shared<EventLog>(directory.root, first_step, config.bytes_per_token,
                                         config.options.save.on_error == OnSaveError::kContinue);
-  log->configuration(FileBytes(directory.config()).text(), hparams_of(config.options));
+  log->configuration(FileBytes(directory.config()).text(), hparams_of(config.resolved()));
   if (first_step > 0) repeat_evaluation(*log, directory.metrics(), first_step);
   return log;
 }

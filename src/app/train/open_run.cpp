@@ -68,7 +68,7 @@ LoggerOptions make_run_directory(const RunConfig& config, const Corpus& corpus, 
                                  double peak_flops, const std::function<void()>& describe) {
   const RunDirectory& directory = opened.directory;
   const std::int64_t first_step = opened.first_step();
-  create_run_directory(directory, config.options, opened.lock);
+  create_run_directory(directory, config.resolved(), opened.lock);
   if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
     const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
     replace_file(directory.root / copy.name, copy.contents);

@@ -105,7 +105,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
   if (differs_from_data(*checkpoint, corpus))
     notes.push_back(
         fmt::format("the data is not that of {}: the run goes on with other text", name));
-  if (const std::string changed = changed_options(before, config.options); !changed.empty())
+  if (const std::string changed = changed_options(before, config.resolved()); !changed.empty())
     notes.push_back(fmt::format("not as in {}: {}", name, changed));
   notes.push_back(fmt::format("resuming from {} at step {}", name, step));
   return checkpoint;

@@ -367,7 +367,7 @@ class RankTrainer {
                               .tokens = step_ * config_.tokens_per_step(),
                               .statistics = counts.statistics,
                               .data = data_identity(run_.corpus),
-                              .config = checkpoint_config(config_.model, config_.options),
+                              .config = checkpoint_config(config_.model, config_.resolved()),
                               .version = config_.options.run.version};
     if (captured_.staging)
       run_.files.saver.start(rank_, info, state_.update.state(), *captured_.staging);

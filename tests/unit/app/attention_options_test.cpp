@@ -18,7 +18,7 @@ using testing::Contains;
 using testing::HasSubstr;
 
 RunConfig resolved(const TrainOptions& options) {
-  return resolve(options, vocabulary_only(options));
+  return resolve(options, vocabulary_only(options.data));
 }
 
 // A described GPU has cuDNN, whose gradients are faster in any order, or warpgroups, beside which
@@ -28,7 +28,7 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
   TrainOptions options;
   const auto deterministic = [&] {
     const RunConfig run = resolved(options);
-    EXPECT_EQ(run.model.attention.deterministic, run.options.numbers.deterministic);
+    EXPECT_EQ(run.model.attention.deterministic, run.resolved().numbers.deterministic);
     return run.model.attention.deterministic;
   };
   options.devices.backend = Backend::kHost;
@@ -70,7 +70,7 @@ TEST(AttentionOptions, AreAChoiceOfGpus) {
   options.numbers.deterministic = false;  // the host is, always
   const RunConfig host = resolved(options);
   EXPECT_THAT(host.notes, testing::Each(testing::Not(HasSubstr("deterministic"))));
-  EXPECT_EQ(host.options.numbers.deterministic, false);
+  EXPECT_EQ(host.resolved().numbers.deterministic, false);
   options.numbers.attention = AttentionKernels::kOwn;
   EXPECT_EQ(message_of<InputError>([&] { resolved(options); }),
             "--attention own: is for GPUs, the host has one way to compute: give auto");
@@ -82,14 +82,14 @@ TEST(AttentionOptions, AreAChoiceOfGpus) {
     EXPECT_FALSE(device.model.attention.deterministic);
     EXPECT_THAT(device.notes, Contains(HasSubstr("deterministic: off: ")));
     const test::ScopedEnvironment kernels("MUO_ATTENTION", "portable");
-    EXPECT_EQ(resolved(options).options.numbers.attention, AttentionKernels::kOwn)
+    EXPECT_EQ(resolved(options).resolved().numbers.attention, AttentionKernels::kOwn)
         << "the option wins";
     options.numbers.attention = AttentionKernels::kAuto;
     const RunConfig by_environment = resolved(options);
-    EXPECT_EQ(by_environment.options.numbers.attention, AttentionKernels::kPortable);
+    EXPECT_EQ(by_environment.resolved().numbers.attention, AttentionKernels::kPortable);
     EXPECT_THAT(by_environment.notes, Contains("attention: portable (MUO_ATTENTION)"));
     options.devices.backend = Backend::kHost;
-    EXPECT_EQ(resolved(options).options.numbers.attention, AttentionKernels::kAuto)
+    EXPECT_EQ(resolved(options).resolved().numbers.attention, AttentionKernels::kAuto)
         << "a GPU's variable";
   }
   const test::ScopedEnvironment kernels("MUO_ATTENTION", "flash");

@@ -33,7 +33,7 @@ TrainOptions two_devices() {
 }
 
 RunConfig fitted(const TrainOptions& options, std::int64_t available) {
-  RunConfig config = resolve(options, vocabulary_only(options));
+  RunConfig config = resolve(options, vocabulary_only(options.data));
   fit_memory(config, available);
   return config;
 }
@@ -41,7 +41,7 @@ RunConfig fitted(const TrainOptions& options, std::int64_t available) {
 std::int64_t bytes_of(std::int64_t batch) {
   TrainOptions options = two_devices();
   options.batch.device_rows = batch;
-  return plan_run_memory(resolve(options, vocabulary_only(options))).rank_bytes(2);
+  return plan_run_memory(resolve(options, vocabulary_only(options.data))).rank_bytes(2);
 }
 
 TEST(FitBatch, IsTheLargestDivisorThatFits) {
@@ -55,7 +55,7 @@ TEST(FitBatch, IsTheLargestDivisorThatFits) {
     EXPECT_EQ(config.step.accumulation, 12 / smaller);
     EXPECT_EQ(config.rows_per_step(), 24);
     EXPECT_EQ(config.tokens_per_step(), roomy.tokens_per_step());
-    EXPECT_EQ(config.options.batch.device_rows, smaller);
+    EXPECT_EQ(config.step.batch, smaller);
     EXPECT_THAT(config.notes, Contains(HasSubstr(std::to_string(smaller) + " rows instead")));
   }
 }
@@ -107,13 +107,13 @@ TEST(RunMemory, IsLessInBf16) {
   options.sharding.replicas = ReplicaAt::kEveryRank;
   const auto bytes = [&](DType dtype) {
     options.numbers.dtype = dtype;
-    return plan_run_memory(resolve(options, vocabulary_only(options))).bytes;
+    return plan_run_memory(resolve(options, vocabulary_only(options.data))).bytes;
   };
   EXPECT_LT(bytes(DType::kBF16), bytes(DType::kF32));
 }
 
 TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
-  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
+  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices().data));
   const auto others = [&] {
     const MemoryPlan plan = plan_run_memory(config);
     return std::ranges::count_if(plan.specs, [](const TensorSpec& spec) {
@@ -130,7 +130,7 @@ TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
 TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   constexpr std::int64_t kPlanned = 700;
   constexpr std::int64_t kStaging = 30;
-  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
+  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices().data));
   const auto choose = [&](std::optional<SaveMode> mode, std::int64_t available,
                           std::vector<std::string>& notes) {
     config.options.save.mode = mode;
@@ -153,7 +153,7 @@ TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
 }
 
 TEST(BackgroundSaves, AreForSavesThatTrainingGoesOnAfter) {
-  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices()));
+  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices().data));
   std::vector<std::string> notes;
   const auto stages = [&] { return choose_background_saves(config, 0, 1, 1 << 20, notes); };
   config.options.save.every = config.options.evaluation.every = -1;
@@ -192,7 +192,7 @@ TEST(RequireMemory, RefusesWithNumbersAndOptions) {
 TEST(RequireMemory, CountsTheBatchesThatAreReadAhead) {
   TrainOptions options = two_devices();
   options.batch.total_tokens = std::int64_t{1} << 40;
-  const RunConfig config = resolve(options, vocabulary_only(options));
+  const RunConfig config = resolve(options, vocabulary_only(options.data));
   const std::int64_t bytes = kLoaderSlots * 2 * 4 * *options.batch.total_tokens;  // inputs, targets
   EXPECT_NO_THROW(require_batches(config, bytes));
   EXPECT_THAT(

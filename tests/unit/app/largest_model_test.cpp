@@ -40,7 +40,7 @@ std::int64_t rank_bytes(const PlanOptions& options, const LargestModel& model, s
     if (model.shard != Shard::kWeights) o.sharding.replicas = ReplicaAt::kEveryRank;
     o.numbers.dtype = DType::kBF16;
   }
-  RunConfig run = resolve(o, vocabulary_only(o));
+  RunConfig run = resolve(o, vocabulary_only(o.data));
   return plan_run_memory(run).rank_bytes(2);
 }
 

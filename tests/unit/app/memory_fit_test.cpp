@@ -42,7 +42,7 @@ TrainOptions one_device() {
 }
 
 RunConfig resolved(const TrainOptions& options) {
-  return resolve(options, vocabulary_only(options));
+  return resolve(options, vocabulary_only(options.data));
 }
 
 RunConfig fitted(const TrainOptions& options, std::int64_t available) {
@@ -222,7 +222,7 @@ TEST(MemoryLimit, DecidesTheSameTwice) {
 }
 
 std::string refusal(const TrainOptions& options) {
-  const Corpus corpus = vocabulary_only(options);
+  const Corpus corpus = vocabulary_only(options.data);
   RunConfig run = resolve(options, corpus);
   const MemoryBudget budget = memory_budget(run);
   const MemoryPlan plan = fit_memory(run, budget.to_plan);
@@ -245,7 +245,7 @@ TEST(NearestAlternatives, FitWhenTheyAreTaken) {
   RunConfig run = resolved(options);
   fit_memory(run, memory_budget(run).to_plan);
   const std::vector<Alternative> near =
-      nearest_alternatives(run, options, vocabulary_only(options));
+      nearest_alternatives(run, options, vocabulary_only(options.data));
   ASSERT_GE(near.size(), 2U);
   EXPECT_LE(near.size(), kMostAlternatives);
   EXPECT_TRUE(std::ranges::is_sorted(near, {}, &Alternative::time));
@@ -264,7 +264,7 @@ TEST(RequireFit, NamesTheLeastWhereNothingFits) {
   const TrainOptions options = limited(48'000'000);
   const std::string message = refusal(options);
   const std::vector<Alternative> near =
-      nearest_alternatives(resolved(options), options, vocabulary_only(options));
+      nearest_alternatives(resolved(options), options, vocabulary_only(options.data));
   ASSERT_EQ(near.size(), 1U);
   EXPECT_FALSE(near[0].fits);
   const ByteSize enough = least_limit(near[0].config, near[0].bytes / near[0].config.world());

@@ -37,7 +37,7 @@ GptConfig model_of(const json& config) {
 }
 
 json config_of(const RunConfig& run) {
-  return json::parse(checkpoint_config(run.model, run.options));
+  return json::parse(checkpoint_config(run.model, run.resolved()));
 }
 
 TEST(ModelJson, HoldsTheWholeModel) {

@@ -41,7 +41,7 @@ TrainOptions options_with(const Settings& settings) {
 
 Touched touched_by(const Settings& settings) {
   const TrainOptions options = options_with(settings);
-  RunConfig run = resolve(options, vocabulary_only(options));
+  RunConfig run = resolve(options, vocabulary_only(options.data));
   fit_memory(run, memory_budget(run).to_plan);
   const std::vector<ParamSpec> params = gpt_parameters(run.model);
   const ShardingPlan plan = make_sharding_plan(run, params);

@@ -162,7 +162,7 @@ TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
     options.batch.device_rows = 1;
     options.batch.iterations = 10;
     change(options);
-    const RunConfig config = resolve(options, vocabulary_only(options));
+    const RunConfig config = resolve(options, vocabulary_only(options.data));
     double traced = 0;
     for (const PredictedOperation& row : predict_step(config, gpu_rates("h100")).operations)
       if (row.work.name == "adamw" || row.work.name == "muon_commit") traced += row.work.bytes;

@@ -34,7 +34,7 @@ Predicted predicted(const std::string& gpu, std::int64_t depth, std::int64_t row
   options.batch.total_tokens = 524288;
   options.batch.iterations = 10;
   options.numbers.deterministic = deterministic;
-  Predicted out{resolve(options, vocabulary_only(options)), gpu_rates(gpu), {}};
+  Predicted out{resolve(options, vocabulary_only(options.data)), gpu_rates(gpu), {}};
   out.roofline = predict_step(out.config, out.rates);
   return out;
 }
@@ -103,7 +103,7 @@ TEST(Roofline, CollectivesGoOnBesideKernels) {
   options.devices.described = "h100";
   options.devices.count = 8;
   options.batch.iterations = 10;
-  const RunConfig config = resolve(options, vocabulary_only(options));
+  const RunConfig config = resolve(options, vocabulary_only(options.data));
   const Roofline roofline = predict_step(config, gpu_rates("h100"));
   EXPECT_GT(roofline.collectives, 0);
   EXPECT_GT(roofline.step, roofline.kernels);

@@ -252,8 +252,8 @@ TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
       EXPECT_THAT(run.notes, Contains(HasSubstr("total-batch-size: ")));
       EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 131072"))),
                 run.tokens_per_step() != wanted);
-      EXPECT_EQ(run.options.batch.total_tokens, run.tokens_per_step());
-      EXPECT_EQ(run.options.batch.device_rows, run.step.batch);
+      EXPECT_EQ(run.resolved().batch.total_tokens, run.tokens_per_step());
+      EXPECT_EQ(run.resolved().batch.device_rows, run.step.batch);
       EXPECT_EQ(run.scales.batch_lr,
                 std::sqrt(static_cast<double>(run.tokens_per_step()) / 524288));
     }
@@ -316,7 +316,7 @@ TEST(RunConfig, DefaultDevicesAreTheCoresAtMostFour) {
 
 TEST(RunConfig, ResolvedOptionsResolveToTheSameRunWithoutDecisions) {
   const RunConfig first = resolve(TrainOptions(), corpus());
-  const RunConfig second = resolve(first.options, corpus());
+  const RunConfig second = resolve(first.resolved(), corpus());
   EXPECT_TRUE(second.notes.empty()) << second.notes.front();
   EXPECT_EQ(model_difference(second.model, first.model), "");
   EXPECT_EQ(second.model.n_embd, first.model.n_embd);

@@ -249,13 +249,13 @@ TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
     options.devices.backend = Backend::kHost;
     options.devices.count = world;
     options.batch.target_tokens = 4096;
-    const RunConfig run = resolve(options, vocabulary_only(options));
+    const RunConfig run = resolve(options, vocabulary_only(options.data));
     EXPECT_EQ(run.tokens_per_step() % (256 * world), 0);
     EXPECT_LE(std::abs(run.tokens_per_step() - 4096) * 2, 256 * world) << world;
     EXPECT_EQ(run.step.accumulation, 1);
     EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 4096"))), 16 % world != 0);
     options.batch.total_tokens = 256 * world;
-    EXPECT_EQ(resolve(options, vocabulary_only(options)).tokens_per_step(), 256 * world);
+    EXPECT_EQ(resolve(options, vocabulary_only(options.data)).tokens_per_step(), 256 * world);
   }
   TrainOptions options;
   options.devices.backend = Backend::kHost;
@@ -263,7 +263,7 @@ TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
   options.model.set(&GptConfig::seq_len, 256);
   options.batch.total_tokens = 4096;
   EXPECT_THAT(test::message_of<InputError>(
-                  [&] { static_cast<void>(resolve(options, vocabulary_only(options))); }),
+                  [&] { static_cast<void>(resolve(options, vocabulary_only(options.data))); }),
               HasSubstr("give 3840 or 4608"));
 }
 
