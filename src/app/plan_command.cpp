@@ -83,19 +83,12 @@ int run_command(const PlanOptions& options) {
     print(json ? compare_json(comparison) : compare_table(comparison));
     return 0;
   }
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan sharding = make_sharding_plan(config, params);
-  const std::int64_t staging = plan_staging_memory(params, sharding);
-  const bool stages = choose_background_saves(config, memory.rank_bytes(config.world()), staging,
-                                              budget.process, config.notes);
-  const PlanReport report{config,
-                          sharding,
-                          memory,
-                          rates,
-                          stages ? staging : 0,
-                          plan_fixed_memory(config, params, sharding, 0)};
+  PlanReport report{.run = plan_run(config, memory), .rates = rates};
+  PlannedRun& run = report.run;
+  plan_background_saves(run, budget.process, run.config.notes);
+  report.fixed = plan_fixed_memory(run.config, run.params, run.plan, 0);
   print(json ? plan_json(report) : plan_table(report));
-  require_fit(config, report.memory, budget, train, corpus);
+  require_fit(config, memory, budget, train, corpus);
   return 0;
 }
 

@@ -49,7 +49,7 @@ std::string capture_note(const SweepPlan& plan) {
 
 std::vector<std::string> start_notes(const SweepOptions& options, const SweepPlan& plan,
                                      const Corpus& corpus) {
-  const RunConfig& first = plan.groups.front().config;
+  const RunConfig& first = plan.groups.front().run.config;
   std::vector<std::string> notes = {corpus.description};
   if (options.train.run.quick_sizes) notes.emplace_back(kQuickSizes);
   if (options.ask_tell)
@@ -182,7 +182,7 @@ int run_command(const SweepOptions& options) {
                        options.ask_tell ? std::vector<Point>()
                                         : journal_points(find_sweep_directory(options.train.run)));
   const SweepPlan& plan = planner.plan();
-  const RunConfig& first = plan.groups.front().config;
+  const RunConfig& first = plan.groups.front().run.config;
   // Standard output is the outside optimizer's, if there is one.
   warn_of_unused_gpus(options.train.devices.backend, first.group,
                       options.ask_tell ? stderr : stdout);
@@ -213,7 +213,9 @@ int run_command(const SweepOptions& options) {
                           .stop = stop};
   shared.describe = [&](const RunDirectory& run, const RunConfig& config,
                         const CaptureGroup& group) {
-    write_run_facts(run, {config, group.plan, group.memory, {}, group.staging_bytes}, peak, corpus);
+    PlanReport report{group.run};
+    report.run.config = config;
+    write_run_facts(run, report, peak, corpus);
   };
   if (outside) {
     shared.evaluated = [&](std::size_t trial, std::int64_t step, const EvalResult& result) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include "app/checkpoint/model_json.h"
@@ -150,63 +151,69 @@ void note_all(Logger& logger, const std::vector<std::string>& lines, Verbosity f
 }
 
 void note_start(Logger& logger, const RunConfig& config, const Corpus& corpus,
-                const MemoryPlan& memory, const OpenedRun& run_at, const LaunchedWorld* world,
+                const MemoryPlan& memory, const OpenedRun& opened, const LaunchedWorld* world,
                 const DevicePeak& peak) {
   for (const auto& lines : {config.notes, scaling_notes(config), attention_notes(config)})
     note_all(logger, lines, Verbosity::kVerbose);
   if (world != nullptr) logger.note(world->text());
   note_all(logger, start_lines(config, corpus, memory), Verbosity::kUsual);
-  if (config.group.is_first()) note_cost(logger, config, corpus, peak, run_at.first_step());
-  logger.note(fmt::format("run directory: {}", run_at.directory.root.string()));
-  note_all(logger, run_at.notes, Verbosity::kUsual);
+  if (config.group.is_first()) note_cost(logger, config, corpus, peak, opened.first_step());
+  logger.note(fmt::format("run directory: {}", opened.directory.root.string()));
+  note_all(logger, opened.notes, Verbosity::kUsual);
+}
+
+// All decisions, before anything is written. `notes` gets what the user should know.
+PlannedRun plan_training(const TrainOptions& options, const Corpus& corpus,
+                         std::vector<std::string>& notes) {
+  RunConfig config = resolve(options, corpus);
+  if (config.group.is_first()) warn_of_unused_gpus(options.devices.backend, config.group, stdout);
+  require_same_run(config, {{"the data", data_identity(corpus)}});
+  const MemoryBudget budget = agreed_budget(config);
+  MemoryPlan memory =
+      waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });
+  require_fit(config, memory, budget, options, corpus);
+  require_batches(config, budget.process);
+  PlannedRun run = plan_run(std::move(config), std::move(memory));
+  plan_background_saves(run, budget.process, notes);
+  return run;
 }
 
 // The run, or this process' part of it where there is a world.
 int train(const TrainOptions& options, const LaunchedWorld* world) {
   ProcessGroup* const processes = options.devices.processes;
   const Corpus corpus = waiting("reading the data", [&] { return open_corpus(options.data); });
-  RunConfig config = resolve(options, corpus);
+  std::vector<std::string> notes;
+  PlannedRun planned = plan_training(options, corpus, notes);
+  RunConfig& config = planned.config;
   const bool first = config.group.is_first();
-  if (first) warn_of_unused_gpus(options.devices.backend, config.group, stdout);
-  require_same_run(config, {{"the data", data_identity(corpus)}});
-  const MemoryBudget budget = agreed_budget(config);
-  const MemoryPlan memory =
-      waiting("planning memory", [&] { return fit_memory(config, budget.to_plan); });
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
-  require_fit(config, memory, budget, options, corpus);
-  require_batches(config, budget.process);
-  OpenedRun run_at;
+  OpenedRun opened;
   const std::string told = made_by_first(processes, "the opening of the run", [&] {
-    run_at = open_run(config, corpus);
-    return opened_text(run_at);
+    opened = open_run(config, corpus);
+    return opened_text(opened);
   });
-  if (!first) run_at = open_as_told(told, config, corpus);
-  const RunDirectory directory = run_at.directory;
+  if (!first) opened = open_as_told(told, config, corpus);
+  std::ranges::move(notes, std::back_inserter(opened.notes));
+  const RunDirectory directory = opened.directory;
   config.options.run.out = directory.root.string();
-  const std::int64_t staging = plan_staging_memory(params, plan);
-  const bool saves_in_background = choose_background_saves(
-      config, memory.rank_bytes(config.world()), staging, budget.process, run_at.notes);
   Tuning tuning(config);
   DevicePeak peak;
   if (first) peak = waiting("measuring the peak", [&] { return peak_of(config); });
   LoggerOptions logging;
   const std::string seen_by_all = made_by_first(processes, "the making of the run's files", [&] {
     return before_any_work("--out", config.options.run.out, [&] {
-      logging = make_run_directory(config, corpus, run_at, peak.flops, [&] {
-        const std::int64_t staged = saves_in_background ? staging : 0;
-        write_run_facts(directory, {config, plan, memory, {}, staged}, peak, corpus);
+      logging = make_run_directory(config, corpus, opened, peak.flops, [&] {
+        write_run_facts(directory, {.run = planned}, peak, corpus);
       });
       return written_config(directory);
     });
   });
-  if (!first) logging = open_log_of(processes->process(), config, run_at, seen_by_all);
+  if (!first) logging = open_log_of(processes->process(), config, opened, seen_by_all);
   if (config.group.plugin != nullptr)
-    logging.device_memory = memory.rank_bytes(config.world()) * config.world();
-  RunFiles files(config, std::move(run_at), logging, processes);
+    logging.device_memory = planned.memory.rank_bytes(config.world()) * config.world();
+  RunFiles files(config, std::move(opened), logging, processes);
   Logger& logger = files.logger;
   const StopSignal signals;
-  note_start(logger, config, corpus, memory, files.opened, world, peak);
+  note_start(logger, config, corpus, planned.memory, files.opened, world, peak);
   TrainingRun run{.config = config, .corpus = corpus, .files = files, .signal = signals.number()};
   const OnStop stop([&](int signal) {
     logger.note(stop_note(signal, "a checkpoint of the steps so far"));
@@ -216,7 +223,7 @@ int train(const TrainOptions& options, const LaunchedWorld* world) {
   logger.busy("capturing the step");
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
-    CapturedRank captured(rank, config, params, plan, corpus, saves_in_background);
+    CapturedRank captured(rank, planned, corpus);
     captured.capture(corpus, &tuning);
     if (rank.rank == 0) note_all(logger, tuning.take_notes(), Verbosity::kUsual);
     train_run(captured, run);

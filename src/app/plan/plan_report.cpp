@@ -182,17 +182,18 @@ std::string memory_text(const RunConfig& run, const MemoryPlan& memory, std::int
 }
 
 std::string process_text(const PlanReport& report) {
-  const RunConfig& run = report.config;
+  const RunConfig& run = report.run.config;
   if (run.group.plugin != nullptr) return "";
   const std::string staging =
-      report.staging == 0 ? ""
-                          : fmt::format("{} of staging memory for saves in the background, ",
-                                        size_text(report.staging * run.world()));
+      report.run.staging_bytes == 0
+          ? ""
+          : fmt::format("{} of staging memory for saves in the background, ",
+                        size_text(report.run.staging_bytes * run.world()));
   return fmt::format(
       "  The training process: {}: the tensors, {}and\n  a base of {} (program and libraries; per "
       "device threads, packed operands, batches, graphs)\n",
       size_text(process_bytes(report)), staging,
-      size_text(process_base(run.world(), report.staging > 0)));
+      size_text(process_base(run.world(), report.run.staging_bytes > 0)));
 }
 
 std::string prediction_text(const ExposedTime& time, const MachineRates& rates) {
@@ -212,25 +213,26 @@ std::string prediction_text(const ExposedTime& time, const MachineRates& rates) 
 }  // namespace
 
 std::int64_t process_bytes(const PlanReport& report) {
-  return tensor_bytes(report.config, report.memory) + report.staging * report.config.world() +
-         process_base(report.config.world(), report.staging > 0);
+  return tensor_bytes(report.run.config, report.run.memory) +
+         report.run.staging_bytes * report.run.config.world() +
+         process_base(report.run.config.world(), report.run.staging_bytes > 0);
 }
 
 std::string plan_table(const PlanReport& report) {
-  const auto params = gpt_parameters(report.config.model);
-  return run_text(report.config) + parameters_text(report.config.model) +
-         buckets_text(report.config, report.sharding) +
-         ranks_text(report.sharding, plan_cost(report.sharding, params)) +
-         memory_text(report.config, report.memory, report.fixed) + process_text(report) +
+  const auto params = gpt_parameters(report.run.config.model);
+  return run_text(report.run.config) + parameters_text(report.run.config.model) +
+         buckets_text(report.run.config, report.run.plan) +
+         ranks_text(report.run.plan, plan_cost(report.run.plan, params)) +
+         memory_text(report.run.config, report.run.memory, report.fixed) + process_text(report) +
          (report.rates
-              ? prediction_text(exposed_time(report.sharding, params, *report.rates), *report.rates)
+              ? prediction_text(exposed_time(report.run.plan, params, *report.rates), *report.rates)
               : "");
 }
 
 Json plan_object(const PlanReport& report) {
-  const RunConfig& run = report.config;
+  const RunConfig& run = report.run.config;
   const auto params = gpt_parameters(run.model);
-  const PlanCost cost = plan_cost(report.sharding, params);
+  const PlanCost cost = plan_cost(report.run.plan, params);
   const NumberFormats formats = run.formats();
   Json rates;
   for (const LearningRate& rate : learning_rates(run.hyper, params))
@@ -238,7 +240,7 @@ Json plan_object(const PlanReport& report) {
   Json memory;
   for (int i = 0; i < kMemoryCategories; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
-    memory[std::string(name_of(category))] = report.memory.category_bytes(category);
+    memory[std::string(name_of(category))] = report.run.memory.category_bytes(category);
   }
   Json out = {{"parameters", run.parameters},
               {"scaling_parameters", run.scaling_parameters},
@@ -274,26 +276,26 @@ Json plan_object(const PlanReport& report) {
               {"momentum_state", name_of(formats.momentum_state)},
               {"adam_state", name_of(formats.adam_state)},
               {"embedding_state", name_of(formats.embedding_state)},
-              {"strategy", report.sharding.strategy},
+              {"strategy", report.run.plan.strategy},
               {"gather", name_of(run.options.sharding.gather)},
               {"shard", name_of(*run.options.sharding.shard)},
               {"recomputed_blocks", run.step.recompute.blocks},
               {"recomputed_mlps", run.step.recompute.mlps},
               {"balance", cost.balance},
               {"padding_elements", cost.padding_elements},
-              {"buckets", buckets_json(report.sharding)},
-              {"ranks", ranks_json(report.sharding, cost)},
+              {"buckets", buckets_json(report.run.plan)},
+              {"ranks", ranks_json(report.run.plan, cost)},
               {"memory_bytes_by_category", memory},
-              {"memory_bytes_per_device", report.memory.bytes},
+              {"memory_bytes_per_device", report.run.memory.bytes},
               {"memory_bytes_without_activations", report.fixed},
-              {"memory_bytes_in_common", report.memory.common_bytes},
-              {"memory_bytes", tensor_bytes(run, report.memory)},
-              {"staging_bytes", report.staging * run.world()},
+              {"memory_bytes_in_common", report.run.memory.common_bytes},
+              {"memory_bytes", tensor_bytes(run, report.run.memory)},
+              {"staging_bytes", report.run.staging_bytes * run.world()},
               {"process_bytes", process_bytes(report)},
               {"notes", run.notes},
               {"scaling_notes", scaling_notes(run)}};
   if (report.rates)
-    out["predicted"] = prediction_json(exposed_time(report.sharding, params, *report.rates));
+    out["predicted"] = prediction_json(exposed_time(report.run.plan, params, *report.rates));
   return out;
 }
 

@@ -5,21 +5,16 @@
 #include <optional>
 #include <string>
 
-#include "app/run/run_config.h"
+#include "app/run/run_memory.h"
 #include "optim/exposed_time.h"
-#include "optim/sharding_plan.h"
-#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 
 // What `muograph plan` says, for people and for programs.
 struct PlanReport {
-  RunConfig config;
-  ShardingPlan sharding;
-  MemoryPlan memory;  // of one device
+  PlannedRun run = {};
   std::optional<MachineRates> rates = {};
-  std::int64_t staging = 0;  // bytes for saves in the background, of one device
-  std::int64_t fixed = 0;    // plan_fixed_memory()
+  std::int64_t fixed = 0;  // plan_fixed_memory()
 };
 // Bytes that the process of the run will hold, on the host.
 std::int64_t process_bytes(const PlanReport& report);

@@ -9,7 +9,7 @@ namespace muo {
 
 void write_run_facts(const RunDirectory& directory, const PlanReport& report,
                      const DevicePeak& peak, const Corpus& corpus) {
-  const RunConfig& run = report.config;
+  const RunConfig& run = report.run.config;
   nlohmann::ordered_json facts = {
       {"version", run.options.run.version},
       {"model", name_of(run.options.model.preset)},

@@ -43,6 +43,14 @@ bool saves_between_steps(const RunConfig& config) {
 
 }  // namespace
 
+PlannedRun plan_run(RunConfig config, MemoryPlan memory) {
+  PlannedRun out{
+      .config = std::move(config), .params = {}, .plan = {}, .memory = std::move(memory)};
+  out.params = gpt_parameters(out.config.model);
+  out.plan = make_sharding_plan(out.config, out.params);
+  return out;
+}
+
 MemoryPlan plan_run_memory(const RunConfig& config) {
   const std::vector<ParamSpec> params = gpt_parameters(config.model);
   const ShardingPlan plan = make_sharding_plan(config, params);
@@ -106,6 +114,14 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
     throw input_error("--save-mode background: {}: give auto or wait", numbers);
   notes.push_back(numbers + ": training waits for each checkpoint");
   return false;
+}
+
+void plan_background_saves(PlannedRun& run, std::int64_t available,
+                           std::vector<std::string>& notes) {
+  const std::int64_t staging = plan_staging_memory(run.params, run.plan);
+  const std::int64_t planned = run.memory.rank_bytes(run.config.world());
+  if (choose_background_saves(run.config, planned, staging, available, notes))
+    run.staging_bytes = staging;
 }
 
 void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_t available) {

@@ -13,6 +13,17 @@ namespace muo {
 // Ranks need the same to within their share of the sharded state; this is rank 0's.
 MemoryPlan plan_run_memory(const RunConfig& config);
 
+// A run with all that is planned of it.
+struct PlannedRun {
+  RunConfig config;
+  std::vector<ParamSpec> params;  // gpt_parameters(config.model)
+  ShardingPlan plan;
+  MemoryPlan memory;               // of one device
+  std::int64_t staging_bytes = 0;  // of one device, for saves in the background; 0: none
+};
+// Of a run that fits: `memory` is what fit_memory() returned.
+PlannedRun plan_run(RunConfig config, MemoryPlan memory);
+
 // Bytes of host memory that a save in the background takes on the rank that needs most.
 std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan);
 
@@ -40,6 +51,10 @@ void trim_heap(bool give_back);
 // and they do not fit.
 bool choose_background_saves(const RunConfig& config, std::int64_t planned, std::int64_t staging,
                              std::int64_t available, std::vector<std::string>& notes);
+
+// Plans staging memory for the run, if choose_background_saves() says so.
+void plan_background_saves(PlannedRun& run, std::int64_t available,
+                           std::vector<std::string>& notes);
 
 // Throws InputError, with the numbers and the options to change, if plan.rank_bytes() do not fit
 // into the `available` bytes of a rank (available_memory_per_rank()).

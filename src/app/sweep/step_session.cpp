@@ -8,9 +8,8 @@
 
 namespace muo {
 
-StepSession::StepSession(const CaptureGroup& group, const GroupOptions& devices,
-                         const Corpus& corpus)
-    : group_(group), thread_([this, devices, &corpus] { serve(devices, corpus); }) {
+StepSession::StepSession(const PlannedRun& run, const GroupOptions& devices, const Corpus& corpus)
+    : captured_(run), thread_([this, devices, &corpus] { serve(devices, corpus); }) {
   try {
     await_ranks();
   } catch (...) {
@@ -50,11 +49,10 @@ void StepSession::await_ranks() {
 void StepSession::serve(const GroupOptions& devices, const Corpus& corpus) {
   std::exception_ptr failure;
   try {
-    Tuning tuning(group_.config);
+    Tuning tuning(captured_.config);
     DeviceGroup ranks(devices);
     ranks.run([&](RankContext& rank) {
-      CapturedRank captured(rank, group_.config, group_.params, group_.plan, corpus,
-                            group_.staging_bytes > 0);
+      CapturedRank captured(rank, captured_, corpus);
       captured.capture(corpus, &tuning);
       for (;;) {
         rank.barrier.arrive([this] { await_next(); }, "the next trial");

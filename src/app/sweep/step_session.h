@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "app/sweep/trial.h"
+#include "app/run/run_memory.h"
 #include "app/train/trainer.h"
 #include "runtime/device_group.h"
 
@@ -19,7 +19,7 @@ class StepSession {
  public:
   // Captures; returns when all ranks have. All must outlive it. Throws Error and InputError as
   // DeviceGroup::run() does.
-  StepSession(const CaptureGroup& group, const GroupOptions& devices, const Corpus& corpus);
+  StepSession(const PlannedRun& run, const GroupOptions& devices, const Corpus& corpus);
   ~StepSession();  // waits for the ranks' threads, which free what they have
   StepSession(const StepSession&) = delete;
   StepSession& operator=(const StepSession&) = delete;
@@ -34,7 +34,7 @@ class StepSession {
   void await_next();
   void await_ranks();
 
-  const CaptureGroup& group_;
+  const PlannedRun& captured_;
   std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kStarting;

@@ -165,7 +165,7 @@ void describe_experiment(const fs::path& root, const SweepOptions& options, cons
   std::erase_if(varied, [&](const Hparam& hparam) {
     return std::ranges::find(options.axes, hparam.first, &Axis::option) == options.axes.end();
   });
-  const bool text = plan.groups.front().config.bytes_per_token > 0;
+  const bool text = plan.groups.front().run.config.bytes_per_token > 0;
   const std::string_view metric = text ? kValBpbTag : "eval/val_loss";
   EventFile(root).write(hparams_experiment_event({wall_time(), 0}, varied, {&metric, 1}));
 }

@@ -75,14 +75,14 @@ StepSession& SweepRun::session_of(int index, std::size_t group_index) {
   }
   const CaptureGroup& group = plan_.groups[group_index];
   make_room(index, group);
-  GroupOptions devices = group.config.group;
+  GroupOptions devices = group.run.config.group;
   devices.first_device = index / plan_.trials_per_device * devices.world / devices.ranks_per_device;
   devices.watch.before_exit = [&worker] {
     if (worker.current) worker.current->flush();
   };
   try {
     sessions.push_back(
-        {group_index, std::make_unique<StepSession>(group, devices, trials_.corpus)});
+        {group_index, std::make_unique<StepSession>(group.run, devices, trials_.corpus)});
   } catch (...) {
     scheduler_.drop_group(index, group_index);
     throw;

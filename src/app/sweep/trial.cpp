@@ -171,7 +171,7 @@ void SweepPlanner::join_group(Trial& trial, RunConfig config, const std::string&
       throw;
     }
   } else {
-    const RunConfig& first = plan_.groups[found->second].config;
+    const RunConfig& first = plan_.groups[found->second].run.config;
     config.step = first.step;
     config.model.head_chunk_bytes = first.model.head_chunk_bytes;
   }
@@ -189,20 +189,18 @@ void SweepPlanner::make_group(RunConfig& config, const std::string& key) {
   MemoryPlan memory = fit_memory(config, budget_.to_plan);
   require_memory(config, memory, budget_.of_a_rank());
   require_batches(config, plan_.worker_memory.host);
-  CaptureGroup group{
-      .config = config, .params = gpt_parameters(config.model), .plan = {}, .memory = {}};
-  group.plan = make_sharding_plan(config, group.params);
   const int world = config.world();
   const std::int64_t planned = memory.rank_bytes(world);
+  CaptureGroup group{.run = plan_run(config, std::move(memory))};
+  std::int64_t& staging_bytes = group.run.staging_bytes;
   if (options_.train.save.mode != SaveMode::kWait) {
-    const std::int64_t staging = plan_staging_memory(group.params, group.plan);
+    const std::int64_t staging = plan_staging_memory(group.run.params, group.run.plan);
     if ((staging + (host ? planned : 0)) * world * plan_.workers <= budget_.process)
-      group.staging_bytes = staging;
+      staging_bytes = staging;
   }
   group.memory_kept = {.device = host ? 0 : planned + kLibraryMemory,
-                       .host = (group.staging_bytes + (host ? planned : 0)) * world +
-                               process_base(world, group.staging_bytes > 0)};
-  group.memory = std::move(memory);
+                       .host = (staging_bytes + (host ? planned : 0)) * world +
+                               process_base(world, staging_bytes > 0)};
   plan_.groups.push_back(std::move(group));
   groups_[key] = plan_.groups.size() - 1;
 }

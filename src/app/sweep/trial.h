@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "app/run/memory_fit.h"
-#include "app/run/run_config.h"
+#include "app/run/run_memory.h"
 #include "app/sweep/search_space.h"
-#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 
@@ -57,13 +56,9 @@ struct WorkerMemory {
 
 // Trials that one captured step serves, as they differ in options of classes kHost and kMemory.
 struct CaptureGroup {
-  RunConfig config;  // of its first trial
-  std::vector<ParamSpec> params;
-  ShardingPlan plan;
-  MemoryPlan memory;
-  // Of a device, with which trials train on while a checkpoint of the one before them is written;
-  // 0: they wait for it.
-  std::int64_t staging_bytes = 0;
+  // Its first trial. With staging memory trials train on while a checkpoint of the one before them
+  // is written.
+  PlannedRun run;
   WorkerMemory memory_kept = {};  // by a worker that has captured it
 };
 

@@ -57,7 +57,7 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
                              .until = stretch.until,
                              .end_early = &end_early_,
                              .evaluates_last = !known_,
-                             .leaves_last_save = group.staging_bytes > 0});
+                             .leaves_last_save = group.run.staging_bytes > 0});
   if (shared.evaluated)
     run_->evaluated = [&shared, trial = stretch.trial](std::int64_t step,
                                                        const EvalResult& result) {

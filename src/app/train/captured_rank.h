@@ -4,13 +4,12 @@
 #include <optional>
 
 #include "app/checkpoint/checkpoint_saver.h"
-#include "app/run/run_config.h"
+#include "app/run/run_memory.h"
 #include "app/run/tuning.h"
 #include "app/train/evaluator.h"
 #include "data/loader.h"
 #include "data/token_data.h"
 #include "graphs/run_state.h"
-#include "runtime/memory/memory_plan.h"
 
 namespace muo {
 
@@ -18,9 +17,8 @@ namespace muo {
 // runs whose options differ in classes kHost and kMemory only (OptionClass), as those of a sweep.
 class CapturedRank {
  public:
-  // Everything given must outlive it. `saves_in_background`: whether there is staging memory.
-  CapturedRank(RankContext& own, const RunConfig& config, const std::vector<ParamSpec>& all_params,
-               const ShardingPlan& sharding, const Corpus& corpus, bool saves_in_background);
+  // Everything given must outlive it.
+  CapturedRank(RankContext& own, const PlannedRun& planned, const Corpus& corpus);
 
   // Warm-up and capture; allocates the rest, and seals the device. Every rank calls it, once.
   // `tuning` keeps what was measured; may be null.
@@ -33,8 +31,7 @@ class CapturedRank {
   }
 
   RankContext& rank;
-  const ShardingPlan& plan;
-  const std::vector<ParamSpec>& params;
+  const PlannedRun& run;
   PlannedArena arena;
   RunState state;
   Evaluator evaluator;
@@ -43,8 +40,6 @@ class CapturedRank {
   std::optional<CheckpointSaver::Staging> staging;  // none: training waits for the disk
 
  private:
-  const RunConfig& config_;
-  const bool saves_in_background_;
   std::unique_ptr<Buffer> slots_;
 };
 

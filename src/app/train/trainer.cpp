@@ -311,13 +311,14 @@ class RankTrainer {
         config_.options.run.norms_every > 0 &&
         (step % config_.options.run.norms_every == 0 || step + 1 == config_.iterations());
     run_.files.logger.update(
-        update_sizes(step, captured_.params, state_.update_squares(step), each_matrix));
+        update_sizes(step, captured_.run.params, state_.update_squares(step), each_matrix));
   }
   [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
     if (record.bad_rank < 0) return {};
-    return concat(describe_value(locate_value(captured_.plan, record.bad_rank, record.bad_index),
-                                 captured_.params),
-                  " on rank ", record.bad_rank);
+    return concat(
+        describe_value(locate_value(captured_.run.plan, record.bad_rank, record.bad_index),
+                       captured_.run.params),
+        " on rank ", record.bad_rank);
   }
   void restart_clock() { last_logged_ = Clock::now(); }
 

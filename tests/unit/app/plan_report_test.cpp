@@ -28,13 +28,14 @@ PlanReport report_of(const std::string& strategy, std::int64_t devices) {
   Corpus corpus;
   corpus.vocab_size = kByteVocab;
   PlanReport report;
-  report.config = resolve(options, corpus);
-  report.sharding =
-      make_sharding_plan(gpt_parameters(report.config.model), report.config.world(), strategy);
-  report.memory.specs = {{.name = "w", .shape = {1 << 20}, .category = MemoryCategory::kWeights},
-                         {.name = "x", .shape = {1 << 19}}};
-  report.memory.offsets = {0, 0};
-  report.memory.bytes = 5 << 20;
+  report.run.config = resolve(options, corpus);
+  report.run.plan = make_sharding_plan(gpt_parameters(report.run.config.model),
+                                       report.run.config.world(), strategy);
+  report.run.memory.specs = {
+      {.name = "w", .shape = {1 << 20}, .category = MemoryCategory::kWeights},
+      {.name = "x", .shape = {1 << 19}}};
+  report.run.memory.offsets = {0, 0};
+  report.run.memory.bytes = 5 << 20;
   return report;
 }
 
@@ -76,10 +77,10 @@ TEST(PlanReport, SumsMemoryBeforeAndAfterSharing) {
 
 TEST(PlanReport, CountsWhatDevicesHaveInCommonOnce) {
   PlanReport report = report_of("balanced", 2);
-  report.memory.specs[0].common = true;
-  report.memory.bytes = 1 << 20;
-  report.memory.common_bytes = 4 << 20;
-  share_replicas(report.sharding);
+  report.run.memory.specs[0].common = true;
+  report.run.memory.bytes = 1 << 20;
+  report.run.memory.common_bytes = 4 << 20;
+  share_replicas(report.run.plan);
   const json plan = json::parse(plan_json(report));
   EXPECT_EQ(plan["memory_bytes_per_device"], 1 << 20);
   EXPECT_EQ(plan["memory_bytes_in_common"], 4 << 20);
@@ -101,7 +102,7 @@ TEST(PlanReport, TellsModelParametersAndSharding) {
 }
 
 TEST(PlanReport, StateOf16BitsTakesHalfTheMemory) {
-  RunConfig config = report_of("balanced", 1).config;
+  RunConfig config = report_of("balanced", 1).run.config;
   config.model.dtype = DType::kBF16;
   const auto memory = [&] {
     const json all = json::parse(compare_json(compare_strategies(config)));
@@ -123,7 +124,7 @@ TEST(PlanReport, StateOf16BitsTakesHalfTheMemory) {
 // What the strategies' descriptions promise of each other, in the numbers of the comparison.
 TEST(PlanReport, ComparesAllStrategies) {
   PlanReport report = report_of("balanced", 4);
-  const Comparison comparison = compare_strategies(report.config);
+  const Comparison comparison = compare_strategies(report.run.config);
   ASSERT_EQ(comparison.costs.size(), strategy_names().size());
   const json out = json::parse(compare_json(comparison));
   const auto row = [&](const std::string& strategy) {
@@ -200,7 +201,7 @@ TEST(PlanReport, PredictsWhatAnUpdateAdds) {
   const double flops = plan["ranks"][0]["muon_flops"];
   EXPECT_NEAR(plan["predicted"]["newton_schulz_ms"], flops * 1e-9, 1e-9);
   EXPECT_THAT(plan_table(report), HasSubstr("Predicted: 1 GB/s, 0 us a collective, 1 TFLOP/s"));
-  const Comparison all = compare_strategies(report.config, rates);
+  const Comparison all = compare_strategies(report.run.config, rates);
   const json compared = json::parse(compare_json(all));
   for (const json& row : compared["strategies"]) {
     EXPECT_GT(row["predicted"]["exposed_communication_ms"], 0);
@@ -237,8 +238,8 @@ TEST(PlanReport, TellsNanochatsDepthTwelve) {
   Corpus corpus;
   corpus.vocab_size = 32768;
   PlanReport report;
-  report.config = resolve(options, corpus);
-  report.sharding = make_sharding_plan(gpt_parameters(report.config.model), 8, "balanced");
+  report.run.config = resolve(options, corpus);
+  report.run.plan = make_sharding_plan(gpt_parameters(report.run.config.model), 8, "balanced");
   const json plan = json::parse(plan_json(report));
   const json groups = {{"wte", 25165824},
                        {"value_embeds", 150994944},
