@@ -313,7 +313,7 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
     EXPECT_THAT(outcome.err, HasSubstr(text)) << more;
     EXPECT_FALSE(fs::exists(path("refused"))) << more;
   };
-  refused("--n-layer 24 --n-embd 65536 --n-head 256", "GiB");
+  refused("--n-embd 65536 --n-head 256", "GiB");
   refused("--total-batch-size 700", "--total-batch-size 700");
   refused("--n-head 3", "--n-head");
   refused("--strategy zero", "balanced");
