@@ -9,7 +9,7 @@
 namespace muo {
 
 StepSession::StepSession(const PlannedRun& run, const GroupOptions& devices, const Corpus& corpus)
-    : captured_(run), thread_([this, devices, &corpus] { serve(devices, corpus); }) {
+    : planned_(run), thread_([this, devices, &corpus] { serve(devices, corpus); }) {
   try {
     await_ranks();
   } catch (...) {
@@ -49,10 +49,10 @@ void StepSession::await_ranks() {
 void StepSession::serve(const GroupOptions& devices, const Corpus& corpus) {
   std::exception_ptr failure;
   try {
-    Tuning tuning(captured_.config);
+    Tuning tuning(planned_.config);
     DeviceGroup ranks(devices);
     ranks.run([&](RankContext& rank) {
-      CapturedRank captured(rank, captured_, corpus);
+      CapturedRank captured(rank, planned_, corpus);
       captured.capture(corpus, &tuning);
       for (;;) {
         rank.barrier.arrive([this] { await_next(); }, "the next trial");

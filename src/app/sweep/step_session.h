@@ -34,7 +34,7 @@ class StepSession {
   void await_next();
   void await_ranks();
 
-  const PlannedRun& captured_;
+  const PlannedRun& planned_;
   std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kStarting;
