@@ -35,7 +35,7 @@ struct Setting {
   std::string option;
   std::string value;  // as on a command line
 
-  auto operator<=>(const Setting&) const = default;
+  auto operator<=>(const Setting&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14
 };
 using Point = std::vector<Setting>;
 // By the options' names: axes that came from a file and from a command line have another order.
