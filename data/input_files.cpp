@@ -61,7 +61,7 @@ class Walk {
         throw InputError(
             concat(path.empty() ? "an empty path: " : path.native() + ": ",
                    is_pattern(path) ? "nothing matches this pattern" : "no such file or directory",
-                   "; give a text file, a directory of text, or .bin token shards"));
+                   "; give files, or directories of files"));
       fail_to_read(path, error);
     }
     if (S_ISDIR(status.st_mode)) {

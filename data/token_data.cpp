@@ -120,7 +120,8 @@ Corpus open_corpus(const DataOptions& options) {
        {std::pair{corpus.train.get(), "training"}, std::pair{corpus.val.get(), "held-out"}})
     if (data->size() < 2 && !(options.held_out_only && data == corpus.train.get()))
       throw InputError(concat(options.paths.front().native(), ": too short: ", data->size(),
-                              " tokens of ", name, " data; give more, or --val-data"));
+                              data->size() == 1 ? " token of " : " tokens of ", name,
+                              " data; give more, or --val-data"));
   corpus.train_fingerprint = token_fingerprint(*corpus.train);
   corpus.val_fingerprint = token_fingerprint(*corpus.val);
   if (options.packing == Packing::kBestFit) index_documents(corpus, options.paths.front());

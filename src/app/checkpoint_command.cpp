@@ -282,10 +282,10 @@ int run_command(const InspectOptions& options) {
 // Reads everything: one checkpoint, or all of a run.
 int run_command(const VerifyOptions& options) {
   std::error_code ignored;
-  const bool one = fs::exists(fs::path(options.checkpoint) / kManifestName, ignored);
+  const fs::path given = named_checkpoint(options.checkpoint);
+  const bool one = fs::exists(given / kManifestName, ignored);
   const std::vector<FoundCheckpoint> found =
-      one ? std::vector<FoundCheckpoint>{{.step = 0, .path = options.checkpoint}}
-          : find_checkpoints(options.checkpoint);
+      one ? std::vector<FoundCheckpoint>{{.step = 0, .path = given}} : find_checkpoints(given);
   if (found.empty())
     throw input_error("--checkpoint {}: neither a checkpoint nor a run directory with checkpoints",
                       options.checkpoint);

@@ -13,6 +13,7 @@
 #include "app/run/backend.h"
 #include "app/run/run_config.h"
 #include "app/train/evaluator.h"
+#include "base/terminal.h"
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 
@@ -67,10 +68,20 @@ int run_command(const EvalOptions& options) {
   const std::int64_t batch =
       std::min(options.device_rows.value_or(fitting), (rows + world - 1) / world);
   check_pass(batch, config.seq_len);
+  const double needed =
+      static_cast<double>(
+          plan_inference_memory(config, params, {.eval = batch}, 0, world).rank_bytes(world)) /
+      (1 << 30);
+  if (const double there = static_cast<double>(available_memory_per_rank(ranks)) / (1 << 30);
+      needed > there)
+    throw input_error(
+        "--device-batch-size {}: needs {:.2f} GiB on each of {} devices, {:.2f} GiB are available: "
+        "give a smaller one",
+        batch, needed, world, there);
 
   EvalResult result;
   DeviceGroup group(ranks);
-  group.run([&](RankContext& rank) {
+  const auto evaluate = [&](RankContext& rank) {
     PlannedArena arena(rank.device,
                        plan_inference_memory(config, params, {.eval = batch}, rank.rank, world));
     InferenceState state(rank, config, params, {.eval = batch}, arena);
@@ -79,6 +90,10 @@ int run_command(const EvalOptions& options) {
     state.load(checkpoint, corpus.token_bytes);
     const EvalResult mine = evaluator.run();
     if (rank.rank == 0) result = mine;
+  };
+  waiting("evaluating", [&] {
+    group.run(evaluate);
+    return 0;
   });
   if (options.json) {
     nlohmann::ordered_json out = {{"checkpoint", checkpoint.path().string()},
@@ -89,9 +104,9 @@ int run_command(const EvalOptions& options) {
     fmt::print("{}\n", out.dump());
     return 0;
   }
-  fmt::print("{}\n{}: step {}, val_loss {:.6f}{}\n", corpus.description, checkpoint.path().string(),
-             checkpoint.info().step, result.loss,
-             result.bpb < 0 ? "" : fmt::format(", val_bpb {:.6f}", result.bpb));
+  fmt::print("{}\n{}: step {}, val_loss {:.6f}{}, of {} tokens\n", corpus.description,
+             checkpoint.path().string(), checkpoint.info().step, result.loss,
+             result.bpb < 0 ? "" : fmt::format(", val_bpb {:.6f}", result.bpb), result.targets);
   return 0;
 }
 

@@ -63,6 +63,11 @@ int run_command(const PlanOptions& options) {
                         fmt::format("gpu: {}{}, which need not be here",
                                     described_gpu(train.devices.described).device,
                                     options.memory ? ", with " + to_text(*options.memory) : ""));
+  const DataOptions& data = train.data;
+  if (data.paths.empty() && data.vocab_size == 0 && data.tokenizer == "byte")
+    config.notes.insert(config.notes.begin(),
+                        "vocabulary: bytes, as neither --data nor --tokenizer is given; "
+                        "--vocab-size 32768 is nanochat's");
   if (train.run.quick_sizes) config.notes.insert(config.notes.begin(), kQuickSizes);
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
   const MemoryBudget budget = memory_budget(config);

@@ -48,7 +48,7 @@ void apply_quick_sizes(Parser& parser, TrainOptions& train, const TakeValues& ta
   std::vector<std::string> notes;
   const std::filesystem::path quick = installed_config("quick.toml");
   if (quick.empty() || choose_devices(devices, notes).plugin != nullptr) return;
-  parser.apply_config(quick, take);
+  parser.apply_config(quick, /*named=*/false, take);
   train.run.quick_sizes = true;
 }
 
@@ -96,7 +96,7 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
            ((row.name == "ranks-per-device" || row.name == "comm") && is_given("backend"));
   };
   if (!file.empty())
-    parser.apply_config(file, config.empty() ? follows : own_devices);
+    parser.apply_config(file, !config.empty(), config.empty() ? follows : own_devices);
   else if (!has_own_sizes || !has_own_sizes())
     apply_quick_sizes(parser, train);
   return std::nullopt;
@@ -143,7 +143,7 @@ Command parse_sweep(const CommandRow& command, Arguments arguments) {
     if (holds_sweep(sweep)) file = written_options(sweep / "sweep.toml");
   }
   if (!file.empty())
-    parser.apply_config(file, take_axis);
+    parser.apply_config(file, !config.empty(), take_axis);
   else
     apply_quick_sizes(parser, options.train, take_axis);
   if (options.train.data.paths.empty())

@@ -38,7 +38,9 @@ std::string capture_note(const SweepPlan& plan) {
   if (plan.trials.empty()) return "captures: as many as the trials' options ask for";
   const auto devices =
       std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size());
-  const std::string each = plan.workers == 1 ? "" : fmt::format(" on each of {} devices", devices);
+  const std::string each =
+      plan.workers == 1 ? ""
+                        : fmt::format(" on each of {} device{}", devices, devices == 1 ? "" : "s");
   if (plan.splitting.empty())
     return fmt::format("captures: one{}: what differs between trials is in device memory", each);
   return fmt::format(
@@ -61,6 +63,9 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
         plan.trials.size() == 1 ? "" : "s", options.axes.empty() ? "" : " of ",
         fmt::join(names_of(options.axes), ", "),
         std::min<std::size_t>(static_cast<std::size_t>(plan.workers), plan.trials.size())));
+  if (options.axes.empty() && !options.ask_tell)
+    notes.emplace_back(
+        "warning: nothing varies: give an option several values, as in --matrix-lr 0.1,0.2");
   notes.push_back(fmt::format("model: {}, {} parameters; {} steps of {} tokens",
                               name_of(first.options.model.preset), first.parameters,
                               first.iterations(), first.tokens_per_step()));

@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStepPrefix = "step_";
 
-fs::path resolve(const fs::path& path) {
+fs::path resolve(const fs::path& given) {
   std::error_code ignored;
+  const fs::path path = named_checkpoint(given);
   if (fs::exists(path / kManifestName, ignored)) return path;
   const std::vector<FoundCheckpoint> found = find_checkpoints(path);
   if (found.empty())
@@ -96,6 +97,25 @@ std::vector<FoundCheckpoint> find_checkpoints(const fs::path& run) {
     throw input_error("cannot list {}: {}", (run / "checkpoints").string(), error.message());
   std::ranges::sort(found, std::greater{}, &FoundCheckpoint::step);
   return found;
+}
+
+fs::path named_checkpoint(const fs::path& given) {
+  std::error_code error;
+  const fs::path path = given.has_filename() ? given : given.parent_path();
+  const fs::path folder = path.parent_path();
+  if (path.extension() == ".safetensors" && fs::exists(folder / kManifestName, error))
+    return folder;
+  if (path.filename() == "checkpoints" && fs::is_directory(path, error) &&
+      !fs::exists(path / "checkpoints", error))
+    return folder.empty() ? "." : folder;
+  const std::string name = path.filename().string();
+  if (!name.starts_with(kStepPrefix) || folder.filename() != "checkpoints" ||
+      !fs::is_directory(folder, error))
+    return path;
+  const auto step = whole_number(std::string_view(name).substr(kStepPrefix.size()));
+  for (const FoundCheckpoint& found : find_checkpoints(folder.parent_path()))
+    if (found.step == step) return found.path;
+  return path;
 }
 
 Checkpoint::Checkpoint(const fs::path& path, const OpenCheckpoint& options)

@@ -25,6 +25,10 @@ struct FoundCheckpoint {
 // cannot be read.
 std::vector<FoundCheckpoint> find_checkpoints(const std::filesystem::path& run);
 
+// What a user means who names a checkpoint less than exactly: step_500 for step_00000500, a file in
+// it, or the folder `checkpoints` of a run. Anything else is returned as it is.
+std::filesystem::path named_checkpoint(const std::filesystem::path& given);
+
 struct OpenCheckpoint {
   bool weights_only = false;  // model.safetensors only
   bool verify = true;         // compare every tensor with its checksum: reads the files once

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/checkpoint/checkpoint.h"
 #include "app/checkpoint/manifest.h"
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
@@ -100,8 +101,7 @@ RunDirectory find_run_directory(const TrainOptions& options) {
     if (run.empty() || !holds_run(run)) return {fresh_run(options), {}};
     return {run, run, run};
   }
-  fs::path given = options.run.resume;
-  if (!given.has_filename()) given = given.parent_path();  // a slash at the end
+  const fs::path given = named_checkpoint(options.run.resume);
   if (!is_checkpoint(given) && !has_checkpoint(given))
     throw input_error(
         "--resume {}: no checkpoint there: give a run directory that holds "

@@ -156,9 +156,13 @@ std::vector<OptionRow> option_table(PlanOptions& o) {
 std::vector<OptionRow> option_table(SweepOptions& o) {
   const OptionGroup row{kSweepGroup};
   std::vector<OptionRow> table = {
-      row("trials", kHost, "N", "that many random ones; auto: the whole grid", &o.trials, {1, 1e4}),
+      row("trials", kHost, "N", "number of random trials; auto: the whole grid", &o.trials,
+          {1, 1e4})
+          .explained("\n options of a run vary by several values: 0.1,0.2, or A..B, log:A..B\n (/N "
+                     "behind: N "
+                     "values of it), as in the examples below"),
       row("search-seed", kHost, "N", "of random trials", &o.search_seed),
-      row("halving", kHost, "FACTOR", "of so many trials the best goes on; 1: all train to the end",
+      row("halving", kHost, "FACTOR", "the best one in FACTOR goes on; 1: all train to the end",
           &o.halving.factor, {1, 1000}),
       row("min-steps", kHost, "STEPS", "before the first halving; auto: beyond the warm-up",
           &o.halving.min_steps, {1, kMostSteps}),
@@ -193,7 +197,7 @@ std::vector<OptionRow> option_table(VerifyOptions& o) {
 std::vector<OptionRow> option_table(ReportOptions& o) {
   OptionRow runs = kFiles("runs", kOther, "RUN...", "run directories", &o.runs).needed();
   runs.positional = true;
-  OptionRow out = kFiles("out", kOther, "FILE", "the page, written when it is whole", &o.out);
+  OptionRow out = kFiles("out", kOther, "FILE", "the page to write", &o.out);
   out.letter = "-o";
   return {
       std::move(runs),

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "app/options/foreign_options.h"
 #include "base/check.h"
 #include "base/system_error_text.h"
 #include "base/utf8.h"
@@ -171,21 +172,29 @@ std::filesystem::path find_config(const std::string& name) {
 }
 
 void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
-                 const std::function<bool(std::string_view)>& skip, const TakeValues& take) {
+                 const TakeValues& take) {
   std::vector<std::string_view> names(rows.size());
   std::ranges::transform(rows, names.begin(), &OptionRow::name);
-  for (TomlEntry& entry : parse_toml(read_text(file), file.string())) {
-    std::ranges::replace(entry.key, '_', '-');
+  for (const TomlEntry& entry : read_config(file)) {
     const std::string where = fmt::format("{}:{}: {}", file.string(), entry.line, entry.key);
     const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
     if (row == rows.end()) {
+      if (const std::string here = foreign_option("--" + entry.key); !here.empty())
+        throw input_error("{}: unknown key: {}", where, here);
       const std::string_view near = nearest_name(entry.key, names);
       throw input_error("{}: unknown key{}", where,
                         near.empty() ? "" : fmt::format("; did you mean {}?", near));
     }
-    if (skip(row->name) || (take && take(*row, entry.values, where))) continue;
+    if (take && take(*row, entry.values, where)) continue;
     set_option(*row, entry.values, where);
   }
+}
+
+std::vector<TomlEntry> read_config(const std::filesystem::path& file) {
+  std::vector<TomlEntry> entries = parse_toml(read_text(file), file.string());
+  for (TomlEntry& entry : entries)
+    std::ranges::replace(entry.key, '_', '-');
+  return entries;
 }
 
 std::string config_text(std::span<const OptionRow> rows) {

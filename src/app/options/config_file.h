@@ -22,10 +22,10 @@ std::filesystem::path find_config(const std::string& name);
 using TakeValues = std::function<bool(const OptionRow& row, std::span<const std::string> values,
                                       std::string_view where)>;
 
-// Sets the rows that the file names, except those that `skip` says (given on the command line).
-// Throws InputError naming file, line and key for what is unknown or wrong.
+// Sets the rows that the file names, except those that `take` takes. Throws InputError naming file,
+// line and key for what is unknown or wrong.
 void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
-                 const std::function<bool(std::string_view)>& skip, const TakeValues& take = {});
+                 const TakeValues& take = {});
 
 // The rows as a file that load_config reads back to the same values.
 std::string config_text(std::span<const OptionRow> rows);
@@ -40,6 +40,8 @@ struct TomlEntry {
 
 // In the order of the lines. Throws InputError with `name` (of the file) and the line.
 std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name);
+// The same of a file, with - for each _ in a key.
+std::vector<TomlEntry> read_config(const std::filesystem::path& file);
 
 // A basic string, quoted and escaped.
 std::string toml_string(std::string_view text);

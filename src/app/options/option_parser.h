@@ -106,11 +106,19 @@ class Parser {
       return help(/*all=*/!trains());
     } catch (const CLI::CallForAllHelp&) {
       return help(/*all=*/true);
+    } catch (const CLI::ArgumentMismatch&) {  // of the last, as any other would take the next word
+      const std::string name = with_dashes(arguments.back());
+      const CLI::Option* const option = app_.get_option_no_throw(name);
+      throw input_error("{}: {}{} needs a value", app_.get_name(), name,
+                        option == nullptr ? "" : " " + option->get_type_name());
     } catch (const CLI::ParseError& error) {
       throw input_error("{}: {}", app_.get_name(), error.what());
     }
     take_word();
     refuse_unknown();
+    if (const CLI::Option* const config = app_.get_option_no_throw("--config");
+        config != nullptr && config->count() > 1)
+      note_repeated("--config", config->count(), config->as<std::string>());
     for (std::size_t i = 0; i < rows_.size(); ++i)
       if (rows_[i].required && given_[i].empty())
         throw input_error("{}: {}{} is required: {}{}{}", app_.get_name(),
@@ -134,30 +142,44 @@ class Parser {
       if (values.empty()) continue;
       const std::string name = "--" + std::string(rows_[i].name);
       if (values.size() > 1 && !is_list(rows_[i]) && !is_repeated(rows_[i])) {
-        fmt::print(stderr, "muograph: note: {} is given {} times: the last, {}, counts\n", name,
-                   values.size(), values.back());
+        note_repeated(name, values.size(), values.back());
         values = values.last(1);
       }
       if (!take || !take(rows_[i], values, name)) set_option(rows_[i], values, name);
     }
   }
 
-  // Fills the others from a file.
-  void apply_config(const std::filesystem::path& file, const TakeValues& take = {}) const {
-    const auto is_replaced = [&](std::string_view name) {
-      for (std::size_t i = 0; i < rows_.size(); ++i) {
-        if (given_[i].empty()) continue;
-        if (rows_[i].name == name ||
-            std::ranges::find(rows_[i].replaces, name) != rows_[i].replaces.end())
-          return true;
-      }
-      return false;
+  // Fills the others from a file. A line on stderr says what a given option replaces in a file that
+  // was `named` by the user.
+  void apply_config(const std::filesystem::path& file, bool named,
+                    const TakeValues& take = {}) const {
+    const std::vector<TomlEntry> entries = read_config(file);
+    // Of the option, if it is given and other than in the file: as given.
+    const auto changed = [&](std::size_t i) {
+      const auto entry = std::ranges::find(entries, rows_[i].name, &TomlEntry::key);
+      return !given_[i].empty() && (entry == entries.end() || entry->values != given_[i]);
     };
-    load_config(file, rows_, is_replaced, take);
+    load_config(file, rows_, [&](const OptionRow& row, auto values, std::string_view where) {
+      if (is_given(row.name)) return true;
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        if (std::ranges::find(rows_[i].replaces, row.name) == rows_[i].replaces.end()) continue;
+        if (!changed(i)) continue;
+        if (named)
+          fmt::print(stderr, "muograph: note: {} {} is left out, as --{} is given\n", where,
+                     fmt::join(values, " "), rows_[i].name);
+        return true;
+      }
+      return take && take(row, values, where);
+    });
   }
 
  private:
   static constexpr const char* kOther = "Other";
+
+  static void note_repeated(std::string_view name, std::size_t times, std::string_view last) {
+    fmt::print(stderr, "muograph: note: {} is given {} times: the last, {}, counts\n", name, times,
+               last);
+  }
 
   // nanochat writes --device_batch_size in some scripts.
   static std::string with_dashes(std::string argument) {
@@ -243,8 +265,13 @@ class Parser {
       std::error_code none;
       const bool is_data = std::filesystem::exists(extras_[0], none) &&
                            std::ranges::find(rows_, "data", &OptionRow::name) != rows_.end();
-      throw input_error("{}: '{}' belongs to no option{}", app_.get_name(), extras_[0],
-                        is_data ? fmt::format(": is it --data {}?", extras_[0]) : "");
+      const bool is_config =
+          extras_[0].ends_with(".toml") && app_.get_option_no_throw("--config") != nullptr;
+      throw input_error(
+          "{}: '{}' belongs to no option{}", app_.get_name(), extras_[0],
+          is_config || is_data
+              ? fmt::format(": is it --{} {}?", is_config ? "config" : "data", extras_[0])
+              : "");
     }
     const std::string name = first->substr(0, first->find('='));
     if (const std::string here = foreign_option(name); trains() && !here.empty())

@@ -97,7 +97,7 @@ std::vector<OptionRow> batch_rows(BatchOptions& o) {
           "per step, or nearest that devices divide; auto: by depth", &o.target_tokens,
           {1, kMostTokens})
           .replacing({"total-batch-size", "device-batch-size"}),
-      row("num-iterations", kMemory, "STEPS", "steps to train; goes before --target-flops",
+      row("num-iterations", kMemory, "STEPS", "steps to train; overrides --target-flops",
           &o.iterations, {1, kMostSteps})
           .replacing({"target-flops"}),
       row("target-flops", kMemory, "FLOPS", "steps by compute; goes before the ratio",
@@ -143,8 +143,8 @@ std::vector<OptionRow> optimizer_rows(OptimizerOptions& o) {
 std::vector<OptionRow> guard_rows(GuardOptions& o) {
   const OptionGroup row{"Numerics guard", /*trains=*/true};
   return {
-      row("max-grad-norm", kMemory, "X", "gradients of a larger norm are scaled to it; 0: none are",
-          &o.max_grad_norm, {0, 1e18}),
+      row("max-grad-norm", kMemory, "X", "clip gradients to this norm; 0: off", &o.max_grad_norm,
+          {0, 1e18}),
       row("outlier-deviations", kMemory, "X",
           "a loss or norm so far above its mean is an outlier; 0: none", &o.outlier_deviations,
           {0, 1e6}),
@@ -165,7 +165,7 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
           .training(),
       row("gather", kCaptured, "pipelined|simple",
           "of new weights: beside the next forward, or at once", &o.sharding.gather),
-      row("shard", kShape, "WHAT", "over devices, each with those above it (ZeRO's stages)",
+      row("shard", kShape, "WHAT", "what devices share, each with those above it (ZeRO)",
           &o.sharding.shard)
           .explained("\n none: nothing (strategy ddp)\n optimizer: its state, and fp32 masters"
                      "\n gradients: their sums; each micro-step's are reduced"
@@ -255,7 +255,7 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       row("save-before-eval", kHost, "SECONDS",
           "a checkpoint before evaluations that take longer; -1: never", &o.save.before_eval,
           {0, 1e6, kOrNever}),
-      row("keep-last", kHost, "N", "remove older checkpoints than the N newest good; -1: none",
+      row("keep-last", kHost, "N", "keep only the N newest whole checkpoints; -1: all",
           &o.save.keep_last, {1, kMostSteps, kOrNever}),
       row("keep-every", kHost, "STEPS", "also keep every so many steps; -1: none",
           &o.save.keep_every, {1, kMostSteps, kOrNever}),

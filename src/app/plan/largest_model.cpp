@@ -152,8 +152,8 @@ std::string largest_table(const LargestModels& found) {
       found.devices == 1 ? "" : "s", found.dtype, table.text(), size_text(found.available),
       size_text(found.memory),
       found.host ? "a device's part of the process beside tensors"
-                 : "what CUDA and its libraries are taken to need (scratch of attention is the "
-                   "host's)");
+                 : "what CUDA and its libraries are taken to need (attention's scratch is "
+                   "counted as on the host)");
   for (const std::string& note : found.notes)
     out += fmt::format("  {}\n", note);
   return out;

@@ -218,7 +218,9 @@ std::string Alternative::text() const {
   std::vector<std::string> facts = {size_words(bytes)};
   for (const auto& [name, value] : options) {
     if (name == "device-batch-size") facts.emplace_back("smaller micro-steps");
-    if (name.ends_with("-state") || name.ends_with("dtype")) facts.emplace_back("rounds to bf16");
+    if ((name.ends_with("-state") || name.ends_with("dtype")) &&
+        std::ranges::find(facts, "rounds to bf16") == facts.end())
+      facts.emplace_back("rounds to bf16");
     if (name == "shard")
       facts.emplace_back(kShardCosts.at(static_cast<std::size_t>(*value_of<Shard>(value))));
   }
@@ -245,7 +247,9 @@ void require_fit(const RunConfig& config, const MemoryPlan& plan, const MemoryBu
   if (!near.empty() && near.front().fits) {
     std::vector<std::string> texts(near.size());
     std::ranges::transform(near, texts.begin(), &Alternative::text);
-    throw input_error("{}: add one of these, which fit: {}", shortage, fmt::join(texts, "; "));
+    throw input_error("{}: add {}: {}", shortage,
+                      texts.size() == 1 ? "this, which fits" : "one of these, which fit",
+                      fmt::join(texts, "; "));
   }
   const std::string limit =
       config.options.memory.limit && budget.to_plan <= budget.there

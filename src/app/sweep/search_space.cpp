@@ -227,7 +227,7 @@ std::vector<Point> choose_points(std::span<const Axis> axes, std::optional<std::
     cells = std::min<std::int64_t>(cells, kMostTrials * kMostTrials) *
             std::max<std::int64_t>(1, std::ssize(axis->values));
     if (!trials && !axis->is_finite())
-      throw input_error("--trials: {} is any of a range: say how many trials, or give {}A..B/N",
+      throw input_error("--trials: {} is a range: give the number of trials, or {}A..B/N",
                         axis->option, axis->logarithmic ? kLog : "");
   }
   if (!trials && cells > kMostTrials / per_point)

@@ -330,8 +330,8 @@ class Logger::Impl {
     const double tokens =
         static_cast<double>(steps_) * static_cast<double>(options_.tokens_per_step);
     std::string text =
-        fmt::format("trained {} steps, {} tokens, {:.3g} FLOPs in {}: {} tokens/s", steps_,
-                    count_text(tokens), tokens * options_.flops_per_token,
+        fmt::format("trained {} step{}, {} tokens, {:.3g} FLOPs in {}: {} tokens/s", steps_,
+                    steps_ == 1 ? "" : "s", count_text(tokens), tokens * options_.flops_per_token,
                     seconds_ < 10 ? fmt::format("{:.2f}s", seconds_) : duration_text(seconds_),
                     count_text(tokens / seconds_));
     if (const auto mfu = mfu_at(tokens / seconds_))

@@ -220,6 +220,11 @@ TEST(Checkpoint, OpensDirectoriesOfCheckpointsAndRuns) {
   std::filesystem::create_directory(run.path() / "checkpoints" / ".step_00000200.tmp-1");
   EXPECT_EQ(Checkpoint(run.path()).info().step, 100);
   EXPECT_EQ(Checkpoint(checkpoint_directory(run.path(), 9)).info().step, 9);
+  const std::filesystem::path folder = run.path() / "checkpoints";
+  for (const char* const name : {"step_20", "step_00000020/", "step_00000020/model.safetensors"})
+    EXPECT_EQ(Checkpoint(folder / name).info().step, 20) << name;
+  EXPECT_EQ(Checkpoint(folder).info().step, 100);
+  EXPECT_THAT(refusal(folder / "step_21"), HasSubstr("neither a checkpoint"));
 }
 
 TEST(Checkpoint, DetectsAnyFlippedBit) {

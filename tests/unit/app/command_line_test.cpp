@@ -129,6 +129,14 @@ TEST(CommandLine, AutoMakesAnOptionAutomaticAgain) {
   test::write_file(file, "devices = 3\ndevice-batch-size = \"auto\"");
   EXPECT_EQ(train({"--config", file}).devices.count, 3);
   EXPECT_FALSE(train({"--config", file, "--devices", "auto"}).devices.count);
+  test::write_file(file, "devices = 3\ndevice-batch-size = 16");
+  EXPECT_EQ(train({"--config", file, "--devices", "3"}).batch.device_rows, 16);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(train({"--config", file, "--devices", "2"}).batch.device_rows);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr(":2: device-batch-size 16 is left out, as --devices is given"));
+  test::write_file(file, "batch_size = 3");
+  EXPECT_THAT(train_error({"--config", file}), HasSubstr("nanoGPT's, here --device-batch-size"));
 }
 
 TEST(CommandLine, ParsesTheOtherCommands) {
@@ -223,6 +231,8 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
   EXPECT_THAT(train_error({"-d", "4"}), HasSubstr("unknown option -d"));
   EXPECT_THAT(error_of({"eval", "--checkpont", "x"}), HasSubstr("did you mean --checkpoint?"));
   EXPECT_EQ(error_of({"doctor", "now"}), "doctor: 'now' belongs to no option");
+  EXPECT_EQ(error_of({"plan", "my.toml"}),
+            "plan: 'my.toml' belongs to no option: is it --config my.toml?");
 }
 
 TEST(CommandLine, ARooflineIsAKindOfPlan) {
@@ -302,7 +312,8 @@ TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
 }
 
 TEST(CommandLine, RefusesMissingValues) {
-  EXPECT_THAT(train_error({"--depth"}), HasSubstr("--depth"));
+  EXPECT_EQ(train_error({"--depth"}), "train: --depth N needs a value");
+  EXPECT_EQ(error_of({"train", "--n_layer"}), "train: --n-layer N needs a value");
   EXPECT_THAT(error_of({"train"}), HasSubstr("--data is required"));
   EXPECT_THAT(error_of({"eval"}), HasSubstr("DIR is required: a checkpoint, or a run directory"));
 }
@@ -313,6 +324,7 @@ TEST(CommandLine, TakesTheLastOfRepeatedOptionsAndSaysSo) {
       train({"--depth", "4", "--out", "a", "--depth=6", "--data", "more", "--depth", "5",
              "--config", "none.toml", "--config", "d4-cpu.toml"});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "muograph: note: --config is given 2 times: the last, d4-cpu.toml, counts\n"
             "muograph: note: --depth is given 3 times: the last, 5, counts\n");
   EXPECT_EQ(o.model.depth, 5);
   EXPECT_EQ(o.run.out, "a");
@@ -424,7 +436,7 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   test::write_file(file, config_text(option_table(options)));
 
   TrainOptions read;
-  load_config(file, option_table(read), [](std::string_view) { return false; });
+  load_config(file, option_table(read));
   EXPECT_EQ(read.run.out, "") << "a run that repeats another must not write into its directory";
   read.run.out = options.run.out;
   EXPECT_EQ(read.data.paths, options.data.paths);

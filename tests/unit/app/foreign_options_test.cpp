@@ -9,7 +9,8 @@ namespace {
 using testing::StartsWith;
 
 TEST(ForeignOptions, AreThoseOfTheDocument) {
-  EXPECT_EQ(foreign_option("--n-layer"), "nanoGPT's, here --depth: with --model plain");
+  EXPECT_EQ(foreign_option("--n-layer"),
+            "nanoGPT's, here --depth: --model plain is nearest to its GPT");
   EXPECT_THAT(foreign_option("--head-dim"), StartsWith("nanochat's, here --n-head: width and"));
   EXPECT_EQ(foreign_option("-b"), "llm.c's, here --device-batch-size");
   EXPECT_THAT(foreign_option("-l"), StartsWith("llm.c's, here --matrix-lr, --embedding-lr, "));

@@ -140,7 +140,7 @@ TEST(SearchSpace, TrialsThatDoNotFitAreRefused) {
   };
   const Axis range = *parse("matrix-lr", "log:0.1..1"), seeds = *parse("seed", "1,2"),
              depths = *parse("depth", "1..9"), many = *parse("warmup-steps", "1..9000");
-  EXPECT_THAT(error({range}, {}), HasSubstr("say how many trials, or give log:A..B/N"));
+  EXPECT_THAT(error({range}, {}), HasSubstr("give the number of trials, or log:A..B/N"));
   EXPECT_THAT(error({range, seeds}, 3), HasSubstr("a multiple of 2"));
   EXPECT_THAT(error({depths}, 10), HasSubstr("the grid has 9"));
   EXPECT_THAT(error({depths, many}, {}), HasSubstr("at most 10000 are possible"));
