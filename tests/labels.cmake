@@ -17,7 +17,7 @@ string(JOIN "|" numbers
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
   UnderEveryStrategy "Program.APlanThat" "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
 string(JOIN "|" long_threads
-  DeviceStep DeviceTraining "Sweep.ADevice" SimtFaults PeerProtocol "Corpus.Changed"
+  DeviceStep DeviceTraining "Sweep.ADevice" SimtFaults "SimtProcesses.TrainTheBits" PeerProtocol "Corpus.Changed"
   "Bench.(ALaunch|TheUpdateAlone|OperationsAreTimed)"
   PlanProperties "Fit(Memory|Batch).OfAGpu" OptionClass "WatchWandb.Follows" "Training.ImpossibleRuns" "system[.](Gpus|SetupScript|TrainScript)" "Gemm.AgreesWithFloat64WhereColumnsCollide"
   "CheckpointSaver.Dying" "Disk.(Without|ThatHasSpace)")

@@ -14,6 +14,7 @@
 #include "app/options/option_table.h"
 #include "app/run/world.h"
 #include "app/run_parsers.h"
+#include "app/train/stop_signal.h"
 #include "base/check.h"
 #include "base/standard_streams.h"
 #include "base/threads.h"
@@ -306,7 +307,7 @@ Command parse_command_line(Arguments arguments) {
 int run_program(Arguments arguments, const char* version) {
   try {
     open_standard_streams();
-    take_signals_on_own_thread();
+    take_signals_on_own_thread(tell_of_stop);
     if (arguments.size() == 1 &&
         (std::string_view(arguments[0]) == "--version" || std::string_view(arguments[0]) == "-V"))
       return run_command(Answer{fmt::format("muograph {}\n", version)});

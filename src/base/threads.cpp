@@ -8,6 +8,7 @@
 #include <csignal>
 #include <exception>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace muo {
@@ -19,13 +20,17 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&cores));
 }
 
-void take_signals_on_own_thread() {
-  const auto take = [] {
-    for (;;)
-      ::pause();
-  };
-  std::thread(take).detach();  // with the signals that this process was started with
+void take_signals_on_own_thread(std::function<void()> then) {
+  sigset_t at_start;
+  pthread_sigmask(SIG_BLOCK, nullptr, &at_start);
   block_signals_from_outside();
+  const auto take = [at_start, then = std::move(then)] {
+    for (;;) {
+      ::sigsuspend(&at_start);
+      if (then) then();
+    }
+  };
+  std::thread(take).detach();
 }
 
 void block_signals_from_outside() {

@@ -13,9 +13,10 @@ int usable_cores();
 // and those that it starts have them blocked: oneDNN's products point the stack pointer into their
 // workspace, where a handler's frame would overwrite the heap. What a thread brings upon itself (a
 // fault, a closed pipe, the terminal of another job) it takes itself, but for SIGXFSZ: a file that
-// may not grow is an error of the write, EFBIG. Call it once, before there are other threads.
-// Throws std::system_error if the system refuses the thread.
-void take_signals_on_own_thread();
+// may not grow is an error of the write, EFBIG. After handlers have run that thread calls `then`,
+// which may do what no handler may; signals wait meanwhile. Call it once, before there are other
+// threads. Throws std::system_error if the system refuses the thread.
+void take_signals_on_own_thread(std::function<void()> then = {});
 
 // In the calling thread and those that it starts.
 void block_signals_from_outside();

@@ -83,6 +83,7 @@ class Signals : public Training {
 };
 
 TEST_F(Signals, GoToOneThreadThatComputesNothing) {
+  if (test::kThreadSanitizer) GTEST_SKIP() << "it has a thread of its own, which blocks all";
   train("large", "--n-embd 256 --depth 4 --num-iterations 1 --eval-every -1");
   test::write_text(path("long"), 20'000);
   const std::string run = " --num-iterations 1000000 --eval-every -1 ";

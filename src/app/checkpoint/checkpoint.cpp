@@ -101,8 +101,8 @@ std::vector<FoundCheckpoint> find_checkpoints(const fs::path& run) {
 
 fs::path named_checkpoint(const fs::path& given) {
   std::error_code error;
-  const fs::path path = given.has_filename() ? given : given.parent_path();
-  const fs::path folder = path.parent_path();
+  fs::path path = given.has_filename() ? given : given.parent_path();
+  fs::path folder = path.parent_path();
   if (path.extension() == ".safetensors" && fs::exists(folder / kManifestName, error))
     return folder;
   if (path.filename() == "checkpoints" && fs::is_directory(path, error) &&

@@ -15,30 +15,34 @@ namespace {
 std::atomic<int> stop_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// It interrupts nothing but waiting: the thread that takes signals does nothing else.
+std::atomic<bool> is_untold = false;
 std::mutex mutex;
 std::function<void(int)> on_first;
 
 void request_stop(int signal) {
   int none = 0;
-  const bool is_first = stop_signal.compare_exchange_strong(none, signal);
+  if (stop_signal.compare_exchange_strong(none, signal)) is_untold = true;
   if (signal != SIGHUP) {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
   }
-  if (!is_first) return;
-  const std::lock_guard lock(mutex);
-  if (on_first) on_first(signal);
 }
 
 }  // namespace
 
 StopSignal::StopSignal() {
   stop_signal = 0;
+  is_untold = false;
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
   if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
   std::signal(SIGPIPE, SIG_IGN);
+}
+
+void tell_of_stop() {
+  if (!is_untold.exchange(false)) return;
+  const std::lock_guard lock(mutex);
+  if (on_first) on_first(stop_signal);
 }
 
 // A run that was stopped is at its end, which a late signal must not turn into another.

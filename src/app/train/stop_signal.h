@@ -21,10 +21,13 @@ class StopSignal {
   [[nodiscard]] const std::atomic<int>& number() const;  // 0: none has come
 };
 
+// For the thread that takes signals (take_signals_on_own_thread), after each.
+void tell_of_stop();
+
 // What a run that is asked to stop says: it keeps "a checkpoint of each trial".
 std::string stop_note(int signal, std::string_view kept);
 
-// In its scope the first signal is told to `task`, on the thread that takes signals. One at a time.
+// In its scope the first signal is told to `task`, by tell_of_stop(). One at a time.
 class OnStop {
  public:
   explicit OnStop(std::function<void(int signal)> task);
