@@ -26,7 +26,7 @@ void take_signals_on_own_thread(std::function<void()> then) {
   block_signals_from_outside();
   const auto take = [at_start, then = std::move(then)] {
     for (;;) {
-      ::sigsuspend(&at_start);
+      ::sigsuspend(&at_start);  // NOLINT(concurrency-mt-unsafe): elsewhere than on Linux
       if (then) then();
     }
   };

@@ -20,7 +20,7 @@ constexpr std::string_view kStepPrefix = "step_";
 
 fs::path resolve(const fs::path& given) {
   std::error_code ignored;
-  const fs::path path = named_checkpoint(given);
+  fs::path path = named_checkpoint(given);
   if (fs::exists(path / kManifestName, ignored)) return path;
   const std::vector<FoundCheckpoint> found = find_checkpoints(path);
   if (found.empty())
