@@ -61,7 +61,7 @@ TEST(Program, TextThatIsEmptyOrTooShortIsRefused) {
   expect_refused("train --data " + file, file);
   test::write_file(file, "too short");
   expect_refused("train --data " + file + " --out " + (directory.path() / "run").string(),
-                 "tokens");
+                 "too short: 1 token of held-out data");
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "run"));
 }
 
