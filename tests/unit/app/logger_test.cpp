@@ -434,7 +434,7 @@ TEST_F(LoggerTest, TheLogHasWhatTheTerminalDoesNotShow) {
   }
   close(options_.terminal);
   const std::string ends =
-      "trained 1 steps, 1.00k tokens, 0 FLOPs in 0.50s: 2.00k tokens/s\n"
+      "trained 1 step, 1.00k tokens, 0 FLOPs in 0.50s: 2.00k tokens/s\n"
       "held out: nan bits/byte at step 3; best 2.2500 bits/byte at step 2\n";
   const std::string shown = "warning: careful\nend\n" + ends;
   EXPECT_EQ(test::read_file(out), shown + shown);

@@ -212,7 +212,7 @@ TEST(Shards, RefusesWhatIsMalformed) {
               AllOf(HasSubstr("shard version 2, but of magic 20240520 only version 1")));
   EXPECT_THAT(error_of(shard_bytes(tokens, -100)), HasSubstr("the header says -100 tokens"));
   EXPECT_THAT(error_of(shard_bytes({}, 0)), HasSubstr("the header says 0 tokens"));
-  EXPECT_THAT(error_of(shard_bytes({1})), HasSubstr("too short: 1 tokens of training data"));
+  EXPECT_THAT(error_of(shard_bytes({1})), HasSubstr("too short: 1 token of training data"));
   // Twice this count does not fit in 32 bits.
   EXPECT_THAT(error_of(shard_bytes(tokens, 2'147'483'647)), HasSubstr("so 4294968318 bytes"));
 }
