@@ -134,7 +134,7 @@ void read_config(std::span<const std::byte> input) {
     const MemoryFile file(bytes);
     TrainOptions options;
     const std::vector<OptionRow> rows = option_table(options);
-    load_config(file.path(), rows);
+    load_config(file.path(), muo::read_config(file.path()), rows);
     return config_text(rows);
   };
   const std::string once = load(input);

@@ -109,8 +109,8 @@ fs::path named_checkpoint(const fs::path& given) {
       !fs::exists(path / "checkpoints", error))
     return folder.empty() ? "." : folder;
   const std::string name = path.filename().string();
-  if (!name.starts_with(kStepPrefix) || folder.filename() != "checkpoints" ||
-      !fs::is_directory(folder, error))
+  if (fs::is_directory(path, error) || !name.starts_with(kStepPrefix) ||
+      folder.filename() != "checkpoints" || !fs::is_directory(folder, error))
     return path;
   const auto step = whole_number(std::string_view(name).substr(kStepPrefix.size()));
   for (const FoundCheckpoint& found : find_checkpoints(folder.parent_path()))

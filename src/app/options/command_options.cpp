@@ -158,9 +158,8 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
   std::vector<OptionRow> table = {
       row("trials", kHost, "N", "number of random trials; auto: the whole grid", &o.trials,
           {1, 1e4})
-          .explained("\n options of a run vary by several values: 0.1,0.2, or A..B, log:A..B\n (/N "
-                     "behind: N "
-                     "values of it), as in the examples below"),
+          .explained("\n options of a run vary by several values: 0.1,0.2, or A..B, log:A..B"
+                     "\n (/N behind: N values of it), as in the examples below"),
       row("search-seed", kHost, "N", "of random trials", &o.search_seed),
       row("halving", kHost, "FACTOR", "the best one in FACTOR goes on; 1: all train to the end",
           &o.halving.factor, {1, 1000}),

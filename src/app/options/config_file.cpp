@@ -171,11 +171,11 @@ std::filesystem::path find_config(const std::string& name) {
                     fmt::join(there, ", "));
 }
 
-void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
-                 const TakeValues& take) {
+void load_config(const std::filesystem::path& file, std::span<const TomlEntry> entries,
+                 std::span<const OptionRow> rows, const TakeValues& take) {
   std::vector<std::string_view> names(rows.size());
   std::ranges::transform(rows, names.begin(), &OptionRow::name);
-  for (const TomlEntry& entry : read_config(file)) {
+  for (const TomlEntry& entry : entries) {
     const std::string where = fmt::format("{}:{}: {}", file.string(), entry.line, entry.key);
     const auto row = std::ranges::find(rows, entry.key, &OptionRow::name);
     if (row == rows.end()) {

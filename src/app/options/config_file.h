@@ -22,11 +22,6 @@ std::filesystem::path find_config(const std::string& name);
 using TakeValues = std::function<bool(const OptionRow& row, std::span<const std::string> values,
                                       std::string_view where)>;
 
-// Sets the rows that the file names, except those that `take` takes. Throws InputError naming file,
-// line and key for what is unknown or wrong.
-void load_config(const std::filesystem::path& file, std::span<const OptionRow> rows,
-                 const TakeValues& take = {});
-
 // The rows as a file that load_config reads back to the same values.
 std::string config_text(std::span<const OptionRow> rows);
 
@@ -42,6 +37,11 @@ struct TomlEntry {
 std::vector<TomlEntry> parse_toml(std::string_view text, std::string_view name);
 // The same of a file, with - for each _ in a key.
 std::vector<TomlEntry> read_config(const std::filesystem::path& file);
+
+// Sets the rows that entries of the file name, except those that `take` takes. Throws InputError
+// naming file, line and key for what is unknown or wrong.
+void load_config(const std::filesystem::path& file, std::span<const TomlEntry> entries,
+                 std::span<const OptionRow> rows, const TakeValues& take = {});
 
 // A basic string, quoted and escaped.
 std::string toml_string(std::string_view text);

@@ -159,18 +159,20 @@ class Parser {
       const auto entry = std::ranges::find(entries, rows_[i].name, &TomlEntry::key);
       return !given_[i].empty() && (entry == entries.end() || entry->values != given_[i]);
     };
-    load_config(file, rows_, [&](const OptionRow& row, auto values, std::string_view where) {
-      if (is_given(row.name)) return true;
-      for (std::size_t i = 0; i < rows_.size(); ++i) {
-        if (std::ranges::find(rows_[i].replaces, row.name) == rows_[i].replaces.end()) continue;
-        if (!changed(i)) continue;
-        if (named)
-          fmt::print(stderr, "muograph: note: {} {} is left out, as --{} is given\n", where,
-                     fmt::join(values, " "), rows_[i].name);
-        return true;
-      }
-      return take && take(row, values, where);
-    });
+    load_config(file, entries, rows_,
+                [&](const OptionRow& row, auto values, std::string_view where) {
+                  if (is_given(row.name)) return true;
+                  for (std::size_t i = 0; i < rows_.size(); ++i) {
+                    if (std::ranges::find(rows_[i].replaces, row.name) == rows_[i].replaces.end())
+                      continue;
+                    if (!changed(i)) continue;
+                    if (named)
+                      fmt::print(stderr, "muograph: note: {} {} is left out, as --{} is given\n",
+                                 where, fmt::join(values, " "), rows_[i].name);
+                    return true;
+                  }
+                  return take && take(row, values, where);
+                });
   }
 
  private:

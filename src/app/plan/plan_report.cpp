@@ -219,7 +219,7 @@ std::int64_t process_bytes(const PlanReport& report) {
 }
 
 std::string plan_table(const PlanReport& report) {
-  const auto params = gpt_parameters(report.run.config.model);
+  const std::vector<ParamSpec>& params = report.run.params;
   return run_text(report.run.config) + parameters_text(report.run.config.model) +
          buckets_text(report.run.config, report.run.plan) +
          ranks_text(report.run.plan, plan_cost(report.run.plan, params)) +
@@ -231,7 +231,7 @@ std::string plan_table(const PlanReport& report) {
 
 Json plan_object(const PlanReport& report) {
   const RunConfig& run = report.run.config;
-  const auto params = gpt_parameters(run.model);
+  const std::vector<ParamSpec>& params = report.run.params;
   const PlanCost cost = plan_cost(report.run.plan, params);
   const NumberFormats formats = run.formats();
   Json rates;

@@ -436,7 +436,7 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   test::write_file(file, config_text(option_table(options)));
 
   TrainOptions read;
-  load_config(file, option_table(read));
+  load_config(file, read_config(file), option_table(read));
   EXPECT_EQ(read.run.out, "") << "a run that repeats another must not write into its directory";
   read.run.out = options.run.out;
   EXPECT_EQ(read.data.paths, options.data.paths);

@@ -29,8 +29,8 @@ PlanReport report_of(const std::string& strategy, std::int64_t devices) {
   corpus.vocab_size = kByteVocab;
   PlanReport report;
   report.run.config = resolve(options, corpus);
-  report.run.plan = make_sharding_plan(gpt_parameters(report.run.config.model),
-                                       report.run.config.world(), strategy);
+  report.run.params = gpt_parameters(report.run.config.model);
+  report.run.plan = make_sharding_plan(report.run.params, report.run.config.world(), strategy);
   report.run.memory.specs = {
       {.name = "w", .shape = {1 << 20}, .category = MemoryCategory::kWeights},
       {.name = "x", .shape = {1 << 19}}};
@@ -239,7 +239,8 @@ TEST(PlanReport, TellsNanochatsDepthTwelve) {
   corpus.vocab_size = 32768;
   PlanReport report;
   report.run.config = resolve(options, corpus);
-  report.run.plan = make_sharding_plan(gpt_parameters(report.run.config.model), 8, "balanced");
+  report.run.params = gpt_parameters(report.run.config.model);
+  report.run.plan = make_sharding_plan(report.run.params, 8, "balanced");
   const json plan = json::parse(plan_json(report));
   const json groups = {{"wte", 25165824},
                        {"value_embeds", 150994944},

@@ -125,7 +125,7 @@ TEST_F(RunDirectoryTest, HoldsTheOptions) {
   FileLock lock;
   create_run_directory({"deep/er", {}}, options, lock);
   TrainOptions read;
-  load_config("deep/er/config.toml", option_table(read));
+  load_config("deep/er/config.toml", read_config("deep/er/config.toml"), option_table(read));
   EXPECT_EQ(read.model.depth, 9);
   EXPECT_EQ(read.data.paths, options.data.paths);
   EXPECT_TRUE(fs::is_directory("deep/er/checkpoints"));
