@@ -23,34 +23,35 @@ Lambdas lambdas_of(const Args& args) {
   return {data_or_null<float>(args.alpha), data_or_null<float>(args.beta), args.sign};
 }
 
-// One warp per row, a lane every 32nd vector. x and z are read once from memory; the second pass
-// finds the row in L1 (or what was stored as `mixed`). Writes y and, if kept, mixed: 2 to 4
-// sizeof(T) bytes per element, bound by bandwidth. The norm is that of what is stored.
-template <class T, int N>
+// One warp per row, a lane every 32nd vector; x and z are read once from memory and mixed twice.
+// Writes y and, if kept, mixed: 2 to 4 sizeof(T) bytes per element, bound by bandwidth. The norm is
+// that of what is stored.
+template <class T, int N, int K>
 __global__ void __launch_bounds__(kRowThreads)
     mix_norm_kernel(T* y, float* rstd, T* mixed, const T* x, const T* z, Lambdas lambdas,
                     std::int64_t n, std::int64_t c, float eps) {
   const std::int64_t row = row_of_warp();
   if (row >= n) return;
-  const std::int64_t first = std::int64_t{lane_id()} * N;
+  const std::int64_t start = row * c;
   const float alpha = lambdas.of_x();
   const float beta = lambdas.of_z();
-  const std::int64_t start = row * c;
-  const auto mix = [&](std::int64_t i) {
-    const Pack<N> out = scaled(alpha, load<N>(x + start + i));
-    return rounded<T>(z == nullptr ? out : add_scaled(beta, load<N>(z + start + i), out));
+  const HeldRow<T, N, K> of_x(x + start, c);
+  const HeldRow<T, N, K> of_z(z == nullptr ? z : z + start, z == nullptr ? 0 : c);
+  const auto mix = [&](int k, std::int64_t i) {
+    const Pack<N> out = scaled(alpha, of_x.at(k, i));
+    return rounded<T>(z == nullptr ? out : add_scaled(beta, of_z.at(k, i), out));
   };
   float squares = 0.0F;
-  for (std::int64_t i = first; i < c; i += kWarp * N) {
-    const Pack<N> values = mix(i);
+  each_access<N, K>(c, [&](int k, std::int64_t i) {
+    const Pack<N> values = mix(k, i);
     squares = dot(values, values, squares);
-    if (mixed != nullptr) store(mixed + start + i, values);  // mixed may be x
-  }
+  });
   const float factor = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(c) + eps);
-  for (std::int64_t i = first; i < c; i += kWarp * N) {
-    const Pack<N> values = mixed != nullptr ? load<N>(mixed + start + i) : mix(i);
+  each_access<N, K>(c, [&](int k, std::int64_t i) {
+    const Pack<N> values = mix(k, i);
+    if (mixed != nullptr) store(mixed + start + i, values);  // mixed may be x
     store(y + start + i, scaled(factor, values));
-  }
+  });
   if (lane_id() == 0) rstd[row] = factor;
 }
 
@@ -138,13 +139,13 @@ struct Add {
 
 void mix_norm(NativeStream stream, const MixNormArgs& args) {
   const std::int64_t n = args.x.shape[0], c = args.x.shape[1];
-  dispatch_packs(args.x.dtype, c, {args.y.data, args.mixed.data, args.x.data, args.z.data},
-                 [&]<class T, int N>() {
-                   launch_rows(mix_norm_kernel<T, N>, stream, n, args.y.as<T>(),
-                               args.rstd.as<float>(), data_or_null<T>(args.mixed), args.x.as<T>(),
-                               args.beta ? args.z.as<T>() : nullptr, lambdas_of(args), n, c,
-                               args.eps);
-                 });
+  dispatch_held_rows(args.x.dtype, c, {args.y.data, args.mixed.data, args.x.data, args.z.data},
+                     [&]<class T, int N, int K>() {
+                       launch_rows(mix_norm_kernel<T, N, K>, stream, n, args.y.as<T>(),
+                                   args.rstd.as<float>(), data_or_null<T>(args.mixed),
+                                   args.x.as<T>(), args.beta ? args.z.as<T>() : nullptr,
+                                   lambdas_of(args), n, c, args.eps);
+                     });
 }
 
 void mix_norm_backward(NativeStream stream, const MixNormBackwardArgs& args) {
