@@ -14,7 +14,7 @@
 #include "base/file_descriptor.h"
 #include "data/file_form.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -166,4 +166,4 @@ std::unique_ptr<ByteSource> open_bytes(const fs::path& path) {
   return std::make_unique<Zstandard>(path);
 }
 
-}  // namespace muo
+}  // namespace muo::data

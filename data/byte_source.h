@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-namespace muo {
+namespace muo::data {
 
 // The bytes of a file from start to end: as they are, or, if its name says so (form_of),
 // decompressed (several members or frames one after the other too). Not thread-safe.
@@ -22,4 +22,4 @@ class ByteSource {
 // `path` "-" is standard input, as it is.
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::data {
 
 // Slices of tokens as one sequence. A Slice knows its size() and how to read(begin, out) within
 // itself, and keeps its memory.
@@ -49,4 +49,4 @@ class ConcatData final : public TokenData {
   std::int64_t size_ = 0;
 };
 
-}  // namespace muo
+}  // namespace muo::data

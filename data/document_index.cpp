@@ -4,7 +4,7 @@
 
 #include "base/threads.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::int64_t kPart = 1 << 22;  // tokens that a thread takes at a time
@@ -31,4 +31,4 @@ DocumentIndex::DocumentIndex(const TokenData& data, std::int32_t first, int thre
   begins_.push_back(data.size());
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -6,7 +6,7 @@
 
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::data {
 
 // Tokens [begin, begin + count) of some data.
 struct TokenSpan {
@@ -30,4 +30,4 @@ class DocumentIndex {
   std::vector<std::int64_t> begins_;  // of each document, and the end of the last
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -11,7 +11,7 @@
 #include "base/threads.h"
 #include "data/byte_source.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -238,4 +238,4 @@ std::string text_of_line(std::string_view line, std::string_view field, const st
   return found->get<std::string>();
 }
 
-}  // namespace muo
+}  // namespace muo::data

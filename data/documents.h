@@ -12,7 +12,7 @@
 #include "data/file_form.h"
 #include "data/input_files.h"
 
-namespace muo {
+namespace muo::data {
 
 // A document: a whole file of text, or a line of a file of JSON Lines, an object one of whose
 // fields is the text.
@@ -97,4 +97,4 @@ class DocumentReader {
 // none.
 std::string text_of_line(std::string_view line, std::string_view field, const std::string& where);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,4 +68,4 @@ std::string LeftOut::text() const {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::data

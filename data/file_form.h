@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // What a file holds by its name, in small or capital letters.
 struct FileForm {
@@ -35,4 +35,4 @@ class LeftOut {
   std::map<std::string, std::int64_t> counts_;
 };
 
-}  // namespace muo
+}  // namespace muo::data

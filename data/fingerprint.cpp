@@ -9,7 +9,7 @@
 #include "base/file_bytes.h"
 #include "data/shard_manifest.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 64 << 10;
@@ -49,4 +49,4 @@ std::uint32_t token_fingerprint(const TokenData& data) {
                           });
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -5,7 +5,7 @@
 
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::data {
 
 // What tells contents of the same size apart: CRC-32 (zlib) of all of them, or, of many, of blocks
 // of 64 KiB that are spread evenly, the first and the last among them. An edit between two blocks
@@ -16,4 +16,4 @@ std::uint32_t file_fingerprint(const std::filesystem::path& path);
 // Of tokens; read whole up to 16 Mi.
 std::uint32_t token_fingerprint(const TokenData& data);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -5,7 +5,7 @@
 
 #include "data/row_packer.h"
 
-namespace muo {
+namespace muo::data {
 
 HeldOutRows::HeldOutRows(const TokenData& data, const DocumentIndex* documents,
                          std::int64_t seq_len)
@@ -47,4 +47,4 @@ std::int64_t HeldOutRows::read(std::int64_t i, std::span<std::int32_t> row) cons
   return tokens;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -8,7 +8,7 @@
 #include "data/document_index.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::data {
 
 // The rows of seq_len targets in which held-out data is evaluated. They do not overlap, and the
 // last may be short. Without `documents` they are blocks of the tokens, so that every token but the
@@ -32,4 +32,4 @@ class HeldOutRows {
   std::vector<std::size_t> row_begins_;
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/file_bytes.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using Identity = std::pair<std::uint64_t, std::uint64_t>;
@@ -160,4 +160,4 @@ FileList list_files(std::span<const std::filesystem::path> paths) {
   return walk.take();
 }
 
-}  // namespace muo
+}  // namespace muo::data

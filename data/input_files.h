@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // A regular file that the user named, or that lies in a directory that the user named.
 struct InputFile {
@@ -28,4 +28,4 @@ struct FileList {
 // file nor a directory, and for what cannot be read.
 FileList list_files(std::span<const std::filesystem::path> paths);
 
-}  // namespace muo
+}  // namespace muo::data

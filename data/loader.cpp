@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::int64_t kSlotAlignment = 64;  // a cache line: neighbouring slots share none
@@ -163,4 +163,4 @@ Batch Loader::next() { return impl_->next(); }
 
 void Loader::release() { impl_->release(); }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -7,7 +7,7 @@
 #include "data/training_rows.h"
 #include "runtime/tensor.h"
 
-namespace muo {
+namespace muo::data {
 
 // Inputs and targets of one step of one rank, each (accumulation, batch, seq_len) int32 in pinned
 // host memory: targets are the inputs shifted by one. Row b of micro-step a on rank r is row
@@ -51,4 +51,4 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // The finalizer of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
@@ -42,4 +42,4 @@ std::uint64_t Permutation::operator()(std::uint64_t i) const {
   return i;
 }
 
-}  // namespace muo
+}  // namespace muo::data

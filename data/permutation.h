@@ -6,7 +6,7 @@
 
 #include "base/philox.h"
 
-namespace muo {
+namespace muo::data {
 
 // A pseudo-random permutation of [0, count) of which nothing is stored per element, so any size
 // costs the same: a Feistel network (permutation.cpp).
@@ -24,4 +24,4 @@ class Permutation {
   std::array<std::uint64_t, kDraws> keys_{};  // of the rounds
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 
 RowPacker::RowPacker(std::int64_t row_tokens, std::function<std::optional<TokenSpan>()> next)
     : row_tokens_(row_tokens), next_(std::move(next)) {
@@ -54,4 +54,4 @@ std::span<const TokenSpan> RowPacker::next_row() {
   return pieces_;
 }
 
-}  // namespace muo
+}  // namespace muo::data

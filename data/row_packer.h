@@ -8,7 +8,7 @@
 
 #include "data/document_index.h"
 
-namespace muo {
+namespace muo::data {
 
 // Packs documents into rows that begin at documents' beginnings and have no gaps: nanochat's
 // best-fit cropping (nanochat/dataloader.py). The longest waiting document that fits what is left
@@ -43,4 +43,4 @@ class RowPacker {
   std::int64_t packed_tokens_ = 0, document_tokens_ = 0;
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #include "data/permutation.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::uint64_t kDrawsPerEpoch = 8;  // the offset, then those of the permutation
@@ -46,4 +46,4 @@ std::int64_t RowSampler::position(std::int64_t step, std::int64_t g) const {
   return offset + block * seq_len_;
 }
 
-}  // namespace muo
+}  // namespace muo::data

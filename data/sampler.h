@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace muo {
+namespace muo::data {
 
 // Which tokens make up row g of step s: a pure function of (seed, s, g), whatever the world
 // (decision order-of-data). Rows are numbered step * rows_per_step + g; each epoch of
@@ -26,4 +26,4 @@ class RowSampler {
   std::uint64_t seed_;
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -11,7 +11,7 @@
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using nlohmann::json;
@@ -145,4 +145,4 @@ std::optional<ShardManifest> find_shard_manifest(const std::filesystem::path& fo
   return parse_shard_manifest(file.text(), path);
 }
 
-}  // namespace muo
+}  // namespace muo::data

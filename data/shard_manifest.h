@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 struct ShardEntry {
   std::string file;  // its name in the folder of the manifest
@@ -53,4 +53,4 @@ ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem:
 // no JSON: a manifest that was damaged.
 std::optional<ShardManifest> find_shard_manifest(const std::filesystem::path& folder);
 
-}  // namespace muo
+}  // namespace muo::data

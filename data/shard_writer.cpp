@@ -14,7 +14,7 @@
 #include "base/durable_files.h"
 #include "base/system_error_text.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::size_t kBufferBytes = 1 << 20;
@@ -99,4 +99,4 @@ void ShardWriter::write(std::int64_t offset, std::span<const char> bytes) const 
   }
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -9,7 +9,7 @@
 #include "data/shard_manifest.h"
 #include "data/shards.h"
 
-namespace muo {
+namespace muo::data {
 
 // Writes one token shard, under a hidden name until it is whole. Throws WriteError.
 class ShardWriter {
@@ -42,4 +42,4 @@ class ShardWriter {
   std::uint32_t tokens_crc_ = 0;  // CRC-32 of them
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -23,7 +23,7 @@
 #include "data/concat_data.h"
 #include "data/shard_manifest.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
@@ -259,4 +259,4 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
   return corpus;
 }
 
-}  // namespace muo
+}  // namespace muo::data

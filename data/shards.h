@@ -8,7 +8,7 @@
 #include "data/input_files.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::data {
 
 // A kind of token shard: 256 little-endian int32, the first three of them magic, version and the
 // number of tokens, then so many tokens and nothing else.
@@ -47,4 +47,4 @@ TokenShard open_shard(const std::filesystem::path& path, std::int64_t vocab_size
 Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                    std::span<const InputFile> val_files);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -18,7 +18,7 @@
 #include "data/file_form.h"
 #include "data/tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // Blocks of whole documents that are held out; of a document larger than a block its end is.
@@ -238,4 +238,4 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   return corpus;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -5,7 +5,7 @@
 #include "data/input_files.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::data {
 
 // Text through options.tokenizer: each file is a document, which that tokenizer's token for the
 // start of documents begins. Of `files`, whole ones are taken until
@@ -17,4 +17,4 @@ namespace muo {
 Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
                  std::span<const InputFile> val_files);
 
-}  // namespace muo
+}  // namespace muo::data

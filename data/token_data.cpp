@@ -15,7 +15,7 @@
 #include "data/shards.h"
 #include "data/text_corpus.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 bool has_shard_name(const InputFile& file) { return file.path.extension() == ".bin"; }
@@ -137,4 +137,4 @@ Corpus vocabulary_only(const DataOptions& options) {
   return corpus;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -12,7 +12,7 @@
 #include "base/enum_names.h"
 #include "data/tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 
 // An immutable sequence of tokens, memory-mapped or built from text. Thread-safe for readers.
 class TokenData {
@@ -30,8 +30,7 @@ inline constexpr std::int64_t kByteVocab = 257;
 // How rows are made of documents: kContiguous takes blocks of the tokens wherever these begin,
 // kBestFit whole documents (data/row_packer.h).
 enum class Packing : std::uint8_t { kContiguous, kBestFit };
-template <>
-inline constexpr auto kNames<Packing> = name_list("contiguous", "best-fit");
+constexpr auto names_of(Packing) { return name_list("contiguous", "best-fit"); }
 
 class DocumentIndex;
 
@@ -89,4 +88,4 @@ Corpus open_corpus(const DataOptions& options);
 // What a run that reads no data knows of it: the vocabulary of `vocab_size`, or the tokenizer's.
 Corpus vocabulary_only(const DataOptions& options);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -14,7 +14,7 @@
 #include "data/tokenizer/token_finder.h"
 #include "data/tokenizer/tokenizer_json.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -228,4 +228,4 @@ std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer) {
   return bytes;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // A token with a meaning of its own, such as the start of a document. No text becomes one unless
 // encode_special() is asked to.
@@ -98,4 +98,4 @@ std::filesystem::path find_tokenizer_in(const std::filesystem::path& folder);
 // The bytes of text that each id stands for, 0 for special tokens: what bits per byte divide by.
 std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer);
 
-}  // namespace muo
+}  // namespace muo::data

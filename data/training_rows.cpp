@@ -9,7 +9,7 @@
 #include "data/row_packer.h"
 #include "data/sampler.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 class ContiguousRows final : public TrainingRows {
@@ -106,4 +106,4 @@ PackingUse measure_packing(const Corpus& corpus, std::int64_t seq_len, std::uint
   return use;
 }
 
-}  // namespace muo
+}  // namespace muo::data

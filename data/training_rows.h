@@ -7,7 +7,7 @@
 
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::data {
 
 struct RowsShape {
   std::int64_t seq_len = 1;        // a row is seq_len + 1 tokens
@@ -41,4 +41,4 @@ struct PackingUse {
 };
 PackingUse measure_packing(const Corpus& corpus, std::int64_t seq_len, std::uint64_t seed);
 
-}  // namespace muo
+}  // namespace muo::data

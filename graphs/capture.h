@@ -5,7 +5,7 @@
 #include "runtime/memory/memory_plan.h"
 #include "runtime/tracing_rank.h"
 
-namespace muo {
+namespace muo::graphs {
 
 // What memory `rank` of `world` needs for a state that `make(RankContext&, Arena&)` builds (a
 // pointer to something with capture() and traces()), on any machine: nothing is allocated or run.
@@ -52,4 +52,4 @@ void warm_up_and_capture(RankContext& rank, PlannedArena& arena, State& state,
   state.capture();
 }
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 constexpr std::int64_t kShortest = 32;  // below it a GEMM is no cheaper
@@ -25,8 +25,9 @@ std::int32_t start_of_last(const std::vector<std::int32_t>& context, std::int32_
 
 }  // namespace
 
-Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
-                 PassWeights weights, std::int64_t rows, Arena& arena)
+Decoder::Decoder(RankContext& rank, const model::GptConfig& config,
+                 const model::RotaryTables& rotary, PassWeights weights, std::int64_t rows,
+                 Arena& arena)
     : rank_(rank),
       config_(config),
       weights_(weights),
@@ -37,7 +38,8 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
       read_logits_(rank.device, {rows, config.vocab_size}, DType::kF32, "decode.logits"),
       slot_(input(arena, "decode.slot", {1})),
       inputs_(input(arena, "decode.inputs", {4, rows})),
-      step_(config, Gpt::Size{.b = rows, .t = 1, .backward = false, .logits = true, .decode = true},
+      step_(config,
+            model::Gpt::Size{.b = rows, .t = 1, .backward = false, .logits = true, .decode = true},
             rotary, "decode.", arena),
       contexts_(static_cast<std::size_t>(rows)) {
   MUO_CHECK(rows >= 1 && rows <= kMostRows, rows, " rows are decoded at once, at most ", kMostRows);
@@ -46,15 +48,16 @@ Decoder::Decoder(RankContext& rank, const GptConfig& config, const RotaryTables&
     Length length;
     length.t = t;
     length.tokens = input(arena, name + "tokens", {1, t});
-    length.gpt = std::make_unique<Gpt>(
-        config, Gpt::Size{.b = 1, .t = t, .backward = false, .logits = true}, rotary, name, arena);
+    length.gpt = std::make_unique<model::Gpt>(
+        config, model::Gpt::Size{.b = 1, .t = t, .backward = false, .logits = true}, rotary, name,
+        arena);
     lengths_.push_back(std::move(length));
     if (t == config.seq_len) break;
   }
 }
 
 void Decoder::enqueue(const Length& length) {
-  weights_.pass(kGatherTag, [&](const WeightSource& weights) {
+  weights_.pass(kGatherTag, [&](const model::WeightSource& weights) {
     length.gpt->prefill(rank_.compute, weights, length.tokens, cache_, slot_);
     // Its row is that of begin() only for a full context, which then asks again; it is here so that
     // the memory plan knows of the logits, and that the head's weights are there.
@@ -63,7 +66,7 @@ void Decoder::enqueue(const Length& length) {
 }
 
 void Decoder::enqueue_step() {
-  weights_.pass(kGatherTag, [&](const WeightSource& weights) {
+  weights_.pass(kGatherTag, [&](const model::WeightSource& weights) {
     step_.decode(rank_.compute, weights,
                  {.tokens = inputs_.row(0),
                   .previous = inputs_.row(1),
@@ -128,7 +131,7 @@ void Decoder::begin(std::int64_t row, std::span<const std::int32_t> context, std
 void Decoder::copy_row(std::int64_t from, std::int64_t to) {
   const auto& context = contexts_.at(static_cast<std::size_t>(from));
   const auto count = static_cast<std::int64_t>(context.size());
-  for (const KvCache::Layer& layer : cache_.layers)
+  for (const model::KvCache::Layer& layer : cache_.layers)
     for (const Tensor& of_layer : {layer.keys, layer.values})
       rank_.compute.copy(of_layer.row(to).rows(0, count), of_layer.row(from).rows(0, count));
   rank_.wait(rank_.compute);
@@ -186,4 +189,4 @@ std::vector<const GraphTrace*> Decoder::traces() const {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -12,7 +12,7 @@
 #include "runtime/memory/arena.h"
 #include "runtime/memory/pinned_tensor.h"
 
-namespace muo {
+namespace muo::graphs {
 
 // Next-token logits of a few rows at once, from keys and values that a cache keeps. A row begins
 // with a pass over its whole context, padded to one of a few captured lengths (causal attention
@@ -25,7 +25,7 @@ class Decoder {
   static constexpr std::int32_t kNoToken = -1;
 
   // `rows` rows of up to config.seq_len tokens. Everything given must outlive this.
-  Decoder(RankContext& rank, const GptConfig& config, const RotaryTables& rotary,
+  Decoder(RankContext& rank, const model::GptConfig& config, const model::RotaryTables& rotary,
           PassWeights weights, std::int64_t rows, Arena& arena);
 
   void warm_up();  // every call of a capture once, eagerly
@@ -48,7 +48,7 @@ class Decoder {
   struct Length {
     std::int64_t t = 0;
     Tensor tokens;  // (1, t) int32
-    std::unique_ptr<Gpt> gpt;
+    std::unique_ptr<model::Gpt> gpt;
     std::unique_ptr<Graph> graph;
   };
   void enqueue(const Length& length);
@@ -59,18 +59,18 @@ class Decoder {
   [[nodiscard]] std::span<const float> logits_read(std::int64_t row) const;
 
   RankContext& rank_;
-  const GptConfig& config_;
+  const model::GptConfig& config_;
   PassWeights weights_;
-  KvCache cache_;
+  model::KvCache cache_;
   PinnedTensor staged_slot_, staged_context_, staged_inputs_;  // as their copies on the device
   PinnedTensor read_logits_;                                   // (rows, vocab_size) fp32
   Tensor slot_;                                                // (1) int32: the row that begins
   std::vector<Length> lengths_;                                // ascending
   Tensor inputs_;  // (4, rows) int32: as Gpt::Step has them
-  Gpt step_;
+  model::Gpt step_;
   Tensor step_logits_;  // (rows, padded vocab) fp32
   std::unique_ptr<Graph> step_graph_;
   std::vector<std::vector<std::int32_t>> contexts_;  // of each row, all in the cache
 };
 
-}  // namespace muo
+}  // namespace muo::graphs

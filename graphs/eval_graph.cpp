@@ -2,7 +2,7 @@
 
 #include "kernels/reduce.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 // Collectives of evaluation run between steps, apart from the plan's tags.
@@ -20,7 +20,7 @@ Tensor run_tensor(Arena& arena, const std::string& name, Shape shape, DType dtyp
 
 }  // namespace
 
-Tensor make_token_bytes(const GptConfig& config, Arena& arena) {
+Tensor make_token_bytes(const model::GptConfig& config, Arena& arena) {
   return run_tensor(arena, "token_bytes", {config.vocab_size}, DType::kI32, MemoryCategory::kInput);
 }
 
@@ -33,8 +33,8 @@ void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::i
   stream.synchronize();
 }
 
-EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch,
-                     std::int64_t seq_len, const RotaryTables& rotary, PassWeights weights,
+EvalGraph::EvalGraph(RankContext& rank, const model::GptConfig& config, std::int64_t batch,
+                     std::int64_t seq_len, const model::RotaryTables& rotary, PassWeights weights,
                      Tensor token_bytes, Arena& arena, EvalOutput output, const std::string& name)
     : rank_(rank),
       weights_(weights),
@@ -57,7 +57,7 @@ EvalGraph::EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t ba
 }
 
 void EvalGraph::enqueue() {
-  weights_.pass(kGatherTag, [this](const WeightSource& weights) {
+  weights_.pass(kGatherTag, [this](const model::WeightSource& weights) {
     gpt_.forward(rank_.compute, weights, inputs_);
     gpt_.losses(rank_.compute, weights, targets_, predictions_);
   });
@@ -110,4 +110,4 @@ LossTotals EvalGraph::finish() {
   return {.nats = values[0], .targets = values[1], .text_nats = values[2], .text_bytes = values[3]};
 }
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -12,7 +12,7 @@
 #include "runtime/memory/arena.h"
 #include "runtime/memory/pinned_tensor.h"
 
-namespace muo {
+namespace muo::graphs {
 
 // What an evaluation adds up, over all ranks.
 struct LossTotals {
@@ -24,7 +24,7 @@ struct LossTotals {
 
 // (vocab) int32 in device memory, as LossTotalsArgs::bytes wants it: bytes of text per token.
 // Filling waits; tokens beyond `values` count none.
-Tensor make_token_bytes(const GptConfig& config, Arena& arena);
+Tensor make_token_bytes(const model::GptConfig& config, Arena& arena);
 void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::int32_t> values);
 
 // What of a batch is kept: sums over all of it, or each position's loss and prediction.
@@ -34,9 +34,10 @@ enum class EvalOutput : std::uint8_t { kTotals, kPositions };
 class EvalGraph {
  public:
   // Everything given must outlive this. `name` is that of its tensors in the memory plan.
-  EvalGraph(RankContext& rank, const GptConfig& config, std::int64_t batch, std::int64_t seq_len,
-            const RotaryTables& rotary, PassWeights weights, Tensor token_bytes, Arena& arena,
-            EvalOutput output = EvalOutput::kTotals, const std::string& name = "eval.");
+  EvalGraph(RankContext& rank, const model::GptConfig& config, std::int64_t batch,
+            std::int64_t seq_len, const model::RotaryTables& rotary, PassWeights weights,
+            Tensor token_bytes, Arena& arena, EvalOutput output = EvalOutput::kTotals,
+            const std::string& name = "eval.");
 
   void warm_up();  // every call of a capture once, eagerly
   void capture();
@@ -63,8 +64,8 @@ class EvalGraph {
   Tensor totals_;                // (4) fp64, or none
   PinnedTensor read_totals_;     // (4) fp64
   Tensor losses_, predictions_;  // (batch seq_len) fp32 and int32, or none
-  Gpt gpt_;
+  model::Gpt gpt_;
   std::unique_ptr<Graph> graph_;
 };
 
-}  // namespace muo
+}  // namespace muo::graphs

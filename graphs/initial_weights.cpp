@@ -4,10 +4,10 @@
 
 #include "kernels/draw.h"
 
-namespace muo {
+namespace muo::graphs {
 
 void initialize_weights(const RankContext& rank, std::uint64_t seed,
-                        std::span<const ParamSpec> params, ShardedStep& update) {
+                        std::span<const ParamSpec> params, optim::ShardedStep& update) {
   for (const StateEntry& entry : update.state()) {
     const auto spec = std::ranges::find(params, entry.name, &ParamSpec::name);
     if (spec == params.end()) continue;  // state of the optimizer
@@ -22,4 +22,4 @@ void initialize_weights(const RankContext& rank, std::uint64_t seed,
   rank.wait(rank.compute);
 }
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -5,23 +5,23 @@
 #include "model/block.h"
 #include "optim/sharded_step.h"
 
-namespace muo {
+namespace muo::graphs {
 
 // The weights of a forward pass between steps: all are there or, where `gathers` shards them, each
 // pass gathers them, on every rank at the same time.
 struct PassWeights {
   std::span<const Tensor> weights;
-  ShardedStep* gathers = nullptr;
+  optim::ShardedStep* gathers = nullptr;
 
   // Enqueues the pass that `run(WeightSource)` does; its gathers have tags from `first` on.
   template <class Run>
   void pass(Tag first, const Run& run) const {
-    if (gathers == nullptr) return run(WeightSource{.weights = weights});
-    ShardedStep::ForwardPass pass = gathers->begin_forward_pass(first);
-    run(WeightSource{.weights = weights,
-                     .before_use = [&](std::size_t param) { pass.weight_needed(param); }});
+    if (gathers == nullptr) return run(model::WeightSource{.weights = weights});
+    optim::ShardedStep::ForwardPass pass = gathers->begin_forward_pass(first);
+    run(model::WeightSource{.weights = weights,
+                            .before_use = [&](std::size_t param) { pass.weight_needed(param); }});
     pass.end();
   }
 };
 
-}  // namespace muo
+}  // namespace muo::graphs

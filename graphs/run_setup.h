@@ -4,14 +4,14 @@
 #include "kernels/step_scalars.h"
 #include "model/gpt_config.h"
 
-namespace muo {
+namespace muo::graphs {
 
 // What the graphs of a run are made of.
 struct RunSetup {
-  GptConfig model;
+  model::GptConfig model;
   StepShape step;
   HyperParameters hyper;
   bool step_only = false;  // no evaluation and no samples: nothing is made for them
 };
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -10,12 +10,12 @@
 #include "kernels/fingerprint.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 constexpr Tag kVerifyTag = 0xF0000000;  // between steps, apart from the plan's tags
 
-std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
+std::vector<Tensor> all_weights(const optim::ShardedStep& update, std::size_t count) {
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < count; ++i)
     out.push_back(update.weight(i));
@@ -25,8 +25,8 @@ std::vector<Tensor> all_weights(const ShardedStep& update, std::size_t count) {
 }  // namespace
 
 RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
-                   const ShardingPlan& plan, Arena& arena)
-    : rotary(make_rotary_tables(setup.model, setup.model.seq_len, arena)),
+                   const optim::ShardingPlan& plan, Arena& arena)
+    : rotary(model::make_rotary_tables(setup.model, setup.model.seq_len, arena)),
       ring(rank.device, {kRingSlots * static_cast<std::int64_t>(sizeof(MetricsRecord))},
            DType::kBytes, "metrics ring"),
       squares_ring(rank.device,
@@ -81,14 +81,14 @@ std::vector<const GraphTrace*> RunState::traces() const {
 
 void RunState::initialize(const std::vector<std::int32_t>& bytes_of_token) {
   Stream& stream = rank_.compute;
-  fill_rotary_tables(stream, setup_.model, rotary);
+  model::fill_rotary_tables(stream, setup_.model, rotary);
   if (token_bytes) fill_token_bytes(stream, token_bytes, bytes_of_token);
   stream.copy(update.hyper(), host_struct(setup_.hyper));
   rank_.wait(stream);
 }
 
 void RunState::initialize_weights(std::uint64_t seed) {
-  muo::initialize_weights(rank_, seed, params_, update);
+  graphs::initialize_weights(rank_, seed, params_, update);
 }
 
 void RunState::reset(const HyperParameters& hyper) {
@@ -175,7 +175,7 @@ void RunState::verify_sync() {
 }
 
 std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
-                               const ShardingPlan& plan, int rank) {
+                               const optim::ShardingPlan& plan, int rank) {
   const auto make = [&](RankContext& context, Arena& arena) {
     return std::make_unique<RunState>(context, setup, params, plan, arena);
   };
@@ -187,10 +187,10 @@ std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpe
 }
 
 MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
-                            const ShardingPlan& plan, int rank) {
+                            const optim::ShardingPlan& plan, int rank) {
   return traced_plan(rank, plan.world, [&](RankContext& context, Arena& arena) {
     return std::make_unique<RunState>(context, setup, params, plan, arena);
   });
 }
 
-}  // namespace muo
+}  // namespace muo::graphs

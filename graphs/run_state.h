@@ -13,7 +13,7 @@
 #include "runtime/memory/memory_plan.h"
 #include "runtime/memory/pinned_tensor.h"
 
-namespace muo {
+namespace muo::graphs {
 
 // Everything that one rank of a training run holds on its device. Built on a TraceArena, its graphs
 // tell what memory the run needs; built again, in the same order, on a PlannedArena, it runs.
@@ -25,7 +25,7 @@ class RunState {
 
   // `setup`, `params`, `plan` and `rank` must outlive it.
   RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
-           const ShardingPlan& plan, Arena& arena);
+           const optim::ShardingPlan& plan, Arena& arena);
 
   void warm_up();  // see capture.h; waits
   void capture();
@@ -58,12 +58,12 @@ class RunState {
   // then; sharded weights have none. Every rank calls it.
   void verify_sync();
 
-  RotaryTables rotary;
+  model::RotaryTables rotary;
   PinnedTensor ring;          // MetricsRecords
   PinnedTensor squares_ring;  // (kRingSlots + 1, params, 3) fp64; the last: of finish_update()
   Tensor token_bytes;
   Tensor fingerprints;  // (world, params) int64
-  ShardedStep update;
+  optim::ShardedStep update;
   std::vector<Tensor> weights;
   StepGraph step;
   std::optional<EvalGraph> eval;
@@ -86,9 +86,9 @@ class RunState {
 
 // The memory plan of `rank` of the run, traced without a device.
 MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
-                            const ShardingPlan& plan, int rank);
+                            const optim::ShardingPlan& plan, int rank);
 // What of it hardly grows with the batch: without activations.
 std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
-                               const ShardingPlan& plan, int rank);
+                               const optim::ShardingPlan& plan, int rank);
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -8,11 +8,11 @@
 #include "kernels/reduce.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::graphs {
 
-StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape& shape,
-                     const RotaryTables& rotary, ShardedStep& update, const Rings& rings,
-                     Arena& arena)
+StepGraph::StepGraph(RankContext& rank, const model::GptConfig& config, const StepShape& shape,
+                     const model::RotaryTables& rotary, optim::ShardedStep& update,
+                     const Rings& rings, Arena& arena)
     : rank_(rank),
       update_(update),
       rings_(rings),
@@ -50,7 +50,7 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
                            .dtype = DType::kBytes,
                            .category = MemoryCategory::kMetrics,
                            .lifespan = Lifespan::kRun});
-  const std::size_t params = gpt_parameters(config).size();
+  const std::size_t params = model::gpt_parameters(config).size();
   for (std::size_t i = 0; i < params; ++i) {
     weights_.push_back(update.weight(i));
     gradients_.push_back(update.gradient(i));
@@ -58,14 +58,14 @@ StepGraph::StepGraph(RankContext& rank, const GptConfig& config, const StepShape
   // Each unrolled micro-step has its own activations: the memory plan then sees that those of one
   // are dead before those of the next begin, and gives them the same memory.
   for (std::int64_t i = 0; i < longest; ++i)
-    gpts_.push_back(std::make_unique<Gpt>(
+    gpts_.push_back(std::make_unique<model::Gpt>(
         config,
-        Gpt::Size{
+        model::Gpt::Size{
             .b = shape.batch, .t = config.seq_len, .backward = true, .recompute = shape.recompute},
         rotary, "micro." + std::to_string(i) + ".", arena));
 }
 
-void StepGraph::wait_for_weight(ShardedStep::MicroStep& updated, std::size_t param) {
+void StepGraph::wait_for_weight(optim::ShardedStep::MicroStep& updated, std::size_t param) {
   const bool waits = updated.is_gathering(param);
   if (waits) lap(StepPhase::kForward);
   updated.weight_needed(param);
@@ -76,13 +76,13 @@ void StepGraph::micro_step(std::int64_t index, std::int64_t of_step) {
   const bool first = of_step == 0;
   const ProfileRange range(ProfileKind::kPhase, ProfileRange::Payload{index}, "micro-step");
   Stream& stream = rank_.compute;
-  const Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
-  ShardedStep::MicroStep updated = open_->micro_step(of_step);
-  WeightSource weights{.weights = weights_};
+  const model::Gpt& gpt = *gpts_[static_cast<std::size_t>(index)];
+  optim::ShardedStep::MicroStep updated = open_->micro_step(of_step);
+  model::WeightSource weights{.weights = weights_};
   if (first || update_.shards_weights())
     weights.before_use = [&](std::size_t param) { wait_for_weight(updated, param); };
-  GradientSink sink{.gradients = gradients_,
-                    .accumulate = !first && !update_.reduces_every_micro_step()};
+  model::GradientSink sink{.gradients = gradients_,
+                           .accumulate = !first && !update_.reduces_every_micro_step()};
   sink.after_losses = [this] { lap(StepPhase::kLosses); };
   if (updated.reduces()) {
     sink.before_write = [&](std::size_t param) { updated.gradient_needed(param); };
@@ -197,4 +197,4 @@ void StepGraph::write_dot(const std::string& path) const {
       launches_[i].graph->write_dot(launches_.size() == 1 ? path : concat(path, ".", i));
 }
 
-}  // namespace muo
+}  // namespace muo::graphs

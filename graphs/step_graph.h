@@ -11,12 +11,12 @@
 #include "runtime/device_group.h"
 #include "runtime/memory/arena.h"
 
-namespace muo {
+namespace muo::graphs {
 
 struct StepShape {
   std::int64_t batch = 1;         // rows per rank and micro-step
   std::int64_t accumulation = 1;  // micro-steps per step
-  Recompute recompute = {};
+  model::Recompute recompute = {};
   bool timed = false;  // the step writes how long its phases took
 };
 
@@ -34,8 +34,9 @@ class StepGraph {
     Tensor records, squares;
   };
   // Everything given must outlive this.
-  StepGraph(RankContext& rank, const GptConfig& config, const StepShape& shape,
-            const RotaryTables& rotary, ShardedStep& update, const Rings& rings, Arena& arena);
+  StepGraph(RankContext& rank, const model::GptConfig& config, const StepShape& shape,
+            const model::RotaryTables& rotary, optim::ShardedStep& update, const Rings& rings,
+            Arena& arena);
 
   // True if gradients must survive between graphs, which is for ShardedStep to know.
   static bool spans_graphs(const StepShape& shape) { return shape.accumulation > kMostUnrolled; }
@@ -76,12 +77,13 @@ class StepGraph {
   void give_way(const Launch& launch);  // to an interruption, before it is launched
   // `index` in its graph, `of_step` in the step.
   void micro_step(std::int64_t index, std::int64_t of_step);
-  void wait_for_weight(ShardedStep::MicroStep& updated, std::size_t param);
+  void wait_for_weight(optim::ShardedStep::MicroStep& updated, std::size_t param);
   void lap(StepPhase phase);
 
   RankContext& rank_;
-  ShardedStep& update_;
-  std::optional<ShardedStep::OpenStep> open_;  // from the launch that opens to the one that closes
+  optim::ShardedStep& update_;
+  std::optional<optim::ShardedStep::OpenStep>
+      open_;  // from the launch that opens to the one that closes
   std::int64_t next_step_ = 0;
   bool behind_ = false;  // replicas
   Rings rings_;
@@ -91,7 +93,7 @@ class StepGraph {
   std::vector<Tensor> gradients_;
   Tensor clock_;
   Tensor inputs_, targets_;  // (micro-steps of the longest launch, batch, seq_len) int32
-  std::vector<std::unique_ptr<Gpt>> gpts_;  // one per unrolled micro-step
+  std::vector<std::unique_ptr<model::Gpt>> gpts_;  // one per unrolled micro-step
 };
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -7,7 +7,7 @@
 
 #include "kernels/phase_clock.h"
 
-namespace muo {
+namespace muo::graphs {
 
 // The phases of a step on compute, in order, each named for what compute does or waits for.
 enum class StepPhase : std::uint8_t {
@@ -25,4 +25,4 @@ inline constexpr std::array<std::string_view, 7> kStepPhases = {
     "between", "begin", "forward", "losses", "backward", "update", "gather"};
 static_assert(kStepPhases.size() <= PhaseClock::kPhases);
 
-}  // namespace muo
+}  // namespace muo::graphs

@@ -5,7 +5,7 @@
 #include "kernels/decode_attention.h"
 #include "kernels/embedding.h"
 
-namespace muo {
+namespace muo::model {
 
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows) {
   const std::int64_t fit = std::max<std::int64_t>(
@@ -195,4 +195,4 @@ AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64
           .backward = backward};
 }
 
-}  // namespace muo
+}  // namespace muo::model

@@ -7,7 +7,7 @@
 #include "model/gpt_config.h"
 #include "runtime/memory/arena.h"
 
-namespace muo {
+namespace muo::model {
 
 // THE list of activations. Rows are (batch, position) pairs: n = b * t. Of the configuration's
 // dtype unless said otherwise. All are kStep tensors: the captured graph tells the memory plan how
@@ -17,8 +17,7 @@ namespace muo {
 // MLP's hidden activations from its input (one product), or all of the block from the block's
 // input (Chen et al. 2016, "Training deep nets with sublinear memory cost").
 enum class Recomputed : std::uint8_t { kNone, kMlp, kBlock };
-template <>
-inline constexpr auto kNames<Recomputed> = name_list("none", "mlp", "block");
+constexpr auto names_of(Recomputed) { return name_list("none", "mlp", "block"); }
 
 // Of each layer: all of the first `blocks`, the MLP of the `mlps` after them. The first layers'
 // activations would be kept longest.
@@ -95,4 +94,4 @@ std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows);
 AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64_t t,
                              std::int64_t layer, bool backward);
 
-}  // namespace muo
+}  // namespace muo::model

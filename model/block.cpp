@@ -14,7 +14,7 @@
 #include "kernels/rotary.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::model {
 namespace {
 
 // (b, t, heads, h) as rows of a matrix.
@@ -299,4 +299,4 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                              .accumulate = sink.accumulate});
 }
 
-}  // namespace muo
+}  // namespace muo::model

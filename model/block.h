@@ -8,7 +8,7 @@
 #include "model/parameters.h"
 #include "runtime/stream.h"
 
-namespace muo {
+namespace muo::model {
 
 // The weights of a pass, by parameter index. Callbacks may be empty.
 struct WeightSource {
@@ -80,4 +80,4 @@ void block_backward(Stream& stream, const BlockContext& block, Tensor from,
 void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
                      const GradientSink& sink);
 
-}  // namespace muo
+}  // namespace muo::model

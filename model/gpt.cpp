@@ -13,7 +13,7 @@
 #include "kernels/rotary.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::model {
 
 Gpt::Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
          const std::string& prefix, Arena& arena)
@@ -257,4 +257,4 @@ void fill_rotary_tables(Stream& stream, const GptConfig& config, const RotaryTab
   rotary_table(stream, {.cos = tables.cos, .sin = tables.sin, .base = config.rope_base});
 }
 
-}  // namespace muo
+}  // namespace muo::model

@@ -7,7 +7,7 @@
 
 #include "model/block.h"
 
-namespace muo {
+namespace muo::model {
 
 // One batch's way through the model: (b, t) tokens, with its own activations. It owns no weights:
 // they are given per call, by parameter index. Enqueues only; the caller synchronises.
@@ -87,4 +87,4 @@ class Gpt {
 RotaryTables make_rotary_tables(const GptConfig& config, std::int64_t t, Arena& arena);
 void fill_rotary_tables(Stream& stream, const GptConfig& config, const RotaryTables& tables);
 
-}  // namespace muo
+}  // namespace muo::model

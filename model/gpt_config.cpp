@@ -8,7 +8,7 @@
 #include "kernels/gate.h"
 #include "model/parameters.h"
 
-namespace muo {
+namespace muo::model {
 namespace {
 
 void require(bool ok, const std::string& message) {
@@ -150,4 +150,4 @@ double causal_flops_per_token(const GptConfig& c) {
          12.0 * static_cast<double>(c.n_embd) * seen;
 }
 
-}  // namespace muo
+}  // namespace muo::model

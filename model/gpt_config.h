@@ -7,7 +7,7 @@
 #include "kernels/attention_method.h"
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::model {
 
 // Bytes of logits that exist at once, about: no more than the weights of such a vocabulary.
 inline constexpr std::int64_t kHostHeadChunk = std::int64_t{64} << 20;
@@ -89,4 +89,4 @@ double attention_flops_per_token(const GptConfig& config);  // the part of atten
 // The same, counting only keys that a query of a row of seq_len sees: itself and window(i) before.
 double causal_flops_per_token(const GptConfig& config);
 
-}  // namespace muo
+}  // namespace muo::model

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace muo {
+namespace muo::model {
 
 KvCache::KvCache(const GptConfig& config, std::int64_t rows, const std::string& prefix,
                  Arena& arena) {
@@ -19,4 +19,4 @@ KvCache::KvCache(const GptConfig& config, std::int64_t rows, const std::string& 
   }
 }
 
-}  // namespace muo
+}  // namespace muo::model

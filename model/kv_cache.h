@@ -7,7 +7,7 @@
 #include "model/gpt_config.h"
 #include "runtime/memory/arena.h"
 
-namespace muo {
+namespace muo::model {
 
 // Keys (after rotary and norm) and values (gated) of positions that a pass has computed, for `rows`
 // rows of up to config.seq_len positions. They stay from one pass to the next, but not while other
@@ -30,4 +30,4 @@ struct CacheUse {
   Tensor starts = {};  // (b) int32, with positions where there are documents: where theirs begins
 };
 
-}  // namespace muo
+}  // namespace muo::model

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace muo {
+namespace muo::model {
 namespace {
 
 using Kind = InitialValues::Kind;
@@ -100,4 +100,4 @@ GptParams index_parameters(const GptConfig& config) {
   return build(config, builder);
 }
 
-}  // namespace muo
+}  // namespace muo::model

@@ -5,7 +5,7 @@
 
 #include "model/gpt_config.h"
 
-namespace muo {
+namespace muo::model {
 
 // Indices into gpt_parameters(): how the model's code finds its weights. Those of extras that are
 // off are kAbsent.
@@ -24,4 +24,4 @@ struct GptParams {
 };
 GptParams index_parameters(const GptConfig& config);
 
-}  // namespace muo
+}  // namespace muo::model

@@ -3,7 +3,7 @@
 #include "kernels/adamw.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::optim {
 
 AdamWUpdate::AdamWUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params,
                          Tensor scalars, Arena& arena)
@@ -25,4 +25,4 @@ void AdamWUpdate::commit(Stream& update) const {
                    .squares = squares_of(each)});
 }
 
-}  // namespace muo
+}  // namespace muo::optim

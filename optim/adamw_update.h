@@ -2,7 +2,7 @@
 
 #include "optim/bucket_update.h"
 
-namespace muo {
+namespace muo::optim {
 
 // AdamW of one bucket's elements (docs/spec/optimizer.md, "AdamW"), all of it in commit.
 class AdamWUpdate final : public BucketUpdate {
@@ -15,4 +15,4 @@ class AdamWUpdate final : public BucketUpdate {
   Tensor m_, v_;  // over ranges().state
 };
 
-}  // namespace muo
+}  // namespace muo::optim

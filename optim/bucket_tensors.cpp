@@ -6,7 +6,7 @@
 #include "kernels/residual.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::optim {
 
 BucketRanges::BucketRanges(const Bucket& bucket, int rank, int world)
     : full({0, bucket.full_elements()}) {
@@ -85,7 +85,9 @@ void BucketTensors::allocate_gradients(Arena& arena, const GradientMemory& memor
                                    .category = MemoryCategory::kStaging});
 }
 
-bool BucketTensors::computes(const Unit& unit) const { return muo::computes(bucket_, unit, rank_); }
+bool BucketTensors::computes(const Unit& unit) const {
+  return optim::computes(bucket_, unit, rank_);
+}
 
 bool BucketTensors::holds_state(const Unit& unit) const {
   return bucket_.state == StateAt::kElements || computes(unit);
@@ -225,4 +227,4 @@ Tensor to_wire(Stream& comm, const Tensor& values, const Tensor& wire) {
   return wire;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

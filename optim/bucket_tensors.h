@@ -8,7 +8,7 @@
 #include "runtime/memory/arena.h"
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Where a bucket's gradients lie.
 struct GradientMemory {
@@ -103,4 +103,4 @@ class BucketTensors {
 // What is sent of `values`: themselves or, rounded to the wire's type on `comm`, `wire`.
 Tensor to_wire(Stream& comm, const Tensor& values, const Tensor& wire);
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -2,7 +2,7 @@
 
 #include "kernels/muon.h"
 
-namespace muo {
+namespace muo::optim {
 
 BucketUpdate::BucketUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params,
                            Tensor scalars)
@@ -84,4 +84,4 @@ void BucketUpdate::append_state(std::vector<StateEntry>& entries) const {
   append_other_state(entries);
 }
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -9,7 +9,7 @@
 #include "optim/bucket_tensors.h"
 #include "optim/update_clock.h"
 
-namespace muo {
+namespace muo::optim {
 
 // The update of one bucket on one rank: state of the optimizer, and how it makes new masters of
 // reduced gradients. Functions enqueue and synchronise with nothing, as those of BucketTensors do.
@@ -76,4 +76,4 @@ class BucketUpdate {
   std::vector<StateTensor> state_;
 };
 
-}  // namespace muo
+}  // namespace muo::optim

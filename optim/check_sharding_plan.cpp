@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 [[noreturn]] void fail(const Bucket& bucket, const std::string& what) {
@@ -258,4 +258,4 @@ void check_sharding_plan(const ShardingPlan& plan, std::span<const ParamSpec> pa
   check_publish_order(plan);
 }
 
-}  // namespace muo
+}  // namespace muo::optim

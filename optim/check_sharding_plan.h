@@ -4,11 +4,11 @@
 
 #include "optim/sharding_plan.h"
 
-namespace muo {
+namespace muo::optim {
 
 // The rules of docs/spec/plan.md, "Valid plans": every element of every parameter updated exactly
 // once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered. Throws
 // Error.
 void check_sharding_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace muo {
+namespace muo::optim {
 
 Range intersection(Range a, Range b) {
   const std::int64_t begin = std::max(a.begin, b.begin);
@@ -57,4 +57,4 @@ void zero_outside(Stream& stream, const Tensor& tensor, std::int64_t origin,
   zero_until(tensor.numel());
 }
 
-}  // namespace muo
+}  // namespace muo::optim

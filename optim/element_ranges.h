@@ -7,7 +7,7 @@
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Some adjacent elements of a bucket's full space.
 struct Range {
@@ -37,4 +37,4 @@ class ElementRanges {
 void zero_outside(Stream& stream, const Tensor& tensor, std::int64_t origin,
                   std::span<const Range> ranges);
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -9,7 +9,7 @@
 #include "optim/strategies/strategies.h"
 #include "optim/weight_schedule.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 using strategies::Params;
@@ -259,4 +259,4 @@ ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> pa
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

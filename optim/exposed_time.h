@@ -6,7 +6,7 @@
 
 #include "optim/sharding_plan.h"
 
-namespace muo {
+namespace muo::optim {
 
 // A machine and a model, as far as the time of an update depends on them.
 struct MachineRates {
@@ -51,4 +51,4 @@ struct ExposedTime {
 ExposedTime exposed_time(const ShardingPlan& plan, std::span<const ParamSpec> params,
                          const MachineRates& rates);
 
-}  // namespace muo
+}  // namespace muo::optim

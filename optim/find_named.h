@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::optim {
 
 // The item of that name; throws InputError, naming the option and the known names.
 template <class Item>
@@ -21,4 +21,4 @@ const Item& find_named(std::span<const Item> items, std::string_view name,
   throw InputError(concat(option, ": '", name, "' is unknown: give ", known));
 }
 
-}  // namespace muo
+}  // namespace muo::optim

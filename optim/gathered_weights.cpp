@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::optim {
 
 GatheredWeights::GatheredWeights(const RankContext& rank, const ShardingPlan& plan,
                                  std::span<const ParamSpec> params, Arena& arena)
@@ -108,4 +108,4 @@ void GatheredWeights::join() {
   rank_.compute.wait(*joined_);
 }
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -10,7 +10,7 @@
 #include "runtime/device_group.h"
 #include "runtime/memory/arena.h"
 
-namespace muo {
+namespace muo::optim {
 
 enum class WeightPass : std::uint8_t { kForward, kTraining };
 
@@ -72,4 +72,4 @@ class GatheredWeights {
   std::unique_ptr<Event> entered_, joined_;
 };
 
-}  // namespace muo
+}  // namespace muo::optim

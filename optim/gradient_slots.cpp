@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 std::int64_t gradient_bytes(const Bucket& bucket) {
@@ -115,4 +115,4 @@ GradientMemory GradientTensors::of(std::size_t bucket, Lifespan sums) const {
   return {.sums = sums, .whole = tensors_[slot(bucket)], .wire = wire_, .addend = addend_};
 }
 
-}  // namespace muo
+}  // namespace muo::optim

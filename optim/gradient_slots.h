@@ -7,7 +7,7 @@
 #include "optim/bucket_tensors.h"
 #include "optim/sharding_plan.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Where whole gradients lie where every micro-step reduces them: the buckets of a slot take turns
 // in it. Backward waits until the one before is reduced.
@@ -38,4 +38,4 @@ class GradientTensors {
   Tensor wire_, addend_;
 };
 
-}  // namespace muo
+}  // namespace muo::optim

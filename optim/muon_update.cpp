@@ -10,7 +10,7 @@
 #include "kernels/transpose.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::optim {
 
 MuonUpdate::MuonUpdate(const RankContext& rank, const BucketTensors& tensors,
                        const ShardingPlan& plan, std::span<const ParamSpec> params, Arena& arena,
@@ -227,4 +227,4 @@ void MuonUpdate::append_other_state(std::vector<StateEntry>& entries) const {
     }
 }
 
-}  // namespace muo
+}  // namespace muo::optim

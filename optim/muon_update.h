@@ -7,7 +7,7 @@
 #include "optim/newton_schulz.h"
 #include "optim/update_exchange.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Muon of one bucket's matrices (docs/spec/optimizer.md): Nesterov, Newton-Schulz on the ranks that
 // compute, scaling; with the plan's exchange where a rank holds less of a matrix than it computes.
@@ -66,4 +66,4 @@ class MuonUpdate final : public BucketUpdate {
   std::vector<Iteration> iterations_;
 };
 
-}  // namespace muo
+}  // namespace muo::optim

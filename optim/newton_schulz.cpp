@@ -6,7 +6,7 @@
 #include "kernels/gemm.h"
 #include "kernels/symmetric_product.h"
 
-namespace muo {
+namespace muo::optim {
 
 NewtonSchulz::NewtonSchulz(const std::string& name, const Shape& shape, DType dtype, Tensor result,
                            std::span<const Quintic> iteration, const NewtonSchulzForm& form,
@@ -100,4 +100,4 @@ Tensor NewtonSchulz::several_steps(Stream& stream, std::span<const Quintic> step
   return gram_;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

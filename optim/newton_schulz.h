@@ -9,7 +9,7 @@
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
-namespace muo {
+namespace muo::optim {
 
 // The tensors of an iteration for a stack of matrices (k, R, C), n = min(R, C). A matrix with more
 // rows than columns multiplies A = x^T x from the right instead.
@@ -43,4 +43,4 @@ class NewtonSchulz {
   Tensor next_, spare_;  // scratch of more than one, and of more than two steps
 };
 
-}  // namespace muo
+}  // namespace muo::optim

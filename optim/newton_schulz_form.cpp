@@ -6,7 +6,7 @@
 
 #include "optim/find_named.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 constexpr std::array kForms = {
@@ -48,4 +48,4 @@ double newton_schulz_flops(const Shape& shape, const NewtonSchulzForm& form) {
   return flops;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -5,7 +5,7 @@
 
 #include "runtime/tensor.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Ways to compute the same iteration: equal but for rounding. n = min(R, C), m = max(R, C).
 struct NewtonSchulzForm {
@@ -31,4 +31,4 @@ const NewtonSchulzForm& newton_schulz_form(std::string_view name);
 double newton_schulz_flops(const Shape& shape,
                            const NewtonSchulzForm& form = newton_schulz_forms().front());
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 std::int64_t elements_before(const ShardingPlan& plan, std::size_t bucket) {
@@ -60,4 +60,4 @@ std::string describe_value(const NonfiniteValue& value, std::span<const ParamSpe
   return concat("the gradient of ", param.name, "[", index, "]");
 }
 
-}  // namespace muo
+}  // namespace muo::optim

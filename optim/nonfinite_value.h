@@ -6,7 +6,7 @@
 
 #include "optim/sharding_plan.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Every value of a step has an index, by which a rank tells the others of the first that is not
 // finite (kernels/commit.h): first all gradients as ranks hold them after reduction, then all
@@ -28,4 +28,4 @@ NonfiniteValue locate_value(const ShardingPlan& plan, int rank, std::int64_t ind
 // "the gradient of transformer.h.3.mlp.c_fc.weight[5, 17]" or "the update of lm_head.weight".
 std::string describe_value(const NonfiniteValue& value, std::span<const ParamSpec> params);
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -2,7 +2,7 @@
 
 #include "base/dtype.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Where the optimizer's numbers may have fewer bits than fp32; fp32 or bf16 each. A choice of speed
 // and memory, not of the model: a resumed run may make another.
@@ -19,4 +19,4 @@ struct NumberFormats {
   bool split_masters = false;
 };
 
-}  // namespace muo
+}  // namespace muo::optim

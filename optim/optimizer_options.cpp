@@ -7,7 +7,7 @@
 #include "optim/optimizer_version.h"
 #include "optim/update_groups.h"
 
-namespace muo {
+namespace muo::optim {
 
 RateScales OptimizerOptions::scales(const RateScales& automatic) const {
   return {.batch_lr = batch_lr_scale.value_or(automatic.batch_lr),
@@ -84,4 +84,4 @@ std::vector<LearningRate> learning_rates(const HyperParameters& hyper,
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -11,7 +11,7 @@
 #include "kernels/step_scalars.h"
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Factors of learning rates and weight decay, as they follow from a run's sizes.
 struct RateScales {
@@ -36,8 +36,7 @@ struct OptimizerOptions {
 };
 
 enum class OnOutlier : std::uint8_t { kLog, kSkip };
-template <>
-inline constexpr auto kNames<OnOutlier> = name_list("log", "skip");
+constexpr auto names_of(OnOutlier) { return name_list("log", "skip"); }
 
 // The numerics guard (kernels/commit.h).
 struct GuardOptions {
@@ -61,4 +60,4 @@ struct LearningRate {
 std::vector<LearningRate> learning_rates(const HyperParameters& hyper,
                                          std::span<const ParamSpec> params);
 
-}  // namespace muo
+}  // namespace muo::optim

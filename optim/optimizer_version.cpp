@@ -5,7 +5,7 @@
 
 #include "optim/find_named.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 constexpr std::array kVersions = {
@@ -46,4 +46,4 @@ const OptimizerVersion& optimizer_version(std::string_view name) {
   return find_named<OptimizerVersion>(kVersions, name, "--optimizer-spec");
 }
 
-}  // namespace muo
+}  // namespace muo::optim

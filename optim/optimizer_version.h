@@ -6,7 +6,7 @@
 
 #include "kernels/muon.h"
 
-namespace muo {
+namespace muo::optim {
 
 // x <- a x + (b A + c A A) x with A = x x^T: a step of a quintic Newton-Schulz iteration.
 struct Quintic {
@@ -51,4 +51,4 @@ std::span<const OptimizerVersion> optimizer_versions();
 // Throws InputError for an unknown name, with the known ones.
 const OptimizerVersion& optimizer_version(std::string_view name);
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -6,7 +6,7 @@
 #include "optim/strategies/strategies.h"
 #include "optim/weight_schedule.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 std::int64_t segment_elements(const Bucket& bucket, int rank) {
@@ -143,4 +143,4 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
   return cost;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

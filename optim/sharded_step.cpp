@@ -9,7 +9,7 @@
 #include "optim/muon_update.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 void order(Stream& before, Event& event, Stream& after) {
@@ -370,4 +370,4 @@ std::vector<StateEntry> ShardedStep::state() const {
   return entries;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -17,7 +17,7 @@
 #include "runtime/memory/arena.h"
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Runs any ShardingPlan on one rank: owns the tensors of weights, gradients, masters and optimizer
 // state (all from the arena), and enqueues reduction, update, commit and publication. It enqueues
@@ -232,4 +232,4 @@ class ShardedStep::ForwardPass {
   ShardedStep* step_;
 };
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -7,7 +7,7 @@
 
 #include "optim/strategies/strategies.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 using strategies::Params;
@@ -272,4 +272,4 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
   return plan;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

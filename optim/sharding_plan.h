@@ -17,7 +17,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::optim {
 
 // A strategy is data: this table, run by one executor (ShardedStep). Plans are pure functions of
 // parameters, world and strategy; nothing else in the program knows a strategy's name.
@@ -36,23 +36,20 @@ enum class Cut : std::uint8_t { kWhole, kEachUnit };
 // When updated weights travel: in the step that commits them, or at the head of the next one,
 // beside its forward pass. Bitwise the same steps.
 enum class Gather : std::uint8_t { kSimple, kPipelined };
-template <>
-inline constexpr auto kNames<Gather> = name_list("simple", "pipelined");
+constexpr auto names_of(Gather) { return name_list("simple", "pipelined"); }
 // What is sharded over ranks, each with what is before it, as the stages of ZeRO (Rajbhandari et
 // al. 2020): nothing; masters and state of the optimizer; gradients: each micro-step's are reduced
 // and a rank adds to its part of the sum over ranks, so that a bucket's whole gradient lives from
 // its backward to its reduction only, where else each rank adds to its own whole ones and all are
 // reduced once; weights (ReplicaAt::kSharded).
 enum class Shard : std::uint8_t { kNone, kOptimizer, kGradients, kWeights };
-template <>
-inline constexpr auto kNames<Shard> = name_list("none", "optimizer", "gradients", "weights");
+constexpr auto names_of(Shard) { return name_list("none", "optimizer", "gradients", "weights"); }
 // Where the weights that forward reads live: every rank has its own; or all ranks, being threads of
 // one host, have one in common, owners write to it, and publishing is only that all wait for all;
 // or a rank holds its segment of them only, and each pass over the model gathers what a layer reads
 // before it does (weight_schedule.h), so that nothing is published.
 enum class ReplicaAt : std::uint8_t { kEveryRank, kCommon, kSharded };
-template <>
-inline constexpr auto kNames<ReplicaAt> = name_list("own", "common", "sharded");
+constexpr auto names_of(ReplicaAt) { return name_list("own", "common", "sharded"); }
 // How state of bf16 is rounded as it is stored: base/stochastic_rounding.h, or to nearest.
 enum class StateRounding : std::uint8_t { kNearest, kStochastic };
 
@@ -206,4 +203,4 @@ struct PlanCost {
 };
 PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -6,7 +6,7 @@
 
 #include "kernels/phase_clock.h"
 
-namespace muo {
+namespace muo::optim {
 
 // Where the time of an update goes: phases of the stream that does the work, each named for what
 // it does or waits for.
@@ -41,4 +41,4 @@ struct UpdateClock {
   }
 };
 
-}  // namespace muo
+}  // namespace muo::optim

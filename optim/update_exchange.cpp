@@ -5,7 +5,7 @@
 #include "kernels/cast.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::optim {
 
 UpdateExchange::UpdateExchange(const RankContext& rank, const BucketTensors& tensors,
                                std::vector<Range> computed, std::vector<Range> committed,
@@ -113,4 +113,4 @@ std::vector<std::int64_t> UpdateExchange::counts_of(std::size_t unit) const {
   return counts;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -5,7 +5,7 @@
 
 #include "optim/bucket_tensors.h"
 
-namespace muo {
+namespace muo::optim {
 
 // How Muon's input reaches the ranks that compute, and updates those that commit, where Newton-
 // Schulz needs more of a matrix than a rank holds of it (Bucket::exchange, Bucket::returns).
@@ -49,4 +49,4 @@ class UpdateExchange {
   Tensor held_wire_, input_wire_, updates_wire_, returned_wire_;  // absent where fp32 travels
 };
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 enum AdamGroup : int { kHead, kTokens, kValues, kResid, kX0, kSmear };
 }  // namespace
@@ -63,4 +63,4 @@ NumberClass number_class(ParamRole role) {
   MUO_FAIL("parameter role ", static_cast<int>(role));
 }
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -5,7 +5,7 @@
 
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::optim {
 
 enum class UpdateRule : std::uint8_t { kMuon, kAdamW };
 
@@ -28,4 +28,4 @@ enum class NumberClass : std::uint8_t {
 };
 NumberClass number_class(ParamRole role);
 
-}  // namespace muo
+}  // namespace muo::optim

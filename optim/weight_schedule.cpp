@@ -6,7 +6,7 @@
 
 #include "runtime/device.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 std::int64_t aligned(std::int64_t bytes) {
@@ -171,4 +171,4 @@ std::int64_t WeightSchedule::sent_bytes(std::span<const Visit> visits, const Sha
   return bytes;
 }
 
-}  // namespace muo
+}  // namespace muo::optim

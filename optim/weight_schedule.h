@@ -6,7 +6,7 @@
 
 #include "optim/sharding_plan.h"
 
-namespace muo {
+namespace muo::optim {
 
 // ReplicaAt::kSharded: what a pass over the model gathers, when, and into which memory. A stage of
 // a pass is what reads its weights together: the embedding, a layer, the head. While compute is at
@@ -51,4 +51,4 @@ struct WeightSchedule {
 // the next stage or read: two slots for layers that are gathered one by one (double buffering).
 WeightSchedule make_weight_schedule(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
-}  // namespace muo
+}  // namespace muo::optim

@@ -7,6 +7,7 @@
 #   scripts/fetch_cuda.sh toolkit     nvcc, cuBLAS, cuDNN, NCCL to build/third_party/cuda
 #   scripts/fetch_cuda.sh frontend    cuDNN's C++ frontend, headers only, to build/third_party/cudnn_frontend
 #   scripts/fetch_cuda.sh cutlass     CUTLASS, headers only, to build/third_party/cutlass
+#   scripts/fetch_cuda.sh disassembler   nvdisasm, to build/third_party/nvdisasm
 # An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
 # MUO_GPU_ROOT is the folder that /usr is looked for in (tests).
 # Exit codes: 0 it is there; 3 it is not, and one line on standard error says why, and what to do.
@@ -32,6 +33,9 @@ nvidia-nccl-cu13     2.28.9    e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3
 TABLE
     frontend) cat <<'TABLE' ;;
 nvidia-cudnn-frontend 1.32.0   c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0   3   4
+TABLE
+    disassembler) cat <<'TABLE' ;;
+nvidia-cuda-nvdisasm 13.5.37 d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca   6   6
 TABLE
     cutlass) cat <<'TABLE' ;;
 nvidia-cutlass 4.2.0.0 f9599ada45c7bcb6bf53f7d3f0a7d154183e53451c01bfa59eecd37dd4a693f6   7  40
@@ -96,7 +100,8 @@ case "$table" in
   toolkit) to=$third_party/cuda instead="install the CUDA toolkit 13.0" ;;
   frontend) to=$third_party/cudnn_frontend instead="install the headers of cuDNN's frontend" ;;
   cutlass) to=$third_party/cutlass instead="install CUTLASS's headers" ;;
-  *) echo "fetch_cuda.sh: give find, toolkit, frontend or cutlass" >&2; exit 2 ;;
+  disassembler) to=$third_party/nvdisasm instead="install CUDA's nvdisasm" ;;
+  *) echo "fetch_cuda.sh: give find, toolkit, frontend, cutlass or disassembler" >&2; exit 2 ;;
 esac
 begin "$table" "$to"
 fetch "$table" "$to.new"
@@ -109,6 +114,11 @@ case "$table" in
     from=$to.new/headers
     mkdir -p "$from"
     cp -r "$to.new/all/include" "$to.new"/all/*.dist-info/licenses "$from"
+    ;;
+  disassembler)
+    from=$to.new/all/nvidia/cu13/bin
+    cp -r "$to.new"/all/*.dist-info/licenses "$from"
+    chmod +x "$from/nvdisasm"  # Python's zipfile forgets modes
     ;;
   cutlass)
     from=$to.new/headers

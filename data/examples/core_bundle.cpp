@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
-#include <utility>
 
 #include "base/check.h"
 #include "base/file_bytes.h"
@@ -15,15 +13,11 @@
 #include "data/examples/python_random.h"
 #include "data/examples/yaml.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::pair<std::string_view, CoreType>, 3> kTypes = {
-    {{"multiple_choice", CoreType::kMultipleChoice},
-     {"schema", CoreType::kSchema},
-     {"language_modeling", CoreType::kLanguageModeling}}};
 constexpr std::uint64_t kShuffleSeed = 1337;
 constexpr std::int64_t kMostShots = 1000;
 
@@ -54,13 +48,12 @@ class TaskEntry {
                                "eval_data",
                                task.label, task.file.native()));
     const std::string type = text("icl_task_type");
-    const auto* const known =
-        std::ranges::find(kTypes, type, &std::pair<std::string_view, CoreType>::first);
-    if (known == kTypes.end())
+    const auto known = value_of<CoreType>(type);
+    if (!known)
       fail(entry_, fmt::format("{}: icl_task_type \"{}\" is unknown: there are multiple_choice, "
                                "schema and language_modeling",
                                task.label, type));
-    task.type = known->second;
+    task.type = *known;
     task.shots = shots();
     if (const YamlValue* const delimiter = entry_.find("continuation_delimiter")) {
       if (delimiter->kind != YamlValue::Kind::kScalar || delimiter->is_null())
@@ -129,10 +122,6 @@ CoreItem item_of(const JsonLine& line, std::int64_t number, CoreType type) {
 
 }  // namespace
 
-std::string_view name_of(CoreType type) {
-  return std::ranges::find(kTypes, type, &std::pair<std::string_view, CoreType>::second)->first;
-}
-
 std::vector<CoreTask> parse_core_yaml(std::string_view text, std::string_view what) {
   const YamlValue document = parse_yaml(text, what);
   const YamlValue* const list = document.find("icl_tasks");
@@ -198,4 +187,4 @@ std::vector<CoreTask> read_core_bundle(const fs::path& folder, std::int64_t max_
   return tasks;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace muo {
+#include "base/enum_names.h"
+
+namespace muo::data {
 
 // The tasks of DCLM's CORE metric (Li et al. 2024, https://arxiv.org/abs/2406.11794) as nanochat
 // has them: a folder with core.yaml, eval_meta_data.csv and eval_data/.
@@ -13,7 +15,9 @@ namespace muo {
 // multiple_choice: one query, several choices. schema: several contexts, one continuation.
 // language_modeling: one context, one continuation.
 enum class CoreType : std::uint8_t { kMultipleChoice, kSchema, kLanguageModeling };
-std::string_view name_of(CoreType type);
+constexpr auto names_of(CoreType) {
+  return name_list("multiple_choice", "schema", "language_modeling");
+}
 
 struct CoreItem {
   std::vector<std::string> contexts;       // several of a schema, else one
@@ -44,4 +48,4 @@ std::vector<CoreTask> parse_core_yaml(std::string_view text, std::string_view wh
 void add_baselines(std::vector<CoreTask>& tasks, std::string_view text, std::string_view what);
 std::vector<CoreItem> read_core_items(const std::filesystem::path& path, CoreType type);
 
-}  // namespace muo
+}  // namespace muo::data

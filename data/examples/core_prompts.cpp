@@ -10,7 +10,7 @@
 #include "data/examples/python_random.h"
 #include "data/examples/python_strip.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::uint64_t kShotsSeed = 1234;
@@ -119,4 +119,4 @@ TokenTask tokenize_core(const CoreTask& task, const Tokenizer& tokenizer, std::i
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -9,7 +9,7 @@
 #include "data/examples/token_task.h"
 #include "data/tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 
 // The solved examples that item `index` has before it, as nanochat's evaluate_example() draws them:
 // task.shots of the other items, by random.Random(1234 + index).
@@ -27,4 +27,4 @@ std::vector<std::string> core_prompts(const CoreTask& task, std::size_t index);
 TokenTask tokenize_core(const CoreTask& task, const Tokenizer& tokenizer, std::int32_t bos,
                         std::int64_t row_tokens, int threads);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 class Reader {
@@ -70,4 +70,4 @@ std::vector<CsvRow> parse_csv(std::string_view text, std::string_view what) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::data

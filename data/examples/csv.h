@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // A row of comma-separated values, as Python's csv module reads them: fields in quotes may hold
 // commas, new lines and, doubled, quotes.
@@ -17,4 +17,4 @@ struct CsvRow {
 // or that something follows.
 std::vector<CsvRow> parse_csv(std::string_view text, std::string_view what);
 
-}  // namespace muo
+}  // namespace muo::data

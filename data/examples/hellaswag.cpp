@@ -13,7 +13,7 @@
 #include "data/examples/json_lines.h"
 #include "data/shards.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::uint16_t kStart = 65535;
@@ -154,4 +154,4 @@ TokenTask read_hellaswag(const std::filesystem::path& path, const Tokenizer& tok
   return task;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -6,7 +6,7 @@
 #include "data/examples/token_task.h"
 #include "data/tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 
 // llm.c's evaluation files: 256 little-endian int32 (magic, version, number of examples, bytes of
 // the longest), then for each example uint16: 65535, its bytes, its index, the right completion,
@@ -31,4 +31,4 @@ TokenTask read_eval_file(const std::filesystem::path& path, const HellaSwagOptio
 TokenTask read_hellaswag(const std::filesystem::path& path, const Tokenizer& tokenizer,
                          const HellaSwagOptions& options);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -9,7 +9,7 @@
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 bool is_text(const nlohmann::json& value) { return value.is_string() || value.is_number_integer(); }
@@ -72,4 +72,4 @@ void read_json_lines(const std::filesystem::path& path,
   if (number == 0) throw InputError(concat(path.native(), ": the file is empty"));
 }
 
-}  // namespace muo
+}  // namespace muo::data

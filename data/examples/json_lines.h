@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // A JSON object on a line of a file. What is asked for and not there, or of another kind, is an
 // InputError that names the file, the line and the field.
@@ -39,4 +39,4 @@ class JsonLine {
 void read_json_lines(const std::filesystem::path& path,
                      const std::function<void(const JsonLine& line, std::int64_t number)>& take);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 
 PythonRandom::PythonRandom(std::uint64_t seed) {
   state_[0] = 19650218;
@@ -89,4 +89,4 @@ std::vector<std::size_t> PythonRandom::sample(std::size_t n, std::size_t k) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::data

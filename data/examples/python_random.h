@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // Python's random.Random(seed) of a number, of CPython 3.9 and newer: the same draws, bit by bit.
 // The Mersenne Twister of Matsumoto and Nishimura (1998), seeded by their init_by_array.
@@ -35,4 +35,4 @@ class PythonRandom {
   std::size_t at_ = kWords;  // the next word; kWords: none is left
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using namespace std::string_view_literals;
@@ -31,4 +31,4 @@ std::string_view python_strip(std::string_view text) {
   return text;
 }
 
-}  // namespace muo
+}  // namespace muo::data

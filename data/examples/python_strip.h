@@ -2,9 +2,9 @@
 
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // Python's str.strip(): without what Unicode calls white space at both ends. `text` is UTF-8.
 std::string_view python_strip(std::string_view text);
 
-}  // namespace muo
+}  // namespace muo::data

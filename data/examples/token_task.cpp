@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using Sequences = std::span<const std::vector<std::int32_t>>;
@@ -116,4 +116,4 @@ double centred_accuracy(double accuracy, double baseline) {
   return (accuracy - baseline) / (1 - baseline);
 }
 
-}  // namespace muo
+}  // namespace muo::data

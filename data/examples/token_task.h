@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // A row of tokens that a model reads: those of TokenTask::tokens from `shared` on, which it has in
 // common with other rows of its example, then those from `own` on. Its score is of the positions
@@ -72,4 +72,4 @@ double centred_accuracy(double accuracy, double baseline);
 std::size_t common_prefix(std::span<const std::vector<std::int32_t>> sequences);
 std::size_t common_suffix(std::span<const std::vector<std::int32_t>> sequences);
 
-}  // namespace muo
+}  // namespace muo::data

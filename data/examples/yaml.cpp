@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr int kMaxDepth = 64;
@@ -124,4 +124,4 @@ YamlValue parse_yaml(std::string_view text, std::string_view what) {
   return Parser(text, what).document();
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // What a YAML document holds, as text: who reads it knows which ones are numbers.
 struct YamlValue {
@@ -27,4 +27,4 @@ struct YamlValue {
 // levels, and for aliases and tags, which are not taken.
 YamlValue parse_yaml(std::string_view text, std::string_view what);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -9,7 +9,7 @@
 #include "data/tokenizer/fingerprint.h"
 #include "data/tokenizer/nfc.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 std::string fingerprint_of(const BpeDefinition& definition) {
@@ -112,4 +112,4 @@ std::string_view BpeTokenizer::bytes_of(std::int32_t id) const {
   return {};
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -12,7 +12,7 @@
 #include "data/tokenizer/text_splitter.h"
 #include "data/tokenizer/token_finder.h"
 
-namespace muo {
+namespace muo::data {
 
 // What a byte-level BPE tokenizer is made of, wherever it was read.
 struct BpeDefinition {
@@ -64,4 +64,4 @@ class BpeTokenizer final : public Tokenizer {
 BpeDefinition read_bpe_definition(const std::filesystem::path& name, std::string_view pattern = {},
                                   const std::vector<SpecialToken>& special = {});
 
-}  // namespace muo
+}  // namespace muo::data

@@ -10,7 +10,7 @@
 #include "base/threads.h"
 #include "data/tokenizer/pair_hash.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using Pair = std::pair<std::int32_t, std::int32_t>;
@@ -223,4 +223,4 @@ BpeDefinition BpeTrainer::train(std::int64_t vocab_size, const std::vector<std::
   return definition;
 }
 
-}  // namespace muo
+}  // namespace muo::data

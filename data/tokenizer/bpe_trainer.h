@@ -8,7 +8,7 @@
 
 #include "data/tokenizer/bpe_tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 
 // Finds the merges of a byte-level BPE: again and again the two neighbours that occur together most
 // often, over all pieces of the text, become a token (Sennrich, Haddow, Birch 2016, algorithm 1).
@@ -42,4 +42,4 @@ class BpeTrainer {
   std::int64_t bytes_ = 0;
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "data/tokenizer/pair_hash.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr bool is_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
@@ -174,4 +174,4 @@ std::vector<Merge> merges_by_rank(const Vocabulary& vocabulary) {
   return merges;
 }
 
-}  // namespace muo
+}  // namespace muo::data

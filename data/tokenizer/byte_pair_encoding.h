@@ -7,7 +7,7 @@
 
 #include "data/tokenizer/vocabulary.h"
 
-namespace muo {
+namespace muo::data {
 
 // Two tokens next to each other that become one.
 struct Merge {
@@ -52,4 +52,4 @@ class BytePairEncoding {
 // together, the smallest id first: each token by all cuts into two others.
 std::vector<Merge> merges_by_rank(const Vocabulary& vocabulary);
 
-}  // namespace muo
+}  // namespace muo::data

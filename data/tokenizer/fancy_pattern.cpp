@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/utf8.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr int kMostDepth = 100;  // of groups and classes
@@ -463,4 +463,4 @@ std::string translate_fancy_pattern(std::string_view pattern, std::string_view s
   return Translator(pattern, source).translate();
 }
 
-}  // namespace muo
+}  // namespace muo::data

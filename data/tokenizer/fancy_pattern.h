@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // A regular expression as tiktoken reads it (the Rust crate fancy-regex: classes of characters and
 // properties are those of the crate regex), written as one that Oniguruma reads in the same way.
@@ -12,4 +12,4 @@ namespace muo {
 // references to groups, named groups, conditions, flags but i, m and s.
 std::string translate_fancy_pattern(std::string_view pattern, std::string_view source);
 
-}  // namespace muo
+}  // namespace muo::data

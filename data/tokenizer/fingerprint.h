@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // 64-bit FNV-1a. Each text is followed by its size, so that none runs into the next.
 class Fingerprint {
@@ -27,4 +27,4 @@ class Fingerprint {
   std::uint64_t hash_ = 0xCBF29CE484222325U;
 };
 
-}  // namespace muo
+}  // namespace muo::data

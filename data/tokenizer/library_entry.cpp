@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "runtime/plugin.h"
 
-namespace muo {
+namespace muo::data {
 
 void* library_entry(const char* file, const char* entry, std::string_view package,
                     std::string_view what) {
@@ -23,4 +23,4 @@ void* library_entry(const char* file, const char* entry, std::string_view packag
   return found;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // Characters that combine or are composed, and are newer than Unicode 9, to Unicode 18's draft,
@@ -115,4 +115,4 @@ std::string to_nfc(std::string_view text) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // Of a text that replaces another. NFKC's longest has 33 bytes.
@@ -115,4 +115,4 @@ void check_normalization_rules(std::string_view rules, std::string_view source) 
   Checker(rules, source).run();
 }
 
-}  // namespace muo
+}  // namespace muo::data

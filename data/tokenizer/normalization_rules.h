@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // SentencePiece's rules of normalization as a model holds them (precompiled_charsmap): the size of
 // a double-array trie in bytes, the trie, whose keys are what is replaced and whose values are
@@ -13,4 +13,4 @@ namespace muo {
 // room for.
 void check_normalization_rules(std::string_view rules, std::string_view source);
 
-}  // namespace muo
+}  // namespace muo::data

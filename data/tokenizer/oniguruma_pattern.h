@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // An expression that Oniguruma reads and matches, as Hugging Face's tokenizers have it do.
 // libmuograph_oniguruma.so links the library, and is loaded with the first one.
@@ -28,4 +28,4 @@ class OnigurumaPattern {
 using OnigurumaEntry = OnigurumaPattern* (*)(std::string_view pattern, std::string* error);
 inline constexpr const char* kOnigurumaEntry = "muograph_open_oniguruma";
 
-}  // namespace muo
+}  // namespace muo::data

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace muo {
+namespace muo::data {
 
 // Of two ids, for open addressing: all its bits depend on all of theirs.
 inline std::size_t hash_of_pair(std::int32_t left, std::int32_t right) {
@@ -13,4 +13,4 @@ inline std::size_t hash_of_pair(std::int32_t left, std::int32_t right) {
   return hash >> 24;
 }
 
-}  // namespace muo
+}  // namespace muo::data

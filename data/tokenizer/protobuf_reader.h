@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // The fields of a protobuf message, one by one (protobuf.dev/programming-guides/encoding). Nothing
 // is copied: texts lie in the message.
@@ -74,4 +74,4 @@ class ProtobufReader {
   bool ok_ = true;
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // libsentencepiece, which few runs need: libmuograph_sentencepiece.so links it, and is loaded with
 // the first model (decision sentencepiece-is-a-plug-in).
@@ -27,4 +27,4 @@ class SentencePieceEncoder {
 using SentencePieceEntry = SentencePieceEncoder* (*)(std::string_view model, std::string* error);
 inline constexpr const char* kSentencePieceEntry = "muograph_open_sentencepiece";
 
-}  // namespace muo
+}  // namespace muo::data

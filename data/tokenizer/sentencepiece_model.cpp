@@ -10,7 +10,7 @@
 #include "data/tokenizer/normalization_rules.h"
 #include "data/tokenizer/protobuf_reader.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using Field = ProtobufReader::Field;
@@ -227,4 +227,4 @@ std::string fingerprint_of(const SentencePieceModel& model) {
   return out.text();
 }
 
-}  // namespace muo
+}  // namespace muo::data

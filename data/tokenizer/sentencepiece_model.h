@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // What a SentencePiece model holds, as far as it bears on ids and texts: sentencepiece_model.proto,
 // whose numbers these are.
@@ -47,4 +47,4 @@ int byte_of_piece(std::string_view text);
 // Equal for models that give the same ids to every text.
 std::string fingerprint_of(const SentencePieceModel& model);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -4,7 +4,7 @@
 #include "base/utf8.h"
 #include "data/tokenizer/library_entry.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using PieceType = SentencePieceModel::PieceType;
@@ -128,4 +128,4 @@ std::unique_ptr<TextDecoder> SentencePieceTokenizer::text_decoder() const {
   return std::make_unique<Decoder>(*this);
 }
 
-}  // namespace muo
+}  // namespace muo::data

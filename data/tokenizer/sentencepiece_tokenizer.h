@@ -10,7 +10,7 @@
 #include "data/tokenizer/sentencepiece_encoder.h"
 #include "data/tokenizer/sentencepiece_model.h"
 
-namespace muo {
+namespace muo::data {
 
 // A SentencePiece model. Text is normalized before it is encoded, so decoding need not give it
 // back. Control pieces are special tokens; user-defined ones are found in every text.
@@ -46,4 +46,4 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::unique_ptr<const SentencePieceEncoder> encoder_;
 };
 
-}  // namespace muo
+}  // namespace muo::data

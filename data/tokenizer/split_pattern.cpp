@@ -5,7 +5,7 @@
 
 #include "data/tokenizer/fancy_pattern.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // Patterns of which unit tests and scripts/check_tokenizers.py show that all read them alike.
@@ -89,4 +89,4 @@ std::string_view pcre2_pattern(const Split& split) {
   return isolates ? known->tiktoken : std::string_view();
 }
 
-}  // namespace muo
+}  // namespace muo::data

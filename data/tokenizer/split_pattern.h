@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace muo {
+namespace muo::data {
 
 // What becomes of matches, as Hugging Face's tokenizers have it: each is a piece; or is left out;
 // or joins the text before it that does not match, or behind it; or neighbours that match are one
@@ -26,4 +26,4 @@ Split read_split(std::string_view name_or_pattern, std::string_view source);
 // Empty if there is none.
 std::string_view pcre2_pattern(const Split& split);
 
-}  // namespace muo
+}  // namespace muo::data

@@ -12,7 +12,7 @@
 #include "data/tokenizer/library_entry.h"
 #include "data/tokenizer/oniguruma_pattern.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // Unicode's White_Space, which is what \s means to the tokenizers of others; PCRE2's \s also takes
@@ -240,4 +240,4 @@ std::size_t TextSplitter::split(std::string_view text, std::size_t begin, std::s
   return at;
 }
 
-}  // namespace muo
+}  // namespace muo::data

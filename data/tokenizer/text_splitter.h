@@ -8,7 +8,7 @@
 
 #include "data/tokenizer/split_pattern.h"
 
-namespace muo {
+namespace muo::data {
 
 // Cuts text into pieces: by PCRE2 and its JIT where pcre2_pattern() has an expression, else by
 // Oniguruma. With several splits each one cuts the pieces of the one before, each as if it were all
@@ -37,4 +37,4 @@ class TextSplitter {
   std::vector<std::unique_ptr<Expression>> expressions_;
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // RFC 4648, section 4, padded; nothing for what is not that.
@@ -104,4 +104,4 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
   return definition;
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -4,7 +4,7 @@
 
 #include "data/tokenizer/bpe_tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 
 // The ranks of tiktoken: a line per token, its bytes in base64, a space and its rank, which is its
 // id. The file names neither pattern nor special tokens: those of GPT-2 (r50k_base, p50k_base),
@@ -15,4 +15,4 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
                                  std::string_view pattern = {},
                                  const std::vector<SpecialToken>& special = {});
 
-}  // namespace muo
+}  // namespace muo::data

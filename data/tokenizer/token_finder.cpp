@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace muo {
+namespace muo::data {
 
 TokenFinder::TokenFinder(std::span<const SpecialToken> tokens)
     : tokens_(tokens.begin(), tokens.end()) {
@@ -33,4 +33,4 @@ TokenFinder::Match TokenFinder::find(std::string_view text, std::size_t from) co
   return {text.size(), nullptr};
 }
 
-}  // namespace muo
+}  // namespace muo::data

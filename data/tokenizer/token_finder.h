@@ -8,7 +8,7 @@
 
 #include "data/tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 
 // Finds tokens that a text holds word for word. Of several at one place the longest.
 class TokenFinder {
@@ -33,4 +33,4 @@ class TokenFinder {
   std::array<std::vector<std::size_t>, 256> starts_;  // which of them begin with a byte
 };
 
-}  // namespace muo
+}  // namespace muo::data

@@ -12,7 +12,7 @@
 #include "base/strict_json.h"
 #include "data/tokenizer/nfc.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using nlohmann::json;
@@ -424,4 +424,4 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
   return file.dump(1) + "\n";
 }
 
-}  // namespace muo
+}  // namespace muo::data

@@ -5,7 +5,7 @@
 
 #include "data/tokenizer/bpe_tokenizer.h"
 
-namespace muo {
+namespace muo::data {
 
 // Hugging Face's tokenizer.json, of byte-level BPE models: as a byte-level pre-tokenizer, or a
 // sequence of splits before one, makes the pieces. Throws InputError, "SOURCE: where: what", for
@@ -21,4 +21,4 @@ BpeDefinition read_tokenizer_json(std::string_view text, std::string_view source
 // tokens.
 std::string write_tokenizer_json(const BpeDefinition& definition);
 
-}  // namespace muo
+}  // namespace muo::data

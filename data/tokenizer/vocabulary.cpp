@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 std::uint64_t word_at(const char* data, std::size_t size) {
@@ -76,4 +76,4 @@ Vocabulary::Slot& Vocabulary::slot_for(std::uint32_t hash) {
   return slots_[at];
 }
 
-}  // namespace muo
+}  // namespace muo::data

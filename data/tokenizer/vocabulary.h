@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 
 // Byte strings and their ids, both ways.
 class Vocabulary {
@@ -37,4 +37,4 @@ class Vocabulary {
   std::int64_t count_ = 0;
 };
 
-}  // namespace muo
+}  // namespace muo::data

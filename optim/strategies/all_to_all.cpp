@@ -1,6 +1,6 @@
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // dion's: matrices of one shape, `world` of them a bucket, each spread over all ranks by elements.
 // One all-to-all makes matrix i whole at rank i, another takes the updates back.
@@ -19,4 +19,4 @@ Buckets all_to_all(Params params, int world) {
   return buckets;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

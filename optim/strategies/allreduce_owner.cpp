@@ -2,7 +2,7 @@
 
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // Keller Jordan's Muon, and the toy of NVIDIA's layer-wise optimizer: gradients are all-reduced as
 // in DDP, then of every `world` matrices in the order of their sizes each rank updates one, and a
@@ -23,4 +23,4 @@ Buckets allreduce_owner(Params params, int world) {
   return buckets;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

@@ -7,7 +7,7 @@
 
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 namespace {
 
 // One way of dealing some matrices out to ranks.
@@ -184,4 +184,4 @@ Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
   return by_shape;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

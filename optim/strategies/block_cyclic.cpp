@@ -1,6 +1,6 @@
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // nanochat's first DistMuon: the matrices of one shape in blocks of `world`, matrix i of a block at
 // rank i; in the last block the ranks without a matrix are sent zeros.
@@ -15,4 +15,4 @@ Buckets block_cyclic(Params params, int world) {
   return buckets;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

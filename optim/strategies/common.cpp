@@ -5,7 +5,7 @@
 
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 namespace {
 
 constexpr std::int64_t kSmall = 1024;  // elements; nanochat's limit
@@ -252,4 +252,4 @@ bool shape_less(const Shape& a, const Shape& b) {
   return a.rank() < b.rank();
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

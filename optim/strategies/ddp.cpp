@@ -1,6 +1,6 @@
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // Every rank holds and computes everything, AdamW's part too; one all-reduce of the gradients.
 // Buckets of about equal bytes in backward order.
@@ -21,4 +21,4 @@ Buckets ddp(Params params, int world) {
   return buckets;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

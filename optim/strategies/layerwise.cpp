@@ -2,7 +2,7 @@
 
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // NVIDIA's layer-wise optimizer (Emerging-Optimizers, Megatron): whole layers, `world` of them a
 // bucket and each at one rank. Segments are as large as layers are, so each is reduced to its owner
@@ -28,4 +28,4 @@ Buckets layerwise(Params params, int world) {
   return buckets;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

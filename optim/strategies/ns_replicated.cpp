@@ -1,6 +1,6 @@
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // Moonlight's distributed Muon (main-horse's "NS replication"): gradients, momentum and masters are
 // cut by elements, wherever that falls in a matrix; the momentum's outcome is gathered, every rank
@@ -15,4 +15,4 @@ Buckets ns_replicated(Params params, int world) {
   return buckets;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

@@ -3,7 +3,7 @@
 
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 namespace {
 
 Buckets chunks_of_world(Params params, const Members& order, int world,
@@ -72,4 +72,4 @@ Buckets parallel_round_robin(Params params, int world) {
   return chunks_of_world(params, order, world, owners);
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

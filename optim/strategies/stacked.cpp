@@ -1,6 +1,6 @@
 #include "optim/strategies/strategies.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // nanochat's DistMuonAdamW: all K matrices of one shape in one bucket, ceil(K / world) consecutive
 // ones a rank: one reduce-scatter, one stacked Newton-Schulz and one all-gather per shape.
@@ -21,4 +21,4 @@ Buckets stacked(Params params, int world) {
   return buckets;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

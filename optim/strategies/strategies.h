@@ -6,7 +6,7 @@
 
 #include "optim/sharding_plan.h"
 
-namespace muo::strategies {
+namespace muo::optim::strategies {
 
 // What a strategy returns: its buckets, without tags, in any order. Each is a pure function.
 using Buckets = std::vector<Bucket>;
@@ -71,4 +71,4 @@ constexpr std::int64_t align_elements(std::int64_t n) {
   return (n + kAlignElements - 1) / kAlignElements * kAlignElements;
 }
 
-}  // namespace muo::strategies
+}  // namespace muo::optim::strategies

@@ -24,7 +24,7 @@
 #include "base/median.h"
 #include "graphs/step_phases.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -37,7 +37,7 @@ std::vector<double> phase_ms(const StepTimes& times, std::size_t phase, std::int
   return out;
 }
 
-double slowest_ms(const StepTimes& times, StepPhase phase, std::int64_t steps) {
+double slowest_ms(const StepTimes& times, graphs::StepPhase phase, std::int64_t steps) {
   return std::ranges::max(phase_ms(times, static_cast<std::size_t>(phase), steps));
 }
 
@@ -120,8 +120,8 @@ Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
   const StepTimes times = measure(run, steps, run.options.capture.graph, /*timed=*/false);
   const StepTimes phases = measure(run, steps, run.options.capture.graph, /*timed=*/true);
   const DevicePeak peak = peak_of(run, kSecondsOfCeilings);
-  const double rate = flops_per_token(run.model) * tokens_per_s(run, times);
-  const double causal = causal_flops_per_token(run.model) * tokens_per_s(run, times);
+  const double rate = model::flops_per_token(run.model) * tokens_per_s(run, times);
+  const double causal = model::causal_flops_per_token(run.model) * tokens_per_s(run, times);
   Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)},
               {"model_gflops", rate / 1e9},  {"causal_gflops", causal / 1e9},
               {"peak_gflops", nullptr},      {"share", nullptr},
@@ -137,8 +137,8 @@ Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
                         100 * rate / peak.flops, 100 * causal / peak.flops, peak.text);
   }
   Json& phases_json = out["phases_ms"];
-  for (std::size_t phase = 0; phase < kStepPhases.size(); ++phase)
-    phases_json[std::string(kStepPhases[phase])] = phase_ms(phases, phase, steps);
+  for (std::size_t phase = 0; phase < graphs::kStepPhases.size(); ++phase)
+    phases_json[std::string(graphs::kStepPhases[phase])] = phase_ms(phases, phase, steps);
   text += phases_text(phases_json, phases.clocks.size());
   Json& operations = out["operations"];
   if (phases.operations.empty()) {
@@ -177,8 +177,8 @@ Json bench_launch(const RunConfig& run, std::int64_t steps, std::string& text) {
   out["replay"] = row("replay", replay);
   out["eager"] = row("eager", eager);
   out["replay_over_eager"] = eager.step / replay.step;
-  const double update = slowest_ms(timed, StepPhase::kUpdate, steps);
-  const double gather = slowest_ms(timed, StepPhase::kGather, steps);
+  const double update = slowest_ms(timed, graphs::StepPhase::kUpdate, steps);
+  const double gather = slowest_ms(timed, graphs::StepPhase::kGather, steps);
   out["exposed_update_ms"] = update;
   out["exposed_gather_ms"] = gather;
   text += fmt::format(
@@ -193,7 +193,7 @@ Json bench_launch(const RunConfig& run, std::int64_t steps, std::string& text) {
 Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t steps,
                      std::string& text) {
   std::vector<OptimizerRow> rows;
-  for (const Strategy& each : strategy_list()) {
+  for (const optim::Strategy& each : optim::strategy_list()) {
     const std::string_view name = each.name;
     if (strategy != kAllStrategies && strategy != name) continue;
     if (!use_strategy(run, each)) continue;
@@ -211,7 +211,7 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
 // In a world of several processes all of them measure, and the first one says it.
 int bench(const BenchOptions& options, const LaunchedWorld* world) {
   const TrainOptions& train = options.train;
-  const Corpus corpus = vocabulary_only(train.data);  // tokens are random
+  const data::Corpus corpus = data::vocabulary_only(train.data);  // tokens are random
   RunConfig run = resolve(train, corpus);
   const bool first = run.group.is_first();
   if (first && train.run.quick_sizes) fmt::print(stderr, "{}\n", kQuickSizes);
@@ -258,4 +258,4 @@ int run_command(const BenchOptions& options) {
                       [&](const LaunchedWorld* world) { return bench(joined, world); });
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -24,7 +24,7 @@
 #include "base/file_bytes.h"
 #include "base/text_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,7 +111,7 @@ void make_room(const char* option, const fs::path& directory, std::span<const fs
 
 // `objection`: to the form asked for. Throws InputError with those that are possible if there is
 // one.
-void require_exportable(const Checkpoint& checkpoint, const GptConfig& model,
+void require_exportable(const Checkpoint& checkpoint, const model::GptConfig& model,
                         std::string_view objection) {
   if (objection.empty()) return;
   std::string possible = "--hf-code DIR";
@@ -125,7 +125,7 @@ int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
   const NanochatMeta meta{.model = checkpoint_model(checkpoint), .step = checkpoint.info().step};
   require_exportable(checkpoint, meta.model, nanochat_objection(meta.model));
   const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
-  const std::vector<ParamSpec> params = gpt_parameters(meta.model);
+  const std::vector<ParamSpec> params = model::gpt_parameters(meta.model);
   check_weights(file, params);
   const fs::path model_path = out / fmt::format("model_{:06}.safetensors", meta.step);
   const fs::path meta_path = meta_beside(model_path);
@@ -146,13 +146,14 @@ int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
 
 // The tokenizer of a run, and what tells AutoTokenizer of its special tokens; no file where the
 // tokenizer is of bytes or not known.
-std::vector<TokenizerCopy> tokenizer_files(const Checkpoint& checkpoint, const GptConfig& config,
-                                           const Tokenizer* opened,
-                                           std::optional<std::int32_t> bos) {
+std::vector<data::TokenizerCopy> tokenizer_files(const Checkpoint& checkpoint,
+                                                 const model::GptConfig& config,
+                                                 const data::Tokenizer* opened,
+                                                 std::optional<std::int32_t> bos) {
   const fs::path name = find_run_tokenizer(checkpoint);
   if (opened == nullptr || name == "byte") return {};
-  std::vector<TokenizerCopy> files = {copy_tokenizer(name)};
-  if (files.front().name == kTokenizerNames[1] && bos)
+  std::vector<data::TokenizerCopy> files = {data::copy_tokenizer(name)};
+  if (files.front().name == data::kTokenizerNames[1] && bos)
     files.push_back({.name = kHuggingFaceTokenizer,
                      .contents = hugging_face_tokenizer_text(config, opened->bytes_of(*bos))});
   return files;
@@ -161,36 +162,36 @@ std::vector<TokenizerCopy> tokenizer_files(const Checkpoint& checkpoint, const G
 int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out,
                             HuggingFaceForm form) {
   const bool is_port = form == HuggingFaceForm::kPort;
-  const GptConfig config = checkpoint_model(checkpoint);
+  const model::GptConfig config = checkpoint_model(checkpoint);
   if (is_port) require_exportable(checkpoint, config, port_objection(config));
   const SafetensorsFile file(checkpoint.path() / kCheckpointFiles[0]);
-  check_weights(file, gpt_parameters(config));
+  check_weights(file, model::gpt_parameters(config));
   const fs::path model_path = out / kHuggingFaceModel;
   const fs::path config_path = out / kHuggingFaceConfig;
   std::vector<fs::path> names = {model_path, out / kHuggingFaceTokenizer};
-  for (const char* const name : kTokenizerNames)
+  for (const char* const name : data::kTokenizerNames)
     names.push_back(out / name);
   for (const CodeFile& code : kModelCode)
     names.push_back(out / code.name);
   names.push_back(config_path);
   make_room(is_port ? "--hf" : "--hf-code", out, names);
 
-  const std::shared_ptr<const Tokenizer> opened = open_run_tokenizer(checkpoint);
-  const std::optional<std::int32_t> bos = opened ? find_bos(*opened) : std::nullopt;
-  std::vector<TokenizerCopy> texts = tokenizer_files(checkpoint, config, opened.get(), bos);
+  const std::shared_ptr<const data::Tokenizer> opened = open_run_tokenizer(checkpoint);
+  const std::optional<std::int32_t> bos = opened ? data::find_bos(*opened) : std::nullopt;
+  std::vector<data::TokenizerCopy> texts = tokenizer_files(checkpoint, config, opened.get(), bos);
   for (const CodeFile& code : kModelCode)
     if (!is_port)
       texts.push_back({.name = std::string(code.name), .contents = std::string(code.text)});
   const OutputFile config_file =
       write_text(config_path, hugging_face_config_text(config, bos, form));
   const OutputFile model = write_weights(model_path, file, hugging_face_tensors(config, form));
-  for (const TokenizerCopy& text : texts)
+  for (const data::TokenizerCopy& text : texts)
     commit_file(write_text(out / text.name, text.contents), out / text.name);
   commit_file(model, model_path);
   commit_file(config_file, config_path);  // last, as nothing is loaded without it
   sync_directory(out);
   fmt::print("{}\n{}\n", model_path.string(), config_path.string());
-  for (const TokenizerCopy& text : texts)
+  for (const data::TokenizerCopy& text : texts)
     fmt::print("{}\n", (out / text.name).string());
   return 0;
 }
@@ -212,7 +213,7 @@ int run_command(const ImportOptions& options) {
   if (options.meta.empty() && beside.empty())
     throw input_error("{}: --meta is needed, as the file is not named model_*", options.model);
   const NanochatMeta meta = read_meta(options.meta.empty() ? beside : fs::path(options.meta));
-  const std::vector<ParamSpec> params = gpt_parameters(meta.model);
+  const std::vector<ParamSpec> params = model::gpt_parameters(meta.model);
   check_weights(file, params);
   const fs::path target = checkpoint_directory(options.out, meta.step);
   refuse_existing("--out", target);
@@ -306,4 +307,4 @@ int run_command(const VerifyOptions& options) {
   throw input_error("{} of {} checkpoints damaged", damaged, found.size());
 }
 
-}  // namespace muo
+}  // namespace muo::app

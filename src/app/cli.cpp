@@ -19,7 +19,7 @@
 #include "base/standard_streams.h"
 #include "base/threads.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 template <class Options>
@@ -332,4 +332,4 @@ int run_program(Arguments arguments, const char* version) {
   }
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -6,7 +6,7 @@
 
 #include "app/options/options.h"
 
-namespace muo {
+namespace muo::app {
 
 // Text to print instead of running anything: --help, --version.
 struct Answer {
@@ -55,4 +55,4 @@ int run_command(const ConvertTokenizerOptions& options);
 // (2: InputError, 3: anything else). `version` is what --version says.
 int run_program(std::span<const char* const> arguments, const char* version);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -19,7 +19,7 @@
 #include "kernels/host_kernels.h"
 #include "runtime/plugin.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // What this machine has, one fact a line, and what to do where something is missing.
@@ -190,4 +190,4 @@ int run_command(const DoctorOptions& options) {
   return diagnosis.healthy ? 0 : 3;
 }
 
-}  // namespace muo
+}  // namespace muo::app

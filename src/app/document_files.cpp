@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -16,30 +16,31 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
 
 }  // namespace
 
-std::vector<InputFile> document_files(const std::vector<fs::path>& paths, const fs::path& out) {
-  const InputFile standard_input{.path = "-", .named = true, .identity = {}};
+std::vector<data::InputFile> document_files(const std::vector<fs::path>& paths,
+                                            const fs::path& out) {
+  const data::InputFile standard_input{.path = "-", .named = true, .identity = {}};
   if (paths.empty()) return {standard_input};
   std::vector<fs::path> others = paths;
   const bool reads_standard_input = std::erase(others, "-") > 0;
-  std::vector<InputFile> files = list_files(others).files;
+  std::vector<data::InputFile> files = data::list_files(others).files;
   if (!out.empty())
-    std::erase_if(files, [folder = fs::weakly_canonical(out)](const InputFile& file) {
+    std::erase_if(files, [folder = fs::weakly_canonical(out)](const data::InputFile& file) {
       return !file.named && lies_in(file.path, folder);
     });
   if (reads_standard_input) files.push_back(standard_input);
   return files;
 }
 
-DocumentOptions document_options(const TextOptions& options) {
+data::DocumentOptions document_options(const TextOptions& options) {
   return {.field = options.field,
           .separator = options.separator,
           .skip_bad_lines = options.skip_bad_lines};
 }
 
-void print_left_out(const DocumentReader& reader) {
+void print_left_out(const data::DocumentReader& reader) {
   if (const std::string others = reader.left_out().text(); !others.empty())
     fmt::print("left out: {}\n", others);
   if (reader.bad_lines() > 0) fmt::print("skipped: {} bad lines\n", reader.bad_lines());
 }
 
-}  // namespace muo
+}  // namespace muo::app

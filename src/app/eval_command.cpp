@@ -17,12 +17,12 @@
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // The text to evaluate: all of --data, or without it what the run held out.
-Corpus open_eval_corpus(const EvalOptions& options, const Checkpoint& checkpoint) {
-  DataOptions data = checkpoint_options(checkpoint).data;
+data::Corpus open_eval_corpus(const EvalOptions& options, const Checkpoint& checkpoint) {
+  data::DataOptions data = checkpoint_options(checkpoint).data;
   const std::filesystem::path tokenizer = find_run_tokenizer(checkpoint);
   if (!tokenizer.empty()) data.tokenizer = tokenizer;
   data.packing = options.packing.value_or(data.packing);
@@ -32,7 +32,7 @@ Corpus open_eval_corpus(const EvalOptions& options, const Checkpoint& checkpoint
     data.held_out_only = true;
     data.max_bytes = options.data.max_bytes;
   }
-  Corpus corpus = open_corpus(data);
+  data::Corpus corpus = data::open_corpus(data);
   require_same_tokenizer(checkpoint, corpus.tokenizer.get(), data.paths.front().native());
   return corpus;
 }
@@ -41,15 +41,15 @@ Corpus open_eval_corpus(const EvalOptions& options, const Checkpoint& checkpoint
 
 int run_command(const EvalOptions& options) {
   const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
-  GptConfig config = checkpoint_model(checkpoint);
+  model::GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);
   if (options.examples.any()) return evaluate_examples(options, checkpoint, std::move(config));
-  const Corpus corpus = open_eval_corpus(options, checkpoint);
+  const data::Corpus corpus = open_eval_corpus(options, checkpoint);
   if (corpus.vocab_size > config.vocab_size)
     throw input_error("--data: its vocabulary of {} tokens is larger than the model's {}",
                       corpus.vocab_size, config.vocab_size);
-  const std::vector<ParamSpec> params = gpt_parameters(config);
-  const HeldOutRows held_out(*corpus.val, corpus.val_documents.get(), config.seq_len);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
+  const data::HeldOutRows held_out(*corpus.val, corpus.val_documents.get(), config.seq_len);
   std::int64_t rows = held_out.size();
   if (options.tokens)
     rows = std::min(rows, (*options.tokens + config.seq_len - 1) / config.seq_len);
@@ -67,7 +67,7 @@ int run_command(const EvalOptions& options) {
   const std::int64_t fitting = fit_eval_batch(config, params, rows, ranks);
   const std::int64_t batch =
       std::min(options.device_rows.value_or(fitting), (rows + world - 1) / world);
-  check_pass(batch, config.seq_len);
+  model::check_pass(batch, config.seq_len);
   const double needed =
       static_cast<double>(
           plan_inference_memory(config, params, {.eval = batch}, 0, world).rank_bytes(world)) /
@@ -85,7 +85,7 @@ int run_command(const EvalOptions& options) {
     PlannedArena arena(rank.device,
                        plan_inference_memory(config, params, {.eval = batch}, rank.rank, world));
     InferenceState state(rank, config, params, {.eval = batch}, arena);
-    warm_up_and_capture(rank, arena, state);
+    graphs::warm_up_and_capture(rank, arena, state);
     Evaluator evaluator(rank, *state.eval, held_out, batch, config.seq_len, rows);
     state.load(checkpoint, corpus.token_bytes);
     const EvalResult mine = evaluator.run();
@@ -110,4 +110,4 @@ int run_command(const EvalOptions& options) {
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

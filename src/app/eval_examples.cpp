@@ -25,12 +25,12 @@
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // The tasks in the order in which they are evaluated, and of CORE what becomes of them.
 struct Tasks {
-  std::vector<TokenTask> tasks;
+  std::vector<data::TokenTask> tasks;
   std::vector<std::string> core_types;  // of the last so many tasks: CORE's
 
   [[nodiscard]] std::size_t first_of_core() const { return tasks.size() - core_types.size(); }
@@ -49,31 +49,33 @@ class TokenizerOfRun {
       throw input_error("{}: its {} ids are more than the model's {}", name_.string(),
                         tokenizer_->vocab_size(), vocab_size);
   }
-  [[nodiscard]] const Tokenizer& operator*() const { return *tokenizer_; }
-  [[nodiscard]] std::int32_t bos() const { return need_bos(*tokenizer_, name_); }
+  [[nodiscard]] const data::Tokenizer& operator*() const { return *tokenizer_; }
+  [[nodiscard]] std::int32_t bos() const { return data::need_bos(*tokenizer_, name_); }
 
  private:
   std::filesystem::path name_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
 };
 
 Tasks read_tasks(const ExampleOptions& options, const Checkpoint& checkpoint,
                  std::int64_t vocab_size, std::int64_t row_tokens) {
   Tasks out;
   if (!options.hellaswag.empty()) {
-    const HellaSwagOptions of_file = {
+    const data::HellaSwagOptions of_file = {
         .row_tokens = row_tokens, .vocab_size = vocab_size, .max_examples = options.max_per_task};
-    out.tasks.push_back(
-        looks_like_eval_file(options.hellaswag)
-            ? read_eval_file(options.hellaswag, of_file)
-            : read_hellaswag(options.hellaswag, *TokenizerOfRun(checkpoint, vocab_size), of_file));
+    out.tasks.push_back(data::looks_like_eval_file(options.hellaswag)
+                            ? data::read_eval_file(options.hellaswag, of_file)
+                            : data::read_hellaswag(options.hellaswag,
+                                                   *TokenizerOfRun(checkpoint, vocab_size),
+                                                   of_file));
   }
   if (options.core.empty()) return out;
-  const std::vector<CoreTask> core = read_core_bundle(options.core, options.max_per_task);
+  const std::vector<data::CoreTask> core =
+      data::read_core_bundle(options.core, options.max_per_task);
   const TokenizerOfRun tokenizer(checkpoint, vocab_size);
-  for (const CoreTask& task : core) {
+  for (const data::CoreTask& task : core) {
     out.tasks.push_back(
-        tokenize_core(task, *tokenizer, tokenizer.bos(), row_tokens, usable_cores()));
+        data::tokenize_core(task, *tokenizer, tokenizer.bos(), row_tokens, usable_cores()));
     out.core_types.emplace_back(name_of(task.type));
   }
   return out;
@@ -82,11 +84,11 @@ Tasks read_tasks(const ExampleOptions& options, const Checkpoint& checkpoint,
 // What is told while the rows of all tasks are computed.
 class ExampleProgress {
  public:
-  ExampleProgress(int fd, std::span<const TokenTask> tasks) : terminal_(fd) {
-    for (const TokenTask& task : tasks)
+  ExampleProgress(int fd, std::span<const data::TokenTask> tasks) : terminal_(fd) {
+    for (const data::TokenTask& task : tasks)
       rows_ += std::ssize(task.rows);
   }
-  void begin(const TokenTask& task) { task_ = &task; }
+  void begin(const data::TokenTask& task) { task_ = &task; }
   void end() { before_ += std::ssize(task_->rows); }
   void at(std::int64_t rows) {
     const std::int64_t done = before_ + rows;
@@ -103,20 +105,20 @@ class ExampleProgress {
 
  private:
   Terminal terminal_;
-  const TokenTask* task_ = nullptr;
+  const data::TokenTask* task_ = nullptr;
   std::int64_t rows_ = 0, before_ = 0;
   Terminal::Clock::time_point started_ = Terminal::Clock::now();
 };
 
-double core_metric(const Tasks& tasks, std::span<const TaskScore> scores) {
+double core_metric(const Tasks& tasks, std::span<const data::TaskScore> scores) {
   double sum = 0;
   for (std::size_t i = tasks.first_of_core(); i < tasks.tasks.size(); ++i)
-    sum += centred_accuracy(scores[i].accuracy, *tasks.tasks[i].baseline);
+    sum += data::centred_accuracy(scores[i].accuracy, *tasks.tasks[i].baseline);
   return sum / static_cast<double>(tasks.core_types.size());
 }
 
 void print_json(const EvalOptions& options, const Checkpoint& checkpoint, const Tasks& tasks,
-                std::span<const TaskScore> scores, std::int64_t row_tokens) {
+                std::span<const data::TaskScore> scores, std::int64_t row_tokens) {
   using Json = nlohmann::ordered_json;
   Json out = {{"checkpoint", checkpoint.path().string()},
               {"step", checkpoint.info().step},
@@ -130,7 +132,7 @@ void print_json(const EvalOptions& options, const Checkpoint& checkpoint, const 
   if (!options.examples.core.empty()) {
     Json list = Json::array();
     for (std::size_t i = tasks.first_of_core(); i < tasks.tasks.size(); ++i) {
-      const TokenTask& task = tasks.tasks[i];
+      const data::TokenTask& task = tasks.tasks[i];
       list.push_back({{"label", task.name},
                       {"type", tasks.core_types[i - tasks.first_of_core()]},
                       {"num_fewshot", task.shots},
@@ -138,7 +140,7 @@ void print_json(const EvalOptions& options, const Checkpoint& checkpoint, const 
                       {"cropped_rows", task.cropped},
                       {"random_baseline", *task.baseline},
                       {"accuracy", scores[i].accuracy},
-                      {"centered", centred_accuracy(scores[i].accuracy, *task.baseline)}});
+                      {"centered", data::centred_accuracy(scores[i].accuracy, *task.baseline)}});
     }
     out["core"] = {{"folder", options.examples.core},
                    {"tasks", list},
@@ -148,7 +150,7 @@ void print_json(const EvalOptions& options, const Checkpoint& checkpoint, const 
 }
 
 void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const Tasks& tasks,
-                std::span<const TaskScore> scores, std::int64_t row_tokens) {
+                std::span<const data::TaskScore> scores, std::int64_t row_tokens) {
   fmt::print("{}: step {}\n", checkpoint.path().string(), checkpoint.info().step);
   if (!options.examples.hellaswag.empty())
     fmt::print("hellaswag: {} examples, acc {:.4f}, acc_norm {:.4f}\n", scores[0].examples,
@@ -156,16 +158,17 @@ void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const 
   if (!options.examples.core.empty()) {
     Table table({"task", "shots", "examples", "accuracy", "centred"});
     for (std::size_t i = tasks.first_of_core(); i < tasks.tasks.size(); ++i) {
-      const TokenTask& task = tasks.tasks[i];
-      table.add({printable(task.name), std::to_string(task.shots), grouped(scores[i].examples),
-                 fmt::format("{:.4f}", scores[i].accuracy),
-                 fmt::format("{:.4f}", centred_accuracy(scores[i].accuracy, *task.baseline))});
+      const data::TokenTask& task = tasks.tasks[i];
+      table.add(
+          {printable(task.name), std::to_string(task.shots), grouped(scores[i].examples),
+           fmt::format("{:.4f}", scores[i].accuracy),
+           fmt::format("{:.4f}", data::centred_accuracy(scores[i].accuracy, *task.baseline))});
     }
     table.add({"CORE", "", "", "", fmt::format("{:.4f}", core_metric(tasks, scores))});
     fmt::print("{}\n", table.text());
   }
   std::int64_t rows = 0, cropped = 0;
-  for (const TokenTask& task : tasks.tasks) {
+  for (const data::TokenTask& task : tasks.tasks) {
     rows += std::ssize(task.rows);
     cropped += task.cropped;
   }
@@ -176,10 +179,11 @@ void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const 
 
 }  // namespace
 
-int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint, GptConfig config) {
+int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint,
+                      model::GptConfig config) {
   const std::int64_t row_tokens = options.examples.row_tokens.value_or(config.seq_len);
   const Tasks tasks = read_tasks(options.examples, checkpoint, config.vocab_size, row_tokens);
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   DeviceOptions devices = options.devices;
   std::vector<std::string> notes;
   const GroupOptions ranks = choose_devices(devices, notes);
@@ -191,8 +195,8 @@ int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint, 
   const std::vector<PassShape> passes =
       fit_passes(config, params, tasks.tasks, row_tokens, options.device_rows, ranks);
 
-  std::vector<std::vector<RowScore>> rows;
-  for (const TokenTask& task : tasks.tasks)
+  std::vector<std::vector<data::RowScore>> rows;
+  for (const data::TokenTask& task : tasks.tasks)
     rows.emplace_back(task.rows.size());
   ExampleProgress progress(options.json ? STDERR_FILENO : STDOUT_FILENO, tasks.tasks);
   DeviceGroup group(ranks);
@@ -201,7 +205,7 @@ int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint, 
     PlannedArena arena(rank.device,
                        plan_inference_memory(config, params, shapes, rank.rank, ranks.world));
     InferenceState state(rank, config, params, shapes, arena);
-    warm_up_and_capture(rank, arena, state);
+    graphs::warm_up_and_capture(rank, arena, state);
     ExampleEvaluator evaluator(rank, state, passes);
     state.load(checkpoint, {});
     for (std::size_t i = 0; i < tasks.tasks.size(); ++i) {
@@ -215,9 +219,9 @@ int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint, 
     }
   });
   progress.close();
-  std::vector<TaskScore> scores;
+  std::vector<data::TaskScore> scores;
   for (std::size_t i = 0; i < tasks.tasks.size(); ++i)
-    scores.push_back(score_task(tasks.tasks[i], rows[i]));
+    scores.push_back(data::score_task(tasks.tasks[i], rows[i]));
   if (options.json)
     print_json(options, checkpoint, tasks, scores, row_tokens);
   else
@@ -225,4 +229,4 @@ int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint, 
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

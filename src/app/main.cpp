@@ -31,6 +31,6 @@ using Initialiser = void (*)(int, char**, char**);
 #endif
 
 int main(int argc, char** argv) {
-  return muo::run_program({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)},
-                          muo::kVersion);
+  return muo::app::run_program({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)},
+                               muo::app::kVersion);
 }

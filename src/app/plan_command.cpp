@@ -19,7 +19,7 @@
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 
 int run_command(const PlanOptions& options) {
   const bool json = options.format == ReportFormat::kJson;
@@ -52,18 +52,18 @@ int run_command(const PlanOptions& options) {
   }
   // Comparisons and predictions are about links: every device then has a replica of its own, as the
   // common one, which the host has by default, is never sent.
-  if (!train.sharding.replicas && train.sharding.shard != Shard::kWeights &&
+  if (!train.sharding.replicas && train.sharding.shard != optim::Shard::kWeights &&
       (options.kind == PlanKind::kCompare || options.prediction.link_gbps))
-    train.sharding.replicas = ReplicaAt::kEveryRank;
-  const Corpus corpus =
-      train.data.paths.empty() ? vocabulary_only(train.data) : open_corpus(train.data);
+    train.sharding.replicas = optim::ReplicaAt::kEveryRank;
+  const data::Corpus corpus =
+      train.data.paths.empty() ? data::vocabulary_only(train.data) : data::open_corpus(train.data);
   RunConfig config = resolve(train, corpus);
   if (!train.devices.described.empty() && !gpu)
     config.notes.insert(config.notes.begin(),
                         fmt::format("gpu: {}{}, which need not be here",
                                     described_gpu(train.devices.described).device,
                                     options.memory ? ", with " + to_text(*options.memory) : ""));
-  const DataOptions& data = train.data;
+  const data::DataOptions& data = train.data;
   if (data.paths.empty() && data.vocab_size == 0 && data.tokenizer == "byte")
     config.notes.insert(config.notes.begin(),
                         "vocabulary: bytes, as neither --data nor --tokenizer is given; "
@@ -82,7 +82,7 @@ int run_command(const PlanOptions& options) {
     print(json ? roofline_json(config, roofline, *gpu) : roofline_text(config, roofline, *gpu));
     return 0;
   }
-  const std::optional<MachineRates> rates = machine_rates(config, options.prediction);
+  const std::optional<optim::MachineRates> rates = machine_rates(config, options.prediction);
   if (options.kind == PlanKind::kCompare) {
     const Comparison comparison = compare_strategies(config, rates);
     print(json ? compare_json(comparison) : compare_table(comparison));
@@ -91,10 +91,10 @@ int run_command(const PlanOptions& options) {
   PlanReport report{.run = plan_run(config, memory), .rates = rates};
   PlannedRun& run = report.run;
   plan_background_saves(run, budget.process, run.config.notes);
-  report.fixed = plan_fixed_memory(run.config, run.params, run.plan, 0);
+  report.fixed = graphs::plan_fixed_memory(run.config, run.params, run.plan, 0);
   print(json ? plan_json(report) : plan_table(report));
   require_fit(config, memory, budget, train, corpus);
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -23,7 +23,7 @@
 #include "base/check.h"
 #include "base/system_error_text.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -163,4 +163,4 @@ int start_processes(const TrainOptions& options) {
   return processes.wait();
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -2,7 +2,7 @@
 
 #include "app/options/options.h"
 
-namespace muo {
+namespace muo::app {
 
 // --process-per-device: starts this program once for each device, with one of them, and waits for
 // all. Host devices exchange by MPI, so that mpirun starts them. A signal goes to all. Returns the
@@ -10,4 +10,4 @@ namespace muo {
 // InputError if there is no mpirun, or another launcher is at work.
 int start_processes(const TrainOptions& options);
 
-}  // namespace muo
+}  // namespace muo::app

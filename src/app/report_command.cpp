@@ -27,7 +27,7 @@
 #include "base/system_error_text.h"
 #include "base/terminal.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -166,4 +166,4 @@ int run_command(const ReportOptions& options) {
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -20,7 +20,7 @@
 #include "app/sweep/search_space.h"
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // What --resume reads a run's or a sweep's options from. One that is empty is not believed: it
@@ -208,4 +208,4 @@ Command parse_bench(const CommandRow& command, Arguments arguments, BenchKind ki
   return options;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -5,7 +5,7 @@
 #include "app/cli.h"
 #include "app/options/option_parser.h"
 
-namespace muo {
+namespace muo::app {
 
 // Without the program's name and the command's.
 using Arguments = std::span<const char* const>;
@@ -17,4 +17,4 @@ Command parse_sweep(const CommandRow& command, Arguments arguments);
 Command parse_plan(const CommandRow& command, Arguments arguments);
 Command parse_bench(const CommandRow& command, Arguments arguments, BenchKind kind);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -22,7 +22,7 @@
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Samples that are decoded together.
@@ -64,7 +64,7 @@ void show(const std::string& text) {
 // when their turn comes.
 class Printer {
  public:
-  Printer(const Tokenizer& tokenizer, std::span<const SampleRequest> requests,
+  Printer(const data::Tokenizer& tokenizer, std::span<const SampleRequest> requests,
           std::vector<std::string> headings, std::span<const std::string> stops) {
     for (std::size_t i = 0; i < requests.size(); ++i)
       samples_.push_back({.stream = SampleStream(tokenizer, requests[i].context, stops),
@@ -101,8 +101,9 @@ class Printer {
 };
 
 // All samples of these prompts, printed.
-void sample_prompts(Decoder& decoder, const GptConfig& config, const Tokenizer& tokenizer,
-                    const std::vector<std::string>& prompts, const SampleOptions& options) {
+void sample_prompts(graphs::Decoder& decoder, const model::GptConfig& config,
+                    const data::Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                    const SampleOptions& options) {
   std::vector<SampleRequest> requests;
   std::vector<std::string> headings;
   for (std::size_t p = 0; p < prompts.size(); ++p)
@@ -120,7 +121,7 @@ void sample_prompts(Decoder& decoder, const GptConfig& config, const Tokenizer& 
     }
   Printer printer(tokenizer, requests, std::move(headings), options.sampling.stops);
   sample_tokens(
-      decoder, config, requests, options.sampling, *find_bos(tokenizer),
+      decoder, config, requests, options.sampling, *data::find_bos(tokenizer),
       {.take = [&](std::size_t sample, std::int32_t token) { return printer.add(sample, token); },
        .ended = [&](std::size_t sample) { printer.end(sample); }});
 }
@@ -130,16 +131,16 @@ void sample_prompts(Decoder& decoder, const GptConfig& config, const Tokenizer& 
 int run_command(const SampleOptions& options) {
   const std::vector<std::string> prompts = prompts_of(options);
   const Checkpoint checkpoint(options.checkpoint, {.weights_only = true});
-  GptConfig config = checkpoint_model(checkpoint);
+  model::GptConfig config = checkpoint_model(checkpoint);
   config.dtype = options.dtype.value_or(config.dtype);
-  const std::shared_ptr<const Tokenizer> tokenizer = open_run_tokenizer(checkpoint);
+  const std::shared_ptr<const data::Tokenizer> tokenizer = open_run_tokenizer(checkpoint);
   if (tokenizer == nullptr || tokenizer->vocab_size() > config.vocab_size)
     throw input_error(
         "{}: of its vocabulary of {} tokens nothing tells what they are: put their "
         "tokenizer.json or tokenizer.model into the run directory",
         checkpoint.path().string(), config.vocab_size);
-  need_bos(*tokenizer, find_run_tokenizer(checkpoint));
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+  data::need_bos(*tokenizer, find_run_tokenizer(checkpoint));
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   DeviceOptions device{.backend = options.backend, .count = 1};
   std::vector<std::string> notes;  // of no interest beside the text
   GroupOptions ranks = choose_devices(device, notes);
@@ -152,7 +153,7 @@ int run_command(const SampleOptions& options) {
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, rows, 0, 1));
     InferenceState state(rank, config, params, rows, arena);
-    warm_up_and_capture(rank, arena, state);
+    graphs::warm_up_and_capture(rank, arena, state);
     state.load(checkpoint, {});
     if (options.logits > 0) {
       const std::vector<std::int32_t> context = context_of(*tokenizer, prompts.front());
@@ -173,4 +174,4 @@ int run_command(const SampleOptions& options) {
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -23,7 +23,7 @@
 #include "app/train/resume.h"
 #include "app/train/stop_signal.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 std::vector<std::string> names_of(std::span<const Axis> axes) {
@@ -50,7 +50,7 @@ std::string capture_note(const SweepPlan& plan) {
 }
 
 std::vector<std::string> start_notes(const SweepOptions& options, const SweepPlan& plan,
-                                     const Corpus& corpus) {
+                                     const data::Corpus& corpus) {
   const RunConfig& first = plan.groups.front().run.config;
   std::vector<std::string> notes = {corpus.description};
   if (options.train.run.quick_sizes) notes.emplace_back(kQuickSizes);
@@ -181,8 +181,8 @@ class SweepLoop {
 }  // namespace
 
 int run_command(const SweepOptions& options) {
-  const Corpus corpus =
-      waiting("reading the data", [&] { return open_corpus(options.train.data); });
+  const data::Corpus corpus =
+      waiting("reading the data", [&] { return data::open_corpus(options.train.data); });
   SweepPlanner planner(options, corpus,
                        options.ask_tell ? std::vector<Point>()
                                         : journal_points(find_sweep_directory(options.train.run)));
@@ -262,4 +262,4 @@ int run_command(const SweepOptions& options) {
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

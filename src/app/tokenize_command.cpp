@@ -21,7 +21,7 @@
 #include "data/shard_writer.h"
 #include "data/tokenizer.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,16 +36,17 @@ namespace fs = std::filesystem;
 // Cuts the stream of documents into shards, and keeps the manifest.
 class ShardStream {
  public:
-  ShardStream(const TokenizeOptions& options, const Tokenizer& tokenizer, ShardManifest manifest)
+  ShardStream(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
+              data::ShardManifest manifest)
       : options_(options),
-        format_(tokenizer.vocab_size() > 65536 ? kWideShard : kNarrowShard),
+        format_(tokenizer.vocab_size() > 65536 ? data::kWideShard : data::kNarrowShard),
         manifest_(std::move(manifest)),
         held_documents_(manifest_.documents),
         skip_tokens_(manifest_.next_tokens) {
-    for (const ShardEntry& shard : manifest_.shards)
+    for (const data::ShardEntry& shard : manifest_.shards)
       (shard.held_out ? held_out_ : trained_) += shard.tokens;
     train_shards_ = std::count_if(manifest_.shards.begin(), manifest_.shards.end(),
-                                  [](const ShardEntry& shard) { return !shard.held_out; });
+                                  [](const data::ShardEntry& shard) { return !shard.held_out; });
     has_val_ = train_shards_ < std::ssize(manifest_.shards);
   }
 
@@ -56,7 +57,7 @@ class ShardStream {
       if (manifest_.complete) refuse_other_text(options_.out);
       return false;
     }
-    seen_checksum_ = document_checksum(seen_checksum_, text);
+    seen_checksum_ = data::document_checksum(seen_checksum_, text);
     if (++seen_documents_ == held_documents_ && seen_checksum_ != manifest_.text_checksum)
       refuse_other_text(options_.out);
     return true;
@@ -91,7 +92,7 @@ class ShardStream {
     manifest_.next_tokens = 0;
     ++manifest_.documents;
     manifest_.text_bytes += std::ssize(text);
-    manifest_.text_checksum = document_checksum(manifest_.text_checksum, text);
+    manifest_.text_checksum = data::document_checksum(manifest_.text_checksum, text);
     if (shard_ && shard_->left() == 0) finish_shard();
   }
 
@@ -100,7 +101,7 @@ class ShardStream {
     if (seen_documents_ < held_documents_) refuse_other_text(options_.out);
   }
 
-  const ShardManifest& finish() {
+  const data::ShardManifest& finish() {
     check_held();
     manifest_.complete = true;
     if (shard_)
@@ -129,23 +130,24 @@ class ShardStream {
       if (has_val_) all = read_val();
       all.insert(all.end(), val_.begin(), val_.end());
       val_.clear();
-      ShardWriter writer(options_.out, "val_000000.bin", format_, std::ssize(all));
+      data::ShardWriter writer(options_.out, "val_000000.bin", format_, std::ssize(all));
       writer.append(all);
-      ShardEntry entry = writer.finish();
+      data::ShardEntry entry = writer.finish();
       entry.held_out = true;
-      std::erase_if(manifest_.shards, [](const ShardEntry& shard) { return shard.held_out; });
+      std::erase_if(manifest_.shards, [](const data::ShardEntry& shard) { return shard.held_out; });
       manifest_.shards.insert(manifest_.shards.begin(), entry);
       has_val_ = true;
     }
-    replace_file(fs::path(options_.out) / kShardManifestName, shard_manifest_text(manifest_));
+    replace_file(fs::path(options_.out) / data::kShardManifestName, shard_manifest_text(manifest_));
   }
 
   [[nodiscard]] std::vector<std::int32_t> read_val() const {
-    const TokenShard shard =
-        open_shard(fs::path(options_.out) / "val_000000.bin", manifest_.vocab_size);
+    const data::TokenShard shard =
+        data::open_shard(fs::path(options_.out) / "val_000000.bin", manifest_.vocab_size);
     // What was written after the manifest was, before an interruption, comes again.
-    const auto held_out = std::find_if(manifest_.shards.begin(), manifest_.shards.end(),
-                                       [](const ShardEntry& entry) { return entry.held_out; });
+    const auto held_out =
+        std::find_if(manifest_.shards.begin(), manifest_.shards.end(),
+                     [](const data::ShardEntry& entry) { return entry.held_out; });
     if (shard.size() < held_out->tokens)
       throw input_error("{}/val_000000.bin: {} tokens, but the manifest says {}; tokenize again",
                         options_.out, shard.size(), held_out->tokens);
@@ -155,26 +157,26 @@ class ShardStream {
   }
 
   const TokenizeOptions& options_;
-  ShardFormat format_;
-  ShardManifest manifest_;
+  data::ShardFormat format_;
+  data::ShardManifest manifest_;
   std::int64_t held_documents_, skip_tokens_;
   std::int64_t seen_documents_ = 0;
   std::uint32_t seen_checksum_ = 0;
   std::int64_t trained_ = 0, held_out_ = 0;  // tokens
   std::int64_t train_shards_ = 0;
   bool has_val_ = false;
-  std::optional<ShardWriter> shard_;
+  std::optional<data::ShardWriter> shard_;
   std::vector<std::int32_t> val_;  // held-out tokens that are in no shard yet
 };
 
 // What decides the contents of the shards, besides the tokenizer.
-std::string source_of(const TokenizeOptions& options, std::span<const InputFile> files) {
+std::string source_of(const TokenizeOptions& options, std::span<const data::InputFile> files) {
   nlohmann::json inputs = nlohmann::json::array();
   for (const auto& [file, named, identity] : files) {
     const bool is_stdin = file == "-";
     inputs.push_back({{"file", file.native()},
                       {"bytes", is_stdin ? 0 : fs::file_size(file)},
-                      {"fingerprint", is_stdin ? 0 : file_fingerprint(file)}});
+                      {"fingerprint", is_stdin ? 0 : data::file_fingerprint(file)}});
   }
   return nlohmann::json{{"files", inputs},
                         {"field", options.text.field},
@@ -188,19 +190,19 @@ std::string source_of(const TokenizeOptions& options, std::span<const InputFile>
 
 // The manifest to go on from: a new one, on the disk before any shard, or that of an interrupted
 // run.
-ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, std::int32_t bos,
-                    const std::string& source) {
+data::ShardManifest begin(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
+                          std::int32_t bos, const std::string& source) {
   const fs::path out(options.out);
-  ShardManifest manifest;
-  std::optional<TokenizerCopy> copy;
-  if (options.tokenizer != "byte") copy = copy_tokenizer(options.tokenizer);
+  data::ShardManifest manifest;
+  std::optional<data::TokenizerCopy> copy;
+  if (options.tokenizer != "byte") copy = data::copy_tokenizer(options.tokenizer);
   if (copy) manifest.tokenizer_file = copy->name;
   manifest.fingerprint = tokenizer.fingerprint();
   manifest.vocab_size = tokenizer.vocab_size();
   manifest.bos = bos;
   manifest.source = source;
-  manifest.token_bytes = bytes_of_tokens(tokenizer);
-  if (const auto found = find_shard_manifest(out)) {
+  manifest.token_bytes = data::bytes_of_tokens(tokenizer);
+  if (const auto found = data::find_shard_manifest(out)) {
     if (found->fingerprint == manifest.fingerprint && found->source == source) return *found;
     if (!found->shards.empty()) refuse_other_text(options.out);
   }
@@ -209,7 +211,7 @@ ShardManifest begin(const TokenizeOptions& options, const Tokenizer& tokenizer, 
       throw input_error("{}: holds {}, which no manifest.json lists; give another --out",
                         options.out, entry.filename().string());
   if (copy) replace_file(out / copy->name, copy->contents);
-  replace_file(out / kShardManifestName, shard_manifest_text(manifest));
+  replace_file(out / data::kShardManifestName, shard_manifest_text(manifest));
   return manifest;
 }
 
@@ -252,7 +254,7 @@ std::string progress_line(const ShardStream& shards, const Work& work) {
 // Finishes the shards and says what became of the text.
 void report(const TokenizeOptions& options, ShardStream& shards, std::int64_t text_bytes,
             Clock::time_point started) {
-  const ShardManifest& done = shards.finish();
+  const data::ShardManifest& done = shards.finish();
   const auto bytes = static_cast<double>(done.text_bytes);
   fmt::print(
       "{}: {} tokens in {} shard{}, {} held out; {} documents, {:.1f} MB, {:.2f} bytes per "
@@ -269,13 +271,13 @@ void report(const TokenizeOptions& options, ShardStream& shards, std::int64_t te
 }  // namespace
 
 int run_command(const TokenizeOptions& options) {
-  const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
-  const std::vector<InputFile> files = document_files(options.data, options.out);
+  const std::unique_ptr<const data::Tokenizer> tokenizer = data::open_tokenizer(options.tokenizer);
+  const std::int32_t bos = data::need_bos(*tokenizer, options.tokenizer);
+  const std::vector<data::InputFile> files = document_files(options.data, options.out);
   const std::string source = source_of(options, files);
-  DocumentReader reader(files, document_options(options.text));
+  data::DocumentReader reader(files, document_options(options.text));
   const FileLock lock = lock_output(options.out);
-  ShardManifest manifest = begin(options, *tokenizer, bos, source);
+  data::ShardManifest manifest = begin(options, *tokenizer, bos, source);
   const bool complete = manifest.complete;
   const std::string as_it_is =
       fmt::format("{}: complete already: {} documents\n", options.out, manifest.documents);
@@ -297,20 +299,20 @@ int run_command(const TokenizeOptions& options) {
   const Clock::time_point started = Clock::now();
   std::int64_t taken = 0, text_bytes = 0;
   const auto read = [&reader] {
-    std::optional<DocumentBatch> batch(std::in_place);
+    std::optional<data::DocumentBatch> batch(std::in_place);
     if (!reader.next(*batch)) batch.reset();
     return batch;
   };
   // A batch is read while the one before is encoded and written.
   for (std::future next = std::async(std::launch::async, read);;) {
-    const std::optional<DocumentBatch> batch = next.get();
+    const std::optional<data::DocumentBatch> batch = next.get();
     if (!batch) break;
     next = std::async(std::launch::async, read);
-    const DocumentTexts texts = reader.texts(batch->documents, threads);
+    const data::DocumentTexts texts = reader.texts(batch->documents, threads);
     const auto fresh = std::find_if_not(texts.views.begin(), texts.views.end(),
                                         [&](std::string_view text) { return shards.holds(text); });
     const std::span<const std::string_view> views(fresh, texts.views.end());
-    const auto encoded = encode_documents(*tokenizer, views, threads, bos);
+    const auto encoded = data::encode_documents(*tokenizer, views, threads, bos);
     for (std::size_t i = 0; i < encoded.size(); ++i) {
       shards.add(encoded[i], views[i]);
       text_bytes += std::ssize(views[i]);
@@ -335,4 +337,4 @@ int run_command(const TokenizeOptions& options) {
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -19,7 +19,7 @@
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tokenizer_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,14 +51,14 @@ int run_command(const TrainTokenizerOptions& options) {
   if (std::set(special.begin(), special.end()).size() != special.size())
     throw input_error("--special '{}': a token is there twice", options.special);
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
-  BpeTrainer trainer(options.pattern, threads);
-  DocumentReader reader(document_files(options.data), document_options(options.text));
+  data::BpeTrainer trainer(options.pattern, threads);
+  data::DocumentReader reader(document_files(options.data), document_options(options.text));
   const std::int64_t most =
       options.max_bytes ? options.max_bytes->bytes : std::numeric_limits<std::int64_t>::max();
   std::int64_t count = 0;
-  DocumentBatch batch;
+  data::DocumentBatch batch;
   while (trainer.bytes() < most && reader.next(batch)) {
-    const DocumentTexts texts = reader.texts(batch.documents, threads);
+    const data::DocumentTexts texts = reader.texts(batch.documents, threads);
     std::int64_t left = most - trainer.bytes();
     std::size_t taken = 0;
     while (taken < texts.views.size() && left > 0)
@@ -71,7 +71,7 @@ int run_command(const TrainTokenizerOptions& options) {
     throw input_error("{}: no text to learn from{}{}", options.data.front().native(),
                       others.empty() ? "" : "; left out: ", others);
   const std::int64_t bytes = trainer.bytes();
-  const BpeDefinition definition = trainer.train(options.vocab_size, special);
+  const data::BpeDefinition definition = trainer.train(options.vocab_size, special);
   replace_file(options.out, write_tokenizer_json(definition));
   const std::int64_t tokens =
       definition.vocabulary.size() + static_cast<std::int64_t>(special.size());
@@ -88,20 +88,20 @@ int run_command(const TrainTokenizerOptions& options) {
 }
 
 int run_command(const EncodeOptions& options) {
-  const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  DocumentReader reader(document_files(options.files),
-                        {.stdin_is_json = !options.field.empty(),
-                         .field = options.field.empty() ? "text" : options.field});
-  DocumentBatch batch;
+  const std::unique_ptr<const data::Tokenizer> tokenizer = data::open_tokenizer(options.tokenizer);
+  data::DocumentReader reader(document_files(options.files),
+                              {.stdin_is_json = !options.field.empty(),
+                               .field = options.field.empty() ? "text" : options.field});
+  data::DocumentBatch batch;
   fmt::memory_buffer out;
   while (reader.next(batch)) {
-    const DocumentTexts texts = reader.texts(batch.documents, usable_cores());
+    const data::DocumentTexts texts = reader.texts(batch.documents, usable_cores());
     for (const std::string_view text : texts.views) {
       std::vector<std::int32_t> ids;
       if (options.special)
-        ids = encode_special(*tokenizer, text);
+        ids = data::encode_special(*tokenizer, text);
       else
-        encode_parallel(*tokenizer, text, usable_cores(), ids);
+        data::encode_parallel(*tokenizer, text, usable_cores(), ids);
       fmt::format_to(std::back_inserter(out), "{}\n", fmt::join(ids, " "));
       write_out({out.data(), out.size()});
       out.clear();
@@ -111,12 +111,12 @@ int run_command(const EncodeOptions& options) {
 }
 
 int run_command(const DecodeOptions& options) {
-  const std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  for (const InputFile& file : document_files(options.files)) {
-    DocumentReader reader({file}, {.stdin_is_json = false});
-    DocumentBatch batch;
+  const std::unique_ptr<const data::Tokenizer> tokenizer = data::open_tokenizer(options.tokenizer);
+  for (const data::InputFile& file : document_files(options.files)) {
+    data::DocumentReader reader({file}, {.stdin_is_json = false});
+    data::DocumentBatch batch;
     while (reader.next(batch)) {
-      for (const Document& document : batch.documents) {
+      for (const data::Document& document : batch.documents) {
         const std::string_view text = document.raw;
         std::vector<std::int32_t> ids;
         for (std::size_t at = text.find_first_not_of(" \t\r\n"); at < text.size();
@@ -140,7 +140,7 @@ int run_command(const DecodeOptions& options) {
 }
 
 int run_command(const ConvertTokenizerOptions& options) {
-  std::vector<SpecialToken> special;
+  std::vector<data::SpecialToken> special;
   for (const std::string& word : words_of(options.special)) {
     const std::size_t equals = std::min(word.rfind('='), word.size());
     std::int32_t id = -1;
@@ -151,10 +151,11 @@ int run_command(const ConvertTokenizerOptions& options) {
       throw input_error("--special '{}': give TOKEN=ID, several separated by spaces", word);
     special.push_back({word.substr(0, equals), id});
   }
-  BpeDefinition definition = read_bpe_definition(options.tokenizer, options.pattern, special);
-  const std::string json = write_tokenizer_json(definition);
-  const BpeTokenizer converted(std::move(definition), options.tokenizer);
-  if (BpeTokenizer(read_tokenizer_json(json, options.out), options.out).fingerprint() !=
+  data::BpeDefinition definition =
+      data::read_bpe_definition(options.tokenizer, options.pattern, special);
+  const std::string json = data::write_tokenizer_json(definition);
+  const data::BpeTokenizer converted(std::move(definition), options.tokenizer);
+  if (data::BpeTokenizer(data::read_tokenizer_json(json, options.out), options.out).fingerprint() !=
       converted.fingerprint())
     throw input_error(
         "{}: as a tokenizer.json it would have other ids, as an added token has the text or the id "
@@ -164,4 +165,4 @@ int run_command(const ConvertTokenizerOptions& options) {
   return 0;
 }
 
-}  // namespace muo
+}  // namespace muo::app

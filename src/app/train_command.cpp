@@ -32,7 +32,7 @@
 #include "base/terminal.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Start-up writes these files at its end: that it cannot should show at its beginning.
@@ -56,7 +56,7 @@ void check_files(const TrainOptions& options) {
 }
 
 // What matters at the start; all the rest is for --verbose and output.log.
-std::vector<std::string> start_lines(const RunConfig& config, const Corpus& corpus,
+std::vector<std::string> start_lines(const RunConfig& config, const data::Corpus& corpus,
                                      const MemoryPlan& memory) {
   const bool host = config.group.plugin == nullptr;
   const double tokens =
@@ -106,7 +106,7 @@ std::string next_commands(const RunConfig& config, const RunDirectory& directory
 }
 
 // How long it will take, and what may be more, or less, than was meant.
-void note_cost(Logger& logger, const RunConfig& config, const Corpus& corpus,
+void note_cost(Logger& logger, const RunConfig& config, const data::Corpus& corpus,
                const DevicePeak& peak, std::int64_t first_step) {
   constexpr double kLeastShare = 0.02, kEnough = 1e6;
   const auto held_out = static_cast<double>(corpus.val->size());
@@ -150,7 +150,7 @@ void note_all(Logger& logger, const std::vector<std::string>& lines, Verbosity f
     logger.note(line, from);
 }
 
-void note_start(Logger& logger, const RunConfig& config, const Corpus& corpus,
+void note_start(Logger& logger, const RunConfig& config, const data::Corpus& corpus,
                 const MemoryPlan& memory, const OpenedRun& opened, const LaunchedWorld* world,
                 const DevicePeak& peak) {
   for (const auto& lines : {config.notes, scaling_notes(config), attention_notes(config)})
@@ -163,7 +163,7 @@ void note_start(Logger& logger, const RunConfig& config, const Corpus& corpus,
 }
 
 // All decisions, before anything is written. `notes` gets what the user should know.
-PlannedRun plan_training(const TrainOptions& options, const Corpus& corpus,
+PlannedRun plan_training(const TrainOptions& options, const data::Corpus& corpus,
                          std::vector<std::string>& notes) {
   RunConfig config = resolve(options, corpus);
   if (config.group.is_first()) warn_of_unused_gpus(options.devices.backend, config.group, stdout);
@@ -181,7 +181,8 @@ PlannedRun plan_training(const TrainOptions& options, const Corpus& corpus,
 // The run, or this process' part of it where there is a world.
 int train(const TrainOptions& options, const LaunchedWorld* world) {
   ProcessGroup* const processes = options.devices.processes;
-  const Corpus corpus = waiting("reading the data", [&] { return open_corpus(options.data); });
+  const data::Corpus corpus =
+      waiting("reading the data", [&] { return data::open_corpus(options.data); });
   std::vector<std::string> notes;
   PlannedRun planned = plan_training(options, corpus, notes);
   RunConfig& config = planned.config;
@@ -251,4 +252,4 @@ int run_command(const TrainOptions& options) {
                       [&](const LaunchedWorld* world) { return train(joined, world); });
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -1,6 +1,6 @@
 # Writes the source that defines kVersion (version.h), if it is to be another one: for each build, as the commit may have changed.
 #   cmake -DVERSION=0.1.0 -DBUILD_TYPE=Release -DSOURCE=DIR -DOUT=FILE -P version.cmake
-execute_process(COMMAND git -C ${SOURCE} describe --always --dirty=-modified --exclude=* --abbrev=12
+execute_process(COMMAND git --no-optional-locks -C ${SOURCE} describe --always --dirty=-modified --exclude=* --abbrev=12
                 OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
 if(failed)  # no git, or the sources of an archive
   set(commit "unknown commit")
@@ -10,5 +10,5 @@ endif()
 file(CONFIGURE OUTPUT ${OUT} CONTENT [[
 #include "app/version.h"
 
-const char* const muo::kVersion = "@VERSION@ (@commit@, @BUILD_TYPE@)";
+const char* const muo::app::kVersion = "@VERSION@ (@commit@, @BUILD_TYPE@)";
 ]] @ONLY)

@@ -9,18 +9,20 @@
 
 namespace muo {
 
-// Of an enumeration whose values, from 0 on, have names; specialised beside it:
-//   template <> inline constexpr auto kNames<Backend> = name_list("host", "cuda");
-template <class Enum>
-inline constexpr std::array<std::string_view, 0> kNames{};
-
+// An enumeration whose values, from 0 on, have names says them beside it:
+//   constexpr auto names_of(Backend) { return name_list("host", "cuda"); }
 template <class... Names>
 constexpr std::array<std::string_view, sizeof...(Names)> name_list(const Names&... names) {
   return {names...};
 }
 
 template <class Enum>
-concept NamedEnum = std::is_enum_v<Enum> && !kNames<Enum>.empty();
+concept NamedEnum = std::is_enum_v<Enum> && requires(Enum value) {
+  names_of(value);
+};
+
+template <NamedEnum Enum>
+inline constexpr auto kNames = names_of(Enum{});
 
 template <NamedEnum Enum>
 constexpr std::string_view name_of(Enum value) {

@@ -15,8 +15,7 @@ enum class AttentionKernels : std::uint8_t {
   kPortable,  // the project's in fp32 arithmetic
 };
 // The values of --attention and of MUO_ATTENTION.
-template <>
-inline constexpr auto kNames<AttentionKernels> = name_list("auto", "cudnn", "own", "portable");
+constexpr auto names_of(AttentionKernels) { return name_list("auto", "cudnn", "own", "portable"); }
 
 struct AttentionMethod {
   AttentionKernels kernels = AttentionKernels::kAuto;

@@ -61,25 +61,26 @@ struct Shards {
 void load(benchmark::State& state) {
   const auto world = static_cast<int>(state.range(0));
   static const Shards shards;
-  const Corpus corpus = open_corpus({.paths = {shards.path},
-                                     .vocab_size = 50257,
-                                     .packing = static_cast<Packing>(state.range(1)),
-                                     .bos_token = kBos});
+  const data::Corpus corpus =
+      data::open_corpus({.paths = {shards.path},
+                         .vocab_size = 50257,
+                         .packing = static_cast<data::Packing>(state.range(1)),
+                         .bos_token = kBos});
   struct Rank {
-    std::unique_ptr<TrainingRows> rows;
+    std::unique_ptr<data::TrainingRows> rows;
     std::vector<std::byte> memory;
-    std::unique_ptr<Loader> loader;
+    std::unique_ptr<data::Loader> loader;
   };
   std::vector<Rank> ranks(static_cast<std::size_t>(world));
-  LoaderOptions options{.world = world, .batch = 32, .seq_len = 2048};
+  data::LoaderOptions options{.world = world, .batch = 32, .seq_len = 2048};
   for (Rank& rank : ranks) {
-    rank.rows = make_training_rows(
+    rank.rows = data::make_training_rows(
         corpus, {.seq_len = options.seq_len, .rows_per_step = world * options.batch}, 1);
-    const auto bytes = static_cast<std::size_t>(3 * Loader::slot_bytes(options));
+    const auto bytes = static_cast<std::size_t>(3 * data::Loader::slot_bytes(options));
     rank.memory.resize(bytes + 64);
     auto* const begin = reinterpret_cast<std::byte*>(
         (reinterpret_cast<std::uintptr_t>(rank.memory.data()) + 63) / 64 * 64);
-    rank.loader = std::make_unique<Loader>(*rank.rows, options, std::span(begin, bytes));
+    rank.loader = std::make_unique<data::Loader>(*rank.rows, options, std::span(begin, bytes));
     ++options.rank;
   }
   for (auto _ : state)

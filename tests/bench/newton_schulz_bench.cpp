@@ -28,21 +28,21 @@ constexpr Width kWidths[] = {{"P", 384}, {"d12", 768}, {"d24", 1536}};
 // Runs the iteration on copies of one input: what comes out would overflow after some repetitions.
 class Batch {
  public:
-  Batch(const Shape& shape, DType dtype, const NewtonSchulzForm& form)
+  Batch(const Shape& shape, DType dtype, const optim::NewtonSchulzForm& form)
       : x_(test::random_tensor(shape, "x", 1.0F / static_cast<float>(shape[1] + shape[2]))
                .rounded(dtype)),
-        iteration_("bench", shape, dtype, {}, kPolarExpress, form, arena_) {}
+        iteration_("bench", shape, dtype, {}, optim::kPolarExpress, form, arena_) {}
 
   void run(Stream& stream) const {
     stream.copy(iteration_.input(), x_);
     iteration_.run(stream);
   }
-  [[nodiscard]] const NewtonSchulz& iteration() const { return iteration_; }
+  [[nodiscard]] const optim::NewtonSchulz& iteration() const { return iteration_; }
 
  private:
   test::HeapArena arena_;
   test::HostTensor x_;
-  NewtonSchulz iteration_;
+  optim::NewtonSchulz iteration_;
 };
 
 template <class Body>
@@ -57,10 +57,11 @@ void measure(benchmark::State& state, double plain_flops, const Body& body) {
   state.counters["plain_flop/cpu-s"] = plain_flops / seconds;
 }
 
-void mlp(benchmark::State& state, std::int64_t n, DType dtype, const NewtonSchulzForm& form) {
+void mlp(benchmark::State& state, std::int64_t n, DType dtype,
+         const optim::NewtonSchulzForm& form) {
   const Shape wide{1, n, 4 * n};
   const Shape tall{1, 4 * n, n};
-  const double flops = 2 * newton_schulz_flops({n, 4 * n});
+  const double flops = 2 * optim::newton_schulz_flops({n, 4 * n});
   if (form.merged) {
     const Batch both({2, n, 4 * n}, dtype, form);
     const test::HostTensor outside(tall, dtype);
@@ -78,9 +79,10 @@ void mlp(benchmark::State& state, std::int64_t n, DType dtype, const NewtonSchul
   });
 }
 
-void square(benchmark::State& state, std::int64_t n, DType dtype, const NewtonSchulzForm& form) {
+void square(benchmark::State& state, std::int64_t n, DType dtype,
+            const optim::NewtonSchulzForm& form) {
   const Batch batch({1, n, n}, dtype, form);
-  measure(state, newton_schulz_flops({n, n}), [&](Stream& stream) { batch.run(stream); });
+  measure(state, optim::newton_schulz_flops({n, n}), [&](Stream& stream) { batch.run(stream); });
 }
 
 }  // namespace
@@ -92,7 +94,7 @@ int main(int argc, char** argv) {
                               std::to_string(muo::bench::sgemm_peak_gflops(1)));
   for (const muo::DType dtype : {muo::DType::kF32, muo::DType::kBF16})
     for (const muo::Width& width : muo::kWidths)
-      for (const muo::NewtonSchulzForm& form : muo::newton_schulz_forms())
+      for (const muo::optim::NewtonSchulzForm& form : muo::optim::newton_schulz_forms())
         for (const auto& [name, run] :
              {std::pair("mlp", &muo::mlp), std::pair("square", &muo::square)})
           benchmark::RegisterBenchmark(

@@ -115,7 +115,7 @@ inline double fma_peak_gflops(int threads) {
 
 // sgemm of 1024 x 1024 x 1024 on so many devices at once, as `doctor` and `train` measure it.
 inline double sgemm_peak_gflops(int devices) {
-  return measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
+  return app::measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
 }
 
 }  // namespace muo::bench

@@ -16,29 +16,30 @@ namespace muo {
 namespace {
 
 // nanochat's sizes by depth, with its smallest vocabulary.
-GptConfig model(std::int64_t depth, DType dtype) {
-  GptConfig c;
+model::GptConfig model(std::int64_t depth, DType dtype) {
+  model::GptConfig c;
   c.vocab_size = 32768;
   c.n_layer = depth;
   c.n_embd = 64 * depth;
   c.n_head = c.n_kv_head = std::max<std::int64_t>(1, c.n_embd / 128);
   c.seq_len = 1024;
   c.dtype = dtype;
-  set_nanochat_extras(c);
+  model::set_nanochat_extras(c);
   return c;
 }
 
 // Calls body(decoder) on a rank; every row has a context of this many tokens.
 template <class Body>
-void with_decoder(const GptConfig& config, std::int64_t rows, std::int64_t context,
+void with_decoder(const model::GptConfig& config, std::int64_t rows, std::int64_t context,
                   const Body& body) {
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) {
-    PlannedArena arena(rank.device, plan_inference_memory(config, params, {.sample = rows}, 0, 1));
-    InferenceState state(rank, config, params, {.sample = rows}, arena);
-    warm_up_and_capture(rank, arena, state);
-    fill_rotary_tables(rank.compute, config, state.rotary);
+    PlannedArena arena(rank.device,
+                       app::plan_inference_memory(config, params, {.sample = rows}, 0, 1));
+    app::InferenceState state(rank, config, params, {.sample = rows}, arena);
+    graphs::warm_up_and_capture(rank, arena, state);
+    model::fill_rotary_tables(rank.compute, config, state.rotary);
     for (std::size_t i = 0; i < params.size(); ++i)
       rank.compute.copy(
           state.weights[i],
@@ -56,7 +57,7 @@ void with_decoder(const GptConfig& config, std::int64_t rows, std::int64_t conte
 void step(benchmark::State& state, DType dtype) {
   const std::int64_t rows = state.range(1), context = state.range(2);
   with_decoder(model(state.range(0), dtype), rows, context,
-               [&](Decoder& decoder, const auto&, std::vector<float>& logits) {
+               [&](graphs::Decoder& decoder, const auto&, std::vector<float>& logits) {
                  const std::vector<std::int32_t> next(static_cast<std::size_t>(rows), 2);
                  for (auto _ : state)
                    decoder.step(next, logits);
@@ -66,9 +67,9 @@ void step(benchmark::State& state, DType dtype) {
 }
 
 void whole_context(benchmark::State& state, DType dtype) {
-  const GptConfig config = model(state.range(0), dtype);
+  const model::GptConfig config = model(state.range(0), dtype);
   with_decoder(config, 1, state.range(2),
-               [&](Decoder& decoder, const auto& tokens, std::vector<float>& logits) {
+               [&](graphs::Decoder& decoder, const auto& tokens, std::vector<float>& logits) {
                  for (auto _ : state)
                    decoder.begin(0, tokens, logits);
                });

@@ -23,7 +23,7 @@ void encode_text(benchmark::State& state) {
     state.SkipWithError("MUO_BENCH_TOKENIZER and MUO_BENCH_TEXT name the files");
     return;
   }
-  const auto tokenizer = open_tokenizer(tokenizer_path);
+  const auto tokenizer = data::open_tokenizer(tokenizer_path);
   const FileBytes text{std::filesystem::path(text_path)};
   std::vector<std::string_view> texts = {text.text()};
   while (by_lines) {

@@ -79,8 +79,8 @@ std::uint64_t sum_of(std::span<const T> values) {
 void read_shard(std::span<const std::byte> input) {
   constexpr std::int64_t kVocab = 1000;
   const MemoryFile file(input);
-  const TokenShard shard = open_shard(file.path(), kVocab);
-  MUO_CHECK(shard.tokens.size() + kShardHeaderBytes == input.size());
+  const data::TokenShard shard = data::open_shard(file.path(), kVocab);
+  MUO_CHECK(shard.tokens.size() + data::kShardHeaderBytes == input.size());
   std::vector<std::int32_t> ids(static_cast<std::size_t>(shard.size()));
   shard.read(0, ids);
   for (const std::int32_t id : ids)
@@ -89,10 +89,10 @@ void read_shard(std::span<const std::byte> input) {
 
 void read_safetensors(std::span<const std::byte> input) {
   const MemoryFile contents(input);
-  const SafetensorsFile file(contents.path());
+  const app::SafetensorsFile file(contents.path());
   std::size_t bytes = file.head().size();
   std::uint64_t sum = sum_of(file.head());
-  for (const SafetensorsEntry& entry : file.entries()) {
+  for (const app::SafetensorsEntry& entry : file.entries()) {
     MUO_CHECK(file.find(entry.spec.name) == &entry, entry.spec.name);
     const auto data = file.bytes(entry);
     MUO_CHECK(static_cast<std::int64_t>(data.size()) ==
@@ -106,10 +106,11 @@ void read_safetensors(std::span<const std::byte> input) {
 
 // What is read is written and read again as the same.
 void read_manifest_text(const std::string& text) {
-  const Manifest manifest = parse_manifest(text, "manifest");
-  const std::string once = manifest_text(manifest);
-  MUO_CHECK(manifest_text(parse_manifest(once, "manifest")) == once, "another manifest: ", once);
-  static_cast<void>(gpt_parameters(checkpoint_model(manifest.info, "manifest")));
+  const app::Manifest manifest = app::parse_manifest(text, "manifest");
+  const std::string once = app::manifest_text(manifest);
+  MUO_CHECK(app::manifest_text(app::parse_manifest(once, "manifest")) == once,
+            "another manifest: ", once);
+  static_cast<void>(model::gpt_parameters(app::checkpoint_model(manifest.info, "manifest")));
 }
 
 void read_manifest(std::span<const std::byte> input) { read_manifest_text(text_of(input)); }
@@ -123,7 +124,8 @@ void read_forged_manifest(std::span<const std::byte> input) {
   if (key != std::string::npos && key + kKey.size() + kDigits <= text.size()) {
     const std::size_t at = key + kKey.size();
     text.replace(at, kDigits, kDigits, '0');
-    const std::uint64_t sum = tensor_checksum(DType::kBytes, 0, std::as_bytes(std::span(text)));
+    const std::uint64_t sum =
+        app::tensor_checksum(DType::kBytes, 0, std::as_bytes(std::span(text)));
     text.replace(at, kDigits, fmt::format("{:016x}", sum));
   }
   read_manifest_text(text);
@@ -132,18 +134,18 @@ void read_forged_manifest(std::span<const std::byte> input) {
 void read_config(std::span<const std::byte> input) {
   const auto load = [](std::span<const std::byte> bytes) {
     const MemoryFile file(bytes);
-    TrainOptions options;
-    const std::vector<OptionRow> rows = option_table(options);
-    load_config(file.path(), muo::read_config(file.path()), rows);
-    return config_text(rows);
+    app::TrainOptions options;
+    const std::vector<app::OptionRow> rows = app::option_table(options);
+    app::load_config(file.path(), muo::app::read_config(file.path()), rows);
+    return app::config_text(rows);
   };
   const std::string once = load(input);
   MUO_CHECK(load(std::as_bytes(std::span(once))) == once, "another configuration: ", once);
 }
 
 void read_nanochat_meta(std::span<const std::byte> input) {
-  const NanochatMeta meta = parse_nanochat_meta(text_of(input), "meta");
-  static_cast<void>(gpt_parameters(meta.model));
+  const app::NanochatMeta meta = app::parse_nanochat_meta(text_of(input), "meta");
+  static_cast<void>(model::gpt_parameters(meta.model));
 }
 
 // A table for this library and GPU.
@@ -156,15 +158,15 @@ void read_gemm_table(std::span<const std::byte> input) {
 }
 
 // Every token of `data`, from reads of `most` tokens.
-std::string bytes_of(const TokenData& data, std::int64_t most) {
+std::string bytes_of(const data::TokenData& data, std::int64_t most) {
   std::string bytes;
   std::vector<std::int32_t> tokens;
   for (std::int64_t at = 0; at < data.size(); at += most) {
     tokens.assign(static_cast<std::size_t>(std::min(most, data.size() - at)), -1);
     data.read(at, tokens);
     for (const std::int32_t token : tokens) {
-      MUO_CHECK(token >= 0 && token < kByteVocab, "token ", token);
-      if (token != kBosToken) bytes.push_back(static_cast<char>(token));
+      MUO_CHECK(token >= 0 && token < data::kByteVocab, "token ", token);
+      if (token != data::kBosToken) bytes.push_back(static_cast<char>(token));
     }
   }
   return bytes;
@@ -174,7 +176,7 @@ std::string bytes_of(const TokenData& data, std::int64_t most) {
 // what is held out are their bytes, all of them but for duplicates.
 void read_text(std::span<const std::byte> input) {
   constexpr std::size_t kMostDocuments = 64;
-  DataOptions options;
+  data::DataOptions options;
   std::deque<MemoryFile> files;
   std::string text = text_of(input);
   for (std::size_t begin = 0; begin <= text.size() && files.size() < kMostDocuments;) {
@@ -182,7 +184,7 @@ void read_text(std::span<const std::byte> input) {
     options.paths.push_back(files.emplace_back(input.subspan(begin, end - begin)).path());
     begin = end + 1;
   }
-  const Corpus corpus = open_corpus(options);
+  const data::Corpus corpus = data::open_corpus(options);
   const std::string train = bytes_of(*corpus.train, 7);
   const std::string held_out = bytes_of(*corpus.val, 1000);
   MUO_CHECK(train == bytes_of(*corpus.train, 1 << 20), "reads of other lengths differ");
@@ -195,32 +197,33 @@ void read_text(std::span<const std::byte> input) {
 
 // What is read is written and read again; its patterns cut some text, of which nothing is lost that
 // is not to be.
-void read_definition(const BpeDefinition& definition) {
-  const std::string written = write_tokenizer_json(definition);
-  MUO_CHECK(write_tokenizer_json(read_tokenizer_json(written, "written")) == written);
-  const TextSplitter splitter(definition.splits, "fuzzed");
+void read_definition(const data::BpeDefinition& definition) {
+  const std::string written = data::write_tokenizer_json(definition);
+  MUO_CHECK(data::write_tokenizer_json(data::read_tokenizer_json(written, "written")) == written);
+  const data::TextSplitter splitter(definition.splits, "fuzzed");
   constexpr std::string_view kText = "It's 1,234.5 \xE4\xB8\xAD\xFF  x\n\n y\xC3";
   std::string pieces;
   splitter.split(kText, 0, kText.size(), [&](std::string_view piece) { pieces += piece; });
-  const bool keeps_all =
-      std::none_of(definition.splits.begin(), definition.splits.end(),
-                   [](const Split& split) { return split.behavior == SplitBehavior::kRemoved; });
+  const bool keeps_all = std::none_of(
+      definition.splits.begin(), definition.splits.end(),
+      [](const data::Split& split) { return split.behavior == data::SplitBehavior::kRemoved; });
   MUO_CHECK(pieces == kText || !keeps_all, pieces);
 }
 
 void read_tokenizer(std::span<const std::byte> input) {
-  read_definition(read_tokenizer_json(text_of(input), "input"));
+  read_definition(data::read_tokenizer_json(text_of(input), "input"));
 }
 
 void read_ranks(std::span<const std::byte> input) {
-  read_definition(read_tiktoken_file(text_of(input), "input", "gpt2", {{"<|bos|>", 1 << 20}}));
+  read_definition(
+      data::read_tiktoken_file(text_of(input), "input", "gpt2", {{"<|bos|>", 1 << 20}}));
 }
 
 // Oniguruma reads what a pattern of tiktoken's is translated to.
 void read_pattern(std::span<const std::byte> input) {
-  const Split split = read_split(text_of(input), "input");
+  const data::Split split = data::read_split(text_of(input), "input");
   try {
-    TextSplitter({split}, "translated");
+    data::TextSplitter({split}, "translated");
   } catch (const InputError& refused) {
     MUO_FAIL(refused.what());
   }
@@ -228,12 +231,12 @@ void read_pattern(std::span<const std::byte> input) {
 
 // What is accepted encodes any text, and its ids have texts.
 void read_sentencepiece(std::span<const std::byte> input) {
-  const SentencePieceTokenizer tokenizer(text_of(input), "input");
+  const data::SentencePieceTokenizer tokenizer(text_of(input), "input");
   constexpr std::string_view kText =
       "It's 1,234.5 \xE4\xB8\xAD\xFF  aaaab\t\xEF\xAC\x80\xEF\xAC\x83\n\n\n \xC2\xBD\xC3 <s>";
   std::vector<std::int32_t> ids;
   try {
-    ids = encode(tokenizer, kText);
+    ids = data::encode(tokenizer, kText);
   } catch (const InputError&) {  // a model may make this text one that the library cannot encode
   }
   for (const std::int32_t id : ids)
@@ -244,66 +247,66 @@ void read_sentencepiece(std::span<const std::byte> input) {
 }
 
 void read_manifest_of_shards(std::span<const std::byte> input) {
-  const ShardManifest manifest = parse_shard_manifest(text_of(input), "input");
-  const std::string written = shard_manifest_text(manifest);
-  MUO_CHECK(shard_manifest_text(parse_shard_manifest(written, "written")) == written);
+  const data::ShardManifest manifest = data::parse_shard_manifest(text_of(input), "input");
+  const std::string written = data::shard_manifest_text(manifest);
+  MUO_CHECK(data::shard_manifest_text(data::parse_shard_manifest(written, "written")) == written);
 }
 
 void read_json_line(std::span<const std::byte> input) {
   const std::string line = text_of(input);
-  MUO_CHECK(is_utf8(text_of_line(line, "text", "input")));
+  MUO_CHECK(is_utf8(data::text_of_line(line, "text", "input")));
 }
 
 // Every row of a task is of so many tokens, of which the scored ones lie inside.
-void use_task(const TokenTask& task, std::int64_t row_tokens) {
+void use_task(const data::TokenTask& task, std::int64_t row_tokens) {
   std::vector<std::int32_t> tokens;
   std::size_t rows = 0;
-  for (const TokenTask::Example& example : task.examples) {
+  for (const data::TokenTask::Example& example : task.examples) {
     MUO_CHECK(example.first_row == rows && example.gold < example.rows);
     rows += example.rows;
   }
   MUO_CHECK(rows == task.rows.size());
-  for (const ExampleRow& row : task.rows) {
+  for (const data::ExampleRow& row : task.rows) {
     tokens.clear();
     task.read(row, tokens);
     MUO_CHECK(std::ssize(tokens) <= row_tokens && row.scored >= 1 && row.scored_tokens() >= 0);
     for (const std::int32_t token : tokens)
-      MUO_CHECK(token >= 0 && token < kByteVocab, "token ", token);
+      MUO_CHECK(token >= 0 && token < data::kByteVocab, "token ", token);
   }
 }
 
-constexpr HellaSwagOptions kExamples = {.row_tokens = 40, .vocab_size = kByteVocab};
+constexpr data::HellaSwagOptions kExamples = {.row_tokens = 40, .vocab_size = data::kByteVocab};
 
 void read_eval_file_of(std::span<const std::byte> input) {
   const MemoryFile file(input);
-  use_task(read_eval_file(file.path(), kExamples), kExamples.row_tokens);
+  use_task(data::read_eval_file(file.path(), kExamples), kExamples.row_tokens);
 }
 
 void read_hellaswag_of(std::span<const std::byte> input) {
-  static const auto bytes = open_tokenizer("byte");
+  static const auto bytes = data::open_tokenizer("byte");
   const MemoryFile file(input);
-  use_task(read_hellaswag(file.path(), *bytes, kExamples), kExamples.row_tokens);
+  use_task(data::read_hellaswag(file.path(), *bytes, kExamples), kExamples.row_tokens);
 }
 
 void read_core_yaml(std::span<const std::byte> input) {
   const MemoryFile file(input);
-  for (const CoreTask& task : parse_core_yaml(FileBytes(file.path()).text(), "input"))
+  for (const data::CoreTask& task : data::parse_core_yaml(FileBytes(file.path()).text(), "input"))
     MUO_CHECK(!task.label.empty() && task.file.is_relative() && task.shots >= 0);
 }
 
 void read_core_meta(std::span<const std::byte> input) {
-  std::vector<CoreTask> tasks = {{.label = "a"}, {.label = "b, c"}};
-  add_baselines(tasks, text_of(input), "input");
-  for (const CoreTask& task : tasks)
+  std::vector<data::CoreTask> tasks = {{.label = "a"}, {.label = "b, c"}};
+  data::add_baselines(tasks, text_of(input), "input");
+  for (const data::CoreTask& task : tasks)
     MUO_CHECK(task.baseline >= 0 && task.baseline < 1, task.baseline);
 }
 
 // Whatever a run.json holds, the page gets tables, objects and values.
 void read_run_json(std::span<const std::byte> input) {
-  RunHistory run;
+  app::RunHistory run;
   run.facts = text_of(input);
   if (!try_strict_json(run.facts).is_object()) throw InputError("not an object");
-  const nlohmann::json data = nlohmann::json::parse(run_data(run, "run", 100));
+  const nlohmann::json data = nlohmann::json::parse(app::run_data(run, "run", 100));
   const auto is_row = [](const nlohmann::json& value) { return value.is_object(); };
   for (const nlohmann::json& fact : data.at("facts"))
     MUO_CHECK(!fact.is_null() && (!fact.is_array() || std::ranges::all_of(fact, is_row)),
@@ -312,15 +315,15 @@ void read_run_json(std::span<const std::byte> input) {
 
 // Refused: a line that is no record.
 void read_metrics(std::span<const std::byte> input) {
-  RunHistory run;
+  app::RunHistory run;
   const std::string text = text_of(input);
   bool is_whole = true;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    is_whole = add_record(text.substr(at, end - at), run) && is_whole;
+    is_whole = app::add_record(text.substr(at, end - at), run) && is_whole;
     at = end + 1;
   }
-  MUO_CHECK(nlohmann::json::accept(run_data(run, "run", 100)));
+  MUO_CHECK(nlohmann::json::accept(app::run_data(run, "run", 100)));
   MUO_CHECK(is_utf8(text_report(run, "run", {.columns = 80})));
   if (!is_whole) throw InputError("lines that are no records");
 }
@@ -336,11 +339,11 @@ std::filesystem::path named_file(const char* name, std::span<const std::byte> co
 // is left.
 void read_documents(std::span<const std::byte> input, const char* name) {
   constexpr std::int64_t kMost = 1 << 16;
-  DocumentReader reader({{.path = named_file(name, input), .named = true, .identity = {}}},
-                        {.batch_bytes = 1000, .most_bytes = kMost});
-  DocumentBatch batch;
+  data::DocumentReader reader({{.path = named_file(name, input), .named = true, .identity = {}}},
+                              {.batch_bytes = 1000, .most_bytes = kMost});
+  data::DocumentBatch batch;
   for (int batches = 0; batches < 1000 && reader.next(batch); ++batches) {
-    for (const Document& document : batch.documents)
+    for (const data::Document& document : batch.documents)
       MUO_CHECK(std::ssize(document.raw) <= kMost, reader.where(document));
     static_cast<void>(reader.texts(batch.documents, 1));
   }
@@ -351,23 +354,23 @@ void read_zstd(std::span<const std::byte> input) { read_documents(input, "a.json
 
 // As items of whichever type they are.
 void read_core_items_of(std::span<const std::byte> input) {
-  static const auto bytes = open_tokenizer("byte");
+  static const auto bytes = data::open_tokenizer("byte");
   constexpr std::int64_t kRowTokens = 60;
   const MemoryFile file(input);
-  CoreTask task{.label = "input", .file = "input"};
-  constexpr std::array kTypes = {CoreType::kMultipleChoice, CoreType::kSchema,
-                                 CoreType::kLanguageModeling};
+  data::CoreTask task{.label = "input", .file = "input"};
+  constexpr std::array kTypes = {data::CoreType::kMultipleChoice, data::CoreType::kSchema,
+                                 data::CoreType::kLanguageModeling};
   for (std::size_t i = 0;; ++i) {
     task.type = kTypes.at(i);
     try {
-      task.items = read_core_items(file.path(), task.type);
+      task.items = data::read_core_items(file.path(), task.type);
       break;
     } catch (const InputError&) {
       if (i + 1 == kTypes.size()) throw;
     }
   }
   task.shots = std::min<std::int64_t>(2, std::ssize(task.items) - 1);
-  use_task(tokenize_core(task, *bytes, kBosToken, kRowTokens, 1), kRowTokens);
+  use_task(data::tokenize_core(task, *bytes, data::kBosToken, kRowTokens, 1), kRowTokens);
 }
 
 template <void (*kRead)(std::span<const std::byte>)>

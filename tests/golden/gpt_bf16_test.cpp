@@ -40,14 +40,14 @@ void move(const test::HostTensor& weight, std::uint64_t seed, const std::string&
 }
 
 Result compute(const std::string& file, AttentionKernels kernels, std::uint64_t perturbation = 0) {
-  GoldenModel model(file, [&](GptConfig& config) {
+  GoldenModel model(file, [&](model::GptConfig& config) {
     config.dtype = DType::kBF16;
     config.attention.kernels = kernels;
   });
   if (perturbation != 0)
     for (const ParamSpec& spec : model.specs())
       move(model.weight(spec.name), perturbation, spec.name);
-  const Gpt gpt = model.make_gpt(true);
+  const model::Gpt gpt = model.make_gpt(true);
   model.run(gpt, 1.0F, false);
   Result result{.loss = model.mean_loss(gpt), .gradients = {}};
   for (std::size_t i = 0; i < model.specs().size(); ++i) {

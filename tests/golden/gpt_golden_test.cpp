@@ -38,7 +38,7 @@ class GptGolden : public testing::TestWithParam<const char*> {
       EXPECT_LT(test::frobenius<double>(difference), factor * bound) << name;
     }
   }
-  void expect_loss(const Gpt& gpt) const {
+  void expect_loss(const model::Gpt& gpt) const {
     const double want = model_.golden().doubles("loss").at(0);
     EXPECT_LT(std::abs(model_.mean_loss(gpt) - want), kBound * want);
   }
@@ -55,14 +55,14 @@ TEST_P(GptGolden, EveryWeightAndGradientOfTheFileIsAParameter) {
 }
 
 TEST_P(GptGolden, LossAndEveryGradientAgreeWithTheReference) {
-  const Gpt gpt = model_.make_gpt(true);
+  const model::Gpt gpt = model_.make_gpt(true);
   model_.run(gpt, 1.0F, false);
   expect_loss(gpt);
   expect_gradients(1.0);
 }
 
 TEST_P(GptGolden, GradientsAccumulateOverMicroSteps) {
-  const Gpt gpt = model_.make_gpt(true);
+  const model::Gpt gpt = model_.make_gpt(true);
   model_.run(gpt, 0.5F, false);
   model_.run(gpt, 0.5F, true);
   model_.run(gpt, 0.5F, true);
@@ -72,7 +72,7 @@ TEST_P(GptGolden, GradientsAccumulateOverMicroSteps) {
 TEST_P(GptGolden, LogitsAgreeWithTheReferenceWithAndWithoutBackward) {
   const std::vector<double> want = model_.golden().doubles("logits");
   for (const bool keep : {true, false}) {
-    const Gpt gpt = model_.make_gpt(keep);
+    const model::Gpt gpt = model_.make_gpt(keep);
     model_.evaluate(gpt);
     EXPECT_LT(test::relative_error(model_.logits(gpt), want), kBound);
     expect_loss(gpt);
@@ -80,7 +80,7 @@ TEST_P(GptGolden, LogitsAgreeWithTheReferenceWithAndWithoutBackward) {
 }
 
 TEST_P(GptGolden, EveryGradientIsAnnouncedOnceInTheOrderOfReadiness) {
-  const Gpt gpt = model_.make_gpt(true);
+  const model::Gpt gpt = model_.make_gpt(true);
   std::vector<int> order;
   model_.run(gpt, 1.0F, false,
              [&](std::size_t param) { order.push_back(model_.specs()[param].ready); });
@@ -93,13 +93,13 @@ TEST_P(GptGolden, EveryGradientIsAnnouncedOnceInTheOrderOfReadiness) {
 TEST(HeadChunks, ChangeRoundingOnly) {
   std::vector<std::vector<double>> gradients;
   std::vector<double> losses;
-  for (const std::int64_t bytes : {kHostHeadChunk, std::int64_t{1}}) {
-    GoldenModel model("nanochat_odd", [&](GptConfig& c) { c.head_chunk_bytes = bytes; });
-    const Gpt gpt = model.make_gpt(true);
+  for (const std::int64_t bytes : {model::kHostHeadChunk, std::int64_t{1}}) {
+    GoldenModel model("nanochat_odd", [&](model::GptConfig& c) { c.head_chunk_bytes = bytes; });
+    const model::Gpt gpt = model.make_gpt(true);
     model.run(gpt, 1.0F, false);
     losses.push_back(model.mean_loss(gpt));
     const std::int64_t rows = gpt.row_losses().numel();
-    EXPECT_EQ(head_chunk_rows(model.config(), rows) < rows, bytes == 1);
+    EXPECT_EQ(model::head_chunk_rows(model.config(), rows) < rows, bytes == 1);
     std::vector<double>& all = gradients.emplace_back();
     for (std::size_t i = 0; i < model.specs().size(); ++i)
       for (std::int64_t j = 0; j < model.gradient(i).numel(); ++j)

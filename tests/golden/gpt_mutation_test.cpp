@@ -19,7 +19,7 @@ using test::GoldenModel;
 struct Mutation {
   const char* name;
   const char* golden;
-  void (*config)(GptConfig&) = [](GptConfig&) {};
+  void (*config)(model::GptConfig&) = [](model::GptConfig&) {};
   void (*weights)(GoldenModel&) = [](GoldenModel&) {};
   friend std::ostream& operator<<(std::ostream& out, const Mutation& m) { return out << m.name; }
 };
@@ -29,7 +29,7 @@ class GptMutation : public testing::TestWithParam<Mutation> {};
 TEST_P(GptMutation, IsSeenByTheGolden) {
   GoldenModel model(GetParam().golden, GetParam().config);
   GetParam().weights(model);
-  const Gpt gpt = model.make_gpt(false);
+  const model::Gpt gpt = model.make_gpt(false);
   model.evaluate(gpt);
   EXPECT_GT(test::relative_error(model.logits(gpt), model.golden().doubles("logits")), 1e-3);
 }
@@ -39,10 +39,11 @@ constexpr auto kName = [](const auto& instance) { return std::string(instance.pa
 INSTANTIATE_TEST_SUITE_P(
     Plain, GptMutation,
     testing::Values(
-        Mutation{"AllWindowsLong", "gpt_window", [](GptConfig& c) { c.window_pattern = "L"; }},
-        Mutation{"NoQkScale", "gpt_softcap", [](GptConfig& c) { c.qk_scale = 1; }},
-        Mutation{"NoSoftCap", "gpt_softcap", [](GptConfig& c) { c.softcap = 0; }},
-        Mutation{"OtherRotaryBase", "gpt_plain", [](GptConfig& c) { c.rope_base = 10000; }}),
+        Mutation{"AllWindowsLong", "gpt_window",
+                 [](model::GptConfig& c) { c.window_pattern = "L"; }},
+        Mutation{"NoQkScale", "gpt_softcap", [](model::GptConfig& c) { c.qk_scale = 1; }},
+        Mutation{"NoSoftCap", "gpt_softcap", [](model::GptConfig& c) { c.softcap = 0; }},
+        Mutation{"OtherRotaryBase", "gpt_plain", [](model::GptConfig& c) { c.rope_base = 10000; }}),
     kName);
 
 // Multiplies the first `count` elements.
@@ -55,20 +56,24 @@ void scale(test::HostTensor& tensor, float factor, std::size_t count = SIZE_MAX)
 INSTANTIATE_TEST_SUITE_P(
     Nanochat, GptMutation,
     testing::Values(
-        Mutation{"AllWindowsLong", "nanochat_window", [](GptConfig& c) { c.window_pattern = "L"; }},
+        Mutation{"AllWindowsLong", "nanochat_window",
+                 [](model::GptConfig& c) { c.window_pattern = "L"; }},
         Mutation{"OneWindowLong", "nanochat_window",
-                 [](GptConfig& c) { c.window_pattern = "SLSS"; }},
-        Mutation{"NextSmallerWindow", "nanochat_window", [](GptConfig& c) { c.seq_len = 512; }},
-        Mutation{"NoQkScale", "nanochat_odd", [](GptConfig& c) { c.qk_scale = 1; }},
-        Mutation{"OtherQkScale", "nanochat_odd", [](GptConfig& c) { c.qk_scale = 1.19F; }},
-        Mutation{"OtherRotaryBase", "nanochat_odd", [](GptConfig& c) { c.rope_base = 90000; }},
-        Mutation{"OtherSoftCap", "nanochat_odd", [](GptConfig& c) { c.softcap = 16; }},
+                 [](model::GptConfig& c) { c.window_pattern = "SLSS"; }},
+        Mutation{"NextSmallerWindow", "nanochat_window",
+                 [](model::GptConfig& c) { c.seq_len = 512; }},
+        Mutation{"NoQkScale", "nanochat_odd", [](model::GptConfig& c) { c.qk_scale = 1; }},
+        Mutation{"OtherQkScale", "nanochat_odd", [](model::GptConfig& c) { c.qk_scale = 1.19F; }},
+        Mutation{"OtherRotaryBase", "nanochat_odd",
+                 [](model::GptConfig& c) { c.rope_base = 90000; }},
+        Mutation{"OtherSoftCap", "nanochat_odd", [](model::GptConfig& c) { c.softcap = 16; }},
         Mutation{"NoValueEmbeddings", "nanochat_odd",
-                 [](GptConfig& c) { c.value_embeddings = false; }},
-        Mutation{"NoSmear", "nanochat_odd", [](GptConfig& c) { c.smear = false; }},
-        Mutation{"NoBackout", "nanochat_odd", [](GptConfig& c) { c.backout = false; }},
-        Mutation{"NoResidLambdas", "nanochat_odd", [](GptConfig& c) { c.resid_lambdas = false; }},
-        Mutation{"NoX0Lambdas", "nanochat_odd", [](GptConfig& c) { c.x0_lambdas = false; }},
+                 [](model::GptConfig& c) { c.value_embeddings = false; }},
+        Mutation{"NoSmear", "nanochat_odd", [](model::GptConfig& c) { c.smear = false; }},
+        Mutation{"NoBackout", "nanochat_odd", [](model::GptConfig& c) { c.backout = false; }},
+        Mutation{"NoResidLambdas", "nanochat_odd",
+                 [](model::GptConfig& c) { c.resid_lambdas = false; }},
+        Mutation{"NoX0Lambdas", "nanochat_odd", [](model::GptConfig& c) { c.x0_lambdas = false; }},
         // The norm of the embedding forgets any factor, but for its epsilon.
         Mutation{.name = "OtherNormEpsilon",
                  .golden = "nanochat_odd",
@@ -96,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
                  .weights =
                      [](GoldenModel& m) {
                        scale(m.weight("transformer.h.2.attn.ve_gate.weight"), 0,
-                             kValueGateChannels);
+                             model::kValueGateChannels);
                      }},
         // Heads 0 and 1 read the keys of heads 2 and 3, and the other way round.
         Mutation{.name = "OtherKeyValueHeads",

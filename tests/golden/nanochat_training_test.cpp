@@ -47,9 +47,11 @@ struct Case {
   std::string strategy = "balanced";
   std::int64_t order = 0;  // of the batches: a row of `orders`
   DType dtype = DType::kF32;
-  NumberFormats formats = {};
+  optim::NumberFormats formats = {};
   std::vector<int> keep = {};  // after which steps to keep the weights
-  OptimizerOptions (*change)(OptimizerOptions) = [](OptimizerOptions o) { return o; };
+  optim::OptimizerOptions (*change)(optim::OptimizerOptions) = [](optim::OptimizerOptions o) {
+    return o;
+  };
 };
 
 struct Result {
@@ -57,10 +59,10 @@ struct Result {
   std::map<int, std::vector<float>> kept = {};
 };
 
-RunConfig config_of(const Case& c) {
+app::RunConfig config_of(const Case& c) {
   const auto number = [](const char* key) { return golden().metadata_double(key); };
   const auto integer = [](const std::string& key) { return golden().metadata_integer(key); };
-  RunConfig config;
+  app::RunConfig config;
   config.options.sharding.strategy = c.strategy;
   config.model = test::config_of(golden());
   config.model.dtype = c.dtype;
@@ -72,7 +74,7 @@ RunConfig config_of(const Case& c) {
                  .accumulation = c.accumulation};
   // nanochat's rates are for 2^19 tokens a step and a width of 768 (docs/spec/optimizer.md,
   // "Scaling rules").
-  const OptimizerOptions options =
+  const optim::OptimizerOptions options =
       c.change({.matrix_lr = number("matrix_lr"),
                 .embedding_lr = number("embedding_lr"),
                 .unembedding_lr = number("unembedding_lr"),
@@ -84,12 +86,13 @@ RunConfig config_of(const Case& c) {
                 .warmup_steps = integer(c.start + "_warmup_steps"),
                 .warmdown_ratio = number("warmdown_ratio"),
                 .final_lr_frac = number("final_lr_frac")});
-  config.hyper = make_hyper_parameters(options, {.outlier_deviations = 0}, integer("iterations"));
+  config.hyper =
+      optim::make_hyper_parameters(options, {.outlier_deviations = 0}, integer("iterations"));
   return config;
 }
 
 // Masters from the file, then the replicas from them.
-void load_start(const std::string& start, RankContext& rank, RunState& state) {
+void load_start(const std::string& start, RankContext& rank, graphs::RunState& state) {
   for (const StateEntry& entry : state.update.state()) {
     const std::string name = name_of_weight(start, 0, entry.name);
     if (!golden().has(name)) continue;  // of the optimizer: zero
@@ -118,9 +121,10 @@ Result train(const Case& c) {
              std::transform(batches.begin() + at, batches.begin() + at + std::ssize(row),
                             row.begin(), [](std::int64_t t) { return static_cast<int>(t); });
            },
-       .started = [&](RankContext& rank, RunState& state) { load_start(c.start, rank, state); },
+       .started = [&](RankContext& rank,
+                      graphs::RunState& state) { load_start(c.start, rank, state); },
        .before_step =
-           [&](RankContext& rank, RunState& state, int step) {
+           [&](RankContext& rank, graphs::RunState& state, int step) {
              if (rank.rank == 0 && std::ranges::count(c.keep, step) != 0)
                result.kept[step] = test::replica_values(rank, state);
            }});
@@ -169,7 +173,7 @@ TEST(NanochatTraining, OneRankGivesItsLossesAndWeights) {
   const Case run{.keep = {1, 5}};
   const Result result = train(run);
   EXPECT_LT(worst_relative(result.curves.losses, golden_losses(run)), loss_bound("open"));
-  const std::vector<ParamSpec> params = gpt_parameters(test::config_of(golden()));
+  const std::vector<ParamSpec> params = model::gpt_parameters(test::config_of(golden()));
   EXPECT_LT(test::relative_error(result.kept.at(1), weights_after("open", 1, params)),
             weight_bound("open", 1));
   EXPECT_LT(test::relative_error(result.kept.at(5), weights_after("open", 5, params)),
@@ -190,11 +194,11 @@ TEST_P(NanochatStrategy, GivesItsLossesForEverySplitOfTheBatch) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NanochatStrategy, testing::ValuesIn(strategy_names()),
+INSTANTIATE_TEST_SUITE_P(All, NanochatStrategy, testing::ValuesIn(optim::strategy_names()),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(NanochatTraining, ItsOwnInitialWeightsAndWarmUpGiveItsLosses) {
-  const std::vector<ParamSpec> params = gpt_parameters(test::config_of(golden()));
+  const std::vector<ParamSpec> params = model::gpt_parameters(test::config_of(golden()));
   for (const int world : {1, 2})
     for (const std::int64_t accumulation : {1, 4}) {
       const Case run{.start = "initial", .world = world, .accumulation = accumulation};
@@ -229,8 +233,8 @@ TEST(NanochatTraining, BFloat16StaysWithinItsOwnSpread) {
       spread([](std::int64_t order) { return losses_of_order("orders/bfloat16", order); });
   constexpr auto kBF16 = DType::kBF16;
   for (const auto& [world, formats] :
-       {std::pair{1, NumberFormats{}},
-        std::pair{2, NumberFormats{.gradient_wire = kBF16, .embedding_state = kBF16}}}) {
+       {std::pair{1, optim::NumberFormats{}},
+        std::pair{2, optim::NumberFormats{.gradient_wire = kBF16, .embedding_state = kBF16}}}) {
     const double ours = spread([&, w = world, f = formats](std::int64_t order) {
       return train({.world = w, .order = order, .dtype = kBF16, .formats = f}).curves.losses;
     });
@@ -242,7 +246,7 @@ TEST(NanochatTraining, BFloat16StaysWithinItsOwnSpread) {
 // What the curves must be able to see: each change moves a loss by ten times the bound or more.
 struct Mutation {
   const char* name;
-  OptimizerOptions (*change)(OptimizerOptions);
+  optim::OptimizerOptions (*change)(optim::OptimizerOptions);
   friend std::ostream& operator<<(std::ostream& out, const Mutation& m) { return out << m.name; }
 };
 
@@ -254,7 +258,7 @@ TEST_P(NanochatTrainingMutation, IsSeenInTheLosses) {
 }
 
 template <auto field>
-OptimizerOptions more(OptimizerOptions o) {
+optim::OptimizerOptions more(optim::OptimizerOptions o) {
   if constexpr (requires { (o.*field).value(); })
     *(o.*field) *= 1.1;
   else
@@ -264,16 +268,16 @@ OptimizerOptions more(OptimizerOptions o) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, NanochatTrainingMutation,
-    testing::Values(Mutation{"MatrixRate", more<&OptimizerOptions::matrix_lr>},
-                    Mutation{"EmbeddingRate", more<&OptimizerOptions::embedding_lr>},
-                    Mutation{"UnembeddingRate", more<&OptimizerOptions::unembedding_lr>},
-                    Mutation{"ScalarRate", more<&OptimizerOptions::scalar_lr>},
-                    Mutation{"WidthScale", more<&OptimizerOptions::width_lr_scale>},
-                    Mutation{"WeightDecay",
-                             [](OptimizerOptions o) { return o.weight_decay = 0, o; }},
-                    Mutation{"WarmUp", [](OptimizerOptions o) { return ++o.warmup_steps, o; }},
-                    Mutation{"Warmdown", more<&OptimizerOptions::warmdown_ratio>},
-                    Mutation{"FinalRate", more<&OptimizerOptions::final_lr_frac>}),
+    testing::Values(
+        Mutation{"MatrixRate", more<&optim::OptimizerOptions::matrix_lr>},
+        Mutation{"EmbeddingRate", more<&optim::OptimizerOptions::embedding_lr>},
+        Mutation{"UnembeddingRate", more<&optim::OptimizerOptions::unembedding_lr>},
+        Mutation{"ScalarRate", more<&optim::OptimizerOptions::scalar_lr>},
+        Mutation{"WidthScale", more<&optim::OptimizerOptions::width_lr_scale>},
+        Mutation{"WeightDecay", [](optim::OptimizerOptions o) { return o.weight_decay = 0, o; }},
+        Mutation{"WarmUp", [](optim::OptimizerOptions o) { return ++o.warmup_steps, o; }},
+        Mutation{"Warmdown", more<&optim::OptimizerOptions::warmdown_ratio>},
+        Mutation{"FinalRate", more<&optim::OptimizerOptions::final_lr_frac>}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace muo::test {
 
-inline const std::vector<SafetensorsSpec> kStateTensors = {
+inline const std::vector<app::SafetensorsSpec> kStateTensors = {
     {.name = "transformer.wte.weight", .dtype = DType::kF32, .shape = {13, 6}},
     {.name = "transformer.wte.weight.adam_m", .dtype = DType::kF32, .shape = {13, 6}},
     {.name = "transformer.wte.weight.adam_v", .dtype = DType::kF32, .shape = {13, 6}},
@@ -31,7 +31,7 @@ inline const std::vector<SafetensorsSpec> kStateTensors = {
 class RankState {
  public:
   RankState(int rank, int world) {
-    for (const SafetensorsSpec& spec : kStateTensors) {
+    for (const app::SafetensorsSpec& spec : kStateTensors) {
       const CounterRandom random(static_cast<std::uint64_t>(world), spec.name);
       const std::int64_t n = spec.shape.numel();
       const auto ranks = static_cast<std::uint64_t>(world);
@@ -89,7 +89,7 @@ class RankState {
     }
     return bytes;
   }
-  void add(const SafetensorsSpec& spec, std::int64_t begin, std::int64_t end, bool writer) {
+  void add(const app::SafetensorsSpec& spec, std::int64_t begin, std::int64_t end, bool writer) {
     memory_.emplace_back(Shape{end - begin}, spec.dtype);
     entries_.push_back({.name = spec.name,
                         .shape = spec.shape,
@@ -103,7 +103,7 @@ class RankState {
 };
 
 // Saves the state of fill(seed) from `world` ranks. Throws as DeviceGroup::run does.
-inline void save_state(CheckpointSaver& saver, int world, const CheckpointInfo& info,
+inline void save_state(app::CheckpointSaver& saver, int world, const app::CheckpointInfo& info,
                        std::uint64_t seed, const WatchOptions& watch = {}) {
   DeviceGroup group({.world = world, .watch = watch});
   group.run([&](RankContext& rank) {
@@ -115,12 +115,12 @@ inline void save_state(CheckpointSaver& saver, int world, const CheckpointInfo& 
 
 inline void save_state(const std::filesystem::path& run, int world, std::int64_t step,
                        std::uint64_t seed) {
-  CheckpointSaver saver(run, world);
+  app::CheckpointSaver saver(run, world);
   save_state(saver, world, {.step = step}, seed);
 }
 
 // The entries of all ranks together that a load by `world` ranks gets wrong.
-inline std::vector<std::string> wrong_after_load(const Checkpoint& checkpoint, int world,
+inline std::vector<std::string> wrong_after_load(const app::Checkpoint& checkpoint, int world,
                                                  std::uint64_t seed) {
   std::vector<std::vector<std::string>> wrong(static_cast<std::size_t>(world));
   DeviceGroup group({.world = world});

@@ -11,6 +11,6 @@ namespace muo::test {
 std::vector<std::string> words_of(const std::string& text);
 
 // What they ask the program for. Throws as parse_command_line() does.
-Command parse(const std::vector<std::string>& words);
+app::Command parse(const std::vector<std::string>& words);
 
 }  // namespace muo::test

@@ -31,11 +31,11 @@ class Golden {
   [[nodiscard]] double metadata_double(const std::string& key) const;
 
  private:
-  [[nodiscard]] const SafetensorsEntry& entry(std::string_view name) const;
+  [[nodiscard]] const app::SafetensorsEntry& entry(std::string_view name) const;
   template <class Out, class Narrow, class Wide>
   [[nodiscard]] std::vector<Out> values(std::string_view name) const;
 
-  SafetensorsFile file_;
+  app::SafetensorsFile file_;
 };
 
 }  // namespace muo::test

@@ -17,8 +17,8 @@ HostTensor int32_tensor(const Golden& golden, std::string_view name) {
 
 }  // namespace
 
-GptConfig config_of(const Golden& golden) {
-  GptConfig c;
+model::GptConfig config_of(const Golden& golden) {
+  model::GptConfig c;
   c.vocab_size = golden.metadata_integer("vocab_size");
   c.n_layer = golden.metadata_integer("n_layer");
   c.n_head = golden.metadata_integer("n_head");
@@ -40,7 +40,8 @@ GptConfig config_of(const Golden& golden) {
   return c;
 }
 
-GoldenModel::GoldenModel(const std::string& name, const std::function<void(GptConfig&)>& change)
+GoldenModel::GoldenModel(const std::string& name,
+                         const std::function<void(model::GptConfig&)>& change)
     : golden_(name + ".safetensors"),
       config_(config_of(golden_)),
       batch_(golden_.metadata_integer("batch")),
@@ -48,8 +49,8 @@ GoldenModel::GoldenModel(const std::string& name, const std::function<void(GptCo
       inputs_(int32_tensor(golden_, "inputs")),
       targets_(int32_tensor(golden_, "targets")) {
   if (change) change(config_);
-  check_config(config_);
-  specs_ = gpt_parameters(config_);
+  model::check_config(config_);
+  specs_ = model::gpt_parameters(config_);
   for (const std::int32_t target : targets_.values<std::int32_t>())
     counted_ += target == -1 ? 0 : 1;
   for (const ParamSpec& spec : specs_) {
@@ -60,8 +61,8 @@ GoldenModel::GoldenModel(const std::string& name, const std::function<void(GptCo
   }
   for (const HostTensor& weight : weights_)
     weight_views_.push_back(weight);
-  rotary_ = make_rotary_tables(config_, t_, arena_);
-  fill_rotary_tables(stream_, config_, rotary_);
+  rotary_ = model::make_rotary_tables(config_, t_, arena_);
+  model::fill_rotary_tables(stream_, config_, rotary_);
 }
 
 HostTensor& GoldenModel::weight(std::string_view name) {
@@ -70,12 +71,12 @@ HostTensor& GoldenModel::weight(std::string_view name) {
   return weights_[static_cast<std::size_t>(found - specs_.begin())];
 }
 
-Gpt GoldenModel::make_gpt(bool backward) {
+model::Gpt GoldenModel::make_gpt(bool backward) {
   return {
       config_, {.b = batch_, .t = t_, .backward = backward, .logits = true}, rotary_, "", arena_};
 }
 
-void GoldenModel::run(const Gpt& gpt, float scale, bool accumulate,
+void GoldenModel::run(const model::Gpt& gpt, float scale, bool accumulate,
                       const std::function<void(std::size_t)>& ready) {
   gpt.forward(stream_, {weight_views_}, inputs_);
   gpt.losses_and_backward(stream_, {weight_views_}, inputs_, targets_,
@@ -83,19 +84,19 @@ void GoldenModel::run(const Gpt& gpt, float scale, bool accumulate,
                           {.gradients = gradients_, .accumulate = accumulate, .ready = ready});
 }
 
-void GoldenModel::evaluate(const Gpt& gpt) {
+void GoldenModel::evaluate(const model::Gpt& gpt) {
   gpt.forward(stream_, {weight_views_}, inputs_);
   gpt.losses(stream_, {weight_views_}, targets_);
 }
 
-double GoldenModel::mean_loss(const Gpt& gpt) const {
+double GoldenModel::mean_loss(const model::Gpt& gpt) const {
   double sum = 0;
   for (std::int64_t i = 0; i < batch_ * t_; ++i)
     sum += static_cast<double>(gpt.row_losses().as<float>()[i]);
   return sum / counted_;
 }
 
-std::vector<float> GoldenModel::logits(const Gpt& gpt) {
+std::vector<float> GoldenModel::logits(const model::Gpt& gpt) {
   const std::int64_t first = golden_.metadata_integer("logits_first");
   std::vector<float> out;
   for (std::int64_t b = 0; b < batch_; ++b)

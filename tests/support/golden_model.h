@@ -30,17 +30,18 @@ class NanArena final : public Arena {
 };
 
 // The configuration in a golden file's metadata; extras that it does not name are off.
-GptConfig config_of(const Golden& golden);
+model::GptConfig config_of(const Golden& golden);
 
 // A golden file tests/golden/NAME.safetensors of a forward and backward pass, and a model with its
 // configuration, weights and batch.
 class GoldenModel {
  public:
   // `change`: of the configuration, before anything is made of it.
-  explicit GoldenModel(const std::string& name, const std::function<void(GptConfig&)>& change = {});
+  explicit GoldenModel(const std::string& name,
+                       const std::function<void(model::GptConfig&)>& change = {});
 
   [[nodiscard]] const Golden& golden() const { return golden_; }
-  [[nodiscard]] const GptConfig& config() const { return config_; }
+  [[nodiscard]] const model::GptConfig& config() const { return config_; }
   [[nodiscard]] const std::vector<ParamSpec>& specs() const { return specs_; }
   [[nodiscard]] HostTensor& weight(std::string_view name);
   [[nodiscard]] const Tensor& gradient(std::size_t param) const { return gradients_[param]; }
@@ -49,20 +50,20 @@ class GoldenModel {
   GoldenModel(const GoldenModel&) = delete;
   GoldenModel& operator=(const GoldenModel&) = delete;
   ~GoldenModel() = default;
-  Gpt make_gpt(bool backward);
+  model::Gpt make_gpt(bool backward);
 
   // forward and backward of `scale` times the mean loss.
-  void run(const Gpt& gpt, float scale, bool accumulate,
+  void run(const model::Gpt& gpt, float scale, bool accumulate,
            const std::function<void(std::size_t)>& ready = {});
   // forward and losses, nothing else.
-  void evaluate(const Gpt& gpt);
-  [[nodiscard]] double mean_loss(const Gpt& gpt) const;  // over targets that are not ignored
+  void evaluate(const model::Gpt& gpt);
+  [[nodiscard]] double mean_loss(const model::Gpt& gpt) const;  // over targets that are not ignored
   // After forward: the logits of the positions that the file holds.
-  [[nodiscard]] std::vector<float> logits(const Gpt& gpt);
+  [[nodiscard]] std::vector<float> logits(const model::Gpt& gpt);
 
  private:
   Golden golden_;
-  GptConfig config_;
+  model::GptConfig config_;
   std::vector<ParamSpec> specs_;
   std::int64_t batch_, t_;
   HostTensor inputs_, targets_;
@@ -71,7 +72,7 @@ class GoldenModel {
   NanArena arena_;
   std::vector<HostTensor> weights_;
   std::vector<Tensor> weight_views_, gradients_;
-  RotaryTables rotary_;
+  model::RotaryTables rotary_;
 };
 
 }  // namespace muo::test

@@ -11,10 +11,11 @@ namespace {
 
 // AdamW of `balanced`; Muon from `make`, which gets `per_bucket` matrices at a time.
 template <class Make>
-ShardingPlan with_matrices(std::span<const ParamSpec> params, int world, std::size_t per_bucket,
-                           const Make& make) {
-  ShardingPlan plan = make_sharding_plan(params, world, "balanced");
-  std::erase_if(plan.buckets, [](const Bucket& b) { return b.rule == UpdateRule::kMuon; });
+optim::ShardingPlan with_matrices(std::span<const ParamSpec> params, int world,
+                                  std::size_t per_bucket, const Make& make) {
+  optim::ShardingPlan plan = optim::make_sharding_plan(params, world, "balanced");
+  std::erase_if(plan.buckets,
+                [](const optim::Bucket& b) { return b.rule == optim::UpdateRule::kMuon; });
   std::vector<std::size_t> matrices;
   for (std::size_t i = params.size(); i-- > 0;)  // backward order
     if (params[i].role == ParamRole::kMatrix) matrices.push_back(i);
@@ -30,17 +31,17 @@ ShardingPlan with_matrices(std::span<const ParamSpec> params, int world, std::si
   plan.strategy = "by hand";
   plan.publish_order.resize(plan.buckets.size());
   std::iota(plan.publish_order.rbegin(), plan.publish_order.rend(), std::size_t{0});
-  assign_tags(plan);
+  optim::assign_tags(plan);
   return plan;
 }
 
 // `gap` elements before each unit.
-Bucket by_elements(std::span<const ParamSpec> params, int world,
-                   const std::vector<std::size_t>& members, std::int64_t gap) {
-  Bucket bucket;
+optim::Bucket by_elements(std::span<const ParamSpec> params, int world,
+                          const std::vector<std::size_t>& members, std::int64_t gap) {
+  optim::Bucket bucket;
   bucket.name = params[members.front()].name + " by elements";
-  bucket.rule = UpdateRule::kMuon;
-  bucket.state = StateAt::kElements;
+  bucket.rule = optim::UpdateRule::kMuon;
+  bucket.state = optim::StateAt::kElements;
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < members.size(); ++i) {
     offset += gap;
@@ -54,21 +55,23 @@ Bucket by_elements(std::span<const ParamSpec> params, int world,
 
 }  // namespace
 
-ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world, int per_bucket) {
+optim::ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world,
+                                           int per_bucket) {
   return with_matrices(params, world, static_cast<std::size_t>(per_bucket), [&](const auto& m) {
-    Bucket bucket = by_elements(params, world, m, 0);
-    bucket.exchange = Exchange::kAllGather;
-    bucket.compute = ComputeAt::kEveryRank;
-    bucket.returns = Return::kOwnSlice;
+    optim::Bucket bucket = by_elements(params, world, m, 0);
+    bucket.exchange = optim::Exchange::kAllGather;
+    bucket.compute = optim::ComputeAt::kEveryRank;
+    bucket.returns = optim::Return::kOwnSlice;
     return bucket;
   });
 }
 
-ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, int per_bucket) {
+optim::ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world,
+                                         int per_bucket) {
   return with_matrices(params, world, static_cast<std::size_t>(per_bucket), [&](const auto& m) {
-    Bucket bucket = by_elements(params, world, m, 5);
-    bucket.exchange = Exchange::kGatherToOwner;
-    bucket.returns = Return::kScatter;
+    optim::Bucket bucket = by_elements(params, world, m, 5);
+    bucket.exchange = optim::Exchange::kGatherToOwner;
+    bucket.returns = optim::Return::kScatter;
     // Owners in descending order, some with several units and, for few units, some with none.
     const auto count = static_cast<int>(bucket.units.size());
     for (int i = 0; i < count; ++i)
@@ -77,13 +80,14 @@ ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, 
   });
 }
 
-ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Reduction reduction) {
+optim::ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world,
+                                       optim::Reduction reduction) {
   return with_matrices(params, world, 4, [&](const auto& m) {
-    Bucket bucket;
+    optim::Bucket bucket;
     bucket.name = params[m.front()].name + " owned";
-    bucket.rule = UpdateRule::kMuon;
+    bucket.rule = optim::UpdateRule::kMuon;
     bucket.reduction = reduction;
-    bucket.publish = Publish::kAllGatherV;
+    bucket.publish = optim::Publish::kAllGatherV;
     bucket.segments.assign(static_cast<std::size_t>(world), 0);
     const auto count = static_cast<int>(m.size());
     std::int64_t offset = 0;
@@ -107,15 +111,15 @@ void number_in_model_order(std::vector<ParamSpec>& params) {
   }
 }
 
-std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world) {
-  std::vector<ShardingPlan> plans;
-  for (const std::string_view strategy : strategy_names())
-    plans.push_back(make_sharding_plan(params, world, strategy));
+std::vector<optim::ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world) {
+  std::vector<optim::ShardingPlan> plans;
+  for (const std::string_view strategy : optim::strategy_names())
+    plans.push_back(optim::make_sharding_plan(params, world, strategy));
   plans.push_back(plan_all_gather_inputs(params, world, 5));
   plans.push_back(plan_gather_to_owner(params, world, 5));
   plans.push_back(plan_gather_to_owner(params, world, 2));
-  plans.push_back(plan_owned_unequal(params, world, Reduction::kReduceToOwner));
-  plans.push_back(plan_owned_unequal(params, world, Reduction::kAllReduce));
+  plans.push_back(plan_owned_unequal(params, world, optim::Reduction::kReduceToOwner));
+  plans.push_back(plan_owned_unequal(params, world, optim::Reduction::kAllReduce));
   return plans;
 }
 
@@ -124,9 +128,9 @@ std::int64_t totals_bytes(int world, std::span<const ParamSpec> params) {
          size_of(DType::kF64);
 }
 
-ShardingPlan pipelined(ShardingPlan plan) {
-  plan.gather = Gather::kPipelined;
-  assign_tags(plan);
+optim::ShardingPlan pipelined(optim::ShardingPlan plan) {
+  plan.gather = optim::Gather::kPipelined;
+  optim::assign_tags(plan);
   return plan;
 }
 

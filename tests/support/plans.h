@@ -12,22 +12,25 @@ namespace muo::test {
 
 // Matrices in buckets of `per_bucket`, reduce-scattered by elements, so that most straddle
 // segments. Exchange: the Nesterov inputs go to all, and each rank keeps its slice of the update.
-ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world, int per_bucket);
+optim::ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world,
+                                           int per_bucket);
 // The same, gathered to an owner whose update is scattered.
-ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world, int per_bucket);
+optim::ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world,
+                                         int per_bucket);
 // Whole matrices, dealt out in turn into segments of different lengths.
-ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world, Reduction reduction);
+optim::ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world,
+                                       optim::Reduction reduction);
 
 // Sets `use` and `ready` as a model does that reads its parameters in this order.
 void number_in_model_order(std::vector<ParamSpec>& params);
 
 // Every strategy, and the plans above.
-std::vector<ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
+std::vector<optim::ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
 
 // What a step's collective of totals sums: kernels/commit.h, and UpdateSquares of each parameter.
 std::int64_t totals_bytes(int world, std::span<const ParamSpec> params);
 
 // The plan, with Gather::kPipelined.
-ShardingPlan pipelined(ShardingPlan plan);
+optim::ShardingPlan pipelined(optim::ShardingPlan plan);
 
 }  // namespace muo::test

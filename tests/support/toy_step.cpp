@@ -27,12 +27,12 @@ class ToyRankStep {
   ToyRankStep(const ToyRun& run, const RankContext& rank, Arena& arena)
       : run_(run), rank_(rank), step_(rank, run.plan, run.params, arena, run.gradients) {}
 
-  ShardedStep& sharded() { return step_; }
+  optim::ShardedStep& sharded() { return step_; }
   [[nodiscard]] const std::vector<std::uint64_t>& seen() const { return seen_; }
 
   void enqueue() {
-    ShardedStep::OpenStep open = step_.begin();
-    ShardedStep::MicroStep micro_step = open.micro_step(run_.plan.micro_steps - 1);
+    optim::ShardedStep::OpenStep open = step_.begin();
+    optim::ShardedStep::MicroStep micro_step = open.micro_step(run_.plan.micro_steps - 1);
     for (std::size_t i = 0; i < run_.params.size(); ++i)
       read_weight(micro_step, i);
     std::vector<std::size_t> order(run_.params.size());
@@ -49,7 +49,7 @@ class ToyRankStep {
   }
 
  private:
-  void read_weight(ShardedStep::MicroStep& micro_step, std::size_t param) {
+  void read_weight(optim::ShardedStep::MicroStep& micro_step, std::size_t param) {
     if (!run_.reads_too_early) micro_step.weight_needed(param);
     const Tensor weight = step_.weight(param);
     const std::vector<Access> accesses = {{weight.data, weight.bytes(), false}};
@@ -95,7 +95,7 @@ class ToyRankStep {
 
   const ToyRun& run_;
   RankContext rank_;
-  ShardedStep step_;
+  optim::ShardedStep step_;
   std::vector<std::uint64_t> seen_;
 };
 
@@ -129,7 +129,7 @@ void set_values(const StateEntry& entry, std::span<const float> values) {  // a 
 // Not a number in every bit that counts: fp32 and bf16 alike.
 void spoil(const Tensor& tensor) { std::fill_n(tensor.data, tensor.bytes(), std::byte{0xFF}); }
 
-ToyRank result_of(const ToyRun& run, const ShardedStep& step) {
+ToyRank result_of(const ToyRun& run, const optim::ShardedStep& step) {
   ToyRank result;
   for (std::size_t i = 0; i < run.params.size(); ++i)
     result.weights.push_back(values_of(step.weight(i)));
@@ -142,8 +142,8 @@ ToyRank result_of(const ToyRun& run, const ShardedStep& step) {
   MetricsRecord record;
   fill_record(result.scalars, totals, step.totals().numel(), record);
   if (record.bad_rank >= 0)
-    result.bad_number =
-        describe_value(locate_value(run.plan, record.bad_rank, record.bad_index), run.params);
+    result.bad_number = optim::describe_value(
+        optim::locate_value(run.plan, record.bad_rank, record.bad_index), run.params);
   return result;
 }
 
@@ -161,7 +161,7 @@ MemoryPlan plan_rank(const ToyRun& run, int rank) {
 ToyRank run_rank(const ToyRun& run, RankContext& rank) {
   PlannedArena arena(rank.device, plan_rank(run, rank.rank), rank.common);
   ToyRankStep step(run, rank, arena);
-  ShardedStep& sharded = step.sharded();
+  optim::ShardedStep& sharded = step.sharded();
   for (int turn = 0; turn < rank.world; ++turn) {  // one after another: replicas may be common
     for (std::size_t i = 0; turn == rank.rank && i < run.params.size(); ++i)
       spoil(sharded.weight(i));
@@ -223,7 +223,7 @@ std::vector<ParamSpec> toy_params(int layers, DType replica) {
   std::vector<ParamSpec> params;
   int l = kNoLayer;
   const auto add = [&](const std::string& name, const Shape& shape, ParamRole role) {
-    const bool scalar = number_class(role) == NumberClass::kScalar;
+    const bool scalar = optim::number_class(role) == optim::NumberClass::kScalar;
     params.push_back({.name = name,
                       .shape = shape,
                       .role = role,
@@ -252,14 +252,14 @@ std::vector<ParamSpec> toy_params(int layers, DType replica) {
   return params;
 }
 
-HyperParameters toy_hyper(const OptimizerVersion* version) {
-  OptimizerOptions options;
+HyperParameters toy_hyper(const optim::OptimizerVersion* version) {
+  optim::OptimizerOptions options;
   options.warmup_steps = 4;
   options.width_lr_scale = std::sqrt(768.0 / 24);
   options.matrix_lr = 0.02;
   options.embedding_lr = 0.05;
   options.version = version->name;
-  return make_hyper_parameters(options, {.outlier_deviations = 0}, 100);
+  return optim::make_hyper_parameters(options, {.outlier_deviations = 0}, 100);
 }
 
 std::vector<float> toy_weights(const ParamSpec& param) {

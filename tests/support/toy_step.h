@@ -22,7 +22,7 @@ inline constexpr int kToyRows = 60;
 
 struct ToyRun {
   int world = 1;
-  ShardingPlan plan;
+  optim::ShardingPlan plan;
   std::vector<ParamSpec> params = {};
   int steps = 1;
   bool graph = true;
@@ -64,7 +64,8 @@ struct ToyRank {
   std::vector<std::int64_t> counts;                 // step and updates after each step, alternating
 };
 
-HyperParameters toy_hyper(const OptimizerVersion* version = &optimizer_versions().front());
+HyperParameters toy_hyper(
+    const optim::OptimizerVersion* version = &optim::optimizer_versions().front());
 std::vector<float> toy_weights(const ParamSpec& param);
 // Sum of rows first, first + stride, and so on, in fp32. Zero always where the name has "zero" in
 // it, and in the first step where it has "late".

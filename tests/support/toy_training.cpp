@@ -30,7 +30,7 @@ void fill_row(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) {
   }
 }
 
-void perturb(RunState& state, std::uint64_t seed, int step) {
+void perturb(graphs::RunState& state, std::uint64_t seed, int step) {
   const CounterRandom random(seed, "one ulp");
   std::uint64_t i = static_cast<std::uint64_t>(step) << 32;
   for (const Tensor& weight : state.weights) {
@@ -42,12 +42,12 @@ void perturb(RunState& state, std::uint64_t seed, int step) {
 
 }  // namespace
 
-RunConfig toy_config(const ToyTraining& run) {
-  RunConfig config;
+app::RunConfig toy_config(const ToyTraining& run) {
+  app::RunConfig config;
   config.options.sharding = {.strategy = run.strategy,
-                             .gather = value_of<Gather>(run.gather).value(),
-                             .replicas = value_of<ReplicaAt>(run.replicas),
-                             .shard = value_of<Shard>(run.shard)};
+                             .gather = value_of<optim::Gather>(run.gather).value(),
+                             .replicas = value_of<optim::ReplicaAt>(run.replicas),
+                             .shard = value_of<optim::Shard>(run.shard)};
   config.options.capture.graph = run.graph;
   config.model = {.vocab_size = kVocab,
                   .n_layer = 3,
@@ -63,18 +63,18 @@ RunConfig toy_config(const ToyTraining& run) {
   }
   if (run.nanochat_bf16) {
     constexpr auto kBF16 = DType::kBF16;
-    set_nanochat_extras(config.model);
+    model::set_nanochat_extras(config.model);
     config.model.n_embd = 24;
     config.model.dtype = kBF16;
     config.options.numbers = {
         .dtype = kBF16, .gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
   }
   if (run.lean) {
-    NumberOptions& numbers = config.options.numbers;
+    app::NumberOptions& numbers = config.options.numbers;
     numbers.momentum_state = numbers.adam_state = DType::kBF16;
     numbers.embedding_state = DType::kF32;
     numbers.gradient_wire = DType::kF32;
-    numbers.master_weights = MasterWeights::kSplit;
+    numbers.master_weights = app::MasterWeights::kSplit;
   }
   if (run.bf16_gradients)
     config.options.numbers.gradients = *(config.options.numbers.gradient_wire = DType::kBF16);
@@ -86,8 +86,8 @@ RunConfig toy_config(const ToyTraining& run) {
                  .timed = run.timed};
   MUO_CHECK(config.rows_per_step() == run.rows, "world ", run.world, ", accumulation ",
             run.accumulation);
-  config.hyper = make_hyper_parameters({.matrix_lr = 0.02, .embedding_lr = 0.1, .warmup_steps = 5},
-                                       {.outlier_deviations = 0}, 100);
+  config.hyper = optim::make_hyper_parameters(
+      {.matrix_lr = 0.02, .embedding_lr = 0.1, .warmup_steps = 5}, {.outlier_deviations = 0}, 100);
   return config;
 }
 
@@ -98,7 +98,7 @@ ToyCurves train(const ToyTraining& run) {
                     .nan_between_steps = run.nan_between_steps,
                     .interrupted = run.interrupted,
                     .fill_row = fill_row,
-                    .before_step = [&](RankContext& rank, RunState& state, int step) {
+                    .before_step = [&](RankContext& rank, graphs::RunState& state, int step) {
                       if (run.perturbation != 0) perturb(state, run.perturbation, step);
                       if (run.before_step) run.before_step(rank, state, step);
                     }});

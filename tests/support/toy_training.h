@@ -24,7 +24,7 @@ struct ToyTraining {
   bool graph = true;
   std::int64_t accumulation = 1;
   int steps = 20;
-  Recompute recompute = {};
+  model::Recompute recompute = {};
   bool timed = false;                 // see StepShape
   std::int64_t rows = kTrainingRows;  // per step
   bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
@@ -43,12 +43,12 @@ struct ToyTraining {
   bool interrupted = false;        // see WholeRun
   GroupOptions devices = {};       // plugin, ranks_per_device and communicator count
   // Called on every rank's thread, before each step.
-  std::function<void(RankContext&, RunState&, int step)> before_step = {};
+  std::function<void(RankContext&, graphs::RunState&, int step)> before_step = {};
 };
 
 using ToyCurves = RunCurves;
 
-RunConfig toy_config(const ToyTraining& run);
+app::RunConfig toy_config(const ToyTraining& run);
 ToyCurves train(const ToyTraining& run);
 
 void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::string& what);

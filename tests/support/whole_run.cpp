@@ -17,7 +17,7 @@ namespace muo::test {
 namespace {
 
 struct Inputs {
-  explicit Inputs(const RunConfig& config)
+  explicit Inputs(const app::RunConfig& config)
       : shape{config.step.accumulation, config.step.batch, config.model.seq_len},
         inputs(static_cast<std::size_t>(shape.numel())),
         targets(inputs.size()) {}
@@ -81,8 +81,8 @@ class StepMemory final : public Arena {
 };
 
 // What forward would read of this rank's masters, into its place in all parameters.
-void take_shards(RankContext& rank, const RunState& state, const std::vector<ParamSpec>& params,
-                 std::vector<float>& weights) {
+void take_shards(RankContext& rank, const graphs::RunState& state,
+                 const std::vector<ParamSpec>& params, std::vector<float>& weights) {
   std::vector<float> values;
   for (const StateEntry& entry : state.update.state()) {
     std::int64_t at = entry.begin;
@@ -183,21 +183,22 @@ int step_despite(Interruptions* interruptions, RankContext& rank, const Step& st
   }
 }
 
-void take_update(const RunState& state, std::int64_t step, std::vector<double>& updates) {
+void take_update(const graphs::RunState& state, std::int64_t step, std::vector<double>& updates) {
   for (const UpdateSquares& squares : state.update_squares(step))
     for (const double square : {squares.change, squares.weight, squares.u})
       updates.push_back(std::sqrt(square));
 }
 
 void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
-              const ShardingPlan& plan, Interruptions* interruptions, RunCurves& result,
+              const optim::ShardingPlan& plan, Interruptions* interruptions, RunCurves& result,
               std::mutex& mutex) {
-  const RunConfig& config = run.config;
-  PlannedArena arena(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common);
+  const app::RunConfig& config = run.config;
+  PlannedArena arena(rank.device, graphs::plan_rank_memory(config, params, plan, rank.rank),
+                     rank.common);
   StepMemory step_memory(arena);
-  RunState state(rank, config, params, plan, step_memory);
+  graphs::RunState state(rank, config, params, plan, step_memory);
   if (run.nan_between_steps) step_memory.make_nans(rank.device);
-  warm_up_and_capture(rank, arena, state, config.options.capture.graph);
+  graphs::warm_up_and_capture(rank, arena, state, config.options.capture.graph);
   rank.device.seal();
   rank.barrier.arrive({}, "start-up");
   const std::int64_t allocations = rank.device.allocations();
@@ -237,9 +238,9 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
 }  // namespace
 
 RunCurves run_whole(const WholeRun& run) {
-  const RunConfig& config = run.config;
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
+  const app::RunConfig& config = run.config;
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  const optim::ShardingPlan plan = app::make_sharding_plan(config, params);
   RunCurves result;
   std::mutex mutex;
   GroupOptions options = config.group;
@@ -254,7 +255,7 @@ RunCurves run_whole(const WholeRun& run) {
   return result;
 }
 
-std::vector<float> replica_values(RankContext& rank, const RunState& state) {
+std::vector<float> replica_values(RankContext& rank, const graphs::RunState& state) {
   std::vector<float> out;
   std::vector<std::byte> bytes;
   for (const Tensor& weight : state.weights) {

@@ -14,7 +14,7 @@ namespace muo::test {
 // A training run through the real parts (plan, memory plan, graphs, device group), without data
 // files, logs and checkpoints.
 struct WholeRun {
-  RunConfig config;  // options: strategy, graph and seed are used
+  app::RunConfig config;  // options: strategy, graph and seed are used
   int steps = 0;
   std::optional<std::uint64_t> random_order = {};
   // Before each step all bits of what holds nothing between steps (Lifespan::kStep) become one,
@@ -25,8 +25,8 @@ struct WholeRun {
   // The seq_len + 1 tokens of global row g of a step. On every rank's thread.
   std::function<void(std::int64_t step, std::int64_t g, std::span<std::int32_t> row)> fill_row;
   // Called on every rank's thread: after the initial weights, and before each step.
-  std::function<void(RankContext&, RunState&)> started = {};
-  std::function<void(RankContext&, RunState&, int step)> before_step = {};
+  std::function<void(RankContext&, graphs::RunState&)> started = {};
+  std::function<void(RankContext&, graphs::RunState&, int step)> before_step = {};
 };
 
 struct RunCurves {
@@ -42,7 +42,7 @@ struct RunCurves {
 RunCurves run_whole(const WholeRun& run);
 
 // All parameters of a rank's replica, one after another, as fp32.
-std::vector<float> replica_values(RankContext& rank, const RunState& state);
+std::vector<float> replica_values(RankContext& rank, const graphs::RunState& state);
 
 double median(std::vector<double> values);
 

@@ -41,7 +41,7 @@ TEST(Bench, AStepsPhasesAreItsTime) {
   EXPECT_GT(out["share"].get<double>(), 0);
   EXPECT_NEAR(out["share"].get<double>() * out["peak_gflops"].get<double>(),
               out["model_gflops"].get<double>(), 1e-6 * out["model_gflops"].get<double>());
-  for (const std::string_view phase : kStepPhases) {
+  for (const std::string_view phase : graphs::kStepPhases) {
     const nlohmann::json& ranks = out["phases_ms"][std::string(phase)];
     ASSERT_EQ(ranks.size(), 2U) << phase;
     for (const nlohmann::json& ms : ranks)
@@ -130,11 +130,11 @@ TEST(Bench, TheUpdateAloneByStrategy) {
     if (test::kSanitized && !host) continue;  // the measuring is one code for both
     const std::string environment = host ? "" : "MUO_CUDA_PLUGIN=muograph_simt";
     const nlohmann::json out = measured(options("optimizer", where), environment);
-    ASSERT_EQ(out["strategies"].size(), strategy_names().size());
+    ASSERT_EQ(out["strategies"].size(), optim::strategy_names().size());
     EXPECT_EQ(out.contains("cores"), host);
-    for (std::size_t i = 0; i < strategy_names().size(); ++i) {
+    for (std::size_t i = 0; i < optim::strategy_names().size(); ++i) {
       const nlohmann::json& row = out["strategies"][i];
-      EXPECT_EQ(row["strategy"], strategy_names()[i]);
+      EXPECT_EQ(row["strategy"], optim::strategy_names()[i]);
       const double ms = row["update_ms"].get<double>();
       // Two layers of 6 matrices, of 32 x 32 or 4 times that: 5 (4 n n m + 2 n n n) each.
       const double flops = 2 * 5 * (4 * 6.0 + 2 * 18.0) * 32 * 32 * 32;
@@ -154,7 +154,7 @@ TEST(Bench, TheUpdateAloneByStrategy) {
     EXPECT_EQ(one["strategies"][0]["strategy"], "stacked");
   }
   const Outcome table = run_program(options("optimizer", kHost));
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     EXPECT_THAT(table.out, HasSubstr(std::string(strategy)));
   EXPECT_THAT(table.out, HasSubstr("GFLOP/s"));
 }

@@ -32,7 +32,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::vector<std::string> completions(const std::vector<const char*>& words) {
   std::vector<const char*> arguments = {"complete"};
   std::ranges::copy(words, std::back_inserter(arguments));
-  return lines_of(std::get<Answer>(parse_command_line(arguments)).text);
+  return lines_of(std::get<app::Answer>(app::parse_command_line(arguments)).text);
 }
 
 TEST(Completion, OfCommandsAndTheirMembers) {

@@ -38,7 +38,7 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
               metrics("host", "eval").back()["val_loss"].get<double>(), 1e-5);
   // A checkpoint knows nothing of where it was made.
   train("resumed",
-        run + "--backend host --resume " + checkpoint_directory(path("device"), 2).string());
+        run + "--backend host --resume " + app::checkpoint_directory(path("device"), 2).string());
   EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
   // The others who read one may run on a device as well.
   const std::string sample =

@@ -57,8 +57,8 @@ class Disk : public Training {
   // Every checkpoint that is left is whole, and nothing else is.
   [[nodiscard]] std::vector<std::int64_t> steps_left() const {
     std::vector<std::int64_t> steps;
-    for (const FoundCheckpoint& found : find_checkpoints(path("left") / "run")) {
-      EXPECT_NO_THROW(static_cast<void>(Checkpoint(found.path)));
+    for (const app::FoundCheckpoint& found : app::find_checkpoints(path("left") / "run")) {
+      EXPECT_NO_THROW(static_cast<void>(app::Checkpoint(found.path)));
       steps.push_back(found.step);
     }
     EXPECT_EQ(names_in(path("left") / "run" / "checkpoints").size(), steps.size());

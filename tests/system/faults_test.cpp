@@ -144,7 +144,7 @@ class Faults {
         outcome.err.find("try --process-per-device") == std::string::npos)
       wrong << "no advice: " << outcome.err << "; ";
     check_files(c, out, wrong);
-    if (!fs::exists(checkpoint_directory(directory_.path() / out, kSteps)))
+    if (!fs::exists(app::checkpoint_directory(directory_.path() / out, kSteps)))
       if (const Outcome resumed = run(out, "", "--resume auto --stuck-after 0"); resumed.code != 0)
         wrong << "resuming: " << resumed.err;
     if (tensors(out) != whole_) wrong << "in the end it is another run; ";
@@ -179,7 +179,7 @@ class Faults {
             concat(" MUO_CUDA_PLUGIN=muograph_faults MUO_FAULT_PAUSE=", kTimeout + 3, " ", fault));
   }
   [[nodiscard]] std::string tensors(const std::string& out) const {
-    const fs::path checkpoint = checkpoint_directory(directory_.path() / out, kSteps);
+    const fs::path checkpoint = app::checkpoint_directory(directory_.path() / out, kSteps);
     return test::read_file(checkpoint / "model.safetensors") +
            test::read_file(checkpoint / "optimizer.safetensors");
   }
@@ -188,14 +188,14 @@ class Faults {
   void check_files(const Case& c, const std::string& out, std::ostringstream& wrong) const {
     const fs::path run = directory_.path() / out;
     for (std::int64_t step = 2; step <= kSteps; step += 2) {
-      const fs::path path = checkpoint_directory(run, step);
+      const fs::path path = app::checkpoint_directory(run, step);
       const bool ends_before_it = step >= c.point.step;
       if (!fs::exists(path)) {
         if (!ends_before_it) wrong << "no checkpoint of step " << step << "; ";
         continue;
       }
       try {
-        static_cast<void>(Checkpoint(path));
+        static_cast<void>(app::Checkpoint(path));
       } catch (const std::exception& error) {
         wrong << error.what() << "; ";
       }

@@ -54,26 +54,26 @@ class Gpus : public Training {
 };
 
 TEST_F(Gpus, AreThoseOfDevAndOfTheDriver) {
-  EXPECT_THAT(gpus_here(), IsEmpty());
+  EXPECT_THAT(app::gpus_here(), IsEmpty());
   for (const char* other : {"nvidiactl", "nvidia-uvm", "nvidia-caps", "nvidia1x"})
     add_file(std::string("dev/") + other);
-  EXPECT_THAT(gpus_here(), IsEmpty());
+  EXPECT_THAT(app::gpus_here(), IsEmpty());
   add_gpu(10, "NVIDIA A100-SXM4-40GB");
   add_gpu(2, kH100);
   add_gpu(0, kH100);
   add_file("dev/nvidia3");
-  const std::vector<Gpu> gpus = gpus_here();
+  const std::vector<app::Gpu> gpus = app::gpus_here();
   ASSERT_EQ(gpus.size(), 4);
   EXPECT_EQ(gpus[1].device, "/dev/nvidia2");
   EXPECT_EQ(gpus[1].model, kH100);
-  EXPECT_EQ(gpu_names(gpus),
+  EXPECT_EQ(app::gpu_names(gpus),
             "2 x NVIDIA H100 80GB HBM3 (/dev/nvidia0, /dev/nvidia2), NVIDIA GPU (/dev/nvidia3), "
             "NVIDIA A100-SXM4-40GB (/dev/nvidia10)");
 }
 
 TEST_F(Gpus, OfAMachineThatAContainerIsNotGivenAreSeenToo) {
   add_file("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA L4\n");
-  EXPECT_EQ(gpu_names(gpus_here()), "NVIDIA L4");
+  EXPECT_EQ(app::gpu_names(app::gpus_here()), "NVIDIA L4");
 }
 
 TEST_F(Gpus, ThatARunDoesNotUseAreItsFirstLine) {
@@ -126,11 +126,11 @@ TEST_F(Gpus, AreNotUsedForTheReasonThatTheBuildKnows) {
 }
 
 TEST_F(Gpus, WithoutTheDriversLibraryAreNotUsed) {
-  if (library_loads("libcuda.so.1")) GTEST_SKIP() << "this machine has an NVIDIA driver";
-  EXPECT_EQ(unused_gpus(), "");
+  if (app::library_loads("libcuda.so.1")) GTEST_SKIP() << "this machine has an NVIDIA driver";
+  EXPECT_EQ(app::unused_gpus(), "");
   EXPECT_THAT(one_step("").out, HasSubstr("backend: host (no NVIDIA driver)\n"));
   add_gpu(0, kH100);
-  EXPECT_THAT(unused_gpus(),
+  EXPECT_THAT(app::unused_gpus(),
               StartsWith("GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): the driver's library "
                          "libcuda.so.1 does not load: in a container, start it with `docker run"));
 }

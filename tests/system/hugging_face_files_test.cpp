@@ -64,9 +64,9 @@ TEST_F(HuggingFaceFiles, HoldEveryWeightUnderThePortsName) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out,
             path("hf/model.safetensors").string() + "\n" + path("hf/config.json").string() + "\n");
-  const SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
-  const SafetensorsFile theirs(path("hf/model.safetensors"));
-  EXPECT_EQ(theirs.metadata(), (SafetensorsMetadata{{"format", "pt"}}));
+  const app::SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
+  const app::SafetensorsFile theirs(path("hf/model.safetensors"));
+  EXPECT_EQ(theirs.metadata(), (app::SafetensorsMetadata{{"format", "pt"}}));
 
   struct Pair {
     std::string theirs, ours;
@@ -89,7 +89,7 @@ TEST_F(HuggingFaceFiles, HoldEveryWeightUnderThePortsName) {
   }
   EXPECT_EQ(theirs.entries().size(), pairs.size());
   for (const Pair& pair : pairs) {
-    const SafetensorsEntry* const entry = theirs.find(pair.theirs);
+    const app::SafetensorsEntry* const entry = theirs.find(pair.theirs);
     ASSERT_NE(entry, nullptr) << pair.theirs;
     EXPECT_EQ(entry->spec.dtype, DType::kF32);
     EXPECT_EQ(entry->spec.shape, pair.shape) << pair.theirs;
@@ -128,10 +128,11 @@ TEST_F(HuggingFaceFiles, SayInTheirConfigurationWhatThePortTakesOtherwise) {
 }
 
 TEST_F(HuggingFaceFiles, KnowNoDocumentsOfOtherVocabulariesAndNoCapThatIsOff) {
-  GptConfig model;
+  model::GptConfig model;
   model.vocab_size = 50257;
   model.softcap = 0;
-  const json is = json::parse(hugging_face_config_text(model, {}, HuggingFaceForm::kPort));
+  const json is =
+      json::parse(app::hugging_face_config_text(model, {}, app::HuggingFaceForm::kPort));
   EXPECT_TRUE(is["bos_token_id"].is_null() && is["eos_token_id"].is_null());
   EXPECT_TRUE(is.contains("final_logit_softcapping") && is["final_logit_softcapping"].is_null());
 }
@@ -179,10 +180,10 @@ TEST_F(HuggingFaceFiles, OfNanochatsModelHaveItsCode) {
   for (const auto& [name, value] : fields.items())
     EXPECT_EQ(is[name], value) << name;
   // Every weight under its name, without the rows that pad the vocabulary.
-  const SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
-  const SafetensorsFile theirs(path("hf/model.safetensors"));
+  const app::SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
+  const app::SafetensorsFile theirs(path("hf/model.safetensors"));
   EXPECT_EQ(theirs.entries().size(), ours.entries().size());
-  for (const SafetensorsEntry& entry : theirs.entries()) {
+  for (const app::SafetensorsEntry& entry : theirs.entries()) {
     const auto want = ours.bytes(*ours.find(entry.spec.name));
     const auto got = theirs.bytes(entry);
     ASSERT_LE(got.size(), want.size());
@@ -208,35 +209,37 @@ TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {
 
 // Each feature alone is refused, with the option that turns it off, and no other is named.
 TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
-  GptConfig plain;
+  model::GptConfig plain;
   plain.seq_len = 256;
-  EXPECT_EQ(port_objection(plain), "");
+  EXPECT_EQ(app::port_objection(plain), "");
   struct Case {
-    void (*add)(GptConfig& model);
+    void (*add)(model::GptConfig& model);
     std::string feature, option;
   };
   const std::vector<Case> cases = {
-      {[](GptConfig& m) { m.value_embeddings = true; }, "value embeddings",
+      {[](model::GptConfig& m) { m.value_embeddings = true; }, "value embeddings",
        "--value-embeddings off"},
-      {[](GptConfig& m) { m.smear = true; }, "smear", "--smear off"},
-      {[](GptConfig& m) { m.backout = true; }, "backout", "--backout off"},
-      {[](GptConfig& m) { m.resid_lambdas = true; }, "residual lambdas", "--resid-lambdas off"},
-      {[](GptConfig& m) { m.x0_lambdas = true; }, "x0 lambdas", "--x0-lambdas off"},
-      {[](GptConfig& m) { m.qk_scale = 0.9F; }, "queries and keys times 0.9", "--qk-scale 1"},
-      {[](GptConfig& m) { m.window_pattern = "SL"; }, "windows SL", "--window-pattern L"},
+      {[](model::GptConfig& m) { m.smear = true; }, "smear", "--smear off"},
+      {[](model::GptConfig& m) { m.backout = true; }, "backout", "--backout off"},
+      {[](model::GptConfig& m) { m.resid_lambdas = true; }, "residual lambdas",
+       "--resid-lambdas off"},
+      {[](model::GptConfig& m) { m.x0_lambdas = true; }, "x0 lambdas", "--x0-lambdas off"},
+      {[](model::GptConfig& m) { m.qk_scale = 0.9F; }, "queries and keys times 0.9",
+       "--qk-scale 1"},
+      {[](model::GptConfig& m) { m.window_pattern = "SL"; }, "windows SL", "--window-pattern L"},
   };
   for (const Case& each : cases) {
-    GptConfig model = plain;
+    model::GptConfig model = plain;
     each.add(model);
-    EXPECT_EQ(port_objection(model),
+    EXPECT_EQ(app::port_objection(model),
               "this model has what Hugging Face's nanochat has not: " + each.feature +
                   "; to export with --hf, train with --model plain, or with " + each.option);
   }
   // Short windows are none where rows are not longer.
-  GptConfig model = plain;
+  model::GptConfig model = plain;
   model.window_pattern = "SL";
   model.seq_len = 128;
-  EXPECT_EQ(port_objection(model), "");
+  EXPECT_EQ(app::port_objection(model), "");
 }
 
 TEST_F(HuggingFaceFiles, AreNotWrittenOverOthersNorBesideNanochats) {

@@ -43,11 +43,11 @@ TEST_F(MemoryModes, GiveTheSameLossesEvaluationsSamplesAndCheckpoints) {
 TEST_F(MemoryModes, ARunGoesOnInAnother) {
   train("whole", mode("--shard weights --save-every 7"));
   const std::string resume =
-      " --resume " + checkpoint_directory(path("whole"), 7).string() + " --num-iterations 20";
+      " --resume " + app::checkpoint_directory(path("whole"), 7).string() + " --num-iterations 20";
   train("optimizer", mode("--shard optimizer") + resume);
   EXPECT_TRUE(tensors("optimizer", 20) == tensors("whole", 20));
   train("back", mode("--shard weights --strategy all_to_all") + " --resume " +
-                    checkpoint_directory(path("whole"), 14).string());
+                    app::checkpoint_directory(path("whole"), 14).string());
   EXPECT_TRUE(tensors("back", 20) == tensors("whole", 20));
   // On other devices sums have another order.
   train("two", mode("--shard weights") + resume + " --devices 2 --device-batch-size 12");

@@ -29,23 +29,23 @@ using testing::HasSubstr;
 constexpr std::int64_t kStep = 7;
 
 struct Stored {
-  SafetensorsSpec spec;
+  app::SafetensorsSpec spec;
   std::string bytes;
 };
 
 class NanochatFiles : public testing::Test {
  protected:
   NanochatFiles() {
-    set_nanochat_extras(model_);
+    model::set_nanochat_extras(model_);
     model_.vocab_size = 257;
     model_.n_layer = 3;
     model_.n_head = 4;
     model_.n_kv_head = 2;
     model_.n_embd = 32;
     model_.seq_len = 64;
-    for (const ParamSpec& param : gpt_parameters(model_))
+    for (const ParamSpec& param : model::gpt_parameters(model_))
       tensors_[param.name] = fp32_tensor(param);
-    write_meta(nanochat_meta_text({.model = model_, .step = kStep}));
+    write_meta(app::nanochat_meta_text({.model = model_, .step = kStep}));
   }
 
   // Any values that a weight may have, the smallest included.
@@ -73,12 +73,12 @@ class NanochatFiles : public testing::Test {
   }
 
   void write_model() const {
-    std::vector<SafetensorsSpec> specs;
+    std::vector<app::SafetensorsSpec> specs;
     for (const auto& [name, tensor] : tensors_)
       specs.push_back(tensor.spec);
-    const SafetensorsLayout layout = layout_safetensors(specs, {{"format", "pt"}});
+    const app::SafetensorsLayout layout = app::layout_safetensors(specs, {{"format", "pt"}});
     std::string file(reinterpret_cast<const char*>(layout.head.data()), layout.head.size());
-    for (const SafetensorsEntry& entry : layout.entries)
+    for (const app::SafetensorsEntry& entry : layout.entries)
       file += tensors_.at(entry.spec.name).bytes;
     test::write_file(path("in/model_000007.safetensors"), file);
   }
@@ -109,7 +109,7 @@ class NanochatFiles : public testing::Test {
   }
 
   test::TemporaryDirectory directory_;
-  GptConfig model_;
+  model::GptConfig model_;
   std::map<std::string, Stored> tensors_;
 };
 
@@ -132,7 +132,7 @@ TEST_F(NanochatFiles, BFloat16ComesOutAsTheSameNumbersInFp32) {
   write_model();
   ASSERT_EQ(import_model().code, 0);
   ASSERT_EQ(export_model().code, 0);
-  const SafetensorsFile file(path("out/model_000007.safetensors"));
+  const app::SafetensorsFile file(path("out/model_000007.safetensors"));
   const std::span<const std::byte> bytes = file.bytes(*file.find(name));
   const std::string& halves = tensors_.at(name).bytes;
   std::string wide;
@@ -239,12 +239,12 @@ TEST_F(NanochatFiles, RefusesToOverwrite) {
 }
 
 TEST_F(NanochatFiles, RefusesToExportWhatNanochatCannotBe) {
-  GptConfig plain;
+  model::GptConfig plain;
   plain.n_layer = 2;
-  EXPECT_THAT(nanochat_objection(plain), HasSubstr("value_embeddings false, not true"));
-  EXPECT_THAT(nanochat_objection(plain), HasSubstr("qk_scale"));
-  set_nanochat_extras(plain);
-  EXPECT_EQ(nanochat_objection(plain), "");
+  EXPECT_THAT(app::nanochat_objection(plain), HasSubstr("value_embeddings false, not true"));
+  EXPECT_THAT(app::nanochat_objection(plain), HasSubstr("qk_scale"));
+  model::set_nanochat_extras(plain);
+  EXPECT_EQ(app::nanochat_objection(plain), "");
 }
 
 // Of the numbers that Python writes so none is of the model.
@@ -252,28 +252,28 @@ TEST_F(NanochatFiles, AMetaOfPythonMayHaveNumbersThatAreNotFinite) {
   std::string meta = test::read_file(path("in/meta_000007.json"));
   meta.insert(
       1, R"("min_val_bpb": Infinity, "loop_state": {"a": [NaN, -Infinity], "NaN": "Infinity"},)");
-  EXPECT_EQ(parse_nanochat_meta(meta, "meta").step, kStep);
+  EXPECT_EQ(app::parse_nanochat_meta(meta, "meta").step, kStep);
   meta.insert(1, R"("step": NaN,)");
-  EXPECT_THAT(test::message_of<InputError>([&] { parse_nanochat_meta(meta, "meta"); }),
+  EXPECT_THAT(test::message_of<InputError>([&] { app::parse_nanochat_meta(meta, "meta"); }),
               HasSubstr("occurs twice"));
-  EXPECT_THAT(
-      test::message_of<InputError>([&] { parse_nanochat_meta(R"({"step": 1 Infinity})", "meta"); }),
-      HasSubstr("malformed JSON"));
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { app::parse_nanochat_meta(R"({"step": 1 Infinity})", "meta"); }),
+              HasSubstr("malformed JSON"));
 }
 
 TEST_F(NanochatFiles, AMetaWithoutWindowsHasLongOnes) {
   json meta = json::parse(test::read_file(path("in/meta_000007.json")));
   meta["model_config"].erase("window_pattern");
-  EXPECT_EQ(parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "L");
+  EXPECT_EQ(app::parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "L");
   meta["model_config"].erase("n_layer");
-  EXPECT_THAT(test::message_of<InputError>([&] { parse_nanochat_meta(meta.dump(), "meta"); }),
+  EXPECT_THAT(test::message_of<InputError>([&] { app::parse_nanochat_meta(meta.dump(), "meta"); }),
               HasSubstr("no model_config.n_layer"));
 }
 
 TEST_F(NanochatFiles, AWindowPatternInSmallLettersIsTheSame) {
   json meta = json::parse(test::read_file(path("in/meta_000007.json")));
   meta["model_config"]["window_pattern"] = "ssl";
-  EXPECT_EQ(parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "SSL");
+  EXPECT_EQ(app::parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "SSL");
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST_F(NumericsGuard, TooManySkippedUpdatesEndTheRunAndLoseNothing) {
   ASSERT_GE(steps.size(), 3U);
   EXPECT_GE(steps.front(), 128) << "nothing is unusual before the window is full";
   EXPECT_THAT(outcome.out, HasSubstr("step " + std::to_string(steps.front()) + ": outlier: "));
-  const Checkpoint last(path("run"));
+  const app::Checkpoint last(path("run"));
   EXPECT_EQ(last.info().updates, last.info().step - static_cast<std::int64_t>(steps.size()));
   EXPECT_LT(last.info().step, 160);
   const Outcome refused =
@@ -64,10 +64,10 @@ TEST_F(NumericsGuard, AResumedRunSkipsTheSameUpdates) {
   std::vector<std::int64_t> all(160);
   std::iota(all.begin(), all.end(), 0);
   EXPECT_EQ(reported, all);
-  train("part", more + "--resume " + checkpoint_directory(path("whole"), 140).string());
+  train("part", more + "--resume " + app::checkpoint_directory(path("whole"), 140).string());
   EXPECT_EQ(tensors("whole", 160), tensors("part", 160));
   train("other", more + "--devices 3 --strategy ddp --resume " +
-                     checkpoint_directory(path("whole"), 140).string());
+                     app::checkpoint_directory(path("whole"), 140).string());
   EXPECT_FALSE(skipped("other").empty());
 }
 

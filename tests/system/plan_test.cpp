@@ -30,7 +30,7 @@ std::int64_t rows_of(const nlohmann::json& plan) { return plan["device_batch_siz
 std::int64_t bytes_of(const nlohmann::json& plan) { return plan["memory_bytes_per_device"]; }
 
 TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
-  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  constexpr std::int64_t kKept = app::kLibraryMemory + app::kContextMemory;
   const nlohmann::json roomy = planned(1024 * kGiB);
   EXPECT_EQ(rows_of(roomy), 32);  // of 2048 tokens
   EXPECT_EQ(roomy["total_batch_tokens"], 524288);
@@ -52,7 +52,7 @@ TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
 // Where not even one row fits, logits are made in smaller chunks, and a batch that was asked for
 // stays.
 TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
-  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  constexpr std::int64_t kKept = app::kLibraryMemory + app::kContextMemory;
   const std::string options = "1 --max-seq-len 8192 --device-batch-size 4 --recompute none";
   const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
   const nlohmann::json tight = planned(whole + kKept - 1, options);
@@ -62,7 +62,7 @@ TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
 }
 
 TEST(FitMemory, OfAGpuRecomputesWhereRowsWereAskedFor) {
-  constexpr std::int64_t kKept = kLibraryMemory + kContextMemory;
+  constexpr std::int64_t kKept = app::kLibraryMemory + app::kContextMemory;
   const std::string options = "12 --device-batch-size 16";
   const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
   const nlohmann::json tight = planned(whole + kKept - 1, options);

@@ -65,8 +65,8 @@ TEST_F(Processes, OfAnySplitTrainTheSameBits) {
       EXPECT_EQ(losses(out), losses(one));
       for (const int step : {10, 20})
         for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"})
-          EXPECT_TRUE(test::read_file(checkpoint_directory(path(out), step) / file) ==
-                      test::read_file(checkpoint_directory(path(one), step) / file))
+          EXPECT_TRUE(test::read_file(app::checkpoint_directory(path(out), step) / file) ==
+                      test::read_file(app::checkpoint_directory(path(one), step) / file))
               << more << ", step " << step << ": " << file;
       const auto evaluations = metrics(out, "eval"), expected = metrics(one, "eval");
       ASSERT_EQ(evaluations.size(), expected.size());

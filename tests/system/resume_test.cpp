@@ -50,7 +50,7 @@ class Resume : public Training {
     return names;
   }
   void forget_after(const std::string& out, std::int64_t step) const {
-    for (const FoundCheckpoint& found : find_checkpoints(path(out)))
+    for (const app::FoundCheckpoint& found : app::find_checkpoints(path(out)))
       if (found.step > step) fs::remove_all(found.path);
   }
 };
@@ -173,11 +173,12 @@ TEST_F(Resume, InitFromTakesWeightsOnly) {
   EXPECT_EQ(metrics("new", "train").size(), 20U);
 
   // The optimizer starts anew, in this run as in one that begins with the same weights.
-  const Checkpoint checkpoint(path("new"));
+  const app::Checkpoint checkpoint(path("new"));
   EXPECT_EQ(checkpoint.info().updates, 20);
   const fs::path weights_only = path("exported");
   fs::create_directories(weights_only / "checkpoints");
-  fs::copy(checkpoint_directory(path("old"), 20), weights_only / "checkpoints" / "step_00000020");
+  fs::copy(app::checkpoint_directory(path("old"), 20),
+           weights_only / "checkpoints" / "step_00000020");
   fs::remove(weights_only / "checkpoints" / "step_00000020" / "optimizer.safetensors");
   train("again", "--devices 3 --init-from " + weights_only.string());
   EXPECT_TRUE(tensors("again", 20) == tensors("new", 20));
@@ -209,7 +210,7 @@ TEST_F(Resume, AutoGoesOnWithARunThatBeganFromWeights) {
 
 TEST_F(Resume, AnOlderCheckpointNeedsARunOfItsOwn) {
   train("run", "--save-every 5");
-  const std::string older = checkpoint_directory(path("run"), 10).string();
+  const std::string older = app::checkpoint_directory(path("run"), 10).string();
   const Outcome refused = run_program(options("run", "--num-iterations 30 --resume " + older));
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("is not the newest of its run, which has come to step 20"));
@@ -295,9 +296,9 @@ TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
   EXPECT_THAT(good.out,
               AllOf(HasSubstr("step_00000020: whole"), HasSubstr("step_00000010: whole")));
   std::string bytes =
-      test::read_file(checkpoint_directory(path("run"), 10) / "optimizer.safetensors");
+      test::read_file(app::checkpoint_directory(path("run"), 10) / "optimizer.safetensors");
   bytes.back() = static_cast<char>(bytes.back() ^ 4);
-  test::write_file(checkpoint_directory(path("run"), 10) / "optimizer.safetensors", bytes);
+  test::write_file(app::checkpoint_directory(path("run"), 10) / "optimizer.safetensors", bytes);
   const Outcome bad = run_program("checkpoint verify --checkpoint " + run);
   EXPECT_EQ(bad.code, 2);
   EXPECT_THAT(bad.out, AllOf(HasSubstr("step_00000020: whole"), HasSubstr("step_00000010: DAMAGED"),
@@ -318,18 +319,18 @@ TEST_F(Resume, AClosedOutputIsNoFileOfTheRun) {
 
 TEST_F(Resume, ACheckpointTellsItsModelInAFileOfItsOwn) {
   train("run");
-  const fs::path checkpoint = checkpoint_directory(path("run"), 20);
-  const json config = json::parse(test::read_file(checkpoint / kConfigName));
+  const fs::path checkpoint = app::checkpoint_directory(path("run"), 20);
+  const json config = json::parse(test::read_file(checkpoint / app::kConfigName));
   EXPECT_EQ(config["model"]["n_embd"], 32);
   EXPECT_EQ(config["model"]["n_layer"], 1);
-  EXPECT_EQ(config, json::parse(Checkpoint(checkpoint).info().config));
-  test::write_file(checkpoint / kConfigName, json{{"model", {{"n_embd", 64}}}}.dump());
+  EXPECT_EQ(config, json::parse(app::Checkpoint(checkpoint).info().config));
+  test::write_file(checkpoint / app::kConfigName, json{{"model", {{"n_embd", 64}}}}.dump());
   const std::string verify = "checkpoint verify --checkpoint " + path("run").string();
   const Outcome changed = run_program(verify);
   EXPECT_EQ(changed.code, 2);
   EXPECT_THAT(changed.out, HasSubstr("config.json is not the configuration that is in manifest"));
   train("run", "--num-iterations 22 --resume auto");
-  fs::remove(checkpoint / kConfigName);
+  fs::remove(checkpoint / app::kConfigName);
   const Outcome missing = run_program(verify);
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.out, HasSubstr("config.json: "));

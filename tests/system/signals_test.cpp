@@ -153,7 +153,7 @@ TEST_F(Signals, OfAClosedTerminalSaveHoweverManyComeAndTheRunGoesOn) {
   const Outcome outcome = in_steps(
       "part", run, "for s in HUP HUP TERM; do kill -$s $pid 2>/dev/null; sleep 0.02; done");
   EXPECT_EQ(outcome.code, 128 + SIGHUP) << outcome.err;
-  EXPECT_FALSE(find_checkpoints(path("part")).empty());
+  EXPECT_FALSE(app::find_checkpoints(path("part")).empty());
   EXPECT_THAT(test::read_file(path("part") / "output.log"),
               HasSubstr("SIGHUP: stopping, with a checkpoint"));
   train("part", run + "--resume auto");
@@ -166,8 +166,8 @@ TEST_F(Signals, GiveUpAStepThatIsLongAndWhatGoesOnMakesIt) {
   train("whole", run);
   const Outcome outcome = in_steps("part", run, "kill -TERM $pid");
   EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
-  ASSERT_EQ(find_checkpoints(path("part")).size(), 1U);
-  EXPECT_TRUE(fs::exists(checkpoint_directory(path("part"), 1)));
+  ASSERT_EQ(app::find_checkpoints(path("part")).size(), 1U);
+  EXPECT_TRUE(fs::exists(app::checkpoint_directory(path("part"), 1)));
   train("part", run + "--resume auto");
   EXPECT_TRUE(tensors("part", 2) == tensors("whole", 2));
 }
@@ -176,7 +176,7 @@ TEST_F(Signals, OfAClosedTerminalAreNothingToARunUnderNohup) {
   const Outcome outcome =
       in_steps("run", "--num-iterations 200 --eval-every -1", "kill -HUP $pid", "trap '' HUP;");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(fs::exists(checkpoint_directory(path("run"), 200)));
+  EXPECT_TRUE(fs::exists(app::checkpoint_directory(path("run"), 200)));
 }
 
 // `head` ends after the first line.
@@ -293,10 +293,11 @@ TEST_F(SlowSignals, AtRandomMomentsLoseNothing) {
       Work{.name = "train",
            .command = [&](auto& out) { return steps("train", out, "--num-iterations 100"); },
            .result = [&](auto& out) { return tensors(out, 100); },
-           .is_done = [&](auto& out) { return fs::exists(checkpoint_directory(path(out), 100)); },
+           .is_done =
+               [&](auto& out) { return fs::exists(app::checkpoint_directory(path(out), 100)); },
            .is_saved =
                [&](auto& out) {
-                 const std::vector<FoundCheckpoint> found = find_checkpoints(path(out));
+                 const std::vector<app::FoundCheckpoint> found = app::find_checkpoints(path(out));
                  return (found.empty() ? 0 : found[0].step) == std::ssize(losses(out));
                }},
       Work{.name = "sweep",

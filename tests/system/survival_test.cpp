@@ -49,7 +49,7 @@ class Survival : public Training {
     for (int run_number = 0; kills > 0; ++run_number) {
       const std::string out = "killed" + std::to_string(run_number);
       bool ended = false;  // by itself: else its log may lack what came after the last save
-      for (; !fs::exists(checkpoint_directory(path(out), 150)); --kills) {
+      for (; !fs::exists(app::checkpoint_directory(path(out), 150)); --kills) {
         const std::string delay = std::to_string(random.bits(draw++) % 900);
         const Outcome outcome =
             run_program(options(out, run) +
@@ -59,7 +59,7 @@ class Survival : public Training {
         ASSERT_TRUE(outcome.code == 137 || outcome.code == 0) << outcome.code << outcome.err;
         ended = outcome.code == 0;
         std::vector<std::string> skipped;
-        const auto newest = newest_checkpoint(path(out), skipped);
+        const auto newest = app::newest_checkpoint(path(out), skipped);
         EXPECT_THAT(skipped, IsEmpty()) << "a published checkpoint is not whole";
         resumed += newest ? 1 : 0;
       }
@@ -67,7 +67,7 @@ class Survival : public Training {
       if (ended) {
         EXPECT_EQ(losses(out), curve) << out;
       }
-      EXPECT_LE(find_checkpoints(path(out)).size(), 4U);  // killed before it removed one
+      EXPECT_LE(app::find_checkpoints(path(out)).size(), 4U);  // killed before it removed one
       // What a kill in the last save left nobody has removed.
       for (const auto& item : fs::directory_iterator(path(out) / "checkpoints"))
         EXPECT_THAT(item.path().filename().string(),
@@ -148,7 +148,7 @@ class Survival : public Training {
         EXPECT_THAT(outcome.out, HasSubstr("at step " + std::to_string(border)));
       }
       border += steps / 4;
-      for (const FoundCheckpoint& found : find_checkpoints(path("moved")))
+      for (const app::FoundCheckpoint& found : app::find_checkpoints(path("moved")))
         if (found.step > border) fs::remove_all(found.path);
     }
     const std::vector<double> is = losses("moved");
@@ -206,7 +206,7 @@ TEST_F(Survival, AnEvaluationThatWasLostIsMadeUpFor) {
   for (const std::int64_t step : {10, 20}) {
     const Outcome killed = run_program(
         options("killed", run) + " >/dev/null & pid=$!; until [ -d " +
-            checkpoint_directory(path("killed"), step).string() +
+            app::checkpoint_directory(path("killed"), step).string() +
             " ]; do sleep 0.01; kill -0 $pid || break; done; sleep 0.2; kill -KILL $pid; wait $pid",
         plugin + fmt::format("MUO_FAULT='hang:0:{}:synchronize:1:the evaluation' ", step));
     ASSERT_EQ(killed.code, 137) << killed.err;
@@ -257,7 +257,7 @@ TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
                       until("SIGINT: stopping", "output.log") + "kill -TERM $pid; wait $pid",
                   plugin + "MUO_FAULT='hang:0:2:copy:2:the saving of a checkpoint' ");
   EXPECT_EQ(outcome.code, 143) << outcome.err;
-  EXPECT_TRUE(find_checkpoints(path("part")).empty());
+  EXPECT_TRUE(app::find_checkpoints(path("part")).empty());
   ASSERT_EQ(run_program(options("part", run), plugin).code, 0);
   EXPECT_TRUE(tensors("part", 4) == tensors("whole", 4));
 }
@@ -280,7 +280,7 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
   const std::string id_file = path("pid").string();
   const Outcome started =
       run_program(options("run", run) + " >/dev/null & echo $! >" + id_file + "; until [ -d " +
-                  checkpoint_directory(path("run"), kEvery).string() +
+                  app::checkpoint_directory(path("run"), kEvery).string() +
                   " ]; do sleep 0.01; kill -0 $! || break; done");
   first.id = std::stoi(test::read_file(id_file));
   ASSERT_EQ(started.err, "");
@@ -299,9 +299,9 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
   }
   train("branch",
         saves + fmt::format("--num-iterations {} --eval-every -1 --resume {}", kEvery + 10,
-                            checkpoint_directory(path("run"), kEvery).string()));
+                            app::checkpoint_directory(path("run"), kEvery).string()));
   ASSERT_EQ(::kill(first.id, SIGKILL), 0) << "it ended before";
-  const std::int64_t step = find_checkpoints(path("run")).front().step;
+  const std::int64_t step = app::find_checkpoints(path("run")).front().step;
   const Outcome resumed = train(
       "run", "--eval-every -1 --resume auto --num-iterations " + std::to_string(step + kEvery));
   EXPECT_THAT(resumed.out, HasSubstr("resuming from"));
@@ -310,21 +310,21 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
 TEST_F(Survival, SavesByTheClockAndBeforeLongEvaluationsChangeNothing) {
   train("plain", "--num-iterations 60");
   const std::string want = tensors("plain", 60);
-  EXPECT_EQ(find_checkpoints(path("plain")).size(), 1U);
+  EXPECT_EQ(app::find_checkpoints(path("plain")).size(), 1U);
   train("long", "--num-iterations 400");  // longer than the 60 ms of the clock below
   train("minutes", "--num-iterations 400 --save-minutes 0.001");
-  EXPECT_GT(find_checkpoints(path("minutes")).size(), 1U);
+  EXPECT_GT(app::find_checkpoints(path("minutes")).size(), 1U);
   EXPECT_TRUE(tensors("minutes", 400) == tensors("long", 400));
   train("before", "--num-iterations 60 --save-before-eval 0 --eval-every 15");
   std::vector<std::int64_t> steps;
-  for (const FoundCheckpoint& found : find_checkpoints(path("before")))
+  for (const app::FoundCheckpoint& found : app::find_checkpoints(path("before")))
     steps.push_back(found.step);
   EXPECT_THAT(steps, testing::ElementsAre(60, 45, 30, 15));
   EXPECT_TRUE(tensors("before", 60) == want);
   train("wait",
         "--num-iterations 60 --save-every 4 --save-mode wait --keep-last 2 --keep-every 16");
   steps.clear();
-  for (const FoundCheckpoint& found : find_checkpoints(path("wait")))
+  for (const app::FoundCheckpoint& found : app::find_checkpoints(path("wait")))
     steps.push_back(found.step);
   EXPECT_THAT(steps, testing::ElementsAre(60, 56, 48, 32, 16));
   EXPECT_TRUE(tensors("wait", 60) == want);
@@ -342,7 +342,7 @@ TEST_F(Survival, AFileThatCannotGrowIsAClearMessageAndExitThree) {
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("checkpoint of step 5 not saved: "), HasSubstr("model.safetensors"),
                       HasSubstr("File too large; free space or write elsewhere (--out)")));
-    EXPECT_THAT(find_checkpoints(path(out)), IsEmpty());
+    EXPECT_THAT(app::find_checkpoints(path(out)), IsEmpty());
   }
 }
 
@@ -365,7 +365,7 @@ TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(test::read_file(log), HasSubstr("not saved"));
   EXPECT_TRUE(tensors("part", 24) == tensors("whole", 24));
-  EXPECT_TRUE(fs::exists(checkpoint_directory(path("part"), 2)));
+  EXPECT_TRUE(fs::exists(app::checkpoint_directory(path("part"), 2)));
 }
 
 TEST_F(Survival, TheLastSaveHasToSucceedWhateverIsAskedFor) {

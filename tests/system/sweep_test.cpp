@@ -201,7 +201,7 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   EXPECT_EQ(stopped.code, 130) << stopped.err << stopped.out;
   EXPECT_THAT(stopped.out, AllOf(HasSubstr("SIGINT: stopping, with a checkpoint of each trial"),
                                  HasSubstr("stopped: muograph sweep --resume")));
-  const std::vector<FoundCheckpoint> saved = find_checkpoints(first);
+  const std::vector<app::FoundCheckpoint> saved = app::find_checkpoints(first);
   ASSERT_THAT(saved, SizeIs(1));
   EXPECT_GT(saved[0].step, 20);
   EXPECT_LT(saved[0].step, 4000);

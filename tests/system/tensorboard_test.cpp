@@ -73,7 +73,7 @@ class Tensorboard : public Training {
     return curves;
   }
   void forget_after(const std::string& out, std::int64_t step) const {
-    for (const FoundCheckpoint& found : find_checkpoints(path(out)))
+    for (const app::FoundCheckpoint& found : app::find_checkpoints(path(out)))
       if (found.step > step) fs::remove_all(found.path);
   }
 };

@@ -52,7 +52,7 @@ class Training : public testing::Test {
     return values;
   }
   [[nodiscard]] std::string tensors(const std::string& out, std::int64_t step) const {
-    const std::filesystem::path checkpoint = checkpoint_directory(path(out), step);
+    const std::filesystem::path checkpoint = app::checkpoint_directory(path(out), step);
     return test::read_file(checkpoint / "model.safetensors") +
            test::read_file(checkpoint / "optimizer.safetensors");
   }

@@ -121,7 +121,7 @@ TEST_F(Training, TheSameCommandTwiceIsBitwiseEqualAndSoIsEagerWork) {
 
 TEST_F(Training, AResumedRunIsBitwiseTheRunThatWasNotInterrupted) {
   train("whole", "--save-every 7");
-  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
   const Outcome outcome = train("part", "--resume " + checkpoint);
   EXPECT_THAT(outcome.out, HasSubstr("at step 7"));
   EXPECT_EQ(metrics("part", "train").front()["step"], 7);
@@ -144,7 +144,7 @@ TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
       "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --gradient-wire bf16 "
       "--embedding-state bf16 ";
   train("whole", narrow + "--save-every 7");
-  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
   train("part", narrow + "--resume " + checkpoint);
   train("eager", narrow + "--graph off");
   EXPECT_EQ(tensors("whole", 20), tensors("part", 20));
@@ -161,7 +161,7 @@ TEST_F(Training, OlderOptimizersTrainAndResumeAsThemselves) {
     const std::string version = "--optimizer-spec " + spec + " ";
     const std::string save = "--devices 3 --total-batch-size 384 --save-every 7 ";
     train("whole" + spec, version + save);
-    const std::string checkpoint = checkpoint_directory(path("whole" + spec), 7).string();
+    const std::string checkpoint = app::checkpoint_directory(path("whole" + spec), 7).string();
     train("part" + spec, concat(version, save, "--resume ", checkpoint));
     weights.push_back(tensors("whole" + spec, 20));
     EXPECT_EQ(weights.back(), tensors("part" + spec, 20)) << spec;
@@ -187,7 +187,7 @@ TEST_F(Training, ALeanRunIsBitwiseTheSameEagerResumedAndOfAnotherStrategy) {
       "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --momentum-state bf16 "
       "--adam-state bf16 --master-weights split ";
   train("whole", lean + "--save-every 7");
-  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
   train("part", lean + "--resume " + checkpoint);
   train("eager", lean + "--graph off");
   train("stacked", lean + "--strategy stacked --replicas own --resume " + checkpoint);
@@ -222,7 +222,7 @@ TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
     for (const std::int64_t step : {7, 14, 20})
       EXPECT_EQ(tensors(late, step), tensors(once, step)) << step;
     train("resumed" + late,
-          run + "pipelined --resume " + checkpoint_directory(path(once), 7).string());
+          run + "pipelined --resume " + app::checkpoint_directory(path(once), 7).string());
     EXPECT_EQ(tensors("resumed" + late, 20), tensors(once, 20));
     EXPECT_THAT(test::read_file(path(late) / "config.toml"), HasSubstr("gather = \"pipelined\""));
     EXPECT_THAT(test::read_file(path(once) / "config.toml"), HasSubstr("gather = \"simple\""));
@@ -231,7 +231,7 @@ TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
 
 TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   train("whole", "--save-every 7");
-  const std::string checkpoint = checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
   for (const char* other : {"--devices 1", "--devices 3 --strategy ddp --device-batch-size 8",
                             "--devices 4 --strategy stacked --device-batch-size 2"}) {
     const std::string out = "other" + std::to_string(other[10]);
@@ -262,9 +262,9 @@ TEST_F(Training, WritesItsGraphsForGraphviz) {
 TEST_F(Training, ResumeAutoTakesTheNewestCheckpointThatIsWhole) {
   train("run", "--save-every 5");
   const std::string want = tensors("run", 20);
-  fs::remove_all(checkpoint_directory(path("run"), 20));
+  fs::remove_all(app::checkpoint_directory(path("run"), 20));
   // Damage the newest that is left: one byte of a weight.
-  const fs::path damaged = checkpoint_directory(path("run"), 15) / "model.safetensors";
+  const fs::path damaged = app::checkpoint_directory(path("run"), 15) / "model.safetensors";
   std::string bytes = test::read_file(damaged);
   bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
   test::write_file(damaged, bytes);
@@ -294,7 +294,7 @@ TEST_F(Training, AFailureOfARunIsExitThreeWithItsCauseAndKeepsWhatWasWritten) {
   const std::string checkpoints = (run / "checkpoints").string();
   const Outcome outcome =
       run_program(options("run", "--num-iterations 100000 --save-every 20 --eval-every -1") +
-                  " & pid=$!; until [ -d " + checkpoint_directory(run, 20).string() +
+                  " & pid=$!; until [ -d " + app::checkpoint_directory(run, 20).string() +
                   " ]; do sleep 0.01; done; " +
                   test::while_stopped("mv " + checkpoints + " " + path("saved").string() +
                                       "; touch " + checkpoints) +
@@ -303,7 +303,7 @@ TEST_F(Training, AFailureOfARunIsExitThreeWithItsCauseAndKeepsWhatWasWritten) {
   EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: "));
   EXPECT_THAT(outcome.err, HasSubstr("checkpoints"));
   EXPECT_GE(losses("run").size(), 20U);
-  EXPECT_NO_THROW(Checkpoint(path("saved") / "step_00000020"));
+  EXPECT_NO_THROW(app::Checkpoint(path("saved") / "step_00000020"));
 }
 
 TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
@@ -326,7 +326,7 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
 TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
   train("fp32", "--save-every 10");
   const std::vector<double> want = losses("fp32");
-  const std::string resume = "--resume " + checkpoint_directory(path("fp32"), 10).string();
+  const std::string resume = "--resume " + app::checkpoint_directory(path("fp32"), 10).string();
   // Logits below the soft-cap of 15 are rounded to 8 bits, as much again is left for what layers
   // round; log-sum-exp and the target's logit may differ by that, in opposite directions.
   const double tolerance = 2 * 2 * 15 * 0x1p-9;
@@ -346,7 +346,7 @@ TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
   }
   // And back.
   train("back",
-        "--num-iterations 25 --resume " + checkpoint_directory(path("other4"), 20).string());
+        "--num-iterations 25 --resume " + app::checkpoint_directory(path("other4"), 20).string());
   const Outcome eval = run_program("eval --checkpoint " + path("other4").string() +
                                    " --eval-tokens 640 --dtype fp32");
   EXPECT_EQ(eval.code, 0) << eval.err;
@@ -354,12 +354,12 @@ TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
 
 TEST_F(Training, ACheckpointOfAnotherModelIsRefusedWithTheDifference) {
   train("run", "--save-every 10");
-  const Outcome outcome = run_program(
-      options("other", "--n-embd 64 --resume " + checkpoint_directory(path("run"), 10).string()));
+  const Outcome outcome = run_program(options(
+      "other", "--n-embd 64 --resume " + app::checkpoint_directory(path("run"), 10).string()));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("n_embd 32, not 64"));
-  const Outcome extras = run_program(
-      options("other", "--smear on --resume " + checkpoint_directory(path("run"), 10).string()));
+  const Outcome extras = run_program(options(
+      "other", "--smear on --resume " + app::checkpoint_directory(path("run"), 10).string()));
   EXPECT_EQ(extras.code, 2);
   EXPECT_THAT(extras.err, HasSubstr("smear false, not true"));
 }

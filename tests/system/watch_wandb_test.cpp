@@ -141,7 +141,7 @@ TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
 TEST_F(WatchWandb, AResumedRunLogsNoStepTwice) {
   train("run", "--save-every 5");
   watch("run");
-  for (const FoundCheckpoint& found : find_checkpoints(path("run")))
+  for (const app::FoundCheckpoint& found : app::find_checkpoints(path("run")))
     if (found.step > 10) fs::remove_all(found.path);
   train("run", "--num-iterations 24 --resume auto");
   watch("run");

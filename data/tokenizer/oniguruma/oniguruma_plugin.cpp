@@ -11,7 +11,7 @@
 
 #include "data/tokenizer/oniguruma_pattern.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 const UChar* bytes_of(std::string_view text) { return reinterpret_cast<const UChar*>(text.data()); }
@@ -162,11 +162,11 @@ class Plugin final : public OnigurumaPattern {
 };
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data
 
-extern "C" muo::OnigurumaPattern* muograph_open_oniguruma(std::string_view pattern,
-                                                          std::string* error) {
-  auto plugin = std::make_unique<muo::Plugin>();
+extern "C" muo::data::OnigurumaPattern* muograph_open_oniguruma(std::string_view pattern,
+                                                                std::string* error) {
+  auto plugin = std::make_unique<muo::data::Plugin>();
   *error = plugin->compile(pattern);
   return error->empty() ? plugin.release() : nullptr;
 }

@@ -13,7 +13,7 @@
 
 #include "data/tokenizer/sentencepiece_encoder.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 static_assert(std::is_same_v<int, std::int32_t>);
@@ -51,11 +51,11 @@ class Plugin final : public SentencePieceEncoder {
 };
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data
 
-extern "C" muo::SentencePieceEncoder* muograph_open_sentencepiece(std::string_view model,
-                                                                  std::string* error) {
-  auto plugin = std::make_unique<muo::Plugin>();
+extern "C" muo::data::SentencePieceEncoder* muograph_open_sentencepiece(std::string_view model,
+                                                                        std::string* error) {
+  auto plugin = std::make_unique<muo::data::Plugin>();
   *error = plugin->load(model);
   return error->empty() ? plugin.release() : nullptr;
 }

@@ -11,8 +11,10 @@
 #include "runtime/comm/process_group.h"
 
 namespace muo {
-
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseClock, last, elapsed, laps, thread_last, thread)
+}  // namespace muo
+
+namespace muo::app {
 
 // By rank of the world: process 0 gets what the other processes have of their ranks. Collective;
 // null: all ranks are here.
@@ -30,4 +32,4 @@ void gather_ranks(ProcessGroup* processes, std::string_view site, std::vector<T>
       by_rank[rank++] = value.get<T>();
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -13,7 +13,7 @@
 #include "base/text_table.h"
 #include "kernels/attention.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -189,4 +189,4 @@ Json operations_json(const RunConfig& run, const StepTimes& times, std::int64_t 
           {"rows", rows}};
 }
 
-}  // namespace muo
+}  // namespace muo::app

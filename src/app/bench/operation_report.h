@@ -8,7 +8,7 @@
 #include "app/run/device_rates.h"
 #include "app/run/run_config.h"
 
-namespace muo {
+namespace muo::app {
 
 // What bounds the operations of one device of a host, while all of them work. Of the run's dtype
 // that is its share of `peak`; the others are measured, each for at least `seconds`.
@@ -26,4 +26,4 @@ std::string operations_text(const RunConfig& run, const StepTimes& times, std::i
 nlohmann::ordered_json operations_json(const RunConfig& run, const StepTimes& times,
                                        std::int64_t steps, const Ceilings& ceilings);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -28,7 +28,7 @@
 #include "runtime/memory/memory_plan.h"
 #include "runtime/memory/pinned_tensor.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -45,13 +45,13 @@ std::int64_t largest(Params params) {
 std::vector<std::size_t> backward_order(Params params) {
   std::vector<std::size_t> all(params.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  return strategies::backward_order(params, std::move(all));
+  return optim::strategies::backward_order(params, std::move(all));
 }
 
 // One rank's updates. Instead of a model's backward, random gradients are copied.
 class Updates {
  public:
-  Updates(RankContext& rank, const ShardingPlan& plan, Params params, Arena& arena)
+  Updates(RankContext& rank, const optim::ShardingPlan& plan, Params params, Arena& arena)
       : update(rank, plan, params, arena),
         rank_(rank),
         params_(params),
@@ -131,29 +131,29 @@ class Updates {
     return {out.as<std::int64_t>(), out.as<std::int64_t>() + n};
   }
 
-  ShardedStep update;
+  optim::ShardedStep update;
   Tensor gradients;                 // as many as the largest parameter has
   std::vector<StateEntry> masters;  // of the weights, what this rank holds
 
  private:
   void enqueue() {
     Stream& compute = rank_.compute;
-    clock_.lap(compute, UpdatePhase::kElsewhere);
-    ShardedStep::OpenStep step = update.begin();
-    ShardedStep::MicroStep micro_step = step.micro_step(0);
+    clock_.lap(compute, optim::UpdatePhase::kElsewhere);
+    optim::ShardedStep::OpenStep step = update.begin();
+    optim::ShardedStep::MicroStep micro_step = step.micro_step(0);
     for (std::size_t i = 0; i < params_.size(); ++i)
       micro_step.weight_needed(i);
-    clock_.lap(compute, UpdatePhase::kCommunication);
+    clock_.lap(compute, optim::UpdatePhase::kCommunication);
     for (std::size_t i = 0; i < params_.size(); ++i) {
       const Shape& shape = params_[i].shape;
       compute.copy(update.gradient(i), gradients.elements(0, shape.numel()).view(shape));
     }
     compute.zero(update.totals());  // there is no loss
-    clock_.lap(compute, UpdatePhase::kElsewhere);
+    clock_.lap(compute, optim::UpdatePhase::kElsewhere);
     for (const std::size_t i : order_)
       micro_step.gradient_ready(i);
     step.finish();
-    clock_.lap(compute, UpdatePhase::kCommunication);
+    clock_.lap(compute, optim::UpdatePhase::kCommunication);
   }
 
   template <class T>
@@ -169,17 +169,17 @@ class Updates {
   std::vector<std::size_t> order_;
   Tensor fingerprints_;
   std::optional<PinnedTensor> copied_;
-  UpdateClock clock_;
+  optim::UpdateClock clock_;
   std::unique_ptr<Graph> graph_;
 };
 
-constexpr std::array kPhases = {UpdatePhase::kElementwise, UpdatePhase::kGemm,
-                                UpdatePhase::kCommunication};
+constexpr std::array kPhases = {optim::UpdatePhase::kElementwise, optim::UpdatePhase::kGemm,
+                                optim::UpdatePhase::kCommunication};
 
 // Nanoseconds of the phases of an update.
 std::int64_t update_ns(const PhaseClock& clock) {
   std::int64_t ns = 0;
-  for (const UpdatePhase phase : kPhases)
+  for (const optim::UpdatePhase phase : kPhases)
     ns += clock.elapsed[static_cast<std::size_t>(phase)];
   return ns;
 }
@@ -193,10 +193,10 @@ void initialize(const RankContext& rank, const RunConfig& config, Updates& updat
 // Newton-Schulz of all matrices, once: what a strategy repeats, or pads, is not useful work.
 double useful_flops(const RunConfig& config) {
   double flops = 0;
-  for (const ParamSpec& param : gpt_parameters(config.model))
-    if (update_group(param.role).rule == UpdateRule::kMuon)
-      flops += newton_schulz_flops(param.shape,
-                                   newton_schulz_form(config.options.optimizer.newton_schulz));
+  for (const ParamSpec& param : model::gpt_parameters(config.model))
+    if (optim::update_group(param.role).rule == optim::UpdateRule::kMuon)
+      flops += optim::newton_schulz_flops(
+          param.shape, optim::newton_schulz_form(config.options.optimizer.newton_schulz));
   return flops;
 }
 
@@ -232,14 +232,15 @@ Figures figures_of(const RunConfig& config, const OptimizerTimes& times) {
       out.phase_ms[i] += per_step * static_cast<double>(times.update[rank].elapsed[phase]);
       out.thread_ms[i] += per_step * static_cast<double>(times.update[rank].thread[phase]);
     }
-    const auto busy = static_cast<std::size_t>(CommPhase::kBusy);
+    const auto busy = static_cast<std::size_t>(optim::CommPhase::kBusy);
     out.communication_ms += per_step * static_cast<double>(times.comm[rank].elapsed[busy]);
   }
   return out;
 }
 
 UpdateSize size_of_matrices(const UpdateSizes& sizes) {
-  return std::ranges::find(sizes.groups, group_name(ParamRole::kMatrix), &UpdateSizes::Group::name)
+  return std::ranges::find(sizes.groups, optim::group_name(ParamRole::kMatrix),
+                           &UpdateSizes::Group::name)
       ->size;
 }
 
@@ -254,12 +255,12 @@ void draw_gradients(Stream& stream, std::uint64_t seed, int rank, const Tensor& 
 }
 
 OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  ShardingPlan plan = make_sharding_plan(config, params);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  optim::ShardingPlan plan = make_sharding_plan(config, params);
   plan.micro_steps = 1;
-  assign_tags(plan);
+  optim::assign_tags(plan);
   const auto memory_of = [&](int rank) {
-    return traced_plan(rank, config.world(), [&](RankContext& context, Arena& arena) {
+    return graphs::traced_plan(rank, config.world(), [&](RankContext& context, Arena& arena) {
       return std::make_unique<Updates>(context, plan, params, arena);
     });
   };
@@ -275,7 +276,7 @@ OptimizerTimes measure_optimizer(const RunConfig& config, std::int64_t steps) {
     const auto mine = static_cast<std::size_t>(rank.rank);
     PlannedArena arena(rank.device, memory_of(rank.rank), rank.common);
     Updates updates(rank, plan, params, arena);
-    warm_up_and_capture(rank, arena, updates, config.options.capture.graph);
+    graphs::warm_up_and_capture(rank, arena, updates, config.options.capture.graph);
     rank.device.seal();
     rank.barrier.arrive({}, "start-up");
     initialize(rank, config, updates);
@@ -364,7 +365,7 @@ Json optimizer_json(const RunConfig& config, std::span<const OptimizerRow> rows)
   const auto by_phase = [](const ByPhase& values) {
     Json out;
     for (std::size_t i = 0; i < kPhases.size(); ++i)
-      out[std::string(kUpdatePhases.at(static_cast<std::size_t>(kPhases[i])))] = values[i];
+      out[std::string(optim::kUpdatePhases.at(static_cast<std::size_t>(kPhases[i])))] = values[i];
     return out;
   };
   Json strategies = Json::array();
@@ -375,9 +376,10 @@ Json optimizer_json(const RunConfig& config, std::span<const OptimizerRow> rows)
       steps.push_back(1e3 * seconds);
     Json exposed = Json::array();
     for (const PhaseClock& clock : row.times.update)
-      exposed.push_back(1e-6 / static_cast<double>(row.times.seconds.size()) *
-                        static_cast<double>(
-                            clock.elapsed[static_cast<std::size_t>(UpdatePhase::kCommunication)]));
+      exposed.push_back(
+          1e-6 / static_cast<double>(row.times.seconds.size()) *
+          static_cast<double>(
+              clock.elapsed[static_cast<std::size_t>(optim::UpdatePhase::kCommunication)]));
     Json out = {{"strategy", row.strategy},
                 {"update_ms", f.ms},
                 {"gflops_per_device", 1e-9 * f.flops_per_device},
@@ -398,4 +400,4 @@ Json optimizer_json(const RunConfig& config, std::span<const OptimizerRow> rows)
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

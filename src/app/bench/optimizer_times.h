@@ -13,7 +13,7 @@
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a run's updates cost alone, on random gradients: all of ShardedStep, and no model. Weights
 // start from zero: what an update costs does not depend on them.
@@ -41,4 +41,4 @@ struct OptimizerRow {
 std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRow> rows);
 nlohmann::ordered_json optimizer_json(const RunConfig& config, std::span<const OptimizerRow> rows);
 
-}  // namespace muo
+}  // namespace muo::app

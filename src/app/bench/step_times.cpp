@@ -15,7 +15,7 @@
 #include "runtime/comm/collective.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperationTime, name, shape, phase, dtype, calls, seconds, waited,
                                    flops, bytes)
@@ -30,15 +30,15 @@ double seconds_now() {
 class Steps {
  public:
   Steps(RankContext& rank, const RunConfig& config, const std::vector<ParamSpec>& params,
-        const ShardingPlan& plan)
+        const optim::ShardingPlan& plan)
       : rank_(rank),
         shape_{config.step.accumulation, config.step.batch, config.model.seq_len},
-        arena_(rank.device, plan_rank_memory(config, params, plan, rank.rank), rank.common),
+        arena_(rank.device, graphs::plan_rank_memory(config, params, plan, rank.rank), rank.common),
         state_(rank, config, params, plan, arena_),
         pinned_(rank.device.allocate_pinned((shape_.numel() + 1) * size_of(DType::kI32), "tokens")),
         tokens_(reinterpret_cast<std::int32_t*>(pinned_->data())),
         copied_(rank.device.make_event()) {
-    warm_up_and_capture(rank, arena_, state_, config.options.capture.graph);
+    graphs::warm_up_and_capture(rank, arena_, state_, config.options.capture.graph);
     rank.device.seal();
     rank.barrier.arrive({}, "start-up");
     state_.initialize({});
@@ -102,7 +102,7 @@ class Steps {
   RankContext& rank_;
   Shape shape_;
   PlannedArena arena_;
-  RunState state_;
+  graphs::RunState state_;
   std::unique_ptr<Buffer> pinned_;
   std::int32_t* tokens_;
   std::unique_ptr<Event> copied_;
@@ -126,8 +126,8 @@ void add(std::vector<OperationTime>& rows, const OperationTime& more) {
 
 StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   constexpr std::int64_t kMostLaunches = 20;
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  const optim::ShardingPlan plan = make_sharding_plan(config, params);
   StepTimes times;
   times.launch.resize(static_cast<std::size_t>(config.world()));
   times.clocks.resize(times.launch.size());
@@ -223,4 +223,4 @@ void add_operations(std::vector<OperationTime>& rows, std::span<const OperationT
     add(rows, row);
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,7 +11,7 @@
 #include "optim/sharding_plan.h"
 #include "runtime/stream.h"
 
-namespace muo {
+namespace muo::app {
 
 // What all work of one kind took: operations of one name, shape, dtype and phase.
 struct OperationTime {
@@ -59,4 +59,4 @@ void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
 // The same of rows, as of another rank.
 void add_operations(std::vector<OperationTime>& rows, std::span<const OperationTime> more);
 
-}  // namespace muo
+}  // namespace muo::app

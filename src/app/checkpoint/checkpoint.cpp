@@ -11,7 +11,7 @@
 #include "base/durable_files.h"
 #include "base/split_float.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -203,4 +203,4 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& run, std::vector<std
       (run / "checkpoints").string(), skipped.back());
 }
 
-}  // namespace muo
+}  // namespace muo::app

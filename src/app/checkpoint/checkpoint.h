@@ -8,7 +8,7 @@
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
-namespace muo {
+namespace muo::app {
 
 // A checkpoint is a directory, RUN/checkpoints/step_00000100, that holds logical tensors (decision
 // logical-checkpoints): model.safetensors (weights), optimizer.safetensors (state under
@@ -71,4 +71,4 @@ std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& run,
                                             std::vector<std::string>& skipped,
                                             const OpenCheckpoint& options = {});
 
-}  // namespace muo
+}  // namespace muo::app

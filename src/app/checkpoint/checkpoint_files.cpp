@@ -15,7 +15,7 @@
 #include "base/host_name.h"
 #include "runtime/rank_progress.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -253,4 +253,4 @@ void CheckpointFiles::remove_leftovers() {
   }
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "app/checkpoint/safetensors.h"
 #include "base/durable_files.h"
 
-namespace muo {
+namespace muo::app {
 
 // What one writer writes of one tensor.
 struct CheckpointRange {
@@ -98,4 +98,4 @@ class CheckpointFiles {
   std::atomic<std::uint64_t> changes_ = 0;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/durable_files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,4 +69,4 @@ std::vector<std::string> CheckpointPruning::prune(
   return notes;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 
 #include "app/checkpoint/checkpoint_files.h"
 
-namespace muo {
+namespace muo::app {
 
 // Which checkpoints of a run stay.
 struct KeepCheckpoints {
@@ -41,4 +41,4 @@ class CheckpointPruning {
   std::set<std::int64_t> good_, bad_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

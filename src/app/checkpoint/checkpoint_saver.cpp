@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/split_float.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::int64_t kChunkBytes = 4 << 20;  // between two heartbeats
@@ -28,7 +28,7 @@ ProcessGroup* several(ProcessGroup* processes) {
   return processes != nullptr && processes->processes() > 1 ? processes : nullptr;
 }
 
-HiddenName name_of(const ProcessGroup* processes) {
+HiddenName hidden_name(const ProcessGroup* processes) {
   return processes == nullptr ? HiddenName::kPid : HiddenName::kHostAndPid;
 }
 
@@ -48,8 +48,8 @@ CheckpointSaver::CheckpointSaver(const std::filesystem::path& run, int world,
     : world_(world),
       processes_(several(processes)),
       ranks_(processes_ == nullptr ? RankRange{.first = 0, .count = world} : processes_->ranks()),
-      files_(run, name_of(processes_)),
-      pruning_(run, keep, name_of(processes_)),
+      files_(run, hidden_name(processes_)),
+      pruning_(run, keep, hidden_name(processes_)),
       entries_(static_cast<std::size_t>(ranks_.count)),
       staged_(entries_.size()),
       stagings_(entries_.size()),
@@ -448,4 +448,4 @@ CheckpointSaver::Staging::~Staging() {
   if (user_ != nullptr) user_->release(*this);
 }
 
-}  // namespace muo
+}  // namespace muo::app

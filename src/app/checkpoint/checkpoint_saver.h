@@ -16,7 +16,7 @@
 #include "runtime/device_group.h"
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::app {
 
 // Ends this rank if the save failed: an Error, or WriteError, where it failed, a PeerFailed
 // elsewhere.
@@ -154,4 +154,4 @@ class CheckpointSaver::Staging {
   std::unique_ptr<Buffer> memory_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -13,13 +13,13 @@
 #include "base/check.h"
 #include "kernels/norm.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
 
 // Whether a layer does not see all that precedes.
-bool has_short_windows(const GptConfig& model) {
+bool has_short_windows(const model::GptConfig& model) {
   for (std::int64_t layer = 0; layer < model.n_layer; ++layer)
     if (model.window(layer) < model.seq_len - 1) return true;
   return false;
@@ -51,8 +51,8 @@ std::string port_name(std::string_view ours) {
   throw Error(concat("Hugging Face's nanochat has no place for ", ours));
 }
 
-json port_config(const GptConfig& model) {
-  const std::vector<ParamSpec> params = gpt_parameters(model);
+json port_config(const model::GptConfig& model) {
+  const std::vector<ParamSpec> params = model::gpt_parameters(model);
   const auto mlp = std::ranges::find_if(
       params, [](const ParamSpec& param) { return param.name.ends_with("mlp.c_fc.weight"); });
   return {
@@ -74,7 +74,7 @@ json port_config(const GptConfig& model) {
 }
 
 // As configuration_muograph.py takes it.
-json code_config(const GptConfig& model) {
+json code_config(const model::GptConfig& model) {
   json config = model_fields(model);
   config["architectures"] = {"MuographForCausalLM"};
   config["model_type"] = "muograph";
@@ -85,7 +85,7 @@ json code_config(const GptConfig& model) {
 
 }  // namespace
 
-std::string port_objection(const GptConfig& model) {
+std::string port_objection(const model::GptConfig& model) {
   const std::array<std::tuple<bool, std::string, std::string_view>, 7> lacking = {{
       {model.value_embeddings, "value embeddings", "--value-embeddings off"},
       {model.smear, "smear", "--smear off"},
@@ -111,7 +111,7 @@ std::string port_objection(const GptConfig& model) {
       fmt::join(features, ", "), fmt::join(options, " "));
 }
 
-std::string hugging_face_config_text(const GptConfig& model, std::optional<std::int32_t> bos,
+std::string hugging_face_config_text(const model::GptConfig& model, std::optional<std::int32_t> bos,
                                      HuggingFaceForm form) {
   const json document = bos ? json(*bos) : json();
   json config = form == HuggingFaceForm::kPort ? port_config(model) : code_config(model);
@@ -123,7 +123,7 @@ std::string hugging_face_config_text(const GptConfig& model, std::optional<std::
   return config.dump(2) + "\n";
 }
 
-std::string hugging_face_tokenizer_text(const GptConfig& model, std::string_view bos) {
+std::string hugging_face_tokenizer_text(const model::GptConfig& model, std::string_view bos) {
   const json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                        {"bos_token", bos},
                        {"eos_token", bos},
@@ -132,9 +132,10 @@ std::string hugging_face_tokenizer_text(const GptConfig& model, std::string_view
   return config.dump(2) + "\n";
 }
 
-std::vector<ExportedTensor> hugging_face_tensors(const GptConfig& model, HuggingFaceForm form) {
+std::vector<ExportedTensor> hugging_face_tensors(const model::GptConfig& model,
+                                                 HuggingFaceForm form) {
   std::vector<ExportedTensor> out;
-  for (const ParamSpec& param : gpt_parameters(model)) {
+  for (const ParamSpec& param : model::gpt_parameters(model)) {
     const std::string name = form == HuggingFaceForm::kPort ? port_name(param.name) : param.name;
     ExportedTensor tensor{.from = param.name, .spec = {.name = name, .shape = param.shape}};
     const bool of_tokens = param.role == ParamRole::kEmbedding ||
@@ -146,4 +147,4 @@ std::vector<ExportedTensor> hugging_face_tensors(const GptConfig& model, Hugging
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 #include "app/checkpoint/safetensors.h"
 #include "model/gpt_config.h"
 
-namespace muo {
+namespace muo::app {
 
 // A model for Hugging Face's `transformers`: model.safetensors and config.json in a folder, for
 // AutoModelForCausalLM.from_pretrained. As its port of nanochat (model type nanochat:
@@ -23,16 +23,16 @@ inline constexpr const char* kHuggingFaceTokenizer = "tokenizer_config.json";
 
 // Each feature of the model that the port lacks, and the options to train without them. Empty: the
 // port can be this model.
-std::string port_objection(const GptConfig& model);
+std::string port_objection(const model::GptConfig& model);
 
 // config.json. The vocabulary is without the rows that ours is padded with. `bos`: the token that
 // begins documents, if it is known.
-std::string hugging_face_config_text(const GptConfig& model, std::optional<std::int32_t> bos,
+std::string hugging_face_config_text(const model::GptConfig& model, std::optional<std::int32_t> bos,
                                      HuggingFaceForm form);
 
 // tokenizer_config.json, by which AutoTokenizer knows of a tokenizer.json which token begins and
 // ends documents.
-std::string hugging_face_tokenizer_text(const GptConfig& model, std::string_view bos);
+std::string hugging_face_tokenizer_text(const model::GptConfig& model, std::string_view bos);
 
 // A tensor of a file to write: the first rows, as many as `spec` has, of our tensor `from`.
 struct ExportedTensor {
@@ -40,6 +40,7 @@ struct ExportedTensor {
   SafetensorsSpec spec;
 };
 // One for each of gpt_parameters, fp32. For the port the model has no port_objection.
-std::vector<ExportedTensor> hugging_face_tensors(const GptConfig& model, HuggingFaceForm form);
+std::vector<ExportedTensor> hugging_face_tensors(const model::GptConfig& model,
+                                                 HuggingFaceForm form);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -13,7 +13,7 @@
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -262,4 +262,4 @@ std::uint64_t tensor_checksum(DType dtype, std::int64_t begin, std::span<const s
   }
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -5,7 +5,7 @@
 #include "app/checkpoint/safetensors.h"
 #include "kernels/commit.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a checkpoint says of the run besides its tensors.
 struct CheckpointInfo {
@@ -69,4 +69,4 @@ std::uint64_t tensor_checksum(DType dtype, std::int64_t begin, std::span<const s
 // Whether all numbers are: fp32 and bf16; true for other types.
 bool all_finite(DType dtype, std::span<const std::byte> bytes);
 
-}  // namespace muo
+}  // namespace muo::app

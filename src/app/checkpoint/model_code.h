@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-namespace muo {
+namespace muo::app {
 
 // The files of transformers/, by model_code.cmake: a model of ours in PyTorch, for transformers.
 struct CodeFile {
@@ -11,4 +11,4 @@ struct CodeFile {
 };
 extern const std::array<CodeFile, 2> kModelCode;
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 #include "app/options/model_options.h"
 #include "app/options/option_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -32,7 +32,7 @@ json config_of(const CheckpointInfo& info) { return json::parse(info.config); } 
 
 }  // namespace
 
-json model_fields(const GptConfig& config) {
+json model_fields(const model::GptConfig& config) {
   json model = json::object();
   for_each_gpt_field(config, [&](const GptField& field, const auto& value) {
     model[std::string(field.name)] = json_of(value);
@@ -41,14 +41,14 @@ json model_fields(const GptConfig& config) {
   return model;
 }
 
-std::string checkpoint_config(const GptConfig& config, const TrainOptions& options) {
+std::string checkpoint_config(const model::GptConfig& config, const TrainOptions& options) {
   json model = model_fields(config);
   model["dtype"] = name_of(config.dtype);
   TrainOptions copy = options;  // the table is of fields that can be set
   return json{{"model", model}, {"options", config_text(option_table(copy))}}.dump();
 }
 
-std::string data_identity(const Corpus& corpus) {
+std::string data_identity(const data::Corpus& corpus) {
   json identity = {{"train_tokens", corpus.train->size()},
                    {"train_fingerprint", corpus.train_fingerprint},
                    {"val_tokens", corpus.val->size()},
@@ -60,18 +60,19 @@ std::string data_identity(const Corpus& corpus) {
   return identity.dump();
 }
 
-bool differs_from_data(const Checkpoint& checkpoint, const Corpus& corpus, std::string_view part) {
+bool differs_from_data(const Checkpoint& checkpoint, const data::Corpus& corpus,
+                       std::string_view part) {
   const json was = json::parse(checkpoint.info().data), is = json::parse(data_identity(corpus));
   return std::ranges::any_of(was.items(), [&](const auto& field) {
     return field.key().starts_with(part) && field.value() != is.value(field.key(), json());
   });
 }
 
-GptConfig checkpoint_model(const CheckpointInfo& info, const std::string& where) {
+model::GptConfig checkpoint_model(const CheckpointInfo& info, const std::string& where) {
   const json config = config_of(info);
   const auto model = config.find("model");
   if (model == config.end() || !model->is_object()) refuse(where, "no model in its manifest");
-  GptConfig out;
+  model::GptConfig out;
   for_each_gpt_field(out, [&]<class Value>(const GptField& field, Value& value) {
     const auto found = model->find(field.name);
     // The first checkpoints, of plain models only, do not mention the switches: off.
@@ -100,7 +101,7 @@ GptConfig checkpoint_model(const CheckpointInfo& info, const std::string& where)
   return out;
 }
 
-std::string model_difference(const GptConfig& is, const GptConfig& wanted) {
+std::string model_difference(const model::GptConfig& is, const model::GptConfig& wanted) {
   std::string out;
   for (const GptField& field : gpt_fields())
     std::visit(
@@ -113,7 +114,7 @@ std::string model_difference(const GptConfig& is, const GptConfig& wanted) {
   return out;
 }
 
-std::string model_text(const GptConfig& model) {
+std::string model_text(const model::GptConfig& model) {
   std::string out;
   for_each_gpt_field(model, [&](const GptField& field, const auto& value) {
     out += concat(out.empty() ? "" : ", ", field.name, " ", json_of(value).dump());
@@ -139,4 +140,4 @@ TrainOptions checkpoint_options(const CheckpointInfo& info, const std::string& w
   return options;
 }
 
-}  // namespace muo
+}  // namespace muo::app

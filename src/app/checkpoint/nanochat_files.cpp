@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -54,7 +54,7 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
     throw input_error("{}: no {}: give the meta_*.json of a nanochat checkpoint", where,
                       kModelConfig);
   NanochatMeta out;
-  set_nanochat_extras(out.model);
+  model::set_nanochat_extras(out.model);
   for_each_gpt_field(out.model, [&]<class Value>(const GptField& row, Value& value) {
     if (row.nanochat.empty()) return;
     const auto found = config->find(row.nanochat);
@@ -76,10 +76,10 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
   return out;
 }
 
-std::string nanochat_objection(const GptConfig& model) {
+std::string nanochat_objection(const model::GptConfig& model) {
   // This model as far as nanochat's files describe it; all else is as nanochat has it.
-  GptConfig possible;
-  set_nanochat_extras(possible);
+  model::GptConfig possible;
+  model::set_nanochat_extras(possible);
   for (const GptField& field : gpt_fields())
     if (!field.nanochat.empty())
       std::visit([&](auto member) { possible.*member = model.*member; }, field.member);
@@ -133,4 +133,4 @@ std::filesystem::path meta_beside(const std::filesystem::path& model) {
   return model.parent_path() / ("meta_" + name.substr(kPrefix.size()) + ".json");
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "app/options/option_table.h"
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -147,4 +147,4 @@ void create_run_directory(const RunDirectory& run, const TrainOptions& resolved,
           config_text(option_table(options)));
 }
 
-}  // namespace muo
+}  // namespace muo::app

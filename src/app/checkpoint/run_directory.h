@@ -8,7 +8,7 @@
 #include "app/options/options.h"
 #include "base/durable_files.h"
 
-namespace muo {
+namespace muo::app {
 
 // <root>/config.toml, <root>/run.json, <root>/metrics.jsonl, <root>/events.out.tfevents.*,
 // <root>/checkpoints/step_00000100/, <root>/run.lock
@@ -52,4 +52,4 @@ FileLock lock_run_directory(const RunDirectory& run);
 // WriteError, and InputError if another process is there.
 void create_run_directory(const RunDirectory& run, const TrainOptions& resolved, FileLock& lock);
 
-}  // namespace muo
+}  // namespace muo::app

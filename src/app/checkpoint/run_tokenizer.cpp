@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,23 +25,23 @@ std::string fingerprint_in(const Checkpoint& checkpoint) {
 fs::path find_run_tokenizer(const Checkpoint& checkpoint) {
   const fs::path folder = fs::absolute(checkpoint.path());
   for (const fs::path& place : {folder, folder.parent_path().parent_path()})
-    if (fs::path found = find_tokenizer_in(place); !found.empty()) return found;
+    if (fs::path found = data::find_tokenizer_in(place); !found.empty()) return found;
   const std::string named = checkpoint_options(checkpoint).data.tokenizer;
   if (named != "byte") return named;
-  const bool has_bytes =
-      fingerprint_in(checkpoint).empty() && checkpoint_model(checkpoint).vocab_size == kByteVocab;
+  const bool has_bytes = fingerprint_in(checkpoint).empty() &&
+                         checkpoint_model(checkpoint).vocab_size == data::kByteVocab;
   return has_bytes ? fs::path(named) : fs::path();
 }
 
-std::shared_ptr<const Tokenizer> open_run_tokenizer(const Checkpoint& checkpoint) {
+std::shared_ptr<const data::Tokenizer> open_run_tokenizer(const Checkpoint& checkpoint) {
   const fs::path name = find_run_tokenizer(checkpoint);
   if (name.empty()) return nullptr;
-  std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(name);
+  std::shared_ptr<const data::Tokenizer> tokenizer = data::open_tokenizer(name);
   require_same_tokenizer(checkpoint, tokenizer.get(), name.native());
   return tokenizer;
 }
 
-void require_same_tokenizer(const Checkpoint& checkpoint, const Tokenizer* tokenizer,
+void require_same_tokenizer(const Checkpoint& checkpoint, const data::Tokenizer* tokenizer,
                             std::string_view what) {
   const std::string wanted = fingerprint_in(checkpoint);
   if (wanted.empty() || tokenizer == nullptr || tokenizer->fingerprint() == wanted) return;
@@ -50,4 +50,4 @@ void require_same_tokenizer(const Checkpoint& checkpoint, const Tokenizer* token
                           "; give the tokenizer it was trained with"));
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -231,4 +231,4 @@ std::span<const std::byte> SafetensorsFile::head() const {
   return file_.bytes().first(head_bytes_);
 }
 
-}  // namespace muo
+}  // namespace muo::app

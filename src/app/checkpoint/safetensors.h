@@ -13,7 +13,7 @@
 #include "base/file_bytes.h"
 #include "runtime/tensor.h"
 
-namespace muo {
+namespace muo::app {
 
 // The safetensors format (github.com/huggingface/safetensors, README "Format"): 8 bytes
 // little-endian header length, a JSON header padded with spaces to 8 bytes, then the tensors'
@@ -75,4 +75,4 @@ class SafetensorsFile {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -97,4 +97,4 @@ SaveMessage unpack_message(std::string_view text) {
   return message;
 }
 
-}  // namespace muo
+}  // namespace muo::app

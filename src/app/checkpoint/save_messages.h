@@ -8,7 +8,7 @@
 
 #include "app/checkpoint/checkpoint_files.h"
 
-namespace muo {
+namespace muo::app {
 
 // How a save ended.
 struct SaveResult {
@@ -35,4 +35,4 @@ struct SaveMessage {
 std::string pack_message(const SaveMessage& message);
 SaveMessage unpack_message(std::string_view text);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Candidates with the most likely ones in front, in order as far as anyone has asked.
@@ -83,4 +83,4 @@ std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& op
   return ranking.token(ranking.size() - 1);
 }
 
-}  // namespace muo
+}  // namespace muo::app

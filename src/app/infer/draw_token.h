@@ -5,7 +5,7 @@
 
 #include "app/options/options.h"
 
-namespace muo {
+namespace muo::app {
 
 // The token that a uniform number u in [0, 1) draws from `logits`, which are finite. Their softmax
 // at the temperature is cut one after the other to the top_k most likely tokens, to the fewest most
@@ -13,4 +13,4 @@ namespace muo {
 // what remains counts in proportion. All in double; of equal logits the lower token is more likely.
 std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& options, double u);
 
-}  // namespace muo
+}  // namespace muo::app

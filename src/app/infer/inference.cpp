@@ -6,7 +6,7 @@
 #include "app/run/backend.h"
 #include "graphs/capture.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& arena) {
@@ -22,7 +22,7 @@ std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& ar
 }
 
 // Positions that the rotary tables have: rows of a pass may be longer than those of training.
-std::int64_t longest_row(const GptConfig& config, const InferenceRows& rows) {
+std::int64_t longest_row(const model::GptConfig& config, const InferenceRows& rows) {
   std::int64_t longest = config.seq_len;
   for (const PassShape& pass : rows.passes)
     longest = std::max(longest, pass.seq_len);
@@ -31,25 +31,25 @@ std::int64_t longest_row(const GptConfig& config, const InferenceRows& rows) {
 
 }  // namespace
 
-InferenceState::InferenceState(RankContext& rank, const GptConfig& config,
+InferenceState::InferenceState(RankContext& rank, const model::GptConfig& config,
                                const std::vector<ParamSpec>& params, const InferenceRows& rows,
                                Arena& arena)
-    : rotary(make_rotary_tables(config, longest_row(config, rows), arena)),
+    : rotary(model::make_rotary_tables(config, longest_row(config, rows), arena)),
       weights(make_weights(params, arena)),
-      token_bytes(make_token_bytes(config, arena)),
+      token_bytes(graphs::make_token_bytes(config, arena)),
       rank_(rank),
       config_(config),
       params_(params) {
   if (rows.eval > 0)
-    eval = std::make_unique<EvalGraph>(rank, config, rows.eval, config.seq_len, rotary,
-                                       PassWeights{weights}, token_bytes, arena);
+    eval = std::make_unique<graphs::EvalGraph>(rank, config, rows.eval, config.seq_len, rotary,
+                                               graphs::PassWeights{weights}, token_bytes, arena);
   if (rows.sample > 0)
-    decoder =
-        std::make_unique<Decoder>(rank, config, rotary, PassWeights{weights}, rows.sample, arena);
+    decoder = std::make_unique<graphs::Decoder>(rank, config, rotary, graphs::PassWeights{weights},
+                                                rows.sample, arena);
   for (const PassShape& pass : rows.passes)
-    passes.push_back(std::make_unique<EvalGraph>(
-        rank, config, pass.rows, pass.seq_len, rotary, PassWeights{weights}, token_bytes, arena,
-        EvalOutput::kPositions, "eval_" + std::to_string(pass.seq_len) + "."));
+    passes.push_back(std::make_unique<graphs::EvalGraph>(
+        rank, config, pass.rows, pass.seq_len, rotary, graphs::PassWeights{weights}, token_bytes,
+        arena, graphs::EvalOutput::kPositions, "eval_" + std::to_string(pass.seq_len) + "."));
 }
 
 void InferenceState::warm_up() {
@@ -78,19 +78,20 @@ std::vector<const GraphTrace*> InferenceState::traces() const {
 
 void InferenceState::load(const Checkpoint& checkpoint,
                           const std::vector<std::int32_t>& bytes_of_token) {
-  fill_rotary_tables(rank_.compute, config_, rotary);
-  fill_token_bytes(rank_.compute, token_bytes, bytes_of_token);
+  model::fill_rotary_tables(rank_.compute, config_, rotary);
+  graphs::fill_token_bytes(rank_.compute, token_bytes, bytes_of_token);
   checkpoint.load_weights(rank_.compute, params_, [this](std::size_t i) { return weights[i]; });
 }
 
-MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
-                                 const InferenceRows& rows, int rank, int world) {
-  return traced_plan(rank, world, [&](RankContext& context, Arena& arena) {
+MemoryPlan plan_inference_memory(const model::GptConfig& config,
+                                 const std::vector<ParamSpec>& params, const InferenceRows& rows,
+                                 int rank, int world) {
+  return graphs::traced_plan(rank, world, [&](RankContext& context, Arena& arena) {
     return std::make_unique<InferenceState>(context, config, params, rows, arena);
   });
 }
 
-std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& params,
+std::int64_t fit_eval_batch(model::GptConfig& config, const std::vector<ParamSpec>& params,
                             std::int64_t rows, const GroupOptions& group) {
   config.head_chunk_bytes = head_chunk_bytes(group);
   const std::int64_t of_a_rank = (rows + group.world - 1) / group.world;
@@ -104,8 +105,8 @@ std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& par
   };
   while (batch > 1 && !fits())
     batch /= 2;
-  if (!fits()) config.head_chunk_bytes = kHostHeadChunk;
+  if (!fits()) config.head_chunk_bytes = model::kHostHeadChunk;
   return batch;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 #include "graphs/eval_graph.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 
 // Rows of a pass, and positions of a row.
 struct PassShape {
@@ -26,8 +26,8 @@ struct InferenceRows {
 class InferenceState {
  public:
   // `config`, `params` and `rank` must outlive it.
-  InferenceState(RankContext& rank, const GptConfig& config, const std::vector<ParamSpec>& params,
-                 const InferenceRows& rows, Arena& arena);
+  InferenceState(RankContext& rank, const model::GptConfig& config,
+                 const std::vector<ParamSpec>& params, const InferenceRows& rows, Arena& arena);
 
   void warm_up();  // see capture.h; waits
   void capture();
@@ -35,27 +35,28 @@ class InferenceState {
   // Fills the tables and the weights.
   void load(const Checkpoint& checkpoint, const std::vector<std::int32_t>& bytes_of_token);
 
-  RotaryTables rotary;
+  model::RotaryTables rotary;
   std::vector<Tensor> weights;
   Tensor token_bytes;
-  std::unique_ptr<EvalGraph> eval;
-  std::unique_ptr<Decoder> decoder;
-  std::vector<std::unique_ptr<EvalGraph>> passes;
+  std::unique_ptr<graphs::EvalGraph> eval;
+  std::unique_ptr<graphs::Decoder> decoder;
+  std::vector<std::unique_ptr<graphs::EvalGraph>> passes;
 
  private:
   RankContext& rank_;
-  const GptConfig& config_;
+  const model::GptConfig& config_;
   const std::vector<ParamSpec>& params_;
 };
 
 // What a rank of such a state takes.
-MemoryPlan plan_inference_memory(const GptConfig& config, const std::vector<ParamSpec>& params,
-                                 const InferenceRows& rows, int rank, int world);
+MemoryPlan plan_inference_memory(const model::GptConfig& config,
+                                 const std::vector<ParamSpec>& params, const InferenceRows& rows,
+                                 int rank, int world);
 
 // For evaluation of `rows` rows on `group`: the rows of a pass on each device, as many tokens as a
 // micro-step of training has (most_pass_tokens), but no more rows than there are. On GPUs with
 // logits in chunks to match (config.head_chunk_bytes), and less of both where memory is short.
-std::int64_t fit_eval_batch(GptConfig& config, const std::vector<ParamSpec>& params,
+std::int64_t fit_eval_batch(model::GptConfig& config, const std::vector<ParamSpec>& params,
                             std::int64_t rows, const GroupOptions& group);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,14 +10,15 @@
 #include "app/infer/draw_token.h"
 #include "base/philox.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // The samples that rows of a decoder are at.
 class Rows {
  public:
-  Rows(Decoder& decoder, const GptConfig& config, std::span<const SampleRequest> requests,
-       const SamplingOptions& options, std::int32_t bos, const SampleSink& sink)
+  Rows(graphs::Decoder& decoder, const model::GptConfig& config,
+       std::span<const SampleRequest> requests, const SamplingOptions& options, std::int32_t bos,
+       const SampleSink& sink)
       : decoder_(decoder),
         vocab_(static_cast<std::size_t>(config.vocab_size)),
         requests_(requests),
@@ -67,7 +68,7 @@ class Rows {
   // What is drawn for the row, if it goes on.
   std::int32_t next_token(std::size_t i) {
     Row& row = rows_[i];
-    if (!row.busy()) return Decoder::kNoToken;
+    if (!row.busy()) return graphs::Decoder::kNoToken;
     const std::size_t index = *row.request;
     const CounterRandom random(requests_[index].seed, "sample");
     const std::int32_t token =
@@ -78,10 +79,10 @@ class Rows {
     if (goes_on) return token;
     row.request.reset();
     sink_.ended(index);
-    return Decoder::kNoToken;
+    return graphs::Decoder::kNoToken;
   }
 
-  Decoder& decoder_;
+  graphs::Decoder& decoder_;
   std::size_t vocab_;
   std::span<const SampleRequest> requests_;
   const SamplingOptions& options_;
@@ -94,20 +95,20 @@ class Rows {
 
 }  // namespace
 
-void sample_tokens(Decoder& decoder, const GptConfig& config,
+void sample_tokens(graphs::Decoder& decoder, const model::GptConfig& config,
                    std::span<const SampleRequest> requests, const SamplingOptions& options,
                    std::int32_t bos, const SampleSink& sink) {
   if (!requests.empty()) Rows(decoder, config, requests, options, bos, sink).run();
 }
 
-std::vector<std::int32_t> context_of(const Tokenizer& tokenizer, const std::string& prompt) {
-  std::vector<std::int32_t> out = {need_bos(tokenizer, "the tokenizer")};
-  const std::vector<std::int32_t> text = encode_special(tokenizer, prompt);
+std::vector<std::int32_t> context_of(const data::Tokenizer& tokenizer, const std::string& prompt) {
+  std::vector<std::int32_t> out = {data::need_bos(tokenizer, "the tokenizer")};
+  const std::vector<std::int32_t> text = data::encode_special(tokenizer, prompt);
   out.insert(out.end(), text.begin(), text.end());
   return out;
 }
 
-SampleStream::SampleStream(const Tokenizer& tokenizer, std::span<const std::int32_t> context,
+SampleStream::SampleStream(const data::Tokenizer& tokenizer, std::span<const std::int32_t> context,
                            std::span<const std::string> stops)
     : decoder_(tokenizer.text_decoder()), text_(stops) {
   for (const std::int32_t token : context)
@@ -119,13 +120,14 @@ std::string SampleStream::finish() {
   return text + text_.finish();
 }
 
-std::string sample_text(Decoder& decoder, const GptConfig& config, const Tokenizer& tokenizer,
-                        const std::string& prompt, const SamplingOptions& options) {
+std::string sample_text(graphs::Decoder& decoder, const model::GptConfig& config,
+                        const data::Tokenizer& tokenizer, const std::string& prompt,
+                        const SamplingOptions& options) {
   std::string text;
   const SampleRequest request{context_of(tokenizer, prompt), options.seed};
   SampleStream stream(tokenizer, request.context, options.stops);
   sample_tokens(decoder, config, std::span(&request, 1), options,
-                need_bos(tokenizer, "the tokenizer"),
+                data::need_bos(tokenizer, "the tokenizer"),
                 {.take =
                      [&](std::size_t, std::int32_t token) {
                        text += stream.add(token);
@@ -135,7 +137,7 @@ std::string sample_text(Decoder& decoder, const GptConfig& config, const Tokeniz
   return text;
 }
 
-std::string next_logits_json(Decoder& decoder, const GptConfig& config,
+std::string next_logits_json(graphs::Decoder& decoder, const model::GptConfig& config,
                              const std::vector<std::int32_t>& context, std::int64_t most) {
   std::vector<float> logits(static_cast<std::size_t>(config.vocab_size));
   decoder.begin(0, context, logits);
@@ -149,4 +151,4 @@ std::string next_logits_json(Decoder& decoder, const GptConfig& config,
   return nlohmann::json{{"context", context}, {"logits", pairs}}.dump();
 }
 
-}  // namespace muo
+}  // namespace muo::app

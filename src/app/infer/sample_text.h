@@ -13,7 +13,7 @@
 #include "data/tokenizer.h"
 #include "graphs/decoder.h"
 
-namespace muo {
+namespace muo::app {
 
 // One sample that is wanted, of tokens.
 struct SampleRequest {
@@ -31,36 +31,37 @@ struct SampleSink {
 // many rows the decoder has. `bos` ends a sample early, and is not told. Requests with one context
 // that follow each other share its pass. A context that is too long is dealt with as the decoder
 // says.
-void sample_tokens(Decoder& decoder, const GptConfig& config,
+void sample_tokens(graphs::Decoder& decoder, const model::GptConfig& config,
                    std::span<const SampleRequest> requests, const SamplingOptions& options,
                    std::int32_t bos, const SampleSink& sink);
 
 // The tokens of a document that begins with `prompt`, in which the texts of special tokens are
 // these. Throws InputError if the tokenizer has none that starts documents.
-std::vector<std::int32_t> context_of(const Tokenizer& tokenizer, const std::string& prompt);
+std::vector<std::int32_t> context_of(const data::Tokenizer& tokenizer, const std::string& prompt);
 
 // A sample's text as it grows: what follows the text of its context, as TextStream gives it.
 class SampleStream {
  public:
   // The tokenizer has to outlive it.
-  SampleStream(const Tokenizer& tokenizer, std::span<const std::int32_t> context,
+  SampleStream(const data::Tokenizer& tokenizer, std::span<const std::int32_t> context,
                std::span<const std::string> stops);
   std::string add(std::int32_t token) { return text_.add(decoder_->add(token)); }
   [[nodiscard]] bool stopped() const { return text_.stopped(); }
   std::string finish();
 
  private:
-  std::unique_ptr<TextDecoder> decoder_;
+  std::unique_ptr<data::TextDecoder> decoder_;
   TextStream text_;
 };
 
 // The text that continues `prompt`.
-std::string sample_text(Decoder& decoder, const GptConfig& config, const Tokenizer& tokenizer,
-                        const std::string& prompt, const SamplingOptions& options);
+std::string sample_text(graphs::Decoder& decoder, const model::GptConfig& config,
+                        const data::Tokenizer& tokenizer, const std::string& prompt,
+                        const SamplingOptions& options);
 
 // The `most` largest logits of the token behind `context`, after the soft-cap, as JSON:
 // {"context": [tokens], "logits": [[token, logit], ...]}, the largest first.
-std::string next_logits_json(Decoder& decoder, const GptConfig& config,
+std::string next_logits_json(graphs::Decoder& decoder, const model::GptConfig& config,
                              const std::vector<std::int32_t>& context, std::int64_t most);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // The length of the longest end of `text` that begins `stop` and is not all of it.
@@ -42,4 +42,4 @@ std::string TextStream::add(std::string_view bytes) {
 
 std::string TextStream::finish() { return std::exchange(held_, {}); }
 
-}  // namespace muo
+}  // namespace muo::app

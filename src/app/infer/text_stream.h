@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 
 // A sample's text as it grows, token by token: says what of it is certain. The text ends before the
 // first of the stop texts that appears in it.
@@ -28,4 +28,4 @@ class TextStream {
   bool stopped_ = false;
 };
 
-}  // namespace muo
+}  // namespace muo::app

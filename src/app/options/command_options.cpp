@@ -4,7 +4,7 @@
 
 #include "app/options/option_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using enum OptionClass;
@@ -300,4 +300,4 @@ std::vector<OptionRow> option_table(ConvertTokenizerOptions& o) {
   };
 }
 
-}  // namespace muo
+}  // namespace muo::app

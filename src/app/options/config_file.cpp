@@ -26,7 +26,7 @@ namespace {
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 std::string read_text(const std::filesystem::path& file) {
@@ -253,4 +253,4 @@ std::string toml_string(std::string_view text) {
   return out + '"';
 }
 
-}  // namespace muo
+}  // namespace muo::app

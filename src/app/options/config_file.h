@@ -9,7 +9,7 @@
 
 #include "app/options/option_row.h"
 
-namespace muo {
+namespace muo::app {
 
 // A file that is installed ("quick.toml"): in share/muograph/configs beside the program's folder,
 // or in configs of the clone that it was built in. Empty: there is none.
@@ -46,4 +46,4 @@ void load_config(const std::filesystem::path& file, std::span<const TomlEntry> e
 // A basic string, quoted and escaped.
 std::string toml_string(std::string_view text);
 
-}  // namespace muo
+}  // namespace muo::app

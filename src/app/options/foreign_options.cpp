@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // The pieces of `text` between marks.
@@ -71,4 +71,4 @@ std::string foreign_option(std::string_view name) {
   return {};
 }
 
-}  // namespace muo
+}  // namespace muo::app

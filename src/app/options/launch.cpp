@@ -7,7 +7,7 @@
 #include "app/options/option_row.h"
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // The names of a launcher's variables.
@@ -106,4 +106,4 @@ std::optional<Launch> find_launch() {
   return find_launch([](const char* name) { return std::getenv(name); });
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace muo {
+namespace muo::app {
 
 // start_processes(), by MUO_PROCESS, MUO_PROCESSES and MUO_STORE_TOKEN.
 inline constexpr const char* kOwnLauncher = "--process-per-device";
@@ -31,4 +31,4 @@ std::optional<Launch> find_launch();
 // The first host of Slurm's "node[03-07,09],other", "node03".
 std::string first_host(const std::string& list);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::int64_t kHeadSize = 128;  // where nothing else is asked
@@ -27,7 +27,7 @@ std::int64_t choose_heads(std::int64_t width) {
 }  // namespace
 
 const std::array<GptField, kGptFields>& gpt_fields() {
-  using Gpt = GptConfig;
+  using Gpt = model::GptConfig;
   using enum OptionClass;
   constexpr double kMostWidth = 1 << 16;
   const auto row = [](std::string_view name, OptionClass kind, std::string_view value,
@@ -92,27 +92,27 @@ const std::array<GptField, kGptFields>& gpt_fields() {
   return fields;
 }
 
-void check_read_config(const GptConfig& model, const std::string& where) {
+void check_read_config(const model::GptConfig& model, const std::string& where) {
   for_each_gpt_field(model, [&]<class Value>(const GptField& field, const Value& value) {
     if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>)
       check_range(field.option.range, static_cast<double>(value),
                   fmt::format("{}: {}", where, field.name), fmt::format("{}", value));
   });
   try {
-    check_config(model);
+    model::check_config(model);
   } catch (const InputError& error) {
     throw input_error("{}: {}", where, error.what());
   }
 }
 
-GptConfig make_gpt_config(const ModelOptions& o, std::int64_t vocab_size) {
+model::GptConfig make_gpt_config(const ModelOptions& o, std::int64_t vocab_size) {
   const bool nanochat = o.preset == ModelPreset::kNanochat;
-  GptConfig model;
-  if (nanochat) set_nanochat_extras(model);
+  model::GptConfig model;
+  if (nanochat) model::set_nanochat_extras(model);
   model.seq_len = nanochat ? 2048 : 256;
   model.n_layer = o.depth;
-  model.n_embd = o.value_or(&GptConfig::n_embd, round_up(o.depth * 64, kHeadSize));
-  model.n_head = o.value_or(&GptConfig::n_head, choose_heads(model.n_embd));
+  model.n_embd = o.value_or(&model::GptConfig::n_embd, round_up(o.depth * 64, kHeadSize));
+  model.n_head = o.value_or(&model::GptConfig::n_head, choose_heads(model.n_embd));
   model.n_kv_head = model.n_head;
   for (std::size_t i = 0; i < kGptFields; ++i)
     if (o.is_told[i])
@@ -121,4 +121,4 @@ GptConfig make_gpt_config(const ModelOptions& o, std::int64_t vocab_size) {
   return model;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -19,7 +19,7 @@
 #include "app/options/option_table.h"
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 
 struct CommandRow {
   std::string_view name;
@@ -298,4 +298,4 @@ class Parser {
   std::vector<std::string> extras_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

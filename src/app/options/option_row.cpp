@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 [[noreturn]] void refuse(std::string_view where, std::string_view text, std::string_view why) {
@@ -264,4 +264,4 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
   return best;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -21,7 +21,7 @@
 #include "base/dtype.h"
 #include "base/enum_names.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a change of an option asks of a training step that is captured already: whether a sweep over
 // it can replay the same graph.
@@ -182,4 +182,4 @@ template <class... Values>
 [[nodiscard]] std::string_view nearest_name(std::string_view name,
                                             std::span<const std::string_view> candidates);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 #include "app/options/option_row.h"
 #include "app/options/options.h"
 
-namespace muo {
+namespace muo::app {
 
 // The tables of the commands, bound to the fields of `options`, with defaults in them.
 std::vector<OptionRow> option_table(TrainOptions& options);
@@ -75,4 +75,4 @@ inline constexpr auto kUsualOptions = std::to_array<std::string_view>({"data",
                                                                        "keep-last",
                                                                        "sample-every"});
 
-}  // namespace muo
+}  // namespace muo::app

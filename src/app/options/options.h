@@ -17,29 +17,25 @@
 #include "optim/sharding_plan.h"
 
 namespace muo {
-
 class ProcessExchange;
 class ProcessGroup;
+}  // namespace muo
+
+namespace muo::app {
 
 enum class Backend : std::uint8_t { kHost, kCuda };
-template <>
-inline constexpr auto kNames<Backend> = name_list("host", "cuda");
+constexpr auto names_of(Backend) { return name_list("host", "cuda"); }
 enum class Comm : std::uint8_t { kHost, kMpi, kPeer, kNccl };
-template <>
-inline constexpr auto kNames<Comm> = name_list("host", "mpi", "peer", "nccl");
+constexpr auto names_of(Comm) { return name_list("host", "mpi", "peer", "nccl"); }
 // Whether products of GPUs are measured: never, once for the user's cache, or again.
 enum class Tune : std::uint8_t { kOff, kOnce, kNow };
-template <>
-inline constexpr auto kNames<Tune> = name_list("off", "once", "now");
+constexpr auto names_of(Tune) { return name_list("off", "once", "now"); }
 enum class MasterWeights : std::uint8_t { kFp32, kSplit };  // see NumberFormats
-template <>
-inline constexpr auto kNames<MasterWeights> = name_list("fp32", "split");
+constexpr auto names_of(MasterWeights) { return name_list("fp32", "split"); }
 enum class SaveMode : std::uint8_t { kBackground, kWait };
-template <>
-inline constexpr auto kNames<SaveMode> = name_list("background", "wait");
+constexpr auto names_of(SaveMode) { return name_list("background", "wait"); }
 enum class OnSaveError : std::uint8_t { kStop, kContinue };
-template <>
-inline constexpr auto kNames<OnSaveError> = name_list("stop", "continue");
+constexpr auto names_of(OnSaveError) { return name_list("stop", "continue"); }
 
 // Where to compute: backend.h resolves it.
 struct DeviceOptions {
@@ -70,15 +66,15 @@ struct BatchOptions {
 // Who holds and updates what, and how it travels: optim/sharding_plan.h.
 struct ShardingOptions {
   std::string strategy = "auto";  // ddp, parallel or balanced, by `shard`
-  Gather gather = Gather::kPipelined;
-  std::optional<ReplicaAt> replicas = {};
-  std::optional<Shard> shard = {};
+  optim::Gather gather = optim::Gather::kPipelined;
+  std::optional<optim::ReplicaAt> replicas = {};
+  std::optional<optim::Shard> shard = {};
 };
 
 // What is done for memory.
 struct MemoryOptions {
-  std::optional<Recomputed> recompute = {};  // of all layers; empty: see fit_memory()
-  std::optional<ByteSize> limit = {};        // see memory_budget()
+  std::optional<model::Recomputed> recompute = {};  // of all layers; empty: see fit_memory()
+  std::optional<ByteSize> limit = {};               // see memory_budget()
 };
 
 struct CaptureOptions {
@@ -143,11 +139,11 @@ struct RunOptions {
 // the run's config.toml holds the filled values; only the scales of OptimizerOptions stay
 // automatic, as they follow from the others. Options are named as nanochat's base_train names them.
 struct TrainOptions {
-  DataOptions data;
+  data::DataOptions data;
   ModelOptions model;
   BatchOptions batch;
-  OptimizerOptions optimizer;
-  GuardOptions guard;
+  optim::OptimizerOptions optimizer;
+  optim::GuardOptions guard;
   DeviceOptions devices;
   ShardingOptions sharding;
   MemoryOptions memory;
@@ -229,12 +225,12 @@ struct ExampleOptions {
 
 struct EvalOptions {
   std::string checkpoint = {};  // a checkpoint, or a run directory: its newest
-  DataOptions data;             // no paths: the held-out data of the run
+  data::DataOptions data;       // no paths: the held-out data of the run
   DeviceOptions devices;
   std::optional<std::int64_t> tokens = {};       // empty: all
   std::optional<std::int64_t> device_rows = {};  // per device at a time
   std::optional<DType> dtype = {};               // empty: the run's
-  std::optional<Packing> packing = {};           // of the rows; empty: as trained
+  std::optional<data::Packing> packing = {};     // of the rows; empty: as trained
   ExampleOptions examples;                       // if any, instead of the loss on data
   bool json = false;
 };
@@ -329,8 +325,7 @@ struct ConvertTokenizerOptions {
 // step: a whole step's rate and where its time goes. launch: what enqueueing it costs the host.
 // optimizer: the update alone, by strategy.
 enum class BenchKind : std::uint8_t { kStep, kLaunch, kOptimizer };
-template <>
-inline constexpr auto kNames<BenchKind> = name_list("step", "launch", "optimizer");
+constexpr auto names_of(BenchKind) { return name_list("step", "launch", "optimizer"); }
 struct BenchOptions {
   BenchKind kind = BenchKind::kStep;
   TrainOptions train = {};
@@ -353,4 +348,4 @@ struct DoctorOptions {
   bool gpu_only = false;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 #include "optim/optimizer_version.h"
 #include "optim/sharding_plan.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using enum OptionClass;
@@ -37,7 +37,7 @@ std::vector<std::string_view> with_auto(const Names& names) {
   return out;
 }
 
-std::vector<OptionRow> data_rows(DataOptions& o) {
+std::vector<OptionRow> data_rows(data::DataOptions& o) {
   const OptionGroup row{kDataGroup};
   return {
       row("data", kHost, "PATH...", "text files, folders of text, or .bin token shards", &o.paths),
@@ -110,7 +110,7 @@ std::vector<OptionRow> batch_rows(BatchOptions& o) {
   };
 }
 
-std::vector<OptionRow> optimizer_rows(OptimizerOptions& o) {
+std::vector<OptionRow> optimizer_rows(optim::OptimizerOptions& o) {
   const OptionGroup row{"Optimizer", /*trains=*/true};
   return {
       row("matrix-lr", kMemory, "LR", "of Muon; this and the next three are scaled", &o.matrix_lr,
@@ -134,13 +134,14 @@ std::vector<OptionRow> optimizer_rows(OptimizerOptions& o) {
           {0, 1}),
       row("optimizer-spec", kShape, "VERSION",
           "of nanochat's Muon and AdamW: head, 2026-01, 2025-10", &o.version)
-          .one_of(names_of(optimizer_versions())),
+          .one_of(names_of(optim::optimizer_versions())),
       row("newton-schulz", kShape, "FORM", "how Muon's iteration is computed", &o.newton_schulz)
-          .one_of(names_of(newton_schulz_forms()), summaries_of(newton_schulz_forms())),
+          .one_of(names_of(optim::newton_schulz_forms()),
+                  summaries_of(optim::newton_schulz_forms())),
   };
 }
 
-std::vector<OptionRow> guard_rows(GuardOptions& o) {
+std::vector<OptionRow> guard_rows(optim::GuardOptions& o) {
   const OptionGroup row{"Numerics guard", /*trains=*/true};
   return {
       row("max-grad-norm", kMemory, "X", "clip gradients to this norm; 0: off", &o.max_grad_norm,
@@ -159,9 +160,9 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
   const OptionGroup row{kDevicesGroup};
   return {
       row("strategy", kShape, "NAME", "who updates which weights", &o.sharding.strategy)
-          .one_of(with_auto(strategy_names()),
+          .one_of(with_auto(optim::strategy_names()),
                   "\n auto: parallel for --shard weights, ddp for none, else balanced" +
-                      summaries_of(strategy_list()))
+                      summaries_of(optim::strategy_list()))
           .training(),
       row("gather", kCaptured, "pipelined|simple",
           "of new weights: beside the next forward, or at once", &o.sharding.gather),
@@ -301,4 +302,4 @@ std::vector<OptionRow> option_table(TrainOptions& o) {
   return table;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using R = GpuRates;
@@ -118,4 +118,4 @@ GpuRates gpu_rates(const std::string& name_or_file) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

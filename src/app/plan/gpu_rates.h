@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace muo {
+namespace muo::app {
 
 // What a GPU is thought to reach in the work of a training step: the inputs of a prediction, in
 // seconds, bytes and FLOP/s. Times of products are of bf16 with fp32 sums.
@@ -61,4 +61,4 @@ std::span<const RateRow> rate_rows();
 // replaces some. Throws InputError that begins with --roofline.
 GpuRates gpu_rates(const std::string& name_or_file);
 
-}  // namespace muo
+}  // namespace muo::app

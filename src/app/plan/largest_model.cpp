@@ -21,7 +21,7 @@
 #include "graphs/step_graph.h"
 #include "runtime/plugin.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -35,9 +35,9 @@ const GroupOptions& gpus() {
 // What all models that are looked at have in common.
 TrainOptions common_options(const PlanOptions& options) {
   TrainOptions o = options.train;
-  for (const auto& [given, name] : {std::pair{o.model.has(&GptConfig::n_layer), "n-layer"},
-                                    std::pair{o.model.has(&GptConfig::n_embd), "n-embd"},
-                                    std::pair{o.model.has(&GptConfig::n_head), "n-head"}})
+  for (const auto& [given, name] : {std::pair{o.model.has(&model::GptConfig::n_layer), "n-layer"},
+                                    std::pair{o.model.has(&model::GptConfig::n_embd), "n-embd"},
+                                    std::pair{o.model.has(&model::GptConfig::n_head), "n-head"}})
     if (given)
       throw input_error("plan: --largest finds --depth, which sets width and heads: leave out --{}",
                         name);
@@ -49,7 +49,7 @@ TrainOptions common_options(const PlanOptions& options) {
   if (o.devices.ranks_per_device != 1)
     throw InputError("plan: --largest plans one rank per GPU: leave out --ranks-per-device");
   o.devices = {.backend = Backend::kHost, .count = o.devices.count.value_or(1)};
-  o.sharding.replicas = ReplicaAt::kEveryRank;
+  o.sharding.replicas = optim::ReplicaAt::kEveryRank;
   o.numbers.attention = AttentionKernels::kAuto;
   o.numbers.dtype = o.numbers.dtype.value_or(DType::kBF16);
   return o;
@@ -81,10 +81,10 @@ class Search {
   std::int64_t look(std::int64_t depth) {
     TrainOptions o = options_;
     o.model.depth = depth;
-    RunConfig run = resolve(o, vocabulary_only(o.data));
+    RunConfig run = resolve(o, data::vocabulary_only(o.data));
     if (!host_) run.model.head_chunk_bytes = head_chunk_bytes(gpus());
     // From a second graph on, more micro-steps need no more memory, and each takes time to trace.
-    run.step.accumulation = std::min(run.step.accumulation, StepGraph::kMostUnrolled + 1);
+    run.step.accumulation = std::min(run.step.accumulation, graphs::StepGraph::kMostUnrolled + 1);
     const std::int64_t bytes = fit_memory(run, available_).rank_bytes(run.world());
     if (bytes > available_) return bytes;
     best_ = {.depth = depth,
@@ -106,7 +106,7 @@ LargestModels find_largest_models(const PlanOptions& options) {
   TrainOptions common = common_options(options);
   LargestModels out;
   out.host = options.train.devices.backend == Backend::kHost;
-  const RunConfig first = resolve(common, vocabulary_only(common.data));
+  const RunConfig first = resolve(common, data::vocabulary_only(common.data));
   out.devices = first.world();
   out.rows = *common.batch.device_rows;
   out.dtype = name_of(first.model.dtype);
@@ -116,11 +116,13 @@ LargestModels find_largest_models(const PlanOptions& options) {
                                   : kLibraryMemory + kContextMemory;
   out.available = std::max<std::int64_t>(0, out.memory - beside);
   std::int64_t guess = 8;
-  for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients, Shard::kWeights})
-    for (const Recomputed recompute : {Recomputed::kNone, Recomputed::kMlp, Recomputed::kBlock}) {
+  for (const optim::Shard shard : {optim::Shard::kNone, optim::Shard::kOptimizer,
+                                   optim::Shard::kGradients, optim::Shard::kWeights})
+    for (const model::Recomputed recompute :
+         {model::Recomputed::kNone, model::Recomputed::kMlp, model::Recomputed::kBlock}) {
       TrainOptions o = common;
       o.memory.recompute = recompute;
-      if (shard == Shard::kWeights) o.sharding.replicas.reset();  // there are none
+      if (shard == optim::Shard::kWeights) o.sharding.replicas.reset();  // there are none
       o.sharding.shard = shard;
       try {
         LargestModel model = Search(o, out.host, out.available).run(guess);
@@ -176,4 +178,4 @@ std::string largest_json(const LargestModels& found) {
   return out.dump(2) + "\n";
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -6,12 +6,12 @@
 
 #include "app/options/options.h"
 
-namespace muo {
+namespace muo::app {
 
 // The deepest model (--depth, whose width follows) that trains in one way.
 struct LargestModel {
-  Shard shard = Shard::kNone;
-  Recomputed recompute = Recomputed::kNone;
+  optim::Shard shard = optim::Shard::kNone;
+  model::Recomputed recompute = model::Recomputed::kNone;
   std::int64_t depth = 0;  // 0: not even one layer fits
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;  // of a device's planned tensors
@@ -41,4 +41,4 @@ LargestModels find_largest_models(const PlanOptions& options);
 std::string largest_table(const LargestModels& found);
 std::string largest_json(const LargestModels& found);
 
-}  // namespace muo
+}  // namespace muo::app

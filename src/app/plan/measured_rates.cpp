@@ -15,7 +15,7 @@
 #include "base/strict_json.h"
 #include "kernels/gemm.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::json;
@@ -111,4 +111,4 @@ void take_measured(GpuRates& rates, const std::string& file) {
   if (!shares.empty()) rates.product_share = rates.measured_share = median(shares);
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 #include "app/run/run_memory.h"
 #include "base/text_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -21,8 +21,12 @@ constexpr std::array kCategories = {MemoryCategory::kWeights,  MemoryCategory::k
                                     MemoryCategory::kMasters,  MemoryCategory::kUpdate,
                                     MemoryCategory::kStaging};
 
-std::int64_t most_sent(const PlanCost& cost) { return *std::ranges::max_element(cost.sent_bytes); }
-double most_flops(const PlanCost& cost) { return *std::ranges::max_element(cost.muon_flops); }
+std::int64_t most_sent(const optim::PlanCost& cost) {
+  return *std::ranges::max_element(cost.sent_bytes);
+}
+double most_flops(const optim::PlanCost& cost) {
+  return *std::ranges::max_element(cost.muon_flops);
+}
 
 std::string times_text(const Comparison& comparison) {
   if (!comparison.rates) return "";
@@ -42,16 +46,17 @@ std::string times_text(const Comparison& comparison) {
 
 }  // namespace
 
-Comparison compare_strategies(const RunConfig& config, const std::optional<MachineRates>& rates) {
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+Comparison compare_strategies(const RunConfig& config,
+                              const std::optional<optim::MachineRates>& rates) {
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
   Comparison out{config, rates, {}};
   RunConfig run = config;
-  for (const Strategy& strategy : strategy_list()) {
+  for (const optim::Strategy& strategy : optim::strategy_list()) {
     if (!use_strategy(run, strategy)) continue;
-    const ShardingPlan plan = make_sharding_plan(run, params);
-    out.costs.push_back({run.options.sharding.strategy, plan_cost(plan, params),
+    const optim::ShardingPlan plan = make_sharding_plan(run, params);
+    out.costs.push_back({run.options.sharding.strategy, optim::plan_cost(plan, params),
                          plan_run_memory(run),
-                         rates ? exposed_time(plan, params, *rates) : ExposedTime{}});
+                         rates ? optim::exposed_time(plan, params, *rates) : optim::ExposedTime{}});
   }
   return out;
 }
@@ -110,4 +115,4 @@ std::string compare_json(const Comparison& comparison) {
   return out.dump(2) + "\n";
 }
 
-}  // namespace muo
+}  // namespace muo::app

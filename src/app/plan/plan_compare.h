@@ -9,25 +9,25 @@
 #include "optim/sharding_plan.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a strategy costs a run.
 struct StrategyCost {
   std::string strategy;
-  PlanCost cost;
-  MemoryPlan memory;  // of rank 0
-  ExposedTime time;   // if there are rates
+  optim::PlanCost cost;
+  MemoryPlan memory;        // of rank 0
+  optim::ExposedTime time;  // if there are rates
 };
 // Of every strategy, for the run that `config` is but for its own.
 struct Comparison {
   const RunConfig& config;
-  std::optional<MachineRates> rates;
+  std::optional<optim::MachineRates> rates;
   std::vector<StrategyCost> costs;
 };
 Comparison compare_strategies(const RunConfig& config,
-                              const std::optional<MachineRates>& rates = {});
+                              const std::optional<optim::MachineRates>& rates = {});
 
 std::string compare_table(const Comparison& comparison);
 std::string compare_json(const Comparison& comparison);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -15,7 +15,7 @@
 #include "base/text_table.h"
 #include "graphs/run_state.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 3> kReductions = {"all-reduce", "reduce-s
 constexpr std::array<std::string_view, 4> kExchanges = {"none", "all-gather", "gather to owner",
                                                         "all-to-all"};
 constexpr std::array<std::string_view, 3> kPublications = {"none", "all-gather", "all-gather-v"};
-Json groups_json(const ParameterCounts& counts) {
+Json groups_json(const model::ParameterCounts& counts) {
   return {{"wte", counts.wte},
           {"value_embeds", counts.value_embeds},
           {"lm_head", counts.lm_head},
@@ -35,7 +35,7 @@ Json groups_json(const ParameterCounts& counts) {
           {"scalars", counts.scalars}};
 }
 
-std::string extras_text(const GptConfig& m) {
+std::string extras_text(const model::GptConfig& m) {
   std::vector<std::string_view> names;
   for (const auto& [on, name] :
        {std::pair{m.value_embeddings, "value embeddings"}, std::pair{m.smear, "smear"},
@@ -46,8 +46,8 @@ std::string extras_text(const GptConfig& m) {
 }
 
 std::string run_text(const RunConfig& run) {
-  const GptConfig& m = run.model;
-  const NumberFormats formats = run.formats();
+  const model::GptConfig& m = run.model;
+  const optim::NumberFormats formats = run.formats();
   std::string out = fmt::format(
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
@@ -73,8 +73,8 @@ std::string run_text(const RunConfig& run) {
   return out;
 }
 
-std::string parameters_text(const GptConfig& model) {
-  const ParameterCounts counts = count_parameters(model);
+std::string parameters_text(const model::GptConfig& model) {
+  const model::ParameterCounts counts = model::count_parameters(model);
   Table table({"", "rule", "elements"});
   const Json groups = groups_json(counts);
   for (const auto& [name, elements] : groups.items())
@@ -85,14 +85,14 @@ std::string parameters_text(const GptConfig& model) {
   return "\nParameters\n" + table.text();
 }
 
-Json buckets_json(const ShardingPlan& plan) {
+Json buckets_json(const optim::ShardingPlan& plan) {
   const auto name_of = [](const auto& names, auto value) {
     return names.at(static_cast<std::size_t>(value));
   };
   Json out = Json::array();
-  for (const Bucket& bucket : plan.buckets) {
+  for (const optim::Bucket& bucket : plan.buckets) {
     std::int64_t elements = 0;
-    for (const Unit& unit : bucket.units)
+    for (const optim::Unit& unit : bucket.units)
       elements += unit.end - unit.begin;
     out.push_back({{"name", bucket.name},
                    {"rule", name_of(kRules, bucket.rule)},
@@ -101,15 +101,15 @@ Json buckets_json(const ShardingPlan& plan) {
                    {"padding", bucket.full_elements() - elements},
                    {"reduction", name_of(kReductions, bucket.reduction)},
                    {"exchange", name_of(kExchanges, bucket.exchange)},
-                   {"publish", bucket.replica == ReplicaAt::kCommon ? "one replica for all"
-                               : bucket.replica == ReplicaAt::kSharded
+                   {"publish", bucket.replica == optim::ReplicaAt::kCommon ? "one replica for all"
+                               : bucket.replica == optim::ReplicaAt::kSharded
                                    ? "gathered as it is read"
                                    : name_of(kPublications, bucket.publish)}});
   }
   return out;
 }
 
-std::string buckets_text(const RunConfig& run, const ShardingPlan& plan) {
+std::string buckets_text(const RunConfig& run, const optim::ShardingPlan& plan) {
   Table table(
       {"bucket", "rule", "units", "elements", "padding", "reduction", "exchange", "publish"});
   for (const Json& bucket : buckets_json(plan)) {
@@ -125,13 +125,13 @@ std::string buckets_text(const RunConfig& run, const ShardingPlan& plan) {
 }
 
 // What each rank computes and sends; a unit of every rank counts for each.
-Json ranks_json(const ShardingPlan& plan, const PlanCost& cost) {
+Json ranks_json(const optim::ShardingPlan& plan, const optim::PlanCost& cost) {
   Json out = Json::array();
   for (int rank = 0; rank < plan.world; ++rank) {
     std::int64_t units = 0, elements = 0;
-    for (const Bucket& bucket : plan.buckets)
-      for (const Unit& unit : bucket.units)
-        if (unit.owner == kEveryRank || unit.owner == rank) {
+    for (const optim::Bucket& bucket : plan.buckets)
+      for (const optim::Unit& unit : bucket.units)
+        if (unit.owner == optim::kEveryRank || unit.owner == rank) {
           ++units;
           elements += unit.end - unit.begin;
         }
@@ -144,7 +144,7 @@ Json ranks_json(const ShardingPlan& plan, const PlanCost& cost) {
   return out;
 }
 
-std::string ranks_text(const ShardingPlan& plan, const PlanCost& cost) {
+std::string ranks_text(const optim::ShardingPlan& plan, const optim::PlanCost& cost) {
   Table table({"rank", "units", "elements", "Newton-Schulz", "sent per step", "memory in commit"});
   const Json ranks = ranks_json(plan, cost);
   for (const auto& [index, rank] : ranks.items())
@@ -196,7 +196,7 @@ std::string process_text(const PlanReport& report) {
       size_text(process_base(run.world(), report.run.staging_bytes > 0)));
 }
 
-std::string prediction_text(const ExposedTime& time, const MachineRates& rates) {
+std::string prediction_text(const optim::ExposedTime& time, const optim::MachineRates& rates) {
   return fmt::format(
       "\nPredicted: {}\n"
       "  communication {:.3f} ms, Newton-Schulz {:.3f} ms, commit {:.3f} ms\n"
@@ -222,93 +222,95 @@ std::string plan_table(const PlanReport& report) {
   const std::vector<ParamSpec>& params = report.run.params;
   return run_text(report.run.config) + parameters_text(report.run.config.model) +
          buckets_text(report.run.config, report.run.plan) +
-         ranks_text(report.run.plan, plan_cost(report.run.plan, params)) +
+         ranks_text(report.run.plan, optim::plan_cost(report.run.plan, params)) +
          memory_text(report.run.config, report.run.memory, report.fixed) + process_text(report) +
          (report.rates
-              ? prediction_text(exposed_time(report.run.plan, params, *report.rates), *report.rates)
+              ? prediction_text(optim::exposed_time(report.run.plan, params, *report.rates),
+                                *report.rates)
               : "");
 }
 
 Json plan_object(const PlanReport& report) {
   const RunConfig& run = report.run.config;
   const std::vector<ParamSpec>& params = report.run.params;
-  const PlanCost cost = plan_cost(report.run.plan, params);
-  const NumberFormats formats = run.formats();
+  const optim::PlanCost cost = optim::plan_cost(report.run.plan, params);
+  const optim::NumberFormats formats = run.formats();
   Json rates;
-  for (const LearningRate& rate : learning_rates(run.hyper, params))
+  for (const optim::LearningRate& rate : optim::learning_rates(run.hyper, params))
     rates[std::string(rate.group)] = rate.lr;
   Json memory;
   for (int i = 0; i < kMemoryCategories; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
     memory[std::string(name_of(category))] = report.run.memory.category_bytes(category);
   }
-  Json out = {{"parameters", run.parameters},
-              {"scaling_parameters", run.scaling_parameters},
-              {"parameter_groups", groups_json(count_parameters(run.model))},
-              {"flops_per_token", run.flops_per_token},
-              {"attention_flops_per_token", attention_flops_per_token(run.model)},
-              {"causal_flops_per_token", causal_flops_per_token(run.model)},
-              {"total_flops", run.flops_per_token * static_cast<double>(run.iterations()) *
-                                  static_cast<double>(run.tokens_per_step())},
-              {"target_tokens", run.targets.tokens},
-              {"target_batch_tokens", run.targets.batch_tokens},
-              {"learning_rates", rates},
-              {"batch_lr_scale", run.scales.batch_lr},
-              {"width_lr_scale", run.scales.width_lr},
-              {"weight_decay", run.hyper.muon_weight_decay},
-              {"weight_decay_scale", run.scales.weight_decay},
-              {"iterations", run.iterations()},
-              {"total_batch_tokens", run.tokens_per_step()},
-              {"packing_share", run.packing_share},
-              {"world", run.world()},
-              {"accumulation", run.step.accumulation},
-              {"device_batch_size", run.step.batch},
-              {"recompute",
-               {{"mlp_layers", run.step.recompute.mlps},
-                {"block_layers", run.step.recompute.blocks},
-                {"flops_per_token", recomputed_flops_per_token(run.model, run.step.recompute)}}},
-              {"head_chunk_bytes", run.model.head_chunk_bytes},
-              {"dtype", name_of(run.model.dtype)},
-              {"gradient_dtype", name_of(formats.gradients)},
-              {"gradient_wire", name_of(formats.gradient_wire)},
-              {"weight_wire", name_of(formats.weight_wire)},
-              {"master_weights", formats.split_masters ? "split" : "fp32"},
-              {"momentum_state", name_of(formats.momentum_state)},
-              {"adam_state", name_of(formats.adam_state)},
-              {"embedding_state", name_of(formats.embedding_state)},
-              {"strategy", report.run.plan.strategy},
-              {"gather", name_of(run.options.sharding.gather)},
-              {"shard", name_of(*run.options.sharding.shard)},
-              {"recomputed_blocks", run.step.recompute.blocks},
-              {"recomputed_mlps", run.step.recompute.mlps},
-              {"balance", cost.balance},
-              {"padding_elements", cost.padding_elements},
-              {"buckets", buckets_json(report.run.plan)},
-              {"ranks", ranks_json(report.run.plan, cost)},
-              {"memory_bytes_by_category", memory},
-              {"memory_bytes_per_device", report.run.memory.bytes},
-              {"memory_bytes_without_activations", report.fixed},
-              {"memory_bytes_in_common", report.run.memory.common_bytes},
-              {"memory_bytes", tensor_bytes(run, report.run.memory)},
-              {"staging_bytes", report.run.staging_bytes * run.world()},
-              {"process_bytes", process_bytes(report)},
-              {"notes", run.notes},
-              {"scaling_notes", scaling_notes(run)}};
+  Json out = {
+      {"parameters", run.parameters},
+      {"scaling_parameters", run.scaling_parameters},
+      {"parameter_groups", groups_json(model::count_parameters(run.model))},
+      {"flops_per_token", run.flops_per_token},
+      {"attention_flops_per_token", model::attention_flops_per_token(run.model)},
+      {"causal_flops_per_token", model::causal_flops_per_token(run.model)},
+      {"total_flops", run.flops_per_token * static_cast<double>(run.iterations()) *
+                          static_cast<double>(run.tokens_per_step())},
+      {"target_tokens", run.targets.tokens},
+      {"target_batch_tokens", run.targets.batch_tokens},
+      {"learning_rates", rates},
+      {"batch_lr_scale", run.scales.batch_lr},
+      {"width_lr_scale", run.scales.width_lr},
+      {"weight_decay", run.hyper.muon_weight_decay},
+      {"weight_decay_scale", run.scales.weight_decay},
+      {"iterations", run.iterations()},
+      {"total_batch_tokens", run.tokens_per_step()},
+      {"packing_share", run.packing_share},
+      {"world", run.world()},
+      {"accumulation", run.step.accumulation},
+      {"device_batch_size", run.step.batch},
+      {"recompute",
+       {{"mlp_layers", run.step.recompute.mlps},
+        {"block_layers", run.step.recompute.blocks},
+        {"flops_per_token", model::recomputed_flops_per_token(run.model, run.step.recompute)}}},
+      {"head_chunk_bytes", run.model.head_chunk_bytes},
+      {"dtype", name_of(run.model.dtype)},
+      {"gradient_dtype", name_of(formats.gradients)},
+      {"gradient_wire", name_of(formats.gradient_wire)},
+      {"weight_wire", name_of(formats.weight_wire)},
+      {"master_weights", formats.split_masters ? "split" : "fp32"},
+      {"momentum_state", name_of(formats.momentum_state)},
+      {"adam_state", name_of(formats.adam_state)},
+      {"embedding_state", name_of(formats.embedding_state)},
+      {"strategy", report.run.plan.strategy},
+      {"gather", name_of(run.options.sharding.gather)},
+      {"shard", name_of(*run.options.sharding.shard)},
+      {"recomputed_blocks", run.step.recompute.blocks},
+      {"recomputed_mlps", run.step.recompute.mlps},
+      {"balance", cost.balance},
+      {"padding_elements", cost.padding_elements},
+      {"buckets", buckets_json(report.run.plan)},
+      {"ranks", ranks_json(report.run.plan, cost)},
+      {"memory_bytes_by_category", memory},
+      {"memory_bytes_per_device", report.run.memory.bytes},
+      {"memory_bytes_without_activations", report.fixed},
+      {"memory_bytes_in_common", report.run.memory.common_bytes},
+      {"memory_bytes", tensor_bytes(run, report.run.memory)},
+      {"staging_bytes", report.run.staging_bytes * run.world()},
+      {"process_bytes", process_bytes(report)},
+      {"notes", run.notes},
+      {"scaling_notes", scaling_notes(run)}};
   if (report.rates)
-    out["predicted"] = prediction_json(exposed_time(report.run.plan, params, *report.rates));
+    out["predicted"] = prediction_json(optim::exposed_time(report.run.plan, params, *report.rates));
   return out;
 }
 
 std::string plan_json(const PlanReport& report) { return plan_object(report).dump(2) + "\n"; }
 
-std::optional<MachineRates> machine_rates(const RunConfig& config,
-                                          const PredictionOptions& options) {
+std::optional<optim::MachineRates> machine_rates(const RunConfig& config,
+                                                 const PredictionOptions& options) {
   if (!options.link_gbps || !options.gemm_tflops) return std::nullopt;
-  MachineRates rates{.link_bytes_per_s = 1e9 * *options.link_gbps,
-                     .link_latency_s = 1e-6 * options.link_us,
-                     .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
-                     .step_s = 1e-3 * options.step_ms,
-                     .accumulation = config.step.accumulation};
+  optim::MachineRates rates{.link_bytes_per_s = 1e9 * *options.link_gbps,
+                            .link_latency_s = 1e-6 * options.link_us,
+                            .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
+                            .step_s = 1e-3 * options.step_ms,
+                            .accumulation = config.step.accumulation};
   if (options.inter_gbps) {
     rates.ranks_per_box = config.world() / static_cast<int>(options.boxes);
     rates.box_bytes_per_s = 1e9 * *options.inter_gbps;
@@ -317,7 +319,7 @@ std::optional<MachineRates> machine_rates(const RunConfig& config,
   return rates;
 }
 
-std::string rates_text(const MachineRates& rates) {
+std::string rates_text(const optim::MachineRates& rates) {
   return fmt::format(
       "{:g} GB/s, {}{:g} us a collective, {:g} TFLOP/s, {}{}", 1e-9 * rates.link_bytes_per_s,
       rates.ranks_per_box > 0 ? fmt::format("{:g} GB/s between boxes of {}, ",
@@ -331,7 +333,7 @@ std::string rates_text(const MachineRates& rates) {
                        : "with nothing to hide behind");
 }
 
-nlohmann::ordered_json prediction_json(const ExposedTime& time) {
+nlohmann::ordered_json prediction_json(const optim::ExposedTime& time) {
   return {{"communication_ms", 1e3 * time.communication_s},
           {"newton_schulz_ms", 1e3 * time.newton_schulz_s},
           {"commit_ms", 1e3 * time.commit_s},
@@ -341,4 +343,4 @@ nlohmann::ordered_json prediction_json(const ExposedTime& time) {
           {"exposed_newton_schulz_ms", 1e3 * time.newton_schulz_exposed_s}};
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -15,7 +15,7 @@
 #include "runtime/memory/memory_plan.h"
 #include "runtime/tracing_rank.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Rows and columns of results that a multiprocessor computes at a time, and what of the best rate
@@ -105,7 +105,7 @@ class Predictor {
   }
 
   [[nodiscard]] AttentionSize attention_size() const {
-    const GptConfig& model = config_.model;
+    const model::GptConfig& model = config_.model;
     return {.b = config_.step.batch,
             .t = model.seq_len,
             .heads = model.n_head,
@@ -228,13 +228,13 @@ ProductTime predict_product(const Product& p, const GpuRates& rates, double shar
 }
 
 Roofline predict_step(const RunConfig& config, const GpuRates& rates) {
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  const optim::ShardingPlan plan = make_sharding_plan(config, params);
   RunConfig setup = config;
   setup.step_only = true;
   TracingRank rank(0, config.world());
   TraceArena arena(0);
-  RunState state(rank.context(), setup, params, plan, arena);
+  graphs::RunState state(rank.context(), setup, params, plan, arena);
   state.step.capture();
 
   Roofline out;
@@ -273,4 +273,4 @@ Roofline predict_step(const RunConfig& config, const GpuRates& rates) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

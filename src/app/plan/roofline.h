@@ -8,7 +8,7 @@
 #include "app/plan/gpu_rates.h"
 #include "app/run/run_config.h"
 
-namespace muo {
+namespace muo::app {
 
 // Work of one kind in a step, as predicted.
 struct PredictedOperation {
@@ -53,4 +53,4 @@ void take_measured(GpuRates& rates, const std::string& file);
 std::string roofline_text(const RunConfig& run, const Roofline& roofline, const GpuRates& rates);
 std::string roofline_json(const RunConfig& run, const Roofline& roofline, const GpuRates& rates);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 #include "app/run/memory_fit.h"
 #include "base/text_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -168,4 +168,4 @@ std::string roofline_json(const RunConfig& run, const Roofline& roofline, const 
   return out.dump(1) + "\n";
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
@@ -105,4 +105,4 @@ StepTimeHistogram step_time_histogram(std::span<const std::int64_t> step,
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 
 // Points of a curve, by rising x. A y that is not finite is a gap.
 struct Points {
@@ -41,4 +41,4 @@ StepTimeHistogram step_time_histogram(std::span<const std::int64_t> step,
                                       std::span<const double> ms, std::size_t bins,
                                       std::size_t most_named);
 
-}  // namespace muo
+}  // namespace muo::app

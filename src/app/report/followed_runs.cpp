@@ -17,7 +17,7 @@
 #include "base/durable_files.h"
 #include "base/threads.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ void FollowedRuns::name_runs(std::vector<std::size_t>& changed) {
   }
 }
 
-}  // namespace muo
+}  // namespace muo::app

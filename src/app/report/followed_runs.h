@@ -14,7 +14,7 @@
 
 #include "app/report/run_reader.h"
 
-namespace muo {
+namespace muo::app {
 
 // Runs that a page follows while they grow. Nothing is read unless somebody asks. Any thread may.
 class FollowedRuns {
@@ -63,4 +63,4 @@ class FollowedRuns {
   std::atomic<bool> stopped_ = false;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "app/report/report_page.h"
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -318,4 +318,4 @@ fs::path find_plotly() {
       "it (then install again, if this program is installed), or name one by --plotly FILE");
 }
 
-}  // namespace muo
+}  // namespace muo::app

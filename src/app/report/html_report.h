@@ -9,7 +9,7 @@
 
 #include "app/report/run_history.h"
 
-namespace muo {
+namespace muo::app {
 
 // How many points of each curve a report of so many runs keeps: 4,000 of one, fewer of many, so
 // that 200 runs are less than 10 MB.
@@ -34,4 +34,4 @@ std::string live_page(std::string_view plotly, std::string_view policy, std::str
 // the clone that the program was built in. Throws InputError that says how to get it.
 std::filesystem::path find_plotly();
 
-}  // namespace muo
+}  // namespace muo::app

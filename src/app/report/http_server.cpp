@@ -9,7 +9,7 @@
 #include "base/system_error_text.h"
 #include "runtime/plugin.h"
 
-namespace muo {
+namespace muo::app {
 
 std::unique_ptr<HttpServer> serve_http(HttpOptions options) {
   std::string missing;
@@ -29,4 +29,4 @@ std::unique_ptr<HttpServer> serve_http(HttpOptions options) {
   throw InputError(fmt::format("--port {}: cannot listen: {}", port, system_error_text(error)));
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 
 // A request as it came: nothing in it is decoded. It has no body: none is read.
 struct HttpRequest {
@@ -57,4 +57,4 @@ std::unique_ptr<HttpServer> serve_http(HttpOptions options);
 using HttpEntry = HttpServer* (*)(HttpOptions* options, int* error);
 inline constexpr const char* kHttpEntry = "muograph_serve_http";
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 #include "app/options/option_row.h"
 #include "app/report/html_report.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 HttpAnswer refusal(int status, std::string why) {
@@ -69,4 +69,4 @@ HttpHeaders LivePage::headers() const {
           {"Cache-Control", "no-store"}};
 }
 
-}  // namespace muo
+}  // namespace muo::app

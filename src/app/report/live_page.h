@@ -7,7 +7,7 @@
 #include "app/report/followed_runs.h"
 #include "app/report/http_server.h"
 
-namespace muo {
+namespace muo::app {
 
 // What `report --follow` answers: the page, and what its script asks for. Nothing is written, no
 // file is found by a URL, and only a page of this very server can read the answers. Any thread may
@@ -32,4 +32,4 @@ class LivePage {
   std::shared_ptr<const std::string> page_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -5,10 +5,10 @@
 #include "app/checkpoint/model_json.h"
 #include "base/durable_files.h"
 
-namespace muo {
+namespace muo::app {
 
 void write_run_facts(const RunDirectory& directory, const PlanReport& report,
-                     const DevicePeak& peak, const Corpus& corpus) {
+                     const DevicePeak& peak, const data::Corpus& corpus) {
   const RunConfig& run = report.run.config;
   nlohmann::ordered_json facts = {
       {"version", run.options.run.version},
@@ -23,4 +23,4 @@ void write_run_facts(const RunDirectory& directory, const PlanReport& report,
                facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-}  // namespace muo
+}  // namespace muo::app

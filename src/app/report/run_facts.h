@@ -5,7 +5,7 @@
 #include "app/run/device_rates.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::app {
 
 // Writes run.json: what `muograph plan --json` says of the run, with what only its process knows:
 //   "version"          the program's
@@ -17,6 +17,6 @@ namespace muo {
 //   "data"             data_identity()
 // A resumed run writes it anew. Throws Error.
 void write_run_facts(const RunDirectory& directory, const PlanReport& report,
-                     const DevicePeak& peak, const Corpus& corpus);
+                     const DevicePeak& peak, const data::Corpus& corpus);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -13,7 +13,7 @@
 #include "app/report/train_record.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::json;
@@ -181,4 +181,4 @@ bool add_record(std::string_view line, RunHistory& history) {
   return true;
 }
 
-}  // namespace muo
+}  // namespace muo::app

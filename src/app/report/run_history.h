@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 
 // Numbers of a train record of metrics.jsonl (app/train/logger.h), by their keys.
 inline constexpr std::array<std::string_view, 8> kSeriesNames = {
@@ -83,4 +83,4 @@ bool take_facts(std::string json, RunHistory& history);
 // step the last one counts, and those between are from an attempt that a resumed run repeated.
 bool add_record(std::string_view line, RunHistory& history);
 
-}  // namespace muo
+}  // namespace muo::app

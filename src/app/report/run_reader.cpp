@@ -20,7 +20,7 @@
 #include "base/strict_json.h"
 #include "base/system_error_text.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -233,4 +233,4 @@ RunHistory read_run(const fs::path& directory) {
   return std::move(reader).history();
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 
 #include "app/report/run_history.h"
 
-namespace muo {
+namespace muo::app {
 
 // Throws InputError if a run has not begun in the directory: neither config.toml nor metrics.jsonl
 // is there.
@@ -68,4 +68,4 @@ class RunReader {
 // at the end, are left out and noted. Throws as require_run().
 RunHistory read_run(const std::filesystem::path& directory);
 
-}  // namespace muo
+}  // namespace muo::app

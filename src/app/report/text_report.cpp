@@ -16,7 +16,7 @@
 #include "base/terminal.h"
 #include "base/text_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr int kRows = 6;
@@ -266,4 +266,4 @@ std::string text_report(const RunHistory& run, const std::string& name,
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 
 #include "app/report/run_history.h"
 
-namespace muo {
+namespace muo::app {
 
 struct TextReportOptions {
   int columns = 80;
@@ -41,4 +41,4 @@ std::string unlike_text(std::span<const RunSummary> runs);
 std::string text_report(const RunHistory& run, const std::string& name,
                         const TextReportOptions& options);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -6,7 +6,7 @@
 
 #include "app/options/option_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // What is left of a line.
@@ -110,4 +110,4 @@ std::optional<TrainRecord> parse_train_record(std::string_view line) {
   return ends && steps ? std::optional(std::move(record)) : std::nullopt;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 
 #include "app/report/run_history.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a report takes of a train record; a number that is not there, or null, is NaN.
 struct TrainRecord {
@@ -27,4 +27,4 @@ struct TrainRecord {
 // that a JSON library needs. Empty: another form, or no record at all: ask the library.
 std::optional<TrainRecord> parse_train_record(std::string_view line);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -20,7 +20,7 @@
 #include "base/threads.h"
 #include "kernels/attention_method.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr int kMostDefaultDevices = 4;
@@ -244,7 +244,7 @@ std::int64_t most_pass_tokens(const GroupOptions& group) {
 
 std::int64_t head_chunk_bytes(const GroupOptions& group) {
   constexpr std::int64_t kDeviceHeadChunk = std::int64_t{1} << 30;  // 16384 rows of 32768 in bf16
-  return group.plugin == nullptr ? kHostHeadChunk : kDeviceHeadChunk;
+  return group.plugin == nullptr ? model::kHostHeadChunk : kDeviceHeadChunk;
 }
 
 int ranks_of_host(const GroupOptions& group) {
@@ -310,4 +310,4 @@ std::string gpu_names(const std::vector<Gpu>& gpus) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 #include "app/options/options.h"
 #include "runtime/device_group.h"
 
-namespace muo {
+namespace muo::app {
 
 // Where the ranks are that the options ask for. Fills in what is automatic and adds a line to
 // `notes` for each such decision. Throws InputError, with the reason and what to give instead, if
@@ -70,4 +70,4 @@ std::vector<Gpu> gpus_here();
 // "2 x NVIDIA H100 80GB HBM3 (/dev/nvidia0, /dev/nvidia1)", kind by kind.
 std::string gpu_names(const std::vector<Gpu>& gpus);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace muo {
+namespace muo::app {
 
 using nlohmann::json;
 
@@ -26,4 +26,4 @@ Decisions decisions_of(const std::string& text) {
           .ended_saves = unpack_results(from.at("ended_saves").get<std::string>())};
 }
 
-}  // namespace muo
+}  // namespace muo::app

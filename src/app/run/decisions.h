@@ -5,7 +5,7 @@
 
 #include "app/checkpoint/checkpoint_saver.h"
 
-namespace muo {
+namespace muo::app {
 
 // What all ranks do next: decided between two steps, by one of them for all.
 struct Decisions {
@@ -21,4 +21,4 @@ struct Decisions {
 std::string decisions_text(const Decisions& decisions);
 Decisions decisions_of(const std::string& text);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "kernels/cudnn_answers.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
@@ -78,4 +78,4 @@ AttentionChoice choose_described_attention(const AttentionSize& size, AttentionD
   return choose_attention(size, direction, library, {}, is_hopper);
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 #include "kernels/attention_choice.h"
 #include "runtime/plugin.h"
 
-namespace muo {
+namespace muo::app {
 
 // A GPU that need not be here: what its maker states, and what a run's decisions need of it.
 struct DescribedGpu {
@@ -56,4 +56,4 @@ class DescribedAttention {
   AttentionBackend before_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -13,7 +13,7 @@
 #include "base/threads.h"
 #include "kernels/gemm.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr int kRounds = 9;  // at least; the first warms caches, pages and clocks up
@@ -176,4 +176,4 @@ std::optional<double> gpu_peak_flops(std::string_view device_name) {
   return std::nullopt;
 }
 
-}  // namespace muo
+}  // namespace muo::app

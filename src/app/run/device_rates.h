@@ -8,7 +8,7 @@
 #include "app/run/run_config.h"
 #include "runtime/device_group.h"
 
-namespace muo {
+namespace muo::app {
 
 // How many devices of a group run at once: of a host's no more than it has cores.
 int devices_at_once(const GroupOptions& options);
@@ -45,4 +45,4 @@ DevicePeak peak_of(const RunConfig& config, double seconds = 0);
 // relatives and slices of those that are (Ti, D, laptop, MIG).
 std::optional<double> gpu_peak_flops(std::string_view device_name);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -17,13 +17,13 @@
 #include "app/run/run_memory.h"
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr int kMostTried = 80;  // configurations that are planned
 
 // What each way of sharding costs.
-constexpr std::array<std::string_view, kNames<Shard>.size()> kShardCosts = {
+constexpr std::array<std::string_view, kNames<optim::Shard>.size()> kShardCosts = {
     "every device updates all", "updated weights are gathered",
     "gradients are reduced in every micro-step", "weights are gathered in every pass"};
 
@@ -45,10 +45,11 @@ std::vector<Family> families_of(const RunConfig& run) {
   }
   if (o.memory.recompute) out.push_back({.name = "recompute", .values = {"auto"}});
   if (run.world() > 1 && o.sharding.shard) {
-    const auto more = kNames<Shard>.begin() + static_cast<std::ptrdiff_t>(*o.sharding.shard) + 1;
-    out.push_back({.name = "shard", .values = {more, kNames<Shard>.end()}});
+    const auto more =
+        kNames<optim::Shard>.begin() + static_cast<std::ptrdiff_t>(*o.sharding.shard) + 1;
+    out.push_back({.name = "shard", .values = {more, kNames<optim::Shard>.end()}});
   }
-  if (o.sharding.replicas == ReplicaAt::kEveryRank && run.group.plugin == nullptr)
+  if (o.sharding.replicas == optim::ReplicaAt::kEveryRank && run.group.plugin == nullptr)
     out.push_back({.name = "replicas", .values = {"common"}});
   if (o.numbers.adam_state == DType::kF32 && o.numbers.embedding_state == DType::kF32)
     out.push_back({.name = "adam-state", .values = {"bf16"}});
@@ -77,7 +78,8 @@ std::string size_words(std::int64_t bytes) {
 
 class Search {
  public:
-  Search(const RunConfig& config, const TrainOptions& asked, const Corpus& corpus, int sharing)
+  Search(const RunConfig& config, const TrainOptions& asked, const data::Corpus& corpus,
+         int sharing)
       : asked_run_(config),
         asked_(asked),
         corpus_(corpus),
@@ -178,7 +180,7 @@ class Search {
 
   const RunConfig& asked_run_;
   const TrainOptions& asked_;
-  const Corpus& corpus_;
+  const data::Corpus& corpus_;
   int sharing_;
   std::vector<Family> families_;
   std::vector<Alternative> found_;
@@ -222,7 +224,7 @@ std::string Alternative::text() const {
         std::ranges::find(facts, "rounds to bf16") == facts.end())
       facts.emplace_back("rounds to bf16");
     if (name == "shard")
-      facts.emplace_back(kShardCosts.at(static_cast<std::size_t>(*value_of<Shard>(value))));
+      facts.emplace_back(kShardCosts.at(static_cast<std::size_t>(*value_of<optim::Shard>(value))));
   }
   if (recompute_share(config) > 0)
     facts.push_back(fmt::format("recomputes {}", recompute_text(config)));
@@ -232,12 +234,12 @@ std::string Alternative::text() const {
 }
 
 std::vector<Alternative> nearest_alternatives(const RunConfig& config, const TrainOptions& asked,
-                                              const Corpus& corpus, int sharing) {
+                                              const data::Corpus& corpus, int sharing) {
   return Search(config, asked, corpus, sharing).run();
 }
 
 void require_fit(const RunConfig& config, const MemoryPlan& plan, const MemoryBudget& budget,
-                 const TrainOptions& asked, const Corpus& corpus, int sharing) {
+                 const TrainOptions& asked, const data::Corpus& corpus, int sharing) {
   const std::int64_t rank_bytes = plan.rank_bytes(config.world());
   if (rank_bytes <= budget.of_a_rank()) return;
   const std::string shortage = shortage_text(config, rank_bytes, budget);
@@ -275,4 +277,4 @@ ByteSize least_limit(const RunConfig& config, std::int64_t rank_bytes) {
   return {(bytes + kMB - 1) / kMB * kMB};
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 #include "app/run/memory_fit.h"
 #include "app/run/run_config.h"
 
-namespace muo {
+namespace muo::app {
 
 struct GivenOption {
   std::string name, value;
@@ -31,15 +31,15 @@ struct Alternative {
 // them fit, what needs least, as the only one, with fits == false; nothing if there is no option to
 // change. `asked` as given, before resolve(), which made `config` of it.
 std::vector<Alternative> nearest_alternatives(const RunConfig& config, const TrainOptions& asked,
-                                              const Corpus& corpus, int sharing = 1);
+                                              const data::Corpus& corpus, int sharing = 1);
 inline constexpr std::size_t kMostAlternatives = 5;
 
 // Throws InputError, with the numbers and nearest_alternatives(), if `plan`, as fit_memory() gave
 // it, does not fit into the budget.
 void require_fit(const RunConfig& config, const MemoryPlan& plan, const MemoryBudget& budget,
-                 const TrainOptions& asked, const Corpus& corpus, int sharing = 1);
+                 const TrainOptions& asked, const data::Corpus& corpus, int sharing = 1);
 
 // What --memory-limit has to be for a plan of so many bytes of a rank, in whole MB.
 ByteSize least_limit(const RunConfig& config, std::int64_t rank_bytes);
 
-}  // namespace muo
+}  // namespace muo::app

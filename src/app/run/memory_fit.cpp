@@ -11,7 +11,7 @@
 #include "graphs/step_graph.h"
 #include "model/activations.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -45,7 +45,7 @@ class Fitter {
       memory_ = plan_run_memory(config_);
     }
     if (config_.batch_is_automatic()) note_batch(asked_bytes);
-    if (recomputes_ && config_.step.recompute.of(0) != Recomputed::kNone) note_recompute();
+    if (recomputes_ && config_.step.recompute.of(0) != model::Recomputed::kNone) note_recompute();
     if (config_.step.batch == asked_.batch ? chunk_rows() < asked_chunk
                                            : config_.model.head_chunk_bytes < asked_.head_chunk)
       config_.notes.push_back(fmt::format(
@@ -58,18 +58,18 @@ class Fitter {
   // What can be changed.
   struct Choice {
     std::int64_t batch = 1, head_chunk = 0;
-    Recompute recompute = {};
+    model::Recompute recompute = {};
   };
 
   [[nodiscard]] std::int64_t bytes() const { return memory_.rank_bytes(config_.world()); }
   [[nodiscard]] std::int64_t chunk_rows() const {
-    return head_chunk_rows(config_.model, config_.step.batch * config_.model.seq_len);
+    return model::head_chunk_rows(config_.model, config_.step.batch * config_.model.seq_len);
   }
 
   // A trace. The run is then the choice. Not exactly: of one micro-step more than a graph has at
   // most, where there are still more, which need no more memory (LargestModel's test), but time.
   bool fits(const Choice& choice, bool exactly = false) {
-    constexpr std::int64_t kMostTraced = StepGraph::kMostUnrolled + 1;
+    constexpr std::int64_t kMostTraced = graphs::StepGraph::kMostUnrolled + 1;
     const std::int64_t micro_steps = rows_ / choice.batch;
     config_.step.batch = choice.batch;
     config_.step.accumulation = exactly ? micro_steps : std::min(micro_steps, kMostTraced);
@@ -106,27 +106,27 @@ class Fitter {
     if (recomputes_)
       for (std::int64_t tried = 0; batch != batches.end(); ++batch, tried = -1) {
         choice.batch = *batch;
-        if (fewest(choice, &Recompute::mlps, tried)) return;
+        if (fewest(choice, &model::Recompute::mlps, tried)) return;
       }
     choice.batch = batches.back();
     for (const std::int64_t chunk : chunks) {
       choice.head_chunk = chunk;
-      if (recomputes_ ? fewest(choice, &Recompute::mlps, -1) : fits(choice)) return;
+      if (recomputes_ ? fewest(choice, &model::Recompute::mlps, -1) : fits(choice)) return;
     }
-    if (recomputes_) fewest(choice, &Recompute::blocks, 0);
+    if (recomputes_) fewest(choice, &model::Recompute::blocks, 0);
   }
 
   // Sizes of chunks of logits below the asked one that make a difference.
   [[nodiscard]] std::vector<std::int64_t> smaller_chunks(std::int64_t batch) const {
     std::vector<std::int64_t> out;
-    GptConfig model = config_.model;
+    model::GptConfig model = config_.model;
     const std::int64_t rows = batch * model.seq_len;
-    std::int64_t before = head_chunk_rows(model, rows);
+    std::int64_t before = model::head_chunk_rows(model, rows);
     const std::int64_t first =
-        asked_.head_chunk > kHostHeadChunk ? kHostHeadChunk : asked_.head_chunk / 2;
+        asked_.head_chunk > model::kHostHeadChunk ? model::kHostHeadChunk : asked_.head_chunk / 2;
     for (std::int64_t chunk = first; chunk >= kLeastHeadChunk; chunk /= 2) {
       model.head_chunk_bytes = chunk;
-      if (const std::int64_t now = head_chunk_rows(model, rows); now < before) {
+      if (const std::int64_t now = model::head_chunk_rows(model, rows); now < before) {
         out.push_back(chunk);
         before = now;
       }
@@ -137,11 +137,11 @@ class Fitter {
   // Makes `of`, mlps or blocks, the smallest number of layers more than `below` with which the
   // choice fits, by bisection, as more of them need less; the other layers' MLPs are recomputed
   // where blocks are. False: not even all of them do.
-  bool fewest(Choice& choice, std::int64_t Recompute::*of, std::int64_t below) {
+  bool fewest(Choice& choice, std::int64_t model::Recompute::*of, std::int64_t below) {
     const auto with = [&](std::int64_t layers) {
       choice.recompute = {};
       choice.recompute.*of = layers;
-      choice.recompute.mlps = of == &Recompute::mlps ? layers : layers_ - layers;
+      choice.recompute.mlps = of == &model::Recompute::mlps ? layers : layers_ - layers;
       return fits(choice);
     };
     if (!with(layers_)) return false;
@@ -251,7 +251,8 @@ std::string recompute_text(const RunConfig& config) {
 }
 
 double recompute_share(const RunConfig& config) {
-  return recomputed_flops_per_token(config.model, config.step.recompute) / config.flops_per_token;
+  return model::recomputed_flops_per_token(config.model, config.step.recompute) /
+         config.flops_per_token;
 }
 
-}  // namespace muo
+}  // namespace muo::app

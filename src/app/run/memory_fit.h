@@ -6,7 +6,7 @@
 #include "app/run/run_config.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 
 // How much memory a run may take.
 struct MemoryBudget {
@@ -49,4 +49,4 @@ std::string recompute_text(const RunConfig& config);
 // FLOPs of a step that are those of recomputation, over those without it.
 double recompute_share(const RunConfig& config);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "kernels/fused_product.h"
 #include "model/activations.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
@@ -24,8 +24,9 @@ constexpr std::int64_t kDefaultEvalTokens = 131072;
 constexpr double kLowPackingShare = 0.5;  // nanochat's data has 0.65 in rows of 2048
 
 // Automatic: what the strategy does, the optimizer's state or nothing.
-Shard shard_of(const ShardingOptions& options) {
-  return options.shard.value_or(std::min(strategy_of(options.strategy).most, Shard::kOptimizer));
+optim::Shard shard_of(const ShardingOptions& options) {
+  return options.shard.value_or(
+      std::min(optim::strategy_of(options.strategy).most, optim::Shard::kOptimizer));
 }
 
 std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
@@ -36,7 +37,7 @@ std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
 
 class Resolver {
  public:
-  Resolver(const TrainOptions& options, const Corpus& corpus) : corpus_(corpus) {
+  Resolver(const TrainOptions& options, const data::Corpus& corpus) : corpus_(corpus) {
     run_.options = options;
   }
 
@@ -68,22 +69,23 @@ class Resolver {
 
   void model() {
     ModelOptions& o = run_.options.model;
-    GptConfig& model = run_.model;
+    model::GptConfig& model = run_.model;
     model = make_gpt_config(o, corpus_.vocab_size);
     model.dtype = run_.options.numbers.dtype.value_or(run_.group.plugin == nullptr ? DType::kF32
                                                                                    : DType::kBF16);
     if (o.document_mask) model.document_token = document_token();
     model.attention.kernels = kernels_;
-    check_config(model);
+    model::check_config(model);
     model.head_chunk_bytes = head_chunk_bytes(run_.group);
-    if (!o.has(&GptConfig::n_layer) && !o.has(&GptConfig::n_embd) && !o.has(&GptConfig::n_head))
+    if (!o.has(&model::GptConfig::n_layer) && !o.has(&model::GptConfig::n_embd) &&
+        !o.has(&model::GptConfig::n_head))
       note("model: depth {} is {} layers, width {}, {} heads", o.depth, model.n_layer, model.n_embd,
            model.n_head);
     o.set_all(model);
-    const ParameterCounts counts = count_parameters(run_.model);
+    const model::ParameterCounts counts = model::count_parameters(run_.model);
     run_.parameters = counts.total();
     run_.scaling_parameters = counts.scaling();
-    run_.flops_per_token = flops_per_token(run_.model);
+    run_.flops_per_token = model::flops_per_token(run_.model);
     run_.targets = scaling_targets(model, run_.options.batch.target_param_data_ratio);
     if (corpus_.train != nullptr) run_.train_tokens = corpus_.train->size();
     need_tokens(corpus_.train.get(), "training data", "--data");
@@ -101,7 +103,8 @@ class Resolver {
 
   void packing() {
     if (corpus_.train_documents == nullptr) return;
-    const PackingUse use = measure_packing(corpus_, run_.model.seq_len, run_.options.seed);
+    const data::PackingUse use =
+        data::measure_packing(corpus_, run_.model.seq_len, run_.options.seed);
     run_.packing_share = use.share;
     run_.train_tokens = std::llround(use.share * static_cast<double>(run_.train_tokens));
     note(
@@ -116,7 +119,7 @@ class Resolver {
           100 * (1 - use.share));
   }
 
-  void need_tokens(const TokenData* data, const char* what, const char* option) const {
+  void need_tokens(const data::TokenData* data, const char* what, const char* option) const {
     const std::int64_t row = run_.model.seq_len + 1;
     if (data != nullptr && data->size() < row)
       throw input_error(
@@ -132,7 +135,7 @@ class Resolver {
       run_.group.watch.stuck_after =
           Timeouts::Time(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
     if (o.capture.branches) run_.group.branches = static_cast<Branches>(*o.capture.branches);
-    if (o.sharding.replicas == ReplicaAt::kCommon && run_.group.plugin != nullptr)
+    if (o.sharding.replicas == optim::ReplicaAt::kCommon && run_.group.plugin != nullptr)
       throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
   }
 
@@ -157,7 +160,8 @@ class Resolver {
     const NumberOptions& o = run_.options.numbers;
     bool& deterministic = run_.model.attention.deterministic;
     const bool device = run_.group.plugin != nullptr;
-    const auto size = attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true);
+    const auto size =
+        model::attention_size(run_.model, run_.step.batch, run_.model.seq_len, 0, true);
     const bool any_order = device && attention_gains_by_any_order(size);
     const bool measured =
         device && attention_is_by_warpgroups(size) && !o.tune && o.gemm_table.empty();
@@ -224,7 +228,7 @@ class Resolver {
           "step, at most {} tokens",
           rows, run_.model.seq_len, most_tokens);
     }
-    check_pass(rows, run_.model.seq_len);
+    model::check_pass(rows, run_.model.seq_len);
     const std::int64_t unit = row * rows;
     if (total_given) require_multiple(total, unit);
     run_.step.accumulation = std::max<std::int64_t>(1, (total + unit / 2) / unit);
@@ -235,37 +239,37 @@ class Resolver {
   }
 
   void recompute() {
-    const std::optional<Recomputed> what = run_.options.memory.recompute;
-    if (what == Recomputed::kMlp) run_.step.recompute.mlps = run_.model.n_layer;
-    if (what == Recomputed::kBlock) run_.step.recompute.blocks = run_.model.n_layer;
+    const std::optional<model::Recomputed> what = run_.options.memory.recompute;
+    if (what == model::Recomputed::kMlp) run_.step.recompute.mlps = run_.model.n_layer;
+    if (what == model::Recomputed::kBlock) run_.step.recompute.blocks = run_.model.n_layer;
   }
 
   void sharding() {
     ShardingOptions& o = run_.options.sharding;
-    if (o.replicas == ReplicaAt::kSharded) {
-      if (o.shard && o.shard != Shard::kWeights)
+    if (o.replicas == optim::ReplicaAt::kSharded) {
+      if (o.shard && o.shard != optim::Shard::kWeights)
         throw input_error(
             "--replicas sharded: with --shard {} weights are replicas: give auto or own",
             name_of(*o.shard));
-      o.shard = Shard::kWeights;
+      o.shard = optim::Shard::kWeights;
     }
-    if (o.shard == Shard::kWeights) {
-      if (o.replicas.value_or(ReplicaAt::kSharded) != ReplicaAt::kSharded)
+    if (o.shard == optim::Shard::kWeights) {
+      if (o.replicas.value_or(optim::ReplicaAt::kSharded) != optim::ReplicaAt::kSharded)
         throw input_error("--replicas {}: with --shard weights there are none: give auto",
                           name_of(*o.replicas));
-      o.replicas = ReplicaAt::kSharded;
+      o.replicas = optim::ReplicaAt::kSharded;
     } else if (run_.group.processes != nullptr) {
-      if (o.replicas == ReplicaAt::kCommon)
+      if (o.replicas == optim::ReplicaAt::kCommon)
         throw InputError("--replicas common: is within one process: give own or auto");
-      o.replicas = ReplicaAt::kEveryRank;
+      o.replicas = optim::ReplicaAt::kEveryRank;
     }
     if (o.strategy == "auto")
-      o.strategy = o.shard == Shard::kWeights ? "parallel"
-                   : o.shard == Shard::kNone  ? "ddp"
-                                              : "balanced";
+      o.strategy = o.shard == optim::Shard::kWeights ? "parallel"
+                   : o.shard == optim::Shard::kNone  ? "ddp"
+                                                     : "balanced";
     if (o.strategy == kAllStrategies) return;
-    const Strategy& strategy = strategy_of(o.strategy);
-    const Shard shard = shard_of(o);
+    const optim::Strategy& strategy = optim::strategy_of(o.strategy);
+    const optim::Shard shard = shard_of(o);
     if (shard < strategy.least)
       throw input_error("--shard {}: --strategy {} shards more: give {}, or --strategy ddp",
                         name_of(shard), o.strategy, name_of(strategy.least));
@@ -290,7 +294,7 @@ class Resolver {
 
   void formats() {
     NumberOptions& o = run_.options.numbers;
-    const NumberFormats formats = run_.formats();
+    const optim::NumberFormats formats = run_.formats();
     if (formats.weight_wire == DType::kF32 && run_.model.dtype == DType::kBF16)
       throw InputError(
           "--weight-wire fp32: with --dtype bf16 weights are bf16 wherever they are read: give "
@@ -369,11 +373,11 @@ class Resolver {
   void optimizer() {
     const TrainOptions& o = run_.options;
     const std::int64_t tokens = run_.tokens_per_step();
-    const RateScales automatic = {.batch_lr = batch_lr_scale(tokens),
-                                  .width_lr = width_lr_scale(run_.model.n_embd),
-                                  .weight_decay = weight_decay_scale(run_.targets, tokens)};
+    const optim::RateScales automatic = {.batch_lr = batch_lr_scale(tokens),
+                                         .width_lr = width_lr_scale(run_.model.n_embd),
+                                         .weight_decay = weight_decay_scale(run_.targets, tokens)};
     run_.scales = o.optimizer.scales(automatic);
-    run_.hyper = make_hyper_parameters(o.optimizer, o.guard, run_.iterations(), automatic);
+    run_.hyper = optim::make_hyper_parameters(o.optimizer, o.guard, run_.iterations(), automatic);
   }
 
   void evaluation() {
@@ -416,18 +420,18 @@ class Resolver {
     return bytes / static_cast<double>(tokens.size());
   }
 
-  const Corpus& corpus_;
+  const data::Corpus& corpus_;
   RunConfig run_;
   AttentionKernels kernels_ = AttentionKernels::kAuto;
 };
 
 }  // namespace
 
-RunConfig resolve(const TrainOptions& options, const Corpus& corpus) {
+RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus) {
   return Resolver(options, corpus).run();
 }
 
-NumberFormats RunConfig::formats() const {
+optim::NumberFormats RunConfig::formats() const {
   const NumberOptions& o = options.numbers;
   return {.gradients = o.gradients,
           .gradient_wire = o.gradient_wire.value_or(o.gradients),
@@ -455,30 +459,30 @@ TrainOptions RunConfig::resolved() const {
 
 bool RunConfig::needs_one_micro_step() const {
   return options.numbers.gradients == DType::kBF16 &&
-         (world() == 1 || shard_of(options.sharding) < Shard::kGradients);
+         (world() == 1 || shard_of(options.sharding) < optim::Shard::kGradients);
 }
 
-bool use_strategy(RunConfig& config, const Strategy& strategy) {
+bool use_strategy(RunConfig& config, const optim::Strategy& strategy) {
   ShardingOptions& o = config.options.sharding;
-  const Shard shard = shard_of({.strategy = std::string(strategy.name), .shard = o.shard});
-  if (shard > strategy.most && shard > Shard::kOptimizer) return false;
+  const optim::Shard shard = shard_of({.strategy = std::string(strategy.name), .shard = o.shard});
+  if (shard > strategy.most && shard > optim::Shard::kOptimizer) return false;
   o.strategy = strategy.name;
   o.shard = std::clamp(shard, strategy.least, strategy.most);
   return true;
 }
 
-ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
+optim::ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params) {
   const ShardingOptions& o = config.options.sharding;
-  const Shard shard = shard_of(o);
-  ShardingPlan plan =
-      make_sharding_plan(params, config.world(), o.strategy, config.formats(), o.gather,
-                         newton_schulz_form(config.options.optimizer.newton_schulz), shard);
-  plan.version = &optimizer_version(config.options.optimizer.version);
+  const optim::Shard shard = shard_of(o);
+  optim::ShardingPlan plan = optim::make_sharding_plan(
+      params, config.world(), o.strategy, config.formats(), o.gather,
+      optim::newton_schulz_form(config.options.optimizer.newton_schulz), shard);
+  plan.version = &optim::optimizer_version(config.options.optimizer.version);
   plan.micro_steps = config.step.accumulation;
-  assign_tags(plan);
-  if (config.world() > 1 && config.group.plugin == nullptr && o.replicas != ReplicaAt::kEveryRank &&
-      shard != Shard::kWeights)
-    share_replicas(plan);
+  optim::assign_tags(plan);
+  if (config.world() > 1 && config.group.plugin == nullptr &&
+      o.replicas != optim::ReplicaAt::kEveryRank && shard != optim::Shard::kWeights)
+    optim::share_replicas(plan);
   return plan;
 }
 
@@ -487,7 +491,7 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
   if (config.group.plugin != nullptr)
     for (std::int64_t layer = 0; layer < config.model.n_layer; ++layer) {
       const AttentionSize size =
-          attention_size(config.model, config.step.batch, config.model.seq_len, layer, true);
+          model::attention_size(config.model, config.step.batch, config.model.seq_len, layer, true);
       if (!by_window.contains(size.window)) by_window[size.window] = describe_attention(size);
     }
   std::vector<std::string> notes;
@@ -497,4 +501,4 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
   return notes;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -13,7 +13,7 @@
 #include "optim/sharding_plan.h"
 #include "runtime/device_group.h"
 
-namespace muo {
+namespace muo::app {
 
 // D and B of nanochat's scaling rules: scaling.h.
 struct ScalingTargets {
@@ -23,11 +23,11 @@ struct ScalingTargets {
 };
 
 // A run with every decision made.
-struct RunConfig : RunSetup {
+struct RunConfig : graphs::RunSetup {
   // As asked, and, of what is automatic, what has no other member here. resolved() has all.
   TrainOptions options;
   ScalingTargets targets;
-  RateScales scales;
+  optim::RateScales scales;
   GroupOptions group;
   Tune tune = Tune::kOff;
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
@@ -50,7 +50,7 @@ struct RunConfig : RunSetup {
   [[nodiscard]] std::int64_t eval_rows() const {
     return (options.evaluation.tokens.value() + model.seq_len - 1) / model.seq_len;
   }
-  [[nodiscard]] NumberFormats formats() const;
+  [[nodiscard]] optim::NumberFormats formats() const;
   // fit_memory() may make it smaller.
   [[nodiscard]] bool batch_is_automatic() const { return !options.batch.device_rows; }
   [[nodiscard]] TrainOptions resolved() const;  // what config.toml holds
@@ -66,18 +66,18 @@ inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
 // Fills what is automatic and checks the rest: automatic sizes are rounded to the nearest feasible
 // ones and noted, explicit ones that cannot work are refused with the nearest feasible values
 // (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
-RunConfig resolve(const TrainOptions& options, const Corpus& corpus);
+RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus);
 
 // Gives the run another strategy, which shards what the run does or, beside `ddp`, the optimizer's
 // state; false if it cannot shard as much.
-bool use_strategy(RunConfig& config, const Strategy& strategy);
+bool use_strategy(RunConfig& config, const optim::Strategy& strategy);
 
 // Who updates what in the run; `params` are gpt_parameters(config.model).
-ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
+optim::ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
 
 // How a device computes attention of the run's training steps, a line for each window: forward and
 // gradients. None on the host, which has no choice. The first call may take seconds, as it makes
 // plans. Throws InputError if --attention cannot be had.
 std::vector<std::string> attention_notes(const RunConfig& config);
 
-}  // namespace muo
+}  // namespace muo::app

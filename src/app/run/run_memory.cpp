@@ -14,7 +14,7 @@
 #include "graphs/run_state.h"
 #include "runtime/tracing_rank.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
@@ -46,23 +46,24 @@ bool saves_between_steps(const RunConfig& config) {
 PlannedRun plan_run(RunConfig config, MemoryPlan memory) {
   PlannedRun out{
       .config = std::move(config), .params = {}, .plan = {}, .memory = std::move(memory)};
-  out.params = gpt_parameters(out.config.model);
+  out.params = model::gpt_parameters(out.config.model);
   out.plan = make_sharding_plan(out.config, out.params);
   return out;
 }
 
 MemoryPlan plan_run_memory(const RunConfig& config) {
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
-  return plan_rank_memory(config, params, plan, 0);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  const optim::ShardingPlan plan = make_sharding_plan(config, params);
+  return graphs::plan_rank_memory(config, params, plan, 0);
 }
 
-std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan) {
+std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params,
+                                 const optim::ShardingPlan& plan) {
   std::int64_t most = 0;
   for (int rank = 0; rank < plan.world; ++rank) {
     TracingRank trace(rank, plan.world);
     TraceArena arena(rank);
-    const ShardedStep update(trace.context(), plan, params, arena);
+    const optim::ShardedStep update(trace.context(), plan, params, arena);
     most = std::max(most, CheckpointSaver::Staging::bytes(update.state()));
   }
   return most;
@@ -143,10 +144,10 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
 }
 
 void require_batches(const RunConfig& config, std::int64_t available) {
-  const std::int64_t slot = Loader::slot_bytes({.world = config.world(),
-                                                .batch = config.step.batch,
-                                                .seq_len = config.model.seq_len,
-                                                .accumulation = config.step.accumulation});
+  const std::int64_t slot = data::Loader::slot_bytes({.world = config.world(),
+                                                      .batch = config.step.batch,
+                                                      .seq_len = config.model.seq_len,
+                                                      .accumulation = config.step.accumulation});
   if (slot <= available / kLoaderSlots / config.ranks_here()) return;
   throw input_error(
       "--total-batch-size {}: batches of {} steps, which are read ahead, take {:.2f} GiB of host "
@@ -155,4 +156,4 @@ void require_batches(const RunConfig& config, std::int64_t available) {
       static_cast<double>(kLoaderSlots) * config.ranks_here() * gib(slot), gib(available));
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 #include "app/run/run_config.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 
 // What one rank of this run will need: the traced arena of a rank's training step and evaluation.
 // Ranks need the same to within their share of the sharded state; this is rank 0's.
@@ -17,7 +17,7 @@ MemoryPlan plan_run_memory(const RunConfig& config);
 struct PlannedRun {
   RunConfig config;
   std::vector<ParamSpec> params;  // gpt_parameters(config.model)
-  ShardingPlan plan;
+  optim::ShardingPlan plan;
   MemoryPlan memory;               // of one device
   std::int64_t staging_bytes = 0;  // of one device, for saves in the background; 0: none
 };
@@ -25,7 +25,8 @@ struct PlannedRun {
 PlannedRun plan_run(RunConfig config, MemoryPlan memory);
 
 // Bytes of host memory that a save in the background takes on the rank that needs most.
-std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params, const ShardingPlan& plan);
+std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params,
+                                 const optim::ShardingPlan& plan);
 
 // Bytes that the system can give this process without swapping: MemAvailable of /proc/meminfo, less
 // where a control group's limit leaves less.
@@ -64,4 +65,4 @@ inline constexpr std::int64_t kLoaderSlots = 3;  // of batches: a step's in use,
 // Throws InputError if the batches of all ranks do not fit into the `available` bytes of the host.
 void require_batches(const RunConfig& config, std::int64_t available);
 
-}  // namespace muo
+}  // namespace muo::app

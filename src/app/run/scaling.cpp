@@ -9,7 +9,7 @@
 #include "base/terminal.h"
 #include "kernels/muon.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::int64_t kReferenceDepth = 12;
@@ -19,7 +19,7 @@ constexpr double kMostTokens = 1e18;
 // What Muon's weight decay takes off the weights that learn fastest, per step, at the rates' peak.
 double decay_per_step(const RunConfig& run, const HyperParameters& hyper) {
   double rate = 0;
-  for (const ParamSpec& spec : gpt_parameters(run.model))
+  for (const ParamSpec& spec : model::gpt_parameters(run.model))
     if (spec.role == ParamRole::kMatrix)
       rate = std::max(rate, muon_rate(spec.shape[0], spec.shape[1]));
   return rate * hyper.matrix_lr * hyper.muon_weight_decay;
@@ -27,13 +27,13 @@ double decay_per_step(const RunConfig& run, const HyperParameters& hyper) {
 
 }  // namespace
 
-ScalingTargets scaling_targets(const GptConfig& model, double ratio) {
-  GptConfig reference = model;
+ScalingTargets scaling_targets(const model::GptConfig& model, double ratio) {
+  model::GptConfig reference = model;
   reference.n_layer = kReferenceDepth;
   reference.n_embd = kReferenceWidth;
   reference.n_head = reference.n_kv_head = kReferenceWidth / 128;
-  const auto tokens_of = [ratio](const GptConfig& config) {
-    return ratio * static_cast<double>(count_parameters(config).scaling());
+  const auto tokens_of = [ratio](const model::GptConfig& config) {
+    return ratio * static_cast<double>(model::count_parameters(config).scaling());
   };
   const double tokens = std::floor(tokens_of(model));
   if (tokens > kMostTokens)
@@ -65,7 +65,8 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
   const auto trained =
       static_cast<double>(run.iterations()) * static_cast<double>(run.tokens_per_step());
   std::vector<std::string> rates;
-  for (const LearningRate& rate : learning_rates(hyper, gpt_parameters(run.model)))
+  for (const optim::LearningRate& rate :
+       optim::learning_rates(hyper, model::gpt_parameters(run.model)))
     rates.push_back(fmt::format("{} {:.4g}", rate.group, rate.lr));
   std::vector<std::string> out = {
       fmt::format("target: {} tokens for each of {} scaling parameters: {} tokens, {} per step",
@@ -96,9 +97,9 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
       "compute: {} FLOPs per token ({:.1f} % attention; {} without masked pairs), {:.3g} in all, "
       "without the optimizer",
       count_text(run.flops_per_token),
-      100 * attention_flops_per_token(run.model) / run.flops_per_token,
-      count_text(causal_flops_per_token(run.model)), run.flops_per_token * trained));
+      100 * model::attention_flops_per_token(run.model) / run.flops_per_token,
+      count_text(model::causal_flops_per_token(run.model)), run.flops_per_token * trained));
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

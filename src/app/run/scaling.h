@@ -6,7 +6,7 @@
 
 #include "app/run/run_config.h"
 
-namespace muo {
+namespace muo::app {
 
 // nanochat's scaling rules (docs/spec/optimizer.md, "Scaling rules"): one dial, the depth, gives
 // sizes; these give how long to train and how. They are laws fitted around depth 12, carried to
@@ -17,7 +17,7 @@ inline constexpr std::int64_t kReferenceBatch = 1 << 19;  // tokens per step at 
 // D and B of a model that is trained on `ratio` tokens per scaling parameter:
 // B = 2^round(log2(2^19 (D / D_ref)^0.383)), halves to even.
 // Throws InputError if D is over 1e18.
-ScalingTargets scaling_targets(const GptConfig& model, double ratio);
+ScalingTargets scaling_targets(const model::GptConfig& model, double ratio);
 
 // Factor of all learning rates but smear's: sqrt(B / 2^19).
 double batch_lr_scale(std::int64_t batch_tokens);
@@ -30,4 +30,4 @@ double weight_decay_scale(const ScalingTargets& targets, std::int64_t batch_toke
 // What the rules made of a run, overrides included, for people: a few lines.
 std::vector<std::string> scaling_notes(const RunConfig& run);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "base/strict_json.h"
 #include "kernels/gemm.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -110,4 +110,4 @@ std::vector<std::string> describe_tuning() {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

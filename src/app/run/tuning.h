@@ -6,7 +6,7 @@
 
 #include "app/run/run_config.h"
 
-namespace muo {
+namespace muo::app {
 
 // How products of GPUs are chosen: by --gemm-table, by a file of the user's cache (--tune), or as
 // the library proposes. The cache has a file for each kind of GPU and version of the library, which
@@ -34,4 +34,4 @@ std::filesystem::path cache_folder();
 // For `doctor`: the files of the cache, and how many products each knows.
 std::vector<std::string> describe_tuning();
 
-}  // namespace muo
+}  // namespace muo::app

@@ -13,7 +13,7 @@
 #include "app/options/option_table.h"
 #include "app/run/backend.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -179,4 +179,4 @@ std::string made_by_first(ProcessGroup* processes, std::string_view site,
   return processes == nullptr ? make() : processes->from_first(Channel::kRun, site, make);
 }
 
-}  // namespace muo
+}  // namespace muo::app

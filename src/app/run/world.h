@@ -12,7 +12,7 @@
 #include "runtime/comm/process_exchange.h"
 #include "runtime/comm/process_group.h"
 
-namespace muo {
+namespace muo::app {
 
 // A world that a launcher has started several processes of, each with the ranks of its --devices.
 struct LaunchedWorld {
@@ -45,4 +45,4 @@ MemoryBudget agreed_budget(const RunConfig& config);
 std::string made_by_first(ProcessGroup* processes, std::string_view site,
                           const std::function<std::string()>& make);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -18,7 +18,7 @@
 #include "base/strict_json.h"
 #include "base/system_error_text.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -252,4 +252,4 @@ void AskTell::write(std::string_view text) const {
   }
 }
 
-}  // namespace muo
+}  // namespace muo::app

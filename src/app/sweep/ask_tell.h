@@ -11,7 +11,7 @@
 
 #include "app/sweep/sweep_run.h"
 
-namespace muo {
+namespace muo::app {
 
 // A sweep whose trials an outside optimizer gives (--ask-tell): one JSON object a line, in and out;
 // docs/sweeps.md has the messages. What is wrong with a line is answered, and nothing else happens.
@@ -60,4 +60,4 @@ class AskTell {
   std::deque<std::string> told_;  // by other threads
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -3,7 +3,7 @@
 #include "app/checkpoint/run_directory.h"
 #include "app/options/option_row.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -49,4 +49,4 @@ fs::path find_sweep_directory(const RunOptions& options) {
   return newest.empty() ? new_sweep({}) : newest;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -4,7 +4,7 @@
 
 #include "app/options/options.h"
 
-namespace muo {
+namespace muo::app {
 
 // Whether a sweep has begun there.
 [[nodiscard]] bool holds_sweep(const std::filesystem::path& directory);
@@ -14,4 +14,4 @@ namespace muo {
 // the one in --out, or the newest in sweeps/, if any. Throws InputError.
 [[nodiscard]] std::filesystem::path find_sweep_directory(const RunOptions& options);
 
-}  // namespace muo
+}  // namespace muo::app

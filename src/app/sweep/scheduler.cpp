@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-namespace muo {
+namespace muo::app {
 
 Scheduler::Scheduler(const SweepPlan& plan, const Options& options, Promoted promoted)
     : plan_(plan), options_(options), promoted_(std::move(promoted)), open_(options.open) {
@@ -291,4 +291,4 @@ std::optional<std::size_t> Scheduler::first_waiting(std::size_t group) const {
   return best;
 }
 
-}  // namespace muo
+}  // namespace muo::app

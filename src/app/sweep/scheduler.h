@@ -11,7 +11,7 @@
 
 #include "app/sweep/trial.h"
 
-namespace muo {
+namespace muo::app {
 
 // Where each trial of a sweep is.
 struct TrialStatus {
@@ -118,4 +118,4 @@ class Scheduler {
   bool replaying_ = false;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -12,7 +12,7 @@
 #include "app/options/option_table.h"
 #include "base/philox.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::string_view kLog = "log:";
@@ -290,4 +290,4 @@ std::string edge_note(const Axis& axis, const std::string& best) {
                      high, at_low ? "smaller" : "larger");
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,7 +11,7 @@
 #include "app/options/option_row.h"
 #include "app/options/options.h"
 
-namespace muo {
+namespace muo::app {
 
 // More trials than anybody waits for; what is made for them all fits into memory.
 inline constexpr std::int64_t kMostTrials = 10000;
@@ -53,4 +53,4 @@ using Point = std::vector<Setting>;
 // the outer tenth of a range, and values beyond are possible; else empty.
 [[nodiscard]] std::string edge_note(const Axis& axis, const std::string& best);
 
-}  // namespace muo
+}  // namespace muo::app

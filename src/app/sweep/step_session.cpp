@@ -6,9 +6,10 @@
 #include "app/train/captured_rank.h"
 #include "runtime/rank_progress.h"
 
-namespace muo {
+namespace muo::app {
 
-StepSession::StepSession(const PlannedRun& run, const GroupOptions& devices, const Corpus& corpus)
+StepSession::StepSession(const PlannedRun& run, const GroupOptions& devices,
+                         const data::Corpus& corpus)
     : planned_(run), thread_([this, devices, &corpus] { serve(devices, corpus); }) {
   try {
     await_ranks();
@@ -46,7 +47,7 @@ void StepSession::await_ranks() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void StepSession::serve(const GroupOptions& devices, const Corpus& corpus) {
+void StepSession::serve(const GroupOptions& devices, const data::Corpus& corpus) {
   std::exception_ptr failure;
   try {
     Tuning tuning(planned_.config);
@@ -81,4 +82,4 @@ void StepSession::await_next() {
   RankProgress::alive();
 }
 
-}  // namespace muo
+}  // namespace muo::app

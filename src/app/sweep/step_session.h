@@ -10,7 +10,7 @@
 #include "app/train/trainer.h"
 #include "runtime/device_group.h"
 
-namespace muo {
+namespace muo::app {
 
 // Devices on which the step of a group is captured, and which train runs with it, one after
 // another. Between two runs their threads wait. Several sessions may share devices as long as one
@@ -19,7 +19,7 @@ class StepSession {
  public:
   // Captures; returns when all ranks have. All must outlive it. Throws Error and InputError as
   // DeviceGroup::run() does.
-  StepSession(const PlannedRun& run, const GroupOptions& devices, const Corpus& corpus);
+  StepSession(const PlannedRun& run, const GroupOptions& devices, const data::Corpus& corpus);
   ~StepSession();  // waits for the ranks' threads, which free what they have
   StepSession(const StepSession&) = delete;
   StepSession& operator=(const StepSession&) = delete;
@@ -30,7 +30,7 @@ class StepSession {
 
  private:
   enum class State : std::uint8_t { kStarting, kIdle, kTraining, kEnding, kEnded };
-  void serve(const GroupOptions& devices, const Corpus& corpus);
+  void serve(const GroupOptions& devices, const data::Corpus& corpus);
   void await_next();
   void await_ranks();
 
@@ -43,4 +43,4 @@ class StepSession {
   std::thread thread_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

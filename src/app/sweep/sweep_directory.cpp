@@ -16,7 +16,7 @@
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,8 +61,7 @@ std::optional<double> number_of(const Json& line, const char* key) {
 Json json_of(std::optional<double> number) { return number ? Json(*number) : Json(nullptr); }
 
 TrialState state_of(const std::string& name, std::string_view where) {
-  for (int i = 0; i <= static_cast<int>(TrialState::kFailed); ++i)
-    if (name_of(static_cast<TrialState>(i)) == name) return static_cast<TrialState>(i);
+  if (const auto state = value_of<TrialState>(name)) return *state;
   throw input_error("{}: '{}' is no state of a trial", where, name);
 }
 
@@ -319,4 +318,4 @@ void SweepDirectory::write_table(const SweepPlan& plan,
   replace_file(root_ / "sweep.csv", text);
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,7 +11,7 @@
 #include "app/sweep/scheduler.h"
 #include "base/durable_files.h"
 
-namespace muo {
+namespace muo::app {
 
 // The points of a sweep's trials, by their numbers, as its journal has them; none if no sweep is
 // there. Throws InputError.
@@ -63,4 +63,4 @@ class SweepDirectory {
   std::vector<std::string> lines_;  // of an earlier process, without the header
 };
 
-}  // namespace muo
+}  // namespace muo::app

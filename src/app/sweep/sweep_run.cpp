@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-namespace muo {
+namespace muo::app {
 
 SweepRun::SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory,
                    TrialRun::Shared trials)
@@ -246,4 +246,4 @@ std::vector<SweepRun::Running> SweepRun::running() const {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 #include "app/sweep/step_session.h"
 #include "app/sweep/trial_run.h"
 
-namespace muo {
+namespace muo::app {
 
 // What the workers of a sweep share, and what who watches them may look at meanwhile.
 class SweepRun {
@@ -77,4 +77,4 @@ class SweepRun {
   std::string failure_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

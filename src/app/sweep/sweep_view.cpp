@@ -10,7 +10,7 @@
 #include "app/options/option_row.h"
 #include "base/text_table.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::size_t kBest = 5;
@@ -157,4 +157,4 @@ void SweepView::finish(const std::vector<TrialStatus>& status) {
   if (const std::string table = best_table(plan_, status); !table.empty()) terminal_.lines(table);
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 #include "app/sweep/sweep_run.h"
 #include "base/terminal.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a sweep shows: a line for each trial that ends, below them, on a terminal, the best, those
 // that train and the time that is left.
@@ -49,4 +49,4 @@ std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<Tri
 // "matrix-lr 0.02, seed 3"
 std::string point_text(const Point& point);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -14,7 +14,7 @@
 #include "app/train/evaluator.h"
 #include "base/shell_word.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 bool splits(const OptionRow& row) {
@@ -39,7 +39,7 @@ TrainOptions with_settings(const TrainOptions& common, const Point& point) {
   return options;
 }
 
-void need_evaluation(const Corpus& corpus) {
+void need_evaluation(const data::Corpus& corpus) {
   if (corpus.val == nullptr || corpus.val->size() < 2)
     throw InputError("--val-data: trials are compared by held-out data, and there are none");
 }
@@ -51,7 +51,7 @@ Point without_seed(Point point) {
 
 // Trials share a process, and a product in it is computed in one way: --tune would measure for
 // those that must not have it, too.
-RunConfig resolve_trial(const TrainOptions& options, const Corpus& corpus) {
+RunConfig resolve_trial(const TrainOptions& options, const data::Corpus& corpus) {
   if (const std::optional<Tune> tune = options.numbers.tune;
       tune.value_or(Tune::kOff) != Tune::kOff)
     throw input_error("--tune {}: is not for sweeps: give --gemm-table FILE", name_of(*tune));
@@ -75,13 +75,7 @@ void refuse_with_ask_tell(const SweepOptions& options) {
 
 }  // namespace
 
-std::string_view name_of(TrialState state) {
-  constexpr std::array<std::string_view, 8> kNames = {"waiting", "running",  "paused",  "done",
-                                                      "stopped", "diverged", "refused", "failed"};
-  return kNames.at(static_cast<std::size_t>(state));
-}
-
-SweepPlanner::SweepPlanner(const SweepOptions& options, const Corpus& corpus,
+SweepPlanner::SweepPlanner(const SweepOptions& options, const data::Corpus& corpus,
                            std::span<const Point> before)
     : options_(options), corpus_(corpus) {
   choose_devices();
@@ -122,7 +116,7 @@ std::size_t SweepPlanner::add(std::string name, Point point) {
 void SweepPlanner::choose_devices() {
   DeviceOptions all = options_.train.devices;
   std::vector<std::string> notes;
-  const GroupOptions group = muo::choose_devices(all, notes);
+  const GroupOptions group = app::choose_devices(all, notes);
   const bool host = group.plugin == nullptr;
   if (*all.count % options_.devices_per_trial != 0)
     throw input_error("--devices-per-trial {}: does not divide --devices {}",
@@ -292,4 +286,4 @@ std::string train_command(const TrainOptions& options) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,8 +10,9 @@
 #include "app/run/memory_fit.h"
 #include "app/run/run_memory.h"
 #include "app/sweep/search_space.h"
+#include "base/enum_names.h"
 
-namespace muo {
+namespace muo::app {
 
 enum class TrialState : std::uint8_t {
   kWaiting,  // for a device
@@ -23,7 +24,10 @@ enum class TrialState : std::uint8_t {
   kRefused,   // options that cannot be
   kFailed,
 };
-std::string_view name_of(TrialState state);
+constexpr auto names_of(TrialState) {
+  return name_list("waiting", "running", "paused", "done", "stopped", "diverged", "refused",
+                   "failed");
+}
 
 // What became of a trial up to a rung or to its end.
 struct TrialResult {
@@ -82,7 +86,7 @@ class SweepPlanner {
   // are too short, halving that has no rungs, every trial refused. With --ask-tell there are no
   // trials yet, and the first group is that of the common options. Trials that are in `before`, of
   // an earlier process, keep its numbers; those that the grid has got since come after them.
-  SweepPlanner(const SweepOptions& options, const Corpus& corpus,
+  SweepPlanner(const SweepOptions& options, const data::Corpus& corpus,
                std::span<const Point> before = {});
 
   [[nodiscard]] const SweepPlan& plan() const { return plan_; }
@@ -100,7 +104,7 @@ class SweepPlanner {
   void choose_rungs();
 
   const SweepOptions& options_;
-  const Corpus& corpus_;
+  const data::Corpus& corpus_;
   TrainOptions common_;
   MemoryBudget budget_;  // before anything is trained
   SweepPlan plan_;
@@ -116,4 +120,4 @@ std::vector<std::string> varied_options(const SweepPlan& plan);
 // The `train` command that does what the trial does, for a shell.
 std::string train_command(const TrainOptions& options);
 
-}  // namespace muo
+}  // namespace muo::app

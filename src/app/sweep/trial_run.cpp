@@ -11,7 +11,7 @@
 #include "app/train/open_run.h"
 #include "app/train/resume.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // What trials are compared by; empty: it is not finite.
@@ -121,4 +121,4 @@ TrialResult TrialRun::outcome() {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,7 +11,7 @@
 #include "app/sweep/sweep_directory.h"
 #include "app/train/trainer.h"
 
-namespace muo {
+namespace muo::app {
 
 // A trial while it trains, from where its run directory says it is to the end of a stretch: all
 // that `train` opens for a run, with the messages in <run>/output.log.
@@ -19,7 +19,7 @@ class TrialRun {
  public:
   struct Shared {
     const SweepDirectory& directory;
-    const Corpus& corpus;
+    const data::Corpus& corpus;
     std::shared_ptr<const Checkpoint> init_from = {};
     double peak_flops = 0;
     std::atomic<int>& stop;  // not 0: trials are saved and wait, as at a signal
@@ -67,4 +67,4 @@ class TrialRun {
   std::chrono::steady_clock::time_point started_, ended_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 
 #include "base/median.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::size_t kWindow = 21;                       // steps
@@ -121,4 +121,4 @@ void Alarms::raise(std::string_view kind, std::string text, double now) {
   raised_.push_back({kind, std::move(text)});
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 
 #include "app/train/update_sizes.h"
 
-namespace muo {
+namespace muo::app {
 
 struct Alarm {
   std::string_view kind;  // "loss", "throughput", "data", "memory" or "update"
@@ -64,4 +64,4 @@ class Alarms {
   std::map<std::string_view, int> off_;  // by group: steps in a row
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -2,17 +2,18 @@
 
 #include "graphs/capture.h"
 
-namespace muo {
+namespace muo::app {
 
-CapturedRank::CapturedRank(RankContext& own, const PlannedRun& planned, const Corpus& corpus)
+CapturedRank::CapturedRank(RankContext& own, const PlannedRun& planned, const data::Corpus& corpus)
     : rank(own),
       run(planned),
-      arena(rank.device, plan_rank_memory(run.config, run.params, run.plan, rank.rank),
+      arena(rank.device, graphs::plan_rank_memory(run.config, run.params, run.plan, rank.rank),
             rank.common),
       state(rank, run.config, run.params, run.plan, arena),
-      evaluator(rank, *state.eval,
-                HeldOutRows(*corpus.val, corpus.val_documents.get(), run.config.model.seq_len),
-                run.config.step.batch, run.config.model.seq_len, run.config.eval_rows()),
+      evaluator(
+          rank, *state.eval,
+          data::HeldOutRows(*corpus.val, corpus.val_documents.get(), run.config.model.seq_len),
+          run.config.step.batch, run.config.model.seq_len, run.config.eval_rows()),
       loading{.rank = rank.rank,
               .world = rank.world,
               .batch = run.config.step.batch,
@@ -21,12 +22,12 @@ CapturedRank::CapturedRank(RankContext& own, const PlannedRun& planned, const Co
               .first_step = 0},
       copied(rank.device.make_event()) {}
 
-void CapturedRank::capture(const Corpus& corpus, Tuning* tuning) {
+void CapturedRank::capture(const data::Corpus& corpus, Tuning* tuning) {
   const TrainOptions& options = run.config.options;
-  warm_up_and_capture(rank, arena, state, options.capture.graph);
+  graphs::warm_up_and_capture(rank, arena, state, options.capture.graph);
   if (rank.rank == 0 && !options.run.graph_dot.empty()) state.step.write_dot(options.run.graph_dot);
   if (run.staging_bytes > 0) staging.emplace(rank, state.update.state());
-  slots_ = rank.device.allocate_pinned(kLoaderSlots * Loader::slot_bytes(loading), "batches");
+  slots_ = rank.device.allocate_pinned(kLoaderSlots * data::Loader::slot_bytes(loading), "batches");
   rank.device.seal();
   // A GPU whose kernels wait for a peer may not let that peer allocate or instantiate.
   rank.barrier.arrive(
@@ -43,4 +44,4 @@ void CapturedRank::reset(const HyperParameters& hyper) {
   state.reset(hyper);
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,18 +11,18 @@
 #include "data/token_data.h"
 #include "graphs/run_state.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a rank plans, allocates and captures once, and then trains with: one run, or any number of
 // runs whose options differ in classes kHost and kMemory only (OptionClass), as those of a sweep.
 class CapturedRank {
  public:
   // Everything given must outlive it.
-  CapturedRank(RankContext& own, const PlannedRun& planned, const Corpus& corpus);
+  CapturedRank(RankContext& own, const PlannedRun& planned, const data::Corpus& corpus);
 
   // Warm-up and capture; allocates the rest, and seals the device. Every rank calls it, once.
   // `tuning` keeps what was measured; may be null.
-  void capture(const Corpus& corpus, Tuning* tuning);
+  void capture(const data::Corpus& corpus, Tuning* tuning);
   // Before each run: its hyper-parameters, and every counter and all state at zero. Waits.
   void reset(const HyperParameters& hyper);
 
@@ -33,9 +33,9 @@ class CapturedRank {
   RankContext& rank;
   const PlannedRun& run;
   PlannedArena arena;
-  RunState state;
+  graphs::RunState state;
   Evaluator evaluator;
-  LoaderOptions loading;
+  data::LoaderOptions loading;
   std::unique_ptr<Event> copied;
   std::optional<CheckpointSaver::Staging> staging;  // none: training waits for the disk
 
@@ -43,4 +43,4 @@ class CapturedRank {
   std::unique_ptr<Buffer> slots_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

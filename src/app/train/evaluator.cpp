@@ -5,10 +5,10 @@
 #include <numbers>
 #include <utility>
 
-namespace muo {
+namespace muo::app {
 
-Evaluator::Evaluator(RankContext& rank, EvalGraph& graph, HeldOutRows rows, std::int64_t batch,
-                     std::int64_t seq_len, std::int64_t most)
+Evaluator::Evaluator(RankContext& rank, graphs::EvalGraph& graph, data::HeldOutRows rows,
+                     std::int64_t batch, std::int64_t seq_len, std::int64_t most)
     : rank_(rank),
       graph_(graph),
       all_rows_(std::move(rows)),
@@ -51,7 +51,7 @@ EvalResult Evaluator::run() {
     rank_.wait(rank_.compute);  // the batch memory is filled again next
   }
   rank_.interruption->close();
-  const LossTotals totals = graph_.finish();
+  const graphs::LossTotals totals = graph_.finish();
   EvalResult result;
   result.targets = std::llround(totals.targets);
   result.loss = totals.nats / totals.targets;
@@ -60,4 +60,4 @@ EvalResult Evaluator::run() {
   return result;
 }
 
-}  // namespace muo
+}  // namespace muo::app

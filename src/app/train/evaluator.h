@@ -7,7 +7,7 @@
 #include "data/held_out_rows.h"
 #include "graphs/eval_graph.h"
 
-namespace muo {
+namespace muo::app {
 
 struct EvalResult {
   double loss = 0;  // nats per token
@@ -20,7 +20,7 @@ struct EvalResult {
 class Evaluator {
  public:
   // most: rows at most; 0: all. Allocates on the rank's device.
-  Evaluator(RankContext& rank, EvalGraph& graph, HeldOutRows rows, std::int64_t batch,
+  Evaluator(RankContext& rank, graphs::EvalGraph& graph, data::HeldOutRows rows, std::int64_t batch,
             std::int64_t seq_len, std::int64_t most);
   // Every rank calls it; all get the same result.
   EvalResult run();
@@ -30,8 +30,8 @@ class Evaluator {
   void fill(std::int64_t first);
 
   RankContext& rank_;
-  EvalGraph& graph_;
-  HeldOutRows all_rows_;
+  graphs::EvalGraph& graph_;
+  data::HeldOutRows all_rows_;
   std::int64_t batch_, seq_len_;
   std::int64_t rows_;
   std::unique_ptr<Buffer> memory_;
@@ -39,4 +39,4 @@ class Evaluator {
   std::vector<std::int32_t> row_;  // seq_len + 1
 };
 
-}  // namespace muo
+}  // namespace muo::app

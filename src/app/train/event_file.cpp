@@ -11,7 +11,7 @@
 #include "app/train/event_messages.h"
 #include "base/host_name.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
@@ -44,4 +44,4 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace muo
+}  // namespace muo::app

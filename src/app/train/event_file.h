@@ -6,7 +6,7 @@
 
 #include "base/durable_files.h"
 
-namespace muo {
+namespace muo::app {
 
 // One event file of TensorBoard, which another process may read meanwhile.
 class EventFile {
@@ -29,4 +29,4 @@ class EventFile {
 // Seconds since 1970, for events.
 double wall_time();
 
-}  // namespace muo
+}  // namespace muo::app

@@ -10,7 +10,7 @@
 #include "base/file_bytes.h"
 #include "base/terminal.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // A run that goes on at `step` does not repeat that step's evaluation if its log has it; readers
@@ -107,4 +107,4 @@ std::vector<Hparam> hparams_of(TrainOptions options) {
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -14,7 +14,7 @@
 #include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
 
-namespace muo {
+namespace muo::app {
 
 // What a run shows in TensorBoard (docs/tensorboard.md): an event file in its directory, which the
 // Logger's thread writes. Every call throws Error if it cannot.
@@ -53,4 +53,4 @@ std::shared_ptr<EventLog> open_event_log(const RunDirectory& directory, const Ru
 // differ in.
 std::vector<Hparam> hparams_of(TrainOptions options);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -5,7 +5,7 @@
 
 #include "base/crc32c.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Lowest byte first, on any machine.
@@ -176,4 +176,4 @@ std::string hparams_end_event(EventTime at, TrialEnd end) {
   return hparams_event(at, "_hparams_/session_end_info", Message().message(4, info));
 }
 
-}  // namespace muo
+}  // namespace muo::app

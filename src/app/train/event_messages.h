@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-namespace muo {
+namespace muo::app {
 
 // What TensorBoard's event files hold, as bytes: its message Event (tensorboard/compat/proto:
 // event.proto, summary.proto, tensor.proto) and those of its plug-ins text and hparams
@@ -57,4 +57,4 @@ std::string hparams_end_event(EventTime at, TrialEnd end);
 
 inline constexpr std::string_view kValBpbTag = "eval/val_bpb";
 
-}  // namespace muo
+}  // namespace muo::app

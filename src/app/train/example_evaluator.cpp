@@ -4,14 +4,14 @@
 
 #include "app/run/backend.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Rows of fewer positions would save little.
 constexpr std::int64_t kShortest = 64;
 
 // What a row's pass reads: the last token is a target only.
-std::int64_t positions_of(const ExampleRow& row) {
+std::int64_t positions_of(const data::ExampleRow& row) {
   return std::max<std::int64_t>(1, row.length() - 1);
 }
 
@@ -25,7 +25,7 @@ std::vector<std::int64_t> lengths_up_to(std::int64_t row_tokens) {
 }
 
 // For each length the rows that need it and no longer one.
-std::vector<std::vector<std::size_t>> by_length(const TokenTask& task,
+std::vector<std::vector<std::size_t>> by_length(const data::TokenTask& task,
                                                 const std::vector<std::int64_t>& lengths) {
   std::vector<std::vector<std::size_t>> out(lengths.size());
   for (std::size_t i = 0; i < task.rows.size(); ++i) {
@@ -40,12 +40,12 @@ enum : int { kInputs, kTargets, kLosses, kPredictions, kTensors };
 
 }  // namespace
 
-std::vector<PassShape> plan_passes(std::span<const TokenTask> tasks, std::int64_t row_tokens,
+std::vector<PassShape> plan_passes(std::span<const data::TokenTask> tasks, std::int64_t row_tokens,
                                    std::int64_t pass_tokens,
                                    std::optional<std::int64_t> device_rows) {
   const std::vector<std::int64_t> lengths = lengths_up_to(row_tokens);
   std::vector<std::int64_t> most(lengths.size(), 0);  // rows of a task
-  for (const TokenTask& task : tasks) {
+  for (const data::TokenTask& task : tasks) {
     const auto rows = by_length(task, lengths);
     for (std::size_t i = 0; i < lengths.size(); ++i)
       most[i] = std::max(most[i], std::ssize(rows[i]));
@@ -56,13 +56,13 @@ std::vector<PassShape> plan_passes(std::span<const TokenTask> tasks, std::int64_
         device_rows.value_or(std::max<std::int64_t>(1, pass_tokens / lengths[i]));
     if (most[i] == 0) continue;
     out.push_back({.rows = std::min(wanted, most[i]), .seq_len = lengths[i]});
-    check_pass(out.back().rows, lengths[i]);
+    model::check_pass(out.back().rows, lengths[i]);
   }
   return out;
 }
 
-std::vector<PassShape> fit_passes(GptConfig& config, const std::vector<ParamSpec>& params,
-                                  std::span<const TokenTask> tasks, std::int64_t row_tokens,
+std::vector<PassShape> fit_passes(model::GptConfig& config, const std::vector<ParamSpec>& params,
+                                  std::span<const data::TokenTask> tasks, std::int64_t row_tokens,
                                   std::optional<std::int64_t> device_rows,
                                   const GroupOptions& group) {
   config.head_chunk_bytes = head_chunk_bytes(group);
@@ -76,7 +76,7 @@ std::vector<PassShape> fit_passes(GptConfig& config, const std::vector<ParamSpec
   };
   while (!device_rows && tokens > row_tokens && !fits())
     passes = plan_passes(tasks, row_tokens, tokens /= 2, device_rows);
-  if (!fits()) config.head_chunk_bytes = kHostHeadChunk;
+  if (!fits()) config.head_chunk_bytes = model::kHostHeadChunk;
   return passes;
 }
 
@@ -96,14 +96,14 @@ Tensor ExampleEvaluator::pinned(int which, DType dtype, const PassShape& shape) 
           .device = rank_.rank};
 }
 
-void ExampleEvaluator::fill(const TokenTask& task, std::span<const std::size_t> rows,
+void ExampleEvaluator::fill(const data::TokenTask& task, std::span<const std::size_t> rows,
                             const PassShape& shape) {
   const Tensor inputs = pinned(kInputs, DType::kI32, shape);
   const Tensor targets = pinned(kTargets, DType::kI32, shape);
   std::fill_n(inputs.as<std::int32_t>(), inputs.numel(), 0);
   std::fill_n(targets.as<std::int32_t>(), targets.numel(), -1);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const ExampleRow& row = task.rows[rows[i]];
+    const data::ExampleRow& row = task.rows[rows[i]];
     tokens_.clear();
     task.read(row, tokens_);
     const auto at = static_cast<std::int64_t>(i) * shape.seq_len;
@@ -113,7 +113,7 @@ void ExampleEvaluator::fill(const TokenTask& task, std::span<const std::size_t> 
   }
 }
 
-void ExampleEvaluator::run(const TokenTask& task, std::span<RowScore> scores,
+void ExampleEvaluator::run(const data::TokenTask& task, std::span<data::RowScore> scores,
                            const std::function<void(std::int64_t rows)>& progress) {
   std::vector<std::int64_t> lengths;
   for (const PassShape& shape : passes_)
@@ -133,14 +133,14 @@ void ExampleEvaluator::run(const TokenTask& task, std::span<RowScore> scores,
           std::min(first + static_cast<std::size_t>(rank_.rank) * batch, all.size());
       const auto mine = all.subspan(begin, std::min(batch, all.size() - begin));
       fill(task, mine, shape);
-      EvalGraph& graph = *state_.passes[k];
+      graphs::EvalGraph& graph = *state_.passes[k];
       graph.run(pinned(kInputs, DType::kI32, shape), pinned(kTargets, DType::kI32, shape));
       graph.read(losses, predictions);
       rank_.wait(rank_.compute);
       const auto* targets = pinned(kTargets, DType::kI32, shape).as<std::int32_t>();
       for (std::size_t i = 0; i < mine.size(); ++i) {
-        const ExampleRow& row = task.rows[mine[i]];
-        RowScore score;
+        const data::ExampleRow& row = task.rows[mine[i]];
+        data::RowScore score;
         for (std::int64_t j = row.scored - 1; j < row.length() - 1; ++j) {
           const std::int64_t at = static_cast<std::int64_t>(i) * shape.seq_len + j;
           score.nats += double{losses.as<float>()[at]};
@@ -155,4 +155,4 @@ void ExampleEvaluator::run(const TokenTask& task, std::span<RowScore> scores,
   }
 }
 
-}  // namespace muo
+}  // namespace muo::app

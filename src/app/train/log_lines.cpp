@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 class Line {
@@ -111,4 +111,4 @@ std::string sample_line(std::int64_t step, std::string_view text) {
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 #include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
 
-namespace muo {
+namespace muo::app {
 
 // Lines of metrics.jsonl, without the new line. Valid JSON always: a number that is not finite is
 // null, and then "nonfinite" is true; what is unknown (no text, no peak) is null without it.
@@ -44,4 +44,4 @@ std::string alarm_line(std::int64_t step, std::string_view kind, std::string_vie
 // {"kind":"sample","step":..,"text":".."}; bytes of `text` that are no UTF-8 become U+FFFD.
 std::string sample_line(std::int64_t step, std::string_view text);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -28,7 +28,7 @@
 #include "base/system_error_text.h"
 #include "base/terminal.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::chrono::seconds kSecond(1);
@@ -480,4 +480,4 @@ void Logger::summary() { impl_->submit(Summary{}); }
 bool Logger::flush(std::chrono::seconds patience) { return impl_->flush(patience); }
 void Logger::close() { impl_->close(); }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -12,7 +12,7 @@
 #include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
 
-namespace muo {
+namespace muo::app {
 
 class EventLog;
 
@@ -85,4 +85,4 @@ class Logger {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,11 +11,11 @@
 #include "app/train/event_log.h"
 #include "base/durable_files.h"
 
-namespace muo {
+namespace muo::app {
 
 namespace fs = std::filesystem;
 
-OpenedRun open_run(const RunConfig& config, const Corpus& corpus) {
+OpenedRun open_run(const RunConfig& config, const data::Corpus& corpus) {
   OpenedRun out;
   out.directory = find_run_directory(config.options);
   out.lock = before_any_work("--out", out.directory.root.string(),
@@ -52,7 +52,8 @@ std::string opened_text(const OpenedRun& opened) {
       .dump();
 }
 
-OpenedRun open_as_told(const std::string& text, const RunConfig& config, const Corpus& corpus) {
+OpenedRun open_as_told(const std::string& text, const RunConfig& config,
+                       const data::Corpus& corpus) {
   const auto told = nlohmann::json::parse(text);
   OpenedRun out;
   out.directory.root = told.at("root").get<std::string>();
@@ -64,13 +65,14 @@ OpenedRun open_as_told(const std::string& text, const RunConfig& config, const C
   return out;
 }
 
-LoggerOptions make_run_directory(const RunConfig& config, const Corpus& corpus, OpenedRun& opened,
-                                 double peak_flops, const std::function<void()>& describe) {
+LoggerOptions make_run_directory(const RunConfig& config, const data::Corpus& corpus,
+                                 OpenedRun& opened, double peak_flops,
+                                 const std::function<void()>& describe) {
   const RunDirectory& directory = opened.directory;
   const std::int64_t first_step = opened.first_step();
   create_run_directory(directory, config.resolved(), opened.lock);
   if (corpus.tokenizer && corpus.tokenizer_name != "byte") {
-    const TokenizerCopy copy = copy_tokenizer(corpus.tokenizer_name);
+    const data::TokenizerCopy copy = data::copy_tokenizer(corpus.tokenizer_name);
     replace_file(directory.root / copy.name, copy.contents);
   }
   describe();
@@ -132,4 +134,4 @@ RunFiles::RunFiles(const RunConfig& config, OpenedRun run, const LoggerOptions& 
   });
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -15,7 +15,7 @@
 #include "app/train/resume.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::app {
 
 // Where a run lies on the disk, and what it goes on from.
 struct OpenedRun {
@@ -30,7 +30,7 @@ struct OpenedRun {
 };
 
 // Nothing is written. Throws InputError, and WriteError if the directory cannot be locked.
-OpenedRun open_run(const RunConfig& config, const Corpus& corpus);
+OpenedRun open_run(const RunConfig& config, const data::Corpus& corpus);
 
 // The same of a sweep's trial: its newest checkpoint, or `init_from`.
 OpenedRun open_trial(const RunDirectory& directory, const RunConfig& config,
@@ -38,12 +38,14 @@ OpenedRun open_trial(const RunDirectory& directory, const RunConfig& config,
 
 // The same for the other processes of a world: process 0 opens the run and tells them where.
 std::string opened_text(const OpenedRun& opened);
-OpenedRun open_as_told(const std::string& text, const RunConfig& config, const Corpus& corpus);
+OpenedRun open_as_told(const std::string& text, const RunConfig& config,
+                       const data::Corpus& corpus);
 
 // Makes the directory: config.toml, the tokenizer, what `describe` writes, and TensorBoard's file;
 // and says how to log. Throws WriteError.
-LoggerOptions make_run_directory(const RunConfig& config, const Corpus& corpus, OpenedRun& opened,
-                                 double peak_flops, const std::function<void()>& describe);
+LoggerOptions make_run_directory(const RunConfig& config, const data::Corpus& corpus,
+                                 OpenedRun& opened, double peak_flops,
+                                 const std::function<void()>& describe);
 // What config.toml of the directory holds.
 std::string written_config(const RunDirectory& directory);
 // The log of another process than the first: messages only, output.<process>.log. Throws InputError
@@ -64,4 +66,4 @@ struct RunFiles {
   CheckpointSaver saver;
 };
 
-}  // namespace muo
+}  // namespace muo::app

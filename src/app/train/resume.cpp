@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/strict_json.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -72,7 +72,7 @@ void for_each_record(const std::filesystem::path& metrics, std::string_view kind
 }  // namespace
 
 std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
-                                      const Corpus& corpus, std::vector<std::string>& notes) {
+                                      const data::Corpus& corpus, std::vector<std::string>& notes) {
   if (directory.resume.empty()) return std::nullopt;
   std::optional<Checkpoint> checkpoint;
   if (config.options.run.resume == "auto")
@@ -141,7 +141,8 @@ std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& me
   return out;
 }
 
-std::shared_ptr<const Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
+std::shared_ptr<const Checkpoint> open_init_from(const RunConfig& config,
+                                                 const data::Corpus& corpus,
                                                  std::vector<std::string>& notes) {
   if (config.options.run.init_from.empty()) return nullptr;
   auto checkpoint = std::make_shared<Checkpoint>(config.options.run.init_from,
@@ -153,4 +154,4 @@ std::shared_ptr<const Checkpoint> open_init_from(const RunConfig& config, const 
   return checkpoint;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,16 +11,17 @@
 #include "app/train/evaluator.h"
 #include "data/token_data.h"
 
-namespace muo {
+namespace muo::app {
 
 // The checkpoint that --resume goes on from, verified and checked against the run; empty: from the
 // start. Throws InputError. `notes` gets what the user should know: damaged ones that were skipped,
 // options that have changed.
 std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
-                                      const Corpus& corpus, std::vector<std::string>& notes);
+                                      const data::Corpus& corpus, std::vector<std::string>& notes);
 
 // The same of --init-from; null: new weights.
-std::shared_ptr<const Checkpoint> open_init_from(const RunConfig& config, const Corpus& corpus,
+std::shared_ptr<const Checkpoint> open_init_from(const RunConfig& config,
+                                                 const data::Corpus& corpus,
                                                  std::vector<std::string>& notes);
 
 // An evaluation that metrics.jsonl holds.
@@ -39,4 +40,4 @@ struct LostWork {
 LostWork lost_work(const RunDirectory& directory, const RunConfig& config,
                    const Checkpoint& checkpoint);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 #include "base/terminal.h"
 #include "base/utf8.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 std::string bar_text(double done, int cells, bool unicode) {
@@ -78,4 +78,4 @@ std::string status_line(const TrainingProgress& p, int columns, bool unicode) {
   }
 }
 
-}  // namespace muo
+}  // namespace muo::app

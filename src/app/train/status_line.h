@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace muo {
+namespace muo::app {
 
 struct TrainingProgress {
   std::int64_t done = 0;        // steps
@@ -22,4 +22,4 @@ std::string progress_text(const TrainingProgress& progress);
 // briefer, and then what matters least is left out.
 std::string status_line(const TrainingProgress& progress, int columns, bool unicode);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // The handler runs on another thread than the ranks, which read: lock-free, as handlers need.
@@ -71,4 +71,4 @@ OnStop::~OnStop() {
   on_first = {};
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace muo {
+namespace muo::app {
 
 // In its scope the first SIGINT, SIGTERM or SIGHUP is a number that a run looks at between two
 // steps, saves and ends; a second SIGINT or SIGTERM ends the program at once. More of SIGHUP do
@@ -36,4 +36,4 @@ class OnStop {
   OnStop& operator=(const OnStop&) = delete;
 };
 
-}  // namespace muo
+}  // namespace muo::app

@@ -15,7 +15,7 @@
 #include "optim/nonfinite_value.h"
 #include "runtime/profile_range.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -35,7 +35,7 @@ class RankTrainer {
         opened_(run.files.opened),
         captured_(captured),
         state_(captured.state),
-        rows_(make_training_rows(
+        rows_(data::make_training_rows(
             run.corpus,
             {.seq_len = config_.model.seq_len, .rows_per_step = config_.rows_per_step()},
             config_.options.seed)) {}
@@ -43,9 +43,9 @@ class RankTrainer {
   void train() {
     step_ = restore_or_initialize();
     next_logged_ = step_;
-    LoaderOptions loading = captured_.loading;
+    data::LoaderOptions loading = captured_.loading;
     loading.first_step = step_;
-    Loader loader(*rows_, loading, captured_.slots());
+    data::Loader loader(*rows_, loading, captured_.slots());
     const bool give_back = config_.group.plugin == nullptr && config_.options.memory.limit;
     rank_.barrier.arrive([give_back] { trim_heap(give_back); }, "the start of training");
     const RunInterruption interruption(rank_, run_);
@@ -262,11 +262,11 @@ class RankTrainer {
     restart_clock();
   }
 
-  void one_step(Loader& loader) {
+  void one_step(data::Loader& loader) {
     if (is_logger() && next_logged_ == first_) run_.files.logger.busy("in the first step");
     rank_.progress.enter("the reading of a batch");
     const Clock::time_point asked = Clock::now();
-    const Batch batch = [&loader] {
+    const data::Batch batch = [&loader] {
       const RankProgress::Scope reading(Activity::kFiles);
       return loader.next();
     }();
@@ -315,10 +315,10 @@ class RankTrainer {
   }
   [[nodiscard]] std::string bad_number(const MetricsRecord& record) const {
     if (record.bad_rank < 0) return {};
-    return concat(
-        describe_value(locate_value(captured_.run.plan, record.bad_rank, record.bad_index),
-                       captured_.run.params),
-        " on rank ", record.bad_rank);
+    return concat(optim::describe_value(
+                      optim::locate_value(captured_.run.plan, record.bad_rank, record.bad_index),
+                      captured_.run.params),
+                  " on rank ", record.bad_rank);
   }
   void restart_clock() { last_logged_ = Clock::now(); }
 
@@ -361,7 +361,7 @@ class RankTrainer {
     rank_.progress.enter("the saving of a checkpoint");
     const ProfileRange range(ProfileKind::kPhase, "checkpoint");
     const Clock::time_point start = Clock::now();
-    const RunState::Counts counts = state_.counts();
+    const graphs::RunState::Counts counts = state_.counts();
     const CheckpointInfo info{.step = step_,
                               .updates = counts.updates,
                               .seed = config_.options.seed,
@@ -433,8 +433,8 @@ class RankTrainer {
   const RunConfig& config_;
   const OpenedRun& opened_;
   CapturedRank& captured_;
-  RunState& state_;
-  std::unique_ptr<TrainingRows> rows_;
+  graphs::RunState& state_;
+  std::unique_ptr<data::TrainingRows> rows_;
   std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
@@ -465,4 +465,4 @@ std::string too_many_skipped_text(const TrainingRun& run) {
       run.skipped, run.steps_done.load(), run.config.options.guard.max_skipped);
 }
 
-}  // namespace muo
+}  // namespace muo::app

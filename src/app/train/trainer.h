@@ -15,12 +15,12 @@
 #include "data/token_data.h"
 #include "runtime/interruption.h"
 
-namespace muo {
+namespace muo::app {
 
 // What the ranks of a training run share. Only rank 0 uses its log.
 struct TrainingRun {
   const RunConfig& config;
-  const Corpus& corpus;
+  const data::Corpus& corpus;
   RunFiles& files;
   const std::atomic<int>& signal;  // a signal that asks the run to stop, or 0
   // Where it ends before its last step, with a checkpoint and as its end would.
@@ -53,4 +53,4 @@ void train_run(CapturedRank& captured, TrainingRun& run);
 // What to tell of a run that did: a line.
 std::string too_many_skipped_text(const TrainingRun& run);
 
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 
 #include "optim/update_groups.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Of several parameters.
@@ -40,13 +40,14 @@ UpdateSizes update_sizes(std::int64_t step, std::span<const ParamSpec> params,
   std::vector<Sum> groups, layers;
   for (std::size_t i = 0; i < params.size(); ++i) {
     const ParamSpec& param = params[i];
-    const std::string_view name = group_name(param.role);
+    const std::string_view name = optim::group_name(param.role);
     const auto group = static_cast<std::size_t>(
         std::ranges::find(out.groups, name, &UpdateSizes::Group::name) - out.groups.begin());
     if (group == groups.size()) {
       groups.emplace_back();
       out.groups.push_back(
-          {.name = name, .is_scalars = number_class(param.role) == NumberClass::kScalar});
+          {.name = name,
+           .is_scalars = optim::number_class(param.role) == optim::NumberClass::kScalar});
     }
     groups[group].add(squares[i], param);
     if (!each_matrix || param.role != ParamRole::kMatrix) continue;
@@ -63,4 +64,4 @@ UpdateSizes update_sizes(std::int64_t step, std::span<const ParamSpec> params,
   return out;
 }
 
-}  // namespace muo
+}  // namespace muo::app

@@ -11,7 +11,7 @@
 #include "kernels/update_squares.h"
 #include "runtime/parameter.h"
 
-namespace muo {
+namespace muo::app {
 
 // How much one update changed some weights (docs/spec/optimizer.md, "Size of an update").
 struct UpdateSize {
@@ -37,4 +37,4 @@ struct UpdateSizes {
 UpdateSizes update_sizes(std::int64_t step, std::span<const ParamSpec> params,
                          std::span<const UpdateSquares> squares, bool each_matrix);
 
-}  // namespace muo
+}  // namespace muo::app

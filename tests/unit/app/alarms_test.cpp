@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::ElementsAre;
@@ -143,4 +143,4 @@ TEST(Alarms, OneOfUpdatesThatStayTooLargeOrTooSmall) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

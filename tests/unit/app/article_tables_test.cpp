@@ -54,10 +54,10 @@ struct RankMemory {
   [[nodiscard]] double sum() const { return weights + gradients + state(); }
 };
 RankMemory memory_of(const Params& params, int world, const char* strategy) {
-  const ShardingPlan plan = make_sharding_plan(params, world, strategy);
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, world, strategy);
   TracingRank tracing(0, world);
   TraceArena arena(0);
-  const ShardedStep step(tracing.context(), plan, params, arena);
+  const optim::ShardedStep step(tracing.context(), plan, params, arena);
   std::map<MemoryCategory, double> bytes;
   for (const TensorSpec& spec : arena.specs())
     bytes[spec.category] += static_cast<double>(spec.shape.numel() * size_of(spec.dtype));
@@ -114,8 +114,8 @@ ArticleTable dist_muon_traffic() {
                        "all-gather. It grows with N, towards 2 P."};
   const Params params = equal_matrices();
   for (const int n : kWorlds) {
-    const ShardingPlan plan = make_sharding_plan(params, n, "block_cyclic");
-    const auto sent = static_cast<double>(plan_cost(plan, params).sent_bytes.front());
+    const optim::ShardingPlan plan = optim::make_sharding_plan(params, n, "block_cyclic");
+    const auto sent = static_cast<double>(optim::plan_cost(plan, params).sent_bytes.front());
     out.rows.push_back({std::to_string(n), fmt::format("{:.3f}", 2.0 / n),
                         fmt::format("{:.3f}", sent / bytes_of(params))});
   }

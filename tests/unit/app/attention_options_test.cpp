@@ -10,7 +10,7 @@
 #include "support/environment.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::message_of;
@@ -18,7 +18,7 @@ using testing::Contains;
 using testing::HasSubstr;
 
 RunConfig resolved(const TrainOptions& options) {
-  return resolve(options, vocabulary_only(options.data));
+  return resolve(options, data::vocabulary_only(options.data));
 }
 
 // A described GPU has cuDNN, whose gradients are faster in any order, or warpgroups, beside which
@@ -98,4 +98,4 @@ TEST(AttentionOptions, AreAChoiceOfGpus) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

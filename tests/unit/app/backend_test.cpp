@@ -7,7 +7,7 @@
 #include "support/environment.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::environment;
@@ -110,4 +110,4 @@ TEST(ChooseDevices, SaysWhyThereIsNoCudaBackend) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

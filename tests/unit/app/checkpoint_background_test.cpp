@@ -16,7 +16,7 @@
 #include "support/files.h"
 
 // Saves that training does not wait for, and what is removed after them.
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::message_of;
@@ -310,4 +310,4 @@ TEST(CheckpointPruning, AFailedSaveRemovesNothing) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

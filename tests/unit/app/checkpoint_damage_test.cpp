@@ -12,7 +12,7 @@
 #include "support/files.h"
 
 // Whatever happens to the bytes of a checkpoint, it is noticed, or it makes no difference.
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,4 +85,4 @@ TEST(SlowCheckpointDamage, OfEveryByteAndLengthIsDetectedOrHarmless) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

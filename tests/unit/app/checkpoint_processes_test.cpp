@@ -25,7 +25,7 @@
 #include "support/processes.h"
 
 // Checkpoints that several processes write together.
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::as_processes;
@@ -457,4 +457,4 @@ TEST(SaveMessages, ComeBackAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

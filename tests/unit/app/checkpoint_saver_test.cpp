@@ -25,7 +25,7 @@
 #include "support/files.h"
 #include "support/split_tensor.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::message_of;
@@ -406,4 +406,4 @@ TEST(MoveDirectory, ReplacesWithAndWithoutAnAtomicExchange) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

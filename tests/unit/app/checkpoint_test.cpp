@@ -18,7 +18,7 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::HostTensor;
@@ -344,4 +344,4 @@ TEST(Manifest, SurvivesRandomDamage) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "support/files.h"
 #include "support/paths.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::parse;
@@ -58,8 +58,9 @@ TEST(CommandLine, SetsEveryKindOfOption) {
 TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
   const TrainOptions automatic = train({});
   EXPECT_EQ(automatic.model.preset, ModelPreset::kNanochat);
-  EXPECT_FALSE(automatic.model.has(&GptConfig::smear) || automatic.model.has(&GptConfig::qk_scale));
-  EXPECT_FALSE(automatic.model.has(&GptConfig::window_pattern));
+  EXPECT_FALSE(automatic.model.has(&model::GptConfig::smear) ||
+               automatic.model.has(&model::GptConfig::qk_scale));
+  EXPECT_FALSE(automatic.model.has(&model::GptConfig::window_pattern));
   EXPECT_FALSE(automatic.numbers.dtype || automatic.numbers.gradient_wire ||
                automatic.numbers.weight_wire);
   EXPECT_EQ(automatic.numbers.embedding_state, DType::kF32);
@@ -68,11 +69,11 @@ TEST(CommandLine, SwitchesExtrasAndNumberFormats) {
              "--window-pattern", "SL", "--dtype", "bf16", "--gradient-wire", "bf16",
              "--weight-wire", "fp32", "--embedding-state", "bf16", "--backout", "auto"});
   EXPECT_EQ(o.model.preset, ModelPreset::kPlain);
-  EXPECT_TRUE(o.model.value_or(&GptConfig::value_embeddings, false));
-  EXPECT_FALSE(o.model.value_or(&GptConfig::smear, true));
-  EXPECT_FALSE(o.model.has(&GptConfig::backout));
-  EXPECT_EQ(o.model.value_or(&GptConfig::qk_scale, 0), 1.5F);
-  EXPECT_EQ(o.model.value_or(&GptConfig::window_pattern, ""), "SL");
+  EXPECT_TRUE(o.model.value_or(&model::GptConfig::value_embeddings, false));
+  EXPECT_FALSE(o.model.value_or(&model::GptConfig::smear, true));
+  EXPECT_FALSE(o.model.has(&model::GptConfig::backout));
+  EXPECT_EQ(o.model.value_or(&model::GptConfig::qk_scale, 0), 1.5F);
+  EXPECT_EQ(o.model.value_or(&model::GptConfig::window_pattern, ""), "SL");
   EXPECT_EQ(o.numbers.dtype, DType::kBF16);
   EXPECT_EQ(o.numbers.gradient_wire, DType::kBF16);
   EXPECT_EQ(o.numbers.weight_wire, DType::kF32);
@@ -363,7 +364,7 @@ TEST(ConfigFile, IsOverruledByTheCommandLine) {
   const TrainOptions read = std::get<TrainOptions>(parse({"train", "--config", file}));
   EXPECT_THAT(read.data.paths, ElementsAre("x", "y"));
   EXPECT_EQ(read.model.depth, 8);
-  EXPECT_EQ(read.model.value_or(&GptConfig::n_embd, 0), 320);
+  EXPECT_EQ(read.model.value_or(&model::GptConfig::n_embd, 0), 320);
   EXPECT_FALSE(read.capture.graph);
   const TrainOptions given = train({"--matrix-lr", "0.25", "--config", file});
   EXPECT_THAT(given.data.paths, ElementsAre("text"));
@@ -384,15 +385,16 @@ TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {
   const std::string file = directory.path() / "c.toml";
   test::write_file(file, "depth = 8\nn-layer = 8\nn-embd = 512\nn-head = 4\nnum-iterations = 7\n");
   const TrainOptions deeper = train({"--config", file, "--depth", "4"});
-  EXPECT_FALSE(deeper.model.has(&GptConfig::n_layer) || deeper.model.has(&GptConfig::n_embd));
+  EXPECT_FALSE(deeper.model.has(&model::GptConfig::n_layer) ||
+               deeper.model.has(&model::GptConfig::n_embd));
   EXPECT_EQ(deeper.batch.iterations, 7);
   EXPECT_FALSE(train({"--config", file, "--target-param-data-ratio", "5"}).batch.iterations);
   test::write_file(file, "smear = true\nqk-scale = 2\nwindow-pattern = 'S'\nmax-seq-len = 64\n");
-  EXPECT_TRUE(train({"--config", file}).model.value_or(&GptConfig::smear, false));
+  EXPECT_TRUE(train({"--config", file}).model.value_or(&model::GptConfig::smear, false));
   const ModelOptions plain = train({"--config", file, "--model", "plain"}).model;
-  EXPECT_FALSE(plain.has(&GptConfig::smear) || plain.has(&GptConfig::qk_scale));
-  EXPECT_FALSE(plain.has(&GptConfig::window_pattern));
-  EXPECT_EQ(plain.value_or(&GptConfig::seq_len, 0), 64);
+  EXPECT_FALSE(plain.has(&model::GptConfig::smear) || plain.has(&model::GptConfig::qk_scale));
+  EXPECT_FALSE(plain.has(&model::GptConfig::window_pattern));
+  EXPECT_EQ(plain.value_or(&model::GptConfig::seq_len, 0), 64);
 }
 
 TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
@@ -413,16 +415,16 @@ TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
 TEST(ConfigFile, WritesWhatItReadsBack) {
   TrainOptions options;
   options.data.paths = {"a \"b\"", "c\\d", "\xC3\xA9"};
-  options.model.set(&GptConfig::n_embd, 384);
+  options.model.set(&model::GptConfig::n_embd, 384);
   options.optimizer.matrix_lr = 0.1 + 0.2;  // needs 17 digits
   options.batch.target_flops = 1e18;
   options.capture.graph = false;
   options.seed = 18446744073709551615U;
   options.evaluation.every = -1;
   options.model.preset = ModelPreset::kPlain;
-  options.model.set(&GptConfig::smear, true);
-  options.model.set(&GptConfig::backout, false);
-  options.model.set(&GptConfig::window_pattern, "SSL");
+  options.model.set(&model::GptConfig::smear, true);
+  options.model.set(&model::GptConfig::backout, false);
+  options.model.set(&model::GptConfig::window_pattern, "SSL");
   options.numbers.weight_wire = DType::kBF16;
   options.numbers.embedding_state = DType::kBF16;
   options.numbers.master_weights = MasterWeights::kSplit;
@@ -472,4 +474,4 @@ TEST(NearestName, FindsTyposAndPartsButNothingUnrelated) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -126,4 +126,4 @@ TEST(StepTimeHistogram, OfEqualTimesAreOneBinAndOfNoneNothing) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

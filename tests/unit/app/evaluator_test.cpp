@@ -9,7 +9,7 @@
 #include "app/infer/inference.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::int64_t kVocab = 11, kWidth = 16, kLength = 7;
@@ -17,7 +17,7 @@ constexpr double kSoftcap = 15;
 // Token 3 is special; the others stand for 1 to 4 bytes.
 const std::vector<std::int32_t> kBytes = {1, 2, 1, 0, 4, 1, 3, 1, 1, 2, 1};
 
-class Tokens final : public TokenData {
+class Tokens final : public data::TokenData {
  public:
   [[nodiscard]] std::int64_t size() const override { return 100; }
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
@@ -65,14 +65,14 @@ EvalResult reference() {
 }
 
 EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_t>& bytes) {
-  GptConfig config;
+  model::GptConfig config;
   config.vocab_size = kVocab;
   config.n_layer = 1;
   config.n_head = config.n_kv_head = 2;
   config.n_embd = kWidth;
   config.seq_len = kLength;
   config.softcap = static_cast<float>(kSoftcap);
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   EvalResult result;
   DeviceGroup group({.world = world});
   group.run([&](RankContext& rank) {
@@ -81,9 +81,10 @@ EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_
     InferenceState state(rank, config, params, {.eval = batch}, arena);
     state.capture();
     const Tokens data;
-    Evaluator evaluator(rank, *state.eval, HeldOutRows(data, nullptr, kLength), batch, kLength, 0);
-    fill_rotary_tables(rank.compute, config, state.rotary);
-    fill_token_bytes(rank.compute, state.token_bytes, bytes);
+    Evaluator evaluator(rank, *state.eval, data::HeldOutRows(data, nullptr, kLength), batch,
+                        kLength, 0);
+    model::fill_rotary_tables(rank.compute, config, state.rotary);
+    graphs::fill_token_bytes(rank.compute, state.token_bytes, bytes);
     for (std::size_t i = 0; i < params.size(); ++i)
       fill(params[i], state.weights[i]);
     const EvalResult mine = evaluator.run();
@@ -110,4 +111,4 @@ TEST(Evaluator, BitsPerByteCountTextOnly) {
 TEST(Evaluator, WithoutBytesThereAreNoBitsPerByte) { EXPECT_LT(evaluate(2, 2, {}).bpb, 0); }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -19,7 +19,7 @@
 #include "support/event_reader.h"
 #include "support/files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -271,4 +271,4 @@ TEST_F(EventLogTest, AFullDiskIsAWarningIfItMayFail) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 std::string hex(std::string_view bytes) {
@@ -72,4 +72,4 @@ TEST(EventMessages, LiteralMarkdownIndentsEveryLine) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

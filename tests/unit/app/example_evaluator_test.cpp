@@ -18,7 +18,7 @@
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::HostTensor;
@@ -26,8 +26,8 @@ using test::HostTensor;
 constexpr std::int32_t kVocab = 61;
 constexpr std::int64_t kRowTokens = 140;  // more than the model was made for
 
-GptConfig config_of(bool nanochat) {
-  GptConfig config;
+model::GptConfig config_of(bool nanochat) {
+  model::GptConfig config;
   config.vocab_size = kVocab;
   config.n_layer = 2;
   config.n_head = 2;
@@ -35,7 +35,7 @@ GptConfig config_of(bool nanochat) {
   config.n_embd = 24;
   config.seq_len = 100;
   config.softcap = 15;
-  if (nanochat) set_nanochat_extras(config);
+  if (nanochat) model::set_nanochat_extras(config);
   return config;
 }
 
@@ -45,11 +45,11 @@ HostTensor weight_of(const ParamSpec& spec) {
 
 // Rows of 2 to 140 tokens, which three lengths of passes are for; some are cropped, some share
 // their beginning, some have nothing that is scored.
-std::vector<TokenTask> tasks() {
-  std::vector<TokenTask> out(2);
+std::vector<data::TokenTask> tasks() {
+  std::vector<data::TokenTask> out(2);
   out[0].name = "choices";
   out[1].name = "continuations";
-  out[1].kind = TaskKind::kContinuation;
+  out[1].kind = data::TaskKind::kContinuation;
   const CounterRandom random(7, "examples");
   auto draw = [&, i = std::uint64_t{0}](std::size_t below) mutable {
     return std::size_t{random.bits(i++)} % below;
@@ -78,18 +78,18 @@ std::vector<TokenTask> tasks() {
 // Each row alone, unpadded: its logits, and their softmax in float64.
 class Reference {
  public:
-  explicit Reference(GptConfig config) : config_(std::move(config)) {
-    for (const ParamSpec& spec : gpt_parameters(config_))
+  explicit Reference(model::GptConfig config) : config_(std::move(config)) {
+    for (const ParamSpec& spec : model::gpt_parameters(config_))
       weights_.push_back(arena_.keep(weight_of(spec)));
-    rotary_ = make_rotary_tables(config_, kRowTokens, arena_);
-    fill_rotary_tables(stream_, config_, rotary_);
+    rotary_ = model::make_rotary_tables(config_, kRowTokens, arena_);
+    model::fill_rotary_tables(stream_, config_, rotary_);
   }
   // Logits (tokens, vocabulary) of a row.
   std::vector<double> logits(const std::vector<std::int32_t>& tokens) {
     const auto t = std::ssize(tokens);
     test::HeapArena arena;
-    const Gpt gpt(config_, {.b = 1, .t = t, .backward = false, .logits = true}, rotary_, "one.",
-                  arena);
+    const model::Gpt gpt(config_, {.b = 1, .t = t, .backward = false, .logits = true}, rotary_,
+                         "one.", arena);
     const HostTensor input({1, t}, DType::kI32);
     std::ranges::copy(tokens, input.values<std::int32_t>().begin());
     gpt.forward(stream_, {weights_}, input);
@@ -102,14 +102,14 @@ class Reference {
   }
 
  private:
-  GptConfig config_;
+  model::GptConfig config_;
   test::HeapArena arena_;
   test::KernelStream stream_;
   std::vector<Tensor> weights_;
-  RotaryTables rotary_;
+  model::RotaryTables rotary_;
 };
 
-std::vector<std::int32_t> tokens_of(const TokenTask& task, const ExampleRow& row) {
+std::vector<std::int32_t> tokens_of(const data::TokenTask& task, const data::ExampleRow& row) {
   std::vector<std::int32_t> out;
   task.read(row, out);
   return out;
@@ -124,9 +124,9 @@ std::int32_t predicted(const std::vector<double>& logits, std::int64_t i, double
   return static_cast<std::int32_t>(best - z.begin());
 }
 
-RowScore score_of(const std::vector<double>& logits, const std::vector<std::int32_t>& tokens,
-                  const ExampleRow& row, double& margin) {
-  RowScore out;
+data::RowScore score_of(const std::vector<double>& logits, const std::vector<std::int32_t>& tokens,
+                        const data::ExampleRow& row, double& margin) {
+  data::RowScore out;
   for (std::int64_t i = row.scored; i < row.length(); ++i) {
     const auto z = std::span(logits).subspan(static_cast<std::size_t>((i - 1) * kVocab), kVocab);
     const std::int32_t target = tokens[static_cast<std::size_t>(i)];
@@ -140,9 +140,9 @@ RowScore score_of(const std::vector<double>& logits, const std::vector<std::int3
 }
 
 // Every second continuation becomes what the model predicts, token by token.
-void predict_some(TokenTask& task, Reference& reference) {
+void predict_some(data::TokenTask& task, Reference& reference) {
   for (std::size_t k = 0; k < task.rows.size(); k += 2) {
-    const ExampleRow& row = task.rows[k];
+    const data::ExampleRow& row = task.rows[k];
     for (std::int64_t at = row.scored; at < row.length(); ++at) {
       std::vector<std::int32_t> tokens = tokens_of(task, row);
       tokens.resize(static_cast<std::size_t>(at));
@@ -155,15 +155,15 @@ void predict_some(TokenTask& task, Reference& reference) {
   }
 }
 
-std::vector<std::vector<RowScore>> evaluate(const GptConfig& config,
-                                            const std::vector<TokenTask>& examples, int world,
-                                            std::optional<std::int64_t> rows) {
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+std::vector<std::vector<data::RowScore>> evaluate(const model::GptConfig& config,
+                                                  const std::vector<data::TokenTask>& examples,
+                                                  int world, std::optional<std::int64_t> rows) {
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   const std::vector<PassShape> passes = plan_passes(examples, kRowTokens, 512, rows);
-  std::vector<std::vector<RowScore>> out;
+  std::vector<std::vector<data::RowScore>> out;
   out.reserve(examples.size());
-  for (const TokenTask& task : examples)
-    out.emplace_back(task.rows.size(), RowScore{.nats = -1});
+  for (const data::TokenTask& task : examples)
+    out.emplace_back(task.rows.size(), data::RowScore{.nats = -1});
   DeviceGroup group({.world = world});
   group.run([&](RankContext& rank) {
     const InferenceRows shapes = {.passes = passes};
@@ -172,7 +172,7 @@ std::vector<std::vector<RowScore>> evaluate(const GptConfig& config,
     InferenceState state(rank, config, params, shapes, arena);
     state.capture();
     ExampleEvaluator evaluator(rank, state, passes);
-    fill_rotary_tables(rank.compute, config, state.rotary);
+    model::fill_rotary_tables(rank.compute, config, state.rotary);
     for (std::size_t i = 0; i < params.size(); ++i) {
       const HostTensor weight = weight_of(params[i]);
       rank.compute.copy(state.weights[i], weight);
@@ -193,8 +193,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ExampleEvaluation, testing::Bool(), [](const au
 });
 
 TEST_P(ExampleEvaluation, ScoresRowsAsTheirLogitsDo) {
-  const GptConfig config = config_of(GetParam());
-  std::vector<TokenTask> examples = tasks();
+  const model::GptConfig config = config_of(GetParam());
+  std::vector<data::TokenTask> examples = tasks();
   ASSERT_GT(examples[0].cropped, 0);
   ASSERT_EQ(plan_passes(examples, kRowTokens, 512, {}).size(), 3U);
   Reference reference(config);
@@ -207,10 +207,10 @@ TEST_P(ExampleEvaluation, ScoresRowsAsTheirLogitsDo) {
   const double of_a_token = 15 * test::probable(20 * (config.n_embd + kVocab));
   for (std::size_t i = 0; i < examples.size(); ++i)
     for (std::size_t k = 0; k < examples[i].rows.size(); ++k) {
-      const ExampleRow& row = examples[i].rows[k];
+      const data::ExampleRow& row = examples[i].rows[k];
       const std::vector<std::int32_t> tokens = tokens_of(examples[i], row);
       double margin = 1;
-      const RowScore want = score_of(reference.logits(tokens), tokens, row, margin);
+      const data::RowScore want = score_of(reference.logits(tokens), tokens, row, margin);
       EXPECT_NEAR(scores[i][k].nats, want.nats, of_a_token * (1 + row.scored_tokens()))
           << examples[i].name << " " << k;
       if (margin > 2 * of_a_token)  // else rounding may choose
@@ -225,8 +225,8 @@ TEST_P(ExampleEvaluation, ScoresRowsAsTheirLogitsDo) {
 }
 
 TEST_P(ExampleEvaluation, DoesNotDependOnWorldOrBatch) {
-  const GptConfig config = config_of(GetParam());
-  const std::vector<TokenTask> examples = tasks();
+  const model::GptConfig config = config_of(GetParam());
+  const std::vector<data::TokenTask> examples = tasks();
   const auto one = evaluate(config, examples, 1, {});
   for (const int world : {1, 2, 3})
     for (const std::optional<std::int64_t> rows :
@@ -234,8 +234,8 @@ TEST_P(ExampleEvaluation, DoesNotDependOnWorldOrBatch) {
           std::optional<std::int64_t>{100}}) {
       const auto other = evaluate(config, examples, world, rows);
       for (std::size_t i = 0; i < examples.size(); ++i) {
-        EXPECT_EQ(score_task(examples[i], other[i]).accuracy,
-                  score_task(examples[i], one[i]).accuracy);
+        EXPECT_EQ(data::score_task(examples[i], other[i]).accuracy,
+                  data::score_task(examples[i], one[i]).accuracy);
         for (std::size_t k = 0; k < one[i].size(); ++k) {
           EXPECT_EQ(other[i][k].all_predicted, one[i][k].all_predicted) << world << " " << k;
           // The same passes give the same bits.
@@ -248,20 +248,20 @@ TEST_P(ExampleEvaluation, DoesNotDependOnWorldOrBatch) {
 }
 
 TEST(PassShapes, AreOfTheRowsThatThereAre) {
-  const std::vector<TokenTask> examples = tasks();
+  const std::vector<data::TokenTask> examples = tasks();
   for (const PassShape& shape : plan_passes(examples, kRowTokens, 512, {})) {
     EXPECT_LE(shape.rows * shape.seq_len, 512);
     EXPECT_TRUE(shape.seq_len == 64 || shape.seq_len == 128 || shape.seq_len == kRowTokens);
   }
   for (const PassShape& shape : plan_passes(examples, kRowTokens, 512, 2))
     EXPECT_EQ(shape.rows, 2);
-  TokenTask small{.name = "small"};
+  data::TokenTask small{.name = "small"};
   small.add(std::vector<std::vector<std::int32_t>>{{1, 2}}, std::vector<std::size_t>{1}, 0, 9, "");
-  const std::vector<PassShape> one = plan_passes(std::vector<TokenTask>{small}, 9, 512, {});
+  const std::vector<PassShape> one = plan_passes(std::vector<data::TokenTask>{small}, 9, 512, {});
   ASSERT_EQ(one.size(), 1U);
   EXPECT_EQ(one[0].rows, 1);
   EXPECT_EQ(one[0].seq_len, 9);
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

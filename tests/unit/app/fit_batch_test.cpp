@@ -14,7 +14,7 @@
 #include "runtime/memory/memory_plan.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::Contains;
@@ -27,13 +27,13 @@ TrainOptions two_devices() {
   options.devices.backend = Backend::kHost;
   options.devices.count = 2;
   options.model.depth = 2;
-  options.model.set(&GptConfig::seq_len, 256);
+  options.model.set(&model::GptConfig::seq_len, 256);
   options.batch.total_tokens = 2 * 256 * 12;  // 12 rows a device
   return options;
 }
 
 RunConfig fitted(const TrainOptions& options, std::int64_t available) {
-  RunConfig config = resolve(options, vocabulary_only(options.data));
+  RunConfig config = resolve(options, data::vocabulary_only(options.data));
   fit_memory(config, available);
   return config;
 }
@@ -41,7 +41,7 @@ RunConfig fitted(const TrainOptions& options, std::int64_t available) {
 std::int64_t bytes_of(std::int64_t batch) {
   TrainOptions options = two_devices();
   options.batch.device_rows = batch;
-  return plan_run_memory(resolve(options, vocabulary_only(options.data))).rank_bytes(2);
+  return plan_run_memory(resolve(options, data::vocabulary_only(options.data))).rank_bytes(2);
 }
 
 TEST(FitBatch, IsTheLargestDivisorThatFits) {
@@ -73,14 +73,14 @@ TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
 TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
   static std::int64_t gpu_bytes = 0;
   static const BackendPlugin plugin{.total_memory = [](int) { return gpu_bytes; }};
-  GptConfig config{.vocab_size = 32768, .seq_len = 512};
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+  model::GptConfig config{.vocab_size = 32768, .seq_len = 512};
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   const auto fitting = [&](const GroupOptions& group, std::int64_t rows) {
     return fit_eval_batch(config, params, rows, group);
   };
   EXPECT_EQ(fitting({.world = 2}, 1000), 8);
   EXPECT_EQ(fitting({.world = 2}, 5), 3);
-  EXPECT_EQ(config.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_EQ(config.head_chunk_bytes, model::kHostHeadChunk);
 
   const GroupOptions gpu{.plugin = &plugin};
   const auto with_room_for = [&](std::int64_t batch, std::int64_t less = 0) {
@@ -91,29 +91,29 @@ TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
   gpu_bytes = std::int64_t{80} << 30;
   EXPECT_EQ(fitting(gpu, 1000), 128);
   EXPECT_EQ(fitting(gpu, 5), 5);
-  EXPECT_GT(config.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_GT(config.head_chunk_bytes, model::kHostHeadChunk);
   EXPECT_EQ(with_room_for(128), 128);
   EXPECT_EQ(with_room_for(128, 1), 64);
   EXPECT_EQ(with_room_for(1), 1);
-  EXPECT_GT(config.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_GT(config.head_chunk_bytes, model::kHostHeadChunk);
   EXPECT_EQ(with_room_for(1, 1), 1);
-  EXPECT_EQ(config.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_EQ(config.head_chunk_bytes, model::kHostHeadChunk);
 }
 
 // Activations are half as large, and there is nothing that only bf16 needs but the masters' shards.
 TEST(RunMemory, IsLessInBf16) {
   TrainOptions options = two_devices();
   options.data.vocab_size = 2000;  // logits that are one chunk in either
-  options.sharding.replicas = ReplicaAt::kEveryRank;
+  options.sharding.replicas = optim::ReplicaAt::kEveryRank;
   const auto bytes = [&](DType dtype) {
     options.numbers.dtype = dtype;
-    return plan_run_memory(resolve(options, vocabulary_only(options.data))).bytes;
+    return plan_run_memory(resolve(options, data::vocabulary_only(options.data))).bytes;
   };
   EXPECT_LT(bytes(DType::kBF16), bytes(DType::kF32));
 }
 
 TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
-  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices().data));
+  RunConfig config = resolve(two_devices(), data::vocabulary_only(two_devices().data));
   const auto others = [&] {
     const MemoryPlan plan = plan_run_memory(config);
     return std::ranges::count_if(plan.specs, [](const TensorSpec& spec) {
@@ -130,7 +130,7 @@ TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
 TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   constexpr std::int64_t kPlanned = 700;
   constexpr std::int64_t kStaging = 30;
-  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices().data));
+  RunConfig config = resolve(two_devices(), data::vocabulary_only(two_devices().data));
   const auto choose = [&](std::optional<SaveMode> mode, std::int64_t available,
                           std::vector<std::string>& notes) {
     config.options.save.mode = mode;
@@ -153,7 +153,7 @@ TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
 }
 
 TEST(BackgroundSaves, AreForSavesThatTrainingGoesOnAfter) {
-  RunConfig config = resolve(two_devices(), vocabulary_only(two_devices().data));
+  RunConfig config = resolve(two_devices(), data::vocabulary_only(two_devices().data));
   std::vector<std::string> notes;
   const auto stages = [&] { return choose_background_saves(config, 0, 1, 1 << 20, notes); };
   config.options.save.every = config.options.evaluation.every = -1;
@@ -192,7 +192,7 @@ TEST(RequireMemory, RefusesWithNumbersAndOptions) {
 TEST(RequireMemory, CountsTheBatchesThatAreReadAhead) {
   TrainOptions options = two_devices();
   options.batch.total_tokens = std::int64_t{1} << 40;
-  const RunConfig config = resolve(options, vocabulary_only(options.data));
+  const RunConfig config = resolve(options, data::vocabulary_only(options.data));
   const std::int64_t bytes = kLoaderSlots * 2 * 4 * *options.batch.total_tokens;  // inputs, targets
   EXPECT_NO_THROW(require_batches(config, bytes));
   EXPECT_THAT(
@@ -249,4 +249,4 @@ TEST(RequireMemory, SaysWhatAGpuKeepsForLibraries) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

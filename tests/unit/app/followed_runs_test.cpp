@@ -14,7 +14,7 @@
 #include "support/errors.h"
 #include "support/files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ TEST_F(Followed, AreRefusedWhereThereIsNone) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::StartsWith;
@@ -24,4 +24,4 @@ TEST(ForeignOptions, AreThoseOfTheDocument) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -4,7 +4,7 @@
 
 #include "app/run/device_rates.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 TEST(GemmRate, IsARateForAnyNumberOfDevices) {
@@ -23,4 +23,4 @@ TEST(FlopsText, HasThreeDigitsOrSo) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -2,7 +2,7 @@
 
 #include "app/run/device_rates.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 TEST(GpuPeaks, KnowsGpusByTheNamesThatUsersSee) {
@@ -48,4 +48,4 @@ TEST(GpuPeaks, TakesNoGpuForItsNamesake) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

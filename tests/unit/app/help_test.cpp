@@ -11,7 +11,7 @@
 #include "support/command_line.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::parse;
@@ -52,4 +52,4 @@ TEST(Help, IsWhatAWordAskedFor) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

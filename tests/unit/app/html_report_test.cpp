@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -196,4 +196,4 @@ TEST(RunNames, AreShortWhereThatTellsThemApart) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -14,7 +14,7 @@
 #include "support/errors.h"
 #include "support/http_client.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using std::chrono::milliseconds;
@@ -146,4 +146,4 @@ TEST(HttpServer, AnAnswerThatFailsIsAnError) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

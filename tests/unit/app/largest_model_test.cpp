@@ -11,7 +11,7 @@
 #include "app/run/run_memory.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::HasSubstr;
@@ -22,7 +22,7 @@ PlanOptions asked(std::int64_t bytes, bool host) {
   options.memory = ByteSize{bytes};
   if (host) options.train.devices.backend = Backend::kHost;
   options.train.devices.count = 2;
-  options.train.model.set(&GptConfig::seq_len, 256);
+  options.train.model.set(&model::GptConfig::seq_len, 256);
   options.train.batch.total_tokens = 2 * 256 * 32;
   return options;
 }
@@ -37,10 +37,10 @@ std::int64_t rank_bytes(const PlanOptions& options, const LargestModel& model, s
   const bool host = o.devices.backend == Backend::kHost;
   if (!host) {
     o.devices.backend = Backend::kHost;
-    if (model.shard != Shard::kWeights) o.sharding.replicas = ReplicaAt::kEveryRank;
+    if (model.shard != optim::Shard::kWeights) o.sharding.replicas = optim::ReplicaAt::kEveryRank;
     o.numbers.dtype = DType::kBF16;
   }
-  RunConfig run = resolve(o, vocabulary_only(o.data));
+  RunConfig run = resolve(o, data::vocabulary_only(o.data));
   return plan_run_memory(run).rank_bytes(2);
 }
 
@@ -51,7 +51,7 @@ TEST(LargestModel, FitsAndTheNextDepthDoesNot) {
     const LargestModels found = find_largest_models(options);
     EXPECT_EQ(found.dtype, host ? "fp32" : "bf16");
     EXPECT_EQ(found.devices, 2);
-    ASSERT_EQ(found.models.size(), 3 * kNames<Shard>.size());
+    ASSERT_EQ(found.models.size(), 3 * kNames<optim::Shard>.size());
     EXPECT_TRUE(host || found.available == 300'000'000);
     for (const LargestModel& each : found.models) {
       SCOPED_TRACE(concat(name_of(each.shard), ", ", name_of(each.recompute)));
@@ -77,7 +77,7 @@ TEST(LargestModel, LeavesOutWhatAStrategyCannot) {
   options.train.sharding.strategy = "ddp";
   const LargestModels found = find_largest_models(options);
   EXPECT_EQ(found.models.size(), 3U);
-  ASSERT_EQ(found.notes.size(), kNames<Shard>.size() - 1);
+  ASSERT_EQ(found.notes.size(), kNames<optim::Shard>.size() - 1);
   EXPECT_THAT(found.notes[0], HasSubstr("--strategy ddp cannot shard more than none"));
   EXPECT_THAT(largest_table(found), HasSubstr("--shard weights: --strategy ddp cannot"));
   const auto json = nlohmann::json::parse(largest_json(found));
@@ -92,7 +92,7 @@ TEST(LargestModel, SaysWhatItNeedsToBeTold) {
     return test::message_of<InputError>([&] { find_largest_models(options); });
   };
   PlanOptions options = asked(1 << 30, true);
-  options.train.model.set(&GptConfig::n_embd, 64);
+  options.train.model.set(&model::GptConfig::n_embd, 64);
   EXPECT_THAT(refusal(options), HasSubstr("leave out --n-embd"));
   options = asked(1 << 30, true);
   options.memory.reset();
@@ -100,4 +100,4 @@ TEST(LargestModel, SaysWhatItNeedsToBeTold) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -127,4 +127,4 @@ TEST(Launch, HostsOfSlurmsListsHaveTheirFirst) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -8,7 +8,7 @@
 
 #include "support/files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::HasSubstr;
@@ -75,4 +75,4 @@ TEST_F(LivePages, SaysWhatBrowsersMayDoWithThem) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

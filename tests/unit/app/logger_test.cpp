@@ -19,7 +19,7 @@
 #include "support/files.h"
 #include "support/nested_arrays.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -449,4 +449,4 @@ TEST_F(LoggerTest, TheLogHasWhatTheTerminalDoesNotShow) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "model/activations.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::Contains;
@@ -30,10 +30,10 @@ constexpr std::int64_t kRoom = std::int64_t{1} << 40;
 TrainOptions one_device() {
   TrainOptions options;
   options.model.preset = ModelPreset::kPlain;
-  options.model.set(&GptConfig::n_layer, kLayers);
-  options.model.set(&GptConfig::n_embd, 64);
-  options.model.set(&GptConfig::n_head, 2);
-  options.model.set(&GptConfig::seq_len, 256);
+  options.model.set(&model::GptConfig::n_layer, kLayers);
+  options.model.set(&model::GptConfig::n_embd, 64);
+  options.model.set(&model::GptConfig::n_head, 2);
+  options.model.set(&model::GptConfig::seq_len, 256);
   options.devices.backend = Backend::kHost;
   options.devices.count = 1;
   options.batch.device_rows = 8;
@@ -42,7 +42,7 @@ TrainOptions one_device() {
 }
 
 RunConfig resolved(const TrainOptions& options) {
-  return resolve(options, vocabulary_only(options.data));
+  return resolve(options, data::vocabulary_only(options.data));
 }
 
 RunConfig fitted(const TrainOptions& options, std::int64_t available) {
@@ -51,7 +51,7 @@ RunConfig fitted(const TrainOptions& options, std::int64_t available) {
   return run;
 }
 
-std::int64_t bytes_with(const TrainOptions& options, const Recompute& recompute) {
+std::int64_t bytes_with(const TrainOptions& options, const model::Recompute& recompute) {
   RunConfig run = resolved(options);
   run.step.recompute = recompute;
   return plan_run_memory(run).rank_bytes(run.world());
@@ -65,13 +65,13 @@ TEST(FitMemory, LeavesWhatFitsAsItIs) {
   const RunConfig run = fitted(one_device(), bytes_with(one_device(), {}));
   EXPECT_EQ(layers_of(run), std::pair(0L, 0L));
   EXPECT_EQ(run.step.batch, 8);
-  EXPECT_EQ(run.model.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_EQ(run.model.head_chunk_bytes, model::kHostHeadChunk);
   EXPECT_THAT(run.notes, Not(Contains(HasSubstr("recompute"))));
 }
 
 // From nothing to all blocks, each choice at exactly its bytes and at one less.
 TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
-  std::vector<Recompute> choices = {{}};
+  std::vector<model::Recompute> choices = {{}};
   for (std::int64_t layers = 1; layers <= kLayers; ++layers)
     choices.push_back({.blocks = 0, .mlps = layers});
   for (std::int64_t layers = 1; layers <= kLayers; ++layers)
@@ -100,23 +100,23 @@ TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
 
 TEST(FitMemory, RecomputesOnlyWhatItIsAskedTo) {
   TrainOptions options = one_device();
-  options.memory.recompute = Recomputed::kNone;
+  options.memory.recompute = model::Recomputed::kNone;
   EXPECT_EQ(layers_of(fitted(options, 1)), std::pair(0L, 0L));
-  options.memory.recompute = Recomputed::kMlp;
+  options.memory.recompute = model::Recomputed::kMlp;
   EXPECT_EQ(layers_of(fitted(options, 1)), std::pair(0L, kLayers));
   EXPECT_EQ(layers_of(fitted(options, kRoom)), std::pair(0L, kLayers));
-  options.memory.recompute = Recomputed::kBlock;
+  options.memory.recompute = model::Recomputed::kBlock;
   EXPECT_EQ(layers_of(fitted(options, kRoom)), std::pair(kLayers, 0L));
 }
 
 // Rows of 64 tokens, of which least_pass_tokens() are four.
 TEST(FitMemory, HasFewerRowsBeforeItRecomputesAndRecomputesBeforeItHasTooFew) {
   TrainOptions options = one_device();
-  options.model.set(&GptConfig::seq_len, 64);
+  options.model.set(&model::GptConfig::seq_len, 64);
   options.batch.device_rows.reset();
   options.batch.total_tokens = 8 * 64;
   ASSERT_EQ(least_pass_tokens(resolved(options).group), 4 * 64);
-  const auto bytes = [&](std::int64_t rows, const Recompute& recompute) {
+  const auto bytes = [&](std::int64_t rows, const model::Recompute& recompute) {
     TrainOptions o = options;
     o.batch.device_rows = rows;
     return bytes_with(o, recompute);
@@ -133,7 +133,7 @@ TEST(FitMemory, HasFewerRowsBeforeItRecomputesAndRecomputesBeforeItHasTooFew) {
   EXPECT_EQ(fewer.step.batch, 2);
   EXPECT_EQ(fewer.step.recompute.blocks, 0);
   EXPECT_EQ(fewer.tokens_per_step(), 8 * 64);
-  options.memory.recompute = Recomputed::kNone;
+  options.memory.recompute = model::Recomputed::kNone;
   EXPECT_EQ(fitted(options, bytes(4, {}) - 1).step.batch, 2);
 }
 
@@ -142,10 +142,10 @@ TEST(FitMemory, MakesLogitsInSmallerChunksAfterMlpsAndBeforeBlocks) {
   options.data.vocab_size = 20000;  // 156 MiB of logits
   const std::int64_t mlps = bytes_with(options, {.blocks = 0, .mlps = kLayers});
   const RunConfig whole = fitted(options, mlps);
-  EXPECT_EQ(whole.model.head_chunk_bytes, kHostHeadChunk);
+  EXPECT_EQ(whole.model.head_chunk_bytes, model::kHostHeadChunk);
   EXPECT_EQ(layers_of(whole).first, 0);
   const RunConfig smaller = fitted(options, mlps - 1);
-  EXPECT_EQ(smaller.model.head_chunk_bytes, kHostHeadChunk / 2);
+  EXPECT_EQ(smaller.model.head_chunk_bytes, model::kHostHeadChunk / 2);
   EXPECT_EQ(layers_of(smaller).first, 0);
   EXPECT_THAT(smaller.notes, Contains(HasSubstr("logits: 32 MiB of them at a time")));
   RunConfig smallest = resolved(options);
@@ -154,9 +154,9 @@ TEST(FitMemory, MakesLogitsInSmallerChunksAfterMlpsAndBeforeBlocks) {
   const RunConfig blocks = fitted(options, plan_run_memory(smallest).rank_bytes(1) - 1);
   EXPECT_EQ(blocks.model.head_chunk_bytes, kLeastHeadChunk);
   EXPECT_GE(layers_of(blocks).first, 1);
-  options.memory.recompute = Recomputed::kNone;
+  options.memory.recompute = model::Recomputed::kNone;
   const RunConfig none = fitted(options, bytes_with(options, {}) - 1);
-  EXPECT_EQ(none.model.head_chunk_bytes, kHostHeadChunk / 2);
+  EXPECT_EQ(none.model.head_chunk_bytes, model::kHostHeadChunk / 2);
 }
 
 TEST(RecomputeShare, IsThatOfTheProductsThatRunAgain) {
@@ -167,8 +167,9 @@ TEST(RecomputeShare, IsThatOfTheProductsThatRunAgain) {
   EXPECT_DOUBLE_EQ(recompute_share(run) * run.flops_per_token, 3 * 8 * width * width);
   // All of forward but mlp_proj: 10 of 12 squares of the width, and attention.
   run.step.recompute = {.blocks = kLayers, .mlps = 0};
-  EXPECT_DOUBLE_EQ(recompute_share(run) * run.flops_per_token,
-                   kLayers * 2 * (8 * width * width) + attention_flops_per_token(run.model) / 3);
+  EXPECT_DOUBLE_EQ(
+      recompute_share(run) * run.flops_per_token,
+      kLayers * 2 * (8 * width * width) + model::attention_flops_per_token(run.model) / 3);
 }
 
 TEST(MemoryBudget, OfTheHostIsTheLimitLessTheProgramWhateverIsFree) {
@@ -222,7 +223,7 @@ TEST(MemoryLimit, DecidesTheSameTwice) {
 }
 
 std::string refusal(const TrainOptions& options) {
-  const Corpus corpus = vocabulary_only(options.data);
+  const data::Corpus corpus = data::vocabulary_only(options.data);
   RunConfig run = resolve(options, corpus);
   const MemoryBudget budget = memory_budget(run);
   const MemoryPlan plan = fit_memory(run, budget.to_plan);
@@ -238,14 +239,14 @@ TrainOptions with(TrainOptions options, const std::vector<GivenOption>& more) {
 }
 
 TEST(NearestAlternatives, FitWhenTheyAreTaken) {
-  const Recompute blocks{.blocks = kLayers, .mlps = 0};
+  const model::Recompute blocks{.blocks = kLayers, .mlps = 0};
   const std::int64_t limit =
       least_limit(resolved(one_device()), bytes_with(one_device(), blocks)).bytes - 2'000'000;
   const TrainOptions options = limited(limit);
   RunConfig run = resolved(options);
   fit_memory(run, memory_budget(run).to_plan);
   const std::vector<Alternative> near =
-      nearest_alternatives(run, options, vocabulary_only(options.data));
+      nearest_alternatives(run, options, data::vocabulary_only(options.data));
   ASSERT_GE(near.size(), 2U);
   EXPECT_LE(near.size(), kMostAlternatives);
   EXPECT_TRUE(std::ranges::is_sorted(near, {}, &Alternative::time));
@@ -264,7 +265,7 @@ TEST(RequireFit, NamesTheLeastWhereNothingFits) {
   const TrainOptions options = limited(48'000'000);
   const std::string message = refusal(options);
   const std::vector<Alternative> near =
-      nearest_alternatives(resolved(options), options, vocabulary_only(options.data));
+      nearest_alternatives(resolved(options), options, data::vocabulary_only(options.data));
   ASSERT_EQ(near.size(), 1U);
   EXPECT_FALSE(near[0].fits);
   const ByteSize enough = least_limit(near[0].config, near[0].bytes / near[0].config.world());
@@ -280,4 +281,4 @@ TEST(RequireFit, NamesTheLeastWhereNothingFits) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -12,7 +12,7 @@
 #include "support/errors.h"
 #include "support/files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -23,13 +23,13 @@ RunConfig nanochat_run(DType dtype) {
   options.model.depth = 2;
   options.devices.count = 1;
   options.numbers.dtype = dtype;
-  Corpus corpus;
-  corpus.vocab_size = kByteVocab;
+  data::Corpus corpus;
+  corpus.vocab_size = data::kByteVocab;
   return resolve(options, corpus);
 }
 
 // The model of a checkpoint with this configuration in its manifest.
-GptConfig model_of(const json& config) {
+model::GptConfig model_of(const json& config) {
   const test::TemporaryDirectory run;
   CheckpointSaver saver(run.path(), 1);
   test::save_state(saver, 1, {.step = 1, .config = config.dump()}, 1);
@@ -43,7 +43,7 @@ json config_of(const RunConfig& run) {
 TEST(ModelJson, HoldsTheWholeModel) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const RunConfig run = nanochat_run(dtype);
-    const GptConfig read = model_of(config_of(run));
+    const model::GptConfig read = model_of(config_of(run));
     EXPECT_EQ(model_difference(read, run.model), "");
     EXPECT_EQ(read.dtype, dtype);
     EXPECT_TRUE(read.value_embeddings && read.smear && read.backout);
@@ -58,7 +58,7 @@ TEST(ModelJson, AManifestFromBeforeTheExtrasIsAPlainModels) {
   for (const char* field :
        {"value_embeddings", "smear", "backout", "resid_lambdas", "x0_lambdas", "dtype"})
     ASSERT_EQ(config["model"].erase(field), 1U) << field;
-  const GptConfig read = model_of(config);
+  const model::GptConfig read = model_of(config);
   EXPECT_FALSE(read.value_embeddings || read.smear || read.backout);
   EXPECT_FALSE(read.resid_lambdas || read.x0_lambdas);
   EXPECT_EQ(read.dtype, DType::kF32);
@@ -93,11 +93,11 @@ TEST(ModelJson, WhatNoOptionTakesIsRefused) {
 }
 
 TEST(ModelJson, DifferenceNamesEveryExtraButNotTheDtype) {
-  const GptConfig plain;
-  GptConfig other = plain;
+  const model::GptConfig plain;
+  model::GptConfig other = plain;
   other.dtype = DType::kBF16;
   EXPECT_EQ(model_difference(plain, other), "");
-  set_nanochat_extras(other);
+  model::set_nanochat_extras(other);
   const std::string difference = model_difference(plain, other);
   for (const char* field : {"value_embeddings", "smear", "backout", "resid_lambdas", "x0_lambdas",
                             "window_pattern", "qk_scale"})
@@ -107,4 +107,4 @@ TEST(ModelJson, DifferenceNamesEveryExtraButNotTheDtype) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -12,7 +12,7 @@
 #include "support/tensors.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::HostTensor;
@@ -75,7 +75,7 @@ TEST(OperationTimes, AreOfAKindAndAddUp) {
 TEST(OperationTimes, KnowThePhaseOfAStep) {
   std::vector<OperationTime> rows;
   ToyTraining run{.world = 2, .accumulation = 2, .steps = 3};
-  run.before_step = [&](RankContext& rank, RunState& state, int step) {
+  run.before_step = [&](RankContext& rank, graphs::RunState& state, int step) {
     if (rank.rank != 1) return;
     for (Graph* graph : state.step.graphs()) {
       EXPECT_TRUE(step != 0 || graph->time_nodes());
@@ -106,7 +106,7 @@ TEST(OperationTimes, KnowThePhaseOfAStep) {
 TEST(OperationTimes, TimingChangesNoNumber) {
   ToyTraining run{.world = 2, .accumulation = 2, .steps = 4};
   const test::ToyCurves plain = test::train(run);
-  run.before_step = [](RankContext& /*rank*/, RunState& state, int step) {
+  run.before_step = [](RankContext& /*rank*/, graphs::RunState& state, int step) {
     for (Graph* graph : state.step.graphs())
       if (step == 1) graph->time_nodes();
   };
@@ -116,4 +116,4 @@ TEST(OperationTimes, TimingChangesNoNumber) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -12,7 +12,7 @@
 #include "optim/sharded_step.h"
 #include "optim/update_clock.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr std::int64_t kSteps = 3;
@@ -22,15 +22,15 @@ RunConfig config_of(const std::string& strategy, std::int64_t devices,
   TrainOptions options;
   options.devices.backend = Backend::kHost;
   options.devices.count = devices;
-  options.model.set(&GptConfig::n_layer, 3);
-  options.model.set(&GptConfig::n_embd, 64);
-  options.model.set(&GptConfig::n_head, 2);
-  options.model.set(&GptConfig::seq_len, 16);
+  options.model.set(&model::GptConfig::n_layer, 3);
+  options.model.set(&model::GptConfig::n_embd, 64);
+  options.model.set(&model::GptConfig::n_head, 2);
+  options.model.set(&model::GptConfig::seq_len, 16);
   options.batch.iterations = 10;
   options.sharding.strategy = strategy;
   options.optimizer.version = version;
-  Corpus corpus;
-  corpus.vocab_size = kByteVocab;
+  data::Corpus corpus;
+  corpus.vocab_size = data::kByteVocab;
   return resolve(options, corpus);
 }
 
@@ -54,18 +54,19 @@ class SeparateArena final : public Arena {
 // What training would make of the same gradients, from weights of zero: eager steps, without
 // clocks.
 std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
-  config.options.sharding.replicas = ReplicaAt::kEveryRank;  // as SeparateArena has none in common
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
-  const ShardingPlan plan = make_sharding_plan(config, params);
+  config.options.sharding.replicas =
+      optim::ReplicaAt::kEveryRank;  // as SeparateArena has none in common
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  const optim::ShardingPlan plan = make_sharding_plan(config, params);
   std::vector<std::int64_t> out(params.size());
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     SeparateArena arena(rank);
-    ShardedStep step(rank, plan, params, arena);
+    optim::ShardedStep step(rank, plan, params, arena);
     rank.compute.copy(step.hyper(), host_struct(config.hyper));
     for (std::int64_t t = 0; t < steps; ++t) {
-      ShardedStep::OpenStep open = step.begin();
-      ShardedStep::MicroStep micro_step = open.micro_step(0);
+      optim::ShardedStep::OpenStep open = step.begin();
+      optim::ShardedStep::MicroStep micro_step = open.micro_step(0);
       rank.compute.zero(step.totals());
       for (std::size_t i = 0; i < params.size(); ++i) {
         micro_step.weight_needed(i);
@@ -92,8 +93,8 @@ std::vector<std::int64_t> trained(RunConfig config, std::int64_t steps) {
 
 TEST(OptimizerTimes, AreOfTheUpdateThatTrains) {
   const std::vector<std::int64_t> want = trained(config_of("balanced", 3), kSteps + 1);
-  for (const std::string_view strategy : strategy_names())
-    for (const Gather gather : {Gather::kPipelined, Gather::kSimple}) {
+  for (const std::string_view strategy : optim::strategy_names())
+    for (const optim::Gather gather : {optim::Gather::kPipelined, optim::Gather::kSimple}) {
       RunConfig config = config_of(std::string(strategy), 3);
       config.options.sharding.gather = gather;
       EXPECT_EQ(measure_optimizer(config, kSteps).weights, want)
@@ -103,7 +104,7 @@ TEST(OptimizerTimes, AreOfTheUpdateThatTrains) {
 }
 
 TEST(OptimizerTimes, AreOfEveryVersion) {
-  for (const OptimizerVersion& version : optimizer_versions()) {
+  for (const optim::OptimizerVersion& version : optim::optimizer_versions()) {
     const RunConfig config = config_of("parallel", 2, std::string(version.name));
     EXPECT_EQ(measure_optimizer(config, kSteps).weights, trained(config, kSteps + 1))
         << version.name;
@@ -111,7 +112,8 @@ TEST(OptimizerTimes, AreOfEveryVersion) {
 }
 
 std::int64_t update_ns(const PhaseClock& clock) {
-  return std::accumulate(clock.elapsed + 1, clock.elapsed + kUpdatePhases.size(), std::int64_t{0});
+  return std::accumulate(clock.elapsed + 1, clock.elapsed + optim::kUpdatePhases.size(),
+                         std::int64_t{0});
 }
 
 TEST(OptimizerTimes, ThePhasesAreAllOfTheTime) {
@@ -127,31 +129,33 @@ TEST(OptimizerTimes, ThePhasesAreAllOfTheTime) {
 
 // Laps count what time cannot prove.
 TEST(OptimizerTimes, EveryCollectiveAndIterationIsClocked) {
-  for (const std::string_view strategy : strategy_names())
-    for (const Gather gather : {Gather::kPipelined, Gather::kSimple}) {
+  for (const std::string_view strategy : optim::strategy_names())
+    for (const optim::Gather gather : {optim::Gather::kPipelined, optim::Gather::kSimple}) {
       RunConfig config = config_of(std::string(strategy), 2);
       config.options.sharding.gather = gather;
-      const ShardingPlan plan = make_sharding_plan(config, gpt_parameters(config.model));
+      const optim::ShardingPlan plan =
+          make_sharding_plan(config, model::gpt_parameters(config.model));
       std::int64_t calls = 1;  // the totals
-      for (const Bucket& bucket : plan.buckets)
+      for (const optim::Bucket& bucket : plan.buckets)
         calls += 1 + (bucket.exchange_tag != 0 ? 1 : 0) + (bucket.return_tag != 0 ? 1 : 0) +
-                 (publish_collectives(bucket) > 0 ? 1 : 0);
+                 (optim::publish_collectives(bucket) > 0 ? 1 : 0);
       // A pipelined step skips buckets that nobody publishes; a simple one enqueues nothing.
-      if (gather == Gather::kSimple)
-        for (const Bucket& bucket : plan.buckets)
-          calls += publish_collectives(bucket) > 0 ? 0 : 1;
+      if (gather == optim::Gather::kSimple)
+        for (const optim::Bucket& bucket : plan.buckets)
+          calls += optim::publish_collectives(bucket) > 0 ? 0 : 1;
       const OptimizerTimes times = measure_optimizer(config, kSteps);
       for (const PhaseClock& clock : times.comm)
-        EXPECT_EQ(clock.laps[static_cast<std::size_t>(CommPhase::kBusy)], kSteps * calls)
+        EXPECT_EQ(clock.laps[static_cast<std::size_t>(optim::CommPhase::kBusy)], kSteps * calls)
             << strategy << ", " << name_of(gather);
       for (const PhaseClock& clock : times.update) {
-        EXPECT_GT(clock.elapsed[static_cast<std::size_t>(UpdatePhase::kElementwise)], 0);
-        EXPECT_EQ(clock.laps[static_cast<std::size_t>(UpdatePhase::kGemm)] % kSteps, 0);
-        EXPECT_GE(clock.laps[static_cast<std::size_t>(UpdatePhase::kGemm)], kSteps) << strategy;
-        EXPECT_GT(clock.thread[static_cast<std::size_t>(UpdatePhase::kGemm)], 0);
+        EXPECT_GT(clock.elapsed[static_cast<std::size_t>(optim::UpdatePhase::kElementwise)], 0);
+        EXPECT_EQ(clock.laps[static_cast<std::size_t>(optim::UpdatePhase::kGemm)] % kSteps, 0);
+        EXPECT_GE(clock.laps[static_cast<std::size_t>(optim::UpdatePhase::kGemm)], kSteps)
+            << strategy;
+        EXPECT_GT(clock.thread[static_cast<std::size_t>(optim::UpdatePhase::kGemm)], 0);
       }
     }
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

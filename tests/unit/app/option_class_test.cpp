@@ -15,7 +15,7 @@
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using Settings = std::vector<std::pair<std::string_view, std::string>>;
@@ -41,15 +41,15 @@ TrainOptions options_with(const Settings& settings) {
 
 Touched touched_by(const Settings& settings) {
   const TrainOptions options = options_with(settings);
-  RunConfig run = resolve(options, vocabulary_only(options.data));
+  RunConfig run = resolve(options, data::vocabulary_only(options.data));
   fit_memory(run, memory_budget(run).to_plan);
-  const std::vector<ParamSpec> params = gpt_parameters(run.model);
-  const ShardingPlan plan = make_sharding_plan(run, params);
+  const std::vector<ParamSpec> params = model::gpt_parameters(run.model);
+  const optim::ShardingPlan plan = make_sharding_plan(run, params);
   Touched out{.hyper = run.hyper, .memory = {}, .constants = model_text(run.model)};
   for (const ParamSpec& param : params)
     out.memory.push_back(param.shape.numel());
   for (int rank = 0; rank < run.world(); ++rank) {
-    const MemoryPlan memory = plan_rank_memory(run, params, plan, rank);
+    const MemoryPlan memory = graphs::plan_rank_memory(run, params, plan, rank);
     out.memory.push_back(memory.bytes);
     out.memory.push_back(memory.common_bytes);
     for (int i = 0; i < kMemoryCategories; ++i)
@@ -213,4 +213,4 @@ TEST(OptionClass, IsTestedForEveryOptionOfARun) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

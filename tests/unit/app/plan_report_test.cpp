@@ -12,7 +12,7 @@
 #include "app/run/described_gpu.h"
 #include "app/run/run_memory.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -24,13 +24,14 @@ PlanReport report_of(const std::string& strategy, std::int64_t devices) {
   options.devices.count = devices;
   options.batch.iterations = 10;
   options.sharding.strategy = strategy;
-  options.sharding.replicas = ReplicaAt::kEveryRank;
-  Corpus corpus;
-  corpus.vocab_size = kByteVocab;
+  options.sharding.replicas = optim::ReplicaAt::kEveryRank;
+  data::Corpus corpus;
+  corpus.vocab_size = data::kByteVocab;
   PlanReport report;
   report.run.config = resolve(options, corpus);
-  report.run.params = gpt_parameters(report.run.config.model);
-  report.run.plan = make_sharding_plan(report.run.params, report.run.config.world(), strategy);
+  report.run.params = model::gpt_parameters(report.run.config.model);
+  report.run.plan =
+      optim::make_sharding_plan(report.run.params, report.run.config.world(), strategy);
   report.run.memory.specs = {
       {.name = "w", .shape = {1 << 20}, .category = MemoryCategory::kWeights},
       {.name = "x", .shape = {1 << 19}}};
@@ -40,7 +41,7 @@ PlanReport report_of(const std::string& strategy, std::int64_t devices) {
 }
 
 TEST(PlanReport, AccountsForEveryParameterOnce) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (const std::int64_t devices : {1, 2, 3}) {
       const json plan = json::parse(plan_json(report_of(std::string(strategy), devices)));
       std::int64_t in_buckets = 0;
@@ -80,7 +81,7 @@ TEST(PlanReport, CountsWhatDevicesHaveInCommonOnce) {
   report.run.memory.specs[0].common = true;
   report.run.memory.bytes = 1 << 20;
   report.run.memory.common_bytes = 4 << 20;
-  share_replicas(report.run.plan);
+  optim::share_replicas(report.run.plan);
   const json plan = json::parse(plan_json(report));
   EXPECT_EQ(plan["memory_bytes_per_device"], 1 << 20);
   EXPECT_EQ(plan["memory_bytes_in_common"], 4 << 20);
@@ -125,7 +126,7 @@ TEST(PlanReport, StateOf16BitsTakesHalfTheMemory) {
 TEST(PlanReport, ComparesAllStrategies) {
   PlanReport report = report_of("balanced", 4);
   const Comparison comparison = compare_strategies(report.run.config);
-  ASSERT_EQ(comparison.costs.size(), strategy_names().size());
+  ASSERT_EQ(comparison.costs.size(), optim::strategy_names().size());
   const json out = json::parse(compare_json(comparison));
   const auto row = [&](const std::string& strategy) {
     for (const json& each : out["strategies"])
@@ -147,7 +148,7 @@ TEST(PlanReport, ComparesAllStrategies) {
   EXPECT_GT(number("ns_replicated", "sent_bytes"), number("all_to_all", "sent_bytes"));
   EXPECT_GT(number("parallel", "balance"), number("parallel_round_robin", "balance"));
   const std::string table = compare_table(comparison);
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     EXPECT_THAT(table, HasSubstr(std::string(strategy)));
 }
 
@@ -163,25 +164,25 @@ TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
     options.batch.device_rows = 1;
     options.batch.iterations = 10;
     change(options);
-    const RunConfig config = resolve(options, vocabulary_only(options.data));
+    const RunConfig config = resolve(options, data::vocabulary_only(options.data));
     double traced = 0;
     for (const PredictedOperation& row : predict_step(config, gpu_rates("h100")).operations)
       if (row.work.name == "adamw" || row.work.name == "muon_commit") traced += row.work.bytes;
-    const std::vector<ParamSpec> params = gpt_parameters(config.model);
-    const PlanCost cost = plan_cost(make_sharding_plan(config, params), params);
+    const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+    const optim::PlanCost cost = optim::plan_cost(make_sharding_plan(config, params), params);
     EXPECT_NEAR(static_cast<double>(cost.commit_bytes[0]) / traced, 1, 2e-3);
   };
-  for (const Strategy& strategy : strategy_list()) {
+  for (const optim::Strategy& strategy : optim::strategy_list()) {
     SCOPED_TRACE(strategy.name);
     expect_traced([&](TrainOptions& o) { o.sharding.strategy = strategy.name; });
   }
   expect_traced([](TrainOptions& o) { o.devices.count = 1; });
   expect_traced([](TrainOptions& o) { o.numbers.dtype = DType::kF32; });
-  expect_traced([](TrainOptions& o) { o.sharding.shard = Shard::kWeights; });
+  expect_traced([](TrainOptions& o) { o.sharding.shard = optim::Shard::kWeights; });
   expect_traced([](TrainOptions& o) { o.numbers.master_weights = MasterWeights::kSplit; });
   expect_traced([](TrainOptions& o) {
     o.devices.comm = Comm::kPeer;
-    o.sharding.shard = Shard::kGradients;
+    o.sharding.shard = optim::Shard::kGradients;
     o.numbers.gradients = DType::kBF16;
   });
   expect_traced(
@@ -191,7 +192,7 @@ TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
 // The model is exposed_time()'s; here, that it is asked about this run.
 TEST(PlanReport, PredictsWhatAnUpdateAdds) {
   PlanReport report = report_of("stacked", 4);
-  const MachineRates rates{.link_bytes_per_s = 1e9, .gemm_flops_per_s = 1e12};
+  const optim::MachineRates rates{.link_bytes_per_s = 1e9, .gemm_flops_per_s = 1e12};
   EXPECT_FALSE(json::parse(plan_json(report)).contains("predicted"));
   EXPECT_THAT(plan_table(report), testing::Not(HasSubstr("Predicted")));
   report.rates = rates;
@@ -222,7 +223,7 @@ TEST(PlanReport, ReadsRatesInTheirUnits) {
   options.gemm_tflops = 600;
   options.link_us = 20;
   options.step_ms = 1067;
-  const MachineRates rates = machine_rates(run, options).value();
+  const optim::MachineRates rates = machine_rates(run, options).value();
   EXPECT_DOUBLE_EQ(rates.link_bytes_per_s, 370e9);
   EXPECT_DOUBLE_EQ(rates.gemm_flops_per_s, 600e12);
   EXPECT_DOUBLE_EQ(rates.link_latency_s, 20e-6);
@@ -235,12 +236,12 @@ TEST(PlanReport, TellsNanochatsDepthTwelve) {
   TrainOptions options;
   options.model.depth = 12;
   options.devices.count = 8;
-  Corpus corpus;
+  data::Corpus corpus;
   corpus.vocab_size = 32768;
   PlanReport report;
   report.run.config = resolve(options, corpus);
-  report.run.params = gpt_parameters(report.run.config.model);
-  report.run.plan = make_sharding_plan(report.run.params, 8, "balanced");
+  report.run.params = model::gpt_parameters(report.run.config.model);
+  report.run.plan = optim::make_sharding_plan(report.run.params, 8, "balanced");
   const json plan = json::parse(plan_json(report));
   const json groups = {{"wte", 25165824},
                        {"value_embeds", 150994944},
@@ -266,4 +267,4 @@ TEST(PlanReport, TellsNanochatsDepthTwelve) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using nlohmann::json;
@@ -34,7 +34,7 @@ Predicted predicted(const std::string& gpu, std::int64_t depth, std::int64_t row
   options.batch.total_tokens = 524288;
   options.batch.iterations = 10;
   options.numbers.deterministic = deterministic;
-  Predicted out{resolve(options, vocabulary_only(options.data)), gpu_rates(gpu), {}};
+  Predicted out{resolve(options, data::vocabulary_only(options.data)), gpu_rates(gpu), {}};
   out.roofline = predict_step(out.config, out.rates);
   return out;
 }
@@ -68,11 +68,12 @@ TEST(Roofline, CountsWhatTheModelsFormulaCounts) {
   }
   const auto tokens = static_cast<double>(p.config.tokens_per_step());
   const double products =
-      (flops_per_token(p.config.model) - attention_flops_per_token(p.config.model)) * tokens;
+      (model::flops_per_token(p.config.model) - model::attention_flops_per_token(p.config.model)) *
+      tokens;
   EXPECT_NEAR(flops / products, 1, 1e-3);  // nanochat's formula counts the gates' few, too
   EXPECT_NEAR(plan["step_ms"].get<double>(), ms, 1e-6 * ms);  // one device: nothing goes on beside
   EXPECT_NEAR(plan["utilisation"].get<double>(),
-              flops_per_token(p.config.model) * tokens / (1e-3 * ms) / 989e12, 1e-6);
+              model::flops_per_token(p.config.model) * tokens / (1e-3 * ms) / 989e12, 1e-6);
 }
 
 TEST(Roofline, AProductTakesWholeWavesOfTiles) {
@@ -103,7 +104,7 @@ TEST(Roofline, CollectivesGoOnBesideKernels) {
   options.devices.described = "h100";
   options.devices.count = 8;
   options.batch.iterations = 10;
-  const RunConfig config = resolve(options, vocabulary_only(options.data));
+  const RunConfig config = resolve(options, data::vocabulary_only(options.data));
   const Roofline roofline = predict_step(config, gpu_rates("h100"));
   EXPECT_GT(roofline.collectives, 0);
   EXPECT_GT(roofline.step, roofline.kernels);
@@ -211,4 +212,4 @@ TEST(Roofline, ADescribedGpuRunsNothing) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -18,7 +18,7 @@
 #include "support/environment.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::AllOf;
@@ -26,28 +26,28 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-class FakeData final : public TokenData {
+class FakeData final : public data::TokenData {
  public:
   explicit FakeData(std::int64_t tokens) : tokens_(tokens) {}
   [[nodiscard]] std::int64_t size() const override { return tokens_; }
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
     for (std::int32_t& token : out)  // every fourth is a start of document
-      token = begin++ % 4 == 0 ? kBosToken : 65;
+      token = begin++ % 4 == 0 ? data::kBosToken : 65;
   }
 
  private:
   std::int64_t tokens_;
 };
 
-Corpus corpus(std::int64_t vocab = kByteVocab, std::int64_t train = 1 << 20,
-              std::int64_t val = 1 << 17) {
-  Corpus out;
+data::Corpus corpus(std::int64_t vocab = data::kByteVocab, std::int64_t train = 1 << 20,
+                    std::int64_t val = 1 << 17) {
+  data::Corpus out;
   out.train = std::make_unique<FakeData>(train);
   out.val = std::make_unique<FakeData>(val);
   out.vocab_size = vocab;
   out.token_bytes.assign(static_cast<std::size_t>(vocab), 1);
-  if (vocab == kByteVocab) out.token_bytes[kBosToken] = 0;
-  if (vocab == kByteVocab) out.tokenizer = open_tokenizer("byte");
+  if (vocab == data::kByteVocab) out.token_bytes[data::kBosToken] = 0;
+  if (vocab == data::kByteVocab) out.tokenizer = data::open_tokenizer("byte");
   return out;
 }
 
@@ -63,7 +63,7 @@ TrainOptions two_devices() {
   return options;
 }
 
-std::string error_of(const TrainOptions& options, const Corpus& data = corpus()) {
+std::string error_of(const TrainOptions& options, const data::Corpus& data = corpus()) {
   return test::message_of<InputError>([&] { static_cast<void>(resolve(options, data)); });
 }
 
@@ -99,36 +99,36 @@ TEST(RunConfig, OddDepthRoundsTheWidthUpToWholeHeads) {
 
 TEST(RunConfig, SizesOverrideDepth) {
   TrainOptions options = two_devices();
-  options.model.set(&GptConfig::n_layer, 3);
-  options.model.set(&GptConfig::n_embd, 96);
-  options.model.set(&GptConfig::n_head, 6);
-  options.model.set(&GptConfig::n_kv_head, 2);
+  options.model.set(&model::GptConfig::n_layer, 3);
+  options.model.set(&model::GptConfig::n_embd, 96);
+  options.model.set(&model::GptConfig::n_head, 6);
+  options.model.set(&model::GptConfig::n_kv_head, 2);
   const RunConfig run = resolve(options, corpus());
   EXPECT_EQ(run.model.n_layer, 3);
   EXPECT_EQ(run.model.n_embd, 96);
   EXPECT_EQ(run.model.head_dim(), 16);
   EXPECT_EQ(run.model.n_kv_head, 2);
-  EXPECT_EQ(run.model.vocab_size, kByteVocab);
+  EXPECT_EQ(run.model.vocab_size, data::kByteVocab);
 }
 
 TEST(RunConfig, ModelSetsTheExtrasAndEachSwitchOverrulesIt) {
-  const GptConfig nanochat = make_gpt_config(ModelOptions(), 10);
+  const model::GptConfig nanochat = make_gpt_config(ModelOptions(), 10);
   EXPECT_TRUE(nanochat.value_embeddings && nanochat.smear && nanochat.backout);
   EXPECT_TRUE(nanochat.resid_lambdas && nanochat.x0_lambdas);
   EXPECT_EQ(nanochat.qk_scale, 1.2F);
   EXPECT_EQ(nanochat.window_pattern, "SSSL");
   EXPECT_EQ(nanochat.seq_len, 2048);
-  const GptConfig bare = make_gpt_config(plain().model, 10);
+  const model::GptConfig bare = make_gpt_config(plain().model, 10);
   EXPECT_FALSE(bare.value_embeddings || bare.smear || bare.backout);
   EXPECT_FALSE(bare.resid_lambdas || bare.x0_lambdas);
   EXPECT_EQ(bare.qk_scale, 1.0F);
   EXPECT_EQ(bare.window_pattern, "L");
   EXPECT_EQ(bare.seq_len, 256);
 
-  using Switch = bool GptConfig::*;
-  constexpr std::array<Switch, 5> kSwitches = {&GptConfig::value_embeddings, &GptConfig::smear,
-                                               &GptConfig::backout, &GptConfig::resid_lambdas,
-                                               &GptConfig::x0_lambdas};
+  using Switch = bool model::GptConfig::*;
+  constexpr std::array<Switch, 5> kSwitches = {
+      &model::GptConfig::value_embeddings, &model::GptConfig::smear, &model::GptConfig::backout,
+      &model::GptConfig::resid_lambdas, &model::GptConfig::x0_lambdas};
   for (const Switch field : kSwitches) {
     TrainOptions with = plain();
     with.model.set(field, true);
@@ -140,10 +140,10 @@ TEST(RunConfig, ModelSetsTheExtrasAndEachSwitchOverrulesIt) {
     }
   }
   TrainOptions mixed;
-  mixed.model.set(&GptConfig::qk_scale, 1.5);
-  mixed.model.set(&GptConfig::window_pattern, "SL");
-  mixed.model.set(&GptConfig::seq_len, 100);
-  const GptConfig model = make_gpt_config(mixed.model, 10);
+  mixed.model.set(&model::GptConfig::qk_scale, 1.5);
+  mixed.model.set(&model::GptConfig::window_pattern, "SL");
+  mixed.model.set(&model::GptConfig::seq_len, 100);
+  const model::GptConfig model = make_gpt_config(mixed.model, 10);
   EXPECT_EQ(model.qk_scale, 1.5F);
   EXPECT_EQ(model.window_pattern, "SL");
   EXPECT_EQ(model.seq_len, 100);
@@ -200,7 +200,7 @@ TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
   options.numbers.gradients = DType::kBF16;
   EXPECT_THAT(error_of(options), HasSubstr("gradients of fp32 weights are fp32"));
   options.numbers.dtype = DType::kBF16;
-  options.model.set(&GptConfig::seq_len, 64);
+  options.model.set(&model::GptConfig::seq_len, 64);
   constexpr std::int64_t kTokens = kRows * 2 * 64;
   options.batch.total_tokens = kTokens;
   EXPECT_EQ(resolve(options, corpus()).formats().gradient_wire, DType::kBF16);
@@ -211,7 +211,7 @@ TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
   EXPECT_THAT(error_of(options),
               AllOf(HasSubstr("3 micro-steps add"), HasSubstr("--shard gradients"),
                     HasSubstr("--device-batch-size " + std::to_string(3 * kRows))));
-  for (const Shard shard : {Shard::kGradients, Shard::kWeights}) {
+  for (const optim::Shard shard : {optim::Shard::kGradients, optim::Shard::kWeights}) {
     options.sharding.shard = shard;
     EXPECT_EQ(resolve(options, corpus()).step.accumulation, 3) << name_of(shard);
   }
@@ -223,14 +223,14 @@ TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
 TEST(RunConfig, HeadsNotGivenDivideAnyEvenWidth) {
   for (std::int64_t width = 2; width <= 600; width += 2) {
     TrainOptions options = two_devices();
-    options.model.set(&GptConfig::n_embd, width);
+    options.model.set(&model::GptConfig::n_embd, width);
     // Widths that are twice a large prime have no better heads than refused ones of over 256.
-    const GptConfig model = make_gpt_config(options.model, 10);
+    const model::GptConfig model = make_gpt_config(options.model, 10);
     EXPECT_EQ(width % model.n_head, 0) << width;
     EXPECT_EQ(model.head_dim() % 2, 0) << width;
   }
   TrainOptions options = two_devices();
-  options.model.set(&GptConfig::n_embd, 640);
+  options.model.set(&model::GptConfig::n_embd, 640);
   EXPECT_EQ(make_gpt_config(options.model, 10).n_head, 5);
 }
 
@@ -239,7 +239,7 @@ TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
     for (const std::int64_t length : {2, 100, 256, 300, 4096, 20000}) {
       TrainOptions options = plain();
       options.devices.count = world;
-      options.model.set(&GptConfig::seq_len, length);
+      options.model.set(&model::GptConfig::seq_len, length);
       const RunConfig run = resolve(options, corpus());
       const std::int64_t unit = length * world * run.step.batch;
       const std::int64_t wanted = run.targets.batch_tokens;
@@ -338,32 +338,35 @@ TEST(RunConfig, RefusesImpossibleModels) {
     return error_of(options);
   };
   EXPECT_THAT(with([](TrainOptions& o) {
-                o.model.set(&GptConfig::n_embd, 100), o.model.set(&GptConfig::n_head, 3);
+                o.model.set(&model::GptConfig::n_embd, 100),
+                    o.model.set(&model::GptConfig::n_head, 3);
               }),
               HasSubstr("--n-embd 100 does not divide into --n-head 3"));
   EXPECT_THAT(with([](TrainOptions& o) {
-                o.model.set(&GptConfig::n_head, 2), o.model.set(&GptConfig::n_kv_head, 3);
+                o.model.set(&model::GptConfig::n_head, 2),
+                    o.model.set(&model::GptConfig::n_kv_head, 3);
               }),
               HasSubstr("--n-kv-head 3"));
   EXPECT_THAT(with([](TrainOptions& o) {
-                o.model.set(&GptConfig::n_embd, 99), o.model.set(&GptConfig::n_head, 3);
+                o.model.set(&model::GptConfig::n_embd, 99),
+                    o.model.set(&model::GptConfig::n_head, 3);
               }),
               HasSubstr("odd"));
-  EXPECT_THAT(with([](TrainOptions& o) { o.model.set(&GptConfig::window_pattern, "LX"); }),
+  EXPECT_THAT(with([](TrainOptions& o) { o.model.set(&model::GptConfig::window_pattern, "LX"); }),
               HasSubstr("--window-pattern"));
-  EXPECT_THAT(with([](TrainOptions& o) { o.model.set(&GptConfig::seq_len, 1); }),
+  EXPECT_THAT(with([](TrainOptions& o) { o.model.set(&model::GptConfig::seq_len, 1); }),
               HasSubstr("--max-seq-len"));
 }
 
 TEST(RunConfig, RefusesDataShorterThanARow) {
   const TrainOptions options = two_devices();
-  EXPECT_EQ(error_of(options, corpus(kByteVocab, 256)),
+  EXPECT_EQ(error_of(options, corpus(data::kByteVocab, 256)),
             "--data: the training data is 256 tokens long, shorter than a row of 257: give more, "
             "or a smaller --max-seq-len");
-  EXPECT_THAT(error_of(options, corpus(kByteVocab, 257, 256)), HasSubstr("held-out data"));
+  EXPECT_THAT(error_of(options, corpus(data::kByteVocab, 257, 256)), HasSubstr("held-out data"));
   TrainOptions no_eval = options;
   no_eval.evaluation.every = -1;
-  EXPECT_NO_THROW(static_cast<void>(resolve(no_eval, corpus(kByteVocab, 257, 256))));
+  EXPECT_NO_THROW(static_cast<void>(resolve(no_eval, corpus(data::kByteVocab, 257, 256))));
 }
 
 TEST(RunConfig, ShardsAreNotSampled) {
@@ -377,10 +380,10 @@ TEST(RunConfig, LargestSizesOverflowNothing) {
   TrainOptions options = plain();
   options.devices.count = 256;
   options.model.depth = 1024;
-  options.model.set(&GptConfig::seq_len, 1 << 20);
+  options.model.set(&model::GptConfig::seq_len, 1 << 20);
   options.batch.device_rows = 1 << 20;
   options.batch.iterations = 1;
-  const Corpus large = corpus(1 << 24, 1 << 21, 1 << 21);
+  const data::Corpus large = corpus(1 << 24, 1 << 21, 1 << 21);
   EXPECT_THAT(error_of(options, large), HasSubstr("give --device-batch-size 2047 or less"));
   options.batch.device_rows = 2047;
   const RunConfig run = resolve(options, large);
@@ -402,8 +405,8 @@ TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
 
 TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
   TrainOptions options = two_devices();
-  options.sharding.shard = Shard::kGradients;
-  for (const std::string_view strategy : strategy_names()) {
+  options.sharding.shard = optim::Shard::kGradients;
+  for (const std::string_view strategy : optim::strategy_names()) {
     options.sharding.strategy = strategy;
     if (strategy == "ddp" || strategy == "allreduce_owner")
       EXPECT_THROW(resolve(options, corpus()), InputError) << strategy;
@@ -425,13 +428,15 @@ TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
 TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
   const auto common = [](const TrainOptions& options) {
     const RunConfig config = resolve(options, corpus());
-    const ShardingPlan plan = make_sharding_plan(config, gpt_parameters(config.model));
-    return std::ranges::any_of(plan.buckets,
-                               [](const Bucket& b) { return b.replica == ReplicaAt::kCommon; });
+    const optim::ShardingPlan plan =
+        make_sharding_plan(config, model::gpt_parameters(config.model));
+    return std::ranges::any_of(plan.buckets, [](const optim::Bucket& b) {
+      return b.replica == optim::ReplicaAt::kCommon;
+    });
   };
   TrainOptions options = two_devices();
   EXPECT_TRUE(common(options));
-  options.sharding.replicas = ReplicaAt::kEveryRank;
+  options.sharding.replicas = optim::ReplicaAt::kEveryRank;
   EXPECT_FALSE(common(options));
   options.sharding.replicas.reset();
   options.sharding.strategy = "ddp";  // every rank writes every weight
@@ -443,9 +448,9 @@ TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
   options = two_devices();
   options.devices.backend = Backend::kCuda;
   EXPECT_FALSE(common(options));
-  options.sharding.replicas = ReplicaAt::kCommon;
+  options.sharding.replicas = optim::ReplicaAt::kCommon;
   EXPECT_THAT(error_of(options), HasSubstr("--replicas common: GPUs"));
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -15,7 +15,7 @@
 #include "support/errors.h"
 #include "support/files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -169,4 +169,4 @@ TEST_F(RunDirectoryTest, ThatCannotBeMadeIsRefused) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -15,7 +15,7 @@
 #include "support/files.h"
 #include "support/nested_arrays.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::ElementsAre;
@@ -278,4 +278,4 @@ TEST_F(RunReaders, SeeFilesThatComeLater) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

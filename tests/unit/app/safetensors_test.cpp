@@ -13,7 +13,7 @@
 #include "support/files.h"
 #include "support/golden.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using test::read_file;
@@ -242,4 +242,4 @@ TEST(Golden, GivesTensorsWithShapesAndMetadata) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -20,7 +20,7 @@
 #include "support/paths.h"
 #include "support/tensors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using ::testing::ElementsAre;
@@ -103,12 +103,12 @@ std::vector<std::string> shown(const std::vector<std::string>& stops,
 // A sample of nothing is a text, and the space that the tokenizer puts before texts is not its own;
 // behind a prompt a space is.
 TEST(SampleStream, ContinuesTheTextOfItsContext) {
-  const auto tokenizer = open_tokenizer(std::filesystem::path(test::source_directory()) /
-                                        "tests/golden/sentencepiece/llama.model");
+  const auto tokenizer = data::open_tokenizer(std::filesystem::path(test::source_directory()) /
+                                              "tests/golden/sentencepiece/llama.model");
   const auto shown = [&](const std::string& prompt, const std::vector<std::string>& stops = {}) {
     SampleStream stream(*tokenizer, context_of(*tokenizer, prompt), stops);
     std::string text;
-    for (const std::int32_t token : encode(*tokenizer, "the caf\u00E9 \U0001F600"))
+    for (const std::int32_t token : data::encode(*tokenizer, "the caf\u00E9 \U0001F600"))
       text += stream.add(token);
     return text + stream.finish();
   };
@@ -150,23 +150,23 @@ struct Sampled {
 
 Sampled sample(std::int64_t rows, const std::vector<SampleRequest>& requests,
                const SamplingOptions& options) {
-  GptConfig config;
+  model::GptConfig config;
   config.vocab_size = 41;
   config.n_layer = 2;
   config.n_head = 2;
   config.n_kv_head = 1;
   config.n_embd = 32;
   config.seq_len = 16;  // which samples outgrow
-  set_nanochat_extras(config);
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+  model::set_nanochat_extras(config);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   Sampled out{std::vector<std::vector<std::int32_t>>(requests.size()),
               std::vector<int>(requests.size(), 0)};
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, plan_inference_memory(config, params, {.sample = rows}, 0, 1));
     InferenceState state(rank, config, params, {.sample = rows}, arena);
-    warm_up_and_capture(rank, arena, state);
-    fill_rotary_tables(rank.compute, config, state.rotary);
+    graphs::warm_up_and_capture(rank, arena, state);
+    model::fill_rotary_tables(rank.compute, config, state.rotary);
     for (std::size_t i = 0; i < params.size(); ++i)
       rank.compute.copy(state.weights[i],
                         test::random_tensor(params[i].shape, params[i].name, 0.2F));
@@ -223,9 +223,9 @@ TEST(SampleTokens, EndWhereTheyAreTold) {
 }
 
 TEST(ContextOf, StartsADocumentAndKnowsSpecialTokens) {
-  const auto tokenizer = open_tokenizer("byte");
+  const auto tokenizer = data::open_tokenizer("byte");
   EXPECT_THAT(context_of(*tokenizer, "a<|bos|>b"), ElementsAre(256, 97, 256, 98));
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::Contains;
@@ -26,7 +26,7 @@ RunConfig run_of(std::int64_t depth, const TrainOptions& more = {}, std::int64_t
   TrainOptions options = more;
   options.model.depth = depth;
   options.devices.count = 1;
-  Corpus corpus;
+  data::Corpus corpus;
   corpus.vocab_size = vocab;
   return resolve(options, corpus);
 }
@@ -96,7 +96,7 @@ TEST(Scaling, GoldenTableByDepth) {
     EXPECT_EQ(run.model.n_layer, row.depth);
     EXPECT_EQ(run.model.n_embd, row.width);
     EXPECT_EQ(run.model.n_head, row.heads);
-    const ParameterCounts counts = count_parameters(run.model);
+    const model::ParameterCounts counts = model::count_parameters(run.model);
     EXPECT_NEAR(static_cast<double>(counts.wte), row.wte * kM, 0.05 * kM);
     EXPECT_EQ(counts.lm_head, counts.wte);
     EXPECT_NEAR(static_cast<double>(counts.value_embeds), row.value_embeds * kM, 0.05 * kM);
@@ -104,8 +104,8 @@ TEST(Scaling, GoldenTableByDepth) {
     EXPECT_NEAR(static_cast<double>(run.parameters), row.total * kM, 0.05 * kM);
     EXPECT_NEAR(static_cast<double>(run.scaling_parameters), row.scaling * kM, 0.05 * kM);
     EXPECT_NEAR(run.flops_per_token, row.flops_per_token * kG, 0.0005 * kG);
-    EXPECT_NEAR(100 * attention_flops_per_token(run.model) / run.flops_per_token, row.attention,
-                0.05);
+    EXPECT_NEAR(100 * model::attention_flops_per_token(run.model) / run.flops_per_token,
+                row.attention, 0.05);
     EXPECT_NEAR(static_cast<double>(run.targets.tokens), row.tokens * kG, 0.005 * kG);
     EXPECT_EQ(run.tokens_per_step(), std::int64_t{1} << row.log2_batch);
     EXPECT_EQ(run.iterations(), row.steps);
@@ -178,7 +178,7 @@ TEST(Scaling, TheBatchGrowsWithThePowerThatNanochatFitted) {
 TEST(Scaling, DepthTwelveIsTheReferenceOfItsOwnKindOnly) {
   TrainOptions plain;
   plain.model.preset = ModelPreset::kPlain;
-  plain.model.set(&GptConfig::seq_len, 2048);
+  plain.model.set(&model::GptConfig::seq_len, 2048);
   const RunConfig run = run_of(12, plain);
   EXPECT_EQ(run.scaling_parameters, 110'100'480);  // no gates
   EXPECT_EQ(run.targets.reference_tokens, 12 * 110'100'480.0);
@@ -193,7 +193,8 @@ TEST(Scaling, EveryFactorCanBeGiven) {
   const RunConfig run = run_of(4, more);
   const HyperParameters& hyper = run.hyper;
   EXPECT_DOUBLE_EQ(hyper.matrix_lr, 0.02 * 2);
-  EXPECT_DOUBLE_EQ(hyper.adam[update_group(ParamRole::kEmbedding).adam_group].lr, 0.3 * 2 * 3);
+  EXPECT_DOUBLE_EQ(hyper.adam[optim::update_group(ParamRole::kEmbedding).adam_group].lr,
+                   0.3 * 2 * 3);
   EXPECT_DOUBLE_EQ(hyper.muon_weight_decay, 0.28 * 5);
 }
 
@@ -218,7 +219,7 @@ TEST(Scaling, WarnsOfAWeightDecayThatForgetsFasterThanMomentumAverages) {
   };
   bool warned = false, silent = false;
   for (const std::int64_t depth : {1, 2, 3, 4, 5, 6, 8, 12, 20}) {
-    const RunConfig run = run_of(depth, {}, kByteVocab);
+    const RunConfig run = run_of(depth, {}, data::kByteVocab);
     const bool dangerous = decay(run) >= 0.1;
     (dangerous ? warned : silent) = true;
     EXPECT_EQ(testing::Value(scaling_notes(run), Contains(HasSubstr("weight decay is dangerous"))),
@@ -228,7 +229,8 @@ TEST(Scaling, WarnsOfAWeightDecayThatForgetsFasterThanMomentumAverages) {
   EXPECT_TRUE(warned && silent);
   TrainOptions none;
   none.optimizer.weight_decay_scale = 1;
-  EXPECT_THAT(scaling_notes(run_of(1, none, kByteVocab)), Not(Contains(HasSubstr("dangerous"))));
+  EXPECT_THAT(scaling_notes(run_of(1, none, data::kByteVocab)),
+              Not(Contains(HasSubstr("dangerous"))));
 }
 
 TEST(Scaling, RefusesMoreTokensThanCanBeCounted) {
@@ -249,23 +251,24 @@ TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
     options.devices.backend = Backend::kHost;
     options.devices.count = world;
     options.batch.target_tokens = 4096;
-    const RunConfig run = resolve(options, vocabulary_only(options.data));
+    const RunConfig run = resolve(options, data::vocabulary_only(options.data));
     EXPECT_EQ(run.tokens_per_step() % (256 * world), 0);
     EXPECT_LE(std::abs(run.tokens_per_step() - 4096) * 2, 256 * world) << world;
     EXPECT_EQ(run.step.accumulation, 1);
     EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 4096"))), 16 % world != 0);
     options.batch.total_tokens = 256 * world;
-    EXPECT_EQ(resolve(options, vocabulary_only(options.data)).tokens_per_step(), 256 * world);
+    EXPECT_EQ(resolve(options, data::vocabulary_only(options.data)).tokens_per_step(), 256 * world);
   }
   TrainOptions options;
   options.devices.backend = Backend::kHost;
   options.devices.count = 3;
-  options.model.set(&GptConfig::seq_len, 256);
+  options.model.set(&model::GptConfig::seq_len, 256);
   options.batch.total_tokens = 4096;
-  EXPECT_THAT(test::message_of<InputError>(
-                  [&] { static_cast<void>(resolve(options, vocabulary_only(options.data))); }),
+  EXPECT_THAT(test::message_of<InputError>([&] {
+                static_cast<void>(resolve(options, data::vocabulary_only(options.data)));
+              }),
               HasSubstr("give 3840 or 4608"));
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

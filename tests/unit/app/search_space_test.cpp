@@ -12,7 +12,7 @@
 #include "app/options/option_table.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::ElementsAre;
@@ -166,4 +166,4 @@ TEST(SearchSpace, TellsWhetherTheBestIsAtAnEdge) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

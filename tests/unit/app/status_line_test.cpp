@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 TEST(ProgressText, SaysStepLossBitsSpeedAndTime) {
@@ -56,4 +56,4 @@ TEST(StatusLine, LeavesOutWhatMattersLeastWhereItIsNarrow) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

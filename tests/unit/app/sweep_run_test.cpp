@@ -17,7 +17,7 @@
 #include "support/command_line.h"
 #include "support/files.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 // Four trials of a tiny model, in two groups by turns, on one device; two of them go on.
@@ -51,7 +51,7 @@ class SweepRunTest : public testing::Test {
         "1,3",       "--halving",        "2",          "--min-steps",
         "1",         "--resume",         "auto"};
     const auto options = std::get<SweepOptions>(parse_command_line(arguments));
-    const Corpus corpus = open_corpus(options.train.data);
+    const data::Corpus corpus = data::open_corpus(options.train.data);
     SweepPlan plan = SweepPlanner(options, corpus).plan();
     if (how.memory != nullptr) plan.worker_memory = *how.memory;
     SweepDirectory directory(options, plan, data_identity(corpus));
@@ -164,7 +164,7 @@ TEST(SweepPlanner, PutsTheFirstRungBeyondTheWarmUp) {
         "--max-seq-len 32 --total-batch-size 64 --num-iterations 270 --eval-tokens 64 "
         "--matrix-lr 0.1,0.2,0.3 --halving 3 --warmup-steps " +
         more)));
-    return SweepPlanner(options, open_corpus(options.train.data)).plan();
+    return SweepPlanner(options, data::open_corpus(options.train.data)).plan();
   };
   using testing::ElementsAre;
   EXPECT_THAT(plan("5").rungs, ElementsAre(10, 30, 90, 270));
@@ -180,4 +180,4 @@ TEST(SweepPlanner, PutsTheFirstRungBeyondTheWarmUp) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

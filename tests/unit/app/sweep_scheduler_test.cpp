@@ -10,7 +10,7 @@
 
 #include "app/sweep/scheduler.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::ElementsAre;
@@ -303,4 +303,4 @@ TEST(SweepScheduler, AnOpenSweepTakesTrialsUntilItIsClosed) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -119,4 +119,4 @@ TEST(TextReport, OfARunThatHasNoStepsOrOne) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using testing::AllOf;
@@ -98,4 +98,4 @@ TEST(Toml, QuotesEveryByteSoThatItReadsBack) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

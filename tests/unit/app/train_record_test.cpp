@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 TEST(TrainRecords, AreReadAsTheLoggerWritesThem) {
@@ -65,4 +65,4 @@ TEST(TrainRecords, OfAnotherFormAreLeftAlone) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app

@@ -16,7 +16,7 @@
 #include "support/paths.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -222,4 +222,4 @@ TEST_F(BrokenBundle, WantsContinuationsOfSomeTokens) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

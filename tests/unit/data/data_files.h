@@ -65,16 +65,16 @@ inline std::string shard_bytes(const std::vector<std::uint16_t>& tokens) {
   return shard_bytes(tokens, static_cast<std::int32_t>(tokens.size()));
 }
 
-inline std::vector<std::int32_t> all_tokens(const TokenData& data) {
+inline std::vector<std::int32_t> all_tokens(const data::TokenData& data) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(data.size()));
   data.read(0, out);
   return out;
 }
 
 // The text of the InputError that opening throws; empty if it throws none.
-inline std::string input_error(const DataOptions& options) {
+inline std::string input_error(const data::DataOptions& options) {
   try {
-    static_cast<void>(open_corpus(options));
+    static_cast<void>(data::open_corpus(options));
   } catch (const InputError& error) {
     return error.what();
   }

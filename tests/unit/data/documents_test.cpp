@@ -14,7 +14,7 @@
 #include "support/errors.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -255,4 +255,4 @@ TEST(ByteSource, NamesAFileThatIsCutOffOrDamaged) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

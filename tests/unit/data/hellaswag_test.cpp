@@ -12,7 +12,7 @@
 #include "support/paths.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -173,4 +173,4 @@ TEST(EvalFile, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

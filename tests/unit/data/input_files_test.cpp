@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,4 +184,4 @@ TEST(InputFiles, RefusesWhatMayNotBeRead) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

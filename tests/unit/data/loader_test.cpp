@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "data/sampler.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 // Token i is i, so that a batch says where it was read.
@@ -286,4 +286,4 @@ TEST(Loader, RefusesMisuse) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -14,7 +14,7 @@
 #include "support/files.h"
 #include "support/paths.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 std::vector<std::pair<std::string, std::string>> golden() {
@@ -65,4 +65,4 @@ TEST(Nfc, LeavesBytesThatAreNoCharactersAndDoesNotJoinOverThem) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

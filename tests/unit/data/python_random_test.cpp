@@ -10,7 +10,7 @@
 
 #include "data/examples/python_strip.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using testing::ElementsAre;
@@ -83,4 +83,4 @@ TEST(PythonStrip, TakesWhatUnicodeCallsWhiteSpace) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

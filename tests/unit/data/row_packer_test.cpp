@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 bool equal(std::span<const TokenSpan> a, std::span<const TokenSpan> b) {
@@ -120,4 +120,4 @@ TEST(RowPacker, TheLastRowMayBeShort) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using testing::HasSubstr;
@@ -210,4 +210,4 @@ TEST(RowSampler, RefusesRowsThatAStepDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -27,7 +27,7 @@
 #include "support/paths.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -424,4 +424,4 @@ TEST(NormalizationRules, MatchOnePlaceAsOftenAsTheLibraryHasRoom) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -14,7 +14,7 @@
 #include "data/document_index.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -278,4 +278,4 @@ TEST(Shards, RandomDamageIsRefusedOrHarmless) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -20,7 +20,7 @@
 #include "support/paths.h"
 #include "support/sanitized.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using test::message_of;
@@ -208,4 +208,4 @@ TEST(SplitPattern, SeesNoTextBeforeBytesThatAreNotUtf8) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -12,7 +12,7 @@
 #include "data/token_data.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using test::all_tokens;
@@ -272,4 +272,4 @@ TEST(TextCorpus, RefusesImpossibleOptions) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using test::message_of;
@@ -114,4 +114,4 @@ TEST(TaskScore, IsCentredByChance) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

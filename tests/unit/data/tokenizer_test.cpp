@@ -26,7 +26,7 @@
 #include "support/sanitized.h"
 #include "unit/data/data_files.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -493,4 +493,4 @@ TEST(BpeTrainer, RefusesAVocabularyTooSmallForBytes) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -14,7 +14,7 @@
 #include "data/row_packer.h"
 #include "data/sampler.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 constexpr std::int32_t kFirst = -1;  // begins documents
@@ -221,4 +221,4 @@ TEST(HeldOutRows, PackedOnesTakeEveryDocumentOnce) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

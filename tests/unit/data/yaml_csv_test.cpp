@@ -8,7 +8,7 @@
 #include "data/examples/yaml.h"
 #include "support/errors.h"
 
-namespace muo {
+namespace muo::data {
 namespace {
 
 using test::message_of;
@@ -79,4 +79,4 @@ TEST(Csv, NamesLineAndReason) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::data

@@ -8,7 +8,7 @@
 #include "support/counting_new.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 // Heap allocations of all ranks during three replayed steps, or eager ones.
@@ -17,7 +17,7 @@ std::int64_t allocations_of_steps(const std::string& strategy, bool graph, bool 
   test::ToyTraining training{
       .world = 3, .strategy = strategy, .graph = graph, .steps = 1, .nanochat_bf16 = nanochat_bf16};
   training.before_step = [&](RankContext& rank, RunState& state, int /*step*/) {
-    const RunConfig config = test::toy_config(training);
+    const app::RunConfig config = test::toy_config(training);
     const Shape shape{config.step.accumulation, config.step.batch, config.model.seq_len};
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(shape.numel()), 1);
     const auto copied = rank.device.make_event();
@@ -39,7 +39,7 @@ std::int64_t allocations_of_steps(const std::string& strategy, bool graph, bool 
 }
 
 void expect_none_in_a_replay(bool nanochat_bf16) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     EXPECT_EQ(allocations_of_steps(std::string(strategy), /*graph=*/true, nanochat_bf16), 0)
         << strategy;
 }
@@ -60,4 +60,4 @@ TEST(StepAllocations, EagerWorkIsCounted) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -10,7 +10,7 @@
 #include "support/sanitized.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -29,11 +29,11 @@ std::string text(const ToyTraining& run) {
 // Backward rounds them, or the wire does; sums over ranks and micro-steps are fp32 in both.
 TEST(BF16Gradients, AreBitwiseThoseThatAreRoundedOnTheirWay) {
   for (const int world : {2, 3, 5})
-    for (const Strategy& strategy : strategy_list())
-      for (const auto& [shard, name] : {std::pair{Shard::kNone, "none"},
-                                        {Shard::kOptimizer, "optimizer"},
-                                        {Shard::kGradients, "gradients"},
-                                        {Shard::kWeights, "weights"}})
+    for (const optim::Strategy& strategy : optim::strategy_list())
+      for (const auto& [shard, name] : {std::pair{optim::Shard::kNone, "none"},
+                                        {optim::Shard::kOptimizer, "optimizer"},
+                                        {optim::Shard::kGradients, "gradients"},
+                                        {optim::Shard::kWeights, "weights"}})
         for (const std::int64_t accumulation : {1, 2}) {
           const ToyTraining run{.world = world,
                                 .strategy = std::string(strategy.name),
@@ -43,7 +43,7 @@ TEST(BF16Gradients, AreBitwiseThoseThatAreRoundedOnTheirWay) {
                                 .nanochat_bf16 = true,
                                 .bf16_gradients = true};
           if (shard < strategy.least || shard > strategy.most) continue;
-          if (accumulation > 1 && shard < Shard::kGradients) continue;
+          if (accumulation > 1 && shard < optim::Shard::kGradients) continue;
           test::expect_bitwise(test::train(run), test::train(fp32_gradients(run)), text(run));
         }
 }
@@ -85,4 +85,4 @@ TEST(BF16Gradients, AreNotAddedTo) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -6,7 +6,7 @@
 #include "support/sanitized.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -27,7 +27,7 @@ TEST(CommonReplicas, GiveTheSameBits) {
 }
 
 TEST(CommonReplicas, GiveTheSameBitsInEveryStrategyAndFormat) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (const bool bf16 : {false, true})
       expect_the_numbers_of_own_replicas({.world = 3,
                                           .strategy = std::string(strategy),
@@ -43,4 +43,4 @@ TEST(CommonReplicas, GiveTheSameBitsInSeveralGraphs) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -17,22 +17,22 @@
 #include "support/tolerance.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 constexpr std::int64_t kVocab = 67;
 using Tokens = std::vector<std::int32_t>;
 using Logits = std::vector<float>;
 
-GptConfig small(bool nanochat) {
-  GptConfig c;
+model::GptConfig small(bool nanochat) {
+  model::GptConfig c;
   c.vocab_size = kVocab;
   c.n_layer = 2;
   c.n_head = 2;
   c.n_kv_head = 1;
   c.n_embd = 32;
   c.seq_len = 40;  // above the shortest captured length
-  if (nanochat) set_nanochat_extras(c);
+  if (nanochat) model::set_nanochat_extras(c);
   return c;
 }
 
@@ -55,17 +55,17 @@ struct Form {
   std::int32_t document_token = -1;
 };
 void with_decoder(const Form& form, const std::function<void(Decoder&)>& body) {
-  GptConfig config = small(form.nanochat);
+  model::GptConfig config = small(form.nanochat);
   config.dtype = form.dtype;
   config.document_token = form.document_token;
-  const std::vector<ParamSpec> params = gpt_parameters(config);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
   DeviceGroup group(test::tested_group(1));
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device,
-                       plan_inference_memory(config, params, {.sample = form.rows}, 0, 1));
-    InferenceState state(rank, config, params, {.sample = form.rows}, arena);
+                       app::plan_inference_memory(config, params, {.sample = form.rows}, 0, 1));
+    app::InferenceState state(rank, config, params, {.sample = form.rows}, arena);
     warm_up_and_capture(rank, arena, state, form.graph);
-    fill_rotary_tables(rank.compute, config, state.rotary);
+    model::fill_rotary_tables(rank.compute, config, state.rotary);
     for (std::size_t i = 0; i < params.size(); ++i) {
       const test::HostTensor values =
           test::random_tensor(params[i].shape, params[i].name, 0.2F).rounded(params[i].replica);
@@ -214,7 +214,7 @@ TEST(Decoder, ACopiedRowIsTheSame) {
 }
 
 TEST(Decoder, AFullRowBeginsAgainWithItsLastHalf) {
-  const GptConfig config = small(true);
+  const model::GptConfig config = small(true);
   const auto full = static_cast<std::size_t>(config.seq_len);
   const Tokens all = random_context(config.seq_len + 3, "all");
   with_decoder({}, [&](Decoder& decoder) {
@@ -226,7 +226,7 @@ TEST(Decoder, AFullRowBeginsAgainWithItsLastHalf) {
 }
 
 TEST(Decoder, ALongContextKeepsItsEnd) {
-  const GptConfig config = small(true);
+  const model::GptConfig config = small(true);
   const Tokens all = random_context(config.seq_len + 9, "all");
   with_decoder({}, [&](Decoder& decoder) {
     EXPECT_EQ(begin(decoder, 0, all), begin(decoder, 0, part(all, 9, all.size())));
@@ -271,4 +271,4 @@ TEST(Decoder, OfShardedWeightsIsBitwiseThatOfReplicas) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -22,7 +22,7 @@
 #include "support/tolerance.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -77,7 +77,7 @@ TEST(DeviceStep, FourVirtualRanksFollowTheHostsCurve) {
 }
 
 TEST(DeviceStep, EveryStrategyFollowsTheHostsCurve) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     expect_the_hosts_curve({.world = 2, .strategy = std::string(strategy), .steps = 2},
                            std::string(strategy));
 }
@@ -307,4 +307,4 @@ TEST(DeviceStep, NothingIsAllocatedAfterStartUp) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

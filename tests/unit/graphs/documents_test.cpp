@@ -7,7 +7,7 @@
 #include "support/sanitized.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyTraining;
@@ -24,7 +24,8 @@ TEST(DocumentsInTraining, AreBitwiseTheSameInEveryForm) {
                       .document_token = 7};
       run.graph = false;
       const test::ToyCurves want = test::train(run);
-      for (const Recompute recompute : {Recompute{}, {.mlps = 3}, {.blocks = 1, .mlps = 1}}) {
+      for (const model::Recompute recompute :
+           {model::Recompute{}, {.mlps = 3}, {.blocks = 1, .mlps = 1}}) {
         run.recompute = recompute;
         const std::string what = std::to_string(accumulation) + " micro-steps, " +
                                  std::to_string(recompute.blocks) + " blocks made again" +
@@ -40,4 +41,4 @@ TEST(DocumentsInTraining, AreBitwiseTheSameInEveryForm) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

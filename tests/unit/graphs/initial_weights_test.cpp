@@ -15,16 +15,17 @@
 #include "support/initial_values.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 // Compares what each rank holds, and what its forward reads, with whole tensors.
-void expect_initial_weights(const RunConfig& config, std::uint64_t seed, const std::string& what) {
-  const std::vector<ParamSpec> params = gpt_parameters(config.model);
+void expect_initial_weights(const app::RunConfig& config, std::uint64_t seed,
+                            const std::string& what) {
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
   std::map<std::string, std::vector<float>> want;
   for (const ParamSpec& spec : params)
     want[spec.name] = test::initial_values(spec, seed);
-  const ShardingPlan plan = make_sharding_plan(config, params);
+  const optim::ShardingPlan plan = app::make_sharding_plan(config, params);
   std::atomic<std::int64_t> compared = 0;
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
@@ -56,8 +57,8 @@ void expect_initial_weights(const RunConfig& config, std::uint64_t seed, const s
 
 TEST(InitialWeights, AreTheSameOnEveryRankWithEveryStrategy) {
   for (const int world : {1, 2, 3})
-    for (const std::string_view strategy : strategy_names()) {
-      RunConfig config = test::toy_config(
+    for (const std::string_view strategy : optim::strategy_names()) {
+      app::RunConfig config = test::toy_config(
           {.world = world, .strategy = std::string(strategy), .nanochat_bf16 = true});
       config.group.world = world;
       config.step_only = true;
@@ -66,4 +67,4 @@ TEST(InitialWeights, AreTheSameOnEveryRankWithEveryStrategy) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

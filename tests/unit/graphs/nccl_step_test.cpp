@@ -13,7 +13,7 @@
 #include "support/kernel_stream.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -32,7 +32,7 @@ ToyCurves train_over_nccl(ToyTraining run) {
 }
 
 TEST(NcclStep, EveryStrategyFollowsTheHostsCurve) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     test::expect_toy_device_agreement(
         train_over_nccl({.world = 3, .strategy = std::string(strategy), .steps = 2}),
         std::string(strategy));
@@ -85,4 +85,4 @@ TEST(NcclStep, GradientsInBF16AreRefusedBeforeAnyStep) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -10,7 +10,7 @@
 
 // A step that gathers at its head what the step before committed, against one that gathers at its
 // end what it commits.
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -30,7 +30,7 @@ TEST(PipelinedStep, IsBitwiseTheSimpleForm) {
 }
 
 TEST(PipelinedStep, IsBitwiseTheSimpleFormInEveryStrategyAndFormat) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (const bool bf16 : {false, true})
       expect_the_simple_forms_numbers({.world = 3,
                                        .strategy = std::string(strategy),
@@ -110,7 +110,7 @@ struct Evaluated {
 Evaluated evaluated(const char* gather, bool flush, bool verify) {
   Evaluated result;
   ToyTraining run{.world = 3, .gather = gather, .steps = 6, .random_order = 3};
-  const RunConfig config = test::toy_config(run);
+  const app::RunConfig config = test::toy_config(run);
   std::vector<std::int32_t> tokens(
       static_cast<std::size_t>(config.step.batch * config.model.seq_len + 1));
   for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -147,4 +147,4 @@ TEST(PipelinedStep, WithoutAFlushAnEvaluationSeesOldWeights) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

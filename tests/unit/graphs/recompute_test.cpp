@@ -8,7 +8,7 @@
 #include "support/sanitized.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyTraining;
@@ -28,11 +28,11 @@ TEST(Recompute, IsBitwiseTheSame) {
                       .steps = test::kSanitized ? 2 : 4,
                       .nanochat_bf16 = bf16};
       const test::ToyCurves want = test::train(run);
-      for (const Recompute recompute : {Recompute{.blocks = 0, .mlps = 1},
-                                        {.mlps = 3},
-                                        {.blocks = 1, .mlps = 1},
-                                        {.blocks = 2},
-                                        {.blocks = 3}}) {
+      for (const model::Recompute recompute : {model::Recompute{.blocks = 0, .mlps = 1},
+                                               {.mlps = 3},
+                                               {.blocks = 1, .mlps = 1},
+                                               {.blocks = 2},
+                                               {.blocks = 3}}) {
         run.recompute = recompute;
         expect_bitwise_in_every_form(run, want, text(run));
         run.nan_between_steps = true;
@@ -45,18 +45,19 @@ TEST(Recompute, IsBitwiseTheSame) {
 // A layer that is made again keeps its input, of one row's width, where one that is not keeps more
 // than ten; sets for a forward and a backward pass are as large as those of two layers.
 TEST(Recompute, KeepsOnlyTheInputsOfBlocks) {
-  const auto bytes = [](std::int64_t layers, const Recompute& recompute) {
-    RunConfig config = test::toy_config({});
+  const auto bytes = [](std::int64_t layers, const model::Recompute& recompute) {
+    app::RunConfig config = test::toy_config({});
     config.model.n_layer = layers;
     config.step.recompute = recompute;
-    const std::vector<ParamSpec> params = gpt_parameters(config.model);
-    const MemoryPlan plan = plan_rank_memory(config, params, make_sharding_plan(config, params), 0);
+    const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+    const MemoryPlan plan =
+        plan_rank_memory(config, params, app::make_sharding_plan(config, params), 0);
     return plan.category_bytes(MemoryCategory::kActivations);
   };
-  const auto per_layer = [&](const Recompute& of_12, const Recompute& of_4) {
+  const auto per_layer = [&](const model::Recompute& of_12, const model::Recompute& of_4) {
     return (bytes(12, of_12) - bytes(4, of_4)) / 8;
   };
-  const RunConfig config = test::toy_config({});
+  const app::RunConfig config = test::toy_config({});
   const std::int64_t rows = config.step.batch * config.model.seq_len;
   const std::int64_t width = rows * config.model.n_embd * size_of(config.model.dtype);
   const std::int64_t kept = per_layer({}, {});
@@ -68,4 +69,4 @@ TEST(Recompute, KeepsOnlyTheInputsOfBlocks) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

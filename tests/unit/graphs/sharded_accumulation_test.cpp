@@ -11,7 +11,7 @@
 #include "support/tolerance.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -19,8 +19,8 @@ using test::ToyTraining;
 
 std::vector<std::string> strategies() {
   std::vector<std::string> names;
-  for (const Strategy& strategy : strategy_list())
-    if (strategy.most >= Shard::kGradients) names.emplace_back(strategy.name);
+  for (const optim::Strategy& strategy : optim::strategy_list())
+    if (strategy.most >= optim::Shard::kGradients) names.emplace_back(strategy.name);
   return names;
 }
 
@@ -96,4 +96,4 @@ TEST(ShardedAccumulation, SeveralGraphsGiveTheSameCurve) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -9,7 +9,7 @@
 #include "support/sanitized.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -29,8 +29,8 @@ std::string text(const ToyTraining& run) {
 // Of whatever the same gradients are reduced: once, or in every micro-step.
 TEST(ShardedWeights, AreBitwiseReplicas) {
   for (const int world : test::kSanitized ? std::vector{3} : std::vector{1, 2, 3, 4, 5})
-    for (const Strategy& strategy : strategy_list()) {
-      if (strategy.most < Shard::kWeights) continue;
+    for (const optim::Strategy& strategy : optim::strategy_list()) {
+      if (strategy.most < optim::Shard::kWeights) continue;
       for (const bool bf16 : {false, true}) {
         const ToyTraining run{.world = world,
                               .strategy = std::string(strategy.name),
@@ -83,4 +83,4 @@ TEST(ShardedWeights, AllocateNothingWhileRunning) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -11,7 +11,7 @@
 #include "support/tolerance.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -64,7 +64,7 @@ TEST(StepGraph, TheSameRunTwiceIsBitwiseEqual) {
 }
 
 TEST(StepGraph, ReplayAndEagerWorkAreBitwiseEqual) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (const std::int64_t accumulation : {1, 20}) {
       ToyTraining run{.world = 3, .strategy = std::string(strategy), .accumulation = accumulation};
       if (test::kSanitized) run.steps = 2;
@@ -113,7 +113,7 @@ TEST(StepGraph, NothingIsAllocatedAfterStartUp) {
 TEST(StepGraph, InitialWeightsDoNotDependOnTheWorld) {
   const ToyCurves one = test::train({.steps = 0});
   for (const int world : {2, 5})
-    for (const std::string_view strategy : strategy_names())
+    for (const std::string_view strategy : optim::strategy_names())
       EXPECT_EQ(
           test::train({.world = world, .strategy = std::string(strategy), .steps = 0}).weights,
           one.weights);
@@ -180,17 +180,18 @@ TEST(StepGraph, ARankThatFailsEndsTheRunWithItsOwnMessage) {
 
 TEST(StepGraph, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
   struct Case {
-    Shard shard;
+    optim::Shard shard;
     const char* name;
     std::int64_t accumulation;
     const char* replicas = "own";
   };
   int given_up = 0;
-  for (const Strategy& strategy : strategy_list())
+  for (const optim::Strategy& strategy : optim::strategy_list())
     for (const auto& [shard, name, accumulation, replicas] :
-         {Case{Shard::kOptimizer, "optimizer", 1, "common"},
-          Case{Shard::kOptimizer, "optimizer", 20}, Case{Shard::kGradients, "gradients", 5},
-          Case{Shard::kWeights, "weights", 2}}) {
+         {Case{optim::Shard::kOptimizer, "optimizer", 1, "common"},
+          Case{optim::Shard::kOptimizer, "optimizer", 20},
+          Case{optim::Shard::kGradients, "gradients", 5},
+          Case{optim::Shard::kWeights, "weights", 2}}) {
       if (strategy.most < shard) continue;
       if (test::kSanitized && accumulation == 20 && strategy.name != "balanced") continue;
       ToyTraining run{.world = 3,
@@ -222,4 +223,4 @@ TEST(StepGraph, OneBranchIsBitwiseThree) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -12,7 +12,7 @@
 #include "support/toy_training.h"
 
 // The table that a step writes of itself.
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyTraining;
@@ -92,4 +92,4 @@ TEST(StepPhases, WithoutTimingThereIsNoClock) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

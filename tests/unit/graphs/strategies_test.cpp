@@ -8,7 +8,7 @@
 #include "support/tolerance.h"
 #include "support/toy_training.h"
 
-namespace muo {
+namespace muo::graphs {
 namespace {
 
 using test::ToyCurves;
@@ -37,7 +37,7 @@ TEST(Strategies, AgreeAfterFiftySteps) {
     EXPECT_LE(test::relative_error(got.weights, {alone.weights.begin(), alone.weights.end()}),
               bounds.weights);
     const ToyCurves want = test::train(training(world, kFewer));
-    for (const std::string_view strategy : strategy_names()) {
+    for (const std::string_view strategy : optim::strategy_names()) {
       if (strategy == "balanced") continue;
       const ToyCurves other = test::train(training(world, kFewer, strategy));
       EXPECT_EQ(other.losses, want.losses) << strategy;
@@ -56,7 +56,7 @@ TEST(Strategies, AgreeWithLeanState) {
     const ToyCurves other = test::train(wide);
     EXPECT_NE(want.losses, other.losses);
     EXPECT_LT(test::curve_distance(want.losses, other.losses), 0.05);
-    for (const std::string_view strategy : strategy_names()) {
+    for (const std::string_view strategy : optim::strategy_names()) {
       run.strategy = strategy;
       const ToyCurves got = test::train(run);
       EXPECT_EQ(got.losses, want.losses) << strategy;
@@ -72,4 +72,4 @@ TEST(Strategies, AgreeWithLeanState) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::graphs

@@ -15,7 +15,7 @@ namespace {
 constexpr double kSixDigits = 0.5e-6;  // the tables are printed to six decimals
 
 HyperParameters hyper_for(std::int64_t iterations) {
-  return make_hyper_parameters({}, {}, iterations);
+  return optim::make_hyper_parameters({}, {}, iterations);
 }
 
 TEST(Schedules, GoldenTableOfAThousandSteps) {

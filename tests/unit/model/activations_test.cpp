@@ -8,7 +8,7 @@
 #include "kernels/attention_choice.h"
 #include "support/golden_model.h"
 
-namespace muo {
+namespace muo::model {
 namespace {
 
 std::vector<AttentionDirection>& asked() {
@@ -37,4 +37,4 @@ TEST(Activations, WithoutBackwardNoPlanOfGradientsIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::model

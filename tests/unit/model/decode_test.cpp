@@ -15,7 +15,7 @@
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
-namespace muo {
+namespace muo::model {
 namespace {
 
 using test::HostTensor;
@@ -231,4 +231,4 @@ TEST(ExtrasDecode, TheToleranceIsBelowWhatASmallMistakeChanges) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::model

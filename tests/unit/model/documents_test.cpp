@@ -17,7 +17,7 @@
 #include "support/tensors.h"
 #include "support/tolerance.h"
 
-namespace muo {
+namespace muo::model {
 namespace {
 
 using test::HostTensor;
@@ -181,4 +181,4 @@ TEST(ExtrasDocuments, WithoutTheTokenNothingChanges) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::model

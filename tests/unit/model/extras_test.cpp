@@ -16,7 +16,7 @@
 #include "support/tensors.h"
 
 // nanochat's extras as switches: what each adds, how it starts, and that it changes nothing else.
-namespace muo {
+namespace muo::model {
 namespace {
 
 using test::HostTensor;
@@ -215,4 +215,4 @@ TEST(ExtrasInit, GatesAndValueEmbeddingsAreUniform) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::model

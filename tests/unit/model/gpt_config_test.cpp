@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/initial_values.h"
 
-namespace muo {
+namespace muo::model {
 namespace {
 
 GptConfig depth_12() {
@@ -164,4 +164,4 @@ TEST(Init, DistributionsAreNanochats) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::model

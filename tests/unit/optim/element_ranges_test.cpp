@@ -8,10 +8,10 @@
 namespace muo::test {
 namespace {
 
-std::vector<float> zeroed_outside(std::int64_t origin, const std::vector<Range>& ranges) {
+std::vector<float> zeroed_outside(std::int64_t origin, const std::vector<optim::Range>& ranges) {
   const HostTensor tensor({6}, std::vector<float>{1, 2, 3, 4, 5, 6});
   KernelStream stream;
-  zero_outside(stream, tensor, origin, ranges);
+  optim::zero_outside(stream, tensor, origin, ranges);
   return {tensor.values().begin(), tensor.values().end()};
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 // Matrices of 64 x 64, 16 KiB each: what a rank of two sends of a pair of them.
 constexpr double kPairBytes = 64 * 64 * 4;
-const double kMatrixFlops = newton_schulz_flops({64, 64});
+const double kMatrixFlops = optim::newton_schulz_flops({64, 64});
 
 std::vector<ParamSpec> matrices(int count) {
   std::vector<ParamSpec> params;
@@ -31,13 +31,13 @@ std::vector<ParamSpec> matrices(int count) {
 }
 
 // A pair takes the link 4 ms, and a matrix its owner 3.
-MachineRates rates(double step_ms = 0) {
+optim::MachineRates rates(double step_ms = 0) {
   return {.link_bytes_per_s = kPairBytes / 4e-3,
           .gemm_flops_per_s = kMatrixFlops / 3e-3,
           .step_s = 1e-3 * step_ms};
 }
 
-void expect_ms(const ExposedTime& got, const ExposedTime& want_ms) {
+void expect_ms(const optim::ExposedTime& got, const optim::ExposedTime& want_ms) {
   EXPECT_NEAR(1e3 * got.communication_s, want_ms.communication_s, 1e-9);
   EXPECT_NEAR(1e3 * got.newton_schulz_s, want_ms.newton_schulz_s, 1e-9);
   EXPECT_NEAR(1e3 * got.update_s, want_ms.update_s, 1e-9);
@@ -48,11 +48,11 @@ void expect_ms(const ExposedTime& got, const ExposedTime& want_ms) {
 // Reduced, computed, gathered, one after the other.
 TEST(ExposedTime, OfOneBucketIsAllOfIt) {
   const std::vector<ParamSpec> params = matrices(2);
-  const ShardingPlan plan = make_sharding_plan(params, 2, "block_cyclic");
-  expect_ms(exposed_time(plan, params, rates()), {8, 3, 11, 8, 3});
-  MachineRates slow = rates();
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "block_cyclic");
+  expect_ms(optim::exposed_time(plan, params, rates()), {8, 3, 11, 8, 3});
+  optim::MachineRates slow = rates();
   slow.link_latency_s = 1e-3;  // of the reduction, the agreement and the gather
-  expect_ms(exposed_time(plan, params, slow), {11, 3, 14, 11, 3});
+  expect_ms(optim::exposed_time(plan, params, slow), {11, 3, 14, 11, 3});
 }
 
 // A step of 30 ms: forward until 10, then backward reaches the later pair at 20, the other at 30.
@@ -60,31 +60,32 @@ TEST(ExposedTime, OfOneBucketIsAllOfIt) {
 //   update  24-27, 34-37
 TEST(ExposedTime, BackwardHidesWhatItLeavesBehind) {
   const std::vector<ParamSpec> params = matrices(4);
-  const ShardingPlan plan = make_sharding_plan(params, 2, "block_cyclic");
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "block_cyclic");
   ASSERT_EQ(plan.buckets.size(), 2U);
   // Without link: 30-33 update. Without products: 30-34 reduce, 34-42 gathers.
-  expect_ms(exposed_time(plan, params, rates(30)), {16, 6, 15, 12, 3});
+  expect_ms(optim::exposed_time(plan, params, rates(30)), {16, 6, 15, 12, 3});
   // Nothing to hide behind: reduces until 8, update until 11, gathers until 19.
-  expect_ms(exposed_time(plan, params, rates()), {16, 6, 19, 13, 3});
+  expect_ms(optim::exposed_time(plan, params, rates()), {16, 6, 19, 13, 3});
   // Three micro-steps: the last one's backward is from 23.333 on, its first half until 26.667.
-  MachineRates thrice = rates(30);
+  optim::MachineRates thrice = rates(30);
   thrice.accumulation = 3;
-  expect_ms(exposed_time(plan, params, thrice), {16, 6, 15.0 + 2.0 / 3, 12.0 + 2.0 / 3, 3});
+  expect_ms(optim::exposed_time(plan, params, thrice), {16, 6, 15.0 + 2.0 / 3, 12.0 + 2.0 / 3, 3});
 }
 
 // Behind the agreement, before what is published: nothing hides it.
 TEST(ExposedTime, OfTheCommitIsAllOfIt) {
   const std::vector<ParamSpec> params = matrices(4);
-  MachineRates machine = rates(30);
-  for (const ShardingPlan& plan : {make_sharding_plan(params, 2, "block_cyclic"),
-                                   pipelined(make_sharding_plan(params, 2, "block_cyclic"))}) {
-    machine.memory_bytes_per_s = MachineRates{}.memory_bytes_per_s;
-    const ExposedTime free = exposed_time(plan, params, machine);
+  optim::MachineRates machine = rates(30);
+  for (const optim::ShardingPlan& plan :
+       {optim::make_sharding_plan(params, 2, "block_cyclic"),
+        pipelined(optim::make_sharding_plan(params, 2, "block_cyclic"))}) {
+    machine.memory_bytes_per_s = optim::MachineRates{}.memory_bytes_per_s;
+    const optim::ExposedTime free = optim::exposed_time(plan, params, machine);
     EXPECT_EQ(free.commit_s, 0);
     // Two matrices' masters and momentum, both ways, their update and gradient; and a vector of 64.
     const double bytes = 2.0 * (64 * 64 * 6 + 64 * 3) * 4;
     machine.memory_bytes_per_s = bytes / 5e-3;
-    const ExposedTime time = exposed_time(plan, params, machine);
+    const optim::ExposedTime time = optim::exposed_time(plan, params, machine);
     EXPECT_NEAR(time.commit_s, 5e-3, 1e-12);
     EXPECT_NEAR(time.update_s, free.update_s + 5e-3, 1e-12);
     EXPECT_NEAR(time.communication_exposed_s, free.communication_exposed_s, 1e-12);
@@ -96,8 +97,8 @@ TEST(ExposedTime, OfTheCommitIsAllOfIt) {
 // So all is 4 later: reduces 24-28 and 34-38, updates 28-31 and 38-41.
 TEST(ExposedTime, ForwardHidesAPipelinedGather) {
   const std::vector<ParamSpec> params = matrices(4);
-  const ShardingPlan plan = pipelined(make_sharding_plan(params, 2, "block_cyclic"));
-  expect_ms(exposed_time(plan, params, rates(30)), {16, 6, 11, 8, 3});
+  const optim::ShardingPlan plan = pipelined(optim::make_sharding_plan(params, 2, "block_cyclic"));
+  expect_ms(optim::exposed_time(plan, params, rates(30)), {16, 6, 11, 8, 3});
 }
 
 // A pair's inputs go to their owners, and its updates back: a rank gets half a matrix in 2 ms, and
@@ -107,12 +108,12 @@ TEST(ExposedTime, ForwardHidesAPipelinedGather) {
 //   update  10-13 A (behind B's reduced gradients on the stream), 13-16 B
 TEST(ExposedTime, InputsTravelWhileTheBucketBeforeComputes) {
   const std::vector<ParamSpec> params = matrices(4);
-  const ShardingPlan plan = make_sharding_plan(params, 2, "parallel");
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "parallel");
   ASSERT_EQ(plan.buckets.size(), 2U);
-  expect_ms(exposed_time(plan, params, rates()), {24, 6, 26, 20, 2});
+  expect_ms(optim::exposed_time(plan, params, rates()), {24, 6, 26, 20, 2});
 }
 
-std::vector<double> all_times(const ExposedTime& time) {
+std::vector<double> all_times(const optim::ExposedTime& time) {
   return {time.communication_s, time.newton_schulz_s, time.update_s, time.communication_exposed_s,
           time.newton_schulz_exposed_s};
 }
@@ -121,23 +122,24 @@ class ExposedTimeOfPlans : public ::testing::TestWithParam<int> {};
 
 TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
   const std::vector<ParamSpec> params = toy_params();
-  for (ShardingPlan plan : all_plans(params, GetParam()))
+  for (optim::ShardingPlan plan : all_plans(params, GetParam()))
     for (const bool at_head : {false, true})
       for (const double step_ms : {0.0, 10.0}) {
         if (at_head) plan = pipelined(plan);
         SCOPED_TRACE(plan.strategy + (at_head ? ", pipelined, " : ", ") + std::to_string(step_ms));
-        MachineRates machine = rates(step_ms);
+        optim::MachineRates machine = rates(step_ms);
         machine.link_latency_s = 1e-5;
-        const auto with = [&](double MachineRates::*rate, double factor) {
-          MachineRates other = machine;
+        const auto with = [&](double optim::MachineRates::*rate, double factor) {
+          optim::MachineRates other = machine;
           other.*rate *= factor;
-          return exposed_time(plan, params, other);
+          return optim::exposed_time(plan, params, other);
         };
-        const ExposedTime time = exposed_time(plan, params, machine);
+        const optim::ExposedTime time = optim::exposed_time(plan, params, machine);
         const double rounding = 1e-12;
         double busiest = 0;
-        for (const Bucket& bucket : plan.buckets)
-          busiest += strategies::busiest_flops(bucket, params, plan.world, *plan.newton_schulz);
+        for (const optim::Bucket& bucket : plan.buckets)
+          busiest +=
+              optim::strategies::busiest_flops(bucket, params, plan.world, *plan.newton_schulz);
         EXPECT_LE(time.update_s,
                   time.communication_s + busiest / machine.gemm_flops_per_s + rounding);
         EXPECT_LE(time.communication_exposed_s, time.communication_s + rounding);
@@ -152,19 +154,22 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
           EXPECT_GE(time.update_s, time.newton_schulz_s - rounding);
         }
         // Whatever gets faster, or more of it hides, the update adds no more.
-        EXPECT_LE(with(&MachineRates::link_bytes_per_s, 2).update_s, time.update_s + rounding);
-        EXPECT_LE(with(&MachineRates::link_bytes_per_s, 2).communication_exposed_s,
+        EXPECT_LE(with(&optim::MachineRates::link_bytes_per_s, 2).update_s,
+                  time.update_s + rounding);
+        EXPECT_LE(with(&optim::MachineRates::link_bytes_per_s, 2).communication_exposed_s,
                   time.communication_exposed_s + rounding);
-        EXPECT_LE(with(&MachineRates::gemm_flops_per_s, 2).update_s, time.update_s + rounding);
-        EXPECT_LE(with(&MachineRates::link_latency_s, 0.5).update_s, time.update_s + rounding);
-        EXPECT_LE(with(&MachineRates::step_s, 2).update_s, time.update_s + rounding);
+        EXPECT_LE(with(&optim::MachineRates::gemm_flops_per_s, 2).update_s,
+                  time.update_s + rounding);
+        EXPECT_LE(with(&optim::MachineRates::link_latency_s, 0.5).update_s,
+                  time.update_s + rounding);
+        EXPECT_LE(with(&optim::MachineRates::step_s, 2).update_s, time.update_s + rounding);
         // A machine twice as slow in everything takes twice as long.
-        MachineRates slow = machine;
+        optim::MachineRates slow = machine;
         slow.link_bytes_per_s /= 2;
         slow.gemm_flops_per_s /= 2;
         slow.link_latency_s *= 2;
         slow.step_s *= 2;
-        const std::vector<double> twice = all_times(exposed_time(plan, params, slow));
+        const std::vector<double> twice = all_times(optim::exposed_time(plan, params, slow));
         const std::vector<double> once = all_times(time);
         for (std::size_t i = 0; i < once.size(); ++i)
           EXPECT_NEAR(twice[i], 2 * once[i], rounding) << i;
@@ -177,12 +182,12 @@ INSTANTIATE_TEST_SUITE_P(Worlds, ExposedTimeOfPlans, ::testing::Values(1, 2, 3, 
 TEST(ExposedTime, BetweenBoxesIsWhatTheirLinksTake) {
   const std::vector<ParamSpec> params = matrices(4);
   const auto ms = [&](const char* strategy, double box_bytes_per_s) {
-    const ShardingPlan plan = make_sharding_plan(params, 4, strategy);
-    MachineRates machine = rates();
-    const ExposedTime one = exposed_time(plan, params, machine);
+    const optim::ShardingPlan plan = optim::make_sharding_plan(params, 4, strategy);
+    optim::MachineRates machine = rates();
+    const optim::ExposedTime one = optim::exposed_time(plan, params, machine);
     machine.ranks_per_box = 2;
     machine.box_bytes_per_s = box_bytes_per_s;
-    const ExposedTime two = exposed_time(plan, params, machine);
+    const optim::ExposedTime two = optim::exposed_time(plan, params, machine);
     EXPECT_EQ(one.box_bytes, 0);
     return std::array{1e3 * one.communication_s, 1e3 * two.communication_s, two.box_bytes};
   };
@@ -203,9 +208,9 @@ TEST(ExposedTime, BetweenBoxesIsWhatTheirLinksTake) {
 // Alone, an update takes as long whether its gather is its last part or its first.
 TEST(ExposedTime, WithoutAModelThereIsNothingToPipeline) {
   const std::vector<ParamSpec> params = toy_params();
-  for (const ShardingPlan& plan : all_plans(params, 3))
-    EXPECT_NEAR(exposed_time(plan, params, rates()).update_s,
-                exposed_time(pipelined(plan), params, rates()).update_s, 1e-12)
+  for (const optim::ShardingPlan& plan : all_plans(params, 3))
+    EXPECT_NEAR(optim::exposed_time(plan, params, rates()).update_s,
+                optim::exposed_time(pipelined(plan), params, rates()).update_s, 1e-12)
         << plan.strategy;
 }
 
@@ -220,19 +225,20 @@ class SpecTable : public ::testing::Test {
   // `narrow_exchange`: Newton-Schulz' inputs and updates travel in bf16, which no plan can say
   // while gradients are fp32.
   [[nodiscard]] Line line_of(const std::string& strategy, bool narrow_exchange = false) const {
-    ShardingPlan plan = make_sharding_plan(params_, kWorld, strategy);
+    optim::ShardingPlan plan = optim::make_sharding_plan(params_, kWorld, strategy);
     double saved = 0;
-    for (Bucket& bucket : plan.buckets) {
+    for (optim::Bucket& bucket : plan.buckets) {
       const ParamRole role = params_[bucket.units.front().param].role;
       if (role == ParamRole::kEmbedding || role == ParamRole::kValueEmbedding)
         bucket.gradient_wire = bucket.weight_wire = DType::kBF16;
-      const BucketBytes bytes = bucket_bytes(bucket, 0, kWorld);
+      const optim::BucketBytes bytes = optim::bucket_bytes(bucket, 0, kWorld);
       if (narrow_exchange)
-        saved += bucket.returns == Return::kScatter ? static_cast<double>(bytes.owners)
-                                                    : static_cast<double>(bytes.exchange) / 2;
+        saved += bucket.returns == optim::Return::kScatter
+                     ? static_cast<double>(bytes.owners)
+                     : static_cast<double>(bytes.exchange) / 2;
     }
-    const MachineRates machine{.link_bytes_per_s = 370e9, .gemm_flops_per_s = 600e12};
-    const ExposedTime time = exposed_time(plan, params_, machine);
+    const optim::MachineRates machine{.link_bytes_per_s = 370e9, .gemm_flops_per_s = 600e12};
+    const optim::ExposedTime time = optim::exposed_time(plan, params_, machine);
     const double bytes = time.communication_s * machine.link_bytes_per_s - saved;
     return {bytes / 1e9, 1e3 * bytes / machine.link_bytes_per_s, 1e3 * time.newton_schulz_s};
   }
@@ -243,14 +249,14 @@ class SpecTable : public ::testing::Test {
   }
 
   std::vector<ParamSpec> params_ = [] {
-    GptConfig model;
+    model::GptConfig model;
     model.n_layer = 24;
     model.n_embd = 1536;
     model.n_head = model.n_kv_head = 12;
     model.vocab_size = 32768;
     model.value_embeddings = model.smear = model.backout = true;
     model.resid_lambdas = model.x0_lambdas = true;
-    return gpt_parameters(model);
+    return model::gpt_parameters(model);
   }();
 };
 
@@ -269,10 +275,10 @@ TEST_F(SpecTable, HoldsForAnAllReduceOfMatricesOnly) {
 
 // All in bf16: 4.84 GB, 13.1 ms.
 TEST_F(SpecTable, NarrowWiresHalveIt) {
-  const ShardingPlan plan = make_sharding_plan(
+  const optim::ShardingPlan plan = optim::make_sharding_plan(
       params_, kWorld, "balanced", {.gradient_wire = DType::kBF16, .weight_wire = DType::kBF16});
-  const ExposedTime time =
-      exposed_time(plan, params_, {.link_bytes_per_s = 370e9, .gemm_flops_per_s = 600e12});
+  const optim::ExposedTime time =
+      optim::exposed_time(plan, params_, {.link_bytes_per_s = 370e9, .gemm_flops_per_s = 600e12});
   EXPECT_NEAR(1e3 * time.communication_s, 13.1, 0.06);
 }
 

@@ -36,11 +36,11 @@ std::vector<ParamSpec> gpt_like(int layers, std::int64_t width, std::int64_t voc
   return params;
 }
 
-ShardingPlan sharded_plan(const std::vector<ParamSpec>& params, int world,
-                          std::string_view strategy) {
-  ShardingPlan plan = make_sharding_plan(params, world, strategy);
-  plan.shard = Shard::kGradients;
-  assign_tags(plan);
+optim::ShardingPlan sharded_plan(const std::vector<ParamSpec>& params, int world,
+                                 std::string_view strategy) {
+  optim::ShardingPlan plan = optim::make_sharding_plan(params, world, strategy);
+  plan.shard = optim::Shard::kGradients;
+  optim::assign_tags(plan);
   return plan;
 }
 
@@ -50,19 +50,19 @@ struct GradientBytes {
   std::int64_t shards = 0;
   std::int64_t three_buckets = 0;  // the largest
 };
-GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const ShardingPlan& plan,
+GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const optim::ShardingPlan& plan,
                              int rank) {
   TracingRank tracing(rank, plan.world);
   TraceArena arena(rank);
-  const ShardedStep step(tracing.context(), plan, params, arena);
+  const optim::ShardedStep step(tracing.context(), plan, params, arena);
   GradientBytes bytes;
   for (const TensorSpec& spec : arena.specs())
     if (spec.category == MemoryCategory::kGradients)
       bytes.held += spec.shape.numel() * size_of(spec.dtype);
   std::vector<std::int64_t> whole;
-  for (const Bucket& bucket : plan.buckets) {
+  for (const optim::Bucket& bucket : plan.buckets) {
     whole.push_back(bucket.full_elements() * 4);
-    bytes.shards += bucket.reduction == Reduction::kAllReduce
+    bytes.shards += bucket.reduction == optim::Reduction::kAllReduce
                         ? 2 * whole.back()  // small parameters: the sum, and a micro-step's
                         : bucket.segments[static_cast<std::size_t>(rank)] * 4;
   }
@@ -79,7 +79,7 @@ TEST(GradientSlots, AreNoMoreThanTheShardsAndThreeBuckets) {
     const std::vector<ParamSpec> params = gpt_like(12, 64, vocab);
     for (const char* strategy : {"balanced", "layerwise", "ns_replicated"})
       for (const int world : {2, 3, 4, 8}) {
-        const ShardingPlan plan = sharded_plan(params, world, strategy);
+        const optim::ShardingPlan plan = sharded_plan(params, world, strategy);
         for (int rank = 0; rank < world; ++rank) {
           const GradientBytes bytes = gradient_bytes(params, plan, rank);
           EXPECT_LE(bytes.held, bytes.shards + bytes.three_buckets)
@@ -100,10 +100,10 @@ TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
   const std::int64_t matrix = std::int64_t{64} * 64 * 4;
   const std::int64_t p = 128 * matrix;
   for (const int world : {2, 4, 8, 16, 64}) {
-    const ShardingPlan plan = sharded_plan(params, world, "block_cyclic");
+    const optim::ShardingPlan plan = sharded_plan(params, world, "block_cyclic");
     TracingRank tracing(0, world);
     TraceArena arena(0);
-    const ShardedStep step(tracing.context(), plan, params, arena);
+    const optim::ShardedStep step(tracing.context(), plan, params, arena);
     std::int64_t held = 0;
     for (const TensorSpec& spec : arena.specs())
       if (spec.category == MemoryCategory::kWeights ||
@@ -117,9 +117,9 @@ TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
 // memory than the largest times those that are written at a time, and one that is reduced.
 TEST(GradientSlots, TakeTurns) {
   const std::vector<ParamSpec> params = gpt_like(7, 32, 256);
-  for (const std::string_view strategy : strategy_names()) {
-    const ShardingPlan plan = sharded_plan(params, 3, strategy);
-    const GradientSlots slots = gradient_slots(plan, params);
+  for (const std::string_view strategy : optim::strategy_names()) {
+    const optim::ShardingPlan plan = sharded_plan(params, 3, strategy);
+    const optim::GradientSlots slots = optim::gradient_slots(plan, params);
     ASSERT_EQ(slots.of_bucket.size(), plan.buckets.size());
     std::vector<int> written(params.size(), 0);  // buckets, at each moment of backward
     std::int64_t bytes = 0, largest = 0;         // of what takes turns
@@ -131,11 +131,11 @@ TEST(GradientSlots, TakeTurns) {
         EXPECT_LE(4 * plan.buckets[b].full_elements(), slots.bytes[slot]);
         int first = static_cast<int>(params.size());
         int last = 0;
-        for (const Unit& unit : plan.buckets[b].units) {
+        for (const optim::Unit& unit : plan.buckets[b].units) {
           first = std::min(first, params[unit.param].ready);
           last = std::max(last, params[unit.param].ready);
         }
-        const bool all_reduced = plan.buckets[b].reduction == Reduction::kAllReduce;
+        const bool all_reduced = plan.buckets[b].reduction == optim::Reduction::kAllReduce;
         if (!all_reduced) largest = std::max(largest, slots.bytes[slot]);
         alone = alone || all_reduced;
         for (int t = first; t <= last; ++t) {

@@ -19,14 +19,15 @@ namespace {
 TEST(NewtonSchulzForms, AreBitwiseTheSameUnderEveryStrategy) {
   for (const DType replica : {DType::kF32, DType::kBF16}) {
     std::vector<std::vector<double>> results;
-    for (const NewtonSchulzForm& form : newton_schulz_forms()) {
+    for (const optim::NewtonSchulzForm& form : optim::newton_schulz_forms()) {
       for (const int world : {1, 2, 3, 4}) {
         std::vector<double> first;
-        for (const std::string_view strategy : strategy_names()) {
+        for (const std::string_view strategy : optim::strategy_names()) {
           ToyRun run;
           run.world = world;
           run.params = toy_params(2, replica);
-          run.plan = make_sharding_plan(run.params, world, strategy, {}, Gather::kSimple, form);
+          run.plan = optim::make_sharding_plan(run.params, world, strategy, {},
+                                               optim::Gather::kSimple, form);
           run.steps = 2;
           const std::vector<double> weights = flat(run_toy(run)[0].weights);
           if (first.empty()) first = weights;
@@ -51,14 +52,14 @@ Calls calls_of_step(std::string_view form) {
                                          {.name = "h.0.c_proj", .shape = {24, 96}, .layer = 0},
                                          {.name = "h.0.c_fc_2", .shape = {96, 24}, .layer = 0},
                                          {.name = "h.0.c_proj_2", .shape = {24, 96}, .layer = 0}};
-  const ShardingPlan plan =
-      make_sharding_plan(params, 1, "balanced", {}, Gather::kSimple, newton_schulz_form(form));
+  const optim::ShardingPlan plan = optim::make_sharding_plan(
+      params, 1, "balanced", {}, optim::Gather::kSimple, optim::newton_schulz_form(form));
   TracingRank tracing(0, 1);
   TraceArena arena(0);
-  ShardedStep step(tracing.context(), plan, params, arena);
+  optim::ShardedStep step(tracing.context(), plan, params, arena);
   const auto graph = tracing.context().compute.capture([&] {
-    ShardedStep::OpenStep open = step.begin();
-    ShardedStep::MicroStep micro_step = open.micro_step(0);
+    optim::ShardedStep::OpenStep open = step.begin();
+    optim::ShardedStep::MicroStep micro_step = open.micro_step(0);
     for (std::size_t i = 0; i < params.size(); ++i)
       micro_step.weight_needed(i);
     for (std::size_t i = 0; i < params.size(); ++i)
@@ -96,22 +97,24 @@ TEST(NewtonSchulzForms, OwnersAreBalancedByTheirFlops) {
     params.push_back({.name = name + "fc", .shape = {256, 64}, .layer = layer});
     params.push_back({.name = name + "proj", .shape = {64, 256}, .layer = layer});
   }
-  const auto total = [&](const NewtonSchulzForm& form) {
+  const auto total = [&](const optim::NewtonSchulzForm& form) {
     double flops = 0;
     for (const ParamSpec& param : params)
-      flops += newton_schulz_flops(param.shape, form);
+      flops += optim::newton_schulz_flops(param.shape, form);
     return flops;
   };
-  for (const NewtonSchulzForm& form : newton_schulz_forms())
+  for (const optim::NewtonSchulzForm& form : optim::newton_schulz_forms())
     for (const int world : {1, 3, 8}) {
-      ShardingPlan plan = make_sharding_plan(params, world, "balanced", {}, Gather::kSimple, form);
-      const PlanCost cost = plan_cost(plan, params);
+      optim::ShardingPlan plan =
+          optim::make_sharding_plan(params, world, "balanced", {}, optim::Gather::kSimple, form);
+      const optim::PlanCost cost = optim::plan_cost(plan, params);
       const double all = std::accumulate(cost.muon_flops.begin(), cost.muon_flops.end(), 0.0);
       EXPECT_NEAR(all, total(form), 1e-6 * all) << form.name;
       // No worse than owners that were dealt out for the plain form.
-      ShardingPlan other = make_sharding_plan(params, world, "balanced");
+      optim::ShardingPlan other = optim::make_sharding_plan(params, world, "balanced");
       other.newton_schulz = &form;
-      EXPECT_GE(cost.balance, plan_cost(other, params).balance - 1e-12) << form.name << world;
+      EXPECT_GE(cost.balance, optim::plan_cost(other, params).balance - 1e-12)
+          << form.name << world;
     }
 }
 

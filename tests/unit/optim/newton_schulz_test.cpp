@@ -41,7 +41,7 @@ constexpr Golden kGolden[] = {
 };
 constexpr double kSixDigits = 0.5e-6;
 
-double polynomial(const Quintic& p, double x) {
+double polynomial(const optim::Quintic& p, double x) {
   return p.a * x + p.b * std::pow(x, 3) + p.c * std::pow(x, 5);
 }
 
@@ -50,7 +50,7 @@ double polynomial(const Quintic& p, double x) {
 double rounding_after_five(double x) {
   constexpr double kRoundings = 8;
   double error = x * kUnitF32;
-  for (const Quintic& p : kPolarExpress) {
+  for (const optim::Quintic& p : optim::kPolarExpress) {
     const double slope = p.a + 3 * p.b * x * x + 5 * p.c * std::pow(x, 4);
     const double terms =
         std::abs(p.a * x) + std::abs(p.b * x * x * x) + std::abs(p.c * std::pow(x, 5));
@@ -63,8 +63,8 @@ double rounding_after_five(double x) {
 TEST(PolarExpress, CoefficientsGiveTheGoldenTable) {
   for (const Golden& row : kGolden) {
     double x = row.sigma;
-    for (std::size_t i = 0; i < kPolarExpress.size(); ++i) {
-      x = polynomial(kPolarExpress[i], x);
+    for (std::size_t i = 0; i < optim::kPolarExpress.size(); ++i) {
+      x = polynomial(optim::kPolarExpress[i], x);
       EXPECT_NEAR(x, row.after[i], kSixDigits) << "sigma " << row.sigma << " after " << i + 1;
     }
   }
@@ -75,15 +75,16 @@ TEST(PolarExpress, CoefficientsGiveTheGoldenTable) {
 double rounding_of_gram(double x, std::size_t steps_per_gram) {
   constexpr double kRoundings = 8;
   double error = x * kUnitF32;
-  for (std::size_t done = 0; done < kPolarExpress.size(); done += steps_per_gram) {
+  for (std::size_t done = 0; done < optim::kPolarExpress.size(); done += steps_per_gram) {
     const double from = x;
     double slope = 1;
     double a = x * x;
     double a_error = kRoundings * kUnitF32 * a;
     double product = 1;
     double product_error = 0;
-    for (std::size_t i = done; i < std::min(done + steps_per_gram, kPolarExpress.size()); ++i) {
-      const Quintic& p = kPolarExpress[i];
+    for (std::size_t i = done; i < std::min(done + steps_per_gram, optim::kPolarExpress.size());
+         ++i) {
+      const optim::Quintic& p = optim::kPolarExpress[i];
       slope *= std::abs(p.a + 3 * p.b * x * x + 5 * p.c * std::pow(x, 4));
       const double value = p.a + p.b * a + p.c * a * a;
       const double value_error =
@@ -104,13 +105,14 @@ double rounding_of_gram(double x, std::size_t steps_per_gram) {
 
 TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
   const auto count = static_cast<std::int64_t>(std::size(kGolden));
-  for (const NewtonSchulzForm& form : newton_schulz_forms())
+  for (const optim::NewtonSchulzForm& form : optim::newton_schulz_forms())
     for (const Shape& shape :
          {Shape{2, count, count}, Shape{2, count, count + 6}, Shape{2, count + 9, count}}) {
       SCOPED_TRACE(concat(form.name, " ", shape.text()));
       HeapArena arena;
       const HostTensor u(shape);
-      const NewtonSchulz iteration("test", shape, DType::kF32, u, kPolarExpress, form, arena);
+      const optim::NewtonSchulz iteration("test", shape, DType::kF32, u, optim::kPolarExpress, form,
+                                          arena);
       float* x = iteration.input().as<float>();
       const std::int64_t matrix = shape[1] * shape[2];
       std::fill_n(x, 2 * matrix, 0.0F);
@@ -153,7 +155,7 @@ TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
 using Matrix = std::vector<double>;
 struct Reference {
   std::size_t rows, columns;
-  std::span<const Quintic> steps;
+  std::span<const optim::Quintic> steps;
   double unit = 0;
   std::uint64_t seed = 0;
 
@@ -180,7 +182,7 @@ struct Reference {
       return out;
     };
     Matrix turned(x.size());
-    for (const Quintic& p : steps) {
+    for (const optim::Quintic& p : steps) {
       for (std::size_t i = 0; i < rows; ++i)
         for (std::size_t j = 0; j < columns; ++j)
           turned[j * rows + i] = x[i * columns + j];
@@ -208,12 +210,12 @@ HostTensor input_of(const Shape& shape, int rank, float noise) {
   return x;
 }
 
-std::vector<double> result_of(const NewtonSchulzForm& form, const HostTensor& x,
-                              std::span<const Quintic> steps) {
+std::vector<double> result_of(const optim::NewtonSchulzForm& form, const HostTensor& x,
+                              std::span<const optim::Quintic> steps) {
   HeapArena arena;
   const Shape& shape = x.tensor().shape;
   const DType dtype = x.tensor().dtype;
-  const NewtonSchulz iteration("test", shape, dtype, {}, steps, form, arena);
+  const optim::NewtonSchulz iteration("test", shape, dtype, {}, steps, form, arena);
   std::copy_n(x.tensor().data, x.tensor().bytes(), iteration.input().data);
   KernelStream stream;
   iteration.run(stream);
@@ -222,14 +224,15 @@ std::vector<double> result_of(const NewtonSchulzForm& form, const HostTensor& x,
   return got.doubles();
 }
 
-Reference reference_of(const HostTensor& x, std::span<const Quintic> steps) {
+Reference reference_of(const HostTensor& x, std::span<const optim::Quintic> steps) {
   const Shape& shape = x.tensor().shape;
   return {static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2]), steps};
 }
 
 // Blocks of symmetric products are 96 rows on the host.
 TEST(NewtonSchulz, AgreesWithDoubleInEveryForm) {
-  const auto expect_agrees = [](const Shape& shape, DType dtype, std::span<const Quintic> steps) {
+  const auto expect_agrees = [](const Shape& shape, DType dtype,
+                                std::span<const optim::Quintic> steps) {
     const HostTensor x = input_of(shape, 0, 1.0F).rounded(dtype);
     Reference reference = reference_of(x, steps);
     const Matrix want = reference(x.doubles());
@@ -240,27 +243,27 @@ TEST(NewtonSchulz, AgreesWithDoubleInEveryForm) {
     std::ranges::sort(controls);
     const double explained = 4 * 0.5 * (controls[3] + controls[4]);
     EXPECT_LT(explained, dtype == DType::kF32 ? 1e-4 : 1.0) << shape.text();
-    for (const NewtonSchulzForm& form : newton_schulz_forms())
+    for (const optim::NewtonSchulzForm& form : optim::newton_schulz_forms())
       EXPECT_LE(relative_error(result_of(form, x, steps), want), explained)
           << form.name << " " << shape.text() << " " << name_of(dtype);
   };
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Shape& shape : {Shape{1, 24, 96}, Shape{1, 96, 24}, Shape{1, 24, 31},
                                Shape{1, 24, 24}, Shape{1, 1, 7}, Shape{1, 7, 1}, Shape{1, 1, 1}}) {
-      expect_agrees(shape, dtype, kPolarExpress);
-      expect_agrees(shape, dtype, kFixedQuintic);
+      expect_agrees(shape, dtype, optim::kPolarExpress);
+      expect_agrees(shape, dtype, optim::kFixedQuintic);
     }
-    expect_agrees({1, 100, 104}, dtype, kPolarExpress);
+    expect_agrees({1, 100, 104}, dtype, optim::kPolarExpress);
   }
 }
 
 // Matrices of low rank have eigenvalues of A that rounding makes negative.
 TEST(NewtonSchulz, ARestartKeepsTheGramFormStableInBf16) {
-  const NewtonSchulzForm& plain = newton_schulz_forms().front();
-  const NewtonSchulzForm& gram = newton_schulz_form("gram");
-  NewtonSchulzForm without = gram;
+  const optim::NewtonSchulzForm& plain = optim::newton_schulz_forms().front();
+  const optim::NewtonSchulzForm& gram = optim::newton_schulz_form("gram");
+  optim::NewtonSchulzForm without = gram;
   without.steps_per_gram = 5;
-  NewtonSchulzForm late = gram;
+  optim::NewtonSchulzForm late = gram;
   late.steps_per_gram = 3;
   double worst_plain = 0;
   double worst_gram = 0;
@@ -269,9 +272,9 @@ TEST(NewtonSchulz, ARestartKeepsTheGramFormStableInBf16) {
     for (const int rank : {1, 2, 8})
       for (const float noise : {0.0F, 1e-3F, 0.1F}) {
         const HostTensor x = input_of(shape, rank, noise).rounded(DType::kBF16);
-        const Matrix want = reference_of(x, kPolarExpress)(x.doubles());
-        const auto error = [&](const NewtonSchulzForm& form) {
-          return relative_error(result_of(form, x, kPolarExpress), want);
+        const Matrix want = reference_of(x, optim::kPolarExpress)(x.doubles());
+        const auto error = [&](const optim::NewtonSchulzForm& form) {
+          return relative_error(result_of(form, x, optim::kPolarExpress), want);
         };
         worst_plain = std::max(worst_plain, error(plain));
         worst_gram = std::max(worst_gram, error(gram));
@@ -282,15 +285,16 @@ TEST(NewtonSchulz, ARestartKeepsTheGramFormStableInBf16) {
   EXPECT_GT(best_without, 10);
   // In fp32 all are stable: more than two steps per Gram matrix are the same iteration.
   const HostTensor x = input_of({1, 24, 96}, 2, 0.1F);
-  const Matrix want = reference_of(x, kPolarExpress)(x.doubles());
-  for (const NewtonSchulzForm& form : {without, late})
-    EXPECT_LT(relative_error(result_of(form, x, kPolarExpress), want), 1e-3) << form.steps_per_gram;
+  const Matrix want = reference_of(x, optim::kPolarExpress)(x.doubles());
+  for (const optim::NewtonSchulzForm& form : {without, late})
+    EXPECT_LT(relative_error(result_of(form, x, optim::kPolarExpress), want), 1e-3)
+        << form.steps_per_gram;
 }
 
 TEST(NewtonSchulz, FlopsAreThoseOfTheForm) {
   constexpr double kCube = 64.0 * 64 * 64;
   const auto cubes = [](std::string_view form, const Shape& shape) {
-    return newton_schulz_flops(shape, newton_schulz_form(form)) / kCube;
+    return optim::newton_schulz_flops(shape, optim::newton_schulz_form(form)) / kCube;
   };
   for (const Shape& shape : {Shape{64, 256}, Shape{256, 64}}) {
     EXPECT_EQ(cubes("plain", shape), 90);
@@ -305,7 +309,7 @@ TEST(NewtonSchulz, FlopsAreThoseOfTheForm) {
 }
 
 TEST(NewtonSchulz, AnUnknownFormIsRefusedWithTheKnown) {
-  EXPECT_THAT(message_of<InputError>([] { static_cast<void>(newton_schulz_form("fast")); }),
+  EXPECT_THAT(message_of<InputError>([] { static_cast<void>(optim::newton_schulz_form("fast")); }),
               ::testing::HasSubstr(
                   "--newton-schulz: 'fast' is unknown: give plain, symmetric, gram, merged"));
 }

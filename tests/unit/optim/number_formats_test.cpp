@@ -16,13 +16,15 @@ namespace muo::test {
 namespace {
 
 constexpr auto kBF16 = DType::kBF16;
-constexpr NumberFormats kLean{.momentum_state = kBF16, .adam_state = kBF16, .split_masters = true};
+constexpr optim::NumberFormats kLean{
+    .momentum_state = kBF16, .adam_state = kBF16, .split_masters = true};
 
-ToyRun toy(int world, std::string_view strategy, DType replica, const NumberFormats& formats) {
+ToyRun toy(int world, std::string_view strategy, DType replica,
+           const optim::NumberFormats& formats) {
   ToyRun run;
   run.world = world;
   run.params = toy_params(3, replica);
-  run.plan = make_sharding_plan(run.params, world, strategy, formats);
+  run.plan = optim::make_sharding_plan(run.params, world, strategy, formats);
   run.steps = 3;
   return run;
 }
@@ -60,10 +62,12 @@ double relative_change(const std::vector<float>& got, const std::vector<float>& 
   return frobenius<float>(std::span<const float>(difference)) / frobenius<double>(step);
 }
 
-bool is_scalar(const ParamSpec& param) { return number_class(param.role) == NumberClass::kScalar; }
+bool is_scalar(const ParamSpec& param) {
+  return optim::number_class(param.role) == optim::NumberClass::kScalar;
+}
 
 TEST(NumberFormats, ReplicasAreTheRoundedMastersOnEveryRank) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (const int world : {1, 2, 3}) {
       const ToyRun run = toy(world, strategy, kBF16, {});
       const std::vector<ToyRank> ranks = run_toy(run);
@@ -94,8 +98,8 @@ TEST(NumberFormats, WeightsThatTravelInBf16ArriveRoundedEverywhereAndMastersStay
       }
     // The toy's gradients do not depend on the weights, so the masters do not feel the rounding.
     EXPECT_EQ(masters, whole_state(run_toy(wide))) << strategy;
-    EXPECT_LT(plan_cost(run.plan, run.params).sent_bytes[0],
-              plan_cost(wide.plan, wide.params).sent_bytes[0]);
+    EXPECT_LT(optim::plan_cost(run.plan, run.params).sent_bytes[0],
+              optim::plan_cost(wide.plan, wide.params).sent_bytes[0]);
   }
 }
 
@@ -123,7 +127,7 @@ TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
 // Whether they were rounded as they were written or on their way; alone, where nothing travels, as
 // if a reduction had rounded them.
 TEST(NumberFormats, GradientsOfBf16AreRoundedOnce) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (const int world : {1, 2, 3}) {
       ToyRun rounded = toy(world, strategy, kBF16, {.gradient_wire = kBF16});
       rounded.round_gradients = world == 1;
@@ -205,7 +209,7 @@ TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
   const auto got = whole_state(run_toy(narrow));
   const auto want = whole_state(run_toy(wide));
   for (const ParamSpec& param : narrow.params) {
-    if (update_group(param.role).rule == UpdateRule::kAdamW) {
+    if (optim::update_group(param.role).rule == optim::UpdateRule::kAdamW) {
       EXPECT_EQ(got.at(param.name), want.at(param.name)) << param.name;
       continue;
     }
@@ -216,7 +220,7 @@ TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
 }
 
 TEST(NumberFormats, OnlyMomentsOfEmbeddingsFollowTheEmbeddingState) {
-  for (const std::string_view strategy : strategy_names()) {
+  for (const std::string_view strategy : optim::strategy_names()) {
     const ToyRun run = toy(2, strategy, kBF16, {.embedding_state = kBF16});
     for (const ToyRank& rank : run_toy(run))
       for (const ToyEntry& entry : rank.state) {
@@ -229,7 +233,7 @@ TEST(NumberFormats, OnlyMomentsOfEmbeddingsFollowTheEmbeddingState) {
 
 // Matrices' momentum, and all moments but those of what mixes and gates.
 TEST(NumberFormats, LeanStateIsThatOfMatricesAndOfLargeTensors) {
-  for (const std::string_view strategy : strategy_names()) {
+  for (const std::string_view strategy : optim::strategy_names()) {
     const ToyRun run = toy(2, strategy, kBF16, {.momentum_state = kBF16, .adam_state = kBF16});
     for (const ToyRank& rank : run_toy(run))
       for (const ToyEntry& entry : rank.state) {
@@ -256,7 +260,7 @@ TEST(NumberFormats, LeanStateIsBitwiseThatOfEveryStrategy) {
               at != want.end() && param.name.find("zero") == std::string::npos) {
             EXPECT_EQ(at->second == wide.at(at->first), is_scalar(param)) << at->first;
           }
-      for (const std::string_view strategy : strategy_names())
+      for (const std::string_view strategy : optim::strategy_names())
         EXPECT_TRUE(whole_state(run_toy(toy(world, strategy, replica, kLean))) == want)
             << strategy << " world " << world;
     }
@@ -279,7 +283,7 @@ TEST(NumberFormats, LeanStateIsWithinASpacingOfFp32AfterOneUpdate) {
 // three updates of 11,000 elements a few. The toy's gradients do not depend on the weights: nothing
 // else may differ.
 TEST(NumberFormats, SplitMastersAreThoseOfFp32ButForTies) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (const int world : {1, 3}) {
       SCOPED_TRACE(std::string(strategy) + " world " + std::to_string(world));
       const ToyRun run = toy(world, strategy, kBF16, {.split_masters = true});
@@ -314,7 +318,7 @@ TEST(NumberFormats, SplitMastersAreThoseOfFp32ButForTies) {
 }
 
 TEST(NumberFormats, GraphAndEagerAreBitwiseEqual) {
-  for (const std::string_view strategy : strategy_names()) {
+  for (const std::string_view strategy : optim::strategy_names()) {
     ToyRun run = toy(3, strategy, kBF16,
                      {.gradient_wire = kBF16,
                       .weight_wire = kBF16,

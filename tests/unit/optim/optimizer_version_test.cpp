@@ -17,13 +17,13 @@ namespace {
 TEST(OptimizerVersions, AreBitwiseTheSameUnderEveryStrategy) {
   for (const int world : {1, 2, 3, 4, 7, 8}) {
     std::vector<std::vector<double>> results;
-    for (const OptimizerVersion& version : optimizer_versions()) {
+    for (const optim::OptimizerVersion& version : optim::optimizer_versions()) {
       std::vector<double> first;
-      for (const std::string_view strategy : strategy_names()) {
+      for (const std::string_view strategy : optim::strategy_names()) {
         ToyRun run;
         run.world = world;
         run.params = toy_params();
-        run.plan = make_sharding_plan(run.params, run.world, strategy);
+        run.plan = optim::make_sharding_plan(run.params, run.world, strategy);
         run.plan.version = &version;
         run.hyper = [&] { return toy_hyper(&version); };
         run.steps = 5;
@@ -39,8 +39,8 @@ TEST(OptimizerVersions, AreBitwiseTheSameUnderEveryStrategy) {
 }
 
 TEST(OptimizerVersions, AnUnknownOneIsRefusedWithTheKnown) {
-  EXPECT_EQ(optimizer_version("2025-10").name, "2025-10");
-  EXPECT_THAT(message_of<InputError>([] { static_cast<void>(optimizer_version("2024")); }),
+  EXPECT_EQ(optim::optimizer_version("2025-10").name, "2025-10");
+  EXPECT_THAT(message_of<InputError>([] { static_cast<void>(optim::optimizer_version("2024")); }),
               ::testing::HasSubstr("'2024' is unknown: give head, 2026-01, 2025-10"));
 }
 

@@ -13,7 +13,7 @@
 namespace muo::test {
 namespace {
 
-ToyRun toy(const std::vector<ParamSpec>& params, const ShardingPlan& plan, int steps) {
+ToyRun toy(const std::vector<ParamSpec>& params, const optim::ShardingPlan& plan, int steps) {
   ToyRun run;
   run.world = plan.world;
   run.params = params;
@@ -43,31 +43,32 @@ void expect_the_simple_forms_numbers(ToyRun run) {
 TEST(PipelinedGather, IsBitwiseTheSimpleForm) {
   const std::vector<ParamSpec> params = toy_params();
   for (const int world : kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4})
-    for (const ShardingPlan& plan : all_plans(params, world))
+    for (const optim::ShardingPlan& plan : all_plans(params, world))
       expect_the_simple_forms_numbers(toy(params, plan, kSanitized ? 3 : 5));
 }
 
 TEST(PipelinedGather, IsBitwiseTheSimpleFormOverManySteps) {
   const std::vector<ParamSpec> params = toy_params();
-  for (const std::string_view strategy : strategy_names())
-    expect_the_simple_forms_numbers(toy(params, make_sharding_plan(params, 3, strategy), 25));
+  for (const std::string_view strategy : optim::strategy_names())
+    expect_the_simple_forms_numbers(
+        toy(params, optim::make_sharding_plan(params, 3, strategy), 25));
 }
 
 TEST(PipelinedGather, IsBitwiseTheSimpleFormInBf16) {
   constexpr auto kBF16 = DType::kBF16;
-  const NumberFormats wires{.gradient_wire = kBF16, .weight_wire = kBF16};
+  const optim::NumberFormats wires{.gradient_wire = kBF16, .weight_wire = kBF16};
   for (const DType replica : {DType::kF32, kBF16}) {
     const std::vector<ParamSpec> params = toy_params(3, replica);
-    for (const std::string_view strategy : strategy_names())
+    for (const std::string_view strategy : optim::strategy_names())
       for (const int world : {2, 3})
         expect_the_simple_forms_numbers(
-            toy(params, make_sharding_plan(params, world, strategy, wires), 4));
+            toy(params, optim::make_sharding_plan(params, world, strategy, wires), 4));
   }
 }
 
 TEST(PipelinedGather, InAnyOrderForwardSeesTheNewWeights) {
   const std::vector<ParamSpec> params = toy_params();
-  ToyRun run = toy(params, make_sharding_plan(params, 3, "balanced"), 4);
+  ToyRun run = toy(params, optim::make_sharding_plan(params, 3, "balanced"), 4);
   const std::vector<ToyRank> want = run_toy(run);
   run.plan = pipelined(run.plan);
   for (std::uint64_t seed = 2; seed <= 9; ++seed) {
@@ -79,7 +80,7 @@ TEST(PipelinedGather, InAnyOrderForwardSeesTheNewWeights) {
 // The twin: without the wait the race is seen.
 TEST(PipelinedGather, AWeightThatIsReadBeforeItsWaitIsARace) {
   const std::vector<ParamSpec> params = toy_params();
-  ToyRun run = toy(params, make_sharding_plan(params, 2, "balanced"), 1);
+  ToyRun run = toy(params, optim::make_sharding_plan(params, 2, "balanced"), 1);
   run.reads_too_early = true;
   EXPECT_NO_THROW(run_toy(run));
   run.plan = pipelined(run.plan);
@@ -91,20 +92,20 @@ TEST(PipelinedGather, AWeightThatIsReadBeforeItsWaitIsARace) {
 // A rank alone gathers nothing, and neither does a plan that every rank computes whole.
 TEST(PipelinedGather, LeavesNothingBehindWhereNothingIsGathered) {
   const std::vector<ParamSpec> params = toy_params(1);
-  const auto leaves = [&](int world, std::string_view strategy, Gather gather) {
-    const ShardingPlan plan = make_sharding_plan(params, world, strategy, {}, gather);
+  const auto leaves = [&](int world, std::string_view strategy, optim::Gather gather) {
+    const optim::ShardingPlan plan = optim::make_sharding_plan(params, world, strategy, {}, gather);
     bool result = false;
     DeviceGroup({.world = world}).run([&](RankContext& rank) {
       TraceArena arena(rank.rank);
-      const ShardedStep step(rank, plan, params, arena);
+      const optim::ShardedStep step(rank, plan, params, arena);
       if (rank.rank == 0) result = step.leaves_replicas_behind();
     });
     return result;
   };
-  EXPECT_FALSE(leaves(1, "balanced", Gather::kPipelined));
-  EXPECT_FALSE(leaves(2, "ddp", Gather::kPipelined));
-  EXPECT_FALSE(leaves(2, "balanced", Gather::kSimple));
-  EXPECT_TRUE(leaves(2, "balanced", Gather::kPipelined));
+  EXPECT_FALSE(leaves(1, "balanced", optim::Gather::kPipelined));
+  EXPECT_FALSE(leaves(2, "ddp", optim::Gather::kPipelined));
+  EXPECT_FALSE(leaves(2, "balanced", optim::Gather::kSimple));
+  EXPECT_TRUE(leaves(2, "balanced", optim::Gather::kPipelined));
 }
 
 }  // namespace

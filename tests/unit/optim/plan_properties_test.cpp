@@ -45,22 +45,22 @@ std::vector<ParamSpec> random_params(std::uint64_t seed) {
 }
 
 // The claims of a valid plan, counted element by element and without check_sharding_plan.
-void expect_valid(const ShardingPlan& plan, const std::vector<ParamSpec>& params) {
+void expect_valid(const optim::ShardingPlan& plan, const std::vector<ParamSpec>& params) {
   std::vector<std::vector<int>> updated(params.size());
   for (std::size_t i = 0; i < params.size(); ++i)
     updated[i].resize(static_cast<std::size_t>(params[i].shape.numel()));
   int last_ready = 0;
-  for (const Bucket& bucket : plan.buckets) {
+  for (const optim::Bucket& bucket : plan.buckets) {
     std::vector<int> space(static_cast<std::size_t>(bucket.full_elements()));
     int ready = 0;
-    for (const Unit& unit : bucket.units) {
+    for (const optim::Unit& unit : bucket.units) {
       ready = std::max(ready, params[unit.param].ready);
       for (std::int64_t e = unit.begin; e < unit.end; ++e) {
         ++updated[unit.param][static_cast<std::size_t>(e)];
         const std::int64_t at = unit.offset + e - unit.begin;
         ASSERT_LT(at, bucket.full_elements());
         ++space[static_cast<std::size_t>(at)];
-        if (bucket.state == StateAt::kOwner) {
+        if (bucket.state == optim::StateAt::kOwner) {
           ASSERT_GE(at, bucket.segment_begin(unit.owner));
           ASSERT_LT(at, bucket.segment_begin(unit.owner) +
                             bucket.segments[static_cast<std::size_t>(unit.owner)]);
@@ -107,8 +107,8 @@ std::vector<std::size_t> in_order(const std::vector<ParamSpec>& params, int Para
 }
 
 // One step of the executor on one rank.
-RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<ParamSpec>& params,
-                                    int rank) {
+RecordingCommunicator recorded_step(const optim::ShardingPlan& plan,
+                                    const std::vector<ParamSpec>& params, int rank) {
   TracingRank tracing(rank, plan.world);
   RecordingCommunicator communicator(rank, plan.world);
   const RankContext& traced = tracing.context();
@@ -116,11 +116,11 @@ RecordingCommunicator recorded_step(const ShardingPlan& plan, const std::vector<
                             traced.compute, traced.comm,    traced.update,
                             communicator,   traced.barrier, traced.progress};
   TraceArena arena(rank);
-  ShardedStep step(context, plan, params, arena);
+  optim::ShardedStep step(context, plan, params, arena);
   static_cast<void>(context.compute.capture([&] {
-    ShardedStep::OpenStep open = step.begin();
+    optim::ShardedStep::OpenStep open = step.begin();
     for (std::int64_t m = 0; m < plan.micro_steps; ++m) {
-      ShardedStep::MicroStep micro_step = open.micro_step(m);
+      optim::ShardedStep::MicroStep micro_step = open.micro_step(m);
       for (const std::size_t i : in_order(params, &ParamSpec::use))
         micro_step.weight_needed(i);
       for (const std::size_t i : in_order(params, &ParamSpec::ready)) {
@@ -163,12 +163,12 @@ TEST(PlanProperties, EveryParameterIsUpdatedOnceAtEveryWorld) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", world " + std::to_string(world));
       double stacked = 0;
       double balanced = 0;
-      for (const std::string_view strategy : strategy_names()) {
-        const ShardingPlan plan = make_sharding_plan(params, world, strategy);
-        EXPECT_NO_THROW(check_sharding_plan(plan, params)) << strategy;
+      for (const std::string_view strategy : optim::strategy_names()) {
+        const optim::ShardingPlan plan = optim::make_sharding_plan(params, world, strategy);
+        EXPECT_NO_THROW(optim::check_sharding_plan(plan, params)) << strategy;
         expect_valid(plan, params);
-        if (strategy == "stacked") stacked = plan_cost(plan, params).balance;
-        if (strategy == "balanced") balanced = plan_cost(plan, params).balance;
+        if (strategy == "stacked") stacked = optim::plan_cost(plan, params).balance;
+        if (strategy == "balanced") balanced = optim::plan_cost(plan, params).balance;
       }
       EXPECT_GE(balanced, stacked * (1 - 1e-3));
     }
@@ -181,31 +181,34 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
     const std::vector<ParamSpec> any_order = random_params(seed);
     std::vector<ParamSpec> reversed = any_order;  // backward reads weights in the reverse order
     number_in_model_order(reversed);
-    const NumberFormats formats = seed % 2 == 0
-                                      ? NumberFormats{}
-                                      : NumberFormats{.gradient_wire = kBF16, .weight_wire = kBF16};
-    for (const auto& [world, shard] : {std::pair{1, Shard::kWeights},
-                                       {2, Shard::kOptimizer},
-                                       {2, Shard::kWeights},
-                                       {3, Shard::kGradients},
-                                       {5, Shard::kGradients},
-                                       {5, Shard::kWeights},
-                                       {8, Shard::kOptimizer},
-                                       {8, Shard::kWeights},
-                                       {16, Shard::kOptimizer}})
-      for (const Strategy& strategy : strategy_list()) {
+    const optim::NumberFormats formats =
+        seed % 2 == 0 ? optim::NumberFormats{}
+                      : optim::NumberFormats{.gradient_wire = kBF16, .weight_wire = kBF16};
+    for (const auto& [world, shard] : {std::pair{1, optim::Shard::kWeights},
+                                       {2, optim::Shard::kOptimizer},
+                                       {2, optim::Shard::kWeights},
+                                       {3, optim::Shard::kGradients},
+                                       {5, optim::Shard::kGradients},
+                                       {5, optim::Shard::kWeights},
+                                       {8, optim::Shard::kOptimizer},
+                                       {8, optim::Shard::kWeights},
+                                       {16, optim::Shard::kOptimizer}})
+      for (const optim::Strategy& strategy : optim::strategy_list()) {
         SCOPED_TRACE(std::string(strategy.name) + ", seed " + std::to_string(seed) + ", world " +
                      std::to_string(world) + ", shard " + std::to_string(static_cast<int>(shard)));
-        if (shard > strategy.most && shard > Shard::kOptimizer) continue;
-        const std::vector<ParamSpec>& params = shard == Shard::kWeights ? reversed : any_order;
-        const Gather gather = seed % 3 == 0 ? Gather::kPipelined : Gather::kSimple;
-        ShardingPlan plan = make_sharding_plan(params, world, strategy.name, formats, gather,
-                                               newton_schulz_forms().front(), shard);
+        if (shard > strategy.most && shard > optim::Shard::kOptimizer) continue;
+        const std::vector<ParamSpec>& params =
+            shard == optim::Shard::kWeights ? reversed : any_order;
+        const optim::Gather gather =
+            seed % 3 == 0 ? optim::Gather::kPipelined : optim::Gather::kSimple;
+        optim::ShardingPlan plan =
+            optim::make_sharding_plan(params, world, strategy.name, formats, gather,
+                                      optim::newton_schulz_forms().front(), shard);
         if (plan.reduces_every_micro_step()) {
           plan.micro_steps = static_cast<std::int64_t>(1 + seed);
-          assign_tags(plan);
+          optim::assign_tags(plan);
         }
-        const PlanCost cost = plan_cost(plan, params);
+        const optim::PlanCost cost = optim::plan_cost(plan, params);
         std::vector<RecordingCommunicator> ranks;
         ranks.reserve(static_cast<std::size_t>(world));
         for (int r = 0; r < world; ++r)

@@ -378,9 +378,10 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
   run.params = reference_params();
   run.steps = kSteps;
   std::vector<ToyRank> of_forms;
-  for (const NewtonSchulzForm& form : newton_schulz_forms()) {
-    run.plan = make_sharding_plan(run.params, 1, "balanced", {}, Gather::kSimple, form);
-    run.plan.version = &optimizer_version(version.name);
+  for (const optim::NewtonSchulzForm& form : optim::newton_schulz_forms()) {
+    run.plan =
+        optim::make_sharding_plan(run.params, 1, "balanced", {}, optim::Gather::kSimple, form);
+    run.plan.version = &optim::optimizer_version(version.name);
     run.hyper = [&] { return toy_hyper(run.plan.version); };
     of_forms.push_back(run_toy(run)[0]);
   }
@@ -401,7 +402,7 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
       if (suffix.starts_with(" ")) limit += worst_case(2 * kSizedSteps);
       for (std::size_t f = 0; f < of_forms.size(); ++f)
         EXPECT_LE(relative_error(result_of(of_forms[f], run.params, p, suffix), values), limit)
-            << param.name << suffix << " " << newton_schulz_forms()[f].name;
+            << param.name << suffix << " " << optim::newton_schulz_forms()[f].name;
       EXPECT_LT(limit, 1e-2) << param.name << suffix << ": rounding drowns the comparison";
     }
   }
@@ -418,7 +419,7 @@ TEST(Optimizer, ZeroGradientOnlyDecays) {
   const std::vector<ParamSpec> params = reference_params();
   ToyRun run;
   run.params = params;
-  run.plan = make_sharding_plan(params, 1, "balanced");
+  run.plan = optim::make_sharding_plan(params, 1, "balanced");
   const ToyRank got = run_toy(run)[0];
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (params[i].name != "h.0.zero" && params[i].name != "h.0.late") continue;

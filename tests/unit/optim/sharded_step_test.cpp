@@ -23,7 +23,7 @@ ToyRun toy(int world, std::string_view strategy, int steps) {
   ToyRun run;
   run.world = world;
   run.params = toy_params();
-  run.plan = make_sharding_plan(run.params, world, strategy);
+  run.plan = optim::make_sharding_plan(run.params, world, strategy);
   run.steps = steps;
   return run;
 }
@@ -64,7 +64,7 @@ TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
   ASSERT_LT(limit, 1e-3 * moved);  // or the comparison says nothing
   for (const int world : test::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4, 7, 8}) {
     std::vector<std::vector<float>> first;
-    for (const ShardingPlan& plan : all_plans(single.params, world)) {
+    for (const optim::ShardingPlan& plan : all_plans(single.params, world)) {
       ToyRun run = single;
       run.world = world;
       run.plan = plan;
@@ -87,7 +87,7 @@ TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
 
 TEST(ShardedStep, GraphEagerAndAnyOrderOfReplayAreBitwiseEqual) {
   const std::vector<ParamSpec> params = toy_params();
-  for (const ShardingPlan& plan : all_plans(params, 3)) {
+  for (const optim::ShardingPlan& plan : all_plans(params, 3)) {
     ToyRun run = toy(3, "balanced", 4);
     run.plan = plan;
     const std::vector<ToyRank> graph = run_toy(run);
@@ -106,14 +106,14 @@ TEST(ShardedStep, GraphEagerAndAnyOrderOfReplayAreBitwiseEqual) {
 TEST(ShardedStep, CommonReplicasChangeNothingButWhatIsSent) {
   const std::vector<ParamSpec> params = toy_params();
   for (const int world : {2, 4})
-    for (const ShardingPlan& own : all_plans(params, world))
-      for (const ShardingPlan& plan : {own, pipelined(own)}) {
+    for (const optim::ShardingPlan& own : all_plans(params, world))
+      for (const optim::ShardingPlan& plan : {own, pipelined(own)}) {
         ToyRun run = toy(world, "balanced", 3);
         run.plan = plan;
         const std::vector<ToyRank> want = run_toy(run);
-        share_replicas(run.plan);
+        optim::share_replicas(run.plan);
         const std::string what = plan.strategy + ", world " + std::to_string(world);
-        const PlanCost cost = plan_cost(run.plan, params);
+        const optim::PlanCost cost = optim::plan_cost(run.plan, params);
         const std::int64_t totals = totals_bytes(world, params);
         for (int form = 0; form < 4; ++form) {
           run.graph = form > 0;
@@ -143,7 +143,7 @@ TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
     std::vector<std::vector<float>> initial(params.size());
     std::ranges::transform(params, initial.begin(),
                            [](const ParamSpec& param) { return toy_weights(param); });
-    for (const ShardingPlan& plan : all_plans(params, world)) {
+    for (const optim::ShardingPlan& plan : all_plans(params, world)) {
       const std::string what = plan.strategy + ", world " + std::to_string(world);
       ToyRun run = toy(world, "balanced", 1);
       run.plan = plan;
@@ -178,8 +178,8 @@ TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
 TEST(ShardedStep, NamesAMatrixWhoseUpdateIsNotFinite) {
   const std::vector<ParamSpec> params = toy_params();
   for (const int world : {1, 3})
-    for (const OptimizerVersion& version : optimizer_versions())
-      for (const ShardingPlan& plan : all_plans(params, world)) {
+    for (const optim::OptimizerVersion& version : optim::optimizer_versions())
+      for (const optim::ShardingPlan& plan : all_plans(params, world)) {
         ToyRun run = toy(world, "balanced", 2);
         run.plan = plan;
         run.plan.version = &version;
@@ -195,9 +195,9 @@ TEST(ShardedStep, NamesAMatrixWhoseUpdateIsNotFinite) {
 
 TEST(ShardedStep, OneRanksInfinityStopsEveryCommitAndTheNextStepWorks) {
   const std::vector<ParamSpec> params = toy_params();
-  std::vector<ShardingPlan> plans = all_plans(params, 3);
+  std::vector<optim::ShardingPlan> plans = all_plans(params, 3);
   plans.push_back(pipelined(plans.front()));
-  for (const ShardingPlan& plan : plans) {
+  for (const optim::ShardingPlan& plan : plans) {
     ToyRun run = toy(3, "balanced", 2);
     run.plan = plan;
     const std::vector<ToyRank> before = run_toy(run);
@@ -279,7 +279,7 @@ TEST(ShardedStep, WritersStateIsWholeAndTheSameInEveryPlan) {
   const auto want = assemble(run_toy(run), params, "alone");
   const double limit = rounding_distance(run, flat(run_toy(run)[0].weights));
   for (int world = 1; world <= 5; ++world)
-    for (const ShardingPlan& plan : all_plans(params, world)) {
+    for (const optim::ShardingPlan& plan : all_plans(params, world)) {
       run.world = world;
       run.plan = plan;
       const std::vector<ToyRank> ranks = run_toy(run);
@@ -299,7 +299,7 @@ TEST(ShardedStep, WritersStateIsWholeAndTheSameInEveryPlan) {
 
 TEST(ShardedStep, PublishMakesReplicasEqualTheMasters) {
   const std::vector<ParamSpec> params = toy_params();
-  for (const ShardingPlan& plan : all_plans(params, 3)) {
+  for (const optim::ShardingPlan& plan : all_plans(params, 3)) {
     ToyRun run = toy(3, "balanced", 0);
     run.plan = plan;
     for (const ToyRank& rank : run_toy(run))
@@ -309,10 +309,10 @@ TEST(ShardedStep, PublishMakesReplicasEqualTheMasters) {
 }
 
 TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
-  for (const std::string_view strategy : strategy_names())
+  for (const std::string_view strategy : optim::strategy_names())
     for (int world = 1; world <= 5; ++world) {
       const ToyRun run = toy(world, strategy, 2);
-      const PlanCost cost = plan_cost(run.plan, run.params);
+      const optim::PlanCost cost = optim::plan_cost(run.plan, run.params);
       const std::vector<ToyRank> ranks = run_toy(run);
       const std::int64_t totals =
           std::int64_t{2} * (totals_bytes(world, run.params) * (world - 1) / world);
@@ -324,12 +324,12 @@ TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
 
 TEST(ShardedStep, CallsOutOfOrderAreErrors) {
   const std::vector<ParamSpec> params = toy_params(1);
-  const ShardingPlan plan = make_sharding_plan(params, 1, "balanced");
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, 1, "balanced");
   TracingRank rank(0, 1);
   TraceArena arena(0);
-  ShardedStep step(rank.context(), plan, params, arena);
+  optim::ShardedStep step(rank.context(), plan, params, arena);
   static_cast<void>(rank.context().compute.capture([&] {
-    ShardedStep::MicroStep micro_step = step.begin().micro_step(0);
+    optim::ShardedStep::MicroStep micro_step = step.begin().micro_step(0);
     const auto first_gradient = [&] { micro_step.gradient_ready(0); };
     EXPECT_THAT(message_of<Error>(first_gradient),
                 testing::HasSubstr("wte.weight, whose weight was read"));
@@ -342,10 +342,10 @@ TEST(ShardedStep, CallsOutOfOrderAreErrors) {
 TEST(ShardedStep, RefusesPlansOfOtherWorlds) {
   DeviceGroup group({.world = 1});
   const std::vector<ParamSpec> params = toy_params(1);
-  const ShardingPlan plan = make_sharding_plan(params, 2, "balanced");
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "balanced");
   group.run([&](RankContext& rank) {
     TraceArena arena(0);
-    EXPECT_THROW(ShardedStep(rank, plan, params, arena), Error);
+    EXPECT_THROW(optim::ShardedStep(rank, plan, params, arena), Error);
   });
 }
 

@@ -42,22 +42,23 @@ std::vector<ParamSpec> gpt_params(int layers, std::int64_t width) {
 }
 
 double stacked_balance(const std::vector<ParamSpec>& params, int world) {
-  return plan_cost(make_sharding_plan(params, world, "stacked"), params).balance;
+  return optim::plan_cost(optim::make_sharding_plan(params, world, "stacked"), params).balance;
 }
 
 // What the plan of nanochat's own models must reach on 8 ranks, gates and all.
 TEST(ShardingPlan, BalanceOfNanochatsModelsOnEightRanks) {
   for (const std::int64_t depth : {12, 24}) {
-    GptConfig model{.vocab_size = 32768,
-                    .n_layer = depth,
-                    .n_head = depth / 2,
-                    .n_kv_head = depth / 2,
-                    .n_embd = 64 * depth,
-                    .seq_len = 2048,
-                    .window_pattern = "SSSL"};
-    set_nanochat_extras(model);
-    const std::vector<ParamSpec> params = gpt_parameters(model);
-    const PlanCost cost = plan_cost(make_sharding_plan(params, 8, "balanced"), params);
+    model::GptConfig model{.vocab_size = 32768,
+                           .n_layer = depth,
+                           .n_head = depth / 2,
+                           .n_kv_head = depth / 2,
+                           .n_embd = 64 * depth,
+                           .seq_len = 2048,
+                           .window_pattern = "SSSL"};
+    model::set_nanochat_extras(model);
+    const std::vector<ParamSpec> params = model::gpt_parameters(model);
+    const optim::PlanCost cost =
+        optim::plan_cost(optim::make_sharding_plan(params, 8, "balanced"), params);
     std::int64_t elements = 0;
     for (const ParamSpec& param : params)
       elements += param.shape.numel();
@@ -71,11 +72,12 @@ TEST(ShardingPlan, BalanceOfNanochatsModelsOnEightRanks) {
 TEST(ShardingPlan, EqualLayersAreDealtOutWithoutARest) {
   for (const auto& [layers, width] : {std::pair{12, 768}, std::pair{24, 1536}}) {
     const std::vector<ParamSpec> params = gpt_params(layers, width);
-    const ShardingPlan plan = make_sharding_plan(params, 8, "balanced");
-    const PlanCost cost = plan_cost(plan, params);
+    const optim::ShardingPlan plan = optim::make_sharding_plan(params, 8, "balanced");
+    const optim::PlanCost cost = optim::plan_cost(plan, params);
     // Four layers are 8 matrices of 4 n^2 and 16 of n^2 elements: one and two of them a rank are
     // equal bytes and equal FLOPs.
-    EXPECT_EQ(std::ranges::count(plan.buckets, UpdateRule::kMuon, &Bucket::rule), layers / 4);
+    EXPECT_EQ(std::ranges::count(plan.buckets, optim::UpdateRule::kMuon, &optim::Bucket::rule),
+              layers / 4);
     EXPECT_DOUBLE_EQ(cost.balance, 1.0);
     EXPECT_EQ(cost.padding_elements, 0);
   }
@@ -86,7 +88,7 @@ TEST(ShardingPlan, EqualLayersAreDealtOutWithoutARest) {
 TEST(ShardingPlan, ParallelMuonsOwnersAreBalancedByFlops) {
   const std::vector<ParamSpec> params = gpt_params(12, 768);
   const auto balance = [&](const char* strategy) {
-    return plan_cost(make_sharding_plan(params, 8, strategy), params).balance;
+    return optim::plan_cost(optim::make_sharding_plan(params, 8, strategy), params).balance;
   };
   EXPECT_DOUBLE_EQ(balance("parallel"), 1.0);
   EXPECT_LT(balance("parallel_round_robin"), 0.6);
@@ -95,11 +97,11 @@ TEST(ShardingPlan, ParallelMuonsOwnersAreBalancedByFlops) {
 // "all reduce-scatters first"; a gather goes out before the last chunk's update comes back.
 TEST(ShardingPlan, ChunksOfParallelMuonArePipelinedByOrder) {
   const std::vector<ParamSpec> params = gpt_params(8, 128);
-  const ShardingPlan plan = make_sharding_plan(params, 4, "parallel");
-  const Bucket* last = nullptr;
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, 4, "parallel");
+  const optim::Bucket* last = nullptr;
   int chunks = 0;
-  for (const Bucket& bucket : plan.buckets) {
-    if (bucket.exchange == Exchange::kNone) continue;
+  for (const optim::Bucket& bucket : plan.buckets) {
+    if (bucket.exchange == optim::Exchange::kNone) continue;
     if (last != nullptr && &bucket == last + 1) {  // no parameter of AdamW's in between
       EXPECT_GT(bucket.exchange_tag, last->exchange_tag);
       EXPECT_LT(bucket.exchange_tag, last->return_tag);
@@ -115,7 +117,7 @@ TEST(ShardingPlan, BalanceStaysWithinTheBoundOfLongestFirst) {
     for (int world = 2; world <= 16; ++world) {
       const std::vector<ParamSpec> params = gpt_params(layers, 128);
       const double balance =
-          plan_cost(make_sharding_plan(params, world, "balanced"), params).balance;
+          optim::plan_cost(optim::make_sharding_plan(params, world, "balanced"), params).balance;
       EXPECT_GE(balance, stacked_balance(params, world) * (1 - 1e-9));
       // Graham: the busiest has at most the mean plus one largest matrix, 90 of a layer's 300
       // units, in the one bucket of all layers that is always a candidate; choosing for bytes and
@@ -130,12 +132,12 @@ TEST(ShardingPlan, TenThousandMatricesOnAThousandRanks) {
   const std::vector<ParamSpec> params = gpt_params(1667, 256);
   double stacked = 0;
   double balanced = 0;
-  for (const std::string_view strategy : strategy_names()) {
+  for (const std::string_view strategy : optim::strategy_names()) {
     const auto start = std::chrono::steady_clock::now();
-    const ShardingPlan plan = make_sharding_plan(params, 1024, strategy);
-    const PlanCost cost = plan_cost(plan, params);
+    const optim::ShardingPlan plan = optim::make_sharding_plan(params, 1024, strategy);
+    const optim::PlanCost cost = optim::plan_cost(plan, params);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    check_sharding_plan(plan, params);
+    optim::check_sharding_plan(plan, params);
     std::cout << strategy << ": " << seconds.count() << " s, " << plan.buckets.size()
               << " buckets, balance " << cost.balance << "\n";
     if (strategy == "stacked") stacked = cost.balance;
@@ -146,12 +148,12 @@ TEST(ShardingPlan, TenThousandMatricesOnAThousandRanks) {
 
 TEST(ShardingPlan, PublishesInTheOrderOfForward) {
   const std::vector<ParamSpec> params = gpt_params(8, 128);
-  const ShardingPlan plan = make_sharding_plan(params, 4, "balanced");
+  const optim::ShardingPlan plan = optim::make_sharding_plan(params, 4, "balanced");
   int last = -1;
   Tag tag = plan.totals_tag;
   for (const std::size_t b : plan.publish_order) {
     int use = 1 << 30;
-    for (const Unit& unit : plan.buckets[b].units)
+    for (const optim::Unit& unit : plan.buckets[b].units)
       use = std::min(use, params[unit.param].use);
     EXPECT_GT(use, last);
     EXPECT_GT(plan.buckets[b].publish_tag, tag);
@@ -162,9 +164,10 @@ TEST(ShardingPlan, PublishesInTheOrderOfForward) {
 
 TEST(ShardingPlan, PublishesBeforeAllElseWherePipelined) {
   const std::vector<ParamSpec> params = gpt_params(8, 128);
-  const ShardingPlan simple = make_sharding_plan(params, 4, "balanced");
-  const ShardingPlan plan = make_sharding_plan(params, 4, "balanced", {}, Gather::kPipelined);
-  check_sharding_plan(plan, params);
+  const optim::ShardingPlan simple = optim::make_sharding_plan(params, 4, "balanced");
+  const optim::ShardingPlan plan =
+      optim::make_sharding_plan(params, 4, "balanced", {}, optim::Gather::kPipelined);
+  optim::check_sharding_plan(plan, params);
   EXPECT_EQ(plan.publish_order, simple.publish_order);
   Tag tag = 0;
   for (const std::size_t b : plan.publish_order)
@@ -174,183 +177,198 @@ TEST(ShardingPlan, PublishesBeforeAllElseWherePipelined) {
 
 TEST(ShardingPlan, UnknownStrategyNamesTheKnownOnes) {
   const std::vector<ParamSpec> params = toy_params(1);
-  EXPECT_THAT(
-      message_of<InputError>([&] { static_cast<void>(make_sharding_plan(params, 2, "zero3")); }),
-      testing::AllOf(HasSubstr("zero3"), HasSubstr("balanced"), HasSubstr("ddp"),
-                     HasSubstr("stacked")));
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { static_cast<void>(optim::make_sharding_plan(params, 2, "zero3")); }),
+              testing::AllOf(HasSubstr("zero3"), HasSubstr("balanced"), HasSubstr("ddp"),
+                             HasSubstr("stacked")));
 }
 
 TEST(ShardingPlan, EveryStrategyHasARowInTheirDocument) {
   const std::string page = read_file(source_directory() + "/docs/strategies.md");
-  for (const std::string_view name : strategy_names())
+  for (const std::string_view name : optim::strategy_names())
     EXPECT_THAT(page, HasSubstr(concat("\n| `", name, "`"))) << name;
 }
 
 TEST(ShardingPlan, MuonUpdatesMatricesOnly) {
   const std::vector<ParamSpec> params = {{.name = "bias", .shape = {7}}};
-  EXPECT_THROW(static_cast<void>(make_sharding_plan(params, 2, "stacked")), Error);
+  EXPECT_THROW(static_cast<void>(optim::make_sharding_plan(params, 2, "stacked")), Error);
 }
 
 // Plants a defect into a valid plan; returns what check_sharding_plan says.
 template <class Plant>
-std::string defect(const ShardingPlan& valid, const std::vector<ParamSpec>& params,
+std::string defect(const optim::ShardingPlan& valid, const std::vector<ParamSpec>& params,
                    const Plant& plant) {
-  check_sharding_plan(valid, params);
-  ShardingPlan plan = valid;
+  optim::check_sharding_plan(valid, params);
+  optim::ShardingPlan plan = valid;
   plant(plan);
-  return message_of<Error>([&] { check_sharding_plan(plan, params); });
+  return message_of<Error>([&] { optim::check_sharding_plan(plan, params); });
 }
 
 class PlantedDefect : public testing::Test {
  protected:
   std::vector<ParamSpec> params_ = toy_params();
-  ShardingPlan plan_ = make_sharding_plan(params_, 3, "balanced");
+  optim::ShardingPlan plan_ = optim::make_sharding_plan(params_, 3, "balanced");
   // A bucket of owned matrices with several units at rank 0.
-  static Bucket& owned(ShardingPlan& plan) {
-    return *std::ranges::find_if(plan.buckets, [](const Bucket& b) {
-      return b.rule == UpdateRule::kMuon && b.units.size() > 3 && b.units[1].owner == 0;
+  static optim::Bucket& owned(optim::ShardingPlan& plan) {
+    return *std::ranges::find_if(plan.buckets, [](const optim::Bucket& b) {
+      return b.rule == optim::UpdateRule::kMuon && b.units.size() > 3 && b.units[1].owner == 0;
     });
   }
-  static Bucket& sliced(ShardingPlan& plan) {
-    return *std::ranges::find_if(plan.buckets, [](const Bucket& b) {
-      return b.rule == UpdateRule::kAdamW && b.units.size() == 3 && b.units[0].owner == 0;
+  static optim::Bucket& sliced(optim::ShardingPlan& plan) {
+    return *std::ranges::find_if(plan.buckets, [](const optim::Bucket& b) {
+      return b.rule == optim::UpdateRule::kAdamW && b.units.size() == 3 && b.units[0].owner == 0;
     });
   }
 };
 
 TEST_F(PlantedDefect, Overlap) {
-  EXPECT_THAT(defect(plan_, params_,
-                     [](ShardingPlan& p) { owned(p).units[1].offset = owned(p).units[0].offset; }),
-              HasSubstr("overlap"));
+  EXPECT_THAT(
+      defect(plan_, params_,
+             [](optim::ShardingPlan& p) { owned(p).units[1].offset = owned(p).units[0].offset; }),
+      HasSubstr("overlap"));
 }
 
 TEST_F(PlantedDefect, Gap) {
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { --sliced(p).units[0].end; }),
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { --sliced(p).units[0].end; }),
               HasSubstr("gap"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { --sliced(p).units.back().end; }),
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { --sliced(p).units.back().end; }),
               HasSubstr("nobody updates"));
 }
 
 TEST_F(PlantedDefect, ForeignSegment) {
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).units[0].owner = 1; }),
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).units[0].owner = 1; }),
               HasSubstr("foreign segment"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).units[0].owner = 3; }),
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).units[0].owner = 3; }),
               HasSubstr("owner"));
 }
 
 TEST_F(PlantedDefect, GatherAtTheOtherEndOfTheStep) {
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { p.gather = Gather::kPipelined; }),
-              HasSubstr("published after a reduction"));
   EXPECT_THAT(
-      defect(pipelined(plan_), params_, [](ShardingPlan& p) { p.gather = Gather::kSimple; }),
-      HasSubstr("published before the totals"));
+      defect(plan_, params_, [](optim::ShardingPlan& p) { p.gather = optim::Gather::kPipelined; }),
+      HasSubstr("published after a reduction"));
+  EXPECT_THAT(defect(pipelined(plan_), params_,
+                     [](optim::ShardingPlan& p) { p.gather = optim::Gather::kSimple; }),
+              HasSubstr("published before the totals"));
 }
 
 TEST_F(PlantedDefect, Tags) {
-  EXPECT_THAT(defect(plan_, params_,
-                     [](ShardingPlan& p) { p.buckets[0].publish_tag = p.buckets[1].publish_tag; }),
-              HasSubstr("publi"));
-  EXPECT_THAT(defect(plan_, params_,
-                     [](ShardingPlan& p) { p.buckets[1].reduce_tag = p.buckets[0].reduce_tag; }),
+  EXPECT_THAT(
+      defect(plan_, params_,
+             [](optim::ShardingPlan& p) { p.buckets[0].publish_tag = p.buckets[1].publish_tag; }),
+      HasSubstr("publi"));
+  EXPECT_THAT(
+      defect(plan_, params_,
+             [](optim::ShardingPlan& p) { p.buckets[1].reduce_tag = p.buckets[0].reduce_tag; }),
+      HasSubstr("order"));
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { p.buckets[0].reduce_tag = 0; }),
               HasSubstr("order"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { p.buckets[0].reduce_tag = 0; }),
-              HasSubstr("order"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { p.totals_tag = 1; }),
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { p.totals_tag = 1; }),
               HasSubstr("totals"));
   // A gather has one tag for every rank: the next collective may not lie among them.
-  const ShardingPlan gathered = plan_gather_to_owner(params_, 3, 5);
+  const optim::ShardingPlan gathered = plan_gather_to_owner(params_, 3, 5);
   EXPECT_THAT(defect(gathered, params_,
-                     [](ShardingPlan& p) {
+                     [](optim::ShardingPlan& p) {
                        auto& bucket = *std::ranges::find_if(
-                           p.buckets, [](const Bucket& b) { return b.exchange_tag != 0; });
+                           p.buckets, [](const optim::Bucket& b) { return b.exchange_tag != 0; });
                        bucket.return_tag = bucket.exchange_tag + 1;
                      }),
               HasSubstr("share tag"));
 }
 
 TEST_F(PlantedDefect, MissingAndDoubledParameters) {
-  EXPECT_THAT(
-      defect(plan_, params_, [](ShardingPlan& p) { owned(p).units.erase(owned(p).units.begin()); }),
-      HasSubstr("nobody updates"));
   EXPECT_THAT(defect(plan_, params_,
-                     [](ShardingPlan& p) {
-                       const Bucket again = owned(p);
+                     [](optim::ShardingPlan& p) { owned(p).units.erase(owned(p).units.begin()); }),
+              HasSubstr("nobody updates"));
+  EXPECT_THAT(defect(plan_, params_,
+                     [](optim::ShardingPlan& p) {
+                       const optim::Bucket again = owned(p);
                        p.buckets.push_back(again);
                      }),
               HasSubstr("updated twice"));
 }
 
 TEST_F(PlantedDefect, ForeignRuleAndSplitMatrix) {
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).rule = UpdateRule::kAdamW; }),
+  EXPECT_THAT(defect(plan_, params_,
+                     [](optim::ShardingPlan& p) { owned(p).rule = optim::UpdateRule::kAdamW; }),
               HasSubstr("rule"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { --owned(p).units[0].end; }),
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { --owned(p).units[0].end; }),
               HasSubstr("whole matrix"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { ++sliced(p).units[0].adam_group; }),
-              HasSubstr("AdamW group"));
+  EXPECT_THAT(
+      defect(plan_, params_, [](optim::ShardingPlan& p) { ++sliced(p).units[0].adam_group; }),
+      HasSubstr("AdamW group"));
 }
 
 TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
   EXPECT_THAT(
-      defect(plan_, params_, [](ShardingPlan& p) { owned(p).exchange = Exchange::kAllToAll; }),
-      HasSubstr("state at the owner"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).gradient_wire = DType::kF64; }),
-              HasSubstr("number formats"));
-  EXPECT_THAT(
-      defect(plan_, params_, [](ShardingPlan& p) { owned(p).gradient_dtype = DType::kBF16; }),
-      HasSubstr("weights of bf16"));
-  EXPECT_THAT(
-      defect(plan_, params_, [](ShardingPlan& p) { owned(p).replica_dtype = DType::kBF16; }),
-      HasSubstr("travel as forward reads them"));
-  EXPECT_THAT(
       defect(plan_, params_,
-             [](ShardingPlan& p) { owned(p).replica_dtype = owned(p).weight_wire = DType::kBF16; }),
-      HasSubstr("number class"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { ++owned(p).segments[2]; }),
+             [](optim::ShardingPlan& p) { owned(p).exchange = optim::Exchange::kAllToAll; }),
+      HasSubstr("state at the owner"));
+  EXPECT_THAT(
+      defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).gradient_wire = DType::kF64; }),
+      HasSubstr("number formats"));
+  EXPECT_THAT(defect(plan_, params_,
+                     [](optim::ShardingPlan& p) { owned(p).gradient_dtype = DType::kBF16; }),
+              HasSubstr("weights of bf16"));
+  EXPECT_THAT(
+      defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).replica_dtype = DType::kBF16; }),
+      HasSubstr("travel as forward reads them"));
+  EXPECT_THAT(defect(plan_, params_,
+                     [](optim::ShardingPlan& p) {
+                       owned(p).replica_dtype = owned(p).weight_wire = DType::kBF16;
+                     }),
+              HasSubstr("number class"));
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { ++owned(p).segments[2]; }),
               HasSubstr("equal segments"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).publish = Publish::kNone; }),
+  EXPECT_THAT(defect(plan_, params_,
+                     [](optim::ShardingPlan& p) { owned(p).publish = optim::Publish::kNone; }),
               HasSubstr("publishes"));
   EXPECT_THAT(defect(plan_, params_,
-                     [](ShardingPlan& p) {
-                       owned(p).replica = ReplicaAt::kCommon;
+                     [](optim::ShardingPlan& p) {
+                       owned(p).replica = optim::ReplicaAt::kCommon;
                        owned(p).weight_wire = DType::kBF16;
                      }),
               HasSubstr("common replica"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { sliced(p).state = StateAt::kElements; }),
+  EXPECT_THAT(defect(plan_, params_,
+                     [](optim::ShardingPlan& p) { sliced(p).state = optim::StateAt::kElements; }),
               HasSubstr("Muon"));
 }
 
 TEST_F(PlantedDefect, BlocksOfUnitsThatAreCutOneByOne) {
-  const ShardingPlan spread = make_sharding_plan(params_, 3, "all_to_all");
+  const optim::ShardingPlan spread = optim::make_sharding_plan(params_, 3, "all_to_all");
   // Of gates: 72 elements each in three parts of 64.
-  const auto bucket = [&](ShardingPlan& p) -> Bucket& {
-    return *std::ranges::find_if(p.buckets, [&](const Bucket& b) {
-      return b.cut == Cut::kEachUnit && params_[b.units[0].param].shape == Shape{6, 12};
+  const auto bucket = [&](optim::ShardingPlan& p) -> optim::Bucket& {
+    return *std::ranges::find_if(p.buckets, [&](const optim::Bucket& b) {
+      return b.cut == optim::Cut::kEachUnit && params_[b.units[0].param].shape == Shape{6, 12};
     });
   };
-  EXPECT_THAT(defect(spread, params_, [&](ShardingPlan& p) { bucket(p).units[1].offset += 1; }),
-              HasSubstr("share equally"));
-  EXPECT_THAT(defect(spread, params_, [&](ShardingPlan& p) { bucket(p).units[1].offset += 3; }),
-              HasSubstr("equal blocks"));
+  EXPECT_THAT(
+      defect(spread, params_, [&](optim::ShardingPlan& p) { bucket(p).units[1].offset += 1; }),
+      HasSubstr("share equally"));
+  EXPECT_THAT(
+      defect(spread, params_, [&](optim::ShardingPlan& p) { bucket(p).units[1].offset += 3; }),
+      HasSubstr("equal blocks"));
   EXPECT_THAT(defect(spread, params_,
-                     [&](ShardingPlan& p) {
+                     [&](optim::ShardingPlan& p) {
                        std::swap(bucket(p).units[0].owner, bucket(p).units[1].owner);
                      }),
               HasSubstr("in their order"));
+  EXPECT_THAT(defect(spread, params_,
+                     [&](optim::ShardingPlan& p) { bucket(p).returns = optim::Return::kScatter; }),
+              HasSubstr("all-to-all back"));
   EXPECT_THAT(
-      defect(spread, params_, [&](ShardingPlan& p) { bucket(p).returns = Return::kScatter; }),
-      HasSubstr("all-to-all back"));
-  EXPECT_THAT(defect(spread, params_, [&](ShardingPlan& p) { bucket(p).cut = Cut::kWhole; }),
-              HasSubstr("cut one by one"));
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { owned(p).cut = Cut::kEachUnit; }),
-              HasSubstr("cut one by one"));
+      defect(spread, params_, [&](optim::ShardingPlan& p) { bucket(p).cut = optim::Cut::kWhole; }),
+      HasSubstr("cut one by one"));
+  EXPECT_THAT(
+      defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).cut = optim::Cut::kEachUnit; }),
+      HasSubstr("cut one by one"));
 }
 
 TEST_F(PlantedDefect, PublishOrder) {
-  EXPECT_THAT(defect(plan_, params_, [](ShardingPlan& p) { p.publish_order.pop_back(); }),
+  EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { p.publish_order.pop_back(); }),
               HasSubstr("lacks"));
-  EXPECT_THAT(
-      defect(plan_, params_, [](ShardingPlan& p) { p.publish_order[0] = p.publish_order[1]; }),
-      testing::AnyOf(HasSubstr("twice"), HasSubstr("publish")));
+  EXPECT_THAT(defect(plan_, params_,
+                     [](optim::ShardingPlan& p) { p.publish_order[0] = p.publish_order[1]; }),
+              testing::AnyOf(HasSubstr("twice"), HasSubstr("publish")));
 }
 
 }  // namespace

@@ -25,13 +25,13 @@ TEST(UpdateGroups, TableOfNanochat) {
       {ParamRole::kX0Lambda, 0.5, true, false, 0.96, 0.95, 0.0},
       {ParamRole::kSmear, 0.2, false, false, 0.8, 0.95, 0.0},
   };
-  const RateScales scales = {.batch_lr = std::sqrt(0.5),  // of 2^18 tokens
-                             .width_lr = std::sqrt(0.5),  // of width 1536
-                             .weight_decay = 0.5};
-  const HyperParameters hyper = make_hyper_parameters({}, {}, 1, scales);
+  const optim::RateScales scales = {.batch_lr = std::sqrt(0.5),  // of 2^18 tokens
+                                    .width_lr = std::sqrt(0.5),  // of width 1536
+                                    .weight_decay = 0.5};
+  const HyperParameters hyper = optim::make_hyper_parameters({}, {}, 1, scales);
   for (const Row& row : rows) {
-    const UpdateGroup group = update_group(row.role);
-    ASSERT_EQ(group.rule, UpdateRule::kAdamW);
+    const optim::UpdateGroup group = optim::update_group(row.role);
+    ASSERT_EQ(group.rule, optim::UpdateRule::kAdamW);
     const AdamHyper& adam = hyper.adam[group.adam_group];
     EXPECT_DOUBLE_EQ(adam.lr,
                      row.lr * (row.batch ? std::sqrt(0.5) : 1) * (row.width ? std::sqrt(0.5) : 1));
@@ -40,7 +40,7 @@ TEST(UpdateGroups, TableOfNanochat) {
     EXPECT_EQ(adam.weight_decay, row.weight_decay);
     EXPECT_EQ(adam.eps, 1e-10);
   }
-  EXPECT_EQ(update_group(ParamRole::kMatrix).rule, UpdateRule::kMuon);
+  EXPECT_EQ(optim::update_group(ParamRole::kMatrix).rule, optim::UpdateRule::kMuon);
   EXPECT_DOUBLE_EQ(hyper.matrix_lr, 0.02 * std::sqrt(0.5));  // no width
   EXPECT_DOUBLE_EQ(hyper.muon_weight_decay, 0.14);
   EXPECT_EQ(hyper.muon_beta2, 0.9);

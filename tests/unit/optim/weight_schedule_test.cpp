@@ -10,21 +10,21 @@
 
 #include "model/gpt_config.h"
 
-namespace muo {
+namespace muo::optim {
 namespace {
 
 constexpr std::int64_t kLayers = 6;
 
 std::vector<ParamSpec> gpt(std::int64_t layers = kLayers) {
-  GptConfig config{.vocab_size = 512,
-                   .n_layer = layers,
-                   .n_head = 2,
-                   .n_kv_head = 2,
-                   .n_embd = 128,
-                   .seq_len = 64};
-  set_nanochat_extras(config);
+  model::GptConfig config{.vocab_size = 512,
+                          .n_layer = layers,
+                          .n_head = 2,
+                          .n_kv_head = 2,
+                          .n_embd = 128,
+                          .seq_len = 64};
+  model::set_nanochat_extras(config);
   config.dtype = DType::kBF16;
-  return gpt_parameters(config);
+  return model::gpt_parameters(config);
 }
 
 ShardingPlan sharded(const std::vector<ParamSpec>& params, int world, std::string_view strategy) {
@@ -130,4 +130,4 @@ TEST(WeightSchedule, HasNothingToGatherOfReplicas) {
 }
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::optim

@@ -29,7 +29,7 @@
 
 #include "app/report/http_server.h"
 
-namespace muo {
+namespace muo::app {
 namespace {
 
 using std::chrono::seconds;
@@ -306,10 +306,10 @@ class Plugin final : public HttpServer {
 };
 
 }  // namespace
-}  // namespace muo
+}  // namespace muo::app
 
-extern "C" muo::HttpServer* muograph_serve_http(muo::HttpOptions* options, int* error) {
-  auto server = std::make_unique<muo::Plugin>(std::move(*options));
+extern "C" muo::app::HttpServer* muograph_serve_http(muo::app::HttpOptions* options, int* error) {
+  auto server = std::make_unique<muo::app::Plugin>(std::move(*options));
   *error = server->start();
   return *error == 0 ? server.release() : nullptr;
 }
