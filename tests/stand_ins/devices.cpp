@@ -138,7 +138,10 @@ void set_compiled(const Compiled& compiled) {
   world().compiled = compiled;
 }
 
-cudaError_t refuse_launch(const char* why) { return wrong(cudaErrorLaunchOutOfResources, why); }
+cudaError_t refuse_launch(const char* why) {
+  std::fprintf(stderr, "CUDA stand-in: launch refused: %s\n", why);
+  return wrong(cudaErrorLaunchOutOfResources, why);
+}
 
 std::size_t shared_opt_in(const void* kernel) {
   const Lock lock;

@@ -68,6 +68,9 @@ inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
 // (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
 RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus);
 
+// What is sharded: automatic is what the strategy does, the optimizer's state or nothing.
+optim::Shard shard_of(const ShardingOptions& options);
+
 // Gives the run another strategy, which shards what the run does or, beside `ddp`, the optimizer's
 // state; false if it cannot shard as much.
 bool use_strategy(RunConfig& config, const optim::Strategy& strategy);
