@@ -61,6 +61,13 @@ lay_out_toolkit() {
   ln -sfn lib "$root/lib64"
 }
 
+# $1 of the package, and its licenses, as one folder: $from.
+lay_out_part() {
+  from=$to.new/part
+  mkdir -p "$from"
+  cp -r "$to.new/all/$1" "$to.new"/all/*.dist-info/licenses "$from"
+}
+
 # Whether one of the folders has this header.
 has_header() {
   local header=$1 folder
@@ -110,20 +117,11 @@ case "$table" in
     lay_out_toolkit "$to.new/all" || fail "the packages of $table are not as expected: rm -r $to.new"
     from=$to.new/all/nvidia/cu13
     ;;
-  frontend)
-    from=$to.new/headers
-    mkdir -p "$from"
-    cp -r "$to.new/all/include" "$to.new"/all/*.dist-info/licenses "$from"
-    ;;
+  frontend) lay_out_part include ;;
+  cutlass) lay_out_part cutlass_library/source/include ;;
   disassembler)
-    from=$to.new/all/nvidia/cu13/bin
-    cp -r "$to.new"/all/*.dist-info/licenses "$from"
+    lay_out_part nvidia/cu13/bin/nvdisasm
     chmod +x "$from/nvdisasm"  # Python's zipfile forgets modes
-    ;;
-  cutlass)
-    from=$to.new/headers
-    mkdir -p "$from"
-    cp -r "$to.new/all/cutlass_library/source/include" "$to.new"/all/*.dist-info/licenses "$from"
     ;;
 esac
 publish "$table" "$from" "$to"
