@@ -23,11 +23,18 @@ namespace muo::optim {
 // parameters, world and strategy; nothing else in the program knows a strategy's name.
 
 enum class Reduction : std::uint8_t { kAllReduce, kReduceScatter, kReduceToOwner };
+constexpr auto names_of(Reduction) {
+  return name_list("all-reduce", "reduce-scatter", "reduce to owner");
+}
 enum class StateAt : std::uint8_t { kEveryRank, kOwner, kElements };
 enum class Exchange : std::uint8_t { kNone, kAllGather, kGatherToOwner, kAllToAll };
+constexpr auto names_of(Exchange) {
+  return name_list("none", "all-gather", "gather to owner", "all-to-all");
+}
 enum class ComputeAt : std::uint8_t { kEveryRank, kOwner };
 enum class Return : std::uint8_t { kNone, kOwnSlice, kScatter, kAllToAll };
 enum class Publish : std::uint8_t { kNone, kAllGather, kAllGatherV };
+constexpr auto names_of(Publish) { return name_list("none", "all-gather", "all-gather-v"); }
 // What is cut into the ranks' segments: the full space, or each unit by itself. Then a unit and the
 // padding behind it are a block, with a reduction and a publication of its own, and a rank's
 // segment is its equal part of every block, one after another. So a matrix is spread over all

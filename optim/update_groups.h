@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/enum_names.h"
 #include "runtime/parameter.h"
 
 namespace muo::optim {
 
 enum class UpdateRule : std::uint8_t { kMuon, kAdamW };
+constexpr auto names_of(UpdateRule) { return name_list("Muon", "AdamW"); }
 
 struct UpdateGroup {
   UpdateRule rule = UpdateRule::kAdamW;

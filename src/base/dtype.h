@@ -3,14 +3,18 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
+
+#include "base/enum_names.h"
 
 namespace muo {
 
 // kBytes is for plain structs in device memory (StepScalars, HyperParameters), kU16 for the lower
 // halves of fp32 numbers (base/split_float.h).
 enum class DType : std::uint8_t { kF32, kBF16, kF64, kI32, kI64, kBytes, kU16 };
+constexpr auto names_of(DType) {
+  return name_list("fp32", "bf16", "fp64", "int32", "int64", "bytes", "uint16");
+}
 
 // A bfloat16 value as stored: the upper half of an IEEE float.
 struct BF16 {
@@ -50,26 +54,6 @@ constexpr std::int64_t size_of(DType dtype) {
       return 1;
   }
   return 0;
-}
-
-constexpr std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "fp32";
-    case DType::kBF16:
-      return "bf16";
-    case DType::kF64:
-      return "fp64";
-    case DType::kI32:
-      return "int32";
-    case DType::kI64:
-      return "int64";
-    case DType::kBytes:
-      return "bytes";
-    case DType::kU16:
-      return "uint16";
-  }
-  return "?";
 }
 
 template <class T>

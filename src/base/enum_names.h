@@ -25,6 +25,14 @@ template <NamedEnum Enum>
 inline constexpr auto kNames = names_of(Enum{});
 
 template <NamedEnum Enum>
+inline constexpr auto kValues = [] {
+  std::array<Enum, kNames<Enum>.size()> values{};
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<Enum>(i);
+  return values;
+}();
+
+template <NamedEnum Enum>
 constexpr std::string_view name_of(Enum value) {
   return kNames<Enum>.at(static_cast<std::size_t>(value));
 }

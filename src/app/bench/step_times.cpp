@@ -165,11 +165,7 @@ StepTimes measure_steps(const RunConfig& config, std::int64_t steps) {
   return times;
 }
 
-bool OperationTime::is_collective() const {
-  for (int kind = 0; kind < kCollectiveKinds; ++kind)
-    if (name == name_of(static_cast<CollectiveKind>(kind))) return true;
-  return false;
-}
+bool OperationTime::is_collective() const { return value_of<CollectiveKind>(name).has_value(); }
 
 bool OperationTime::is_product() const {
   return name.starts_with("gemm") || name == "symmetric_product";

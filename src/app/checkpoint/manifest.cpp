@@ -99,9 +99,7 @@ class Reader {
   }
   [[nodiscard]] DType dtype(const char* key) const {
     const std::string name = text(key);
-    for (const DType dtype :
-         {DType::kF32, DType::kBF16, DType::kF64, DType::kI32, DType::kI64, DType::kBytes})
-      if (name == name_of(dtype)) return dtype;
+    if (const auto dtype = value_of<DType>(name); dtype && *dtype != DType::kU16) return *dtype;
     fail(concat("has the unknown dtype ", json(name).dump()));
   }
   [[noreturn]] void fail(const std::string& reason) const {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <array>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -20,13 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Names, in the order of the enumerators.
-constexpr std::array<std::string_view, 2> kRules = {"Muon", "AdamW"};
-constexpr std::array<std::string_view, 3> kReductions = {"all-reduce", "reduce-scatter",
-                                                         "reduce to owner"};
-constexpr std::array<std::string_view, 4> kExchanges = {"none", "all-gather", "gather to owner",
-                                                        "all-to-all"};
-constexpr std::array<std::string_view, 3> kPublications = {"none", "all-gather", "all-gather-v"};
 Json groups_json(const model::ParameterCounts& counts) {
   return {{"wte", counts.wte},
           {"value_embeds", counts.value_embeds},
@@ -86,25 +78,22 @@ std::string parameters_text(const model::GptConfig& model) {
 }
 
 Json buckets_json(const optim::ShardingPlan& plan) {
-  const auto name_of = [](const auto& names, auto value) {
-    return names.at(static_cast<std::size_t>(value));
-  };
   Json out = Json::array();
   for (const optim::Bucket& bucket : plan.buckets) {
     std::int64_t elements = 0;
     for (const optim::Unit& unit : bucket.units)
       elements += unit.end - unit.begin;
-    out.push_back({{"name", bucket.name},
-                   {"rule", name_of(kRules, bucket.rule)},
-                   {"units", bucket.units.size()},
-                   {"elements", elements},
-                   {"padding", bucket.full_elements() - elements},
-                   {"reduction", name_of(kReductions, bucket.reduction)},
-                   {"exchange", name_of(kExchanges, bucket.exchange)},
-                   {"publish", bucket.replica == optim::ReplicaAt::kCommon ? "one replica for all"
-                               : bucket.replica == optim::ReplicaAt::kSharded
-                                   ? "gathered as it is read"
-                                   : name_of(kPublications, bucket.publish)}});
+    out.push_back(
+        {{"name", bucket.name},
+         {"rule", name_of(bucket.rule)},
+         {"units", bucket.units.size()},
+         {"elements", elements},
+         {"padding", bucket.full_elements() - elements},
+         {"reduction", name_of(bucket.reduction)},
+         {"exchange", name_of(bucket.exchange)},
+         {"publish", bucket.replica == optim::ReplicaAt::kCommon    ? "one replica for all"
+                     : bucket.replica == optim::ReplicaAt::kSharded ? "gathered as it is read"
+                                                                    : name_of(bucket.publish)}});
   }
   return out;
 }
@@ -163,8 +152,7 @@ std::int64_t tensor_bytes(const RunConfig& run, const MemoryPlan& memory) {
 std::string memory_text(const RunConfig& run, const MemoryPlan& memory, std::int64_t fixed) {
   Table table({"", "per device"});
   std::int64_t sum = 0;
-  for (int i = 0; i < kMemoryCategories; ++i) {
-    const auto category = static_cast<MemoryCategory>(i);
+  for (const MemoryCategory category : kValues<MemoryCategory>) {
     const std::int64_t bytes = memory.category_bytes(category);
     sum += bytes;
     if (bytes > 0) table.add({std::string(name_of(category)), size_text(bytes)});
@@ -239,10 +227,8 @@ Json plan_object(const PlanReport& report) {
   for (const optim::LearningRate& rate : optim::learning_rates(run.hyper, params))
     rates[std::string(rate.group)] = rate.lr;
   Json memory;
-  for (int i = 0; i < kMemoryCategories; ++i) {
-    const auto category = static_cast<MemoryCategory>(i);
+  for (const MemoryCategory category : kValues<MemoryCategory>)
     memory[std::string(name_of(category))] = report.run.memory.category_bytes(category);
-  }
   Json out = {
       {"parameters", run.parameters},
       {"scaling_parameters", run.scaling_parameters},

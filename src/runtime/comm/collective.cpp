@@ -1,7 +1,6 @@
 #include "runtime/comm/collective.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "base/check.h"
@@ -24,15 +23,6 @@ void check_same_dtype(const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
-
-std::string_view name_of(CollectiveKind kind) {
-  static constexpr std::array<std::string_view, kCollectiveKinds> kNames = {
-      // in their order
-      "reduce_scatter", "all_gather", "all_gather_v", "all_reduce", "reduce",
-      "broadcast",      "gather",     "scatter",      "all_to_all"};
-  static_assert(!kNames.back().empty());
-  return kNames.at(static_cast<std::size_t>(kind));
-}
 
 std::string Collective::text() const {
   std::string out_text =

@@ -4,9 +4,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/enum_names.h"
 #include "runtime/comm/communicator.h"
 
 namespace muo {
@@ -22,8 +22,10 @@ enum class CollectiveKind : std::uint8_t {
   kScatter,
   kAllToAll,
 };
-inline constexpr int kCollectiveKinds = static_cast<int>(CollectiveKind::kAllToAll) + 1;
-std::string_view name_of(CollectiveKind kind);
+constexpr auto names_of(CollectiveKind) {
+  return name_list("reduce_scatter", "all_gather", "all_gather_v", "all_reduce", "reduce",
+                   "broadcast", "gather", "scatter", "all_to_all");
+}
 
 // One rank's call of a collective, checked and normalised.
 struct Collective {

@@ -1,7 +1,5 @@
 #include "runtime/memory/arena.h"
 
-#include <array>
-
 #include "base/check.h"
 #include "runtime/memory/fake_memory.h"
 
@@ -14,15 +12,6 @@ std::byte* CommonMemory::take(Device& device, std::int64_t bytes, std::string_vi
   MUO_CHECK(buffers_[index]->bytes() == bytes, what, ": rank ", device.rank(), " asks for ", bytes,
             " bytes, another for ", buffers_[index]->bytes());
   return buffers_[index]->data();
-}
-
-std::string_view name_of(MemoryCategory category) {
-  static constexpr std::array<std::string_view, kMemoryCategories> kNames = {
-      // in their order
-      "weights", "gradients",   "masters",   "momentum", "adam state", "update",
-      "staging", "activations", "workspace", "input",    "cache",      "metrics"};
-  static_assert(!kNames.back().empty());
-  return kNames.at(static_cast<std::size_t>(category));
 }
 
 TraceArena::TraceArena(int device)

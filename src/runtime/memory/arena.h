@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_names.h"
 #include "runtime/device.h"
 #include "runtime/tensor.h"
 
@@ -44,8 +45,10 @@ enum class MemoryCategory : std::uint8_t {
   kCache,
   kMetrics,
 };
-inline constexpr int kMemoryCategories = static_cast<int>(MemoryCategory::kMetrics) + 1;
-std::string_view name_of(MemoryCategory category);
+constexpr auto names_of(MemoryCategory) {
+  return name_list("weights", "gradients", "masters", "momentum", "adam state", "update", "staging",
+                   "activations", "workspace", "input", "cache", "metrics");
+}
 
 // kRun: holds its contents between launches, shares with nobody. kStep: holds nothing between
 // launches of a graph, so it may share memory with other kStep tensors that the captured graphs

@@ -52,8 +52,8 @@ Touched touched_by(const Settings& settings) {
     const MemoryPlan memory = graphs::plan_rank_memory(run, params, plan, rank);
     out.memory.push_back(memory.bytes);
     out.memory.push_back(memory.common_bytes);
-    for (int i = 0; i < kMemoryCategories; ++i)
-      out.memory.push_back(memory.category_bytes(static_cast<MemoryCategory>(i)));
+    for (const MemoryCategory category : kValues<MemoryCategory>)
+      out.memory.push_back(memory.category_bytes(category));
   }
   const ShardingOptions& sharding = run.options.sharding;
   for (const std::string_view part :
